@@ -1,0 +1,48 @@
+# What people do with this checkout; `make help` lists it.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export HOMEPORT_HOME ?= $(CURDIR)/var
+export PORT ?= 8000
+
+.DEFAULT_GOAL := help
+
+$(VENV)/.made: requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Homeport needs Python 3.11 or newer; $$($(PYTHON) --version) is too old. Try: make run PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "Could not make a virtualenv. On Debian: apt-get install python3-venv"; exit 1; }
+	@echo "Installing what Homeport needs into $(VENV) (once) ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^uv==' requirements.txt)"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode -r requirements.txt
+	@touch $@
+
+$(VENV)/.made-dev: $(VENV)/.made requirements-dev.txt
+	@echo "Installing what tests and checks need (once) ..."
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode -r requirements-dev.txt
+	@touch $@
+
+.PHONY: help run test check format pins
+
+help: ## list these commands
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+run: $(VENV)/.made ## set up, start everything on this machine, print the address and the accounts
+	@exec $(BIN)/python -m deploy.run
+
+test: $(VENV)/.made-dev ## run every test, with a real cluster and a real browser
+	@exec $(BIN)/python -m tests.run
+
+check: $(VENV)/.made-dev ## format, lint, types, layers, templates
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy .
+	$(BIN)/lint-imports
+	$(BIN)/djlint --quiet --lint templates --extension=html
+
+format: $(VENV)/.made-dev ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+pins: $(VENV)/.made-dev ## write requirements*.txt anew from requirements*.in
+	$(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --no-annotate --no-header --no-emit-index-url --no-emit-find-links requirements.in -o requirements.txt
+	$(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --no-annotate --no-header --no-emit-index-url --no-emit-find-links -c requirements.txt requirements-dev.in -o requirements-dev.txt

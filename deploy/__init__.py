@@ -1,0 +1,1 @@
+"""Where Homeport runs: launcher, embedded cluster, images."""

@@ -1,0 +1,39 @@
+"""Events in the shape of events.k8s.io/v1, which are stored as core events. Pure.
+
+https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/apis/events/v1/conversion.go
+"""
+
+from __future__ import annotations
+
+from deploy.onebox.api.resources import EVENTS_VIEW, Obj
+from deploy.onebox.api.timestamps import format_micro_time, parse_time
+
+# Name in events.k8s.io/v1 -> name in core v1.
+_RENAMED = {
+    "note": "message",
+    "regarding": "involvedObject",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_TO_VIEW = {core: view for view, core in _RENAMED.items()}
+
+
+def to_view(event: Obj) -> Obj:
+    """Give a core event in the newer shape."""
+    view = {_TO_VIEW.get(key, key): value for key, value in event.items()}
+    view["apiVersion"], view["kind"] = EVENTS_VIEW.api_version, EVENTS_VIEW.kind
+    if not view.get("eventTime"):
+        # Required in the newer shape, where core events of controllers have only seconds.
+        seconds = event.get("firstTimestamp") or event["metadata"].get("creationTimestamp")
+        view["eventTime"] = format_micro_time(parse_time(seconds)) if seconds else None
+    return view
+
+
+def from_view(view: Obj) -> Obj:
+    """Give an event of the newer shape as a core event."""
+    event = {_RENAMED.get(key, key): value for key, value in view.items()}
+    event["apiVersion"], event["kind"] = "v1", "Event"
+    return event

@@ -1,0 +1,1 @@
+"""HTTP: paths, options, bodies, replies, watch streams and logs over `registry.Api`."""

@@ -1,0 +1,159 @@
+"""Options: what the query string and DeleteOptions ask for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deploy.onebox.api.resources import Obj
+from deploy.onebox.api.rules import fields
+from deploy.onebox.api.status import Cause, StatusError, bad_request
+from deploy.onebox.api.strategy import WriteOptions
+
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"", "0", "f", "F", "false", "FALSE", "False"})
+_POLICIES = ("Foreground", "Background", "Orphan")
+_VALIDATIONS = ("Ignore", "Warn", "Strict")
+MAX_GRACE_S = 2**31 - 1
+
+
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """Read a boolean.
+
+    Raises:
+        StatusError: 400.
+    """
+    value = query.get(name, "")
+    if value in _TRUE:
+        return True
+    if value in _FALSE:
+        return False
+    raise bad_request(f"{name}={value!r} is neither true nor false")
+
+
+def number(query: Mapping[str, str], name: str) -> int | None:
+    """Read an integer, None when absent.
+
+    Raises:
+        StatusError: 400.
+    """
+    value = query.get(name)
+    if value is None or value == "":
+        return None
+    try:
+        if len(value) > 20:
+            raise ValueError(value)
+        return int(value)
+    except ValueError:
+        raise bad_request(f"{name}={value!r} is not a whole number") from None
+
+
+def _invalid_options(kind: str, causes: list[Cause]) -> StatusError:
+    text = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+    details = {
+        "group": "meta.k8s.io",
+        "kind": kind,
+        "causes": [cause.body() for cause in causes],
+    }
+    message = f'{kind}.meta.k8s.io "" is invalid: {text}'
+    return StatusError(422, "Invalid", message, details)
+
+
+def _dry_run(values: list[str], kind: str) -> bool:
+    given = [value for value in values if value]
+    if any(value != "All" for value in given):
+        raise _invalid_options(kind, [fields.not_supported("dryRun", given, ("All",))])
+    return bool(given)
+
+
+def write_options(query: Mapping[str, str], user: str, kind: str) -> WriteOptions:
+    """Read the options of a create, update or patch.
+
+    Raises:
+        StatusError: 422.
+    """
+    validation = query.get("fieldValidation") or "Warn"
+    if validation not in _VALIDATIONS:
+        cause = fields.not_supported("fieldValidation", validation, ("", *_VALIDATIONS))
+        raise _invalid_options(kind, [cause])
+    dry_run = _dry_run([query.get("dryRun", "")], kind)
+    return WriteOptions(dry_run=dry_run, field_validation=validation, user=user)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """The options of a delete.
+
+    Attributes:
+        waits: a client that asks for this wants 202 while the object is still there.
+    """
+
+    propagation: str | None = None
+    grace_s: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    dry_run: bool = False
+    waits: bool = False
+
+
+def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
+    """Read DeleteOptions; what the body says wins over the query, as with upstream.
+
+    Raises:
+        StatusError: 400, 422.
+    """
+    options = _checked_body(body)
+    preconditions = options.get("preconditions") or {}
+    if not isinstance(preconditions, dict):
+        raise bad_request("preconditions is not an object")
+    dry_run = options.get("dryRun") or [query.get("dryRun", "")]
+    if not isinstance(dry_run, list):
+        raise bad_request("dryRun is not a list")
+    policy = options.get("propagationPolicy") or query.get("propagationPolicy") or None
+    orphan = options.get("orphanDependents")
+    if orphan is None and query.get("orphanDependents"):
+        orphan = flag(query, "orphanDependents")
+    grace_s = options.get("gracePeriodSeconds")
+    if grace_s is None:
+        grace_s = number(query, "gracePeriodSeconds")
+    _check_policy(policy, orphan)
+    if grace_s is not None and (not isinstance(grace_s, int) or abs(grace_s) > MAX_GRACE_S):
+        raise bad_request(f"gracePeriodSeconds={grace_s!r} is not a number of seconds")
+    waits = policy == "Foreground" or orphan is False
+    if orphan is not None:
+        policy = "Orphan" if orphan else "Background"
+    return DeleteOptions(
+        propagation=policy,
+        grace_s=grace_s,
+        waits=waits,
+        uid=_text(preconditions, "uid"),
+        resource_version=_text(preconditions, "resourceVersion"),
+        dry_run=_dry_run([str(value) for value in dry_run], "DeleteOptions"),
+    )
+
+
+def _checked_body(body: Any) -> Obj:
+    if body is None:
+        return {}
+    if not isinstance(body, dict):
+        raise bad_request("the body of a delete is a DeleteOptions object or nothing")
+    kind = body.get("kind")
+    if kind not in (None, "", "DeleteOptions"):
+        raise bad_request(f"the body of a delete is of kind DeleteOptions, not {kind!r}")
+    return body
+
+
+def _check_policy(policy: Any, orphan: Any) -> None:
+    if policy is not None and orphan is not None:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        cause = fields.invalid("propagationPolicy", policy, text)
+        raise _invalid_options("DeleteOptions", [cause])
+    if policy is not None and policy not in _POLICIES:
+        cause = fields.not_supported("propagationPolicy", policy, (*_POLICIES, "nil"))
+        raise _invalid_options("DeleteOptions", [cause])
+
+
+def _text(mapping: Obj, key: str) -> str | None:
+    value = mapping.get(key)
+    return None if value is None else str(value)

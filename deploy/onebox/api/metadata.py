@@ -1,0 +1,153 @@
+"""Object metadata: what the server sets, what an update may not change, preconditions."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+
+from deploy.onebox.api.resources import Obj, Resource
+from deploy.onebox.api.status import Cause, bad_request, conflict, invalid, quote
+from deploy.onebox.api.timestamps import format_time
+
+NameRule = Callable[[str], list[str]]
+
+SERVER_FIELDS = ("uid", "creationTimestamp", "generation", "selfLink")
+_DELETION_FIELDS = ("deletionTimestamp", "deletionGracePeriodSeconds")
+# Upstream's alphabet: no vowels and no look-alikes, so that no words appear by chance.
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH = 5
+_DRAWS = 8
+_GENERATED_BASE_LENGTH = 63 - _SUFFIX_LENGTH
+
+
+def random_suffix() -> str:
+    """Give five characters as upstream appends them to a generateName."""
+    return "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(_SUFFIX_LENGTH))
+
+
+def prepare_create(resource: Resource, namespace: str | None, obj: Obj, now: datetime) -> None:
+    """Set namespace, type, uid and time; take away what only the server may set.
+
+    Raises:
+        StatusError: 400 when kind or namespace contradict the request.
+    """
+    check_type(resource, obj)
+    meta = obj.setdefault("metadata", {})
+    for field in (*SERVER_FIELDS, *_DELETION_FIELDS, "resourceVersion", "managedFields"):
+        meta.pop(field, None)
+    set_namespace(resource, namespace, meta)
+    meta["uid"] = str(uuid.uuid4())
+    meta["creationTimestamp"] = format_time(now)
+    if resource.has_generation:
+        meta["generation"] = 1
+
+
+def draw_name(resource: Resource, obj: Obj, is_taken: Callable[[str], bool]) -> None:
+    """Make the name from generateName when there is none.
+
+    A name that is taken by chance is drawn again a few times, as upstream does.
+
+    Raises:
+        StatusError: 422, neither is given.
+    """
+    meta = obj["metadata"]
+    if meta.get("name"):
+        return
+    base = meta.get("generateName")
+    if not base:
+        text = "Required value: name or generateName is required"
+        raise invalid(resource, "", [Cause("FieldValueRequired", "metadata.name", text)])
+    for _ in range(_DRAWS):
+        meta["name"] = base[:_GENERATED_BASE_LENGTH] + random_suffix()
+        if not is_taken(meta["name"]):
+            return
+
+
+def check_type(resource: Resource, obj: Obj) -> None:
+    """Check apiVersion and kind, and set them when absent.
+
+    Raises:
+        StatusError: 400.
+    """
+    given = (obj.get("apiVersion") or resource.api_version, obj.get("kind") or resource.kind)
+    if given != (resource.api_version, resource.kind):
+        raise bad_request(
+            f"the object provided is of kind {quote(given[1])} in version {quote(given[0])}, but "
+            f"this address takes {quote(resource.kind)} in version {quote(resource.api_version)}"
+        )
+    obj["apiVersion"], obj["kind"] = given
+
+
+def set_namespace(resource: Resource, namespace: str | None, meta: Obj) -> None:
+    """Set the namespace of the request.
+
+    Raises:
+        StatusError: 400 when the object names another one.
+    """
+    if not resource.namespaced:
+        meta.pop("namespace", None)
+        return
+    if meta.get("namespace") and meta["namespace"] != namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if not namespace:
+        raise bad_request(f"{resource.kind} lives in a namespace: name one")
+    meta["namespace"] = namespace
+
+
+def prepare_update(resource: Resource, new: Obj, old: Obj) -> None:
+    """Carry over what an update cannot change.
+
+    Raises:
+        StatusError: 400 when name, kind or namespace contradict; 409 for another uid.
+    """
+    check_type(resource, new)
+    meta, before = new.setdefault("metadata", {}), old["metadata"]
+    if meta.get("name") and meta["name"] != before["name"]:
+        raise bad_request(
+            f"the name of the object ({meta['name']}) does not match the name on the URL "
+            f"({before['name']})"
+        )
+    set_namespace(resource, before.get("namespace"), meta)
+    if meta.get("uid") and meta["uid"] != before["uid"]:
+        raise conflict(
+            resource,
+            before["name"],
+            f"Precondition failed: UID in precondition: {meta['uid']}, "
+            f"UID in object meta: {before['uid']}",
+        )
+    for field in ("name", "generateName", "resourceVersion", *SERVER_FIELDS, *_DELETION_FIELDS):
+        if field in before:
+            meta[field] = before[field]
+        else:
+            meta.pop(field, None)
+    meta.pop("managedFields", None)
+
+
+def check_preconditions(
+    resource: Resource, obj: Obj, uid: str | None, resource_version: str | None
+) -> None:
+    """Compare what a DELETE takes for granted with what is.
+
+    Raises:
+        StatusError: 409.
+    """
+    meta = obj["metadata"]
+    if uid is not None and uid != meta["uid"]:
+        raise conflict(
+            resource,
+            meta["name"],
+            f"the UID in the precondition ({uid}) does not match the UID in record "
+            f"({meta['uid']}). The object might have been deleted and then recreated",
+        )
+    if resource_version is not None and resource_version != meta["resourceVersion"]:
+        raise conflict(
+            resource,
+            meta["name"],
+            f"the ResourceVersion in the precondition ({resource_version}) does not match the "
+            f"ResourceVersion in record ({meta['resourceVersion']}). "
+            "The object might have been modified",
+        )

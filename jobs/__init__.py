@@ -1,0 +1,1 @@
+"""What runs: trainings, and later notebooks and TensorBoards."""

@@ -1,0 +1,139 @@
+"""Everything that changes jobs on somebody's behalf: intent in the database, never the cluster."""
+
+import hashlib
+from typing import Any
+
+from django.conf import settings
+from django.core.files.base import File
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from jobs.models import Bundle, Job
+from jobs.rules.states import FINAL_STATES, Desired
+from jobs.submission import Submission
+from portal import live
+from portal.storage import get_store
+from tenants.actions import record
+from tenants.models import Tenant, User
+
+
+class BundleTooLargeError(ValueError):
+    """More bytes than BUNDLE_MAX_BYTES."""
+
+
+class EmptyBundleError(ValueError):
+    """An upload without a byte."""
+
+
+def _tell(job: Job) -> None:
+    """After the commit: browsers re-read the job, the reconciler looks at it."""
+    kind, pk, revision, tenant_id = "job", job.pk, job.revision, job.tenant_id
+
+    def send() -> None:
+        live.wake_reconciler()
+        live.changed(kind, pk, revision, tenant_id)
+
+    transaction.on_commit(send)
+
+
+@transaction.atomic
+def submit(*, by: User, tenant: Tenant, submission: Submission, source_address: str = "") -> Job:
+    """Queues a job. An acknowledged job is in the database before the answer leaves."""
+    job = Job.objects.create(
+        tenant=tenant,
+        owner=by,
+        name=submission.name,
+        topology=submission.topology,
+        image=submission.image,
+        command=list(submission.command),
+        source=submission.source,
+        replicas={role: request.as_json() for role, request in submission.replicas.items()},
+        env=submission.env,
+        cluster_flags=list(submission.cluster_flags),
+        success_policy=submission.success_policy,
+        priority=submission.priority,
+        retries=submission.retries,
+        deadline_s=submission.deadline_s,
+        starting_deadline_s=submission.starting_deadline_s,
+        clean_policy=submission.clean_policy,
+        ttl_s=submission.ttl_s,
+        shm_bytes=submission.shm_bytes,
+    )
+    record(by=by, verb="submit", target=job, source_address=source_address)
+    _tell(job)
+    return job
+
+
+def _intend(job: Job, change: dict[str, Any]) -> bool:
+    """Writes intent if nobody decided against it meanwhile; True when it was written."""
+    written = (
+        Job.objects.filter(pk=job.pk)
+        .exclude(desired=Desired.DELETE)
+        .update(revision=F("revision") + 1, **change)
+    )
+    if written:
+        job.refresh_from_db()
+    return bool(written)
+
+
+@transaction.atomic
+def stop(*, by: User, job: Job, source_address: str = "", reason: str = "") -> Job:
+    """Asks a job to stop, with its grace. Harmless for one that is stopping or has ended."""
+    if job.state in FINAL_STATES or job.desired != Desired.RUN:
+        return job
+    change = {
+        "desired": Desired.STOP,
+        "stop_requested_at": timezone.now(),
+        "stop_reason": reason,
+    }
+    if _intend(job, change):
+        record(
+            by=by, verb="stop", target=job, source_address=source_address, detail={"why": reason}
+        )
+        _tell(job)
+    return job
+
+
+@transaction.atomic
+def delete(*, by: User, job: Job, source_address: str = "") -> None:
+    """Deletes a job in any state: it is gone from view now, from cluster and store soon after."""
+    if _intend(job, {"desired": Desired.DELETE}):
+        record(by=by, verb="delete", target=job, source_address=source_address)
+        _tell(job)
+
+
+def add_bundle(
+    *, by: User, tenant: Tenant, file: "File[bytes]", source_address: str = ""
+) -> Bundle:
+    """Keeps an upload, content-addressed.
+
+    Raises:
+        BundleTooLargeError: more than BUNDLE_MAX_BYTES.
+        EmptyBundleError: nothing in it.
+    """
+    size_bytes = file.size or 0
+    if size_bytes > settings.BUNDLE_MAX_BYTES:
+        raise BundleTooLargeError(
+            f"The upload has {size_bytes:,} bytes; at most {settings.BUNDLE_MAX_BYTES:,} are "
+            "taken. Put large data on the data volume instead."
+        )
+    if size_bytes == 0:
+        raise EmptyBundleError("The upload is empty.")
+    digest = hashlib.sha256()
+    for chunk in file.chunks():
+        digest.update(chunk)
+    bundle = Bundle(
+        tenant=tenant,
+        file_name=(file.name or "bundle").rsplit("/", 1)[-1][-255:],
+        sha256=digest.hexdigest(),
+        size_bytes=size_bytes,
+    )
+    store = get_store()
+    if not store.exists(bundle.storage_key):
+        file.seek(0)
+        store.put_file(bundle.storage_key, file)
+    with transaction.atomic():
+        bundle.save()
+        record(by=by, verb="upload", target=bundle, source_address=source_address)
+    return bundle

@@ -1,0 +1,316 @@
+"""REST of jobs: submit, preview, look, stop, delete, logs, events, manifests, artifacts, uploads."""
+
+from typing import Any
+from uuid import UUID
+
+import yaml
+from django.db.models import QuerySet
+from django.http import HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import exceptions, generics, parsers, serializers, status
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from jobs import actions, downloads, submission
+from jobs.fit import fit
+from jobs.models import Artifact, Bundle, Job, JobEvent
+from jobs.preview import preview_documents
+from jobs.rules.states import JobState
+from jobs.serializers import (
+    ArtifactSerializer,
+    BundleSerializer,
+    EventSerializer,
+    JobSerializer,
+    PreviewSerializer,
+    SubmitSerializer,
+)
+from portal.rest import FieldError, RequestError, source_address
+from tenants import policy
+from tenants.models import Tenant, User
+
+MAX_TAIL = 10_000
+
+
+def signed_in(request: Request) -> User:
+    """The caller; views here all require one."""
+    assert isinstance(request.user, User)
+    return request.user
+
+
+def own_tenant(user: User) -> Tenant:
+    """The tenant in which the user runs things.
+
+    Raises:
+        RequestError: an admin without a namespace.
+    """
+    tenant = Tenant.objects.filter(owner=user).first()
+    if tenant is None:
+        raise RequestError(
+            [FieldError("", "no_tenant", "You have no namespace; ask for one on the home page.")],
+            409,
+        )
+    return tenant
+
+
+def find_job(request: Request, pk: UUID) -> Job:
+    job: Job = get_object_or_404(
+        Job.objects.visible_to(request.user).select_related("tenant", "owner"), pk=pk
+    )
+    return job
+
+
+def parse_or_refuse(request: Request, tenant: Tenant) -> submission.Submission:
+    if not isinstance(request.data, dict):
+        raise RequestError([FieldError("", "invalid", "The body must be a JSON object.")])
+    try:
+        return submission.parse(request.data, tenant=tenant, user=signed_in(request))
+    except submission.SubmissionError as error:
+        raise RequestError(error.errors) from error
+
+
+class JobListView(generics.ListCreateAPIView[Job]):
+    """Jobs that the caller may see, newest first; POST submits one."""
+
+    serializer_class = JobSerializer
+
+    def get_queryset(self) -> QuerySet[Job]:
+        jobs: QuerySet[Job] = (
+            Job.objects.visible_to(self.request.user)
+            .select_related("tenant", "owner")
+            .prefetch_related("replica_rows")
+        )
+        state = self.request.query_params.get("state")
+        if state:
+            if state not in set(JobState):
+                raise RequestError([FieldError("state", "invalid_choice", "No such state.")])
+            jobs = jobs.filter(state=state)
+        name = self.request.query_params.get("name", "")
+        return jobs.filter(name__icontains=name[:80]) if name else jobs
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("state", enum=[state.value for state in JobState]),
+            OpenApiParameter("name", description="part of the name"),
+        ]
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    @extend_schema(request=SubmitSerializer, responses={201: JobSerializer})
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        tenant = own_tenant(signed_in(request))
+        wanted = parse_or_refuse(request, tenant)
+        room = fit(wanted, tenant)
+        if room.kind == "never":
+            raise RequestError([FieldError(room.field, "never_fits", room.text)])
+        job = actions.submit(
+            by=signed_in(request),
+            tenant=tenant,
+            submission=wanted,
+            source_address=source_address(request),
+        )
+        return Response(JobSerializer(job).data, status=status.HTTP_201_CREATED)
+
+
+class JobPreviewView(APIView):
+    """What a submit would do: whether it fits, and the manifests."""
+
+    @extend_schema(request=SubmitSerializer, responses={200: PreviewSerializer})
+    def post(self, request: Request) -> Response:
+        tenant = own_tenant(signed_in(request))
+        wanted = parse_or_refuse(request, tenant)
+        room = fit(wanted, tenant)
+        documents = preview_documents(wanted, tenant)
+        return Response(
+            {
+                "fit": {"kind": room.kind, "text": room.text},
+                "manifests": yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True),
+            }
+        )
+
+
+class JobDetailView(APIView):
+    """One job."""
+
+    @extend_schema(responses=JobSerializer)
+    def get(self, request: Request, pk: UUID) -> Response:
+        return Response(JobSerializer(find_job(request, pk)).data)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, pk: UUID) -> Response:
+        job = find_job(request, pk)
+        if not policy.may_delete(signed_in(request), job.tenant):
+            raise exceptions.PermissionDenied("only its owner or an admin may delete it")
+        actions.delete(by=signed_in(request), job=job, source_address=source_address(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class StopSerializer(serializers.Serializer[Any]):
+    reason = serializers.CharField(max_length=500, allow_blank=True, default="")
+
+
+class JobStopView(APIView):
+    """Stops a job with its grace; harmless when it has ended."""
+
+    @extend_schema(request=StopSerializer, responses={200: JobSerializer})
+    def post(self, request: Request, pk: UUID) -> Response:
+        job = find_job(request, pk)
+        if not policy.may_stop(signed_in(request), job.tenant):
+            raise exceptions.PermissionDenied("only its owner, a lead or an admin may stop it")
+        body = StopSerializer(data=request.data or {})
+        body.is_valid(raise_exception=True)
+        job = actions.stop(
+            by=signed_in(request),
+            job=job,
+            source_address=source_address(request),
+            reason=body.validated_data["reason"],
+        )
+        return Response(JobSerializer(job).data)
+
+
+class JobManifestsView(APIView):
+    """The manifests that were rendered at admission, as YAML; secret values are never in them."""
+
+    @extend_schema(responses={(200, "application/yaml"): OpenApiTypes.STR})
+    def get(self, request: Request, pk: UUID) -> HttpResponse:
+        job = find_job(request, pk)
+        text = yaml.safe_dump_all(job.plan or [], sort_keys=False, allow_unicode=True)
+        return HttpResponse(text, content_type="application/yaml; charset=utf-8")
+
+
+class JobEventsView(generics.ListAPIView[JobEvent]):
+    """What happened to a job, oldest first."""
+
+    serializer_class = EventSerializer
+
+    def get_queryset(self) -> QuerySet[JobEvent]:
+        if getattr(self, "swagger_fake_view", False):
+            return JobEvent.objects.none()
+        return find_job(self.request, self.kwargs["pk"]).events.all()
+
+
+class PlainTextRenderer(BaseRenderer):
+    """Declared so that `Accept: text/plain` is not refused; the views answer by themselves."""
+
+    media_type = "text/plain"
+    format = "txt"
+
+    def render(self, data: Any, *args: Any, **kwargs: Any) -> bytes:
+        """Only errors come here; they are one sentence each."""
+        errors = data.get("errors", []) if isinstance(data, dict) else []
+        return "\n".join(str(error["text"]) for error in errors).encode()
+
+
+class AnyAccept(BaseContentNegotiation):
+    """Logs are text whatever the client says it accepts; errors stay JSON."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        return parsers[0]
+
+    def select_renderer(
+        self, request: Request, renderers: Any, format_suffix: Any = None
+    ) -> tuple[Any, str]:
+        return renderers[0], renderers[0].media_type
+
+
+def parse_replica(job: Job, name: str | None) -> tuple[str, int] | None:
+    """`worker-0` as (role, index), None for all.
+
+    Raises:
+        RequestError: the job has no such replica.
+    """
+    if not name:
+        return None
+    replica = downloads.replica_of(job, name)
+    if replica is None:
+        raise RequestError(
+            [FieldError("replica", "not_found", f"This job has no replica {name[:40]!r}.")], 404
+        )
+    return replica
+
+
+class JobLogsView(APIView):
+    """The log so far as text: of one replica, or of all with prefixes."""
+
+    content_negotiation_class = AnyAccept
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("replica", description="for example worker-0; absent: all"),
+            OpenApiParameter("tail", OpenApiTypes.INT, description="lines, at most 10,000"),
+            OpenApiParameter("download", OpenApiTypes.INT, description="1: all, as a file"),
+        ],
+        responses={(200, "text/plain"): OpenApiTypes.STR},
+    )
+    def get(self, request: Request, pk: UUID) -> StreamingHttpResponse:
+        job = find_job(request, pk)
+        replica = parse_replica(job, request.query_params.get("replica"))
+        tail = submission.as_whole(request.query_params.get("tail", "1000"))
+        if tail is None or not 1 <= tail <= MAX_TAIL:
+            raise RequestError(
+                [FieldError("tail", "out_of_range", f"This must be 1 to {MAX_TAIL}.")]
+            )
+        is_download = request.query_params.get("download") == "1"
+        return downloads.log_answer(request._request, job, replica, None if is_download else tail)
+
+
+class JobArtifactsView(generics.ListAPIView[Artifact]):
+    """Files that a job left."""
+
+    serializer_class = ArtifactSerializer
+
+    def get_queryset(self) -> QuerySet[Artifact]:
+        if getattr(self, "swagger_fake_view", False):
+            return Artifact.objects.none()
+        job = find_job(self.request, self.kwargs["pk"])
+        return job.artifacts.filter(uploaded_at__isnull=False)
+
+
+class JobArtifactView(APIView):
+    """One file that a job left."""
+
+    content_negotiation_class = AnyAccept
+
+    @extend_schema(responses={(200, "application/octet-stream"): OpenApiTypes.BINARY})
+    def get(self, request: Request, pk: UUID, artifact_id: UUID) -> StreamingHttpResponse:
+        job = find_job(request, pk)
+        artifact = get_object_or_404(job.artifacts, pk=artifact_id, uploaded_at__isnull=False)
+        return downloads.artifact_answer(request._request, artifact)
+
+
+class BundleUploadView(APIView):
+    """Takes code: an archive or one file, multipart field `file`."""
+
+    parser_classes = (parsers.MultiPartParser,)
+
+    @extend_schema(
+        request={
+            "multipart/form-data": {
+                "type": "object",
+                "properties": {"file": {"type": "string", "format": "binary"}},
+            }
+        },
+        responses={201: BundleSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        tenant = own_tenant(signed_in(request))
+        file = request.FILES.get("file")
+        if file is None:
+            raise RequestError([FieldError("file", "required", "Send the code as `file`.")])
+        try:
+            bundle: Bundle = actions.add_bundle(
+                by=signed_in(request),
+                tenant=tenant,
+                file=file,
+                source_address=source_address(request),
+            )
+        except actions.BundleTooLargeError as error:
+            raise RequestError([FieldError("file", "too_large", str(error))], 413) from error
+        except actions.EmptyBundleError as error:
+            raise RequestError([FieldError("file", "empty", str(error))]) from error
+        return Response(BundleSerializer(bundle).data, status=status.HTTP_201_CREATED)

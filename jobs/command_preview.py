@@ -1,0 +1,72 @@
+"""The command line that each replica of a training will really get, for the form.
+
+The rules are those of the runner (`jobs/rules/placeholders.py`); only the last six characters of
+the training's name in the cluster are not known before it is submitted.
+"""
+
+import re
+from dataclasses import dataclass
+from uuid import UUID
+
+from jobs import command_line
+from jobs.rules import autospec, placeholders
+from jobs.rules.topologies import get_topology
+from jobs.submission import Submission
+from portal.cluster import names
+
+UNKNOWN = "xxxxxx"
+MAX_SHOWN = 4  # of each role; more lines of the same kind tell nothing new
+# Wider than what is filled in, so that a misspelt placeholder is noticed too.
+_LIKE_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+_SHELL_WORDS = frozenset({"&&", "||", "|", ">", ">>", "<", ";", "&", "2>&1"})
+
+
+@dataclass(frozen=True)
+class ReplicaCommand:
+    """One command line, and the replicas that get exactly this one."""
+
+    replicas: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class CommandPreview:
+    """Command lines, each once; `hidden` counts those that are left out."""
+
+    lines: tuple[ReplicaCommand, ...]
+    hidden: int
+    shell_word: str  # a word that only a shell understands, empty when there is none
+    unknown_placeholder: str
+
+
+def preview_command(submission: Submission) -> CommandPreview:
+    """What will run, in the order of the topology's roles."""
+    topology = get_topology(submission.topology)
+    kube_name = names.job_name(submission.name, UUID(int=0)).rsplit("-", 1)[0] + f"-{UNKNOWN}"
+    counts = {role: asked.count for role, asked in submission.replicas.items()}
+    hosts = autospec.hosts(
+        topology, counts, lambda role, index: names.replica_address(kube_name, role, index)
+    )
+    log_dir = f"/log/jobs/{kube_name}"
+    replicas: dict[str, list[str]] = {}
+    for role in topology.role_names:
+        for index in range(min(counts[role], MAX_SHOWN)):
+            place = placeholders.Place(role, index, hosts, "/data", log_dir)
+            words = placeholders.final_command(submission.command, submission.cluster_flags, place)
+            replicas.setdefault(command_line.join(words), []).append(f"{role}-{index}")
+    shown = sum(map(len, replicas.values()))
+    return CommandPreview(
+        lines=tuple(ReplicaCommand(tuple(who), text) for text, who in replicas.items()),
+        hidden=sum(counts.values()) - shown,
+        shell_word=next((word for word in submission.command if word in _SHELL_WORDS), ""),
+        unknown_placeholder=_find_unknown_placeholder(submission),
+    )
+
+
+def _find_unknown_placeholder(submission: Submission) -> str:
+    known = placeholders.values(placeholders.Place("worker", 0, {}, "", ""))
+    for word in submission.command:
+        for match in _LIKE_PLACEHOLDER.finditer(word):
+            if match.group(1) not in known:
+                return match.group(0)
+    return ""

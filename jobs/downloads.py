@@ -1,0 +1,58 @@
+"""Logs and artifacts as HTTP answers, for pages and REST alike."""
+
+from collections.abc import AsyncIterator, Iterator
+
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, StreamingHttpResponse
+
+from jobs import archive
+from jobs.logs.text import job_text
+from jobs.models import Artifact, Job
+from portal.streaming import file_chunks, streamed
+
+
+def replica_of(job: Job, name: str) -> tuple[str, int] | None:
+    """`worker-0` as (role, index); None when the job has no such replica."""
+    role, _dash, number = name.rpartition("-")
+    count = job.replicas.get(role, {}).get("count", 0)
+    if not (number.isascii() and number.isdigit()) or int(number[:6]) >= count:
+        return None
+    return role, int(number)
+
+
+def log_answer(
+    request: HttpRequest, job: Job, replica: tuple[str, int] | None, tail: int | None
+) -> StreamingHttpResponse:
+    """The log as text.
+
+    Args:
+        request: decides how it is streamed.
+        job: whose log.
+        replica: one replica, or None for all of them with prefixes.
+        tail: that many last lines; None: all of it, offered as a file.
+    """
+    name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in job.name)
+    which = f"{replica[0]}-{replica[1]}" if replica else "all"
+    if isinstance(request, ASGIRequest):
+        chunks: Iterator[bytes] | AsyncIterator[bytes]
+        chunks = job_text(job, replica=replica, tail_lines=tail)
+    else:  # without an event loop (the test client) only the archive can be read
+        chunks = archive.job_log(job, replica=replica, tail_lines=tail)
+    return streamed(
+        request,
+        chunks,
+        file_name=f"{name}-{which}.log" if tail is None else None,
+        content_type="text/plain; charset=utf-8",
+    )
+
+
+def artifact_answer(request: HttpRequest, artifact: Artifact) -> StreamingHttpResponse:
+    """One file, always as a download of unknown type: no browser will run it."""
+    answer = streamed(
+        request,
+        file_chunks(archive.open_artifact(artifact)),
+        file_name=artifact.path.rsplit("/", 1)[-1],
+        content_type="application/octet-stream",
+    )
+    answer["Content-Length"] = str(artifact.size_bytes)
+    return answer

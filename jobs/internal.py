@@ -1,0 +1,402 @@
+"""The pods' door: what runners, fetchers and rescuers of a job may ask and tell, under /internal/v1/.
+
+Authorised by the job's own token (`jobs/tokens.py`) and nothing else: no cookie is looked at. What
+is not this job's answers 404, a job that is being deleted 410. Every call may be repeated. Only
+`ReplicaArchive`, `LogSegment` and `Artifact` rows are written here; bytes go past us, over links of
+the object store that live ten minutes and take exactly the announced size.
+"""
+
+import hashlib
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any, TypeVar
+from uuid import UUID
+
+import msgspec
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Sum
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.csrf import csrf_exempt
+from msgspec import Meta
+
+from jobs.archive import job_prefix
+from jobs.models import Artifact, Bundle, Job, LogSegment, ReplicaArchive
+from jobs.rules.states import Desired
+from jobs.tokens import is_job_token
+from portal import live
+from portal.storage import get_store
+
+MAX_BODY_BYTES = 1024**2
+MAX_SEGMENT_BYTES = 8 * 1024**2
+# A runner tells of dropped segments after it announced newer ones: allow for what is between.
+ARCHIVE_SLACK_BYTES = 32 * 1024**2
+MAX_ARTIFACTS = 10_000
+MAX_BATCH = 500
+
+Body = TypeVar("Body")
+Position = Annotated[int, Meta(ge=0, le=2**62)]
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+PodUid = Annotated[str, Meta(pattern=r"^[0-9a-zA-Z-]{0,36}\Z")]
+
+
+class SegmentBody(msgspec.Struct):
+    """One closed segment, as its pod announces it."""
+
+    number: Annotated[int, Meta(ge=1, le=10**9)]
+    start_byte: Position
+    size_bytes: Annotated[int, Meta(ge=1, le=MAX_SEGMENT_BYTES)]
+    sha256: Digest
+    pod_uid: PodUid = ""
+
+
+class FileBody(msgspec.Struct):
+    """One artifact in one version."""
+
+    path: Annotated[str, Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
+    size_bytes: Position
+    mtime_ns: Position
+
+
+class FilesBody(msgspec.Struct):
+    """Artifacts, announced or done."""
+
+    files: Annotated[list[FileBody], Meta(max_length=MAX_BATCH)]
+
+
+class EndBody(msgspec.Struct):
+    """How a replica ended, and that nothing more of it will come."""
+
+    exit_code: Annotated[int, Meta(ge=0, le=255)] | None
+    reason: Annotated[str, Meta(max_length=2000)]
+    skipped_bytes: Position
+    by_rescue: bool
+    pod_uid: PodUid = ""
+
+
+class DoorError(Exception):
+    """A refusal: its status, a code and a sentence."""
+
+    def __init__(self, status: int, code: str, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.code = code
+
+
+def door(view: Callable[..., dict[str, Any]]) -> Callable[..., HttpResponse]:
+    """Makes a view that takes a job and answers JSON into one that takes a request."""
+
+    @csrf_exempt
+    @wraps(view)
+    def inner(request: HttpRequest, job_id: UUID, **where: Any) -> HttpResponse:
+        try:
+            return JsonResponse(view(request, _find_job(request, job_id), **where))
+        except DoorError as error:
+            row = {"field": "", "code": error.code, "text": str(error)}
+            return JsonResponse({"errors": [row]}, status=error.status)
+
+    return inner
+
+
+def _find_job(request: HttpRequest, job_id: UUID) -> Job:
+    if request.method != "POST":
+        raise DoorError(405, "method_not_allowed", "only POST is answered here")
+    word, _, token = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
+    job: Job | None = None
+    if word == "Bearer" and is_job_token(job_id, token.strip()):
+        job = Job.objects.select_related("tenant").filter(pk=job_id).first()
+    if job is None:
+        raise DoorError(404, "not_found", "there is no such training, or the token is not its own")
+    if job.desired == Desired.DELETE:
+        raise DoorError(410, "deleted", "the training is being deleted")
+    return job
+
+
+def _read(request: HttpRequest, kind: type[Body]) -> Body:
+    """The body, checked."""
+    body = request.read(MAX_BODY_BYTES + 1)
+    if len(body) > MAX_BODY_BYTES:
+        raise DoorError(413, "too_large", f"a body has at most {MAX_BODY_BYTES} bytes")
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DoorError(400, "invalid", f"the body is not what is expected: {error}") from error
+
+
+def _check_replica(job: Job, role: str, index: int, attempt: int) -> None:
+    count = job.replicas.get(role, {}).get("count", 0)
+    if not (0 <= index < count and 1 <= attempt <= job.attempt):
+        raise DoorError(404, "not_found", f"the training has no replica {role}-{index}")
+
+
+def _tell(job: Job) -> None:
+    """After the commit: the reconciler looks again, browsers too."""
+
+    def send() -> None:
+        live.wake_reconciler()
+        live.changed("job", job.pk, job.revision, job.tenant_id)
+
+    transaction.on_commit(send)
+
+
+@door
+def source(request: HttpRequest, job: Job) -> dict[str, Any]:
+    """A link to the code that was uploaded for this job."""
+    wanted = (job.source or {}).get("bundle")
+    bundle = Bundle.objects.filter(pk=wanted, tenant_id=job.tenant_id).first() if wanted else None
+    if bundle is None:
+        raise DoorError(404, "not_found", "the code that was uploaded for this training is gone")
+    link = get_store().link_get(bundle.storage_key)
+    return link.as_json() | {
+        "sha256": bundle.sha256,
+        "size_bytes": bundle.size_bytes,
+        "file_name": bundle.file_name,
+    }
+
+
+# --- logs -----------------------------------------------------------------------------------------
+
+
+def _segment_key(job: Job, archive: ReplicaArchive, body: SegmentBody) -> str:
+    return (
+        f"{job_prefix(job)}logs/{archive.role}-{archive.index}/{archive.attempt}/"
+        f"{body.number:09d}-{body.sha256[:32]}"
+    )
+
+
+@door
+def segment(request: HttpRequest, job: Job, role: str, index: int, attempt: int) -> dict[str, Any]:
+    """Announces a segment: a link to write it, or the news that it is there."""
+    _check_replica(job, role, index, attempt)
+    body = _read(request, SegmentBody)
+    with transaction.atomic():
+        archive, _ = ReplicaArchive.objects.get_or_create(
+            job=job, role=role, index=index, attempt=attempt
+        )
+        known = archive.segments.filter(number=body.number).first()
+        if known is not None:
+            _check_same(known, body)
+            return {"have": True}
+        kept = archive.segments.aggregate(total=Sum("size_bytes"))["total"] or 0
+        if kept + body.size_bytes > settings.LOG_ARCHIVE_MAX_BYTES + ARCHIVE_SLACK_BYTES:
+            raise DoorError(413, "too_large", "no more of this log is kept")
+        _begin_again(archive, body.pod_uid)
+    link = get_store().link_put(
+        _segment_key(job, archive, body), body.size_bytes, sha256=body.sha256
+    )
+    return link.as_json()
+
+
+def _begin_again(archive: ReplicaArchive, pod_uid: str) -> None:
+    """More of a log comes: it is not complete, whatever an earlier pod or container reported."""
+    if archive.is_complete or (pod_uid and archive.pod_uid != pod_uid):
+        archive.is_complete = False
+        archive.pod_uid = pod_uid or archive.pod_uid
+        archive.save(update_fields=["is_complete", "pod_uid"])
+
+
+def _check_same(known: LogSegment, body: SegmentBody) -> None:
+    if (known.size_bytes, known.sha256) != (body.size_bytes, body.sha256):
+        raise DoorError(409, "conflict", f"another segment {body.number} was shipped before")
+
+
+@door
+def segment_done(
+    request: HttpRequest, job: Job, role: str, index: int, attempt: int, number: int
+) -> dict[str, Any]:
+    """A segment's bytes are in the store: from now on it is part of the log."""
+    _check_replica(job, role, index, attempt)
+    body = _read(request, SegmentBody)
+    archive = ReplicaArchive.objects.filter(
+        job=job, role=role, index=index, attempt=attempt
+    ).first()
+    if archive is None or body.number != number:
+        raise DoorError(404, "not_found", f"segment {number} was not announced")
+    key = _segment_key(job, archive, body)
+    if get_store().find_size(key) != body.size_bytes:
+        raise DoorError(409, "not_uploaded", f"segment {number} is not in the object store")
+    known, _ = LogSegment.objects.get_or_create(
+        archive=archive,
+        number=number,
+        defaults={
+            "start_byte": body.start_byte,
+            "size_bytes": body.size_bytes,
+            "sha256": body.sha256,
+            "storage_key": key,
+        },
+    )
+    _check_same(known, body)
+    return {}
+
+
+@door
+def segment_drop(
+    request: HttpRequest, job: Job, role: str, index: int, attempt: int, number: int
+) -> dict[str, Any]:
+    """A segment from the middle of too long a log is dropped."""
+    _check_replica(job, role, index, attempt)
+    known = LogSegment.objects.filter(
+        archive__job=job,
+        archive__role=role,
+        archive__index=index,
+        archive__attempt=attempt,
+        number=number,
+    ).first()
+    if known is not None:
+        known.delete()
+        get_store().delete(known.storage_key)
+    return {}
+
+
+@door
+def replica_done(
+    request: HttpRequest, job: Job, role: str, index: int, attempt: int
+) -> dict[str, Any]:
+    """The archive of a replica is complete, as far as this pod is concerned."""
+    _check_replica(job, role, index, attempt)
+    body = _read(request, EndBody)
+    with transaction.atomic():
+        known = ReplicaArchive.objects.filter(job=job, role=role, index=index, attempt=attempt)
+        latest = known.values_list("pod_uid", flat=True).first()
+        if body.by_rescue and body.pod_uid and latest and latest != body.pod_uid:
+            return {}  # the rescued pod has been replaced: its successor reports the end
+        ReplicaArchive.objects.update_or_create(
+            job=job,
+            role=role,
+            index=index,
+            attempt=attempt,
+            defaults={
+                "is_complete": True,
+                "by_rescue": body.by_rescue,
+                "pod_uid": body.pod_uid or latest or "",
+                "exit_code": body.exit_code,
+                "exit_reason": body.reason,
+                "skipped_bytes": body.skipped_bytes,
+                "completed_at": timezone.now(),
+            },
+        )
+        _tell(job)
+    return {}
+
+
+# --- artifacts ------------------------------------------------------------------------------------
+
+
+def _artifact_key(job: Job, file: FileBody) -> str:
+    # A key for each version: a link to write one can never change another that is listed.
+    name = hashlib.sha256(file.path.encode()).hexdigest()[:40]
+    return f"{job_prefix(job)}artifacts/{name}/{file.size_bytes}-{file.mtime_ns}"
+
+
+def _check_paths(files: list[FileBody]) -> None:
+    for file in files:
+        parts = file.path.split("/")
+        if parts[0] == ".homeport" or not {"", ".", ".."}.isdisjoint(parts):
+            shown = file.path[:80]
+            raise DoorError(400, "invalid", f"{shown!r} is no path of an artifact")
+
+
+@door
+def artifacts(request: HttpRequest, job: Job) -> dict[str, Any]:
+    """Announces artifacts: links for those that are missing, sentences for those refused."""
+    files = _read(request, FilesBody).files
+    _check_paths(files)
+    links: dict[str, Any] = {}
+    refused: dict[str, str] = {}
+    store = get_store()
+    with transaction.atomic():
+        # One announcement at a time for each job, so that the sums below hold.
+        Job.objects.select_for_update().only("pk").get(pk=job.pk)
+        names = [file.path for file in files]
+        known = {row.path: row for row in job.artifacts.filter(path__in=names)}
+        others = job.artifacts.exclude(path__in=names)
+        total = others.aggregate(total=Sum("size_bytes"))["total"] or 0
+        count = others.count()
+        for file in files:
+            total += file.size_bytes
+            count += 1
+            row = known.get(file.path)
+            if row is not None and row.uploaded_at is not None and _is_version(row, file):
+                continue
+            problem = _too_much(file, total, count)
+            if problem:
+                total -= file.size_bytes
+                count -= 1
+                refused[file.path] = problem
+                continue
+            if row is None or row.uploaded_at is None:
+                _announce(job, file)
+            links[file.path] = store.link_put(_artifact_key(job, file), file.size_bytes).as_json()
+    return {"links": links, "refused": refused}
+
+
+def _is_version(row: Artifact, file: FileBody) -> bool:
+    return (row.size_bytes, row.mtime_ns) == (file.size_bytes, file.mtime_ns)
+
+
+def _too_much(file: FileBody, total_bytes: int, count: int) -> str:
+    limit = settings.ARTIFACTS_MAX_BYTES
+    if total_bytes > limit:
+        return (
+            f"{file.path} ({file.size_bytes} bytes) stays on the log volume: "
+            f"of one training {limit} bytes are kept"
+        )
+    if count > MAX_ARTIFACTS:
+        return (
+            f"{file.path} stays on the log volume: of one training {MAX_ARTIFACTS} files are kept"
+        )
+    return ""
+
+
+def _announce(job: Job, file: FileBody) -> None:
+    Artifact.objects.update_or_create(
+        job=job,
+        path=file.path,
+        defaults={
+            "size_bytes": file.size_bytes,
+            "mtime_ns": file.mtime_ns,
+            "storage_key": _artifact_key(job, file),
+        },
+    )
+
+
+@door
+def artifacts_done(request: HttpRequest, job: Job) -> dict[str, Any]:
+    """Artifacts are in the store: from now on they are listed."""
+    files = _read(request, FilesBody).files
+    _check_paths(files)
+    store = get_store()
+    for file in files:
+        if store.find_size(_artifact_key(job, file)) != file.size_bytes:
+            raise DoorError(409, "not_uploaded", f"{file.path[:80]!r} is not in the object store")
+    replaced = []
+    with transaction.atomic():
+        known = {row.path: row for row in job.artifacts.filter(path__in=[f.path for f in files])}
+        for file in files:
+            row = known.get(file.path)
+            if row is None:
+                raise DoorError(404, "not_found", f"{file.path[:80]!r} was not announced")
+            key = _artifact_key(job, file)
+            if row.storage_key != key:
+                replaced.append(row.storage_key)
+            row.storage_key, row.size_bytes = key, file.size_bytes
+            row.mtime_ns, row.uploaded_at = file.mtime_ns, timezone.now()
+            row.save()
+        _tell(job)
+    for key in replaced:
+        store.delete(key)
+    return {}
+
+
+_REPLICA = "jobs/<uuid:job_id>/replicas/<slug:role>/<int:index>/<int:attempt>/"
+internal_urls = [
+    path("jobs/<uuid:job_id>/source/", source),
+    path(_REPLICA + "segments/", segment),
+    path(_REPLICA + "segments/<int:number>/done/", segment_done),
+    path(_REPLICA + "segments/<int:number>/drop/", segment_drop),
+    path(_REPLICA + "done/", replica_done),
+    path("jobs/<uuid:job_id>/artifacts/", artifacts),
+    path("jobs/<uuid:job_id>/artifacts/done/", artifacts_done),
+]

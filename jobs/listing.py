@@ -1,0 +1,82 @@
+"""The list of trainings: which are shown, in which tab, on which page."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.db.models import Count
+from django.http import QueryDict
+from django.utils.translation import gettext_lazy as _
+
+from jobs.models import Job, JobQuerySet
+from jobs.rules.states import HOLDING_STATES, JobState
+from jobs.summary import JobRow, job_rows
+
+PAGE_SIZE = 25
+# key in the address -> title, states
+_TABS: dict[str, tuple[Any, frozenset[JobState]]] = {
+    "": (_("All"), frozenset(JobState)),
+    "queued": (_("Queued"), frozenset({JobState.QUEUED})),
+    "running": (_("Running"), HOLDING_STATES),
+    "succeeded": (_("Succeeded"), frozenset({JobState.SUCCEEDED})),
+    "failed": (_("Failed"), frozenset({JobState.FAILED})),
+    "stopped": (_("Stopped"), frozenset({JobState.STOPPED})),
+}
+
+
+@dataclass(frozen=True)
+class Tab:
+    key: str
+    title: Any  # a lazy text
+    count: int
+    is_here: bool
+
+
+class JobListing:
+    """One page of the trainings that somebody may see, newest first."""
+
+    def __init__(self, user: Any, query: QueryDict) -> None:
+        self.state = query.get("state", "") if query.get("state") in _TABS else ""
+        self.words = query.get("q", "").strip()[:80]
+        self._page_number = query.get("page", "1")
+        self._visible: JobQuerySet = Job.objects.visible_to(user)
+        self.is_shared = user.is_admin or user.leads_teams.exists()
+
+    @cached_property
+    def _found(self) -> JobQuerySet:
+        if not self.words:
+            return self._visible
+        return self._visible.filter(name__icontains=self.words)
+
+    @cached_property
+    def tabs(self) -> list[Tab]:
+        """How many trainings each tab would show. One query."""
+        counted = self._found.order_by().values("state").annotate(n=Count("pk", distinct=True))
+        by_state = {row["state"]: row["n"] for row in counted}
+        return [
+            Tab(key, title, sum(by_state.get(s, 0) for s in states), key == self.state)
+            for key, (title, states) in _TABS.items()
+        ]
+
+    @cached_property
+    def page(self) -> Page[Job]:
+        chosen = self._found.filter(state__in=_TABS[self.state][1]) if self.state else self._found
+        jobs = chosen.select_related("owner").order_by("-queued_at", "pk")
+        return Paginator(jobs, PAGE_SIZE).get_page(self._page_number)
+
+    @cached_property
+    def rows(self) -> list[JobRow]:
+        return job_rows(self.page.object_list)
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.words or self.state)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when anything on the page changes."""
+        shown = [(str(row.job.pk), row.job.revision) for row in self.rows]
+        numbers = [tab.count for tab in self.tabs]
+        return "~" + hashlib.sha256(repr((shown, numbers)).encode()).hexdigest()[:16]

@@ -1,0 +1,57 @@
+"""Decides where the next lines of a replica come from: its pod, its archive, or nowhere yet."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from jobs.logs.cursor import Archived, Place
+from jobs.logs.seen import ReplicaSeen
+from jobs.logs.tail import Outcome
+
+
+class Step(Enum):
+    """What to do next for one replica."""
+
+    FOLLOW = "follow"  # its pod
+    READ = "read"  # its archive
+    WAIT = "wait"  # for something to change
+    DONE = "done"  # all there is has been shown
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What one viewer has been shown of a replica.
+
+    Attributes:
+        place: where the last line came from.
+        followed: how following the pod of this id ended.
+        read_whole: the attempt of which all that will ever be archived was read.
+    """
+
+    place: Place | None
+    followed: tuple[str, Outcome] | None
+    read_whole: int | None
+
+
+def choose(seen: ReplicaSeen, shown: Shown, *, job_is_final: bool, job_is_cleaned: bool) -> Step:
+    """The next step.
+
+    A living pod is followed. Of a replica that has ended the archive is preferred once it is
+    complete, for pods may be deleted at any time; until then its pod, then what is archived so far.
+    """
+    outcome = shown.followed[1] if shown.followed and shown.followed[0] == seen.pod_id else None
+    if outcome == "over" or shown.read_whole == seen.attempt:
+        return Step.DONE if job_is_final else Step.WAIT
+    wants_archive = seen.is_final and seen.is_archived and not _is_following(shown, seen)
+    if seen.may_have_log and outcome is None and not wants_archive:
+        return Step.FOLLOW
+    if seen.is_archived or (seen.has_archive and (outcome == "gone" or job_is_cleaned)):
+        return Step.READ
+    if job_is_final and (job_is_cleaned or not seen.pod):
+        return Step.DONE
+    return Step.WAIT
+
+
+def _is_following(shown: Shown, seen: ReplicaSeen) -> bool:
+    """Somebody who watched the pod until now stays with it: there no line has to be searched."""
+    place = shown.place
+    return place is not None and not isinstance(place, Archived) and place.attempt == seen.attempt

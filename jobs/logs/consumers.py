@@ -1,0 +1,145 @@
+"""`/ws/jobs/<id>/logs/?replica=&cursor=`: the logs of a job in one stream, live and archived.
+
+Frames: `{"type": "lines", "replica", "cursor", "lines": [{"t", "text"}]}`; `skipped` with `replica`
+and `count`; `state` with `replica` ("" is the job itself), `state`, `reason`; `end`, then the close
+code 1000. `t` is RFC 3339 time, empty for archived lines, which have none. A new connection with
+the last cursor goes on behind the last line.
+"""
+
+import asyncio
+import logging
+from typing import Any
+from urllib.parse import parse_qs
+from uuid import UUID
+
+from django.urls import path
+
+from jobs.logs import cursor
+from jobs.logs.feed import Feed
+from jobs.logs.hub import get_hub
+from jobs.logs.seen import JobSeen, look
+from jobs.logs.viewer import StuckError, Viewer
+from portal import live
+from portal.cluster.errors import ClusterError
+from tenants.sockets import NOT_FOUND, TRY_LATER, UserSocket, run_until_first_ends
+
+log = logging.getLogger(__name__)
+
+DEBOUNCE_S = 0.1  # changes that come together are looked at once
+_MAX_QUERY = 70_000
+
+
+class LogConsumer(UserSocket):
+    """One viewer of the logs of one job."""
+
+    _work: asyncio.Task[None] | None = None
+
+    async def opened(self) -> None:
+        self._job_id: UUID = self.scope["url_route"]["kwargs"]["job_id"]
+        self._changed = asyncio.Event()
+        self._told: dict[str, tuple[str, str]] = {}
+        query = parse_qs(self.scope["query_string"][:_MAX_QUERY].decode("latin-1"))
+        wanted = query.get("replica", [""])[0]
+        job = await look(self._job_id, self.user)
+        names = [replica.name for replica in job.replicas] if job is not None else []
+        if job is None or (wanted and wanted not in names):
+            await self.close(NOT_FOUND)
+            return
+        self._names = [wanted] if wanted else names
+        places = cursor.read(query.get("cursor", [""])[0])
+        places = {name: place for name, place in places.items() if name in self._names}
+        self._work = asyncio.create_task(self._run(job, places), name=f"logs of {job.id}")
+
+    async def closed(self) -> None:
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+
+    async def still_allowed(self) -> int | None:
+        # A message that got lost is made good here, too.
+        self._changed.set()
+        return NOT_FOUND if await look(self._job_id, self.user) is None else None
+
+    async def changed(self, message: dict[str, Any]) -> None:
+        """Something of the tenant changed (`portal.live`)."""
+        if message["frame"]["id"] == str(self._job_id):
+            self._changed.set()
+
+    # --- showing ---
+    async def _run(self, job: JobSeen, places: dict[str, cursor.Place]) -> None:
+        """The whole of a connection; ends it when all is shown or the viewer does not read."""
+        group = live.tenant_group(job.tenant_id)
+        await self.channel_layer.group_add(group, self.channel_name)
+        try:
+            hub = await get_hub()
+            viewer = Viewer(self._send_text, dict(places))
+            feeds = [Feed(viewer, hub, name, places.get(name)) for name in self._names]
+            await run_until_first_ends(
+                viewer.run, lambda: self._keep_looking(job, viewer, feeds), *(f.run for f in feeds)
+            )
+            await self.close(1000)
+        except StuckError:
+            await self.give_up()
+        except ClusterError as error:
+            log.warning("logs of job %s: %s", job.id, error)
+            await self.close(TRY_LATER)
+        except OSError:
+            pass  # the browser is gone
+        except Exception:
+            # The fence of one connection: the browser comes again with its cursor.
+            if not self.is_closed:
+                log.exception("showing the logs of job %s failed", job.id)
+                await self.close(TRY_LATER)
+        finally:
+            await self.channel_layer.group_discard(group, self.channel_name)
+
+    async def _send_text(self, text: str) -> None:
+        await self.base_send({"type": "websocket.send", "text": text})
+
+    async def _keep_looking(self, job: JobSeen, viewer: Viewer, feeds: list[Feed]) -> None:
+        """Tells the feeds what the database says, at the beginning and after each change."""
+        seen: JobSeen | None = job
+        while seen is not None:
+            self._tell_states(seen, viewer)
+            for feed in feeds:
+                feed.update(seen)
+            await self._next_change(seen, feeds)
+            if seen.is_final and all(feed.is_done for feed in feeds):
+                viewer.put(type="end")
+                viewer.close()
+                await asyncio.Event().wait()  # until the viewer has sent it
+            seen = await look(self._job_id, self.user)
+        await self.close(NOT_FOUND)
+
+    async def _next_change(self, seen: JobSeen, feeds: list[Feed]) -> None:
+        """Waits until the job changed, or all of it has been shown."""
+        if seen.is_final:
+            await run_until_first_ends(self._wait_for_change, lambda: _all_done(feeds))
+        else:
+            await self._wait_for_change()
+        if self._changed.is_set():
+            await asyncio.sleep(DEBOUNCE_S)
+            self._changed.clear()
+
+    async def _wait_for_change(self) -> None:
+        await self._changed.wait()
+
+    def _tell_states(self, seen: JobSeen, viewer: Viewer) -> None:
+        rows = [("", seen.state, seen.reason)]
+        rows += [(row.name, row.state, row.reason) for row in seen.replicas]
+        for name, state, reason in rows:
+            if name and name not in self._names:
+                continue
+            if self._told.get(name) != (state, reason):
+                self._told[name] = (state, reason)
+                viewer.put(type="state", replica=name, state=state, reason=reason)
+
+
+async def _all_done(feeds: list[Feed]) -> None:
+    for feed in feeds:
+        await feed.on_done.wait()
+
+
+websocket_urlpatterns = [
+    path("ws/jobs/<uuid:job_id>/logs/", LogConsumer.as_asgi()),
+]

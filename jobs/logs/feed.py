@@ -1,0 +1,207 @@
+"""Shows one replica to one viewer: its pod while there is one, then its archive, in one stream."""
+
+import asyncio
+import logging
+from collections import deque
+
+from jobs.logs import past
+from jobs.logs.choice import Shown, Step, choose
+from jobs.logs.cursor import Archived, Live, Place, Position
+from jobs.logs.hub import Hub
+from jobs.logs.lines import Batch
+from jobs.logs.seen import JobSeen, ReplicaSeen, read_log
+from jobs.logs.tail import FIRST_LINES, Key, Outcome, Tail
+from jobs.logs.viewer import QUEUE_BYTES, Viewer
+from portal.cluster.errors import ClusterError
+from portal.storage import StoreError
+
+log = logging.getLogger(__name__)
+
+CONTAINER = "main"
+LOOK_AGAIN_S = 10.0  # at an archive that still grows
+
+
+class Feed:
+    """The lines of one replica on their way to one viewer. `run` is the task that brings them."""
+
+    def __init__(self, viewer: Viewer, hub: Hub, name: str, place: Place | None) -> None:
+        self._viewer = viewer
+        self._hub = hub
+        self.name = name
+        self._place = place
+        self._followed: tuple[str, Outcome] | None = None
+        self._read_whole: int | None = None
+        self._job: JobSeen | None = None
+        self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._outcome: Outcome = "gone"
+        self._held: deque[Batch] | None = None  # came while older lines are still being sent
+        self._held_bytes = 0
+        self._attempt = 0
+        self.is_done = False
+        self.on_done = asyncio.Event()
+
+    def update(self, job: JobSeen) -> None:
+        """What the database says now."""
+        self._job = job
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Brings lines until it is cancelled."""
+        while True:
+            self._changed.clear()
+            step = Step.WAIT
+            if self._job is not None:
+                seen = self._seen(self._job)
+                shown = Shown(self._place, self._followed, self._read_whole)
+                step = choose(
+                    seen,
+                    shown,
+                    job_is_final=self._job.is_final,
+                    job_is_cleaned=self._job.is_cleaned,
+                )
+                if step is Step.FOLLOW:
+                    await self._follow(self._job, seen)
+                    continue
+                if step is Step.READ and await self._read(self._job, seen):
+                    continue
+            self.is_done = step is Step.DONE
+            if self.is_done:
+                self.on_done.set()
+            try:
+                async with asyncio.timeout(LOOK_AGAIN_S if step is Step.READ else None):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    def _seen(self, job: JobSeen) -> ReplicaSeen:
+        return next(replica for replica in job.replicas if replica.name == self.name)
+
+    # --- the pod ---
+    async def _follow(self, job: JobSeen, seen: ReplicaSeen) -> None:
+        key = Key(job.namespace, seen.pod, CONTAINER)
+        place = self._place
+        after = place.position if isinstance(place, Live) else None
+        if place is not None and place.attempt != seen.attempt:
+            self._say(f"attempt {seen.attempt}", seen.attempt)
+            after = None
+        self._attempt = seen.attempt
+        self._ended.clear()
+        self._held, self._held_bytes = deque(), 0
+        tail = self._hub.join(key, self, after)
+        self._viewer.on_room.add(tail.drained)
+        try:
+            await tail.primed()
+            await self._catch_up(tail, key, after)
+            await self._ended.wait()
+            self._followed = (seen.pod_id, self._outcome)
+        finally:
+            self._viewer.on_room.discard(tail.drained)
+            self._hub.leave(key, tail, self)
+
+    async def _catch_up(self, tail: Tail, key: Key, after: Position | None) -> None:
+        """Sends what is older than what comes now, then what came meanwhile."""
+        ring = tail.ring()
+        self._held, self._held_bytes = deque(), 0
+        await self._show_history(tail, key, after, ring)
+        for batch in ring:
+            if after is not None and batch.last <= after:
+                continue
+            if after is not None and batch.first <= after:
+                # The viewer stands in the middle of this batch.
+                await self._show_between(key, after, _behind(batch.last))
+            else:
+                await self._show(batch)
+        while self._held:
+            await self._show(self._held.popleft())
+        self._held = None
+
+    async def _show_history(
+        self, tail: Tail, key: Key, after: Position | None, ring: tuple[Batch, ...]
+    ) -> None:
+        """What lies before the ring, as far as this viewer has not seen it."""
+        start = tail.start
+        if after is None:
+            is_enough = start is None or sum(batch.count for batch in ring) >= FIRST_LINES
+        else:
+            is_enough = (start is not None and start <= after) or (
+                bool(ring) and ring[0].first <= after
+            )
+        before = ring[0].first if ring else (_behind(start) if start is not None else None)
+        if not is_enough and before is not None:
+            await self._show_between(key, after, before)
+
+    async def _show_between(self, key: Key, after: Position | None, before: Position) -> None:
+        try:
+            async for batch in self._hub.history(key, after, before):
+                await self._show(batch)
+        except ClusterError as error:
+            self._say(f"earlier lines cannot be read: {error}", self._attempt)
+
+    async def _show(self, batch: Batch) -> None:
+        await self._viewer.room()
+        self._put(batch)
+
+    def _put(self, batch: Batch) -> None:
+        self._place = Live(self._attempt, batch.last, batch.anchor)
+        self._viewer.put_batch(self.name, batch, self._place)
+
+    # --- what a tail calls ---
+    def batch_came(self, batch: Batch) -> None:
+        if self._held is None:
+            self._put(batch)
+            return
+        self._held.append(batch)
+        self._held_bytes += batch.size
+        while self._held_bytes > QUEUE_BYTES and len(self._held) > 1:
+            dropped = self._held.popleft()
+            self._held_bytes -= dropped.size
+            self._viewer.skip(self.name, dropped.stands_for)
+
+    def tail_ended(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self._ended.set()
+
+    @property
+    def wants_pause(self) -> bool:
+        return self._viewer.wants_pause
+
+    def give_up_pause(self) -> None:
+        self._viewer.is_slow = True
+
+    # --- the archive ---
+    async def _read(self, job: JobSeen, seen: ReplicaSeen) -> bool:
+        """Shows what is archived; whether something came or all has come."""
+        try:
+            found = await read_log(job.id, seen.role, seen.index, seen.attempt)
+            if found is None:
+                return False
+            start = await asyncio.to_thread(past.begin, found, self._place)
+            self._place = Archived(seen.attempt, start.byte)
+            if start.notice:
+                self._say(start.notice, seen.attempt)
+            came = False
+            chunks = past.batches(found, start.byte)
+            while (step := await asyncio.to_thread(next, chunks, None)) is not None:
+                batch, end = step
+                await self._viewer.room()
+                self._place = Archived(seen.attempt, end)
+                self._viewer.put_batch(self.name, batch, self._place)
+                came = True
+        except StoreError as error:
+            log.warning("log of %s of job %s: %s", self.name, job.id, error)
+            self._say(f"the archive cannot be read: {error}", seen.attempt)
+            return False
+        if found.is_complete or job.is_cleaned:
+            self._read_whole = seen.attempt
+            return True
+        return came
+
+    def _say(self, text: str, attempt: int) -> None:
+        """A line of ours, which moves nobody's place."""
+        place = self._place or Archived(attempt, 0)
+        self._viewer.put_batch(self.name, past.notice(text), place)
+
+
+def _behind(position: Position) -> Position:
+    return Position(position.time_ns, position.ordinal + 1)

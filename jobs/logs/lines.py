@@ -1,0 +1,315 @@
+"""Turns the bytes of a log into batches of clean lines, encoded once for all who watch.
+
+A follow comes in pieces that are cut anywhere, each line behind its kubelet time. Work is done for
+a whole batch at a time: one decoding, one look for controls, one encoding; only batches that hold
+controls are looked at line by line.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import msgspec
+
+from jobs.logs.ansi import CONTROL_BYTES, clean, is_clean
+from jobs.logs.cursor import ANCHOR_LINES, Position, anchor_of
+
+BATCH_BYTES = 128 * 1024  # at most; each costs a frame for each viewer
+MAX_LINE_BYTES = 64 * 1024
+# What the runner puts in the place of lines that it did not show (jobs.pod.pace).
+_GAP = re.compile(rb"^\S+ \[homeport\] (\d{1,15}) lines were skipped here", re.MULTILINE)
+_PROGRESS_BYTES = 4 * 1024  # an unfinished line of a progress bar is shown when it is this long
+
+
+class Line(msgspec.Struct, gc=False):
+    """One line as viewers get it."""
+
+    t: str
+    text: str
+
+
+@dataclass(slots=True)
+class Batch:
+    """Lines in a row, encoded as a JSON array.
+
+    Attributes:
+        encoded: the array of `{"t", "text"}`.
+        count: lines in it.
+        first: position of its first line.
+        last: position of its last line that is finished; viewers go on behind it.
+        anchor: digest of the last lines, see `cursor.anchor_of`.
+        frame: the last whole frame made of it, and what it was made for: most viewers want the
+            same.
+        stands_for: lines of the program that are missed by who does not get this batch: those in
+            it, and those that were left out where a line of ours says so.
+    """
+
+    encoded: str
+    count: int
+    first: Position
+    last: Position
+    anchor: str
+    frame: tuple[str, str] = ("", "")
+    stands_for: int = 0
+
+    def __post_init__(self) -> None:
+        self.stands_for = self.stands_for or self.count
+
+    @property
+    def size(self) -> int:
+        return len(self.encoded)
+
+
+def encode(lines: list[Line]) -> str:
+    return msgspec.json.encode(lines).decode()
+
+
+def parse_time(text: str) -> int:
+    """Nanoseconds since 1970 of RFC 3339 text with up to 9 digits of a second; 0 for other text."""
+    try:
+        seconds = datetime.fromisoformat(text[:19]).replace(tzinfo=UTC)
+        rest = text[19:]
+        digits = ""
+        if rest.startswith("."):
+            digits = rest[1:].rstrip("Zz").split("+")[0].split("-")[0]
+            rest = rest[1 + len(digits) :]
+        offset_s = 0
+        if rest and rest not in "Zz":
+            sign = {"+": 1, "-": -1}[rest[0]]
+            offset_s = sign * (int(rest[1:3]) * 3600 + int(rest[4:6]) * 60)
+        whole_s = int((seconds - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) - offset_s
+        return whole_s * 10**9 + int(digits[:9].ljust(9, "0") or 0)
+    except (ValueError, KeyError):
+        return 0
+
+
+def last_state(text: str) -> str:
+    """What a terminal shows of a line with carriage returns: the last thing written over it."""
+    return text.rstrip("\r").rsplit("\r", 1)[-1] if "\r" in text else text
+
+
+class Reader:
+    """Reads one follow of a container. Make a new one, with `after`, for each connection."""
+
+    def __init__(self, after: Position | None = None, before: Position | None = None) -> None:
+        """Lines up to and including `after` are left out, and those from `before` on."""
+        self._after = after
+        self._before = before
+        self.is_over = False  # `before` was reached
+        self._chunks: list[bytes] = []
+        self._partial = b""  # the beginning of a line, of which not all has come
+        self._cut_bytes: int | None = None  # of a line too long to keep: what was thrown away
+        self._last_time = ""
+        self._last = Position(0, 0)
+        self._anchor_lines: deque[bytes] = deque(maxlen=ANCHOR_LINES)
+        self.pending_bytes = 0
+
+    @property
+    def last(self) -> Position:
+        """Of the last finished line."""
+        return self._last
+
+    def feed(self, chunk: bytes) -> None:
+        """Takes what came; `take` gives it out."""
+        if self._cut_bytes is not None:
+            end = chunk.find(b"\n")
+            self._cut_bytes += len(chunk) if end < 0 else end
+            if end < 0:
+                return
+            chunk = self._cut_marker() + chunk[end:]
+            self._cut_bytes = None
+        self._chunks.append(chunk)
+        self.pending_bytes += len(chunk)
+
+    def _cut_marker(self) -> bytes:
+        return f" [homeport] {self._cut_bytes} more bytes of this line were cut".encode()
+
+    def take(self) -> Iterator[Batch]:
+        """The lines that are finished, in batches of about `BATCH_BYTES`."""
+        data = self._partial + b"".join(self._chunks)
+        self._chunks.clear()
+        self.pending_bytes = 0
+        start = 0
+        end = data.rfind(b"\n") + 1
+        while start < end:
+            stop = end
+            if end - start > BATCH_BYTES:
+                stop = data.rfind(b"\n", start, start + BATCH_BYTES) + 1
+                stop = stop or data.find(b"\n", start) + 1
+            batch = self._batch(data[start:stop])
+            if batch is not None:
+                yield batch
+            start = stop
+        self._partial = data[end:]
+        if len(self._partial) >= _PROGRESS_BYTES:
+            yield from self._unfinished()
+
+    def finish(self) -> Iterator[Batch]:
+        """What is left at the end of the log: a last line without a line break."""
+        yield from self.take()
+        if self._cut_bytes is not None:
+            self._partial += self._cut_marker()
+            self._cut_bytes = None
+        if self._partial:
+            batch = self._batch(self._partial + b"\n")
+            self._partial = b""
+            if batch is not None:
+                yield batch
+
+    def _batch(self, data: bytes) -> Batch | None:
+        if self._after is not None:
+            data = self._newer(data)
+        if self._before is not None:
+            data = self._older(data)
+        if not data:
+            return None
+        previous = self._last
+        lines = _split(data)
+        if _has_long_line(data):
+            lines = [_capped(line) for line in lines]
+        first, last = self._advance([line.t for line in lines], previous)
+        anchor = self._note(data)
+        batch = Batch(encode(lines), len(lines), first, last, anchor)
+        if b" [homeport] " in data:
+            gaps = [int(count) for count in _GAP.findall(data)]
+            batch.stands_for += sum(gaps) - len(gaps)
+        return batch
+
+    def _advance(self, times: list[str], previous: Position) -> tuple[Position, Position]:
+        """Positions of the first and the last line; lines of one time are numbered."""
+        if times[0] == self._last_time:
+            first = Position(previous.time_ns, previous.ordinal + 1)
+        else:
+            first = Position(parse_time(times[0]), 1)
+        last_time = times[-1]
+        equal = 0
+        for time in reversed(times):
+            if time != last_time:
+                break
+            equal += 1
+        if equal == len(times):
+            last = Position(first.time_ns, first.ordinal + equal - 1)
+        else:
+            last = Position(parse_time(last_time), equal)
+        self._last_time, self._last = last_time, last
+        return first, last
+
+    def _note(self, data: bytes) -> str:
+        """Keeps the last lines without their times, and gives their digest."""
+        tail = data[:-1].rsplit(b"\n", ANCHOR_LINES)[-ANCHOR_LINES:]
+        self._anchor_lines.extend(line.partition(b" ")[2] for line in tail)
+        return anchor_of(self._anchor_lines)
+
+    def _newer(self, data: bytes) -> bytes:
+        """The lines behind `after`; from the first of them on, all that comes is newer."""
+        assert self._after is not None
+        start = 0
+        while start < len(data):
+            end = data.index(b"\n", start) + 1
+            before = self._last_time, self._last
+            _, position = self._advance([_time_of(data[start:end])], self._last)
+            if position > self._after:
+                self._last_time, self._last = before
+                self._after = None
+                return data[start:]
+            self._note(data[start:end])
+            start = end
+        return b""
+
+    def _older(self, data: bytes) -> bytes:
+        """The lines in front of `before`; nothing more is looked at behind it."""
+        assert self._before is not None
+        kept, state = 0, (self._last_time, self._last)
+        while kept < len(data) and not self.is_over:
+            end = data.index(b"\n", kept) + 1
+            _, position = self._advance([_time_of(data[kept:end])], self._last)
+            if position >= self._before:
+                self.is_over = True
+            else:
+                kept = end
+        self._last_time, self._last = state
+        return data[:kept]
+
+    def _unfinished(self) -> Iterator[Batch]:
+        """Shows the state of a progress bar, and keeps the beginning of a line bounded."""
+        time, _, content = self._partial.partition(b" ")
+        at = content.rfind(b"\r")
+        if at > 0 and self._after is None:
+            state = clean(last_state(content[:at].decode("utf-8", "replace")))
+            self._partial = time + b" " + content[at + 1 :]
+            if state:
+                line = Line(time.decode("latin-1"), state)
+                # Not a line of its own: who reconnects gets the whole line again.
+                yield Batch(
+                    encode([line]), 1, self._last, self._last, anchor_of(self._anchor_lines)
+                )
+        elif len(self._partial) > MAX_LINE_BYTES:
+            self._cut_bytes = len(self._partial) - MAX_LINE_BYTES
+            self._partial = self._partial[:MAX_LINE_BYTES]
+
+
+def _time_of(line: bytes) -> str:
+    return line.partition(b" ")[0].decode("latin-1").rstrip("\n")
+
+
+def _split(data: bytes) -> list[Line]:
+    """Whole lines, each a time, a blank and text, cleaned."""
+    text = data.decode("utf-8", "replace")[:-1]
+    if data.isascii():
+        has_controls = len(data.translate(None, CONTROL_BYTES)) != len(data)
+    else:
+        has_controls = not is_clean(text)
+    if has_controls:
+        if "\r" in text:
+            text = "\n".join(map(_last_state_after_time, text.split("\n")))
+        text = clean(text)
+    parts = [line.partition(" ") for line in text.split("\n")]
+    return [Line(time, rest) for time, _, rest in parts]
+
+
+def _last_state_after_time(line: str) -> str:
+    time, _, rest = line.partition(" ")
+    return f"{time} {last_state(rest)}"
+
+
+def _has_long_line(data: bytes) -> bool:
+    start = 0
+    while len(data) - start > MAX_LINE_BYTES:
+        end = data.rfind(b"\n", start, start + MAX_LINE_BYTES)
+        if end < 0:
+            return True
+        start = end + 1
+    return False
+
+
+def _capped(line: Line) -> Line:
+    if len(line.text) <= MAX_LINE_BYTES:
+        return line
+    cut = len(line.text) - MAX_LINE_BYTES
+    marker = f" [homeport] {cut} more characters of this line were cut"
+    return Line(line.t, line.text[:MAX_LINE_BYTES] + marker)
+
+
+def plain_lines(data: bytes) -> list[Line]:
+    """Whole lines of an archived log, which have no times."""
+    text = data.decode("utf-8", "replace")
+    text = text.removesuffix("\n")
+    return [_capped(Line("", clean(last_state(line)))) for line in text.split("\n")]
+
+
+def find_anchor(data: bytes, anchor: str) -> list[int]:
+    """The places behind every run of lines in `data` that has this digest, in order."""
+    count = int(anchor[0])
+    starts = [0]
+    at = 0
+    while (at := data.find(b"\n", at) + 1) > 0:
+        starts.append(at)
+    lines = [data[a : b - 1] for a, b in pairwise(starts)]
+    return [
+        starts[end]
+        for end in range(count, len(lines) + 1)
+        if anchor_of(lines[end - count : end]) == anchor
+    ]

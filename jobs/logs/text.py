@@ -1,0 +1,121 @@
+"""A job's log as plain text, for downloads and REST: what runs is read from the cluster, what has
+been archived from the object store.
+"""
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+from asgiref.sync import sync_to_async
+
+from jobs import archive
+from jobs.logs.feed import CONTAINER
+from jobs.logs.hub import get_hub
+from jobs.models import Job, Replica
+from portal.cluster.errors import ClusterError, CredentialsError
+from portal.streaming import threaded
+
+# The kubelet keeps some tens of MiB of a running container; a longer log is better in the archive.
+LIVE_MAX_BYTES = 40 * 1024**2
+_STAMP = re.compile(rb"^[^ \n]* ?", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One replica's log: where it lives now.
+
+    Attributes:
+        pod: read it there first; empty: the archive has it.
+        log: what is archived, if anything.
+    """
+
+    role: str
+    index: int
+    pod: str
+    log: archive.Log | None
+
+    @property
+    def prefix(self) -> bytes:
+        return f"{self.role}-{self.index} | ".encode()
+
+
+def parts_of(job: Job, replica: tuple[str, int] | None, *, is_tail: bool) -> list[Part]:
+    """Where each replica's log is to be read; a few database queries for each."""
+    wanted = [replica] if replica else archive.replicas_of(job)
+    return [_part(job, role, index, is_tail=is_tail) for role, index in wanted]
+
+
+def _part(job: Job, role: str, index: int, *, is_tail: bool) -> Part:
+    log = archive.find_log(job, role, index)
+    row = Replica.objects.filter(job=job, role=role, index=index).order_by("-attempt").first()
+    if row is None or not row.pod:
+        return Part(role, index, "", log)
+    if log is None:
+        # Nothing is kept yet, or nothing could be (a full volume): the pod may still have it.
+        return Part(role, index, row.pod, None)
+    is_whole = log.attempt == row.attempt and log.is_complete and not log.missing_at_end_bytes
+    is_long = not is_tail and log.end_byte > LIVE_MAX_BYTES
+    return Part(role, index, "" if is_whole or is_long else row.pod, log)
+
+
+async def job_text(
+    job: Job, *, replica: tuple[str, int] | None, tail_lines: int | None
+) -> AsyncIterator[bytes]:
+    """The log so far, cut at lines.
+
+    Args:
+        job: with its tenant.
+        replica: role and index; None for all, each line behind its replica's name.
+        tail_lines: only so many lines of each; None for everything.
+    """
+    parts = await sync_to_async(parts_of)(job, replica, is_tail=tail_lines is not None)
+    for part in parts:
+        prefix = part.prefix if replica is None else b""
+        async for chunk in _text(job.tenant.namespace, part, tail_lines):
+            yield b"".join(archive.prefixed([chunk], prefix)) if prefix else chunk
+
+
+async def _text(namespace: str, part: Part, tail_lines: int | None) -> AsyncIterator[bytes]:
+    """Live if it can be had, else archived."""
+    if part.pod:
+        came = False
+        try:
+            async for chunk in _live(namespace, part.pod, tail_lines):
+                came = True
+                yield chunk
+        except (ClusterError, CredentialsError):
+            # Not started yet, gone meanwhile, or no cluster: what is archived is all there is.
+            pass
+        if came:
+            return
+    if part.log is not None:
+        async for chunk in threaded(_whole_lines(_archived(part.log, tail_lines))):
+            yield chunk
+
+
+def _archived(log: archive.Log, tail_lines: int | None) -> Iterator[bytes]:
+    return log.text(0 if tail_lines is None else log.tail_start(tail_lines))
+
+
+def _whole_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for chunk in chunks:
+        body, newline, rest = (rest + chunk).rpartition(b"\n")
+        if newline:
+            yield body + newline
+    if rest:
+        yield rest + b"\n"
+
+
+async def _live(namespace: str, pod: str, tail_lines: int | None) -> AsyncIterator[bytes]:
+    hub = await get_hub()
+    rest = b""
+    async with hub.source.logs(
+        namespace, pod, CONTAINER, follow=False, tail_lines=tail_lines
+    ) as chunks:
+        async for chunk in chunks:
+            body, newline, rest = (rest + chunk).rpartition(b"\n")
+            if newline:
+                yield _STAMP.sub(b"", body + newline)
+    if rest:
+        yield _STAMP.sub(b"", rest) + b"\n"

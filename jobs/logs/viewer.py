@@ -1,0 +1,172 @@
+"""What waits to be sent to one viewer: bounded, oldest lines dropped first and counted.
+
+A viewer that reads slowly loses lines and is told how many; it never slows the others, and costs
+no more memory than its queue. Batches are shared with all other viewers of the same tail.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from jobs.logs.cursor import Place, write
+from jobs.logs.lines import Batch
+
+QUEUE_BYTES = 256 * 1024
+ROOM_BYTES = 128 * 1024  # below it there is room for more
+STUCK_S = 60.0
+
+
+class StuckError(Exception):
+    """Nothing could be sent for `STUCK_S`."""
+
+
+@dataclass(slots=True)
+class _Item:
+    """Something to send: a batch of a replica, or (`batch` None) a ready frame."""
+
+    replica: str
+    batch: Batch | None = None
+    place: Place | None = None
+    text: str = ""
+
+
+class Viewer:
+    """The queue in front of one websocket. Used on the event loop only."""
+
+    def __init__(self, send: Callable[[str], Awaitable[None]], places: dict[str, Place]) -> None:
+        """`send` waits while the connection takes no more; `places` is what was shown before."""
+        self._send = send
+        self._places = places
+        self._items: deque[_Item] = deque()
+        self._queued_bytes = 0
+        self._skipped: dict[str, int] = {}
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._is_closing = False
+        self._is_stuck = False
+        self._sending_since: float | None = None
+        self._guard: asyncio.TimerHandle | None = None
+        self.is_slow = False  # it lost lines, and has not caught up since
+        self.on_room: set[Callable[[], None]] = set()
+
+    @property
+    def wants_pause(self) -> bool:
+        """It keeps up, but has enough for the moment."""
+        return self._queued_bytes > ROOM_BYTES and not self.is_slow
+
+    async def room(self) -> None:
+        """Waits until more may be put; for those who can wait."""
+        await self._room.wait()
+
+    def put_batch(self, replica: str, batch: Batch, place: Place) -> None:
+        """Queues lines; drops the oldest queued ones when there are too many."""
+        self._items.append(_Item(replica, batch, place))
+        self._queued_bytes += batch.size
+        if self._queued_bytes > QUEUE_BYTES:
+            self._drop_oldest()
+        if self._queued_bytes > ROOM_BYTES:
+            self._room.clear()
+        self._wake.set()
+
+    def put(self, **fields: object) -> None:
+        """Queues a frame that is never dropped: states, the end."""
+        self._items.append(_Item("", text=msgspec.json.encode(fields).decode()))
+        self._wake.set()
+
+    def skip(self, replica: str, count: int) -> None:
+        """Lines that were dropped before they came here."""
+        if count:
+            self._skipped[replica] = self._skipped.get(replica, 0) + count
+            self._wake.set()
+
+    def close(self) -> None:
+        """Lets `run` end once everything is sent."""
+        self._is_closing = True
+        self._wake.set()
+
+    def _drop_oldest(self) -> None:
+        self.is_slow = True
+        kept: deque[_Item] = deque()
+        while self._queued_bytes > QUEUE_BYTES and len(self._items) > 1:
+            item = self._items.popleft()
+            if item.batch is None:
+                kept.append(item)
+                continue
+            self._queued_bytes -= item.batch.size
+            self._skipped[item.replica] = self._skipped.get(item.replica, 0) + item.batch.stands_for
+        self._items.extendleft(reversed(kept))
+
+    async def run(self) -> None:
+        """Sends until `close`.
+
+        Raises:
+            StuckError: the other side has not read for `STUCK_S`.
+        """
+        while True:
+            while not self._items and not self._skipped:
+                self.is_slow = False
+                if self._is_closing:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+            await self._guarded_send(self._next())
+
+    async def _guarded_send(self, text: str) -> None:
+        # Cheaper than a time-out of its own for each of many thousand frames.
+        loop = asyncio.get_running_loop()
+        self._sending_since = loop.time()
+        if self._guard is None:
+            task = asyncio.current_task()
+            assert task is not None  # this is a coroutine
+            self._guard = loop.call_later(STUCK_S / 6, self._look_whether_stuck, task)
+        try:
+            await self._send(text)
+        except asyncio.CancelledError:
+            if self._is_stuck:
+                raise StuckError(f"nothing could be sent for {STUCK_S:.0f} s") from None
+            raise
+        finally:
+            self._sending_since = None
+
+    def _look_whether_stuck(self, task: asyncio.Task[Any]) -> None:
+        self._guard = None
+        if self._sending_since is None:
+            return  # looked again when there is something to send
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._sending_since >= STUCK_S:
+            self._is_stuck = True
+            task.cancel()
+        else:
+            self._guard = loop.call_later(STUCK_S / 6, self._look_whether_stuck, task)
+
+    def _next(self) -> str:
+        if self._skipped:
+            replica, count = self._skipped.popitem()
+            return f'{{"type":"skipped","replica":"{replica}","count":{count}}}'
+        item = self._items.popleft()
+        if item.batch is None or item.place is None:
+            return item.text
+        was_full = self._queued_bytes > ROOM_BYTES
+        self._queued_bytes -= item.batch.size
+        if was_full and self._queued_bytes <= ROOM_BYTES:
+            self._room.set()
+            for listener in tuple(self.on_room):
+                listener()
+        return self._frame(item.replica, item.batch, item.place)
+
+    def _frame(self, replica: str, batch: Batch, place: Place) -> str:
+        self._places[replica] = place
+        cursor = write(self._places)
+        if batch.frame[0] == cursor:
+            return batch.frame[1]
+        text = (
+            f'{{"type":"lines","replica":"{replica}","cursor":"{cursor}","lines":{batch.encoded}}}'
+        )
+        if len(self._places) == 1:  # the same for everybody who watches just this replica
+            batch.frame = (cursor, text)
+        return text

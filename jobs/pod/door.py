@@ -1,0 +1,174 @@
+# ruff: noqa: UP006, UP035, UP045 (the syntax of Python 3.6: images bring their own Python)
+"""Calls from a pod to the portal, transfers over the links that it gives, and how long to try again."""
+
+import contextlib
+import http.client
+import json
+import time
+from typing import Any, BinaryIO, Callable, Dict, Optional
+from urllib.parse import urlsplit
+
+NET_TIMEOUT_S = 30
+SEND_BYTES = 256 * 1024
+
+
+class DoorError(Exception):
+    """The portal or the object store did not do what was asked."""
+
+
+class UnreachableError(DoorError):
+    """No answer, or one that says "later": worth another try."""
+
+
+class RefusedError(DoorError):
+    """An answer that will not change. 401, 404 and 410: the training is gone for the portal."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+    @property
+    def is_final(self) -> bool:
+        return self.status in (401, 404, 410)
+
+
+class ChangedError(Exception):
+    """A file is not any more what was announced."""
+
+
+class Door:
+    """Calls to `/internal/v1/` with the job's token, and transfers over the links it gives."""
+
+    def __init__(self, portal_url: str, token: str) -> None:
+        self._base = portal_url.rstrip("/") + "/internal/v1/"
+        self._token = token
+
+    def post(self, path: str, body: Dict[str, Any]) -> Dict[str, Any]:
+        """One call.
+
+        Raises:
+            UnreachableError: no answer, a time-out, 429 or 5xx.
+            RefusedError: any other answer than success.
+        """
+        data = json.dumps(body).encode()
+        headers = {
+            "Authorization": "Bearer " + self._token,
+            "Content-Type": "application/json",
+            "Content-Length": str(len(data)),
+        }
+        answer = _exchange(
+            "POST", self._base + path, headers, lambda connection: connection.send(data)
+        )
+        try:
+            parsed = json.loads(answer.decode() or "{}")
+        except ValueError:
+            raise UnreachableError(f"{self._base} answered what is not JSON") from None
+        return parsed if isinstance(parsed, dict) else {}
+
+    def put(self, link: Dict[str, Any], file: BinaryIO, size_bytes: int) -> None:
+        """Sends exactly `size_bytes` of the file to a link.
+
+        Raises:
+            ChangedError: the file is shorter than that.
+            UnreachableError, RefusedError: as `post`.
+        """
+        headers = {name: str(text) for name, text in (link.get("headers") or {}).items()}
+        headers["Content-Length"] = str(size_bytes)
+
+        def send(connection: http.client.HTTPConnection) -> None:
+            left = size_bytes
+            while left > 0:
+                data = file.read(min(SEND_BYTES, left))
+                if not data:
+                    raise ChangedError("it became shorter")
+                connection.send(data)
+                left -= len(data)
+
+        _exchange(link.get("method") or "PUT", link["url"], headers, send)
+
+
+def _exchange(
+    method: str,
+    url: str,
+    headers: Dict[str, str],
+    send: Callable[[http.client.HTTPConnection], None],
+) -> bytes:
+    parts = urlsplit(url)
+    secure = parts.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=NET_TIMEOUT_S)
+    target = (parts.path or "/") + ("?" + parts.query if parts.query else "")
+    try:
+        connection.putrequest(method, target)
+        for name, text in headers.items():
+            connection.putheader(name, text)
+        connection.endheaders()
+        # Refused before all was sent: the answer may be there already.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            send(connection)
+        response = connection.getresponse()
+        body = response.read(4 * 1024 * 1024)
+    except (OSError, http.client.HTTPException) as error:
+        # Never the whole URL: a link carries its signature.
+        where = f"{parts.scheme}://{parts.netloc}"
+        raise UnreachableError(
+            f"{where} does not answer: {error or type(error).__name__}"
+        ) from error
+    finally:
+        connection.close()
+    if 200 <= response.status < 300:
+        return body
+    text = f"{parts.netloc} answered {response.status}: {_sentence(body)}"
+    if response.status in (408, 425, 429) or response.status >= 500:
+        raise UnreachableError(text)
+    raise RefusedError(response.status, text)
+
+
+def _sentence(body: bytes) -> str:
+    text = body[:2000].decode("utf-8", "replace")
+    try:
+        return str(json.loads(text)["errors"][0]["text"])
+    except (ValueError, KeyError, IndexError, TypeError):
+        return text[:200]
+
+
+class Patience:
+    """How long to try again: for ever while the program runs, then for a bounded time.
+
+    A signal handler writes `hard_deadline`, so plain attributes are polled and nothing is locked.
+    """
+
+    def __init__(self, retry_s: float) -> None:
+        self.retry_s = retry_s
+        self.ending_at: Optional[float] = None
+        self.hard_deadline: Optional[float] = None
+
+    def limit(self, first_failure_at: float) -> float:
+        """The monotonic time after which a call that keeps failing is given up."""
+        limit = float("inf")
+        if self.ending_at is not None:
+            limit = max(first_failure_at, self.ending_at) + self.retry_s
+        if self.hard_deadline is not None:
+            limit = min(limit, self.hard_deadline)
+        return limit
+
+    def keep_trying(self, action: Callable[[], Any]) -> Any:
+        """What the action returns; it is repeated with back-off while the portal is unreachable.
+
+        Raises:
+            UnreachableError: patience is at its end.
+        """
+        first_failure_at: Optional[float] = None
+        pause_s = 1.0
+        while True:
+            try:
+                return action()
+            except UnreachableError:
+                now = time.monotonic()
+                first_failure_at = now if first_failure_at is None else first_failure_at
+                again_at = now + pause_s
+                while time.monotonic() < again_at:
+                    if time.monotonic() >= self.limit(first_failure_at):
+                        raise
+                    time.sleep(min(0.25, pause_s))
+                pause_s = min(30.0, pause_s * 2)

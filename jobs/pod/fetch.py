@@ -1,0 +1,161 @@
+"""Prepares the pod of a replica: volumes, the job's folder, the runner, and the user's code.
+
+Runs in an init container from Homeport's image, so Python 3.11 and its standard library are there.
+Ends with exit code 0, or with 65 and a reason in the termination message; a second run in the same
+pod starts anew. Only here a pod may have a way to the internet, for code from a URL.
+"""
+
+import os
+import sys
+
+if __name__ == "__main__":
+    # A script has its own folder first on the path; the package's root is needed instead.
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import contextlib
+import errno
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from jobs.pod import sources, task
+from jobs.pod.door import Door
+
+EXIT_FETCH = 65
+PROBE_BYTES = 64 * 1024
+RUNNER_MODULES = (
+    "artifacts",
+    "command",
+    "door",
+    "pace",
+    "peers",
+    "program",
+    "runner",
+    "segments",
+    "shipping",
+    "task",
+    "volume",
+)
+
+
+def write_runner(path: Path) -> None:
+    """The runner as one file: a zip archive, which Python runs like a script.
+
+    See https://docs.python.org/3/library/zipapp.html. Stored, not compressed: the user's Python may
+    have been built without zlib.
+    """
+    here = Path(__file__).resolve().parent
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name in RUNNER_MODULES:
+            archive.writestr(f"jobs/pod/{name}.py", (here / f"{name}.py").read_bytes())
+        for package in ("jobs", "jobs/pod"):
+            archive.writestr(f"{package}/__init__.py", "")
+        archive.writestr(
+            "__main__.py",
+            "import sys\n\nfrom jobs.pod.runner import main\n\nsys.exit(main(sys.argv[1:]))\n",
+        )
+    path.chmod(0o644)
+
+
+def probe(folder: str, what: str) -> None:
+    """Proves that a volume can be written, before hours of training find out that it cannot.
+
+    Raises:
+        sources.FetchError: it is full, or not writable; in words.
+    """
+    path = os.path.join(folder, f".homeport-probe-{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        try:
+            with open(path, "xb") as file:
+                file.write(bytes(PROBE_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            task.remove(path)
+    except OSError as error:
+        raise volume_error(error, what, folder) from error
+
+
+def volume_error(error: OSError, what: str, folder: str) -> sources.FetchError:
+    """The words for a volume that cannot be written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return sources.FetchError(
+            "volume_full",
+            f"the {what} volume ({folder}) is full; remove files from it, for example in a notebook",
+        )
+    return sources.FetchError(
+        "volume_not_writable",
+        f"the {what} volume ({folder}) cannot be written: {error.strerror or error}; "
+        "an admin has to look at it",
+    )
+
+
+def make_folders(config: dict[str, Any], one: task.Task) -> None:
+    """Makes the job's folder, with a place for artifacts and one for our own notes."""
+    try:
+        for folder in (one.folder, f"{one.folder}/artifacts", one.state_folder):
+            os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise volume_error(error, "log", str(config["folder"])) from error
+    # What may run next to us as another user of the same group has to write here too. Only who
+    # made the folder may say so, and did.
+    with contextlib.suppress(PermissionError):
+        os.chmod(one.folder, 0o2775)
+
+
+def empty(folder: Path) -> None:
+    """Removes what an earlier run left in the working directory."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def prepare(places: task.Places, environ: dict[str, str]) -> str:
+    """Does all of it; returns a sentence about the code.
+
+    Raises:
+        sources.FetchError: with reason and sentence.
+    """
+    config = places.read_config()
+    one = task.read_task(config, environ)
+    root = Path(places.root)
+    probe(str(config["data_dir"]), "data")
+    probe(os.path.dirname(os.path.dirname(one.folder)) or "/", "log")
+    make_folders(config, one)
+    write_runner(root / "homeport/runner.py")
+    workspace = root / "workspace"
+    empty(workspace)
+    door = Door(environ["HOMEPORT_URL"], places.read_token())
+    try:
+        return sources.bring(config, door, str(workspace))
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            text = "the code does not fit on the node's disk"
+            raise sources.FetchError("volume_full", text) from error
+        raise
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code of this process."""
+    places = task.read_places(arguments)
+    try:
+        sentence = prepare(places, dict(os.environ))
+    except sources.FetchError as error:
+        reason, text = error.reason, str(error)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = "configuration_broken"
+        text = f"the pod could not be prepared: {type(error).__name__}: {error}"
+    else:
+        sys.stdout.write(f"[homeport] {sentence}\n")
+        return 0
+    sys.stdout.write(f"[homeport] {text}\n")
+    fields = {"reason": reason, "text": text, "exit_code": EXIT_FETCH}
+    task.write_message(places.message, fields)
+    return EXIT_FETCH
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

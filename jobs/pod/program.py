@@ -1,0 +1,202 @@
+# ruff: noqa: UP006, UP035, UP045 (the syntax of Python 3.6: images bring their own Python)
+"""The user's program as a process: started, read, signalled, and its end put into words."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from typing import Callable, Deque, Dict, List, NamedTuple, Optional
+
+from jobs.pod.pace import Pace
+
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
+PIPE_BYTES = 1024 * 1024
+F_SETPIPE_SZ = 1031  # fcntl.h; the module has the name from Python 3.10 on
+
+
+class Live(threading.Thread):
+    """Copies output to stdout, a flood in part (see `pace`).
+
+    A reader that stops reading slows the program, as a pipe does.
+    """
+
+    QUEUE_BYTES = 1024 * 1024
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True, name="stdout")
+        self._chunks: Deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._changed = threading.Condition()
+        self._closed = False
+        self._pace = Pace(time.monotonic())
+
+    def put(self, data: bytes, may_block: Callable[[], bool]) -> None:
+        """Queues output; waits while too much is waiting, as long as `may_block` says yes."""
+        data = self._pace.feed(data, time.monotonic())
+        if not data:
+            return
+        with self._changed:
+            while self._waiting_bytes >= self.QUEUE_BYTES:
+                if not may_block() or not self.is_alive():
+                    return
+                self._changed.wait(0.25)
+            self._chunks.append(data)
+            self._waiting_bytes += len(data)
+            self._changed.notify_all()
+
+    def finish(self, timeout_s: float) -> None:
+        rest = self._pace.finish()
+        with self._changed:
+            if rest:
+                self._chunks.append(rest)
+                self._waiting_bytes += len(rest)
+            self._closed = True
+            self._changed.notify_all()
+        self.join(timeout_s)
+
+    def run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._chunks:
+                    if self._closed:
+                        return
+                    self._changed.wait()
+                data = self._chunks.popleft()
+            view = memoryview(data)
+            try:
+                while view:
+                    view = view[os.write(1, view) :]
+            except OSError:
+                return  # nobody can read it any more; the archive goes on
+            with self._changed:
+                self._waiting_bytes -= len(data)
+                self._changed.notify_all()
+
+
+class Program:
+    """The user's program, in a session and process group of its own."""
+
+    def __init__(self, command: List[str], env: Dict[str, str]) -> None:
+        """Starts it.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        read_fd, write_fd = os.pipe()
+        _widen(read_fd)
+        try:
+            self._process = subprocess.Popen(
+                [_raw(word) for word in command],
+                env={_raw(name): _raw(text) for name, text in env.items()},
+                stdin=subprocess.DEVNULL,
+                stdout=write_fd,
+                stderr=write_fd,
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(read_fd)
+            raise
+        finally:
+            os.close(write_fd)
+        self.output_fd = read_fd
+        self.pid = self._process.pid
+        self.status: Optional[int] = None
+        self.ended = threading.Event()
+        threading.Thread(target=self._reap, daemon=True, name="reaper").start()
+
+    def _reap(self) -> None:
+        """Waits for every child: as process 1 we inherit the orphans of the container."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, 0)
+            except ChildProcessError:
+                time.sleep(1.0)
+                continue
+            if pid == self.pid:
+                self.status = status
+                self._process.returncode = 0  # reaped here: Popen must not look for it
+                self.ended.set()
+
+    def signal_group(self, number: int) -> None:
+        with contextlib.suppress(OSError):  # ended meanwhile
+            os.killpg(self.pid, number)
+
+    def kill_rest(self) -> None:
+        """Ends what the program left behind, as the end of a container's first process does."""
+        self.signal_group(signal.SIGKILL)
+        if os.getpid() == 1:
+            with contextlib.suppress(OSError):
+                os.kill(-1, signal.SIGKILL)
+
+
+def _raw(text: str) -> bytes:
+    """UTF-8 whatever the locale; what the environment held as other bytes stays as it was."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _widen(fd: int) -> None:
+    try:
+        import fcntl
+
+        fcntl.fcntl(fd, F_SETPIPE_SZ, PIPE_BYTES)
+    except (ImportError, OSError):
+        pass  # slower, not wrong
+
+
+class Ending(NamedTuple):
+    """How the program ended."""
+
+    exit_code: int
+    reason: str
+    text: str
+
+
+def unstartable(word: str, error: OSError, env: Dict[str, str]) -> Ending:
+    """Why the command could not be started."""
+    path = env.get("PATH", os.defpath)
+    if isinstance(error, FileNotFoundError) and error.filename not in (None, word, _raw(word)):
+        text = f"{word} cannot be started: {error.filename} does not exist"
+        return Ending(EXIT_NOT_FOUND, "command_not_found", text)
+    if isinstance(error, FileNotFoundError) and os.path.exists(word):
+        text = f"{word} exists, but the interpreter that its first line names does not"
+        return Ending(EXIT_NOT_FOUND, "command_not_found", text)
+    if isinstance(error, FileNotFoundError):
+        where = "" if "/" in word else f" (looked in {path})"
+        text = f"there is no {word} in this image or in the code{where}"
+        return Ending(EXIT_NOT_FOUND, "command_not_found", text)
+    text = f"{word} cannot be executed: {error.strerror or error}"
+    if isinstance(error, PermissionError):
+        text += f"; start it by its interpreter, for example python {word}"
+    return Ending(EXIT_NOT_EXECUTABLE, "command_not_executable", text)
+
+
+def ending_of(status: int, was_asked: bool, was_killed: bool, grace_s: float) -> Ending:
+    """The words for a wait status."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        code = 128 + number
+        how = f"was killed by {_signal_name(number)}"
+    else:
+        number = 0
+        code = os.WEXITSTATUS(status)
+        how = f"ended with exit code {code}"
+    if was_killed:
+        text = f"the program did not end within {grace_s:.0f} s of being asked to, and was killed"
+        return Ending(code, "stopped", text)
+    if was_asked:
+        return Ending(code, "stopped", f"the program was asked to end and {how}")
+    if number == signal.SIGKILL:
+        how += "; most often it used more memory than it asked for"
+    reason = "signal" if number else "exit_code" if code else "completed"
+    return Ending(code, reason, f"the program {how}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"{signal.Signals(number).name} (signal {number})"
+    except ValueError:
+        return f"signal {number}"

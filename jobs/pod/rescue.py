@@ -1,0 +1,163 @@
+"""Ships what a runner left behind when it was killed: log segments, artifacts, the exit code.
+
+Runs in a pod of its own from Homeport's image, with the log volume of the replica. It looks at every
+attempt of its replica that carries no `uploaded` mark, so that one rescue serves several deaths, and
+repeating it is harmless: the portal says what it has.
+"""
+
+import os
+import sys
+
+if __name__ == "__main__":
+    # A script has its own folder first on the path; the package's root is needed instead.
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import functools
+import json
+import time
+from typing import Any
+
+from jobs.pod import task
+from jobs.pod.artifacts import list_artifacts, ship_artifacts
+from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
+from jobs.pod.segments import attempt_folders, kept_segments, open_plain
+from jobs.pod.shipping import ship_segment
+
+MAX_EXIT_BYTES = 64 * 1024
+
+
+def unmarked(one: task.Task, lost_pod_uid: str) -> dict[int, list[str]]:
+    """Attempts up to this one with the state folders that have to be shipped, oldest first.
+
+    Of this very attempt only the lost pod's folder is touched where its uid is known: the pod that
+    replaced it may be writing next to it.
+    """
+    own = attempt_folders(one.state_parent, one.attempt)
+    if lost_pod_uid:
+        own = [folder for folder in own if folder.endswith(f"-{lost_pod_uid[:8]}")]
+    found = {}
+    for attempt in range(1, one.attempt):
+        found[attempt] = attempt_folders(one.state_parent, attempt)
+    found = {attempt: folders for attempt, folders in found.items() if not _is_marked(folders)}
+    # Killed before its runner wrote anything: that is reported too.
+    if not own or not _is_marked(own):
+        found[one.attempt] = own
+    return found
+
+
+def _is_marked(folders: list[str]) -> bool:
+    return all(os.path.exists(os.path.join(folder, "uploaded")) for folder in folders)
+
+
+def read_exit(folders: list[str]) -> dict[str, Any]:
+    """What the newest runner of an attempt noted about its end; empty when it was killed."""
+    newest: dict[str, Any] = {}
+    for folder in folders:
+        try:
+            with open_plain(os.path.join(folder, "exit.json")) as file:
+                found = json.loads(file.read(MAX_EXIT_BYTES))
+        except (OSError, ValueError):
+            continue
+        if isinstance(found, dict) and _number(found, "ended_at") >= _number(newest, "ended_at"):
+            newest = found
+    return newest
+
+
+def _number(fields: dict[str, Any], name: str) -> float:
+    value = fields.get(name)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def rescue_attempt(
+    door: Door, job_id: str, one: task.Task, folders: list[str], patience: Patience
+) -> None:
+    """Ships the log of one attempt and reports its end; `one.pod_uid` may be unknown (empty).
+
+    Raises:
+        UnreachableError, RefusedError: see `Door`.
+    """
+    segments, _, end = kept_segments(folders)
+    replica_path = f"jobs/{job_id}/replicas/{one.role}/{one.task_index}/{one.attempt}/"
+    kept_bytes = 0
+    for segment in segments:
+        try:
+            patience.keep_trying(
+                functools.partial(ship_segment, door, replica_path, segment, one.pod_uid)
+            )
+            kept_bytes += segment.size
+        except RefusedError as error:
+            if error.is_final:
+                raise
+            sys.stdout.write(f"[homeport] {segment.path} is skipped: {error}\n")
+        except OSError as error:
+            sys.stdout.write(f"[homeport] {segment.path} cannot be read: {error.strerror}\n")
+    start = segments[0].start if segments else 0
+    noted = read_exit(folders)
+    code = noted.get("exit_code")
+    body = {
+        "exit_code": code if isinstance(code, int) and 0 <= code <= 255 else None,
+        "reason": str(noted.get("reason") or "killed")[:64],
+        "skipped_bytes": max(0, max(end, int(_number(noted, "end_byte"))) - start - kept_bytes),
+        "by_rescue": True,
+        "pod_uid": one.pod_uid,
+    }
+    patience.keep_trying(lambda: door.post(replica_path + "done/", body))
+    task.mark_uploaded(folders)
+
+
+def rescue(config: dict[str, Any], one: task.Task, door: Door) -> str:
+    """Ships everything of this replica; returns a sentence.
+
+    Args:
+        config: of the job.
+        one: the replica and attempt that were lost, with the lost pod's uid ("" when unknown).
+        door: of the portal.
+
+    Raises:
+        UnreachableError, RefusedError: see `Door`.
+    """
+    patience = Patience(float(config.get("retry_s") or 600))
+    patience.ending_at = time.monotonic()
+    attempts = unmarked(one, one.pod_uid)
+    if not attempts:
+        return "nothing was left to ship"
+    # Before the report that makes the archive complete: the reconciler cleans up after it.
+    found = list_artifacts(one.folder, int(config["limits"]["artifacts_bytes"]))
+    job_path = f"jobs/{config['id']}/"
+    for sentence in ship_artifacts(door, job_path, one.folder, found, patience):
+        sys.stdout.write(f"[homeport] {sentence}\n")
+    for attempt, folders in attempts.items():
+        uid = one.pod_uid if attempt == one.attempt else ""
+        lost = one._replace(attempt=attempt, pod_uid=uid)
+        rescue_attempt(door, str(config["id"]), lost, folders, patience)
+    return f"attempt {', '.join(map(str, attempts))} of {one.name} is shipped"
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code: 0 when nothing is left, 1 when something is."""
+    places = task.read_places(arguments)
+    try:
+        config = places.read_config()
+        one = task.read_task(config, dict(os.environ))._replace(
+            attempt=int(os.environ["HOMEPORT_ATTEMPT"]),
+            pod_uid=os.environ.get("HOMEPORT_RESCUE_POD_UID", ""),
+        )
+        door = Door(os.environ["HOMEPORT_URL"], places.read_token())
+        text, reason, code = rescue(config, one, door), "uploaded", 0
+    except RefusedError as error:
+        # A training that is gone for the portal has nothing left that anybody wants.
+        text, code = str(error), 0 if error.is_final else 1
+        reason = "not_uploaded" if code else "uploaded"
+    except UnreachableError as error:
+        text, reason, code = f"what was not shipped stays on the volume: {error}", "not_uploaded", 1
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        text = f"the pod's own configuration cannot be used: {type(error).__name__} {error}"
+        reason, code = "configuration_broken", 1
+    sys.stdout.write(f"[homeport] {text}\n")
+    fields = {"reason": reason, "text": text, "exit_code": code, "uploaded": code == 0}
+    task.write_message(places.message, fields)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

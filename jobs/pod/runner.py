@@ -1,0 +1,325 @@
+# ruff: noqa: UP006, UP035, UP045 (the syntax of Python 3.6: images bring their own Python)
+"""Runs one replica of a training: starts the program, keeps and ships its output, reports its end.
+
+In the user's container this is one self-contained file: `fetch.py` packs this module and the
+siblings that it imports into a zip archive, which Python runs like a script. All of them are
+limited to the standard library and the syntax of Python 3.6.
+
+What it does, in order: waits until every peer's name resolves; starts the program in a session of
+its own with the placeholders, flags and variables that it was promised; copies the program's output
+byte for byte to its own stdout and to segment files on the log volume; ships closed segments to the
+portal in the background; forwards SIGTERM once; after the program's end ships the rest and the
+artifacts, and writes how it ended to the volume and to the termination message.
+
+Threads: the main thread reads the program's output and writes segments; one writes to stdout, one
+ships, one reaps children. Whatever the portal or the volume does, the program goes on.
+"""
+
+import errno
+import json
+import os
+import select
+import signal
+import sys
+import time
+from typing import Any, List, Optional, Tuple
+
+from jobs.pod.artifacts import Artifacts, list_artifacts, ship_artifacts
+from jobs.pod.command import final_command, whole_environment
+from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
+from jobs.pod.peers import peer_names, some_names, wait_for_peers
+from jobs.pod.program import PIPE_BYTES, Ending, Live, Program, ending_of, unstartable
+from jobs.pod.segments import READ_BYTES, attempt_folders, ends_line, kept_segments
+from jobs.pod.shipping import Shipper
+from jobs.pod.task import (
+    EXIT_RUNNER,
+    Config,
+    Task,
+    mark_uploaded,
+    read_places,
+    read_task,
+    remove,
+    write_message,
+    write_whole,
+)
+from jobs.pod.volume import LogVolume, is_full
+
+LIVE_WAIT_S = 3.0  # for a stdout that nobody reads, once the program has ended
+AFTER_END_BYTES = 4 * PIPE_BYTES
+
+
+class Runner:
+    """One replica from start to end."""
+
+    def __init__(self, config: Config, task: Task, door: Door, message_path: str) -> None:
+        self._config = config
+        self._task = task
+        self._door = door
+        self._message_path = message_path
+        self._grace_s = float(config.get("grace_s") or 120)
+        self._patience = Patience(float(config.get("retry_s") or 600))
+        self._job_path = "jobs/" + config["id"] + "/"
+        self._replica_path = (
+            f"{self._job_path}replicas/{task.role}/{task.task_index}/{task.attempt}/"
+        )
+        self._shipper = Shipper(door, self._replica_path, task.pod_uid, self._patience)
+        self._archive = LogVolume(task.state_folder, config["limits"], self._shipper)
+        self._live = Live()
+        self._program: Optional[Program] = None
+        self._asked_at: Optional[float] = None
+        self._was_killed = False
+        self._at_line_start = True
+        self._told_problem = False
+        self._blocked_until = float("inf")
+
+    # Called between any two lines of the main thread: writes attributes, takes no lock.
+    def on_signal(self, number: int, _frame: Any) -> None:
+        if self._asked_at is not None:
+            return
+        self._asked_at = time.monotonic()
+        self._patience.hard_deadline = self._asked_at + self._grace_s - min(5, self._grace_s / 10)
+        if self._program is not None:
+            self._program.signal_group(number)
+
+    def say(self, text: str) -> None:
+        """A line of ours in the log; never in the middle of one of the program's."""
+        start = "" if self._at_line_start else "\n"
+        self._emit((f"{start}[homeport] {text}\n").encode("utf-8", "replace"))
+
+    def _emit(self, data: bytes) -> None:
+        self._archive.write(data)
+        if self._archive.problem is not None and not self._told_problem:
+            # Between two lines of the program; it may take a while until there is such a place.
+            at = 0 if self._at_line_start else data.rfind(b"\n") + 1
+            if at or self._at_line_start:
+                self._told_problem = True
+                line = f"[homeport] {self._archive.problem[1]}\n".encode("utf-8", "replace")
+                data = data[:at] + line + data[at:]
+        self._at_line_start = data.endswith(b"\n")
+        self._live.put(data, self._may_block)
+
+    def _may_block(self) -> bool:
+        """Whether a stdout that nobody reads may hold us up: not after the program's end."""
+        if self._program is not None and self._program.ended.is_set():
+            self._blocked_until = min(self._blocked_until, time.monotonic() + LIVE_WAIT_S)
+        return time.monotonic() < self._blocked_until
+
+    def run(self) -> int:
+        """The exit code."""
+        self._prepare()
+        self._shipper.start()
+        self._live.start()
+        ending = self._run_program()
+        is_uploaded, text = self._finish(ending)
+        self._write_message(ending._replace(text=text), is_uploaded)
+        self._live.finish(LIVE_WAIT_S if self._may_block() else 0)
+        return ending.exit_code
+
+    def _prepare(self) -> None:
+        task = self._task
+        try:
+            os.makedirs(task.state_folder, exist_ok=True)
+            # A container that starts again in the same pod has not ended any more.
+            remove(os.path.join(task.state_folder, "uploaded"))
+            remove(os.path.join(task.state_folder, "exit.json"))
+            os.makedirs(os.path.join(task.folder, "artifacts"), exist_ok=True)
+        except OSError:
+            pass  # the first segment fails the same way and says so
+        segments, last_number, end = kept_segments(attempt_folders(task.state_parent, task.attempt))
+        self._archive.resume(segments, last_number, end)
+        if last_number:
+            self._at_line_start = ends_line(segments)
+            self.say(f"{task.name} was started again (pod {task.pod_uid[:8]})")
+
+    def _run_program(self) -> Ending:
+        missing = self._wait_for_peers()
+        if self._asked_at is not None:
+            return Ending(128 + signal.SIGTERM, "stopped", "stopped before the program was started")
+        if missing:
+            timeout_s = self._peer_timeout_s()
+            text = f"{some_names(missing)} did not get an address within {timeout_s:.0f} s"
+            self.say(text)
+            return Ending(EXIT_RUNNER, "peer_unresolved", text)
+        command = final_command(self._config, self._task)
+        env = whole_environment(self._config, self._task, dict(os.environ))
+        try:
+            self._program = Program(command, env)
+        except (OSError, ValueError) as error:
+            refused = error if isinstance(error, OSError) else OSError(errno.EINVAL, str(error))
+            ending = unstartable(command[0], refused, env)
+            self.say(ending.text)
+            return ending
+        if self._asked_at is not None:  # asked between the check above and the start
+            self._program.signal_group(signal.SIGTERM)
+        self._tee(self._program)
+        status = self._program.status
+        assert status is not None
+        was_asked = self._asked_at is not None
+        ending = ending_of(status, was_asked, self._was_killed, self._kill_after_s())
+        return ending if was_asked else self._of_full_volume(ending)
+
+    def _of_full_volume(self, ending: Ending) -> Ending:
+        """A program that fails on a full volume mostly dies of that; the same ending otherwise."""
+        if ending.reason != "exit_code":
+            return ending
+        data_dir = str(self._config.get("data_dir") or "/data")
+        for what, folder in (("log", self._task.folder), ("data", data_dir)):
+            if is_full(folder):
+                text = f"{ending.text}; the {what} volume is full ({folder})"
+                return Ending(ending.exit_code, "volume_full", text)
+        return ending
+
+    def _peer_timeout_s(self) -> float:
+        return float(self._config.get("peer_timeout_s") or 300)
+
+    def _wait_for_peers(self) -> List[str]:
+        names = peer_names(self._config, self._task)
+        if not names:
+            return []
+        return wait_for_peers(
+            names, self._peer_timeout_s(), self.say, lambda: self._asked_at is not None
+        )
+
+    def _kill_after_s(self) -> float:
+        """When a program that ignores SIGTERM is killed, so that its log still gets out."""
+        return self._grace_s - min(15, self._grace_s / 4)
+
+    def _tee(self, program: Program) -> None:
+        """Copies the output until the program has ended and nothing is left of it."""
+        poller = select.poll()
+        poller.register(program.output_fd, select.POLLIN)
+        is_open = True
+        while not program.ended.is_set():
+            if not is_open:
+                program.ended.wait(0.5)
+            elif poller.poll(500):
+                is_open = self._copy(program)
+            self._archive.tick()
+            self._live.put(b"", self._may_block)  # after a flood what was held back goes out
+            self._kill_when_late(program)
+        program.kill_rest()
+        # What is in the pipe still belongs to the log. Something that escaped the kill may hold the
+        # pipe open or even write to it, which is not waited for.
+        most = self._archive.position + AFTER_END_BYTES
+        while is_open and self._archive.position < most and poller.poll(500):
+            is_open = self._copy(program)
+        program.kill_rest()
+        os.close(program.output_fd)
+
+    def _copy(self, program: Program) -> bool:
+        """Copies what there is; False at the end of the output."""
+        data = os.read(program.output_fd, READ_BYTES)
+        if data:
+            self._emit(data)
+        return bool(data)
+
+    def _kill_when_late(self, program: Program) -> None:
+        if self._asked_at is None or self._was_killed or program.ended.is_set():
+            return
+        if time.monotonic() - self._asked_at > self._kill_after_s():
+            self._was_killed = True
+            program.signal_group(signal.SIGKILL)
+
+    def _finish(self, ending: Ending) -> Tuple[bool, str]:
+        """Ships all that is left; whether all arrived, and the sentence for the message."""
+        self._patience.ending_at = time.monotonic()
+        # Told in advance: if we are killed while shipping, this is what is known of the end.
+        self._write_message(ending, False)
+        found = list_artifacts(self._task.folder, int(self._config["limits"]["artifacts_bytes"]))
+        if found.skipped_count:
+            self.say(
+                f"{found.skipped_count} files ({found.skipped_bytes} bytes) stay on the log volume "
+                "only: they are more than is kept, or their names cannot be kept"
+            )
+        self._archive.close()
+        self._write_exit(ending)
+        problem: Optional[str] = None
+        try:
+            is_complete = self._shipper.finish()
+            problem = self._shipper.failure
+            if not self._shipper.is_refused:
+                self._ship_artifacts(found)
+                if is_complete:
+                    self._report(ending)
+        except RefusedError as error:
+            problem = problem or str(error)
+            if error.is_final:
+                problem = None
+        except UnreachableError as error:
+            problem = problem or str(error)
+        if problem is None:
+            return True, ending.text
+        text = f"what was not shipped is on the log volume in {self._task.folder}: {problem}"
+        self._live_line(text)
+        return False, f"{ending.text}; {text}"
+
+    def _ship_artifacts(self, found: Artifacts) -> None:
+        for sentence in ship_artifacts(
+            self._door, self._job_path, self._task.folder, found, self._patience
+        ):
+            self._live_line(sentence)
+
+    def _live_line(self, text: str) -> None:
+        """A line for who still watches; the archive is closed by now."""
+        self._live.put((f"[homeport] {text}\n").encode("utf-8", "replace"), self._may_block)
+
+    def _report(self, ending: Ending) -> None:
+        problem = self._archive.problem
+        body = {
+            "exit_code": ending.exit_code,
+            "reason": problem[0] if problem else ending.reason,
+            "skipped_bytes": self._archive.skipped_bytes + self._shipper.refused_bytes,
+            "by_rescue": False,
+            "pod_uid": self._task.pod_uid,
+        }
+        path = self._replica_path + "done/"
+        self._patience.keep_trying(lambda: self._door.post(path, body))
+        mark_uploaded(attempt_folders(self._task.state_parent, self._task.attempt))
+
+    def _write_exit(self, ending: Ending) -> None:
+        fields = {
+            "exit_code": ending.exit_code,
+            "reason": ending.reason,
+            "text": ending.text,
+            "end_byte": self._archive.position,
+            "skipped_bytes": self._archive.skipped_bytes,
+            "ended_at": time.time(),
+        }
+        try:
+            write_whole(os.path.join(self._task.state_folder, "exit.json"), json.dumps(fields))
+        except OSError as error:
+            self._live_line(f"the exit code cannot be written to the log volume: {error.strerror}")
+
+    def _write_message(self, ending: Ending, is_uploaded: bool) -> None:
+        fields = {
+            "reason": ending.reason,
+            "text": ending.text,
+            "exit_code": ending.exit_code,
+            "uploaded": is_uploaded,
+        }
+        if self._archive.problem is not None:
+            fields["archive"] = self._archive.problem[0]
+        write_message(self._message_path, fields)
+
+
+def main(arguments: List[str]) -> int:
+    """The exit code of this process."""
+    places = read_places(arguments)
+    try:
+        config = places.read_config()
+        task = read_task(config, dict(os.environ))
+        door = Door(os.environ["HOMEPORT_URL"], places.read_token())
+        runner = Runner(config, task, door, places.message)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        text = f"the pod's own configuration cannot be used: {type(error).__name__} {error}"
+        sys.stderr.write(f"[homeport] {text}\n")
+        fields = {"reason": "configuration_broken", "text": text, "exit_code": EXIT_RUNNER}
+        write_message(places.message, dict(fields, uploaded=False))
+        return EXIT_RUNNER
+    signal.signal(signal.SIGTERM, runner.on_signal)
+    signal.signal(signal.SIGINT, runner.on_signal)
+    return runner.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,371 @@
+"""Brings the user's code into the working directory: an upload, a web address, or a folder of /data.
+
+Archives are unpacked by `unpack.py`; a lone top folder is stripped; one plain file is taken as it
+is. Every refusal has a reason code (see `jobs/pod/__init__.py`) and a sentence.
+"""
+
+import base64
+import hashlib
+import http.client
+import ipaddress
+import os
+import re
+import secrets
+import shutil
+import socket
+import stat
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from jobs.pod import unpack
+from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
+
+BUNDLE_MAX_BYTES = 512 * 1024**2  # unless the configuration says otherwise
+PORTAL_RETRY_S = 180
+URL_TRIES = 3
+URL_TIMEOUT_S = 30
+URL_TOTAL_S = 900
+MAX_REDIRECTS = 5
+PIECE_BYTES = 256 * 1024
+
+
+class FetchError(Exception):
+    """The code cannot be brought; `reason` is the code, the text a sentence."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def bring(config: dict[str, Any], door: Door, workspace: str) -> str:
+    """Fills the empty working directory; returns a sentence about what came.
+
+    Raises:
+        FetchError: with reason and sentence.
+        OSError: the working directory cannot be written.
+    """
+    source = config.get("source")
+    limit_bytes = int(config["limits"].get("bundle_bytes") or BUNDLE_MAX_BYTES)
+    if not source:
+        return "no code was asked for; the working directory is empty"
+    if "path" in source:
+        return copy_folder(str(source["path"]), str(config["data_dir"]), workspace)
+    download = os.path.join(workspace, f".homeport-{secrets.token_hex(8)}")
+    if "bundle" in source:
+        name, digest = _download_bundle(config, door, download, limit_bytes)
+    else:
+        name, digest = _download_url(str(source["url"]), download, limit_bytes)
+        wanted = str(source.get("sha256") or digest)
+        _check_digest(digest, wanted, f"what {_shown(source['url'])} answered")
+    return _place(download, name, workspace, limit_bytes)
+
+
+def _check_digest(found: str, wanted: str, what: str) -> None:
+    if found != wanted:
+        raise FetchError(
+            "sha256_mismatch", f"{what} has the SHA-256 {found}, asked for is {wanted}"
+        )
+
+
+def _place(download: str, name: str, workspace: str, limit_bytes: int) -> str:
+    """Unpacks what came, or gives it its name."""
+    size = os.path.getsize(download)
+    if size > limit_bytes:
+        raise FetchError("bundle_too_large", _too_large(limit_bytes))
+    kind = unpack.kind_of(download, name)
+    if kind == "plain":
+        os.rename(download, os.path.join(workspace, name))
+        return f"the code is {name} ({size} bytes)"
+    unpacked = download + ".unpacked"
+    os.mkdir(unpacked)
+    try:
+        count = unpack.unpack(download, kind, unpacked)
+    except unpack.UnsafeError as error:
+        raise FetchError("bundle_unsafe", f"{name} is not unpacked: {error}") from error
+    except unpack.BrokenError as error:
+        raise FetchError("bundle_broken", f"{name} cannot be unpacked: {error}") from error
+    except unpack.TooLargeError as error:
+        raise FetchError("bundle_too_large", f"{name} is not unpacked: {error}") from error
+    finally:
+        os.unlink(download)
+    _lift(unpacked, workspace)
+    return f"the code is {name} ({size} bytes, {count} files)"
+
+
+def _lift(unpacked: str, workspace: str) -> None:
+    """Moves what was unpacked to the working directory, without a lone top folder."""
+    top = unpacked
+    names = os.listdir(unpacked)
+    if len(names) == 1 and os.path.isdir(os.path.join(unpacked, names[0])):
+        top = os.path.join(unpacked, names[0])
+    for name in os.listdir(top):
+        os.rename(os.path.join(top, name), os.path.join(workspace, name))
+    shutil.rmtree(unpacked)
+
+
+def safe_name(name: str, otherwise: str) -> str:
+    """The last part of a path as a plain file name; `otherwise` where nothing is left of it."""
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    cleaned = re.sub(r"[\x00-\x1f\x7f-\x9f/]", "", last).strip()
+    cleaned = cleaned.encode("utf-8", "replace")[:200].decode("utf-8", "ignore")
+    return otherwise if cleaned in ("", ".", "..") or cleaned.startswith(".homeport") else cleaned
+
+
+def _too_large(limit_bytes: int) -> str:
+    return (
+        f"the code is larger than {limit_bytes // 1024**2} MiB; "
+        "put large data on the data volume instead"
+    )
+
+
+# --- an upload ------------------------------------------------------------------------------------
+
+
+def _download_bundle(
+    config: dict[str, Any], door: Door, path: str, limit_bytes: int
+) -> tuple[str, str]:
+    patience = Patience(min(PORTAL_RETRY_S, float(config.get("retry_s") or PORTAL_RETRY_S)))
+    patience.ending_at = time.monotonic()
+
+    def once() -> tuple[str, str]:
+        answer = door.post(f"jobs/{config['id']}/source/", {})
+        request = urllib.request.Request(answer["url"], headers=answer.get("headers") or {})
+        # The portal and its store are never behind a proxy.
+        opener = _opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=URL_TIMEOUT_S) as response:
+                digest = _save(response, path, limit_bytes)
+        except urllib.error.HTTPError as error:
+            raise UnreachableError(f"the object store answered {error.code}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise UnreachableError(f"the object store does not answer: {error}") from error
+        if digest != answer["sha256"]:
+            # Cut off, or changed on the way: worth another try before it is called wrong.
+            raise UnreachableError(f"what came has the SHA-256 {digest}, not {answer['sha256']}")
+        return safe_name(str(answer["file_name"]), "bundle"), digest
+
+    try:
+        name, digest = patience.keep_trying(once)
+    except UnreachableError as error:
+        reason = "sha256_mismatch" if "SHA-256" in str(error) else "source_unreachable"
+        raise FetchError(reason, f"the upload cannot be read: {error}") from error
+    except RefusedError as error:
+        raise FetchError("source_unreachable", f"the upload cannot be read: {error}") from error
+    return name, digest
+
+
+def _save(response: Any, path: str, limit_bytes: int) -> str:
+    """Writes what comes to a file, within limits of size and time; its SHA-256."""
+    digest = hashlib.sha256()
+    size = 0
+    until = time.monotonic() + URL_TOTAL_S
+    with open(path, "wb") as file:
+        while piece := response.read(PIECE_BYTES):
+            size += len(piece)
+            if size > limit_bytes:
+                raise FetchError("bundle_too_large", _too_large(limit_bytes))
+            if time.monotonic() > until:
+                raise FetchError(
+                    "source_unreachable", f"the code was not there after {URL_TOTAL_S} s"
+                )
+            digest.update(piece)
+            file.write(piece)
+    # Reading in pieces does not notice by itself that the connection ended too early.
+    announced = response.headers.get("Content-Length")
+    if announced is not None and size != int(announced):
+        raise http.client.IncompleteRead(b"", int(announced) - size)
+    return digest.hexdigest()
+
+
+# --- a web address --------------------------------------------------------------------------------
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows few redirects, and only to where a first address might lead as well."""
+
+    max_redirections = MAX_REDIRECTS
+    max_repeats = 2
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
+        check_url(newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _opener(proxies: urllib.request.ProxyHandler) -> urllib.request.OpenerDirector:
+    # Made by hand: the default one also opens file:, ftp: and data: addresses.
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        proxies,
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        _Redirects(),
+    ):
+        opener.add_handler(handler)
+    opener.addheaders = [("User-Agent", "homeport")]
+    return opener
+
+
+def check_url(url: str) -> None:
+    """Refuses what is no address of the web, and what leads to the node's own services.
+
+    Which hosts can be reached is for the network policy to say; this catches only addresses that
+    never hold code: link-local ones (the metadata service of clouds), unspecified, multicast.
+
+    Raises:
+        FetchError: source_unreachable, in words.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise FetchError("source_unreachable", f"{_shown(url)} is no web address") from error
+    if parts.scheme not in ("http", "https") or not host:
+        raise FetchError(
+            "source_unreachable", f"{_shown(url)} is no web address; it must begin with https://"
+        )
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return  # perhaps a proxy knows the name; if not, opening it says so
+    for row in found:
+        address = ipaddress.ip_address(str(row[4][0]).split("%")[0])
+        address = getattr(address, "ipv4_mapped", None) or address
+        if address.is_link_local or address.is_multicast or address.is_unspecified:
+            text = f"{_shown(url)} leads to {address}, which holds no code"
+            raise FetchError("source_unreachable", text)
+
+
+def _shown(url: str) -> str:
+    """The address without what may be secret in it: user, password, query."""
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rsplit("@", 1)[-1]
+    except ValueError:
+        return "the address"
+    return f"{parts.scheme}://{host}{parts.path}"[:300]
+
+
+def _request(url: str) -> urllib.request.Request:
+    """A request; user and password of the address go into a header, and to its own host only."""
+    parts = urlsplit(url)
+    userinfo, at, host = parts.netloc.rpartition("@")
+    request = urllib.request.Request(urlunsplit(parts._replace(netloc=host, fragment="")))
+    if at:
+        word = base64.b64encode(unquote(userinfo).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {word}")
+    return request
+
+
+def _download_url(url: str, path: str, limit_bytes: int) -> tuple[str, str]:
+    check_url(url)
+    opener = _opener(urllib.request.ProxyHandler())
+    problem = ""
+    for attempt in range(URL_TRIES):
+        if attempt:
+            time.sleep(2.0**attempt)
+        try:
+            with opener.open(_request(url), timeout=URL_TIMEOUT_S) as response:
+                digest = _save(response, path, limit_bytes)
+                name = safe_name(unquote(urlsplit(url).path), "download")
+                return name, digest
+        except urllib.error.HTTPError as error:
+            problem = f"{_shown(url)} answered {error.code} {error.reason}"
+            if error.code < 500 and error.code != 429:
+                break
+        except (OSError, http.client.HTTPException) as error:
+            why = getattr(error, "reason", None) or error
+            problem = f"{_shown(url)} cannot be reached: {why}"
+    raise FetchError("source_unreachable", problem)
+
+
+# --- a folder of the data volume ------------------------------------------------------------------
+
+
+def copy_folder(path: str, data_dir: str, workspace: str) -> str:
+    """Copies code from the data volume, so that later changes there do not reach a running job.
+
+    Links within the volume stay links if they lead to folders (data sets), and become the file if
+    they lead to one.
+
+    Raises:
+        FetchError: source_unreachable, source_outside_volume, bundle_too_large.
+    """
+    base = os.path.realpath(data_dir)
+    real = os.path.realpath(path)
+    if not _is_below(real, base):
+        text = f"{path} does not lie on the data volume ({data_dir})"
+        raise FetchError("source_outside_volume", text)
+    if os.path.isfile(real):
+        shutil.copy(real, os.path.join(workspace, os.path.basename(path)))
+        return f"the code is {path}"
+    if not os.path.isdir(real):
+        text = f"there is no {path} on the data volume"
+        raise FetchError("source_unreachable", text)
+    copier = _Copier(base, path)
+    copier.copy(real, workspace)
+    return f"the code is {path} ({copier.count} files)"
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+class _Copier:
+    """Copies a folder, and counts."""
+
+    def __init__(self, base: str, shown: str) -> None:
+        self._base = base
+        self._shown = shown
+        self._left_bytes = unpack.MAX_UNPACKED_BYTES
+        self.count = 0
+
+    def copy(self, folder: str, target: str) -> None:
+        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+            self.count += 1
+            if self.count > unpack.MAX_MEMBERS:
+                raise FetchError("bundle_too_large", self._advice())
+            to = os.path.join(target, entry.name)
+            if entry.is_symlink():
+                self._copy_link(entry.path, to)
+            elif entry.is_dir():
+                os.mkdir(to)
+                self.copy(entry.path, to)
+            else:
+                self._copy_file(entry.path, to)
+
+    def _copy_link(self, path: str, to: str) -> None:
+        real = os.path.realpath(path)
+        if not _is_below(real, self._base):
+            raise FetchError(
+                "source_outside_volume", f"{path} is a link to {real}, outside the data volume"
+            )
+        if os.path.isdir(real):
+            os.symlink(real, to)
+        else:
+            self._copy_file(real, to)
+
+    def _copy_file(self, path: str, to: str) -> None:
+        try:
+            about = os.stat(path)
+        except FileNotFoundError:
+            return  # a link to nothing, or gone meanwhile
+        if not stat.S_ISREG(about.st_mode):
+            return  # a socket or a pipe that some program left
+        self._left_bytes -= about.st_size
+        if self._left_bytes < 0:
+            raise FetchError("bundle_too_large", self._advice())
+        shutil.copy(path, to)
+
+    def _advice(self) -> str:
+        return (
+            f"{self._shown} holds more than {unpack.MAX_MEMBERS} files or "
+            f"{unpack.MAX_UNPACKED_BYTES // 1024**3} GiB, too much to copy; choose a smaller "
+            f"folder, or none and start the program as {self._shown}/..."
+        )

@@ -1,0 +1,114 @@
+# ruff: noqa: UP006, UP035 (the syntax of Python 3.6: images bring their own Python)
+"""Which replica a pod runs, and where its files are: configuration, token, termination message."""
+
+import contextlib
+import json
+import os
+import sys
+import time
+from typing import Any, Dict, List, NamedTuple
+
+EXIT_RUNNER = 64
+MESSAGE_BYTES = 4096  # the kubelet keeps no more of a termination message
+Config = Dict[str, Any]
+
+
+class Task(NamedTuple):
+    """Which replica this is, and where it keeps things."""
+
+    role: str
+    task_index: int
+    attempt: int
+    pod_uid: str
+    folder: str  # the job's own folder on the log volume
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}-{self.task_index}"
+
+    @property
+    def state_parent(self) -> str:
+        return os.path.join(self.folder, ".homeport", self.name)
+
+    @property
+    def state_folder(self) -> str:
+        return os.path.join(self.state_parent, f"{self.attempt}-{self.pod_uid[:8]}")
+
+
+def read_task(config: Config, environ: Dict[str, str]) -> Task:
+    """The task of this pod; PS pods are told their index, worker pods get it from their Job."""
+    index = environ.get("HOMEPORT_INDEX") or environ.get("JOB_COMPLETION_INDEX") or "0"
+    return Task(
+        environ["HOMEPORT_ROLE"],
+        int(index),
+        int(config["attempt"]),
+        environ.get("HOMEPORT_POD_UID") or "00000000",
+        config["folder"],
+    )
+
+
+class Places(NamedTuple):
+    """Where the pod keeps its files; `root` is another one in tests."""
+
+    root: str = "/"
+
+    def read_config(self) -> Config:
+        with open(os.path.join(self.root, "etc/homeport/job.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        if not isinstance(config, dict):
+            raise TypeError("job.json holds no object")
+        return config
+
+    def read_token(self) -> str:
+        with open(os.path.join(self.root, "run/homeport/token")) as file:
+            return file.read().strip()
+
+    @property
+    def message(self) -> str:
+        return os.path.join(self.root, "dev/termination-log")
+
+
+def read_places(arguments: List[str]) -> Places:
+    """`--root DIR` puts everything below DIR; without it the pod's own root is meant."""
+    return Places(arguments[1]) if arguments[:1] == ["--root"] else Places()
+
+
+def write_whole(path: str, text: str) -> None:
+    """Writes a small file so that it is there whole and durably, or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with open(path + ".tmp", "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(path + ".tmp", path)
+
+
+def write_message(path: str, fields: Dict[str, Any]) -> None:
+    """The termination message: JSON of at most `MESSAGE_BYTES`."""
+    text = json.dumps(fields)
+    while len(text) > MESSAGE_BYTES:
+        fields = dict(fields, text=str(fields["text"])[: len(str(fields["text"])) // 2] + "...")
+        text = json.dumps(fields)
+    try:
+        with open(path, "w") as file:
+            file.write(text)
+    except OSError as error:
+        sys.stderr.write(f"[homeport] no termination message: {error}\n")
+
+
+def remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+def mark_uploaded(folders: List[str]) -> None:
+    """Says on the volume that nothing of these folders is left to ship."""
+    for folder in folders:
+        try:
+            write_whole(os.path.join(folder, "uploaded"), f"{time.time():f}\n")
+        except OSError as error:
+            # The portal knows; a rescue pod that is started all the same finds nothing to do.
+            sys.stderr.write(f"[homeport] {folder} cannot be marked: {error.strerror}\n")

@@ -1,0 +1,408 @@
+"""Unpacks an archive that a user made, and believes nothing that it says.
+
+Every member is checked by us: `tarfile.extractall` and its filters have been wrong often enough
+(CVE-2025-4517, CVE-2024-12718), and the filters are absent in Debian 12's Python. Nothing is
+written outside the target, nothing but regular files and folders is made, and what an archive
+declares (sizes, counts) limits nothing: bytes are counted as they come.
+"""
+
+import bz2
+import io
+import lzma
+import os
+import re
+import stat
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO, Any
+
+MAX_MEMBERS = 10_000
+MAX_UNPACKED_BYTES = 2 * 1024**3
+MAX_RATIO = 100
+BIG_BYTES = 100 * 1024**2  # smaller results are harmless whatever their ratio
+# Extended tar headers are read into memory, and searched in quadratic time (CVE-2024-6232).
+MAX_HEADER_BYTES = 16 * 1024
+MAX_HEADERS_BYTES = 8 * 1024**2
+XZ_MEMORY_BYTES = 96 * 1024**2  # `xz -9` needs 65 MiB
+PIECE_BYTES = 256 * 1024
+_APPLE_FOLDER = "__MACOSX"  # resource forks that macOS adds to zip files
+
+
+class UnsafeError(Exception):
+    """The archive holds what an honest one does not; nothing of it is used."""
+
+
+class BrokenError(Exception):
+    """The archive is damaged, incomplete, encrypted or of a kind that we cannot read."""
+
+
+class TooLargeError(Exception):
+    """More members or bytes than we unpack."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One entry of an archive, checked: `parts` are plain names below the target."""
+
+    parts: tuple[str, ...]
+    is_folder: bool
+    is_executable: bool
+
+
+def kind_of(path: str, name: str) -> str:
+    """`zip`, `tar` or `plain`, by the name's ending; by content where the name has none."""
+    lower = name.lower()
+    if lower.endswith(".zip"):
+        return "zip"
+    if lower.endswith(
+        (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz", ".taz")
+    ):
+        return "tar"
+    if "." in lower:
+        return "plain"
+    with open(path, "rb") as file:
+        start = file.read(4)
+        if start in (b"PK\x03\x04", b"PK\x05\x06"):
+            return "zip"
+        file.seek(0)
+        try:
+            block = _Counted(_decompressed(file), os.path.getsize(path)).read(512)
+        except (BrokenError, TooLargeError):
+            return "plain"
+    return "tar" if block[257:262] == b"ustar" else "plain"
+
+
+def unpack(path: str, kind: str, target: str) -> int:
+    """Unpacks a `zip` or `tar` file into an empty folder; returns the number of files.
+
+    Raises:
+        UnsafeError, BrokenError, TooLargeError: with a sentence that names the member.
+        OSError: the target cannot be written.
+    """
+    writer = _Writer(target)
+    try:
+        (_unpack_zip if kind == "zip" else _unpack_tar)(path, writer)
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, struct.error) as error:
+        raise BrokenError(f"the archive is damaged or incomplete ({error})") from error
+    except (NotImplementedError, lzma.LZMAError, RecursionError, ValueError) as error:
+        raise BrokenError(f"the archive cannot be read ({error})") from error
+    return writer.file_count
+
+
+def check_name(name: str, is_folder: bool) -> tuple[str, ...]:
+    """The parts of a member's name; empty for the target itself.
+
+    Raises:
+        UnsafeError: it could lead out of the target, or no honest file has such a name.
+    """
+    shown = repr(name[:120])
+    if re.search(r"[\x00-\x1f\x7f\x80-\x9f]", name):
+        raise UnsafeError(f"{shown} has control characters in its name")
+    if name.startswith("/") or re.match(r"[A-Za-z]:[\\/]", name):
+        raise UnsafeError(f"{shown} has an absolute path")
+    if "\\" in name:
+        raise UnsafeError(f"{shown} has a backslash in its name; separate folders by /")
+    try:
+        raw = name.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UnsafeError(f"{shown} has a name that is not UTF-8") from error
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise UnsafeError(f"{shown} leads out of the folder (..)")
+    if len(raw) > 1024 or any(len(part.encode()) > 255 for part in parts):
+        raise UnsafeError(f"{shown} has too long a name")
+    if not parts and not is_folder:
+        raise UnsafeError(f"{shown} is no name for a file")
+    return parts
+
+
+class _Writer:
+    """Makes files and folders below one folder, each once, and counts."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._folders: set[tuple[str, ...]] = {()}
+        self._files: set[tuple[str, ...]] = set()
+        self._member_count = 0
+        self._left_bytes = MAX_UNPACKED_BYTES
+
+    @property
+    def file_count(self) -> int:
+        return len(self._files)
+
+    def add(self, member: Member, content: IO[bytes] | None, size: int) -> None:
+        """Writes one member; `size` is what the archive promises and has to keep."""
+        self._member_count += 1
+        if self._member_count > MAX_MEMBERS:
+            raise TooLargeError(f"the archive has more than {MAX_MEMBERS} members")
+        shown = repr("/".join(member.parts)[:120])
+        if member.parts in self._files or (not member.is_folder and member.parts in self._folders):
+            raise UnsafeError(f"{shown} is in the archive twice")
+        self._make_folder(member.parts if member.is_folder else member.parts[:-1], shown)
+        if member.is_folder or content is None:
+            return
+        self._files.add(member.parts)
+        path = os.path.join(self._target, *member.parts)
+        mode = 0o755 if member.is_executable else 0o644
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+        with os.fdopen(fd, "wb") as file:
+            left = size
+            while left > 0:
+                piece = content.read(min(PIECE_BYTES, left))
+                if not piece:
+                    raise BrokenError(f"the archive ends in the middle of {shown}")
+                left -= len(piece)
+                self._left_bytes -= len(piece)
+                if self._left_bytes < 0:
+                    raise TooLargeError(_too_large())
+                file.write(piece)
+
+    def _make_folder(self, parts: tuple[str, ...], shown: str) -> None:
+        for depth in range(1, len(parts) + 1):
+            folder = parts[:depth]
+            if folder in self._files:
+                raise UnsafeError(f"{shown} lies below a file")
+            if folder not in self._folders:
+                os.mkdir(os.path.join(self._target, *folder), 0o755)
+                self._folders.add(folder)
+                if len(self._folders) > MAX_MEMBERS:
+                    raise TooLargeError(f"the archive has more than {MAX_MEMBERS} folders")
+
+
+def _too_large() -> str:
+    return f"the archive unpacks to more than {MAX_UNPACKED_BYTES // 1024**3} GiB"
+
+
+def _check_ratio(unpacked_bytes: int, packed_bytes: int) -> None:
+    if unpacked_bytes > MAX_UNPACKED_BYTES:
+        raise TooLargeError(_too_large())
+    if unpacked_bytes > BIG_BYTES and unpacked_bytes > MAX_RATIO * max(1, packed_bytes):
+        raise UnsafeError(
+            f"the archive unpacks to more than {MAX_RATIO} times its size, as no code does"
+        )
+
+
+# --- zip ------------------------------------------------------------------------------------------
+
+
+def _unpack_zip(path: str, writer: _Writer) -> None:
+    with open(path, "rb") as file:
+        _check_directory(file)
+        with zipfile.ZipFile(file) as archive:
+            infos = archive.infolist()
+            _check_ratio(sum(info.file_size for info in infos), os.path.getsize(path))
+            for info in infos:
+                member = _zip_member(info)
+                if member is None:
+                    continue
+                if member.is_folder:
+                    writer.add(member, None, 0)
+                    continue
+                if info.header_offset < 0:
+                    raise BrokenError("the beginning of the zip file is missing")
+                with archive.open(info) as content:
+                    writer.add(member, content, info.file_size)
+                    if content.read(1):  # also checks the CRC
+                        raise UnsafeError(f"{info.filename[:120]!r} is longer than it says")
+
+
+def _zip_member(info: zipfile.ZipInfo) -> Member | None:
+    # `filename` is cut at a NUL; the name as it was written tells the truth.
+    is_folder = info.orig_filename.endswith("/")
+    parts = check_name(info.orig_filename, is_folder)
+    if parts[:1] == (_APPLE_FOLDER,):
+        return None
+    if info.flag_bits & 0x1:
+        raise BrokenError(
+            f"{info.filename[:120]!r} is encrypted; make the archive without password"
+        )
+    mode = info.external_attr >> 16 if info.create_system == 3 else 0
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise UnsafeError(f"{info.filename[:120]!r} is a link or a device; only files are unpacked")
+    return Member(parts, is_folder, bool(mode & 0o111) and not is_folder)
+
+
+def _check_directory(file: IO[bytes]) -> None:
+    """Counts the entries of the directory before `zipfile` reads all of it into memory.
+
+    Format: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, sections 4.3.12 to 4.3.16.
+    """
+    file.seek(0, os.SEEK_END)
+    size = file.tell()
+    tail_at = max(0, size - 65_557)  # the longest comment and the record itself
+    file.seek(tail_at)
+    tail = file.read()
+    at = tail.rfind(b"PK\x05\x06")
+    if at < 0 or len(tail) - at < 22:
+        raise BrokenError("this is not a zip file, or its end is missing")
+    directory_bytes = struct.unpack("<L", tail[at + 12 : at + 16])[0]
+    end = tail_at + at
+    file.seek(max(0, end - 76))
+    record = file.read(76)
+    if record[56:60] == b"PK\x06\x07":  # a zip64 file: its own record holds, whatever this one says
+        if record[:4] != b"PK\x06\x06":
+            raise BrokenError("the directory of the zip file cannot be found")
+        directory_bytes = struct.unpack("<Q", record[40:48])[0]
+        end -= 76
+    position, count = end - directory_bytes, 0
+    while 0 <= position < end:
+        file.seek(position)
+        header = file.read(46)
+        if len(header) < 46 or header[:4] != b"PK\x01\x02":
+            raise BrokenError("the directory of the zip file is damaged")
+        position += 46 + sum(struct.unpack("<HHH", header[28:34]))
+        count += 1
+        if count > MAX_MEMBERS:
+            raise TooLargeError(f"the archive has more than {MAX_MEMBERS} members")
+    file.seek(0)
+
+
+# --- tar ------------------------------------------------------------------------------------------
+
+
+def _unpack_tar(path: str, writer: _Writer) -> None:
+    with open(path, "rb") as file:
+        counted = _Counted(_decompressed(file), os.path.getsize(path))
+        with tarfile.open(
+            fileobj=counted, mode="r|", tarinfo=_CheckedInfo, bufsize=PIECE_BYTES
+        ) as archive:
+            is_empty = True
+            for info in archive:
+                is_empty = False
+                member = _tar_member(info)
+                if member is None:
+                    continue
+                content = None if member.is_folder else archive.extractfile(info)
+                writer.add(member, content, info.size)
+            if is_empty and counted.is_short:
+                raise BrokenError("this is not a tar file")
+            if counted.is_cut:  # in the middle of a header, where `tarfile` sees just an end
+                raise BrokenError("the archive ends too early")
+
+
+def _tar_member(info: tarfile.TarInfo) -> Member | None:
+    parts = check_name(info.name, info.isdir())
+    if parts[:1] == (_APPLE_FOLDER,):
+        return None
+    if info.isdir():
+        return Member(parts, True, False)
+    if not info.isreg() or info.issparse():
+        raise UnsafeError(f"{info.name[:120]!r} is a link or a device; only files are unpacked")
+    return Member(parts, False, bool(info.mode & 0o111))
+
+
+class _CheckedInfo(tarfile.TarInfo):
+    """Refuses headers that `tarfile` would read into memory whatever their size."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        extended = (
+            tarfile.XHDTYPE,
+            tarfile.XGLTYPE,
+            tarfile.SOLARIS_XHDTYPE,
+            tarfile.GNUTYPE_LONGNAME,
+            tarfile.GNUTYPE_LONGLINK,
+        )
+        if self.type in extended:
+            total = getattr(archive, "header_bytes", 0) + self.size
+            archive.header_bytes = total  # type: ignore[attr-defined]
+            if self.size > MAX_HEADER_BYTES or total > MAX_HEADERS_BYTES:
+                raise UnsafeError("the archive has absurdly long headers")
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            self._refuse_sparse()
+        return super()._proc_member(archive)  # type: ignore[misc]
+
+    def _refuse_sparse(self, *_: Any) -> None:
+        raise UnsafeError(f"{self.name[:120]!r} is a sparse file; only plain files are unpacked")
+
+    # The three ways of a pax header to describe one; the last reads an endless map into memory.
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_sparse
+
+
+class _Counted(io.RawIOBase):
+    """Reads pieces as they come; stops the archive that unpacks to too much."""
+
+    def __init__(self, pieces: Iterator[bytes], packed_bytes: int) -> None:
+        self._pieces = pieces
+        self._packed_bytes = packed_bytes
+        self._waiting = b""
+        self._count = 0
+        self._is_over = False
+
+    @property
+    def is_short(self) -> bool:
+        """Whether not even one block came."""
+        return self._count < tarfile.BLOCKSIZE
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the end came in the middle of a block."""
+        return self._is_over and self._count % tarfile.BLOCKSIZE != 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Exactly `size` bytes, fewer only at the end."""
+        found = [self._waiting]
+        length = len(self._waiting)
+        while size < 0 or length < size:
+            piece = next(self._pieces, None)
+            if piece is None:
+                self._is_over = True
+                break
+            self._count += len(piece)
+            # Headers and padding of the most members come on top of what they hold.
+            _check_ratio(self._count - 2 * 1024 * MAX_MEMBERS, self._packed_bytes)
+            found.append(piece)
+            length += len(piece)
+        data = b"".join(found)
+        if size < 0:
+            size = len(data)
+        self._waiting = data[size:]
+        return data[:size]
+
+
+def _decompressed(file: IO[bytes]) -> Iterator[bytes]:
+    """The content of a plain, gzip, bzip2 or xz file, in pieces of bounded size."""
+    start = file.read(6)
+    file.seek(0)
+    if start[:2] == b"\x1f\x8b":
+        return _inflated(file, lambda: zlib.decompressobj(31), b"\x1f\x8b")
+    if start[:3] == b"BZh":
+        return _inflated(file, bz2.BZ2Decompressor, b"BZh")
+    if start == b"\xfd7zXZ\x00":
+        return _inflated(
+            file,
+            lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY_BYTES),
+            b"\xfd7zXZ\x00",
+        )
+    return iter(lambda: file.read(PIECE_BYTES), b"")
+
+
+def _inflated(file: IO[bytes], begin: Callable[[], Any], magic: bytes) -> Iterator[bytes]:
+    """Several compressed streams may follow each other; what follows without magic is padding."""
+    waiting = b""
+    while True:
+        waiting = waiting or file.read(PIECE_BYTES)
+        if not waiting.startswith(magic[: len(waiting)]) or not waiting:
+            return
+        engine = begin()
+        while not engine.eof:
+            try:
+                piece = engine.decompress(waiting, PIECE_BYTES)
+            # The three libraries have an error of their own each; bz2's is OSError.
+            except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+                raise BrokenError(f"the archive is damaged ({error})") from error
+            # zlib hands back what it had no room for, the others keep it.
+            waiting = getattr(engine, "unconsumed_tail", b"")
+            if piece:
+                yield piece
+            if not engine.eof and not waiting and getattr(engine, "needs_input", True):
+                waiting = file.read(PIECE_BYTES)
+                if not waiting and not piece:
+                    raise BrokenError("the archive ends too early")
+        waiting = engine.unused_data

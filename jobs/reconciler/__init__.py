@@ -1,0 +1,1 @@
+"""Makes the cluster follow the jobs' rows: observe, plan (pure), apply, in one loop."""

@@ -1,0 +1,255 @@
+"""Admission: the one place where waiting jobs are given room. First come, first served.
+
+Three parts: what the database knows (`read`, in its thread), what the view shows (`look`, on the
+event loop), and the verdicts (pure), which `claim.py` writes in one transaction that also checks
+the lease's epoch. Nobody but the reconciler that holds the lease admits, so nothing can come in
+between but a person's stop or delete, which each claim checks again.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TypeVar
+from uuid import UUID
+
+from jobs import manifests
+from jobs.models import Job, Replica
+from jobs.reconciler import memo, rows
+from jobs.rules import reasons
+from jobs.rules.admission import Amount, Fit, Need, NodeRoom, reserve, total_of
+from jobs.rules.queue import TenantRoom, Verdict, Waiting, decide
+from jobs.rules.reasons import Reason
+from jobs.rules.states import FINAL_REPLICA_STATES, Desired, JobState
+from portal.cluster import labels, objects, requests
+from portal.cluster.requests import Requests
+from portal.cluster.view import ClusterView
+from tenants.manifests import QUOTA, observed
+from tenants.models import Tenant
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# A quota that does not name a resource does not limit it.
+_UNLIMITED = 2**62
+_ENDED = frozenset({"Succeeded", "Failed"})
+_CLOSING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+
+
+@dataclass(frozen=True)
+class QueuedJob:
+    """A job in the queue, with the words that it shows now."""
+
+    waiting: Waiting
+    shown: Reason
+
+
+@dataclass(frozen=True)
+class HoldingJob:
+    """An admitted job: how many replicas of each role should have a pod now."""
+
+    job_id: str
+    namespace: str
+    needs: tuple[Need, ...]
+    ended: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class TenantQueue:
+    """A tenant that has something in the queue."""
+
+    tenant_id: str
+    namespace: str
+    closed: str
+    is_active: bool
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What the database knows."""
+
+    queued: tuple[QueuedJob, ...]
+    holding: tuple[HoldingJob, ...]
+    tenants: tuple[TenantQueue, ...]
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the view shows."""
+
+    tenants: Mapping[str, TenantRoom]
+    nodes: tuple[NodeRoom, ...]
+
+
+# --- what the database knows ---
+def read() -> Queue:
+    """The queue, and what has been admitted. Blocking."""
+    jobs = Job.objects.filter(state=JobState.QUEUED, desired=Desired.RUN).select_related("tenant")
+    fields = ("name", "replicas", "queued_at", "not_before", "tenant", "memo")
+    words = ("reason_code", "reason_text", "reason_next_step")
+    queued = list(
+        jobs.only("pk", *fields, *words, "tenant__namespace", "tenant__state", "tenant__desired")
+    )
+    tenants = {job.tenant_id: job.tenant for job in queued}
+    return Queue(
+        queued=tuple(_readable(queued, _queued)),
+        holding=_holding() if queued else (),
+        tenants=tuple(
+            TenantQueue(
+                str(pk),
+                tenant.namespace,
+                rows.tenant_closed(tenant),
+                tenant.state == Tenant.State.ACTIVE,
+            )
+            for pk, tenant in tenants.items()
+        ),
+    )
+
+
+def _readable(jobs: Iterable[Job], read_one: Callable[[Job], T]) -> Iterator[T]:
+    """What can be read of each; a broken row holds up nobody (the jobs' pass says so on it)."""
+    for job in jobs:
+        try:
+            yield read_one(job)
+        except Exception:  # the named fence: one poisoned row must not stop admission
+            log.exception("job %s: its row cannot be read", job.pk)
+
+
+def _queued(job: Job) -> QueuedJob:
+    waiting = Waiting(
+        job_id=str(job.pk),
+        tenant_id=str(job.tenant_id),
+        name=job.name,
+        queued_at=job.queued_at,
+        needs=manifests.needs_of(job.replicas),
+        not_before=job.not_before,
+    )
+    return QueuedJob(waiting, Reason(job.reason_code, job.reason_text, job.reason_next_step))
+
+
+def _holding() -> tuple[HoldingJob, ...]:
+    states = (JobState.STARTING, JobState.RUNNING)
+    jobs = Job.objects.filter(state__in=states).select_related("tenant")
+    fields = ("pk", "replicas", "attempt", "memo", "tenant__namespace")
+    found = list(jobs.only(*fields))
+    attempts = {job.pk: job.attempt for job in found}
+    ended: dict[UUID, Counter[str]] = {}
+    over = Replica.objects.filter(job__in=attempts, state__in=FINAL_REPLICA_STATES)
+    for pk, role, attempt in over.values_list("job_id", "role", "attempt"):
+        if attempts[pk] == attempt:
+            ended.setdefault(pk, Counter())[role] += 1
+
+    def held(job: Job) -> HoldingJob:
+        # What is being taken down for the queue or for good needs no room any more.
+        is_leaving = memo.load(job.memo).leaving in {"queue", "stop"}
+        needs = () if is_leaving else manifests.needs_of(job.replicas)
+        return HoldingJob(str(job.pk), job.tenant.namespace, needs, ended.get(job.pk, {}))
+
+    return tuple(_readable(found, held))
+
+
+# --- what the view shows ---
+def look(view: ClusterView, queue: Queue) -> Room:
+    """Quotas and nodes, less what is admitted but not there yet. On the event loop."""
+    invisible: dict[str, Amount] = {}
+    unplaced: list[Need] = []
+    for job in queue.holding:
+        missing, unbound = _outstanding(view, job)
+        held = invisible.get(job.namespace, Amount())
+        invisible[job.namespace] = held + total_of(missing)
+        unplaced += [*missing, *unbound]
+    tenants = {
+        tenant.tenant_id: _tenant_room(view, tenant, invisible.get(tenant.namespace, Amount()))
+        for tenant in queue.tenants
+    }
+    return Room(tenants, tuple(reserve(unplaced, node_rooms(view))))
+
+
+def _outstanding(view: ClusterView, job: HoldingJob) -> tuple[list[Need], list[Need]]:
+    """Replicas without a pod, and replicas whose pod has no node."""
+    live = [p for p in view.pods.of_owner(job.job_id) if p.status.phase not in _ENDED]
+    roles = Counter(pod.metadata.labels.get(labels.ROLE, "") for pod in live)
+    free = Counter(
+        pod.metadata.labels.get(labels.ROLE, "") for pod in live if not pod.spec.node_name
+    )
+    missing, unbound = [], []
+    for need in job.needs:
+        count = need.count - roles[need.role] - job.ended.get(need.role, 0)
+        if count > 0:
+            missing.append(replace(need, count=count))
+        if free[need.role]:
+            unbound.append(replace(need, count=min(free[need.role], need.count)))
+    return missing, unbound
+
+
+def _tenant_room(view: ClusterView, tenant: TenantQueue, invisible: Amount) -> TenantRoom:
+    if tenant.closed:
+        code = "tenant_deleting" if tenant.closed == "deleting" else "tenant_suspended"
+        return TenantRoom(None, None, reasons.make(code).text, code)
+    if not tenant.is_active:
+        return TenantRoom(None, None, reasons.make("tenant_not_ready").text, "tenant_not_ready")
+    quota = view.quotas.get(tenant.namespace, QUOTA)
+    if quota is None or not quota.status.hard:
+        return TenantRoom(None, None)
+    hard = _limits(observed(quota.status.hard))
+    used = _amount(observed(quota.status.used))
+    # A pod may be in the view before the quota's count of it, or the other way round.
+    seen = _held_in(view, tenant.namespace)
+    return TenantRoom(hard, hard - used.largest(seen) - invisible)
+
+
+def _limits(counted: Mapping[str, int]) -> Amount:
+    return Amount(
+        *(counted.get(resource, _UNLIMITED) for resource in ("cpu", "memory", "gpu", "pods"))
+    )
+
+
+def _amount(counted: Mapping[str, int]) -> Amount:
+    return Amount(*(counted.get(resource, 0) for resource in ("cpu", "memory", "gpu", "pods")))
+
+
+def amount_of(held: Requests) -> Amount:
+    """The same numbers under admission's names."""
+    return Amount(held.cpu_millicores, held.memory_bytes, held.gpu_count, held.pods)
+
+
+def _held_in(view: ClusterView, namespace: str) -> Amount:
+    total = requests.NOTHING
+    for pod in view.pods.in_namespace(namespace).values():
+        if pod.status.phase not in _ENDED:
+            total += requests.of_pod(pod.spec)
+    return amount_of(total)
+
+
+def node_rooms(view: ClusterView) -> list[NodeRoom]:
+    """Every node with what no pod (foreign ones included) has asked for."""
+    found = []
+    for (_, name), node in view.nodes.watch.items.items():
+        allocatable = amount_of(view.allocatable_of(name))
+        free = allocatable - amount_of(view.held_of(name))
+        closing = [t for t in node.spec.taints if t.effect in _CLOSING_EFFECTS]
+        foreign = [t for t in closing if t.key != requests.GPU]
+        is_open = is_ready(node) and not node.spec.unschedulable and not foreign
+        found.append(NodeRoom(name, allocatable, free, is_open, only_gpu=bool(closing)))
+    return found
+
+
+def is_ready(node: objects.NodeSeen) -> bool:
+    """Whether the node reports itself fit for pods."""
+    return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
+
+
+# --- verdicts ---
+def verdicts(queue: Queue, room: Room, now: datetime) -> list[tuple[QueuedJob, Verdict]]:
+    """One verdict for each queued job. Pure."""
+    by_id = {job.waiting.job_id: job for job in queue.queued}
+    waiting = [job.waiting for job in queue.queued]
+    return [(by_id[v.job_id], v) for v in decide(waiting, room.tenants, room.nodes, now)]
+
+
+def reason_of(fit: Fit) -> Reason:
+    """A verdict's words with the next step from the table."""
+    next_step = reasons.ROWS[fit.code][1] if fit.code in reasons.ROWS else ""
+    return Reason(fit.code, fit.text, next_step)

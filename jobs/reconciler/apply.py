@@ -1,0 +1,244 @@
+"""Carries out the steps of plans against the cluster and the object store.
+
+Each step is idempotent: it may be repeated after a crash before or after it, and after a reply that
+got lost. What a step found out goes back to the loop as a `Result` and is committed before the next
+plan of the job is made.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError
+
+from jobs import manifests
+from jobs.models import Job
+from jobs.reconciler import rows
+from jobs.reconciler.lease import LeaseLostError
+from jobs.reconciler.record import (
+    CreateAll,
+    Delete,
+    Erase,
+    JobRow,
+    Rescue,
+    SetSuspended,
+    Step,
+    Sweep,
+    Verify,
+)
+from jobs.rules import reasons
+from jobs.rules.reasons import Reason
+from jobs.tokens import job_token
+from portal.cluster import labels
+from portal.cluster.client import Cluster
+from portal.cluster.errors import (
+    ClusterError,
+    Conflict,
+    Invalid,
+    NotFound,
+    QuotaExceeded,
+    TooManyRequests,
+    Unavailable,
+)
+from portal.cluster.manifests import Object
+from portal.storage import get_store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Task:
+    """The steps of one job; `has_root` says whether its root was seen with the recorded uid."""
+
+    job_id: UUID
+    job: JobRow
+    steps: tuple[Step, ...]
+    has_root: bool
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the steps of one job found out.
+
+    Attributes:
+        root_uid: uid of the root, after it and all its children were made.
+        absent_root: name of the root, when a fresh read did not find it.
+        blocked: why the objects can never be made.
+        trouble: why they cannot be made now.
+        error: the sentence of what failed, to be tried again later; empty when all was done.
+        is_outage: the cluster as a whole cannot be reached.
+        retry_after_s: how long the cluster asks us to wait.
+    """
+
+    job_id: UUID
+    root_uid: str = ""
+    absent_root: str = ""
+    blocked: Reason = reasons.NONE
+    trouble: Reason = reasons.NONE
+    is_swept: bool = False
+    is_erased: bool = False
+    error: str = ""
+    is_outage: bool = False
+    retry_after_s: float = 0.0
+
+
+class Applier:
+    """Runs tasks; `check` is asked before each call that changes anything."""
+
+    def __init__(self, cluster: Cluster, check: Callable[[], None]) -> None:
+        self._cluster = cluster
+        self._check = check
+
+    async def run(self, task: Task) -> Result:
+        """All steps in order, up to the first that fails.
+
+        Raises:
+            LeaseLostError: nothing more may be changed by us.
+        """
+        result = Result(task.job_id)
+        try:
+            for step in task.steps:
+                self._check()
+                result = await self._do(task, step, result)
+        except LeaseLostError:
+            raise
+        except ClusterError as error:
+            return _failed(result, error)
+        except (Job.DoesNotExist, DatabaseError, OSError) as error:
+            return replace(result, error=f"{type(error).__name__}: {error}")
+        except Exception as error:  # the named fence: one poisoned job must not stop the others
+            log.exception("job %s: a step failed", task.job_id)
+            return replace(result, error=f"{type(error).__name__}: {error}")
+        return result
+
+    async def _do(self, task: Task, step: Step, result: Result) -> Result:
+        match step:
+            case CreateAll():
+                return await self._create_all(task, result)
+            case SetSuspended():
+                return await self._set_suspended(task, step, result)
+            case Delete():
+                await self._cluster.delete(step.kind, task.job.namespace, step.name, uid=step.uid)
+            case Verify():
+                return await self._verify(task, step, result)
+            case Rescue():
+                await self._rescue(task, step)
+            case Sweep():
+                await self._sweep(task)
+                return replace(result, is_swept=True)
+            case Erase():
+                await self._erase(task)
+                return replace(result, is_erased=True)
+        return result
+
+    # --- creating ---
+    async def _create_all(self, task: Task, result: Result) -> Result:
+        """The root, then what it owns; that it may run is a later step, once this is committed."""
+        stored = await sync_to_async(rows.load_stored)(task.job_id)
+        if not stored.documents:
+            return replace(result, error="its manifests have not been rendered")
+        try:
+            root = await self._cluster.create_or_adopt(stored.documents[0])
+            if root["metadata"].get("deletionTimestamp"):
+                return replace(result, error="an earlier root is still being removed")
+            for document in stored.documents[1:]:
+                self._check()
+                await self._create_child(task.job_id, document, root)
+        except Conflict as error:
+            if error.reason == "Foreign":
+                return replace(result, blocked=_said("name_taken", error))
+            return replace(result, trouble=_said("leftover", error), error=error.message)
+        except QuotaExceeded as error:
+            return replace(result, trouble=_said("quota_refused", error), error=error.message)
+        except Invalid as error:
+            return replace(result, blocked=_said("refused", error))
+        except (Unavailable, TooManyRequests):
+            raise
+        except ClusterError as error:
+            return replace(result, trouble=_said("refused", error), error=error.message)
+        return replace(result, root_uid=str(root["metadata"]["uid"]))
+
+    async def _create_child(self, job_id: UUID, document: Object, root: Object | None) -> None:
+        sent = manifests.completed(document, root=root, token=job_token(job_id))
+        await self._cluster.create_or_adopt(sent)
+
+    async def _rescue(self, task: Task, step: Rescue) -> None:
+        """The pod and what it mounts: ConfigMap and Secret may have gone with the root."""
+        stored = await sync_to_async(rows.load_stored)(task.job_id)
+        root = _stub(task) if task.has_root else None
+        for document in stored.documents:
+            if document["kind"] in {"ConfigMap", "Secret"}:
+                await self._create_child(task.job_id, document, root)
+        lost = manifests.Lost(
+            step.key.role, step.key.index, step.key.attempt, step.pod_uid, step.number
+        )
+        pod = await asyncio.to_thread(
+            manifests.render_rescue,
+            stored.training,
+            lost,
+            attempt=task.job.attempt,
+            pods=manifests.pod_settings(),
+        )
+        await self._cluster.create_or_adopt(pod)
+
+    # --- changing, reading ---
+    async def _set_suspended(self, task: Task, step: SetSuspended, result: Result) -> Result:
+        # The uid makes it a precondition: never the root of another try.
+        patch = {"metadata": {"uid": step.uid}, "spec": {"suspend": step.value}}
+        try:
+            await self._cluster.merge_patch("Job", task.job.namespace, step.name, patch)
+        except NotFound:
+            return replace(result, absent_root=step.name)
+        return result
+
+    async def _verify(self, task: Task, step: Verify, result: Result) -> Result:
+        try:
+            found = await self._cluster.get("Job", task.job.namespace, step.name)
+        except NotFound:
+            return replace(result, absent_root=step.name)
+        if _owner(found) != task.job.id:
+            # Somebody else's of the same name: ours does not exist.
+            return replace(result, absent_root=step.name)
+        return result
+
+    # --- removing ---
+    async def _sweep(self, task: Task) -> None:
+        for kind in ("ConfigMap", "Secret"):
+            try:
+                found = await self._cluster.get(kind, task.job.namespace, task.job.kube_name)
+            except NotFound:
+                continue
+            if _owner(found) == task.job.id:
+                uid = str(found["metadata"]["uid"])
+                await self._cluster.delete(kind, task.job.namespace, task.job.kube_name, uid=uid)
+
+    async def _erase(self, task: Task) -> None:
+        stored = await sync_to_async(rows.load_stored)(task.job_id)
+        prefix = f"{stored.tenant_id}/jobs/{task.job_id}/"
+        await asyncio.to_thread(get_store().delete_prefix, prefix)
+
+
+def _said(code: str, error: ClusterError) -> Reason:
+    return reasons.make(code, detail=error.message)
+
+
+def _owner(obj: Object) -> str:
+    return str((obj["metadata"].get("labels") or {}).get(labels.OWNER, ""))
+
+
+def _stub(task: Task) -> Object:
+    """As much of the root as an ownerReference needs."""
+    meta = {"name": task.job.root_name, "uid": task.job.root_uid}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta}
+
+
+def _failed(result: Result, error: ClusterError) -> Result:
+    return replace(
+        result,
+        error=error.message,
+        is_outage=isinstance(error, Unavailable),
+        retry_after_s=error.retry_after_s if isinstance(error, TooManyRequests) else 0.0,
+    )

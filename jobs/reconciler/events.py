@@ -1,0 +1,75 @@
+"""Which of the cluster's events are about a job's objects, and how they are kept with the job."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from uuid import UUID
+
+from jobs.reconciler.record import JobRow
+from jobs.reconciler.rows import EventRow
+from jobs.rules.reasons import clip
+from portal.cluster.objects import EventSeen
+from portal.cluster.view import ClusterView
+
+MESSAGE_MAX = 1000
+
+
+class EventLog:
+    """Finds what is new among a job's events, so that nothing is written twice."""
+
+    def __init__(self) -> None:
+        # job id -> event uid -> how often it had happened when it was written
+        self._written: dict[str, dict[str, int]] = {}
+
+    def news(self, view: ClusterView, job: JobRow) -> list[EventRow]:
+        """Events about the job's objects that are new or have happened again."""
+        base = base_name(job)
+        known = self._written.get(job.id, {})
+        found = [
+            event
+            for event in view.events.in_namespace(job.namespace).values()
+            if is_about(event, base) and known.get(event.metadata.uid) != event.total
+        ]
+        return [row_of(event) for event in sorted(found, key=_at)]
+
+    def wrote(self, job_id: UUID, rows: Iterable[EventRow]) -> None:
+        """Call after the rows were committed."""
+        known = self._written.setdefault(str(job_id), {})
+        known.update({row.uid: row.count for row in rows})
+
+    def forget(self, job_id: UUID) -> None:
+        self._written.pop(str(job_id), None)
+
+
+def base_name(job: JobRow) -> str:
+    """NAME of the first attempt, with which the names of all its objects begin."""
+    suffix = f"-{job.attempt}"
+    return job.kube_name.removesuffix(suffix) if job.attempt > 1 else job.kube_name
+
+
+def is_about(event: EventSeen, base: str) -> bool:
+    """Whether the event's object is one of the job's.
+
+    Events outlive pods, so they are found by name: NAME holds 6 characters of the job's uuid.
+    """
+    name = event.involved_object.name
+    return name == base or name.startswith(f"{base}-")
+
+
+def row_of(event: EventSeen) -> EventRow:
+    """As it is kept; text from outside is clipped to one printable line."""
+    about = event.involved_object
+    return EventRow(
+        uid=event.metadata.uid,
+        at=event.at,
+        source=event.component or "cluster",
+        subject=f"{about.kind.lower()}/{about.name}",
+        reason=clip(event.reason, 64),
+        message=clip(event.message, MESSAGE_MAX),
+        is_warning=event.type == "Warning",
+        count=event.total,
+    )
+
+
+def _at(event: EventSeen) -> tuple[float, str]:
+    at: datetime | None = event.at
+    return (at.timestamp() if at else 0.0, event.metadata.name)

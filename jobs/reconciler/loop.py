@@ -1,0 +1,361 @@
+"""The loop that holds the lease and makes the cluster follow the database.
+
+One tick: what finished steps found out and what the rows say -> observe (on the event loop) -> plan
+(pure) -> commit all changed rows in one transaction -> start the steps. Steps of different jobs run
+side by side and never hold up a tick. A tick comes at most 100 ms after a change, a message or a
+timer, and every 10 s anyway; with nothing to do it costs one small query.
+
+What may fail: one job (fenced, tried again with growing waits), the cluster (everything waits, and
+the health row says why), the lease (everything stops; the supervisor starts the loop anew).
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any, Literal
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from channels.layers import get_channel_layer
+from django.conf import settings
+from django.db import DatabaseError, close_old_connections
+from django.utils import timezone
+
+from jobs.models import ReconcilerLease
+from jobs.reconciler import nodes
+from jobs.reconciler.admission_pass import AdmissionPass
+from jobs.reconciler.apply import Applier
+from jobs.reconciler.clock import SteadyClock
+from jobs.reconciler.jobs_pass import JobsPass
+from jobs.reconciler.jobs_view import JobsView
+from jobs.reconciler.lease import POLL_S, RENEW_S, Lease, Writer
+from jobs.reconciler.rows import Saved
+from portal import live
+from portal.cluster.client import Cluster
+from portal.cluster.errors import CredentialsError
+from portal.cluster.index import owner_of
+from portal.cluster.view import Dirty
+from tenants.models import Tenant
+from tenants.reconcile import TenantReconciler
+
+log = logging.getLogger(__name__)
+
+Look = Literal["", "heard", "safety", "start"]
+TICK_S = 0.1  # between two ticks at least
+SAFETY_S = 10.0  # between two looks around although nothing was heard
+_TENANTS_SAFETY_S = 60.0
+_AFTER_DATABASE_ERROR_S = 1.0
+_HEALTH_S = 1.0  # between two looks at whether the cluster answers
+_ANSWER_S = 10.0  # a cluster that has not been listed by then is a problem to tell
+_REJOIN_S = 3600.0  # channel layers forget group members that say nothing for a day
+
+
+class Reconciler:
+    """One reconciler; `run` until `stop` is set. Several may run: one works, the others wait."""
+
+    def __init__(
+        self,
+        *,
+        kubeconfig: str | None = None,
+        connect: Callable[[str], Awaitable[Cluster]] = Cluster.connect,
+        lease: Lease | None = None,
+    ) -> None:
+        self._kubeconfig = settings.KUBECONFIG if kubeconfig is None else kubeconfig
+        self._connect = connect
+        self._lease = lease or Lease()
+        self.is_active = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Waits for the lease, then works until `stop` is set.
+
+        Raises:
+            LeaseLostError: another reconciler took over; start again to wait for one's turn.
+            CredentialsError: there is no cluster to speak to.
+        """
+        if not await self._acquire(stop):
+            return
+        log.info("reconciling, epoch %s", self._lease.epoch)
+        try:
+            cluster = await self._connected()
+            try:
+                self.is_active = True
+                await Shift(cluster, self._lease).run(stop)
+            finally:
+                self.is_active = False
+                await cluster.close()
+        finally:
+            with suppress(DatabaseError):
+                await self._lease.release()
+
+    async def _connected(self) -> Cluster:
+        try:
+            return await self._connect(self._kubeconfig)
+        except CredentialsError as error:
+            await self._lease.commit(partial(_write_health, error.message))
+            raise
+
+    async def _acquire(self, stop: asyncio.Event) -> bool:
+        while not stop.is_set():
+            try:
+                if await self._lease.try_acquire():
+                    return True
+            except DatabaseError as error:
+                log.warning("the lease cannot be read: %s", error)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), POLL_S)
+        return False
+
+
+class Shift:
+    """The time between taking the lease and giving it back: one connection, one view."""
+
+    def __init__(self, cluster: Cluster, lease: Lease, clock: SteadyClock | None = None) -> None:
+        self._lease = lease
+        self._clock = clock or SteadyClock()
+        self._view = JobsView(cluster)
+        self._wanted = asyncio.Event()  # a message, a finished step, a timer of a part
+        self._heard = True  # somebody may have changed the database
+        self._jobs = JobsPass(
+            self._view, Applier(cluster, lease.check), lease, self._clock, self._wanted.set
+        )
+        self._admission = AdmissionPass(self._view, lease, self._clock)
+        self._tenants = TenantReconciler(self._view, cluster, Writer(lease))
+        self._tenants_dirty = Dirty()
+        self._tenants_wanted = asyncio.Event()
+        self._nodes: dict[str, nodes.NodeRow] | None = None
+        self._nodes_dirty = True
+        self._problem = ""
+        self._began_at = time.monotonic()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set, or a part fails for good."""
+        parts: list[Coroutine[Any, Any, None]] = [
+            self._view.run(),
+            self._keep_lease(),
+            self._listen(),
+            self._tend_tenants(),
+            self._tick_forever(stop),
+        ]
+        tasks = [asyncio.create_task(part) for part in parts]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._jobs.close(), RENEW_S)
+
+    # --- parts beside the tick ---
+    async def _keep_lease(self) -> None:
+        """Renews the lease and keeps the health row true.
+
+        Raises:
+            LeaseLostError: it is another's, or could not be renewed in time.
+        """
+        renewed_at = time.monotonic()
+        while True:
+            # A watch that fails makes no event, and people should hear of an outage soon.
+            await asyncio.sleep(_HEALTH_S)
+            try:
+                await self._note_health()
+                if time.monotonic() - renewed_at >= RENEW_S:
+                    await self._lease.commit(partial(_write_health, self._problem))
+                    renewed_at = time.monotonic()
+            except DatabaseError as error:
+                log.warning("the lease cannot be renewed: %s", error)
+                self._lease.check()
+
+    async def _listen(self) -> None:
+        """Hears that somebody changed the database. What is missed, the safety pass finds."""
+        layer = get_channel_layer()
+        channel = await layer.new_channel("reconciler")
+        while True:
+            await layer.group_add(live.RECONCILER_GROUP, channel)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(layer.receive(channel), _REJOIN_S)
+                self._heard = True
+                self._wanted.set()
+
+    async def _tend_tenants(self) -> None:
+        """Tenants have a loop of their own: making one may take seconds."""
+        whole_at = float("-inf")
+        again_s: float | None = None
+        while True:
+            until_whole_s = max(0.0, whole_at + _TENANTS_SAFETY_S - time.monotonic())
+            wait_s = until_whole_s if again_s is None else min(again_s, until_whole_s)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._tenants_wanted.wait(), wait_s)
+            self._tenants_wanted.clear()
+            if not self._view.synced:
+                await self._view.wait_synced()
+            everything = time.monotonic() - whole_at >= _TENANTS_SAFETY_S
+            dirty, self._tenants_dirty = self._tenants_dirty, Dirty()
+            try:
+                again_s = await self._tenants.run_once(dirty, everything=everything)
+            except DatabaseError as error:
+                log.warning("tenants cannot be tended: %s", error)
+                again_s, everything = _AFTER_DATABASE_ERROR_S, False
+                whole_at = float("-inf")
+            if everything:
+                whole_at = time.monotonic()
+
+    # --- the tick ---
+    async def _tick_forever(self, stop: asyncio.Event) -> None:
+        safe_at = float("-inf")
+        was_synced = False
+        while not stop.is_set():
+            started_at = time.monotonic()
+            is_safety = started_at - safe_at >= SAFETY_S
+            is_start = self._view.synced and not was_synced
+            heard: Look = "heard" if self._heard else ""
+            try:
+                await self.tick("start" if is_start else "safety" if is_safety else heard)
+                was_synced = was_synced or is_start
+                safe_at = started_at if is_safety else safe_at
+            except DatabaseError as error:
+                log.warning("the database cannot be used: %s", error)
+                self._heard = True
+                await asyncio.sleep(_AFTER_DATABASE_ERROR_S)
+            await asyncio.sleep(max(0.0, started_at + TICK_S - time.monotonic()))
+            await self._wait(stop, safe_at + SAFETY_S - time.monotonic())
+
+    async def tick(self, look: Look) -> None:
+        """One pass over what changed.
+
+        Args:
+            look: what is asked of the database, see `JobsPass.look_around`; empty: nothing, only
+                what the view and finished steps reported.
+        """
+        self._wanted.clear()
+        dirty = self._take_dirty()
+        if look:
+            self._heard = False
+            await sync_to_async(close_old_connections)()
+            await self._jobs.look_around(at=look)
+            self._admission.note(added=True)
+            self._tenants_wanted.set()
+        elif dirty:
+            self._admission.note(added=False)
+        changed = await self._jobs.run_once()
+        if changed:
+            self._admission.note(added=True)
+        admitted = await self._admission.run_once()
+        self._jobs.note(saved.job_id for saved in admitted)
+        await self._save_nodes(dirty.nodes or look == "start")
+        await self._tell([*changed, *admitted])
+        await self._note_health()
+
+    def _take_dirty(self) -> Dirty:
+        dirty = self._view.take_dirty()
+        owners = [owner for owner in map(_uuid, dirty.owners) if owner is not None]
+        self._jobs.note(owners)
+        for pod in self._view.take_departed():
+            owner = _uuid(owner_of(pod))
+            if owner is not None:
+                self._jobs.note_departed(owner, pod)
+        if dirty:
+            self._tenants_dirty.owners |= dirty.owners
+            self._tenants_dirty.namespaces |= dirty.namespaces
+            self._tenants_dirty.nodes |= dirty.nodes
+            self._tenants_wanted.set()
+        return dirty
+
+    async def _wait(self, stop: asyncio.Event, safety_s: float) -> None:
+        """Until something is to be done, at most `safety_s`."""
+        waits = [safety_s]
+        due = self._jobs.next_due()
+        if due is not None:
+            waits.append((due - self._clock.now()).total_seconds())
+        admission_s = self._admission.next_due_s()
+        if admission_s is not None:
+            waits.append(admission_s)
+        events = (self._view.changed, self._wanted, stop)
+        if min(waits) <= 0 or any(event.is_set() for event in events):
+            return
+        tasks = [asyncio.create_task(event.wait()) for event in events]
+        try:
+            await asyncio.wait(tasks, timeout=min(waits), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _tell(self, saved: list[Saved]) -> None:
+        """Tells browsers; one that misses it is repaired by the revision."""
+        last = {row.job_id: row for row in saved}
+        for row in last.values():
+            await live.achanged("job", row.job_id, row.revision, row.tenant_id)
+
+    # --- nodes, health ---
+    async def _save_nodes(self, wanted: bool) -> None:
+        self._nodes_dirty = self._nodes_dirty or wanted
+        if not self._nodes_dirty or not self._view.synced:
+            return
+        seen = nodes.look(self._view)
+        before = self._nodes
+        if before is None:
+            known = await sync_to_async(nodes.known_names)()
+            gone = sorted(set(known) - seen.keys())
+            changed = list(seen.values())
+        else:
+            changed, gone = nodes.differences(before, seen)
+        if changed or gone:
+            await self._lease.commit(partial(nodes.write, changed, gone))
+            await live.achanged("cluster", "nodes", _revision(), "")
+        self._nodes = seen
+        self._nodes_dirty = False
+
+    async def _note_health(self) -> None:
+        """Writes at once when the cluster was lost or came back."""
+        problem = self._view.problem
+        is_late = time.monotonic() - self._began_at > _ANSWER_S
+        if not self._view.synced and not problem and is_late:
+            problem = "The cluster has not answered yet."
+        if bool(problem) != bool(self._problem):
+            self._problem = problem
+            if not problem:
+                self._jobs.hurry()
+            await self._lease.commit(partial(_write_health, problem))
+            await self._tell_everybody()
+        self._problem = problem
+
+    async def _tell_everybody(self) -> None:
+        """Every page has the banner; pages listen for their tenants (or as an admin)."""
+        revision = _revision()
+        await live.achanged("cluster", "health", revision, "")
+        tenants = await sync_to_async(_tenant_ids)()
+        layer = get_channel_layer()
+        frame = {"type": "changed", "kind": "cluster", "id": "health", "revision": revision}
+        for tenant_id in tenants:
+            message = {"type": "changed", "frame": frame}
+            await layer.group_send(live.tenant_group(tenant_id), message)
+
+
+def _write_health(problem: str) -> None:
+    """Blocking; inside `Lease.commit`."""
+    columns: dict[str, Any] = {"cluster_error": problem}
+    if not problem:
+        columns["cluster_ok_at"] = timezone.now()
+    ReconcilerLease.objects.filter(pk=1).update(**columns)
+
+
+def _tenant_ids() -> list[UUID]:
+    """Blocking."""
+    return list(Tenant.objects.values_list("pk", flat=True))
+
+
+def _revision() -> int:
+    """Grows with time; the cluster has no row whose revision could be counted."""
+    return time.time_ns() // 1_000_000
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -1,0 +1,222 @@
+"""Brings the replica rows of the current attempt up to what their pods show. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from jobs.reconciler.draft import Draft
+from jobs.reconciler.record import PodFacts, ReplicaKey, ReplicaRow
+from jobs.rules import endings, reasons, waits
+from jobs.rules.endings import End
+from jobs.rules.reasons import Reason
+from jobs.rules.states import FINAL_REPLICA_STATES, FINAL_STATES, JobState, ReplicaState
+from jobs.rules.topologies import get_topology
+from jobs.rules.waits import Wait
+
+KILLED = frozenset({137, 255})  # SIGKILL, and what a node reports of containers that it lost
+
+
+def expected(draft: Draft) -> list[ReplicaKey]:
+    """Keys of the current attempt's replicas."""
+    job = draft.job
+    return [
+        ReplicaKey(role, index, job.attempt)
+        for role, count in job.counts.items()
+        for index in range(count)
+    ]
+
+
+def newest(pods: Iterable[PodFacts]) -> dict[ReplicaKey, PodFacts]:
+    """The pod that stands for each replica: the youngest, as a replaced one may still be there."""
+    found: dict[ReplicaKey, PodFacts] = {}
+    for pod in pods:
+        other = found.get(pod.key)
+        if other is None or _age(pod) > _age(other):
+            found[pod.key] = pod
+    return found
+
+
+def _age(pod: PodFacts) -> tuple[float, str]:
+    return (pod.created_at.timestamp() if pod.created_at else 0.0, pod.name)
+
+
+def update(draft: Draft) -> None:
+    """Changes the rows of all expected replicas, and tells of restarts."""
+    pods = newest(draft.seen.pods)
+    departed = newest(draft.seen.departed)
+    for key in expected(draft):
+        row = draft.replicas.get(key) or ReplicaRow(key)
+        pod = pods.get(key)
+        if pod is not None and not _is_past(row, pod):
+            row = _from_pod(draft, row, pod)
+        elif row.pod_uid and row.state not in FINAL_REPLICA_STATES:
+            row = _vanished(draft, row, departed.get(key))
+        elif draft.job.state in FINAL_STATES and row.state not in FINAL_REPLICA_STATES:
+            row = replace(row, state=ReplicaState.STOPPED, reason_code="", reason_text="")
+        draft.put(row)
+
+
+def _is_past(row: ReplicaRow, pod: PodFacts) -> bool:
+    """Whether this is an earlier pod of the replica, whose successor has gone already.
+
+    A replacement is made only after its predecessor has ended (podReplacementPolicy: Failed).
+    """
+    if not row.pod_uid or pod.uid == row.pod_uid or not pod.has_ended:
+        return False
+    if row.started_at is None or pod.finished_at is None:
+        return True
+    return pod.finished_at <= row.started_at
+
+
+def _from_pod(draft: Draft, row: ReplicaRow, pod: PodFacts) -> ReplicaRow:
+    if row.pod_uid != pod.uid:
+        incarnation = row.incarnation + (1 if row.pod_uid else 0)
+        row = ReplicaRow(row.key, incarnation=incarnation, pod=pod.name, pod_uid=pod.uid)
+    elif row.state in FINAL_REPLICA_STATES:
+        # How a pod ended does not change any more; that it is then deleted says nothing new.
+        return row
+    reason = _reason(draft, pod)
+    state = _state(draft, pod)
+    ended = state in FINAL_REPLICA_STATES
+    return replace(
+        row,
+        node=pod.node or row.node,
+        gpus=pod.gpus or row.gpus,
+        state=state,
+        exit_code=pod.end.exit_code if pod.end is not None else None,
+        reason_code=reason.code,
+        reason_text=reason.text,
+        restarts=pod.restarts + row.incarnation - 1,
+        started_at=pod.started_at or row.started_at,
+        finished_at=(pod.finished_at or draft.now) if ended else None,
+    )
+
+
+def _state(draft: Draft, pod: PodFacts) -> ReplicaState:
+    if pod.phase == "Succeeded":
+        stopped = draft.job.state in {JobState.STOPPING, JobState.STOPPED}
+        if stopped or _is_server(draft, pod):
+            return ReplicaState.STOPPED
+        return ReplicaState.SUCCEEDED
+    if pod.phase == "Failed":
+        if _was_stopped(draft, pod):
+            return ReplicaState.STOPPED
+        return ReplicaState.FAILED
+    if pod.is_running:
+        return ReplicaState.RUNNING
+    return ReplicaState.STARTING if pod.node else ReplicaState.PENDING
+
+
+def _is_server(draft: Draft, pod: PodFacts) -> bool:
+    """A server replica serves until it is stopped; it does not succeed."""
+    return pod.key.role in {role.name for role in get_topology(draft.job.topology).serving}
+
+
+def _was_stopped(draft: Draft, pod: PodFacts) -> bool:
+    """Ended because we, or the cluster for another replica's sake, asked it to."""
+    if pod.disruption is not None:
+        return False
+    ours = draft.job.state is JobState.STOPPING or draft.job.state in FINAL_STATES
+    asked = pod.is_terminating or (ours and _is_server(draft, pod))
+    return asked and (pod.end is None or not pod.end.is_fetch)
+
+
+def _reason(draft: Draft, pod: PodFacts) -> Reason:
+    """Why this replica failed, or why it does not run yet."""
+    who = pod.key.who
+    if pod.has_ended or pod.is_terminating:
+        return reason_of_failure(draft, pod) if pod.phase == "Failed" else reasons.NONE
+    if pod.is_running:
+        return reasons.NONE
+    if pod.waiting_reason == "CrashLoopBackOff" and pod.last_end is not None:
+        return endings.reason_of_end(who, pod.last_end, draft.job.memory[pod.key.role])
+    return waits.reason_of_wait(
+        Wait(
+            who=who,
+            image="of Homeport's helpers" if pod.waits_in_fetch else draft.job.image,
+            node=pod.node,
+            unplaced_why=pod.unplaced_why,
+            fetch_runs=pod.fetch_runs,
+            waiting_reason=pod.waiting_reason,
+            waiting_message=pod.waiting_message,
+            mount_problem=pod.mount_problem,
+        )
+    )
+
+
+def reason_of_failure(draft: Draft, pod: PodFacts) -> Reason:
+    """Why a failed pod failed."""
+    who = pod.key.who
+    if _was_stopped(draft, pod):
+        return reasons.NONE
+    if pod.disruption is not None:
+        return endings.reason_of_disruption(who, pod.disruption)
+    if pod.pod_reason == "Evicted":
+        return reasons.make("evicted", who=who, detail=pod.pod_message or "it used too much.")
+    if pod.end is not None:
+        return endings.reason_of_end(who, pod.end, draft.job.memory[pod.key.role])
+    detail = pod.pod_message or pod.pod_reason or "it did not say why."
+    return reasons.make("disrupted", who=who, detail=detail)
+
+
+def _vanished(draft: Draft, row: ReplicaRow, last: PodFacts | None) -> ReplicaRow:
+    """A replica whose pod is gone: its last status, else what its runner reported, else ours."""
+    if last is not None and last.uid == row.pod_uid and last.has_ended:
+        return _from_pod(draft, row, last)
+    if not draft.seen.is_current:
+        return row
+    code = _reported_code(draft, row) if row.exit_code is None else row.exit_code
+    over = draft.job.state is JobState.STOPPING or draft.job.state in FINAL_STATES
+    if code is None and not over and not draft.memo.leaving:
+        # The cluster replaces it; until then it is one that waits.
+        return replace(row, state=ReplicaState.PENDING, reason_code="", reason_text="")
+    state = ReplicaState.STOPPED
+    reason = reasons.NONE
+    if code is not None and not over:
+        state = ReplicaState.SUCCEEDED if code == 0 else ReplicaState.FAILED
+        end = End(code)
+        reason = endings.reason_of_end(row.key.who, end, draft.job.memory[row.key.role])
+    return replace(
+        row,
+        state=state,
+        exit_code=code,
+        reason_code=reason.code,
+        reason_text=reason.text,
+        finished_at=row.finished_at or draft.now,
+    )
+
+
+def _reported_code(draft: Draft, row: ReplicaRow) -> int | None:
+    """The exit code that the runner (or a rescue) reported for this very pod."""
+    archive = draft.seen.archives.get(row.key)
+    if archive is None or archive.pod_uid not in {"", row.pod_uid}:
+        return None
+    return archive.exit_code
+
+
+def new_restarts(draft: Draft, pod: PodFacts) -> int:
+    """How often a server's program ended by its own fault since the last look."""
+    known = draft.seen.replicas.get(pod.key)
+    is_same = known is not None and known.pod_uid == pod.uid
+    before = known.restarts - known.incarnation + 1 if known is not None and is_same else 0
+    count = max(0, pod.restarts - before)
+    end = pod.last_end
+    if end is None:
+        return count
+    # Killed without a word, and not for its memory: the node went down, not the program.
+    said_nothing = not end.said.reason and end.said.exit_code is None
+    silent = end.exit_code in KILLED and end.cluster_reason != "OOMKilled" and said_nothing
+    return 0 if silent else count
+
+
+def all_placed(draft: Draft) -> bool:
+    """Whether every replica has been given a node."""
+    return all(draft.replicas[key].node for key in expected(draft))
+
+
+def earliest(pods: Iterable[PodFacts]) -> list[PodFacts]:
+    """By the time at which they ended, unknown ones last."""
+
+    def ended(pod: PodFacts) -> tuple[float, str]:
+        return (pod.finished_at.timestamp() if pod.finished_at else float("inf"), pod.name)
+
+    return sorted(pods, key=ended)

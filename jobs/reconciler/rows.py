@@ -1,0 +1,365 @@
+"""The reconciler's reads and writes of the database. Blocking: called in the database thread.
+
+Writes are made inside `Lease.commit` only, one transaction per tick, and only what changed.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError, transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+from jobs import manifests
+from jobs.models import Job, JobEvent, Replica, ReplicaArchive
+from jobs.reconciler import memo
+from jobs.reconciler.observe import Rows
+from jobs.reconciler.record import ArchiveRow, EventNote, JobRow, Plan, ReplicaKey, ReplicaRow
+from jobs.rules.reasons import Reason
+from jobs.rules.states import FINAL_STATES, Desired, JobState, ReplicaState
+from jobs.rules.topologies import get_topology
+from portal import quantity
+from portal.cluster import names
+from portal.cluster.manifests import Object
+from tenants.models import Tenant
+
+log = logging.getLogger(__name__)
+
+# What people want of a job and of its tenant; compared only, to see whether it changed.
+Intent = tuple[str, ...]
+EVENTS_MAX = 500  # per job
+_HEAVY = ("plan", "command", "env", "source", "cluster_flags")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A job whose row changed, for telling browsers."""
+
+    job_id: UUID
+    tenant_id: UUID
+    revision: int
+
+
+@dataclass(frozen=True)
+class EventRow:
+    """An event for `JobEvent`; `uid` makes it one row however often it is written."""
+
+    uid: str
+    at: Any
+    source: str
+    subject: str
+    reason: str
+    message: str
+    is_warning: bool = False
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Change:
+    """All that one tick writes of one job."""
+
+    job_id: UUID
+    plan: Plan
+    now: Any
+    events: Sequence[EventRow] = field(default_factory=tuple)
+
+
+# --- reading ---
+_INTENT = ("pk", "desired", "tenant__desired", "tenant__state")
+
+
+def unsettled(known: Collection[UUID]) -> dict[UUID, Intent]:
+    """Jobs that may have work, and what people want of each.
+
+    Args:
+        known: ended jobs on which the reconciler still works; the others are found by their state.
+    """
+    open_jobs = Job.objects.filter(cleaned_at__isnull=True)
+    lively = ~Q(state__in=FINAL_STATES) | Q(desired=Desired.DELETE) | Q(pk__in=list(known))
+    # What was cleaned and is then deleted has no objects, but a row and archived files.
+    cleaned = Job.objects.filter(cleaned_at__isnull=False, desired=Desired.DELETE)
+    return _intents(open_jobs.filter(lively)) | _intents(cleaned)
+
+
+def all_open() -> dict[UUID, Intent]:
+    """Every job that is not cleaned up: what a reconciler looks at when it starts."""
+    return _intents(Job.objects.filter(Q(cleaned_at__isnull=True) | Q(desired=Desired.DELETE)))
+
+
+def _intents(jobs: Any) -> dict[UUID, Intent]:
+    return {pk: (desired, *tenant) for pk, desired, *tenant in jobs.values_list(*_INTENT)}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Rows by job; `broken` holds what is wrong with rows that cannot be read."""
+
+    rows: Mapping[UUID, Rows]
+    broken: Mapping[UUID, str]
+
+
+def load(ids: Iterable[UUID]) -> Loaded:
+    """The rows of jobs, without what only rendering needs; jobs that are gone are absent."""
+    wanted = list(ids)
+    jobs = Job.objects.filter(pk__in=wanted).select_related("tenant").defer(*_HEAVY)
+    rendered = Job.objects.filter(pk__in=wanted, plan__isnull=False)
+    planned = set(rendered.values_list("pk", flat=True))
+    replicas: dict[UUID, dict[ReplicaKey, ReplicaRow]] = {}
+    for replica in Replica.objects.filter(job__in=wanted):
+        row = _replica_row(replica)
+        replicas.setdefault(replica.job_id, {})[row.key] = row
+    archives: dict[UUID, dict[ReplicaKey, ArchiveRow]] = {}
+    for archive in ReplicaArchive.objects.filter(job__in=wanted):
+        archived = _archive_row(archive)
+        archives.setdefault(archive.job_id, {})[archived.key] = archived
+    found: dict[UUID, Rows] = {}
+    broken: dict[UUID, str] = {}
+    for job in jobs:
+        try:
+            job_row = _job_row(job, job.pk in planned)
+        except Exception as error:  # the named fence: one poisoned row must not stop the others
+            log.exception("job %s: its row cannot be read", job.pk)
+            broken[job.pk] = f"its row cannot be read: {type(error).__name__} {error}"
+        else:
+            found[job.pk] = Rows(job_row, replicas.get(job.pk, {}), archives.get(job.pk, {}))
+    return Loaded(found, broken)
+
+
+def tenant_closed(tenant: Tenant) -> str:
+    """Empty while things of the tenant may run, else "suspended" or "deleting"."""
+    deleting = tenant.state in {Tenant.State.DELETING, Tenant.State.GONE}
+    if deleting or tenant.desired == Tenant.Desired.DELETED:
+        return "deleting"
+    suspended = tenant.desired == Tenant.Desired.SUSPENDED or tenant.state == Tenant.State.SUSPENDED
+    return "suspended" if suspended else ""
+
+
+def _job_row(job: Job, has_plan: bool) -> JobRow:
+    kube_name = names.job_name(job.name, job.pk, job.attempt)
+    role = get_topology(job.topology).deciding.name
+    return JobRow(
+        id=str(job.pk),
+        namespace=job.tenant.namespace,
+        kube_name=kube_name,
+        root_name=names.role_name(kube_name, role),
+        topology=job.topology,
+        image=job.image,
+        counts={name: asked["count"] for name, asked in job.replicas.items()},
+        memory={
+            name: quantity.memory_text(asked["memory_bytes"])
+            for name, asked in job.replicas.items()
+        },
+        success_policy=job.success_policy,
+        retries=job.retries,
+        deadline_s=job.deadline_s,
+        starting_deadline_s=job.starting_deadline_s,
+        clean_policy=job.clean_policy,
+        ttl_s=job.ttl_s,
+        desired=job.desired,
+        stop_reason=job.stop_reason,
+        tenant_closed=tenant_closed(job.tenant),
+        state=JobState(job.state),
+        reason=Reason(job.reason_code, job.reason_text, job.reason_next_step),
+        attempt=job.attempt,
+        requeued_count=job.requeued_count,
+        not_before=job.not_before,
+        admitted_at=job.admitted_at,
+        started_at=job.started_at,
+        deciders_ended_at=job.deciders_ended_at,
+        finished_at=job.finished_at,
+        has_plan=has_plan,
+        root_uid=job.root_uid,
+        cleaned_at=job.cleaned_at,
+        memo=memo.load(job.memo),
+    )
+
+
+def _replica_row(row: Replica) -> ReplicaRow:
+    return ReplicaRow(
+        key=ReplicaKey(row.role, row.index, row.attempt),
+        incarnation=row.incarnation,
+        pod=row.pod,
+        pod_uid=row.pod_uid,
+        node=row.node,
+        gpus=row.gpus,
+        state=ReplicaState(row.state),
+        exit_code=row.exit_code,
+        reason_code=row.reason_code,
+        reason_text=row.reason_text,
+        restarts=row.restarts,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )
+
+
+def _archive_row(row: ReplicaArchive) -> ArchiveRow:
+    return ArchiveRow(
+        key=ReplicaKey(row.role, row.index, row.attempt),
+        is_complete=row.is_complete,
+        pod_uid=row.pod_uid,
+        exit_code=row.exit_code,
+        completed_at=row.completed_at,
+    )
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What creating a job's objects needs besides its rows."""
+
+    training: manifests.Training
+    tenant_id: UUID
+    documents: tuple[Object, ...]
+
+
+def load_stored(job_id: UUID) -> Stored:
+    """The rendered plan of a job and its request.
+
+    Raises:
+        Job.DoesNotExist: the row is gone.
+    """
+    job = Job.objects.select_related("tenant").get(pk=job_id)
+    return Stored(manifests.training_of(job), job.tenant_id, tuple(job.plan or ()))
+
+
+# --- writing ---
+def save(changes: Sequence[Change]) -> list[Saved]:
+    """Writes one tick. Call inside `Lease.commit`.
+
+    A job whose change cannot be written (a broken row, a broken template) stops no other: its part
+    is rolled back, logged, and left for a later look.
+    """
+    return fenced(changes, _save_one)
+
+
+class OfJob(Protocol):
+    """Anything that is written of one job."""
+
+    @property
+    def job_id(self) -> UUID: ...
+
+
+C = TypeVar("C", bound=OfJob)
+
+
+def fenced(changes: Sequence[C], write: Callable[[C], Saved | None]) -> list[Saved]:
+    """Writes each change in a savepoint of its own.
+
+    Raises:
+        OperationalError, InterfaceError: the database itself fails; nothing was written.
+    """
+    written = []
+    for change in changes:
+        try:
+            with transaction.atomic():
+                result = write(change)
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception:  # the named fence: one poisoned job must not stop the others
+            log.exception("job %s: what was observed cannot be written", change.job_id)
+            continue
+        if result is not None:
+            written.append(result)
+    return written
+
+
+def _save_one(change: Change) -> Saved | None:
+    plan = change.plan
+    job = Job.objects.filter(pk=change.job_id)
+    if plan.delete_row:
+        row = job.values_list("tenant_id", "revision").first()
+        job.delete()
+        return Saved(change.job_id, row[0], row[1] + 1) if row is not None else None
+    columns: dict[str, Any] = dict(plan.columns)
+    if plan.render:
+        columns["plan"] = rendered(change.job_id, columns.get("attempt"), plan.deadline_s)
+    if not job.update(revision=F("revision") + 1, **columns):
+        return None
+    for replica in plan.replicas:
+        save_replica(change.job_id, replica)
+    for key in plan.forgotten:
+        Replica.objects.filter(
+            job_id=change.job_id, role=key.role, index=key.index, attempt=key.attempt
+        ).delete()
+    own = [_own_event(note, change.now) for note in plan.events]
+    save_events(change.job_id, [*own, *change.events])
+    return saved(change.job_id)
+
+
+def saved(job_id: UUID) -> Saved:
+    """The revision that a row has now."""
+    tenant_id, revision = Job.objects.values_list("tenant_id", "revision").get(pk=job_id)
+    return Saved(job_id, tenant_id, revision)
+
+
+def rendered(job_id: UUID, attempt: int | None, deadline_s: int | None) -> list[Object]:
+    """The manifests of an attempt (the row's own when None), with this much of the deadline left.
+
+    Raises:
+        ManifestError, ValueError: they cannot be rendered.
+    """
+    job = Job.objects.select_related("tenant").get(pk=job_id)
+    return manifests.render_training(
+        manifests.training_of(job),
+        attempt=attempt or job.attempt,
+        pods=manifests.pod_settings(),
+        deadline_s=deadline_s,
+    )
+
+
+def save_replica(job_id: UUID, row: ReplicaRow) -> None:
+    """Writes one replica row, new or not."""
+    key = {"role": row.key.role, "index": row.key.index, "attempt": row.key.attempt}
+    values = {
+        "incarnation": row.incarnation,
+        "pod": row.pod,
+        "pod_uid": row.pod_uid,
+        "node": row.node,
+        "gpus": row.gpus,
+        "state": row.state,
+        "exit_code": row.exit_code,
+        "reason_code": row.reason_code,
+        "reason_text": row.reason_text,
+        "restarts": row.restarts,
+        "started_at": row.started_at,
+        "finished_at": row.finished_at,
+    }
+    if not Replica.objects.filter(job_id=job_id, **key).update(**values):
+        Replica.objects.create(job_id=job_id, **key, **values)
+
+
+def _own_event(note: EventNote, now: Any) -> EventRow:
+    return EventRow(
+        note.key, now, "homeport", note.subject, note.reason, note.message, note.is_warning
+    )
+
+
+def save_events(job_id: UUID, events: Sequence[EventRow]) -> None:
+    """Adds or updates events; the oldest of the cluster's give way beyond `EVENTS_MAX`."""
+    for event in events:
+        values = {
+            "at": event.at or timezone.now(),
+            "is_warning": event.is_warning,
+            "source": event.source[:63],
+            "subject": event.subject[:253],
+            "reason": event.reason[:64],
+            "message": event.message[:4000],
+            "count": event.count,
+        }
+        rows = JobEvent.objects.filter(job_id=job_id, uid=event.uid[:80])
+        if not rows.update(**values):
+            JobEvent.objects.create(job_id=job_id, uid=event.uid[:80], **values)
+    if events:
+        _drop_oldest(job_id)
+
+
+def _drop_oldest(job_id: UUID) -> None:
+    rows = JobEvent.objects.filter(job_id=job_id)
+    surplus = rows.count() - EVENTS_MAX
+    for chosen in (rows.exclude(source="homeport"), rows):
+        if surplus > 0:
+            oldest = list(chosen.order_by("at", "id").values_list("pk", flat=True)[:surplus])
+            rows.filter(pk__in=oldest).delete()
+            surplus -= len(oldest)

@@ -1,0 +1,306 @@
+"""Whether a training fits: its quota and the nodes' free room, with the arithmetic in words.
+
+Pure. The form asks it before a submit (can this ever fit?), the reconciler at every look at the
+queue. Packing is a guess about the scheduler (which also knows taints, affinity and images), so the
+reconciler withdraws what was admitted and is then not placed.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from portal import quantity
+
+RESOURCES = ("gpu", "cpu", "memory", "pods")  # the scarcest first: in this order they are named
+_FIELDS = {"cpu": "cpu", "memory": "memory", "gpu": "gpu", "pods": "count"}
+
+
+@dataclass(frozen=True)
+class Amount:
+    """CPU in millicores, memory in bytes, whole GPUs, pods. May be negative (over quota)."""
+
+    cpu: int = 0
+    memory: int = 0
+    gpu: int = 0
+    pods: int = 0
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(
+            self.cpu + other.cpu,
+            self.memory + other.memory,
+            self.gpu + other.gpu,
+            self.pods + other.pods,
+        )
+
+    def __sub__(self, other: "Amount") -> "Amount":
+        return self + other.times(-1)
+
+    def times(self, factor: int) -> "Amount":
+        return Amount(
+            self.cpu * factor, self.memory * factor, self.gpu * factor, self.pods * factor
+        )
+
+    def get(self, resource: str) -> int:
+        return int(getattr(self, resource))
+
+    def lacking(self, wanted: "Amount") -> list[str]:
+        """The resources of which there is less than wanted.
+
+        What is not wanted at all never lacks, however far over quota it is.
+        """
+        return [r for r in RESOURCES if wanted.get(r) > max(0, self.get(r)) and wanted.get(r) > 0]
+
+    def largest(self, other: "Amount") -> "Amount":
+        """The larger of both, resource by resource."""
+        return Amount(
+            max(self.cpu, other.cpu),
+            max(self.memory, other.memory),
+            max(self.gpu, other.gpu),
+            max(self.pods, other.pods),
+        )
+
+
+@dataclass(frozen=True)
+class Need:
+    """Replicas of one role; `each` is what one pod asks for, itself (`pods=1`) included."""
+
+    role: str
+    count: int
+    each: Amount
+
+    @property
+    def total(self) -> Amount:
+        return self.each.times(self.count)
+
+
+@dataclass(frozen=True)
+class NodeRoom:
+    """One node: what it has for pods, and what of it no pod has asked for.
+
+    Attributes:
+        is_open: takes new pods now (ready, not cordoned, no taint that ours do not tolerate).
+        only_gpu: tainted, so that only pods that ask for a GPU come here.
+    """
+
+    name: str
+    allocatable: Amount
+    free: Amount
+    is_open: bool = True
+    only_gpu: bool = False
+
+    def takes(self, each: Amount) -> bool:
+        """Whether one more pod of this size finds room."""
+        return self.is_open and self.allows(each) and not self.free.lacking(each)
+
+    def allows(self, each: Amount) -> bool:
+        return bool(each.gpu) or not self.only_gpu
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The answer.
+
+    Attributes:
+        kind: now, later (as soon as something ends) or never (as things are).
+        code: stable word for the reason, empty when it fits now.
+        text: sentences for people.
+        field: which field of the submit body a `never` is about.
+    """
+
+    kind: Literal["now", "later", "never"]
+    code: str = ""
+    text: str = ""
+    field: str = ""
+
+
+NOW = Fit("now")
+
+
+def total_of(needs: Iterable[Need]) -> Amount:
+    """All replicas of all roles together."""
+    total = Amount()
+    for need in needs:
+        total += need.total
+    return total
+
+
+def amount_text(resource: str, number: int) -> str:
+    """`3 CPU`, `0.5 CPU`, `16Gi memory`, `2 GPU`, `4 pods`; below zero reads as zero."""
+    number = max(0, number)
+    if resource == "cpu":
+        whole, thousandths = divmod(number, 1000)
+        return f"{whole}.{thousandths:03}".rstrip("0").rstrip(".") + " CPU"
+    if resource == "memory":
+        return f"{quantity.memory_text(number)} memory"
+    if resource == "gpu":
+        return f"{number} GPU"
+    return "1 pod" if number == 1 else f"{number} pods"
+
+
+def _bare(resource: str, number: int) -> str:
+    return amount_text(resource, number).rsplit(" ", 1)[0]
+
+
+def _are(resource: str, number: int) -> str:
+    return "is" if resource == "memory" or _bare(resource, number) == "1" else "are"
+
+
+def needs_text(resource: str, wanted: int, free: int, whole: int) -> str:
+    """`needs 3 CPU, 1 of 8 is free`."""
+    return (
+        f"needs {amount_text(resource, wanted)}, {_bare(resource, free)} of "
+        f"{_bare(resource, whole)} {_are(resource, free)} free"
+    )
+
+
+def fit(
+    needs: Sequence[Need], hard: Amount | None, left: Amount | None, nodes: Sequence[NodeRoom]
+) -> Fit:
+    """Whether all replicas together fit now, later or never.
+
+    Args:
+        needs: one entry for each role.
+        hard: the tenant's whole quota; None while the cluster has not counted it yet.
+        left: what of it nobody holds: hard - used - admitted but not yet visible.
+        nodes: all nodes with what is free; empty when they are not known (then only the quota is
+            looked at, and `now` becomes `later`).
+    """
+    for check in (_over_quota(needs, hard), _over_cluster(needs, nodes)):
+        if check is not None:
+            return check
+    if hard is None or left is None:
+        return Fit("later", "quota_unknown", "Waits until the cluster has counted its quota.")
+    total = total_of(needs)
+    lacking = left.lacking(total)
+    if lacking:
+        words = "; ".join(needs_text(r, total.get(r), left.get(r), hard.get(r)) for r in lacking)
+        return Fit("later", "quota", f"Waits for quota: {words}.")
+    return _placed(needs, nodes)
+
+
+def _over_quota(needs: Sequence[Need], hard: Amount | None) -> Fit | None:
+    if hard is None:
+        return None
+    total = total_of(needs)
+    lacking = hard.lacking(total)
+    if not lacking:
+        return None
+    words = "; ".join(
+        f"needs {amount_text(r, total.get(r))}, the whole quota is {_bare(r, hard.get(r))}"
+        for r in lacking
+    )
+    text = f"This can never start: {words}. Ask for less, or ask your lead for more quota."
+    return Fit("never", "over_quota", text, _field_of(needs, lacking[0]))
+
+
+def _field_of(needs: Sequence[Need], resource: str) -> str:
+    """The field that weighs most for this resource."""
+    heaviest = max(needs, key=lambda need: need.total.get(resource))
+    return f"replicas.{heaviest.role}.{_FIELDS[resource]}"
+
+
+def _over_cluster(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> Fit | None:
+    """Never, when even empty nodes would not do; nodes that are down now count as well."""
+    if not nodes:
+        return None
+    for need in needs:
+        if any(n.allows(need.each) and not n.allocatable.lacking(need.each) for n in nodes):
+            continue
+        largest = Amount()
+        for node in nodes:
+            largest = largest.largest(node.allocatable)
+        lacking = largest.lacking(need.each)
+        words = "; ".join(
+            f"needs {amount_text(r, need.each.get(r))}, the largest node has "
+            f"{_bare(r, largest.get(r))}"
+            for r in lacking
+        )
+        words = words or f"needs {_all_text(need.each)}, which no node has together"
+        text = f"This can never start: each {need.role} {words}. Ask for less per replica."
+        field = f"replicas.{need.role}" + (f".{_FIELDS[lacking[0]]}" if lacking else "")
+        return Fit("never", "over_node", text, field)
+    empty = [replace(node, free=node.allocatable, is_open=True) for node in nodes]
+    if pack(needs, empty) is not None:
+        return None
+    whole = _sum(node.allocatable for node in nodes)
+    lacking = whole.lacking(total_of(needs))
+    words = "; ".join(
+        f"needs {amount_text(r, total_of(needs).get(r))}, all nodes together have "
+        f"{_bare(r, whole.get(r))}"
+        for r in lacking
+    )
+    words = words or "its replicas cannot be spread over the nodes even when these are empty"
+    field = _field_of(needs, lacking[0]) if lacking else "replicas"
+    return Fit("never", "over_cluster", f"This can never start: {words}.", field)
+
+
+def _all_text(amount: Amount) -> str:
+    return " and ".join(
+        amount_text(r, amount.get(r)) for r in RESOURCES if r != "pods" and amount.get(r)
+    )
+
+
+def _sum(amounts: Iterable[Amount]) -> Amount:
+    total = Amount()
+    for amount in amounts:
+        total += amount
+    return total
+
+
+def _placed(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> Fit:
+    """Now, or later with what lacks on the nodes."""
+    if not nodes:
+        return Fit("later", "no_nodes", "Waits for the cluster: its nodes are not known yet.")
+    if pack(needs, nodes) is not None:
+        return NOW
+    open_nodes = [node for node in nodes if node.is_open]
+    if not open_nodes:
+        return Fit("later", "nodes", "Waits for a node: none takes new pods now.")
+    total = total_of(needs)
+    free = _sum(node.free for node in open_nodes)
+    whole = _sum(node.allocatable for node in nodes)
+    lacking = free.lacking(total)
+    words = "; ".join(needs_text(r, total.get(r), free.get(r), whole.get(r)) for r in lacking)
+    if not words:
+        count = sum(need.count for need in needs)
+        placed = count - len(_unplaced(needs, nodes))
+        largest = max(needs, key=lambda need: (need.each.gpu, need.each.cpu, need.each.memory))
+        words = (
+            f"enough is free in all, but on single nodes only {placed} of {count} replicas find "
+            f"room (each {largest.role} needs {_all_text(largest.each)} on one node)"
+        )
+    return Fit("later", "nodes", f"Waits for room on the nodes: {words}.")
+
+
+def pack(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> list[NodeRoom] | None:
+    """The nodes with what stays free after all replicas were placed; None when one finds no room.
+
+    First fit, largest replica first (GPUs, then CPU, then memory); nodes with fewer GPUs come
+    first, so that what needs none leaves the GPU nodes free.
+    """
+    rooms, left_over = _fill(needs, nodes)
+    return None if left_over else rooms
+
+
+def reserve(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> list[NodeRoom]:
+    """The nodes after replicas that are admitted already; one without room takes none away."""
+    return _fill(needs, nodes)[0]
+
+
+def _unplaced(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> list[Amount]:
+    return _fill(needs, nodes)[1]
+
+
+def _fill(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> tuple[list[NodeRoom], list[Amount]]:
+    rooms = sorted(nodes, key=lambda n: (n.free.gpu, n.free.cpu, n.name))
+    replicas = [need.each for need in needs for _ in range(need.count)]
+    replicas.sort(key=lambda a: (a.gpu, a.cpu, a.memory), reverse=True)
+    left_over = []
+    for each in replicas:
+        for place, room in enumerate(rooms):
+            if room.takes(each):
+                rooms[place] = replace(room, free=room.free - each)
+                break
+        else:
+            left_over.append(each)
+    return rooms, left_over

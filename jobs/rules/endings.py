@@ -1,0 +1,158 @@
+"""Reads how a replica ended: exit codes, signals, the runner's own words, what the cluster says.
+
+Sources: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/ and
+https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+"""
+
+import json
+import signal
+from dataclasses import dataclass
+
+from jobs.rules import reasons
+from jobs.rules.reasons import Reason
+
+# Codes that runner and fetch write themselves; each is a row of the table with {who} and {detail}.
+OWN_CODES = frozenset(
+    {
+        "peer_unresolved",
+        "source_unreachable",
+        "sha256_mismatch",
+        "bundle_unsafe",
+        "bundle_broken",
+        "bundle_too_large",
+        "volume_not_writable",
+        "volume_full",
+        "command_not_found",
+        "command_not_executable",
+        "missing_module",
+        "cuda_out_of_memory",
+    }
+)
+_SIGNAL_HINTS = {
+    signal.SIGKILL: "Most often memory ran short: ask for more, or use a smaller batch.",
+    signal.SIGSEGV: "A native library crashed; read the end of its log.",
+    signal.SIGABRT: "A native library gave up; read the end of its log.",
+    signal.SIGBUS: "Most often shared memory ran out: ask for more `shm`.",
+    signal.SIGILL: "The image was built for another processor; choose another one.",
+    signal.SIGFPE: "A division by zero in native code; read the end of its log.",
+}
+_FIRST_REALTIME = 32  # signals below have names
+
+
+@dataclass(frozen=True)
+class Said:
+    """The runner's termination message; empty fields when it left none (it was killed)."""
+
+    reason: str = ""
+    text: str = ""
+    exit_code: int | None = None
+    uploaded: bool = False
+
+
+@dataclass(frozen=True)
+class End:
+    """How a container ended, as the cluster reports it.
+
+    Attributes:
+        is_fetch: the init container that gets the code, not the program.
+        exit_code: 128 + n when signal n ended it.
+        cluster_reason: such as OOMKilled, Error, ContainerCannotRun, StartError.
+        message: the termination message: the runner's JSON, or the cluster's words.
+    """
+
+    exit_code: int
+    cluster_reason: str = ""
+    message: str = ""
+    is_fetch: bool = False
+
+    @property
+    def said(self) -> Said:
+        return parse_message(self.message)
+
+
+def parse_message(text: str) -> Said:
+    """What the runner wrote; never raises, for programs may write there as well."""
+    try:
+        content = json.loads(text) if text.lstrip().startswith("{") else None
+    except ValueError:
+        return Said()
+    if not isinstance(content, dict):
+        return Said()
+    code = content.get("exit_code")
+    return Said(
+        reason=content["reason"] if isinstance(content.get("reason"), str) else "",
+        text=content["text"] if isinstance(content.get("text"), str) else "",
+        exit_code=code if isinstance(code, int) and not isinstance(code, bool) else None,
+        uploaded=content.get("uploaded") is True,
+    )
+
+
+def reason_of_end(who: str, end: End, memory_limit: str) -> Reason:
+    """Why this replica failed; no reason when it succeeded.
+
+    Args:
+        who: such as `worker-0`.
+        end: of its main or fetch container.
+        memory_limit: as text, `2Gi`.
+    """
+    if end.exit_code == 0:
+        return reasons.NONE
+    said = end.said
+    if end.cluster_reason == "OOMKilled":
+        return reasons.make("out_of_memory", who=who, limit=memory_limit)
+    if said.reason in OWN_CODES:
+        return reasons.make(said.reason, who=who, detail=said.text)
+    if end.is_fetch:
+        detail = said.text or end.message or f"exit code {end.exit_code}"
+        return reasons.make("fetch_failed", who=who, detail=detail)
+    if end.cluster_reason in {"ContainerCannotRun", "StartError", "CreateContainerError"}:
+        code = "command_not_found" if end.exit_code == 127 else "start_error"
+        return reasons.make(code, who=who, detail=end.message or end.cluster_reason)
+    return reason_of_code(who, end.exit_code, said.text)
+
+
+def reason_of_code(who: str, exit_code: int, detail: str = "") -> Reason:
+    """What an exit code alone tells, by the shells' convention."""
+    if exit_code == 126:
+        return reasons.make("command_not_executable", who=who)
+    if exit_code == 127:
+        return reasons.make(
+            "command_not_found", who=who, detail=detail or "the image has no such program"
+        )
+    number = exit_code - 128
+    if 0 < number < _FIRST_REALTIME:
+        return _signal(who, number)
+    return reasons.make("exit_code", who=who, exit_code=exit_code)
+
+
+def _signal(who: str, number: int) -> Reason:
+    try:
+        known = signal.Signals(number)
+    except ValueError:
+        return reasons.make("exit_code", who=who, exit_code=number + 128)
+    hint = _SIGNAL_HINTS.get(known, "Read the end of its log.")
+    return reasons.make("signal", who=who, number=number, name=known.name, hint=hint)
+
+
+@dataclass(frozen=True)
+class Disruption:
+    """The cluster took a replica away: condition DisruptionTarget and the pod's own status."""
+
+    reason: str = ""
+    message: str = ""
+    pod_reason: str = ""  # Evicted, Terminated, NodeShutdown, ...
+    pod_message: str = ""
+
+
+def reason_of_disruption(who: str, disruption: Disruption) -> Reason:
+    """Why the replica starts again although nobody failed."""
+    if disruption.pod_reason == "Evicted":
+        detail = disruption.pod_message or disruption.message or "it used too much."
+        return reasons.make("evicted_retrying", who=who, detail=detail)
+    code = {
+        "PreemptionByScheduler": "preempted",
+        "DeletionByTaintManager": "node_lost",
+        "DeletionByPodGC": "node_lost",
+        "EvictionByEvictionAPI": "drained",
+    }.get(disruption.reason, "cluster_restarted")
+    return reasons.make(code, who=who)

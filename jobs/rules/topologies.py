@@ -1,0 +1,116 @@
+"""The shapes that a training can have: which roles, who decides its end, who depends on whom."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class SuccessPolicy(StrEnum):
+    """Which workers must succeed for the training to be a success."""
+
+    CHIEF = "chief"
+    WORKER0 = "worker0"
+    ALL = "all"
+
+
+@dataclass(frozen=True)
+class Role:
+    """One role of a topology.
+
+    Attributes:
+        name: at most 9 characters, as it becomes part of host names.
+        max_count: most replicas; None: as many as the catalog allows.
+        decides: its replicas end by themselves, and their ends are the training's end.
+            The others serve until the deciding ones have ended.
+    """
+
+    name: str
+    max_count: int | None = None
+    decides: bool = True
+
+
+@dataclass(frozen=True)
+class Topology:
+    """One row of the table below.
+
+    Attributes:
+        roles: in the order in which people think of them; exactly these must be asked for.
+        is_coupled: replicas talk to each other, so none is of use when another has failed, and
+            only the whole can be tried again.
+    """
+
+    name: str
+    roles: tuple[Role, ...]
+    is_coupled: bool
+
+    @property
+    def role_names(self) -> tuple[str, ...]:
+        return tuple(role.name for role in self.roles)
+
+    @property
+    def deciding(self) -> Role:
+        """The role whose replicas are the root Job."""
+        return next(role for role in self.roles if role.decides)
+
+    @property
+    def serving(self) -> tuple[Role, ...]:
+        """Roles that serve the deciding one and are recycled after it."""
+        return tuple(role for role in self.roles if not role.decides)
+
+    @property
+    def success_policies(self) -> tuple[SuccessPolicy, ...]:
+        """The policies that make sense here, the default first."""
+        if "chief" in self.role_names:
+            return (SuccessPolicy.CHIEF, SuccessPolicy.WORKER0, SuccessPolicy.ALL)
+        return (SuccessPolicy.ALL, SuccessPolicy.WORKER0)
+
+
+SINGLE = Topology("single", (Role("worker", max_count=1),), is_coupled=False)
+TF_PS = Topology("tf-ps", (Role("worker"), Role("ps", decides=False)), is_coupled=True)
+TOPOLOGIES: Mapping[str, Topology] = {shape.name: shape for shape in (SINGLE, TF_PS)}
+
+
+def get_topology(name: str) -> Topology:
+    """The topology of this name.
+
+    Raises:
+        ValueError: there is none; the text names those that are.
+    """
+    found = TOPOLOGIES.get(name)
+    if found is None:
+        raise ValueError(f"there is no topology {name!r}; choose {' or '.join(TOPOLOGIES)}")
+    return found
+
+
+def find_role_problem(topology: Topology, roles: Collection[str]) -> str:
+    """A sentence when the roles are not exactly those of the topology, else empty."""
+    if set(roles) == set(topology.role_names):
+        return ""
+    return f"{topology.name} has exactly the roles {' and '.join(topology.role_names)}."
+
+
+def success_policy(topology: Topology, asked: str | None) -> SuccessPolicy:
+    """The policy that holds: what was asked for, else the topology's default.
+
+    Raises:
+        ValueError: the topology does not know the policy.
+    """
+    if not asked:
+        return topology.success_policies[0]
+    if asked not in set(topology.success_policies):
+        allowed = " or ".join(topology.success_policies)
+        raise ValueError(f"{topology.name} cannot end by {asked!r}; choose {allowed}")
+    return SuccessPolicy(asked)
+
+
+def is_success(policy: SuccessPolicy, succeeded: Collection[int], count: int) -> bool:
+    """Whether the training is a success already.
+
+    Args:
+        policy: worker0 or all (a chief would be index 0 of its own deciding role).
+        succeeded: indexes of the deciding role that ended with success.
+        count: replicas of the deciding role.
+    """
+    if policy in (SuccessPolicy.WORKER0, SuccessPolicy.CHIEF):
+        return 0 in succeeded
+    return len(set(succeeded)) >= count

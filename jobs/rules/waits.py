@@ -1,0 +1,98 @@
+"""Reads why a replica does not run yet: scheduling, image, volumes, set-up.
+
+Waiting reasons are the kubelet's (pkg/kubelet/images/types.go, pkg/kubelet/container/sync_result.go);
+mount problems are only told by events.
+"""
+
+from dataclasses import dataclass
+
+from jobs.rules import reasons
+from jobs.rules.reasons import Reason
+
+_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"})
+_NAME = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+_CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+MOUNT_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
+
+# Waits that no patience cures within the start's deadline; the training fails.
+HOPELESS = frozenset({"image_name"})
+# The training fails when these last longer than the start's deadline.
+FATAL_AFTER_DEADLINE = frozenset({"image_pull", "container_config"})
+# Everything is given back and queued again when these last longer than the start's deadline.
+WITHDRAW_AFTER_DEADLINE = frozenset({"placing", "volume", "quota_refused"})
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What is known of a replica that does not run.
+
+    Attributes:
+        who: such as `worker-0`.
+        image: the user's image.
+        has_pod: False while the cluster has not made its pod.
+        node: empty while it is not placed.
+        unplaced_why: message of the PodScheduled condition while it is False.
+        fetch_runs: the init container gets the code.
+        waiting_reason, waiting_message: of the container that holds things up; `image` is its own.
+        mount_problem: message of the latest mount event, empty when there is none.
+    """
+
+    who: str
+    image: str
+    has_pod: bool = True
+    node: str = ""
+    unplaced_why: str = ""
+    fetch_runs: bool = False
+    waiting_reason: str = ""
+    waiting_message: str = ""
+    mount_problem: str = ""
+
+
+def reason_of_wait(wait: Wait) -> Reason:
+    """Why this replica does not run yet, as specific as can be told."""
+    if not wait.has_pod or not (wait.node or wait.unplaced_why):
+        return reasons.make("creating")
+    if not wait.node:
+        return reasons.make("placing", who=wait.who, detail=wait.unplaced_why)
+    detail = _cause(wait.waiting_message) or wait.waiting_reason
+    if wait.waiting_reason in _NAME:
+        return reasons.make("image_name", image=wait.image)
+    if wait.waiting_reason in _PULL:
+        return reasons.make("image_pull", image=wait.image, detail=detail)
+    if wait.waiting_reason in _CONFIG:
+        return reasons.make("container_config", who=wait.who, detail=detail)
+    if wait.mount_problem:
+        return reasons.make("volume", who=wait.who, detail=wait.mount_problem)
+    if wait.fetch_runs:
+        return reasons.make("fetching", who=wait.who)
+    return reasons.make("preparing", who=wait.who, node=wait.node)
+
+
+def _cause(message: str) -> str:
+    """Without the back-off around it, which comes and goes while the cause stays.
+
+    `Back-off pulling image "x": ErrImagePull: the cause` (Kubernetes 1.31 and newer).
+    """
+    _, found, cause = message.partition(": ErrImagePull: ")
+    return cause if found else message
+
+
+# The most telling first: one replica's broken image says more than another's queueing.
+_WEIGHT = (
+    "image_name",
+    "container_config",
+    "image_pull",
+    "volume",
+    "quota_refused",
+    "placing",
+    "fetching",
+    "preparing",
+    "creating",
+)
+
+
+def most_telling(found: list[Reason]) -> Reason:
+    """The reason to show for the whole training; none when no replica waits."""
+    if not found:
+        return reasons.NONE
+    return min(found, key=lambda r: _WEIGHT.index(r.code) if r.code in _WEIGHT else len(_WEIGHT))

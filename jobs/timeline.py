@@ -1,0 +1,63 @@
+"""The way of a job in four steps, with times: what the line on its page shows. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.utils.translation import gettext_lazy as _
+
+from jobs.models import Job
+from jobs.rules.states import JobState
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: not come yet (`at` None), going on (`ended_at` None and `is_now`), or over."""
+
+    key: str
+    title: object  # a lazy text
+    at: datetime | None
+    ended_at: datetime | None
+    is_now: bool
+
+
+_END_TITLES = {
+    JobState.SUCCEEDED: _("Succeeded"),
+    JobState.FAILED: _("Failed"),
+    JobState.STOPPED: _("Stopped"),
+}
+
+
+def steps(job: Job) -> list[Step]:
+    """Queued, starting, running, finished; steps that a job skipped are left out once it ended."""
+    end = job.finished_at
+    # A job that went back to the queue has earlier times of the later steps, which are not shown.
+    is_waiting = job.state == JobState.QUEUED
+    admitted_at = None if is_waiting else job.admitted_at
+    started_at = None if is_waiting else job.started_at
+    found = [
+        Step("queued", _("Queued"), job.queued_at, admitted_at or end, is_waiting),
+        Step(
+            "starting",
+            _("Starting"),
+            admitted_at,
+            started_at or end,
+            job.state == JobState.STARTING,
+        ),
+        Step(
+            "running",
+            _("Stopping") if job.state == JobState.STOPPING else _("Running"),
+            started_at,
+            end,
+            job.state in {JobState.RUNNING, JobState.STOPPING},
+        ),
+        Step(
+            "finished",
+            _END_TITLES.get(JobState(job.state), _("Finished")),
+            end,
+            None,
+            False,
+        ),
+    ]
+    if job.is_final:
+        return [step for step in found if step.at is not None]
+    return found

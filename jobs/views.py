@@ -1,0 +1,277 @@
+"""Pages of trainings: the list, the form, one training, and what one can do with it.
+
+Every view looks up what its person may see (404 for everything else), calls one action, answers.
+"""
+
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponseRedirect,
+    JsonResponse,
+)
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django_htmx.http import HttpResponseClientRedirect
+
+from jobs import actions, downloads, forms, submission
+from jobs.bundle_listing import BrokenArchiveError, list_bundle
+from jobs.command_preview import preview_command
+from jobs.detail import JobPage, yaml_text
+from jobs.examples import EXAMPLES, find_example
+from jobs.fit import fit
+from jobs.listing import JobListing
+from jobs.models import Bundle, Job
+from jobs.preview import preview_documents
+from jobs.rules import placeholders
+from jobs.usage import asked_totals, usage_lines, with_request
+from portal.catalog import get_catalog
+from portal.request import PageRequest, shows_already, signed_in, wants_part
+from portal.rest import source_address
+from tenants import policy
+from tenants.models import Tenant
+
+PARTS = frozenset({"header", "replicas", "events", "artifacts", "manifests"})
+
+
+def find_job(request: HttpRequest, pk: UUID) -> Job:
+    """A training that the person may see.
+
+    Raises:
+        Http404: there is none, or it is somebody else's.
+    """
+    jobs = Job.objects.visible_to(request.user).select_related("tenant__owner", "owner")
+    job: Job = get_object_or_404(jobs, pk=pk)
+    return job
+
+
+def find_own_tenant(request: PageRequest) -> Tenant | None:
+    """Where the person runs things; None for an admin without a namespace."""
+    return Tenant.objects.filter(owner=request.user).first()
+
+
+@require_GET
+@signed_in
+def job_list(request: PageRequest) -> HttpResponseBase:
+    listing = JobListing(request.user, request.GET)
+    if shows_already(request, listing.fingerprint):
+        return HttpResponse(status=204)
+    template = "jobs/_list.html" if wants_part(request) else "jobs/list.html"
+    return render(request, template, {"listing": listing, "examples": EXAMPLES})
+
+
+def _form_page(
+    request: PageRequest, form: forms.TrainingForm, tenant: Tenant | None
+) -> HttpResponse:
+    bundles = Bundle.objects.filter(tenant=tenant)
+    bundle = forms.find_bundle(form, bundles)
+    context = {
+        "form": form,
+        "tenant": tenant,
+        "catalog": get_catalog(),
+        "bundle": bundle,
+        "bundle_max_bytes": settings.BUNDLE_MAX_BYTES,
+        "flag_names": placeholders.FLAGS,
+        "lines": usage_lines(tenant) if tenant else [],
+    }
+    return render(request, "jobs/new.html", context)
+
+
+def _read(
+    request: PageRequest, form: forms.TrainingForm, tenant: Tenant
+) -> submission.Submission | None:
+    """The checked submission, or None with the errors in the form."""
+    body = form.body()
+    try:
+        wanted = submission.parse(body, tenant=tenant, user=request.user)
+    except submission.SubmissionError as error:
+        form.take_errors(error.errors)
+        return None
+    return None if form.errors else wanted
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def job_new(request: PageRequest) -> HttpResponseBase:
+    tenant = find_own_tenant(request)
+    if request.method != "POST" or tenant is None:
+        form = forms.blank_form(find_example(request.GET.get("example", "")))
+        return _form_page(request, form, tenant)
+    form = forms.posted_form(request.POST)
+    _keep_upload(request, form, tenant)
+    wanted = _read(request, form, tenant)
+    if wanted is not None:
+        room = fit(wanted, tenant)
+        if room.kind != "never":
+            return _submit(request, tenant, wanted)
+        form.refuse(room.field, room.text)
+    return _form_page(request, form, tenant)
+
+
+def _submit(
+    request: PageRequest, tenant: Tenant, wanted: submission.Submission
+) -> HttpResponseRedirect:
+    job = actions.submit(
+        by=request.user,
+        tenant=tenant,
+        submission=wanted,
+        source_address=source_address(request),
+    )
+    return HttpResponseRedirect(reverse("job", args=[job.pk]))
+
+
+def _keep_upload(request: PageRequest, form: forms.TrainingForm, tenant: Tenant) -> None:
+    """Without JavaScript the file comes with the form instead of before it."""
+    file = request.FILES.get("file")
+    if file is None or form.values["source_kind"] != "bundle":
+        return
+    try:
+        bundle = actions.add_bundle(
+            by=request.user, tenant=tenant, file=file, source_address=source_address(request)
+        )
+    except (actions.BundleTooLargeError, actions.EmptyBundleError) as error:
+        form.error_at("source.bundle", str(error))
+    else:
+        form.values["source.bundle"] = str(bundle.pk)
+
+
+@require_POST
+@signed_in
+def job_fit(request: PageRequest) -> HttpResponseBase:
+    """Whether what is typed so far fits, what is missing, and the command lines it makes."""
+    tenant = find_own_tenant(request)
+    if tenant is None:
+        raise Http404("no namespace")
+    form = forms.posted_form(request.POST)
+    draft = form.with_fallbacks()
+    wanted = _read(request, draft, tenant)
+    lines = usage_lines(tenant)
+    context = {
+        "form": form,
+        "problems": draft.problems,
+        "fit": fit(wanted, tenant) if wanted else None,
+        "lines": with_request(lines, asked_totals(wanted)) if wanted else lines,
+        "preview": preview_command(wanted) if wanted and not form.is_command_blank else None,
+        "shows_manifests": bool(request.POST.get("show_manifests")),
+    }
+    if wanted and context["shows_manifests"]:
+        context["manifests"] = yaml_text(preview_documents(wanted, tenant))
+    return render(request, "jobs/_fit.html", context)
+
+
+@require_GET
+@signed_in
+def job_again(request: PageRequest, pk: UUID) -> HttpResponseBase:
+    job = find_job(request, pk)
+    return _form_page(request, forms.form_of_job(job), find_own_tenant(request))
+
+
+@require_GET
+@signed_in
+def job_detail(request: PageRequest, pk: UUID) -> HttpResponseBase:
+    page = JobPage(find_job(request, pk), request.user)
+    return render(request, "jobs/detail.html", {"page": page, "job": page.job})
+
+
+@require_GET
+@signed_in
+def job_fragment(request: PageRequest, pk: UUID, part: str) -> HttpResponseBase:
+    if part not in PARTS:
+        raise Http404(part)
+    job = find_job(request, pk)
+    # Artifacts come without a new revision: pods report them, and only the reconciler counts.
+    if part != "artifacts" and shows_already(request, str(job.revision)):
+        return HttpResponse(status=204)
+    page = JobPage(job, request.user)
+    return render(request, f"jobs/_{part}.html", {"page": page, "job": job})
+
+
+def _confirm(request: PageRequest, job: Job, question: str) -> HttpResponse:
+    """The question alone for the dialog, or on a page of its own."""
+    template = f"jobs/_{question}.html" if request.htmx else "jobs/confirm.html"
+    context = {"page": JobPage(job, request.user), "job": job, "question": question}
+    return render(request, template, context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def job_stop(request: PageRequest, pk: UUID) -> HttpResponseBase:
+    job = find_job(request, pk)
+    if not policy.may_stop(request.user, job.tenant):
+        raise PermissionDenied(_("Only its owner, a lead of the team or an admin may stop it."))
+    if request.method != "POST":
+        return _confirm(request, job, "stop")
+    actions.stop(
+        by=request.user,
+        job=job,
+        source_address=source_address(request),
+        reason=request.POST.get("reason", "").strip()[:500],
+    )
+    if not request.htmx:
+        return redirect("job", pk=pk)
+    page = JobPage(find_job(request, pk), request.user)
+    return render(request, "jobs/_header.html", {"page": page, "job": page.job})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def job_delete(request: PageRequest, pk: UUID) -> HttpResponseBase:
+    job = find_job(request, pk)
+    if not policy.may_delete(request.user, job.tenant):
+        raise PermissionDenied(_("Only its owner or an admin may delete it."))
+    if request.method != "POST":
+        return _confirm(request, job, "delete")
+    actions.delete(by=request.user, job=job, source_address=source_address(request))
+    messages.success(request, _("“%(name)s” is deleted.") % {"name": job.name})
+    if request.htmx:
+        answer: HttpResponseBase = HttpResponseClientRedirect(reverse("jobs"))
+        return answer
+    return redirect("jobs")
+
+
+@require_GET
+@signed_in
+def job_log_download(request: PageRequest, pk: UUID) -> HttpResponseBase:
+    """The whole log as a file: of one replica, or of all with prefixes."""
+    job = find_job(request, pk)
+    replica = request.GET.get("replica", "")
+    if replica and downloads.replica_of(job, replica) is None:
+        raise Http404(replica)
+    return downloads.log_answer(request, job, downloads.replica_of(job, replica), None)
+
+
+@require_GET
+@signed_in
+def job_artifact(request: PageRequest, pk: UUID, artifact_id: UUID) -> HttpResponseBase:
+    """One file that a training left."""
+    job = find_job(request, pk)
+    artifact = get_object_or_404(job.artifacts, pk=artifact_id, uploaded_at__isnull=False)
+    return downloads.artifact_answer(request, artifact)
+
+
+@require_POST
+@signed_in
+def bundle_upload(request: PageRequest) -> HttpResponseBase:
+    """Takes the file that was dropped on the form; says what is inside."""
+    tenant = find_own_tenant(request)
+    file = request.FILES.get("file")
+    if tenant is None or file is None:
+        text = _("No file arrived. Choose it again.")
+        return JsonResponse({"errors": [{"text": text}]}, status=400)
+    try:
+        listing = list_bundle(file, file.name or "", file.size or 0)
+        bundle = actions.add_bundle(
+            by=request.user, tenant=tenant, file=file, source_address=source_address(request)
+        )
+    except (BrokenArchiveError, actions.BundleTooLargeError, actions.EmptyBundleError) as error:
+        return JsonResponse({"errors": [{"text": str(error)}]}, status=400)
+    shown = {"id": str(bundle.pk), "file_name": bundle.file_name, "size_bytes": bundle.size_bytes}
+    return JsonResponse({**shown, "sha256": bundle.sha256, "listing": listing.as_json()})

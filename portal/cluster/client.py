@@ -1,0 +1,322 @@
+"""The one client of the Kubernetes API: plain dicts in and out, every call with a time limit.
+
+Writes pass a token bucket and one function, `_mutate`, where the crash tests put their faults.
+API: https://kubernetes.io/docs/reference/using-api/api-concepts/
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Literal
+from weakref import WeakSet
+
+import msgspec
+
+from portal.cluster import credentials, labels
+from portal.cluster.bucket import TokenBucket
+from portal.cluster.errors import (
+    AlreadyExists,
+    ClusterError,
+    Conflict,
+    NotFound,
+    Unavailable,
+)
+from portal.cluster.kinds import get_kind
+from portal.cluster.transport import JSON, Request, Transport
+
+Object = dict[str, Any]
+Deleted = Literal["deleted", "gone", "other"]
+# Asked before and after each mutating call: (point, verb, object). May raise, may end the process.
+Fault = Callable[[Literal["before", "after"], str, Object], None]
+fault: Fault | None = None
+
+_LIST_S = 60.0
+_WRITES_PER_S = 20.0
+_WRITE_BURST = 40
+_PAGE = 500
+_MERGE_PATCH = "application/merge-patch+json"
+
+
+def _decode(body: bytes, path: str) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise Unavailable(0, "BadAnswer", f"{path} answered what is not JSON: {error}") from error
+
+
+_open: "WeakSet[Cluster]" = WeakSet()
+
+
+async def close_all() -> None:
+    """Closes every client of this process that is still open; at the very end of a process."""
+    for cluster in list(_open):
+        await cluster.close()
+
+
+class Cluster:
+    """Calls to one API server. Make it with `connect`, end it with `close`."""
+
+    def __init__(self, account: credentials.Credentials) -> None:
+        """Needs a running event loop. Use `connect`."""
+        self._transport = Transport(account)
+        self._writes = TokenBucket(_WRITES_PER_S, _WRITE_BURST)
+        # (verb, kind) -> calls made; for the health page and for tests of "no call per page".
+        self.calls: Counter[tuple[str, str]] = Counter()
+        _open.add(self)
+
+    @classmethod
+    async def connect(cls, kubeconfig: str) -> "Cluster":
+        """A client for the file's current context; the in-cluster account when empty.
+
+        Nothing is called yet: a cluster that is down shows in the first call.
+
+        Raises:
+            CredentialsError: no usable credentials; the text says what to set.
+        """
+        return cls(await asyncio.to_thread(credentials.load, kubeconfig))
+
+    async def close(self) -> None:
+        _open.discard(self)
+        await self._transport.close()
+
+    @property
+    def server(self) -> str:
+        return self._transport.server
+
+    # --- reading ---
+    async def get(self, kind: str, namespace: str | None, name: str) -> Object:
+        """One object as it is now.
+
+        Raises:
+            NotFound, Forbidden, Unavailable: see errors.py.
+        """
+        self.calls["get", kind] += 1
+        return await self._call("GET", get_kind(kind).path(namespace, name))
+
+    async def list(
+        self, kind: str, namespace: str | None = None, label_selector: str | None = None
+    ) -> list[Object]:
+        """All objects of a kind, in pages; of all namespaces when none is given."""
+        found: list[Object] = []
+        params = {"labelSelector": label_selector} if label_selector else {}
+        async for page in self.pages(kind, namespace, params):
+            body = _decode(page, kind)
+            row = get_kind(kind)
+            found += [
+                {"apiVersion": row.api_version, "kind": kind, **item}
+                for item in body.get("items") or []
+            ]
+        return found
+
+    async def pages(
+        self, kind: str, namespace: str | None, params: Mapping[str, str], *, accept: str = JSON
+    ) -> AsyncIterator[bytes]:
+        """The raw pages of a list; a server that does not page answers with one.
+
+        Raises:
+            Gone: the server forgot the list between two pages; start again.
+        """
+        path = get_kind(kind).path(namespace)
+        more = ""
+        while True:
+            self.calls["list", kind] += 1
+            asked = {**params, "limit": str(_PAGE), **({"continue": more} if more else {})}
+            body = await self._transport.request(
+                Request("GET", path, params=asked, timeout_s=_LIST_S, accept=accept)
+            )
+            yield body
+            more = msgspec.json.decode(body, type=_Page).metadata.more
+            if not more:
+                return
+
+    # --- writing ---
+    async def create(self, obj: Object) -> Object:
+        """Makes an object under the name that it carries; returns it as stored.
+
+        Raises:
+            AlreadyExists, Invalid, Forbidden, QuotaExceeded, Unavailable: see errors.py.
+        """
+        meta = obj["metadata"]
+        path = get_kind(obj["kind"]).path(meta.get("namespace"))
+        return await self._mutate("create", "POST", path, obj, body=obj)
+
+    async def create_or_adopt(self, obj: Object) -> Object:
+        """Makes an object, or takes over the one that an earlier try of ours made.
+
+        A reply that got lost is repaired by reading back. Adopted is what carries the same
+        `homeport.dev/owner` label and `homeport.dev/spec-hash` annotation.
+
+        Raises:
+            Conflict: the name is taken by something else; the text says what.
+            ClusterError: as `create`; `Unavailable` also when reading back found nothing.
+        """
+        try:
+            return await self.create(obj)
+        except AlreadyExists:
+            return self._adopted(obj, await self._read_back(obj))
+        except Unavailable as lost:
+            try:
+                found = await self._read_back(obj)
+            except ClusterError:
+                raise lost from None
+            return self._adopted(obj, found)
+
+    async def _read_back(self, obj: Object) -> Object:
+        meta = obj["metadata"]
+        return await self.get(obj["kind"], meta.get("namespace"), meta["name"])
+
+    @staticmethod
+    def _adopted(wanted: Object, found: Object) -> Object:
+        def mark(obj: Object) -> tuple[str, str]:
+            meta = obj["metadata"]
+            owner = (meta.get("labels") or {}).get(labels.OWNER, "")
+            return owner, (meta.get("annotations") or {}).get(labels.SPEC_HASH, "")
+
+        if mark(found) == mark(wanted):
+            return found
+        name = f"{wanted['kind']} {wanted['metadata']['name']}"
+        if mark(found)[0] == mark(wanted)[0] != "":
+            raise Conflict(409, "OtherSpec", f"{name} is ours but was made from another plan")
+        raise Conflict(
+            409,
+            "Foreign",
+            f"{name} exists and was not made by Homeport for this purpose; "
+            "remove or rename it, and it is made anew",
+        )
+
+    async def merge_patch(
+        self,
+        kind: str,
+        namespace: str | None,
+        name: str,
+        patch: Object,
+        *,
+        subresource: str | None = None,
+    ) -> Object:
+        """JSON merge patch (RFC 7386); returns the object as stored.
+
+        With `metadata.resourceVersion` in the patch the server refuses when the object changed.
+
+        Raises:
+            Conflict: the object changed meanwhile.
+            NotFound, Invalid, Forbidden, Unavailable: see errors.py.
+        """
+        path = get_kind(kind).path(namespace, name, subresource or "")
+        about = {"kind": kind, "metadata": {"name": name, "namespace": namespace}}
+        return await self._mutate(
+            "patch", "PATCH", path, about, body=patch, content_type=_MERGE_PATCH
+        )
+
+    async def delete(
+        self, kind: str, namespace: str | None, name: str, *, uid: str, grace_s: int | None = None
+    ) -> Deleted:
+        """Deletes exactly the object of this uid, and in the background what it owns.
+
+        Returns:
+            "deleted" (accepted), "gone" (was not there), "other" (the name has another uid now).
+        """
+        options: Object = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            # Without it a Job deleted over REST orphans its pods.
+            "propagationPolicy": "Background",
+            "preconditions": {"uid": uid},
+        }
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
+        about = {"kind": kind, "metadata": {"name": name, "namespace": namespace, "uid": uid}}
+        path = get_kind(kind).path(namespace, name)
+        try:
+            await self._mutate("delete", "DELETE", path, about, body=options)
+        except NotFound:
+            return "gone"
+        except Conflict:
+            return "other"
+        return "deleted"
+
+    async def _mutate(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        about: Object,
+        *,
+        body: Object,
+        content_type: str = JSON,
+    ) -> Object:
+        """The only way by which anything in the cluster changes."""
+        await self._writes.take()
+        self.calls[verb, about["kind"]] += 1
+        if fault is not None:
+            fault("before", verb, about)
+        answer = await self._call(method, path, body=body, content_type=content_type)
+        if fault is not None:
+            fault("after", verb, about)
+        return answer
+
+    # --- streams ---
+    def stream(
+        self,
+        path: str,
+        params: Mapping[str, str],
+        *,
+        silence_s: float | None,
+        accept: str = JSON,
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """An endless answer as chunks: see `Transport.stream`."""
+        return self._transport.stream(path, params, silence_s=silence_s, accept=accept)
+
+    @asynccontextmanager
+    async def logs(  # noqa: PLR0913 (the parameters of the API's own call)
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        follow: bool,
+        tail_lines: int | None = None,
+        since_time: str | None = None,
+        previous: bool = False,
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The log of a container as chunks of bytes, each line beginning with its RFC 3339 time.
+
+        Args:
+            since_time: RFC 3339; lines at or after it.
+
+        Raises:
+            Invalid: the container has not started yet. NotFound: no such pod. Unavailable: cut.
+        """
+        params = {"container": container, "timestamps": "true"}
+        if follow:
+            params["follow"] = "true"
+        if tail_lines is not None:
+            params["tailLines"] = str(tail_lines)
+        if since_time is not None:
+            params["sinceTime"] = since_time
+        if previous:
+            params["previous"] = "true"
+        self.calls["log", "Pod"] += 1
+        path = get_kind("Pod").path(namespace, pod, "log")
+        # A program may be silent for hours; a follow that died unseen is the tail's to notice.
+        async with self.stream(path, params, silence_s=None if follow else _LIST_S) as chunks:
+            yield chunks
+
+    async def _call(
+        self, method: str, path: str, *, body: Object | None = None, content_type: str = JSON
+    ) -> Object:
+        raw = await self._transport.request(
+            Request(method, path, body=body, content_type=content_type)
+        )
+        answer = _decode(raw, path)
+        if not isinstance(answer, dict):
+            raise Unavailable(0, "BadAnswer", f"{path} answered no object")
+        return answer
+
+
+class _PageMeta(msgspec.Struct, frozen=True):
+    more: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct, frozen=True):
+    metadata: _PageMeta = _PageMeta()

@@ -1,0 +1,54 @@
+"""Objects of one kind by namespace and by owner, updated per event."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from portal.cluster import labels
+from portal.cluster.objects import Watchable
+from portal.cluster.watch import Change
+
+T = TypeVar("T", bound=Watchable)
+
+
+def owner_of(seen: Watchable) -> str:
+    """Id of the row that an object of ours belongs to; empty for foreign objects."""
+    marks = seen.metadata.labels
+    return marks.get(labels.OWNER, "") if marks.get(labels.MANAGED_BY) == labels.MANAGER else ""
+
+
+class Index(Generic[T]):
+    """Answers in the time of the answer's size, not of the cluster's."""
+
+    def __init__(self) -> None:
+        self._by_namespace: dict[str, dict[str, T]] = defaultdict(dict)
+        self._by_owner: dict[str, dict[str, T]] = defaultdict(dict)
+
+    def apply(self, change: Change[T]) -> None:
+        if change.old is not None:
+            self._drop(change.old)
+        if change.new is not None:
+            meta = change.new.metadata
+            self._by_namespace[meta.namespace][meta.name] = change.new
+            owner = owner_of(change.new)
+            if owner:
+                self._by_owner[owner][meta.uid] = change.new
+
+    def _drop(self, old: T) -> None:
+        meta = old.metadata
+        for table, key, inner in (
+            (self._by_namespace, meta.namespace, meta.name),
+            (self._by_owner, owner_of(old), meta.uid),
+        ):
+            if key in table:
+                table[key].pop(inner, None)
+                if not table[key]:
+                    del table[key]
+
+    def in_namespace(self, namespace: str) -> Mapping[str, T]:
+        """Name -> object; "" holds the cluster-scoped ones."""
+        return self._by_namespace.get(namespace, {})
+
+    def of_owner(self, owner: str) -> list[T]:
+        """What carries our label with this id, in any namespace."""
+        return list(self._by_owner.get(owner, {}).values())

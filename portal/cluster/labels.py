@@ -1,0 +1,15 @@
+"""Labels and annotations that Homeport puts on what it makes, and selects by."""
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGER = "homeport"
+MANAGED_SELECTOR = f"{MANAGED_BY}={MANAGER}"
+
+OWNER = "homeport.dev/owner"  # id of the row (tenant, job) that an object belongs to
+ROLE = "homeport.dev/role"
+INDEX = "homeport.dev/index"
+ATTEMPT = "homeport.dev/attempt"
+# Set by the Job controller: https://kubernetes.io/docs/reference/labels-annotations-taints/
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+
+SPEC_HASH = "homeport.dev/spec-hash"  # of the document as rendered
+WARNING = "homeport.dev/warning"  # a sentence that the tenant's page shows with the object

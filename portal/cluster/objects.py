@@ -1,0 +1,343 @@
+"""Kubernetes objects as Homeport sees them: only the fields that are used.
+
+Decoded straight from the API server's JSON by msgspec, 130 times faster and 30 times smaller than
+the client's models. Read-only: one instance is shared by everybody. `gc=False` is right because no
+instance can be part of a cycle. An absent field takes its default; a field of the wrong type makes
+`msgspec.ValidationError`, and the watch leaves that one object out.
+"""
+
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+
+class Seen(msgspec.Struct, gc=False, rename="camel", frozen=True):
+    """What all of them have in common: camelCase names, unknown fields ignored."""
+
+
+class OwnerReference(Seen, frozen=True):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class Annotations(Seen, frozen=True):
+    """The few annotations that are read; others, often large, are not kept."""
+
+    spec_hash: str = msgspec.field(default="", name="homeport.dev/spec-hash")
+    warning: str = msgspec.field(default="", name="homeport.dev/warning")
+    gpu_indices: str = msgspec.field(default="", name="homeport.dev/gpu-indices")
+
+
+class Meta(Seen, frozen=True):
+    """metadata of an object; times are aware UTC."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: dict[str, str] = {}
+    annotations: Annotations = Annotations()
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    owner_references: list[OwnerReference] = []
+
+
+class Watchable(Protocol):
+    """Every struct here that stands for a whole object."""
+
+    @property
+    def metadata(self) -> Meta: ...
+
+
+def is_same(old: Any, new: Any) -> bool:
+    """Whether two versions of an object differ in nothing that we read.
+
+    Heartbeats and fields that are not decoded change the resourceVersion only.
+    """
+    before = msgspec.structs.replace(old.metadata, resource_version=new.metadata.resource_version)
+    return bool(msgspec.structs.replace(old, metadata=before) == new)
+
+
+class MetaOnly(Seen, frozen=True):
+    """An object of which only the metadata matter."""
+
+    metadata: Meta
+
+
+class Condition(Seen, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+# --- Pod: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ ---
+class Resources(Seen, frozen=True):
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+
+
+class ContainerSpec(Seen, frozen=True):
+    name: str = ""
+    resources: Resources = Resources()
+    restart_policy: str = ""  # "Always" on an init container: a native sidecar
+
+
+class PodSpec(Seen, frozen=True):
+    node_name: str = ""
+    hostname: str = ""
+    subdomain: str = ""
+    containers: list[ContainerSpec] = []
+    init_containers: list[ContainerSpec] = []
+    overhead: dict[str, str] = {}
+
+
+class Waiting(Seen, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class Running(Seen, frozen=True):
+    started_at: datetime | None = None
+
+
+class Terminated(Seen, frozen=True):
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ContainerState(Seen, frozen=True):
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Seen, frozen=True):
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodStatus(Seen, frozen=True):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    start_time: datetime | None = None
+    conditions: list[Condition] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+
+
+class PodSeen(Seen, frozen=True):
+    metadata: Meta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+# --- Job, Deployment, Service ---
+class JobSpec(Seen, frozen=True):
+    suspend: bool = False
+    parallelism: int = 1
+    completions: int | None = None
+
+
+class JobStatus(Seen, frozen=True):
+    active: int = 0
+    ready: int = 0
+    terminating: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    completed_indexes: str = ""
+    failed_indexes: str = ""
+    start_time: datetime | None = None
+    completion_time: datetime | None = None
+    conditions: list[Condition] = []
+
+
+class JobSeen(Seen, frozen=True):
+    metadata: Meta
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+class DeploymentSpec(Seen, frozen=True):
+    replicas: int = 1
+
+
+class DeploymentStatus(Seen, frozen=True):
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    unavailable_replicas: int = 0
+    conditions: list[Condition] = []
+
+
+class DeploymentSeen(Seen, frozen=True):
+    metadata: Meta
+    spec: DeploymentSpec = DeploymentSpec()
+    status: DeploymentStatus = DeploymentStatus()
+
+
+class ServicePort(Seen, frozen=True):
+    name: str = ""
+    port: int = 0
+    node_port: int = 0
+
+
+class ServiceSpec(Seen, frozen=True):
+    type: str = "ClusterIP"
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
+    ports: list[ServicePort] = []
+
+
+class ServiceSeen(Seen, frozen=True):
+    metadata: Meta
+    spec: ServiceSpec = ServiceSpec()
+
+
+# --- what a tenant is made of ---
+class NamespaceStatus(Seen, frozen=True):
+    phase: str = ""  # Active | Terminating
+    conditions: list[Condition] = []
+
+
+class NamespaceSeen(Seen, frozen=True):
+    metadata: Meta
+    status: NamespaceStatus = NamespaceStatus()
+
+
+class QuotaSpec(Seen, frozen=True):
+    hard: dict[str, str] = {}
+
+
+class QuotaStatus(Seen, frozen=True):
+    hard: dict[str, str] = {}
+    used: dict[str, str] = {}
+
+
+class QuotaSeen(Seen, frozen=True):
+    metadata: Meta
+    spec: QuotaSpec = QuotaSpec()
+    status: QuotaStatus = QuotaStatus()
+
+
+class PVCSpec(Seen, frozen=True):
+    storage_class_name: str = ""
+    volume_name: str = ""
+    access_modes: list[str] = []
+    resources: Resources = Resources()
+
+
+class PVCStatus(Seen, frozen=True):
+    phase: str = ""  # Pending | Bound | Lost
+    capacity: dict[str, str] = {}
+    conditions: list[Condition] = []
+
+
+class PVCSeen(Seen, frozen=True):
+    metadata: Meta
+    spec: PVCSpec = PVCSpec()
+    status: PVCStatus = PVCStatus()
+
+
+class SpecSeen(Seen, frozen=True):
+    """A small object whose whole spec is compared with what we rendered."""
+
+    metadata: Meta
+    spec: dict[str, Any] = {}
+
+
+class ServiceAccountSeen(Seen, frozen=True):
+    metadata: Meta
+    automount_service_account_token: bool | None = None
+
+
+# --- Node, Event ---
+class Taint(Seen, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Seen, frozen=True):
+    unschedulable: bool = False
+    taints: list[Taint] = []
+
+
+class NodeStatus(Seen, frozen=True):
+    capacity: dict[str, str] = {}
+    allocatable: dict[str, str] = {}
+    conditions: list[Condition] = []
+
+
+class NodeSeen(Seen, frozen=True):
+    metadata: Meta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class ObjectReference(Seen, frozen=True):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class EventSource(Seen, frozen=True):
+    component: str = ""
+
+
+class EventSeries(Seen, frozen=True):
+    count: int = 0
+    last_observed_time: datetime | None = None
+
+
+class EventSeen(Seen, frozen=True):
+    """core/v1 Event; `at` and `total` hide that old and new reporters fill different fields."""
+
+    metadata: Meta
+    involved_object: ObjectReference = ObjectReference()
+    type: str = ""  # Normal | Warning
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+    source: EventSource = EventSource()
+    reporting_component: str = ""
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    event_time: datetime | None = None
+    series: EventSeries | None = None
+
+    @property
+    def at(self) -> datetime | None:
+        """When it was last seen to happen."""
+        series_at = self.series.last_observed_time if self.series else None
+        return (
+            series_at
+            or self.last_timestamp
+            or self.event_time
+            or self.first_timestamp
+            or self.metadata.creation_timestamp
+        )
+
+    @property
+    def total(self) -> int:
+        """How often it happened."""
+        return (self.series.count if self.series else 0) or self.count or 1
+
+    @property
+    def component(self) -> str:
+        return self.source.component or self.reporting_component

@@ -1,0 +1,256 @@
+"""Everything Homeport sees of the cluster, kept in memory by one watch per kind.
+
+The reconciler reads it; nobody else needs to. Each event updates the indices, so that a question
+about a job, a tenant or a node costs what its answer holds, whatever the size of the cluster.
+Secrets are never watched. Everything happens on one event loop, so there are no locks.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from portal import supervise
+from portal.cluster import labels, requests
+from portal.cluster.client import Cluster
+from portal.cluster.index import Index, owner_of
+from portal.cluster.objects import (
+    DeploymentSeen,
+    EventSeen,
+    JobSeen,
+    MetaOnly,
+    NamespaceSeen,
+    NodeSeen,
+    PodSeen,
+    PVCSeen,
+    QuotaSeen,
+    ServiceAccountSeen,
+    ServiceSeen,
+    SpecSeen,
+    Watchable,
+    is_same,
+)
+from portal.cluster.requests import NOTHING, Requests
+from portal.cluster.watch import NORMAL_PACE, Change, Outage, Pace, Selection, Watch
+
+T = TypeVar("T", bound=Watchable)
+
+_TENANT_PREFIX = "u-"  # of every namespace that Homeport makes
+_ENDED = {"Succeeded", "Failed"}  # phases of pods that hold nothing any more
+
+
+@dataclass
+class Dirty:
+    """What changed since it was last taken.
+
+    Attributes:
+        owners: values of the `homeport.dev/owner` label: ids of jobs and tenants as text.
+        namespaces: where anything of ours, or an event, changed.
+        nodes: whether a node, or what pods hold of one, changed.
+    """
+
+    owners: set[str] = field(default_factory=set)
+    namespaces: set[str] = field(default_factory=set)
+    nodes: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.owners or self.namespaces or self.nodes)
+
+
+class Shelf(Generic[T]):
+    """All objects of one kind: the watch that brings them and the index that finds them."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        selection: Selection[T],
+        note: Callable[[Change[T]], None],
+        *,
+        pace: Pace,
+        outage: Outage,
+    ) -> None:
+        self._index: Index[T] = Index()
+        self._note = note
+        self.watch = Watch(cluster, selection, self._take, pace, outage)
+
+    def _take(self, changes: Sequence[Change[T]]) -> None:
+        for change in changes:
+            self._index.apply(change)
+            old, new = change.old, change.new
+            if old is None or new is None or not is_same(old, new):
+                self._note(change)
+
+    def __len__(self) -> int:
+        return len(self.watch.items)
+
+    def get(self, namespace: str, name: str) -> T | None:
+        """The object of this name, or None; namespace "" for cluster-scoped kinds."""
+        return self.watch.items.get((namespace, name))
+
+    def in_namespace(self, namespace: str) -> Mapping[str, T]:
+        """Name -> object; do not keep it over an await."""
+        return self._index.in_namespace(namespace)
+
+    def of_owner(self, owner: str) -> list[T]:
+        """What carries our owner label with this id."""
+        return self._index.of_owner(owner)
+
+
+class ClusterView:
+    """The shelves, what changed on them, and what pods hold of the nodes."""
+
+    def __init__(self, cluster: Cluster, pace: Pace = NORMAL_PACE) -> None:
+        """Needs a running event loop; `run` fills it."""
+        self.changed = asyncio.Event()
+        self._dirty = Dirty()
+        self._held: dict[str, Requests] = {}
+        self._events_about: dict[tuple[str, str, str], dict[str, EventSeen]] = defaultdict(dict)
+        self._shelves: list[Shelf[Any]] = []
+
+        outage = Outage()
+
+        def put_up(chosen: Selection[T], note: Callable[[Change[T]], None]) -> Shelf[T]:
+            shelf = Shelf(cluster, chosen, note, pace=pace, outage=outage)
+            self._shelves.append(shelf)
+            return shelf
+
+        def managed(kind: str, seen: type[T], **more: Any) -> Shelf[T]:
+            selector = labels.MANAGED_SELECTOR
+            return put_up(Selection(kind, seen, label_selector=selector, **more), self._note)
+
+        self.namespaces = managed("Namespace", NamespaceSeen)
+        self.quotas = managed("ResourceQuota", QuotaSeen)
+        self.limit_ranges = managed("LimitRange", SpecSeen)
+        self.network_policies = managed("NetworkPolicy", SpecSeen)
+        self.service_accounts = managed("ServiceAccount", ServiceAccountSeen)
+        self.claims = managed("PersistentVolumeClaim", PVCSeen)
+        self.jobs = managed("Job", JobSeen)
+        self.deployments = managed("Deployment", DeploymentSeen)
+        self.services = managed("Service", ServiceSeen)
+        self.config_maps = managed("ConfigMap", MetaOnly, only_metadata=True)
+        # Pods of all namespaces: foreign ones hold capacity too.
+        self.pods = put_up(Selection("Pod", PodSeen), self._note_pod)
+        self.nodes = put_up(Selection("Node", NodeSeen), self._note_node)
+        about_tenants = Selection("Event", EventSeen, keep=_is_about_tenant)
+        self.events = put_up(about_tenants, self._note_event)
+
+    # --- life ---
+    async def run(self) -> None:
+        """Keeps all watches going until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for shelf in self._shelves:
+                name = f"watch of {shelf.watch.selection.kind}"
+                group.create_task(supervise.run_forever(name, shelf.watch.run), name=name)
+
+    @property
+    def synced(self) -> bool:
+        """Whether every kind has been listed once; before, absence means nothing."""
+        return all(shelf.watch.synced.is_set() for shelf in self._shelves)
+
+    async def wait_synced(self) -> None:
+        for shelf in self._shelves:
+            await shelf.watch.synced.wait()
+
+    @property
+    def problem(self) -> str:
+        """Why the view may be out of date, as a sentence; empty when all watches work."""
+        failing = [shelf.watch.health for shelf in self._shelves if shelf.watch.health.problem]
+        return min(failing, key=lambda health: health.problem_since).problem if failing else ""
+
+    def take_dirty(self) -> Dirty:
+        """What changed since the last call; clears `changed`. Call once per tick."""
+        taken, self._dirty = self._dirty, Dirty()
+        self.changed.clear()
+        return taken
+
+    # --- questions ---
+    def held_of(self, node: str) -> Requests:
+        """What pods that have not ended hold of a node, foreign ones included."""
+        return self._held.get(node, NOTHING)
+
+    def allocatable_of(self, node: str) -> Requests:
+        """What a node has for pods; nothing when it is unknown."""
+        seen = self.nodes.get("", node)
+        return NOTHING if seen is None else requests.of_resources(seen.status.allocatable)
+
+    def events_about(self, namespace: str, kind: str, name: str) -> list[EventSeen]:
+        """Events of one object, oldest first."""
+        found = self._events_about.get((namespace, kind, name), {})
+        return sorted(found.values(), key=lambda event: event.at.timestamp() if event.at else 0.0)
+
+    # --- notes ---
+    def _note(self, change: Change[Any]) -> None:
+        for seen in (change.old, change.new):
+            owner = owner_of(seen) if seen is not None else ""
+            if owner:
+                self._dirty.owners.add(owner)
+                # A Namespace lies in no namespace: its own name is meant.
+                self._dirty.namespaces.add(change.key[0] or change.key[1])
+        self.changed.set()
+
+    def _note_pod(self, change: Change[PodSeen]) -> None:
+        before, after = _holding(change.old), _holding(change.new)
+        if before != after:
+            for (node, amount), sign in ((before, -1), (after, 1)):
+                if node:
+                    self._hold(node, amount, sign)
+            self._dirty.nodes = True
+        if any(seen is not None and owner_of(seen) for seen in (change.old, change.new)):
+            self._note(change)
+        elif before != after:
+            self.changed.set()
+
+    def _hold(self, node: str, amount: Requests, sign: int) -> None:
+        held = self.held_of(node)
+        total = held + amount if sign > 0 else held - amount
+        if total == NOTHING:
+            self._held.pop(node, None)
+        else:
+            self._held[node] = total
+
+    def _note_node(self, change: Change[NodeSeen]) -> None:
+        del change
+        self._dirty.nodes = True
+        self.changed.set()
+
+    def _note_event(self, change: Change[EventSeen]) -> None:
+        if change.old is not None:
+            self._forget_event(change.key[1], change.old)
+        if change.new is not None:
+            about = change.new.involved_object
+            self._events_about[about.namespace, about.kind, about.name][change.key[1]] = change.new
+            owner = self._owner_of(about.kind, about.namespace, about.name)
+            if owner:
+                self._dirty.owners.add(owner)
+            self._dirty.namespaces.add(about.namespace)
+            self.changed.set()
+
+    def _forget_event(self, name: str, event: EventSeen) -> None:
+        about = event.involved_object
+        key = (about.namespace, about.kind, about.name)
+        self._events_about[key].pop(name, None)
+        if not self._events_about[key]:
+            del self._events_about[key]
+
+    def _owner_of(self, kind: str, namespace: str, name: str) -> str:
+        shelves: dict[str, Shelf[Any]] = {
+            "Pod": self.pods,
+            "Job": self.jobs,
+            "Deployment": self.deployments,
+            "PersistentVolumeClaim": self.claims,
+        }
+        shelf = shelves.get(kind)
+        seen = shelf.get(namespace, name) if shelf is not None else None
+        return owner_of(seen) if seen is not None else ""
+
+
+def _is_about_tenant(event: EventSeen) -> bool:
+    return event.involved_object.namespace.startswith(_TENANT_PREFIX)
+
+
+def _holding(pod: PodSeen | None) -> tuple[str, Requests]:
+    """Node and amount that a pod holds; ("", nothing) when it holds nothing."""
+    if pod is None or not pod.spec.node_name or pod.status.phase in _ENDED:
+        return "", NOTHING
+    return pod.spec.node_name, requests.of_pod(pod.spec)

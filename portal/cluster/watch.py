@@ -1,0 +1,363 @@
+"""List and watch of one kind: a cache of all its objects that survives every fault of the server.
+
+One `Watch` holds one connection, whatever the number of tenants or viewers. The cache is listed once
+(in pages) and again after 410 Gone; a new list is compared with the cache, so that what was missed
+is reported as if it had been watched. Nothing is listed on a timer. Rules:
+https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from portal.cluster.backoff import Backoff
+from portal.cluster.client import Cluster
+from portal.cluster.errors import ClusterError, Gone, Unavailable, error_of
+from portal.cluster.kinds import get_kind
+from portal.cluster.objects import Watchable
+from portal.cluster.transport import JSON
+
+log = logging.getLogger(__name__)
+
+_SERVER_TIMEOUT_S = (240, 300)  # the server ends the watch; spread, so that not all come at once
+_LOG_EVERY_S = 60.0
+_MAX_LINE_BYTES = 8 * 1024**2  # etcd holds 1.5 MiB per object
+
+# https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-metadata-only
+_METADATA = f"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
+_METADATA_LIST = f"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
+
+Key = tuple[str, str]  # namespace ("" for cluster-scoped kinds), name
+T = TypeVar("T", bound=Watchable)
+
+
+@dataclass(frozen=True)
+class Change(Generic[T]):
+    """One object came (`old` is None), changed, or went (`new` is None)."""
+
+    key: Key
+    old: T | None
+    new: T | None
+
+
+@dataclass(frozen=True)
+class Selection(Generic[T]):
+    """Which objects are watched, and how they are decoded.
+
+    Attributes:
+        keep: objects for which it says False are neither cached nor reported.
+        only_metadata: ask the server to leave out the rest; one that cannot sends it all the same.
+    """
+
+    kind: str
+    seen: type[T]
+    label_selector: str = ""
+    field_selector: str = ""
+    keep: Callable[[T], bool] | None = None
+    only_metadata: bool = False
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Times of a watch, in seconds; tests make them short.
+
+    Attributes:
+        silence_s: a stream without a byte for so long is dead; servers send a bookmark a minute.
+        healthy_s: a stream that lived so long was no failure, and the waits start small again.
+    """
+
+    silence_s: float = 75.0
+    healthy_s: float = 5.0
+    first_wait_s: float = 0.2
+    most_wait_s: float = 30.0
+
+
+NORMAL_PACE = Pace()
+
+
+@dataclass
+class WatchHealth:
+    """What the health page says of a watch; times are monotonic seconds.
+
+    Attributes:
+        problem: a sentence while the watch fails, else empty.
+        heard_at: last byte or complete list.
+        unreadable: objects that could not be decoded and are left out.
+    """
+
+    problem: str = ""
+    problem_since: float = 0.0
+    heard_at: float = 0.0
+    lists: int = 0
+    connects: int = 0
+    unreadable: int = 0
+
+
+class Outage:
+    """While nothing can be connected to, one watch asks for all; the others wait for its answer.
+
+    A dozen watches that each ask would disturb a cluster that is trying to come up.
+    """
+
+    def __init__(self) -> None:
+        self._asking: object | None = None
+        self._over = asyncio.Event()
+
+    async def wait_turn(self, who: object) -> None:
+        while self._asking not in {None, who}:
+            await self._over.wait()
+
+    def note(self, who: object, error: ClusterError | None) -> None:
+        """What became of a try: an error, or None when the cluster answered."""
+        if isinstance(error, Unavailable) and error.reason == "NoConnection":
+            if self._asking is None:
+                self._asking = who
+                self._over.clear()
+        elif self._asking is who:
+            self._asking = None
+            self._over.set()
+
+
+class _ListMeta(msgspec.Struct, rename="camel", frozen=True):
+    resource_version: str = ""
+
+
+class _RawPage(msgspec.Struct):
+    metadata: _ListMeta = _ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Bookmark(msgspec.Struct):
+    metadata: _ListMeta = _ListMeta()
+
+
+_EVENTS = msgspec.json.Decoder(_Event)
+_BOOKMARKS = msgspec.json.Decoder(_Bookmark)
+_RAW_PAGES = msgspec.json.Decoder(_RawPage)
+
+
+class Watch(Generic[T]):
+    """The cache of one selection; `run` keeps it true, `on_changes` hears of every change.
+
+    `on_changes` is called on the event loop after `items` was updated; it must be quick.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        selection: Selection[T],
+        on_changes: Callable[[Sequence[Change[T]]], None],
+        pace: Pace = NORMAL_PACE,
+        outage: Outage | None = None,
+    ) -> None:
+        """`outage` is shared by the watches of one cluster."""
+        self.selection = selection
+        self.items: dict[Key, T] = {}
+        self.synced = asyncio.Event()
+        self.health = WatchHealth()
+        self._cluster = cluster
+        self._on_changes = on_changes
+        self._pace = pace
+        self._outage = outage or Outage()
+        self._version = ""  # empty: a list is needed
+        self._objects = msgspec.json.Decoder(selection.seen)
+
+    async def run(self) -> None:
+        """Lists and watches until cancelled."""
+        backoff = Backoff(self._pace.first_wait_s, self._pace.most_wait_s)
+        self._version = ""
+        while True:
+            await self._outage.wait_turn(self)
+            started_at = time.monotonic()
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except Gone:
+                self._version = ""
+            except ClusterError as error:
+                self._fails(error)
+            if time.monotonic() - started_at >= self._pace.healthy_s:
+                backoff.reset()
+            await asyncio.sleep(backoff.next_s())
+
+    # --- list ---
+    async def _list(self) -> None:
+        fresh: dict[Key, T] = {}
+        version = ""
+        accept = _METADATA_LIST if self.selection.only_metadata else JSON
+        kind, chosen = self.selection.kind, self._selectors()
+        async for page in self._cluster.pages(kind, None, chosen, accept=accept):
+            raw = self._read_page(page)
+            version = raw.metadata.resource_version
+            for item in raw.items or ():
+                self._add(fresh, item)
+        self.health.lists += 1
+        changes = list(self._differences(fresh))
+        self.items = fresh
+        self._version = version
+        self._heard()
+        self.synced.set()
+        if changes:
+            self._on_changes(changes)
+
+    @staticmethod
+    def _read_page(page: bytes) -> _RawPage:
+        try:
+            return _RAW_PAGES.decode(page)
+        except msgspec.DecodeError as error:
+            raise Unavailable(0, "BadAnswer", f"a list that is not one: {error}") from error
+
+    def _add(self, fresh: dict[Key, T], item: msgspec.Raw) -> None:
+        seen = self._decode(item)
+        if seen is not None and (self.selection.keep is None or self.selection.keep(seen)):
+            fresh[_key(seen)] = seen
+
+    def _differences(self, fresh: dict[Key, T]) -> Iterator[Change[T]]:
+        for key, old in self.items.items():
+            if key not in fresh:
+                yield Change(key, old, None)
+        for key, new in fresh.items():
+            before = self.items.get(key)
+            if before is None or before.metadata.resource_version != new.metadata.resource_version:
+                yield Change(key, before, new)
+
+    # --- watch ---
+    async def _watch(self) -> None:
+        path = get_kind(self.selection.kind).path()
+        params = self._selectors() | {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(random.randint(*_SERVER_TIMEOUT_S)),
+        }
+        self.health.connects += 1
+        self._cluster.calls["watch", self.selection.kind] += 1
+        accept = _METADATA if self.selection.only_metadata else JSON
+        opened = self._cluster.stream(path, params, silence_s=self._pace.silence_s, accept=accept)
+        async with opened as chunks:
+            self._heard()  # accepted; a quiet kind may have nothing to say for long
+            rest = b""
+            async for chunk in chunks:
+                *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > _MAX_LINE_BYTES:
+                    raise Unavailable(0, "BadAnswer", "the watch sent an endless line")
+                self._heard()
+                self._take(lines)
+        # What follows the last newline was cut off; the server sends it again from `_version`.
+
+    def _take(self, lines: Sequence[bytes]) -> None:
+        """Applies events; those before a broken one count, it ends the stream."""
+        changes: list[Change[T]] = []
+        try:
+            for line in lines:
+                if line.strip():
+                    self._apply(line, changes)
+        finally:
+            if changes:
+                self._on_changes(changes)
+
+    def _apply(self, line: bytes, changes: list[Change[T]]) -> None:
+        try:
+            event = _EVENTS.decode(line)
+        except msgspec.DecodeError as error:
+            raise Unavailable(0, "BadAnswer", f"the watch sent a broken line: {error}") from error
+        if event.type == "ERROR":
+            body = _status_of(event.object)
+            raise error_of(int(body.get("code") or 500), body, {})
+        if event.type not in {"ADDED", "MODIFIED", "DELETED"}:
+            self._version = self._version_of(event.object) or self._version
+            return
+        seen = self._decode(event.object)
+        if seen is None:
+            self._version = self._version_of(event.object) or self._version
+            return
+        change = self._change_of(seen, is_deleted=event.type == "DELETED")
+        if change is not None:
+            changes.append(change)
+        self._version = seen.metadata.resource_version or self._version
+
+    def _change_of(self, seen: T, *, is_deleted: bool) -> Change[T] | None:
+        key = _key(seen)
+        keep = self.selection.keep
+        if is_deleted or (keep is not None and not keep(seen)):
+            old = self.items.pop(key, None)
+            return None if old is None else Change(key, old, None)
+        old = self.items.get(key)
+        self.items[key] = seen
+        return Change(key, old, seen)
+
+    @staticmethod
+    def _version_of(raw: msgspec.Raw) -> str:
+        try:
+            return _BOOKMARKS.decode(raw).metadata.resource_version
+        except msgspec.DecodeError:
+            return ""
+
+    # --- both ---
+    def _decode(self, raw: msgspec.Raw) -> T | None:
+        """The object, or None (logged, counted) when its fields are not of the known types."""
+        try:
+            return self._objects.decode(raw)
+        except msgspec.DecodeError as error:
+            self.health.unreadable += 1
+            shown = bytes(raw)[:300].decode(errors="replace")
+            log.warning("a %s is left out: %s: %s", self.selection.kind, error, shown)
+            return None
+
+    def _selectors(self) -> dict[str, str]:
+        chosen = {
+            "labelSelector": self.selection.label_selector,
+            "fieldSelector": self.selection.field_selector,
+        }
+        return {name: text for name, text in chosen.items() if text}
+
+    def _heard(self) -> None:
+        self._outage.note(self, None)
+        self.health.heard_at = time.monotonic()
+        if self.health.problem:
+            _say(logging.INFO, f"the cluster {self._cluster.server} can be watched again")
+            self.health.problem = ""
+
+    def _fails(self, error: ClusterError) -> None:
+        self._outage.note(self, error)
+        if not self.health.problem:
+            self.health.problem_since = time.monotonic()
+        self.health.problem = error.message
+        _say(logging.WARNING, f"the cluster cannot be watched: {error.message}")
+
+
+_said_at: dict[str, float] = {}
+
+
+def _say(level: int, text: str) -> None:
+    """Logs a sentence once a minute, though a dozen watches say the same during an outage."""
+    now = time.monotonic()
+    if now - _said_at.get(text, float("-inf")) >= _LOG_EVERY_S:
+        if len(_said_at) > 100:
+            _said_at.clear()
+        _said_at[text] = now
+        log.log(level, "%s", text)
+
+
+def _key(seen: Watchable) -> Key:
+    return seen.metadata.namespace, seen.metadata.name
+
+
+def _status_of(raw: msgspec.Raw) -> dict[str, Any]:
+    try:
+        body = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return {}
+    return body if isinstance(body, dict) else {}

@@ -1,0 +1,130 @@
+"""The Jinja2 environment of the pages, and what every page is told about its visitor.
+
+Named in `settings.TEMPLATES`. A template that names something unknown fails loudly
+(StrictUndefined), and everything it prints is escaped.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+import jinja2
+from django.contrib.auth.models import AnonymousUser
+from django.http import HttpRequest
+from django.templatetags.static import static
+from django.urls import reverse
+from django.utils.timezone import now
+from django.utils.translation import gettext, gettext_lazy, ngettext
+from django_htmx.jinja import htmx_script
+
+from jobs.models import ReconcilerLease
+from portal import wording
+
+# The reconciler renews its lease every few seconds; a silence this long is worth a banner.
+SILENCE = timedelta(seconds=45)
+
+
+def url(name: str, *args: Any, **kwargs: Any) -> str:
+    """The address of a named route."""
+    return reverse(name, args=args or None, kwargs=kwargs or None)
+
+
+def with_query(request: HttpRequest, **changes: Any) -> str:
+    """The query string of this request with some parameters changed; None takes one away."""
+    query = request.GET.copy()
+    for name, value in changes.items():
+        query.pop(name, None)
+        if value not in (None, ""):
+            query[name] = str(value)
+    return f"?{query.urlencode()}" if query else "?"
+
+
+def environment(**options: Any) -> jinja2.Environment:
+    """The environment of every page and fragment."""
+    options.update(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made = jinja2.Environment(**options, extensions=["jinja2.ext.i18n", "jinja2.ext.do"])
+    made.install_gettext_callables(gettext, ngettext, newstyle=True)  # type: ignore[attr-defined]
+    made.globals.update(
+        static=static, url=url, with_query=with_query, htmx_script=htmx_script, now=now
+    )
+    made.filters.update(
+        bytes=wording.bytes_text,
+        cores=wording.cores_text,
+        amount=wording.amount_text,
+        duration=wording.duration_text,
+        age=wording.age,
+        clock=wording.clock,
+        elapsed=wording.elapsed,
+        exact=wording.exact_text,
+    )
+    return made
+
+
+@dataclass(frozen=True)
+class NavItem:
+    route: str
+    title: Any  # a lazy text: translated when it is printed
+    icon: str
+    path_prefix: str
+
+
+NAV = (
+    NavItem("home", gettext_lazy("Home"), "house", "/"),
+    NavItem("jobs", gettext_lazy("Trainings"), "layers", "/trainings/"),
+)
+
+
+@dataclass(frozen=True)
+class Banner:
+    """Something wrong with the cluster or the reconciler, told on every page."""
+
+    since: datetime | None
+    text: str
+    detail: str
+
+
+def find_banner(lease: ReconcilerLease | None, at: datetime) -> Banner | None:
+    """What to tell about the cluster, or None when all is well."""
+    if lease is None or lease.renewed_at is None:
+        return Banner(None, gettext("Homeport has not reached a cluster yet."), "")
+    if at - lease.renewed_at > SILENCE:
+        return Banner(
+            lease.renewed_at,
+            gettext("Homeport's link to the cluster is down, so what you see here may be old."),
+            "",
+        )
+    if lease.cluster_error:
+        return Banner(
+            lease.cluster_ok_at,
+            gettext("The cluster does not answer, so what you see here may be old."),
+            lease.cluster_error,
+        )
+    return None
+
+
+class Shell:
+    """The frame around a page. Nothing is read from the database before a template asks for it."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        self.user: Any = getattr(request, "user", None) or AnonymousUser()
+        self.path = request.path
+
+    @property
+    def nav(self) -> tuple[NavItem, ...]:
+        return NAV
+
+    def is_here(self, item: NavItem) -> bool:
+        if item.path_prefix == "/":
+            return self.path == "/"
+        return self.path.startswith(item.path_prefix)
+
+    @cached_property
+    def banner(self) -> Banner | None:
+        return find_banner(ReconcilerLease.objects.filter(pk=1).first(), now())
+
+
+def shell(request: HttpRequest) -> Mapping[str, Any]:
+    """Context processor: what `layout.html` needs."""
+    return {"shell": Shell(request)}

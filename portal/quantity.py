@@ -1,0 +1,84 @@
+"""Kubernetes quantities to whole numbers and back: "1500m" is 1500 millicores, "16Gi" is bytes.
+
+Exact (no floats) and pure. Grammar:
+https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+"""
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+_FORM = re.compile(
+    r"^([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:([eE][+-]?\d{1,3})|([KMGTPE]i|[numkMGTPE])?)$", re.ASCII
+)
+_SUFFIXES: dict[str, Fraction] = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "": Fraction(1),
+    **{letter: Fraction(1000 ** (power + 1)) for power, letter in enumerate("kMGTPE")},
+    **{letter + "i": Fraction(1024 ** (power + 1)) for power, letter in enumerate("KMGTPE")},
+}
+_MAX_TEXT = 40  # no honest quantity is longer; keeps absurd numbers cheap
+
+
+class QuantityError(ValueError):
+    """Not a quantity, or not of the wanted kind; the text says what was given."""
+
+
+def parse(text: str | int) -> Fraction:
+    """The exact value in base units (cores, bytes, pieces).
+
+    Raises:
+        QuantityError: not in the grammar above.
+    """
+    given = str(text).strip()
+    match = _FORM.match(given) if len(given) <= _MAX_TEXT else None
+    if match is None:
+        shown = given if len(given) <= _MAX_TEXT else given[:_MAX_TEXT] + "..."
+        raise QuantityError(f"{shown!r} is not a quantity; write for example 500m, 2 or 16Gi")
+    sign, digits, exponent, suffix = match.groups()
+    value = Fraction(Decimal(digits)) * (
+        Fraction(10) ** int(exponent[1:]) if exponent else _SUFFIXES[suffix or ""]
+    )
+    return -value if sign == "-" else value
+
+
+def _ceil(value: Fraction) -> int:
+    return -(-value.numerator // value.denominator)
+
+
+def cpu_millicores(text: str | int) -> int:
+    """CPU as whole millicores, rounded up as Kubernetes does."""
+    return _ceil(parse(text) * 1000)
+
+
+def memory_bytes(text: str | int) -> int:
+    """Memory or storage as whole bytes, rounded up."""
+    return _ceil(parse(text))
+
+
+def count(text: str | int) -> int:
+    """A number of pieces (GPUs, pods).
+
+    Raises:
+        QuantityError: a fraction of a piece.
+    """
+    value = parse(text)
+    if value.denominator != 1:
+        raise QuantityError(f"{text!r} is not a whole number")
+    return value.numerator
+
+
+def cpu_text(millicores: int) -> str:
+    """Millicores as Kubernetes writes them: 2000 -> "2", 1500 -> "1500m"."""
+    return str(millicores // 1000) if millicores % 1000 == 0 else f"{millicores}m"
+
+
+def memory_text(size_bytes: int) -> str:
+    """Bytes in the largest binary unit that divides them: 17179869184 -> "16Gi"."""
+    for suffix in ("Pi", "Ti", "Gi", "Mi", "Ki"):
+        unit = int(_SUFFIXES[suffix])
+        if size_bytes and size_bytes % unit == 0:
+            return f"{size_bytes // unit}{suffix}"
+    return str(size_bytes)

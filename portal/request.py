@@ -1,0 +1,70 @@
+"""What a page's view is given: the request with its person and htmx details, signed in."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+from urllib.parse import urlsplit
+
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponseBase
+from django.urls import reverse
+from django.utils.cache import patch_cache_control, patch_vary_headers
+from django.utils.http import urlencode
+from django_htmx.http import HttpResponseClientRedirect
+from django_htmx.middleware import HtmxDetails
+
+P = ParamSpec("P")
+
+
+class PageRequest(HttpRequest):
+    """A request behind `HtmxMiddleware` and `signed_in`."""
+
+    htmx: HtmxDetails
+    user: Any  # tenants.models.User; this room lies below that one
+
+
+View = Callable[Concatenate[PageRequest, P], HttpResponseBase]
+
+
+def _to_sign_in(request: PageRequest) -> HttpResponseBase:
+    """To the sign-in page and back again; a fragment's request takes the whole page along.
+
+    A fragment must not be answered by a redirect: the browser would follow it silently and put the
+    sign-in page where a table was.
+    """
+    if not request.htmx:
+        back = request.get_full_path() if request.method in {"GET", "HEAD"} else request.path
+        return redirect_to_login(back)
+    parts = urlsplit(request.htmx.current_url or "/")
+    back = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    answer: HttpResponseBase = HttpResponseClientRedirect(
+        f"{reverse('sign-in')}?{urlencode({'next': back})}"
+    )
+    return answer
+
+
+def signed_in(view: View[P]) -> View[P]:
+    """For people with an account only; others are asked to sign in and then brought back."""
+
+    @wraps(view)
+    def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        if not request.user.is_authenticated:
+            return _to_sign_in(request)
+        answer = view(request, *args, **kwargs)
+        # After signing out, the back button must ask again instead of showing an old page.
+        patch_cache_control(answer, private=True, no_cache=True)
+        # One address may answer a page or a part of it.
+        patch_vary_headers(answer, ["HX-Request"])
+        return answer
+
+    return guarded
+
+
+def shows_already(request: PageRequest, revision: str) -> bool:
+    """Whether the browser asks for a fragment of which it shows this revision (`live.js`)."""
+    return bool(request.htmx) and request.headers.get("Homeport-Have") == revision
+
+
+def wants_part(request: PageRequest) -> bool:
+    """Whether htmx asks for a part of the page; going back in its history asks for all of it."""
+    return bool(request.htmx) and not request.htmx.history_restore_request

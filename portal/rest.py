@@ -1,0 +1,81 @@
+"""What all REST answers share: one error form, one pagination, the caller's address."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest
+from rest_framework import exceptions
+from rest_framework.pagination import PageNumberPagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import exception_handler as drf_exception_handler
+
+
+class Pagination(PageNumberPagination):
+    """`count, next, previous, results`; `page`, `page_size` (50, at most 200)."""
+
+    page_size = 50
+    page_size_query_param = "page_size"
+    max_page_size = 200
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """One thing wrong with a request. `field` is a dotted path, empty when it is about all of it."""
+
+    field: str
+    code: str
+    text: str
+
+    def as_dict(self) -> dict[str, str]:
+        return {"field": self.field, "code": self.code, "text": self.text}
+
+
+class RequestError(exceptions.APIException):
+    """A request that is refused with its field errors."""
+
+    status_code: int
+
+    def __init__(self, errors: Iterable[FieldError], status_code: int = 400) -> None:
+        self.errors = tuple(errors)
+        self.status_code = status_code
+        super().__init__("; ".join(error.text for error in self.errors))
+
+
+def _flatten(detail: Any, path: str = "") -> list[FieldError]:
+    """DRF's nested details as a flat list."""
+    if isinstance(detail, dict):
+        return [
+            error
+            for key, value in detail.items()
+            for error in _flatten(
+                value, path if key == "non_field_errors" else f"{path}.{key}".strip(".")
+            )
+        ]
+    if isinstance(detail, list):
+        return [error for value in detail for error in _flatten(value, path)]
+    return [FieldError(path, str(getattr(detail, "code", "invalid")), str(detail))]
+
+
+def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
+    """Every refusal as `{"errors": [{"field", "code", "text"}]}`."""
+    if isinstance(exc, Http404):
+        exc = exceptions.NotFound("there is nothing here, or it is not yours")
+    elif isinstance(exc, PermissionDenied):
+        exc = exceptions.PermissionDenied(str(exc) or "you may not do this")
+    response = drf_exception_handler(exc, context)
+    if response is None:
+        return None
+    if isinstance(exc, RequestError):
+        errors = list(exc.errors)
+    else:
+        errors = _flatten(exc.detail if isinstance(exc, exceptions.APIException) else str(exc))
+    response.data = {"errors": [error.as_dict() for error in errors]}
+    return response
+
+
+def source_address(request: Request | HttpRequest) -> str:
+    """Where the request came from, for the audit trail."""
+    return str(request.META.get("REMOTE_ADDR", ""))

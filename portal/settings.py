@@ -1,0 +1,204 @@
+"""Django settings of Homeport; everything an operator may change comes from `environment.py`."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import dj_database_url
+from django.core.management.utils import get_random_secret_key
+
+from portal import environment
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+HOMEPORT_HOME = environment.home()
+
+SECRET_KEY = environment.read("HOMEPORT_SECRET_KEY") or environment.secret_file(
+    HOMEPORT_HOME / "secret_key", get_random_secret_key
+)
+DEBUG = environment.read("DEBUG")
+PORT = environment.read("PORT")
+HTTPS = environment.read("HTTPS")
+
+POD_PORTAL_URL = environment.read("POD_PORTAL_URL") or "http://10.244.0.1:8000"
+# The host under which pods call; it is served `/internal/` only (portal/hosts.py).
+POD_PORTAL_HOST = urlsplit(POD_PORTAL_URL).hostname or ""
+BROWSER_HOSTS = environment.read("ALLOWED_HOSTS")
+ALLOWED_HOSTS = [*BROWSER_HOSTS, "127.0.0.1", POD_PORTAL_HOST]
+NODE_HOST = environment.read("NODE_HOST")
+# Origins that may open a websocket; a port is part of an origin (portal/origins.py).
+WEBSOCKET_ORIGINS = [
+    origin
+    for host in BROWSER_HOSTS
+    for origin in ([f"https://{host}"] if HTTPS else [f"http://{host}:{PORT}", f"http://{host}"])
+]
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "csp",
+    "rest_framework",
+    "drf_spectacular",
+    "channels",
+    "portal",
+    "tenants",
+    "jobs",
+]
+
+MIDDLEWARE = [
+    "portal.hosts.HostMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "portal.urls"
+ASGI_APPLICATION = "portal.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.jinja2.Jinja2",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": False,
+        "OPTIONS": {
+            "environment": "portal.pages.environment",
+            "context_processors": [
+                "django.contrib.messages.context_processors.messages",
+                "portal.pages.shell",
+            ],
+        },
+    },
+]
+
+_SQLITE = f"sqlite:///{HOMEPORT_HOME / 'homeport.sqlite3'}"
+DATABASES = {
+    "default": dj_database_url.parse(
+        environment.read("DATABASE_URL") or _SQLITE, conn_max_age=600, conn_health_checks=True
+    )
+}
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    # IMMEDIATE: a transaction that will write takes the lock at once and waits for it, instead of
+    # failing with "database is locked" when it upgrades. WAL: readers never wait for the writer.
+    DATABASES["default"]["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    }
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+REDIS_URL = environment.read("REDIS_URL")
+CHANNEL_LAYERS = {
+    "default": (
+        {
+            "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+            "CONFIG": {"hosts": [REDIS_URL]},
+        }
+        if REDIS_URL
+        else {"BACKEND": "channels.layers.InMemoryChannelLayer", "CONFIG": {"capacity": 1000}}
+    )
+}
+
+AUTH_USER_MODEL = "tenants.User"
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "sign-in"
+LOGIN_REDIRECT_URL = "home"
+
+SESSION_COOKIE_NAME = "homeport_session"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_NAME = "homeport_csrf"
+CSRF_COOKIE_HTTPONLY = True
+CSRF_FAILURE_VIEW = "portal.views.csrf_failure"
+X_FRAME_OPTIONS = "DENY"
+SECURE_SSL_REDIRECT = False  # the load balancer in front speaks TLS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+    }
+}
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC_ROOT = HOMEPORT_HOME / "static"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "portal.statics.HashedStatics"},
+}
+
+BUNDLE_MAX_BYTES = environment.read("BUNDLE_MAX_BYTES")
+LOG_ARCHIVE_MAX_BYTES = environment.read("LOG_ARCHIVE_MAX_BYTES")
+ARTIFACTS_MAX_BYTES = environment.read("ARTIFACTS_MAX_BYTES")
+DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024**2
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 1000
+FILE_UPLOAD_MAX_MEMORY_SIZE = 1024**2
+FILE_UPLOAD_TEMP_DIR = HOMEPORT_HOME
+
+KUBECONFIG = environment.read("HOMEPORT_KUBECONFIG")
+STORAGE_CLASS = environment.read("STORAGE_CLASS")
+NODE_CIDRS = environment.read("NODE_CIDRS")
+CLIENT_CIDRS = environment.read("CLIENT_CIDRS")
+CLUSTER_CIDRS = environment.read("CLUSTER_CIDRS")
+CATALOG = environment.read("CATALOG") or str(BASE_DIR / "portal" / "catalog.yaml")
+S3_BUCKET = environment.read("S3_BUCKET")
+S3_ENDPOINT = environment.read("S3_ENDPOINT")
+S3_REGION = environment.read("S3_REGION")
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "tenants.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_PAGINATION_CLASS": "portal.rest.Pagination",
+    "EXCEPTION_HANDLER": "portal.rest.exception_handler",
+    "UNICODE_JSON": True,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Homeport",
+    "DESCRIPTION": "Trainings, notebooks and tenants on a Kubernetes cluster.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": "INFO"},
+    "loggers": {
+        "django.request": {"level": "ERROR"},
+        "django.channels.server": {"level": "WARNING"},
+    },
+}

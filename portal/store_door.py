@@ -1,0 +1,138 @@
+"""The door to a folder store: an ASGI layer that answers signed links, and passes on all the rest.
+
+It stands in front of Django because uploads are large: Django would spool a whole body to a
+temporary file before any of our code could say no. Here the link is checked first, bytes go
+straight to their place in pieces of 1 MiB, written off the event loop, and an upload that is longer
+than announced is cut at its first byte too many. With an S3 store this layer has nothing to answer.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl
+
+from portal.storage import (
+    CHUNK_BYTES,
+    STORE_PATH,
+    BadLinkError,
+    FolderStore,
+    Grant,
+    Incoming,
+    ObjectMismatchError,
+    StoreError,
+    get_store,
+)
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+log = logging.getLogger(__name__)
+_SILENCE_S = 60.0  # a sender that is silent for so long has gone
+
+
+class _GoneError(Exception):
+    """The other side hung up or fell silent."""
+
+
+class StoreDoor:
+    """Answers `GET` and `PUT` below `STORE_PATH`; everything else goes to the inner application."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith(STORE_PATH):
+            await self._app(scope, receive, send)
+            return
+        store = get_store()
+        method = scope["method"]
+        if not isinstance(store, FolderStore) or method not in {"GET", "PUT"}:
+            await _refuse(send, 404, "there is nothing here")
+            return
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        try:
+            grant = store.grant(method, scope["path"][len(STORE_PATH) :], query)
+        except (BadLinkError, StoreError) as error:
+            await _refuse(send, 403, str(error))
+            return
+        try:
+            if method == "GET":
+                await _give(store, grant, send)
+            else:
+                await _take(store, grant, receive, send)
+        except _GoneError as error:
+            log.info("store: %s %s was left unfinished: %s", method, grant.key, error)
+
+
+async def _refuse(send: Send, status: int, text: str) -> None:
+    body = json.dumps({"errors": [{"field": "", "code": "store", "text": text}]}).encode()
+    # Closing: the rest of an upload is not read.
+    await _answer(send, status, body, [(b"connection", b"close")])
+
+
+async def _answer(
+    send: Send, status: int, body: bytes, headers: Sequence[tuple[bytes, bytes]] = ()
+) -> None:
+    length = (b"content-length", b"%d" % len(body))
+    kind = (b"content-type", b"application/json")
+    await send(
+        {"type": "http.response.start", "status": status, "headers": [kind, length, *headers]}
+    )
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _give(store: FolderStore, grant: Grant, send: Send) -> None:
+    try:
+        size = await asyncio.to_thread(store.find_size, grant.key)
+        chunks = await asyncio.to_thread(store.open, grant.key)
+    except StoreError as error:
+        await _refuse(send, 404, str(error))
+        return
+    headers = [
+        (b"content-type", b"application/octet-stream"),
+        (b"content-length", b"%d" % (size or 0)),
+    ]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _take(store: FolderStore, grant: Grant, receive: Receive, send: Send) -> None:
+    incoming = await asyncio.to_thread(store.incoming, grant.key)
+    try:
+        await _receive_into(incoming, grant, receive)
+        await asyncio.to_thread(incoming.commit, size_bytes=grant.size_bytes, sha256=grant.sha256)
+    except ObjectMismatchError as error:
+        await _refuse(send, 422, str(error))
+        return
+    except OSError as error:
+        log.exception("the object store cannot keep %s", grant.key)
+        await _refuse(send, 507, f"the object store cannot keep it: {error.strerror}")
+        return
+    finally:
+        await asyncio.to_thread(incoming.abort)
+    await _answer(send, 200, b"{}")
+
+
+async def _receive_into(incoming: Incoming, grant: Grant, receive: Receive) -> None:
+    waiting = bytearray()
+    more = True
+    while more:
+        try:
+            message = await asyncio.wait_for(receive(), _SILENCE_S)
+        except TimeoutError as error:
+            raise _GoneError(f"nothing came for {_SILENCE_S:.0f} s") from error
+        if message["type"] == "http.disconnect":
+            raise _GoneError("the other side hung up")
+        waiting += message.get("body", b"")
+        more = message.get("more_body", False)
+        if grant.size_bytes is not None and incoming.size_bytes + len(waiting) > grant.size_bytes:
+            raise ObjectMismatchError(f"more than the announced {grant.size_bytes} bytes came")
+        if waiting and (len(waiting) >= CHUNK_BYTES or not more):
+            await asyncio.to_thread(incoming.write, bytes(waiting))
+            waiting.clear()

@@ -1,0 +1,65 @@
+"""Downloads that are sent as they are read.
+
+Django reads a synchronous iterator WHOLE into memory before it sends it under ASGI
+(https://docs.djangoproject.com/en/5.2/ref/request-response/#streaminghttpresponse-objects), so
+each step of the iterator is taken in the request's own thread instead.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import IO, Any
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, StreamingHttpResponse
+from django.utils.http import content_disposition_header
+
+FILE_CHUNK_BYTES = 256 * 1024
+
+
+async def threaded(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """The same chunks; `chunks` is closed when the reader goes away."""
+
+    def next_chunk() -> bytes | None:
+        # StopIteration cannot pass through a future, so the end is a value.
+        return next(chunks, None)
+
+    take = sync_to_async(next_chunk, thread_sensitive=True)
+    try:
+        while (chunk := await take()) is not None:
+            yield chunk
+    finally:
+        close = getattr(chunks, "close", None)
+        if close is not None:
+            await sync_to_async(close, thread_sensitive=True)()
+
+
+def file_chunks(file: IO[bytes]) -> Iterator[bytes]:
+    """A file in pieces; closed at its end."""
+    with file:
+        while chunk := file.read(FILE_CHUNK_BYTES):
+            yield chunk
+
+
+def streamed(
+    request: HttpRequest,
+    chunks: Iterator[bytes] | AsyncIterator[bytes],
+    *,
+    content_type: str,
+    file_name: str | None,
+) -> StreamingHttpResponse:
+    """An answer that is sent as it is read and that browsers never sniff.
+
+    Args:
+        request: decides how chunks are taken.
+        chunks: the bytes; an asynchronous iterator under ASGI only.
+        content_type: as HTTP says it.
+        file_name: browsers save it under this name; None: they may show it.
+    """
+    content: Any = chunks
+    if isinstance(chunks, Iterator) and isinstance(request, ASGIRequest):
+        content = threaded(chunks)
+    answer = StreamingHttpResponse(content, content_type=content_type)
+    if file_name is not None:
+        answer["Content-Disposition"] = content_disposition_header(True, file_name) or "attachment"
+    answer["X-Content-Type-Options"] = "nosniff"
+    return answer

@@ -1,0 +1,27 @@
+"""All HTTP addresses: pages, REST, the pods' door."""
+
+from django.urls import include, path, re_path
+from drf_spectacular.views import SpectacularAPIView
+
+import jobs.urls
+import tenants.urls
+from jobs.internal import internal_urls
+from portal import views
+
+urlpatterns = [
+    path("", views.home, name="home"),
+    path("healthz", views.healthz, name="healthz"),
+    path("readyz", views.readyz, name="readyz"),
+    path("tenant/part/<slug:part>/", views.tenant_fragment, name="tenant-fragment"),
+    *tenants.urls.pages,
+    *jobs.urls.pages,
+    path("api/v1/schema/", SpectacularAPIView.as_view(), name="api-schema"),
+    path("api/v1/", include([*tenants.urls.rest, *jobs.urls.rest])),
+    re_path(r"^api/.*", views.api_not_found),
+    path("internal/v1/", include(internal_urls)),
+]
+
+handler400 = "portal.views.bad_request"
+handler403 = "portal.views.forbidden"
+handler404 = "portal.views.not_found"
+handler500 = "portal.views.server_error"

@@ -1,0 +1,180 @@
+"""The first page with its cards, the health addresses, and what is said when something is wrong."""
+
+import hashlib
+import json
+import logging
+from functools import cached_property
+from typing import Any
+
+from django.db import DatabaseError, connection
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import render
+from django.template.loader import get_template
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_safe
+
+from jobs.examples import EXAMPLES
+from jobs.models import Job, ReconcilerLease
+from jobs.rules.states import FINAL_STATES, JobState
+from jobs.summary import JobRow, job_rows
+from jobs.usage import UsageLine, usage_lines
+from portal.pages import find_banner
+from portal.request import PageRequest, shows_already, signed_in
+from tenants.models import Tenant, TenantObject
+
+log = logging.getLogger(__name__)
+
+MAX_UNFINISHED = 50
+MAX_RECENT = 6
+PARTS = frozenset({"quota", "namespace", "now", "banner"})
+
+
+class HomePage:
+    """What the first page shows. Each card reads its rows only when it is rendered."""
+
+    def __init__(self, user: Any) -> None:
+        self.user = user
+        self.examples = EXAMPLES
+
+    @cached_property
+    def tenant(self) -> Tenant | None:
+        return Tenant.objects.filter(owner=self.user).first()
+
+    @cached_property
+    def objects(self) -> list[TenantObject]:
+        return list(self.tenant.objects_seen.all()) if self.tenant else []
+
+    @property
+    def objects_ready(self) -> int:
+        return sum(row.state == TenantObject.State.READY for row in self.objects)
+
+    @property
+    def volumes(self) -> list[TenantObject]:
+        return [row for row in self.objects if row.kind == "PersistentVolumeClaim"]
+
+    @cached_property
+    def lines(self) -> list[UsageLine]:
+        return usage_lines(self.tenant) if self.tenant else []
+
+    @cached_property
+    def unfinished(self) -> list[JobRow]:
+        """Own trainings that have not ended, oldest first as the queue goes."""
+        own = Job.objects.visible_to(self.user).filter(tenant=self.tenant).unfinished()
+        return job_rows(own.order_by("queued_at", "pk")[:MAX_UNFINISHED])
+
+    @property
+    def running(self) -> list[JobRow]:
+        return [row for row in self.unfinished if row.job.state != JobState.QUEUED]
+
+    @property
+    def waiting(self) -> list[JobRow]:
+        return [row for row in self.unfinished if row.job.state == JobState.QUEUED]
+
+    @cached_property
+    def recent(self) -> list[JobRow]:
+        """Own trainings that ended, the latest first."""
+        own = Job.objects.visible_to(self.user).filter(tenant=self.tenant, state__in=FINAL_STATES)
+        return job_rows(own.order_by("-finished_at", "pk")[:MAX_RECENT])
+
+    @property
+    def revision(self) -> str:
+        """Changes when anything on the cards of trainings and of the quota changes."""
+        rows = [*self.unfinished, *self.recent]
+        shown = [(str(row.job.pk), row.job.revision) for row in rows]
+        tenant = self.tenant.revision if self.tenant else 0
+        return "~" + hashlib.sha256(repr((tenant, shown)).encode()).hexdigest()[:16]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.unfinished and not self.recent
+
+
+@require_GET
+@signed_in
+def home(request: PageRequest) -> HttpResponseBase:
+    return render(request, "home.html", {"home": HomePage(request.user)})
+
+
+@require_GET
+@signed_in
+def tenant_fragment(request: PageRequest, part: str) -> HttpResponseBase:
+    """One card of the first page, or the banner, re-read after a change."""
+    if part not in PARTS:
+        raise Http404(part)
+    page = HomePage(request.user)
+    if part in {"now", "quota"} and shows_already(request, page.revision):
+        return HttpResponse(status=204)
+    return render(request, f"_{part}.html", {"home": page})
+
+
+@require_safe
+def healthz(request: HttpRequest) -> HttpResponse:
+    """The process answers; nothing else is looked at."""
+    return HttpResponse("ok\n", content_type="text/plain")
+
+
+@require_safe
+def readyz(request: HttpRequest) -> JsonResponse:
+    """200 when pages can be served, which needs the database only; the cluster is told besides."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        lease = ReconcilerLease.objects.filter(pk=1).first()
+    except DatabaseError:
+        log.exception("not ready: the database does not answer")
+        return JsonResponse({"ready": False, "database": "does not answer"}, status=503)
+    banner = find_banner(lease, now())
+    cluster = banner.text if banner else "ok"
+    return JsonResponse({"ready": True, "database": "ok", "cluster": cluster})
+
+
+def _error(request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
+    """One page for all refusals; REST and the pods' door answer JSON as always."""
+    if request.path.startswith(("/api/", "/internal/")):
+        body = {"errors": [{"field": "", "code": _CODES[status], "text": text}]}
+        return HttpResponse(json.dumps(body), content_type="application/json", status=status)
+    if request.headers.get("HX-Request") == "true":
+        return HttpResponse(text, content_type="text/plain; charset=utf-8", status=status)
+    context = {"status": status, "title": title, "text": text}
+    return render(request, "error.html", context, status=status)
+
+
+_CODES = {400: "bad_request", 403: "permission_denied", 404: "not_found", 500: "server_error"}
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    text = _("The browser sent something that Homeport cannot read. Go back and try again.")
+    return _error(request, 400, _("That could not be read"), text)
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return _error(
+        request, 403, _("You may not do this"), str(exception) or _("Your role does not allow it.")
+    )
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    text = _("There is nothing at this address, or it belongs to somebody else.")
+    return _error(request, 404, _("Nothing here"), text)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Needs neither database nor session, for those may be what is broken."""
+    text = _("Something went wrong in Homeport. Your trainings are not touched by it. Try again.")
+    if request.path.startswith(("/api/", "/internal/")):
+        return _error(request, 500, "", text)
+    page = get_template("error_500.html").render({"text": text})
+    return HttpResponse(page, status=500)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    text = _(
+        "This page was open too long, or was opened before you signed in. Go back, reload it and "
+        "send it again; what you typed in the form of a new training is kept."
+    )
+    return _error(request, 403, _("Please send that again"), text)
+
+
+def api_not_found(request: HttpRequest) -> HttpResponse:
+    return _error(request, 404, "", "There is no such address in the REST API.")

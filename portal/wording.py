@@ -1,0 +1,119 @@
+"""Amounts and times in the words of the pages; pure.
+
+`static/js/ages.js` says ages and durations in the same words, because the browser keeps them
+current; tests hold the two together.
+"""
+
+from datetime import UTC, datetime
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
+
+_BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+
+
+def bytes_text(size_bytes: int) -> str:
+    """1536 -> "1.5 KiB". One decimal at most, none where it would be zero."""
+    size, unit = float(size_bytes), 0
+    # 1023.95 would be shown as "1024 KiB", so the next unit takes over a little earlier.
+    while size >= 1023.95 and unit < len(_BINARY_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    digits = f"{size:.1f}".removesuffix(".0") if unit else str(size_bytes)
+    return f"{digits} {_BINARY_UNITS[unit]}"
+
+
+def cores_text(millicores: int) -> str:
+    """1500 -> "1.5". Three decimals at most."""
+    return f"{millicores / 1000:.3f}".rstrip("0").rstrip(".")
+
+
+def amount_text(amount: int, kind: str) -> str:
+    """An amount of a quota's kind: cpu in millicores, memory and storage in bytes, else pieces."""
+    if kind == "cpu":
+        return cores_text(amount)
+    if kind in {"memory", "storage"}:
+        return bytes_text(amount) if amount else "0"
+    return f"{amount:,}"
+
+
+def duration_text(seconds: float) -> str:
+    """200 -> "3 min 20 s". Two units at most, and only those that still matter."""
+    whole = max(0, int(seconds))
+    if whole < _MINUTE_S:
+        return f"{whole} s"
+    if whole < 10 * _MINUTE_S:
+        return _pair(whole, _MINUTE_S, "min", 1, "s")
+    if whole < _HOUR_S:
+        return f"{whole // _MINUTE_S} min"
+    if whole < _DAY_S:
+        return _pair(whole, _HOUR_S, "h", _MINUTE_S, "min")
+    return _pair(whole, _DAY_S, "d", _HOUR_S, "h")
+
+
+def _pair(whole: int, big_s: int, big: str, small_s: int, small: str) -> str:
+    rest = whole % big_s // small_s
+    return f"{whole // big_s} {big} {rest} {small}" if rest else f"{whole // big_s} {big}"
+
+
+def age_text(at: datetime, at_now: datetime) -> str:
+    """How long ago, in one unit; a date when it is more than a week."""
+    seconds = (at_now - at).total_seconds()
+    if seconds < _MINUTE_S:
+        return _("just now")
+    if seconds < _HOUR_S:
+        return _("%(count)s min ago") % {"count": int(seconds // _MINUTE_S)}
+    if seconds < _DAY_S:
+        return _("%(count)s h ago") % {"count": int(seconds // _HOUR_S)}
+    if seconds < 7 * _DAY_S:
+        return _("%(count)s d ago") % {"count": int(seconds // _DAY_S)}
+    return f"{at.astimezone(UTC):%d %b %Y}".lstrip("0")
+
+
+def exact_text(at: datetime) -> str:
+    """ "20 Nov 2026, 10:02:03 UTC"."""
+    return f"{at.astimezone(UTC):%d %b %Y, %H:%M:%S} UTC".lstrip("0")
+
+
+def age(at: datetime) -> SafeString:
+    """`<time>` that says the age, keeps saying it (ages.js), and has the exact moment as title."""
+    return format_html(
+        '<time datetime="{}" title="{}" data-age>{}</time>',
+        _iso(at),
+        exact_text(at),
+        age_text(at, now()),
+    )
+
+
+def clock(at: datetime) -> SafeString:
+    """`<time>` with hours, minutes and seconds; the browser shows them in its own time zone."""
+    return format_html(
+        '<time datetime="{}" title="{}" data-clock>{}</time>',
+        _iso(at),
+        exact_text(at),
+        f"{at.astimezone(UTC):%H:%M:%S}",
+    )
+
+
+def elapsed(start: datetime, end: datetime | None = None) -> SafeString:
+    """`<time>` with a duration; without an end it goes on counting in the browser."""
+    if end is None:
+        return format_html(
+            '<time datetime="{}" title="{}" data-since>{}</time>',
+            _iso(start),
+            _("since %(when)s") % {"when": exact_text(start)},
+            duration_text((now() - start).total_seconds()),
+        )
+    seconds = max(0, int((end - start).total_seconds()))
+    return format_html(
+        '<time datetime="PT{}S" title="{}">{}</time>',
+        seconds,
+        _("until %(when)s") % {"when": exact_text(end)},
+        duration_text(seconds),
+    )
+
+
+def _iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

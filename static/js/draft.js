@@ -1,0 +1,66 @@
+/** Keeps what is typed into a form in this tab, so that leaving the page by mistake loses nothing. */
+
+import { say } from "./words.js";
+
+const KEY = "homeport-draft";
+
+/** @param {HTMLFormElement} form @returns {[string, string][]} */
+function read(form) {
+  const skipped = new Set(["csrfmiddlewaretoken", "file"]);
+  return [...new FormData(form)].filter(
+    ([name, value]) => typeof value === "string" && !skipped.has(name),
+  );
+}
+
+/** @param {HTMLFormElement} form @param {[string, string][]} pairs */
+function write(form, pairs) {
+  const rows = pairs.filter(([name]) => name === "env_name").length;
+  while (form.querySelectorAll("[data-row]").length < rows) {
+    form.querySelector("[data-row-add]").click();
+  }
+  const taken = new Map();
+  for (const box of form.querySelectorAll('input[type="checkbox"]')) box.checked = false;
+  for (const [name, value] of pairs) {
+    const fields = [...form.querySelectorAll(`[name="${CSS.escape(name)}"]`)];
+    const choice = fields.find(({ type, value: own }) => /radio|checkbox/.test(type) && own === value);
+    if (choice) {
+      choice.checked = true;
+      continue;
+    }
+    const field = fields[taken.get(name) ?? 0];
+    taken.set(name, (taken.get(name) ?? 0) + 1);
+    if (field) field.value = value;
+  }
+  form.dispatchEvent(new Event("refresh"));
+}
+
+/** @param {HTMLFormElement} form @param {[string, string][]} pairs */
+function offer(form, pairs) {
+  const note = document.createElement("p");
+  note.className = "note draft-offer";
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "button button-second button-small";
+  button.textContent = say("draft_restore");
+  button.addEventListener("click", () => {
+    write(form, pairs);
+    note.remove();
+  });
+  note.append(say("draft_found"), button);
+  form.before(note);
+  form.addEventListener("input", () => note.remove(), { once: true });
+}
+
+/** Starts keeping; offers an earlier draft on a blank form. */
+export function keepDraft(form) {
+  const storage = window.sessionStorage;
+  if (form.dataset.draft === "blank") {
+    const kept = storage.getItem(KEY);
+    if (kept && kept !== JSON.stringify(read(form))) offer(form, JSON.parse(kept));
+  }
+  const save = () => storage.setItem(KEY, JSON.stringify(read(form)));
+  form.addEventListener("input", save);
+  form.addEventListener("change", save);
+  // When it comes back with errors it is there anyway; when it is accepted it is wanted no more.
+  form.addEventListener("submit", () => storage.removeItem(KEY));
+}

@@ -1,0 +1,31 @@
+/** What a person did to a part of the page outlives its being read again: open folds, scroll. */
+
+/** @type {Map<string, boolean>} */
+const open = new Map();
+/** @type {Map<string, number>} */
+const scrolled = new Map();
+
+/** Starts remembering. */
+export function startKeeping() {
+  document.addEventListener(
+    "toggle",
+    (event) => {
+      if (event.target.id) open.set(event.target.id, event.target.open);
+    },
+    true,
+  );
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    for (const element of event.detail.target.querySelectorAll('[id][tabindex="0"]')) {
+      scrolled.set(element.id, element.scrollTop);
+    }
+  });
+  document.addEventListener("htmx:load", (event) => {
+    const { elt } = event.detail;
+    for (const element of elt.querySelectorAll("details[id]")) {
+      if (open.has(element.id)) element.open = open.get(element.id);
+    }
+    for (const element of elt.querySelectorAll('[id][tabindex="0"]')) {
+      if (scrolled.has(element.id)) element.scrollTop = scrolled.get(element.id);
+    }
+  });
+}

@@ -1,0 +1,141 @@
+/** Re-reads the parts of a page that have changed, told by one websocket.
+ *
+ * A part says what it shows: `data-live="job:<id>"`, `data-live="job"` (any), several with blanks,
+ * and which revision: `data-revision`. It is re-read by its own `hx-get` on the event `refresh`.
+ * A message may be lost, so after each (re)connection one part of each object is asked for again;
+ * the server answers 204 when nothing has changed.
+ */
+
+import { Socket } from "./socket.js";
+
+const PAUSE_MS = 400; // between two reads of the same part
+const SHOW_LOST_AFTER_MS = 4000;
+
+/** @type {Map<string, number>} element id -> when it was last asked for */
+const askedAt = new Map();
+/** @type {Map<string, number>} element id -> timer of the next read */
+const timers = new Map();
+/** @type {Set<string>} ids of elements that are being read; htmx gives up after 20 s itself */
+const busy = new Set();
+/** @type {Map<string, number>} id -> the revision that was announced while it was being read */
+const again = new Map();
+
+/** @param {HTMLElement} element */
+function tokens(element) {
+  return element.dataset.live.split(" ");
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {number} revision that is known to exist; without one the part is read in any case
+ */
+function refresh(element, revision = Infinity) {
+  const { id } = element;
+  if (busy.has(id)) {
+    again.set(id, Math.max(revision, again.get(id) ?? 0));
+    return;
+  }
+  if (timers.has(id)) return;
+  const wait = Math.max(0, (askedAt.get(id) ?? 0) + PAUSE_MS - Date.now());
+  const ask = () => {
+    timers.delete(id);
+    const current = document.getElementById(id);
+    if (!current) return;
+    askedAt.set(id, Date.now());
+    busy.add(id);
+    htmx.trigger(current, "refresh");
+  };
+  timers.set(id, setTimeout(ask, wait));
+}
+
+/** @param {string} id of an element whose answer has come */
+function answered(id) {
+  const revision = again.get(id) ?? 0;
+  if (!busy.delete(id) || !again.delete(id)) return;
+  const element = document.getElementById(id);
+  // The answer may already show what was announced while it was on its way.
+  if (element && !(Number(element.dataset.revision) >= revision)) refresh(element);
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {string} kind
+ * @param {string} id
+ * @param {number} revision
+ */
+function follow(element, kind, id, revision) {
+  if (tokens(element).includes(kind)) refresh(element);
+  if (!tokens(element).includes(`${kind}:${id}`)) return;
+  if ("liveSame" in element.dataset) refresh(element);
+  else if (!(Number(element.dataset.revision) >= revision)) refresh(element, revision);
+}
+
+/** @param {{kind: string, id: string, revision: number}} frame */
+function changed({ kind, id, revision }) {
+  for (const element of document.querySelectorAll("[data-live]")) {
+    follow(element, kind, id, revision);
+  }
+}
+
+/** One part of each object that has a revision, and those that change without a new one. */
+function recheck() {
+  const seen = new Set();
+  for (const element of document.querySelectorAll("[data-live][data-revision]")) {
+    const key = element.dataset.live;
+    if (!seen.has(key) || "liveSame" in element.dataset) refresh(element);
+    seen.add(key);
+  }
+}
+
+/** A part that came with a newer revision than its neighbours show: they are read as well. */
+function alignNeighbours(element) {
+  for (const token of tokens(element)) {
+    const [kind, id] = token.split(":");
+    const revision = Number(element.dataset.revision);
+    if (id && revision) {
+      for (const other of document.querySelectorAll(`[data-live~="${token}"][data-revision]`)) {
+        if (Number(other.dataset.revision) < revision) refresh(other, revision);
+      }
+    }
+  }
+}
+
+/** Starts listening, on pages of somebody who is signed in. */
+export function startLive() {
+  const path = document.body.dataset.liveSocket;
+  if (!path) return;
+  const sign = document.querySelector("[data-live-state]");
+  let signTimer = 0;
+  const socket = new Socket({
+    path: () => path,
+    onFrame: (frame) => {
+      if (frame.type === "changed") changed(frame);
+    },
+    onOpen: () => {
+      clearTimeout(signTimer);
+      sign.hidden = true;
+      recheck();
+    },
+    onLost: (code, waitMs) => {
+      clearTimeout(signTimer);
+      // Signed out elsewhere: the next read of a part leads to the sign-in page.
+      if (waitMs === 0) recheck();
+      else signTimer = setTimeout(() => (sign.hidden = false), SHOW_LOST_AFTER_MS);
+    },
+  });
+  document.addEventListener("htmx:configRequest", (event) => {
+    const { elt, headers, triggeringEvent } = event.detail;
+    if (triggeringEvent?.type === "refresh" && elt.dataset.revision) {
+      headers["Homeport-Have"] = elt.dataset.revision;
+    }
+  });
+  // The element that asked may have been replaced by now; its id is the same.
+  document.addEventListener("htmx:afterRequest", (event) => {
+    answered(event.detail.requestConfig?.elt?.id ?? event.detail.elt.id);
+  });
+  document.addEventListener("htmx:load", (event) => {
+    const { elt } = event.detail;
+    if (elt.dataset?.live) alignNeighbours(elt);
+  });
+  if (document.querySelector("[data-live]")) socket.connect();
+}

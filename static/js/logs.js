@@ -1,0 +1,259 @@
+/** The log pane of a training: one websocket, live lines or the archive, all replicas or one. */
+
+import { copyText } from "./copy.js";
+import { LogView } from "./log-view.js";
+import { Socket } from "./socket.js";
+import { say } from "./words.js";
+
+const FLOOD_LINES_PER_S = 10;
+const BUSY_CODE = 1013;
+const WAITING = new Set(["pending", "starting", "queued"]);
+const TOGGLES_KEY = "homeport-log-toggles";
+
+class LogPane {
+  /** @param {HTMLElement} pane */
+  constructor(pane) {
+    this.pane = pane;
+    this.window = pane.querySelector("[data-log-window]");
+    this.status = pane.querySelector("[data-log-state]");
+    this.newLines = pane.querySelector("[data-log-new]");
+    const buttons = [...pane.querySelectorAll("[data-replica]")];
+    this.replicas = buttons.map((button) => button.dataset.replica).filter(Boolean);
+    this.replica = "";
+    this.cursor = "";
+    this.hasEnded = false;
+    this.unseen = 0;
+    this.lineCount = 0;
+    /** @type {Map<string, {state: string, reason: string}>} */
+    this.states = new Map();
+    this.toggles = { times: false, wrap: true, ...this.#storedToggles() };
+    this.view = new LogView(this.window, this.replicas, (count) => this.#rowsWritten(count));
+    this.socket = new Socket({
+      path: () => this.#path(),
+      onFrame: (frame) => this.#frame(frame),
+      onOpen: () => this.#tell(),
+      onLost: (code, waitMs) => this.#lost(code, waitMs),
+    });
+    this.#listen();
+    this.#showToggles();
+    this.#watchRate();
+    this.socket.connect();
+  }
+
+  #path() {
+    const query = new URLSearchParams();
+    if (this.replica) query.set("replica", this.replica);
+    if (this.cursor) query.set("cursor", this.cursor);
+    const text = query.toString();
+    return this.pane.dataset.logSocket + (text ? `?${text}` : "");
+  }
+
+  /** @param {any} frame */
+  #frame(frame) {
+    if (frame.cursor) this.cursor = frame.cursor;
+    if (frame.type === "lines") {
+      this.lineCount += frame.lines.length;
+      this.view.addLines(frame.replica, frame.lines);
+    } else if (frame.type === "skipped") {
+      this.view.addSkipped(frame.replica, frame.count);
+    } else if (frame.type === "state") {
+      this.states.set(frame.replica ?? "", { state: frame.state, reason: frame.reason ?? "" });
+    } else if (frame.type === "end") {
+      this.hasEnded = true;
+      this.socket.finish();
+    }
+    this.#tell();
+  }
+
+  /** @param {number} code @param {number} waitMs */
+  #lost(code, waitMs) {
+    if (waitMs === 0) {
+      this.#say("lost", say(code === 4401 ? "log_signed_out" : "log_gone"));
+      return;
+    }
+    const key = code === BUSY_CODE ? "log_busy" : "log_lost";
+    this.#say("lost", say(key, { seconds: Math.ceil(waitMs / 1000) }));
+  }
+
+  /** Says where the log stands, in words. */
+  #tell() {
+    const waiting = [...this.states].filter(([, { state }]) => WAITING.has(state));
+    if (this.hasEnded) this.#say("end", say("log_end"));
+    else if (waiting.length) this.#say("waiting", this.#waitingText(waiting));
+    else this.#say("live", say(this.lineCount ? "log_live" : "log_quiet"));
+    this.#showEmpty();
+  }
+
+  /**
+   * What is waited for: a training in the queue as a whole, later its replicas.
+   * @param {[string, {state: string, reason: string}][]} waiting
+   */
+  #waitingText(waiting) {
+    const job = this.states.get("");
+    const replicas = waiting.filter(([name]) => name);
+    if (job?.state === "queued" || !replicas.length) {
+      return say("log_waiting_job") + (job?.reason ? `: ${job.reason}` : "");
+    }
+    const [replica, { reason }] = replicas.find(([, state]) => state.reason) ?? replicas[0];
+    const count = replicas.length - 1;
+    const rest = count ? ` ${say("log_more_waiting", { count })}` : "";
+    const why = reason || job?.reason;
+    // A reason that names its replica says it all.
+    if (why?.startsWith(replica)) return why + rest;
+    return `${say("log_waiting", { replica })}${rest}${why ? `: ${why}` : ""}`;
+  }
+
+  /** @param {string} state @param {string} text */
+  #say(state, text) {
+    this.status.dataset.logState = state;
+    if (this.status.textContent !== text) this.status.textContent = text;
+  }
+
+  /** A word in the middle of the pane while there is no line in it. */
+  #showEmpty() {
+    const old = this.window.querySelector(".log-empty");
+    const isEmpty = !this.view.shown && !this.view.pending.length;
+    if (!isEmpty) {
+      old?.remove();
+      return;
+    }
+    let text = this.hasEnded ? say("log_end_empty") : this.status.textContent;
+    if (this.view.filter && this.view.rows.length) text = say("log_none_match");
+    const box = old ?? document.createElement("p");
+    box.className = "log-empty";
+    if (box.textContent !== text) box.textContent = text;
+    if (!old) this.window.append(box);
+  }
+
+  /** @param {number} count */
+  #rowsWritten(count) {
+    this.#showEmpty();
+    if (this.view.follows || !count) return;
+    this.unseen += count;
+    this.newLines.querySelector("[data-text]").textContent = say("log_new", {
+      count: this.unseen.toLocaleString(),
+    });
+    this.newLines.hidden = false;
+  }
+
+  /** @param {string} replica "" for all of them */
+  show(replica) {
+    if (replica === this.replica || !this.#button(replica)) return;
+    this.replica = replica;
+    this.cursor = "";
+    this.hasEnded = false;
+    this.lineCount = 0;
+    this.states.clear();
+    this.view.clear();
+    this.#follow(true);
+    for (const button of this.pane.querySelectorAll("[data-replica]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.replica === replica));
+    }
+    this.pane.classList.toggle("log-one", replica !== "");
+    const link = this.pane.querySelector("[data-log-download]");
+    const query = replica ? `?replica=${encodeURIComponent(replica)}` : "";
+    link.href = this.pane.dataset.download + query;
+    this.#say("waiting", say("log_connecting"));
+    this.#showEmpty();
+    this.socket.connect();
+  }
+
+  #button(replica) {
+    return this.pane.querySelector(`[data-replica="${CSS.escape(replica)}"]`);
+  }
+
+  /** @param {boolean} follows */
+  #follow(follows) {
+    this.view.setFollows(follows);
+    this.#toggleButton("follow").setAttribute("aria-pressed", String(follows));
+    if (follows) {
+      this.unseen = 0;
+      this.newLines.hidden = true;
+    }
+  }
+
+  #toggleButton(name) {
+    return this.pane.querySelector(`[data-log-toggle="${name}"]`);
+  }
+
+  #listen() {
+    this.pane.addEventListener("click", (event) => this.#clicked(event.target.closest("button")));
+    document.addEventListener("click", (event) => {
+      const button = event.target.closest("[data-show-log]");
+      if (!button) return;
+      this.show(this.replicas.length > 1 ? button.dataset.showLog : "");
+      this.pane.scrollIntoView({ block: "start" });
+      this.window.focus({ preventScroll: true });
+    });
+    const filter = this.pane.querySelector("[data-log-filter]");
+    filter.addEventListener("input", () => {
+      this.view.setFilter(filter.value.trim());
+      this.#showEmpty();
+    });
+    // Reading further up stops following; coming back to the end starts it again.
+    this.window.addEventListener("wheel", (event) => {
+      if (event.deltaY < 0) this.#follow(false);
+    }, { passive: true });
+    this.window.addEventListener("touchmove", () => this.#follow(this.view.isAtEnd), { passive: true });
+    this.window.addEventListener("keydown", (event) => {
+      if (["ArrowUp", "PageUp", "Home"].includes(event.key)) this.#follow(false);
+      if (event.key === "End") this.#follow(true);
+    });
+    this.window.addEventListener("scroll", () => {
+      if (!this.view.follows && this.view.isAtEnd) this.#follow(true);
+    }, { passive: true });
+  }
+
+  /** @param {HTMLButtonElement | null} button */
+  #clicked(button) {
+    if (!button) return;
+    if ("replica" in button.dataset) this.show(button.dataset.replica);
+    else if ("logCopy" in button.dataset) copyText(this.view.asText(this.toggles.times), button);
+    else if ("logNew" in button.dataset) this.#follow(true);
+    else if (button.dataset.logToggle === "follow") this.#follow(!this.view.follows);
+    else if (button.dataset.logToggle) this.#toggle(button.dataset.logToggle);
+  }
+
+  /** @param {string} name times or wrap */
+  #toggle(name) {
+    this.toggles[name] = !this.toggles[name];
+    try {
+      localStorage.setItem(TOGGLES_KEY, JSON.stringify(this.toggles));
+    } catch {
+      // It holds for this page only.
+    }
+    this.#showToggles();
+    if (this.view.follows) this.#follow(true);
+  }
+
+  #storedToggles() {
+    try {
+      return JSON.parse(localStorage.getItem(TOGGLES_KEY)) ?? {};
+    } catch {
+      return {};
+    }
+  }
+
+  #showToggles() {
+    for (const name of ["times", "wrap"]) {
+      this.pane.classList.toggle(`log-${name}`, this.toggles[name]);
+      this.#toggleButton(name).setAttribute("aria-pressed", String(this.toggles[name]));
+    }
+    this.pane.classList.toggle("log-one", this.replicas.length === 1);
+  }
+
+  /** Screen readers read new lines out, unless there are more than anybody can listen to. */
+  #watchRate() {
+    let before = 0;
+    setInterval(() => {
+      const isCalm = this.lineCount - before <= FLOOD_LINES_PER_S;
+      before = this.lineCount;
+      const value = isCalm && this.lineCount ? "polite" : "off";
+      if (this.window.getAttribute("aria-live") !== value) {
+        this.window.setAttribute("aria-live", value);
+      }
+    }, 1000);
+  }
+}
+
+new LogPane(document.getElementById("log-pane"));

@@ -1,0 +1,1 @@
+"""Who owns what: people, teams, tenants, quotas."""

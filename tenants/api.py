@@ -1,0 +1,166 @@
+"""REST of people and tenants: tokens, who I am, my namespace."""
+
+from typing import Any
+
+from django.contrib.auth import authenticate
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal import quantity
+from portal.rest import FieldError, RequestError, source_address
+from tenants.actions import create_token, ensure_tenant
+from tenants.models import Tenant, TenantObject, User
+from tenants.throttle import SignInThrottle
+
+
+class CredentialsSerializer(serializers.Serializer[Any]):
+    username = serializers.CharField(max_length=150)
+    password = serializers.CharField(max_length=1000, trim_whitespace=False)
+    name = serializers.CharField(max_length=80, default="token")
+
+
+class TokenSerializer(serializers.Serializer[Any]):
+    token = serializers.CharField()
+    expires_at = serializers.DateTimeField()
+
+
+class TokenView(APIView):
+    """Name and password for a token."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+    throttle_classes = (SignInThrottle,)
+
+    @extend_schema(request=CredentialsSerializer, responses={200: TokenSerializer})
+    def post(self, request: Request) -> Response:
+        credentials = CredentialsSerializer(data=request.data)
+        credentials.is_valid(raise_exception=True)
+        given = credentials.validated_data
+        user = authenticate(request, username=given["username"], password=given["password"])
+        if not isinstance(user, User):
+            raise RequestError(
+                [FieldError("", "wrong_credentials", "The name or the password is wrong.")], 401
+            )
+        if not user.is_admin:
+            ensure_tenant(user=user, source_address=source_address(request))
+        token, plain = create_token(
+            by=user, name=given["name"], source_address=source_address(request)
+        )
+        return Response({"token": plain, "expires_at": token.expires_at})
+
+
+class QuotaField(serializers.Serializer[Any]):
+    """cpu and memory as Kubernetes writes them, gpu and pods as numbers."""
+
+    cpu = serializers.CharField()
+    memory = serializers.CharField()
+    gpu = serializers.IntegerField()
+    pods = serializers.IntegerField()
+
+
+def quota_json(amounts: dict[str, int]) -> dict[str, Any]:
+    """Amounts (millicores, bytes, pieces) as REST shows them."""
+    return {
+        "cpu": quantity.cpu_text(amounts.get("cpu", 0)),
+        "memory": quantity.memory_text(amounts.get("memory", 0)),
+        "gpu": amounts.get("gpu", 0),
+        "pods": amounts.get("pods", 0),
+    }
+
+
+class TenantObjectSerializer(serializers.ModelSerializer[TenantObject]):
+    class Meta:
+        model = TenantObject
+        fields = ("kind", "name", "state", "detail", "repaired_count", "since")
+
+
+class TenantSerializer(serializers.ModelSerializer[Tenant]):
+    owner = serializers.CharField(source="owner.username")
+    team = serializers.CharField(source="team.name", allow_null=True, default=None)
+    quota = serializers.SerializerMethodField()
+    used = serializers.SerializerMethodField()
+    objects = TenantObjectSerializer(source="objects_seen", many=True)
+
+    class Meta:
+        model = Tenant
+        fields = (
+            "id",
+            "namespace",
+            "owner",
+            "team",
+            "state",
+            "reason_text",
+            "quota",
+            "used",
+            "objects",
+            "revision",
+            "created_at",
+        )
+
+    @extend_schema(responses=QuotaField)
+    def get_quota(self, tenant: Tenant) -> dict[str, Any]:
+        return quota_json(tenant.quota)
+
+    @extend_schema(responses=QuotaField)
+    def get_used(self, tenant: Tenant) -> dict[str, Any]:
+        return quota_json(tenant.observed_used)
+
+
+def visible_tenants(user: Any) -> QuerySet[Tenant]:
+    """Tenants that the user may see, with all that a page or answer shows of them."""
+    visible: QuerySet[Tenant] = (
+        Tenant.objects.visible_to(user)
+        .select_related("owner", "team")
+        .prefetch_related("objects_seen")
+        .order_by("namespace")
+    )
+    return visible
+
+
+class TenantListView(generics.ListAPIView[Tenant]):
+    """Tenants that the caller may see."""
+
+    serializer_class = TenantSerializer
+
+    def get_queryset(self) -> QuerySet[Tenant]:
+        return visible_tenants(self.request.user)
+
+
+class TenantDetailView(generics.RetrieveAPIView[Tenant]):
+    """One tenant with the state of each of its objects."""
+
+    serializer_class = TenantSerializer
+
+    def get_queryset(self) -> QuerySet[Tenant]:
+        return visible_tenants(self.request.user)
+
+
+class MeSerializer(serializers.ModelSerializer[User]):
+    team = serializers.CharField(source="team.name", allow_null=True, default=None)
+    tenant = TenantSerializer(allow_null=True, default=None)
+    leads = serializers.SerializerMethodField()
+
+    class Meta:
+        model = User
+        fields = ("id", "username", "first_name", "last_name", "role", "team", "leads", "tenant")
+
+    def get_leads(self, user: User) -> list[str]:
+        return list(user.leads_teams.order_by("name").values_list("name", flat=True))
+
+
+class MeView(APIView):
+    """Who the caller is, with the own tenant."""
+
+    @extend_schema(responses=MeSerializer)
+    def get(self, request: Request) -> Response:
+        user = (
+            User.objects.select_related("team", "tenant", "tenant__owner", "tenant__team")
+            .prefetch_related("tenant__objects_seen")
+            .get(username=request.user.get_username())
+        )
+        return Response(MeSerializer(user).data)

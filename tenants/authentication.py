@@ -1,0 +1,29 @@
+"""`Authorization: Token hp_...` for REST."""
+
+from django.http import HttpRequest
+from rest_framework import authentication, exceptions
+from rest_framework.request import Request
+
+from tenants.actions import find_token
+from tenants.models import ApiToken, User
+
+
+class TokenAuthentication(authentication.BaseAuthentication):
+    """Hashed, expiring tokens; a wrong one is an error even where a session would do."""
+
+    keyword = "Token"
+
+    def authenticate(self, request: Request | HttpRequest) -> tuple[User, ApiToken] | None:
+        header = request.META.get("HTTP_AUTHORIZATION", "")
+        word, _, plain = header.partition(" ")
+        if word.lower() != self.keyword.lower():
+            return None
+        token = find_token(plain.strip())
+        if token is None:
+            raise exceptions.AuthenticationFailed(
+                "this token is unknown, expired or revoked; make a new one on the account page"
+            )
+        return token.user, token
+
+    def authenticate_header(self, request: Request) -> str:
+        return self.keyword

@@ -1,0 +1,180 @@
+"""The objects that a tenant is made of: from its row and the settings to Kubernetes documents.
+
+Pure but for reading the settings; blocking (a few milliseconds), so called in a thread.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from portal import quantity
+from portal.cluster import manifests, requests
+from tenants.models import Tenant
+
+QUOTA = LIMITS = ACCOUNT = "homeport"  # their names in each tenant's namespace
+BOUNDARY = "homeport-boundary"
+GATE = "homeport-gate"
+DATA_VOLUME = "data"
+LOG_VOLUME = "log"
+# The oldest Kubernetes that Homeport supports; pinned, so that an upgrade of the cluster does not
+# change what is allowed: https://kubernetes.io/docs/concepts/security/pod-security-admission/
+POD_SECURITY_VERSION = "v1.33"
+# Link-local: the metadata service of clouds (169.254.169.254) hands out the node's credentials.
+_LINK_LOCAL = "169.254.0.0/16"
+# Resource name in a ResourceQuota -> our short name of it.
+QUOTA_KEYS = {
+    "requests.cpu": "cpu",
+    "requests.memory": "memory",
+    f"requests.{requests.GPU}": "gpu",
+    "pods": "pods",
+    "services.nodeports": "nodeports",
+    "requests.storage": "storage",
+}
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Where pods may go besides the internet: an address and port, or a whole namespace."""
+
+    cidr: str = ""
+    port: int = 0
+    namespace: str = ""
+
+
+@dataclass(frozen=True)
+class Volume:
+    name: str
+    size: str
+
+
+@dataclass(frozen=True)
+class TenantManifest:
+    """Variables of `tenant.yaml.j2`."""
+
+    owner: str
+    namespace: str
+    quota_hard: tuple[tuple[str, str], ...]
+    volumes: tuple[Volume, ...]
+    storage_class: str
+    portal_peers: tuple[Peer, ...]
+    gate_cidrs: tuple[str, ...]
+    closed_cidrs: tuple[str, ...]
+    is_internet_open: bool
+    pod_security_version: str = POD_SECURITY_VERSION
+    quota_name: str = QUOTA
+    limits_name: str = LIMITS
+    account_name: str = ACCOUNT
+    boundary_name: str = BOUNDARY
+    gate_name: str = GATE
+
+
+def quota_hard(tenant: Tenant) -> dict[str, str]:
+    """`spec.hard` of the tenant's ResourceQuota.
+
+    Only `requests.` exists for GPUs: https://kubernetes.io/docs/concepts/policy/resource-quotas/
+    """
+    return {
+        "pods": str(tenant.quota_pods),
+        "requests.cpu": quantity.cpu_text(tenant.quota_cpu_millicores),
+        "requests.memory": quantity.memory_text(tenant.quota_memory_bytes),
+        f"requests.{requests.GPU}": str(tenant.quota_gpu_count),
+        "requests.storage": quantity.memory_text(
+            tenant.data_volume_bytes + tenant.log_volume_bytes
+        ),
+        "services.nodeports": str(tenant.quota_nodeports),
+        "services.loadbalancers": "0",
+    }
+
+
+def observed(resources: dict[str, str]) -> dict[str, int]:
+    """`status.hard` or `status.used` of a quota under our names, in our units; others left out."""
+    return {
+        short: (quantity.cpu_millicores if short == "cpu" else quantity.memory_bytes)(
+            resources[name]
+        )
+        for name, short in QUOTA_KEYS.items()
+        if name in resources
+    }
+
+
+def networks(name: str, texts: Iterable[str]) -> tuple[str, ...]:
+    """CIDRs in canonical form, in order.
+
+    Raises:
+        ManifestError: one is no network; the text names the setting.
+    """
+    found = []
+    for text in texts:
+        try:
+            found.append(str(ipaddress.ip_network(text, strict=False)))
+        except ValueError as error:
+            raise manifests.ManifestError(
+                f"{name}: {text!r} is no network; write for example 10.0.0.0/8"
+            ) from error
+    return tuple(found)
+
+
+def peer_of(url: str) -> Peer | None:
+    """What an egress rule must name so that pods reach a URL; None when the internet rule will do.
+
+    A Service (`http://NAME.NAMESPACE.svc...`) is reached at its pods' own ports after translation,
+    so its whole namespace is named.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    labels = host.split(".")
+    if len(labels) >= 3 and labels[2] == "svc":
+        return Peer(namespace=labels[1])
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return Peer(cidr=f"{address}/{address.max_prefixlen}", port=port)
+
+
+def closed_networks(cidrs: Iterable[str]) -> tuple[str, ...]:
+    """What the internet rule leaves out: IPv4 only, as its range is, and no range twice."""
+    ranges = [network for network in cidrs if ":" not in network]
+    return tuple(dict.fromkeys([*ranges, _LINK_LOCAL]))
+
+
+def tenant_manifest(tenant: Tenant) -> TenantManifest:
+    """The template's variables for one tenant.
+
+    Raises:
+        ManifestError: a setting holds what is no network.
+    """
+    closed = closed_networks(networks("CLUSTER_CIDRS", settings.CLUSTER_CIDRS))
+    peers = (peer_of(url) for url in (settings.POD_PORTAL_URL, settings.S3_ENDPOINT) if url)
+    return TenantManifest(
+        owner=str(tenant.pk),
+        namespace=tenant.namespace,
+        quota_hard=tuple(quota_hard(tenant).items()),
+        volumes=(
+            Volume(DATA_VOLUME, quantity.memory_text(tenant.data_volume_bytes)),
+            Volume(LOG_VOLUME, quantity.memory_text(tenant.log_volume_bytes)),
+        ),
+        storage_class=settings.STORAGE_CLASS,
+        portal_peers=tuple(dict.fromkeys(peer for peer in peers if peer is not None)),
+        gate_cidrs=(
+            *networks("NODE_CIDRS", settings.NODE_CIDRS),
+            *networks("CLIENT_CIDRS", settings.CLIENT_CIDRS),
+        ),
+        closed_cidrs=closed,
+        # An `except` must be smaller than its range, so closing everything is no rule at all.
+        is_internet_open="0.0.0.0/0" not in closed,
+    )
+
+
+def render_tenant(tenant: Tenant) -> list[dict[str, Any]]:
+    """All objects of a tenant, in order of creation; the Namespace is first.
+
+    Raises:
+        ManifestError: a setting cannot be used; the text names it.
+    """
+    return manifests.render("tenant.yaml.j2", tenant_manifest(tenant))

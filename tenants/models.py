@@ -1,0 +1,203 @@
+"""People, teams, tenants, and what the portal knows of a tenant's objects in the cluster."""
+
+import hashlib
+import secrets
+import uuid
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+TOKEN_LIFETIME = timedelta(days=90)
+
+
+class User(AbstractUser):
+    """Somebody who signs in. `id` never changes and is never given to anybody else."""
+
+    class Role(models.TextChoices):
+        RESEARCHER = "researcher"
+        ADMIN = "admin"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    role = models.CharField(max_length=16, choices=Role.choices, default=Role.RESEARCHER)
+    team = models.ForeignKey(
+        "Team", null=True, blank=True, on_delete=models.SET_NULL, related_name="members"
+    )
+
+    @property
+    def is_admin(self) -> bool:
+        return self.role == self.Role.ADMIN
+
+    @property
+    def shown_name(self) -> str:
+        """The full name, or the user name where there is none."""
+        return self.get_full_name() or self.username
+
+
+class Team(models.Model):
+    """A group of tenants with leads and a budget."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=63, unique=True)
+    leads = models.ManyToManyField(User, related_name="leads_teams", blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TenantQuerySet(models.QuerySet["Tenant"]):
+    """The only ways to look tenants up on somebody's behalf."""
+
+    def owned_by(self, user: Any) -> "TenantQuerySet":
+        return self.filter(owner_id=user.pk)
+
+    def visible_to(self, user: Any) -> "TenantQuerySet":
+        """Own tenant; those of teams that the user leads; all of them for an admin."""
+        if user.is_admin:
+            return self
+        return self.filter(Q(owner_id=user.pk) | Q(team__leads=user)).distinct()
+
+
+class Tenant(models.Model):
+    """A researcher's home on the cluster: one namespace, its quota and volumes.
+
+    `state` follows the cluster (only the reconciler writes it); `desired` is what people asked.
+    """
+
+    class State(models.TextChoices):
+        PROVISIONING = "provisioning"
+        ACTIVE = "active"
+        SUSPENDED = "suspended"
+        DELETING = "deleting"
+        GONE = "gone"
+
+    class Desired(models.TextChoices):
+        ACTIVE = "active"
+        SUSPENDED = "suspended"
+        DELETED = "deleted"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.OneToOneField(User, on_delete=models.PROTECT, related_name="tenant")
+    team = models.ForeignKey(
+        Team, null=True, blank=True, on_delete=models.SET_NULL, related_name="tenants"
+    )
+    # u-<slug>-<8 hex of the owner's id>; never reused (portal/cluster/names.py).
+    namespace = models.CharField(max_length=63, unique=True)
+    desired = models.CharField(max_length=16, choices=Desired.choices, default=Desired.ACTIVE)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.PROVISIONING)
+    reason_text = models.TextField(blank=True, default="")
+
+    quota_cpu_millicores = models.BigIntegerField()
+    quota_memory_bytes = models.BigIntegerField()
+    quota_gpu_count = models.IntegerField()
+    quota_pods = models.IntegerField()
+    quota_nodeports = models.IntegerField()
+    data_volume_bytes = models.BigIntegerField()
+    log_volume_bytes = models.BigIntegerField()
+
+    # As the ResourceQuota's status says: {"cpu": millicores, "memory": bytes, "gpu": n, "pods": n}.
+    observed_hard = models.JSONField(default=dict)
+    observed_used = models.JSONField(default=dict)
+
+    revision = models.BigIntegerField(default=1)
+    created_at = models.DateTimeField(default=timezone.now)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    objects: ClassVar[Any] = TenantQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return self.namespace
+
+    @property
+    def quota(self) -> dict[str, int]:
+        """What is asked for: cpu in millicores, memory in bytes, gpu, pods and nodeports."""
+        return {
+            "cpu": self.quota_cpu_millicores,
+            "memory": self.quota_memory_bytes,
+            "gpu": self.quota_gpu_count,
+            "pods": self.quota_pods,
+            "nodeports": self.quota_nodeports,
+        }
+
+
+class TenantObject(models.Model):
+    """One object that a tenant is made of, and its state as last seen in the cluster."""
+
+    class State(models.TextChoices):
+        MISSING = "missing"
+        WAITING = "waiting"
+        READY = "ready"
+        REFUSED = "refused"
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="objects_seen")
+    position = models.SmallIntegerField()  # order of creation, order on the page
+    kind = models.CharField(max_length=40)
+    name = models.CharField(max_length=63)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.MISSING)
+    detail = models.TextField(blank=True, default="")
+    repaired_count = models.IntegerField(default=0)
+    since = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint("tenant", "kind", "name", name="one_row_per_tenant_object")
+        ]
+        ordering = ["position"]
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+class ApiToken(models.Model):
+    """A token for REST and the command line; only its SHA-256 is kept."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=80, default="token")
+    digest = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @staticmethod
+    def digest_of(plain: str) -> str:
+        return hashlib.sha256(plain.encode()).hexdigest()
+
+    @classmethod
+    def issue(cls, *, user: User, name: str) -> tuple["ApiToken", str]:
+        """A new token and its plain text, which is nowhere kept and cannot be shown again."""
+        plain = "hp_" + secrets.token_urlsafe(32)
+        token = cls.objects.create(
+            user=user,
+            name=name,
+            digest=cls.digest_of(plain),
+            expires_at=timezone.now() + TOKEN_LIFETIME,
+        )
+        return token, plain
+
+
+class AuditEntry(models.Model):
+    """Who changed what, from where, with which result. Rows are only ever added."""
+
+    at = models.DateTimeField(default=timezone.now, db_index=True)
+    actor = models.ForeignKey(User, null=True, on_delete=models.SET_NULL)
+    actor_name = models.CharField(max_length=150)
+    verb = models.CharField(max_length=40)
+    kind = models.CharField(max_length=40)
+    object_id = models.CharField(max_length=64, blank=True)
+    object_name = models.CharField(max_length=200, blank=True)
+    source_address = models.CharField(max_length=64, blank=True)
+    detail = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["-at"]
+
+    def __str__(self) -> str:
+        return f"{self.actor_name} {self.verb} {self.kind} {self.object_name}"

@@ -1,0 +1,170 @@
+"""Judges the parts of a tenant: from the wanted document and what the cluster shows to a verdict.
+
+Pure: no calls, no database, no clock. `tenants/reconcile.py` does what the verdicts ask for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from portal import quantity
+from portal.cluster import labels
+from portal.cluster.index import owner_of
+from portal.cluster.mergepatch import difference, is_equal
+from portal.cluster.objects import EventSeen, NamespaceSeen, PVCSeen, QuotaSeen, ServiceAccountSeen
+from tenants.models import TenantObject
+
+Object = dict[str, Any]
+State = TenantObject.State
+
+FIRST_CONSUMER = "WaitForFirstConsumer"
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What else a verdict on a claim needs.
+
+    Attributes:
+        binding_mode: of the claim's StorageClass; empty when not known.
+        problem: why the class cannot be used, as a sentence; empty when it can or is not known.
+        events: of the claim, oldest first.
+    """
+
+    binding_mode: str = ""
+    problem: str = ""
+    events: Sequence[EventSeen] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a part is, and what makes it right.
+
+    Attributes:
+        patch: merge patch to send; empty when there is nothing to change.
+        is_drift: somebody else changed what we had made; otherwise our own wishes changed.
+    """
+
+    state: str
+    detail: str = ""
+    must_create: bool = False
+    patch: Object | None = None
+    is_drift: bool = False
+
+
+def judge(document: Object, seen: Any | None, around: Surroundings) -> Verdict:
+    """The verdict on one part.
+
+    Args:
+        document: as rendered, with our labels and spec hash.
+        seen: the struct of the object of this name, or None.
+        around: only looked at for a PersistentVolumeClaim.
+    """
+    if seen is None:
+        return Verdict(State.MISSING, must_create=True)
+    if owner_of(seen) != document["metadata"]["labels"][labels.OWNER]:
+        return Verdict(State.REFUSED, foreign(document))
+    if seen.metadata.deletion_timestamp is not None:
+        return Verdict(State.WAITING, _leaving(seen))
+    patch = _patch(document, seen)
+    state, detail = _condition(document, seen, around)
+    if patch:
+        wanted_hash = document["metadata"]["annotations"][labels.SPEC_HASH]
+        is_drift = seen.metadata.annotations.spec_hash == wanted_hash
+        return Verdict(state, detail, patch=patch, is_drift=is_drift)
+    return Verdict(state, detail)
+
+
+def foreign(document: Object) -> str:
+    """The sentence about something of the wanted name that is not ours."""
+    return (
+        f"a {document['kind']} named {document['metadata']['name']} exists that Homeport did not "
+        "make for this tenant; it is left alone. Remove it, and Homeport makes its own"
+    )
+
+
+def _leaving(seen: Any) -> str:
+    text = "is being deleted by somebody; it is made anew when it is gone"
+    if isinstance(seen, NamespaceSeen):
+        held = [c.message for c in seen.status.conditions if c.status == "True" and c.message]
+        return f"{text}. The cluster says: {' '.join(held)}" if held else text
+    if isinstance(seen, PVCSeen):
+        return f"{text}, which waits for the pods that use it"
+    return text
+
+
+def _patch(document: Object, seen: Any) -> Object:
+    """What to change, empty when nothing; a volume that would have to shrink is left alone."""
+    patch = _content_patch(document, seen)
+    meta = document["metadata"]
+    marks = {
+        key: text for key, text in meta["labels"].items() if seen.metadata.labels.get(key) != text
+    }
+    wanted_hash = meta["annotations"][labels.SPEC_HASH]
+    is_stale = seen.metadata.annotations.spec_hash != wanted_hash
+    if not patch and not marks and (not is_stale or _would_shrink(document, seen)):
+        return {}
+    changed: Object = {"annotations": {labels.SPEC_HASH: wanted_hash}}
+    if marks:
+        changed["labels"] = marks
+    return {**patch, "metadata": changed}
+
+
+def _content_patch(document: Object, seen: Any) -> Object:
+    if isinstance(seen, NamespaceSeen):
+        return {}
+    if isinstance(seen, ServiceAccountSeen):
+        wanted = document["automountServiceAccountToken"]
+        same = seen.automount_service_account_token == wanted
+        return {} if same else {"automountServiceAccountToken": wanted}
+    if isinstance(seen, PVCSeen):
+        wanted = _storage(document)
+        if quantity.parse(wanted) <= quantity.parse(_requested(seen)):
+            return {}
+        return {"spec": {"resources": {"requests": {"storage": wanted}}}}
+    actual = {"hard": seen.spec.hard} if isinstance(seen, QuotaSeen) else seen.spec
+    inner = difference(actual, document["spec"])
+    return {"spec": inner} if inner else {}
+
+
+def _storage(document: Object) -> str:
+    return str(document["spec"]["resources"]["requests"]["storage"])
+
+
+def _requested(seen: PVCSeen) -> str:
+    return seen.spec.resources.requests.get("storage", "0")
+
+
+def _would_shrink(document: Object, seen: Any) -> bool:
+    return isinstance(seen, PVCSeen) and (
+        quantity.parse(_storage(document)) < quantity.parse(_requested(seen))
+    )
+
+
+def _condition(document: Object, seen: Any, around: Surroundings) -> tuple[str, str]:
+    if isinstance(seen, NamespaceSeen) and seen.status.phase != "Active":
+        return State.WAITING, f"the cluster says {seen.status.phase or 'nothing'} of it yet"
+    if isinstance(seen, QuotaSeen) and not is_equal(seen.status.hard, document["spec"]["hard"]):
+        return State.WAITING, "the cluster has not confirmed these limits yet"
+    if isinstance(seen, PVCSeen):
+        return _claim_condition(document, seen, around)
+    return State.READY, seen.metadata.annotations.warning
+
+
+def _claim_condition(document: Object, seen: PVCSeen, around: Surroundings) -> tuple[str, str]:
+    notes = [seen.metadata.annotations.warning]
+    if _would_shrink(document, seen):
+        notes.append(f"a volume cannot shrink: it stays at {_requested(seen)}")
+    if seen.status.phase == "Bound":
+        return State.READY, _sentences(notes)
+    if seen.status.phase == "Lost":
+        lost = f"its volume {seen.spec.volume_name} is lost; an admin must restore it"
+        return State.REFUSED, _sentences([*notes, lost])
+    if around.binding_mode == FIRST_CONSUMER:
+        return State.READY, _sentences([*notes, "binds on first use"])
+    waits = f"waits for a volume of class {seen.spec.storage_class_name or 'default'}"
+    said = next((event.message for event in reversed(around.events) if event.message), "")
+    return State.WAITING, _sentences([*notes, waits, around.problem or said])
+
+
+def _sentences(parts: Sequence[str]) -> str:
+    return ". ".join(part.rstrip(".") for part in parts if part)

@@ -1,0 +1,27 @@
+"""Who may do what: the whole role table in one place.
+
+Seeing is decided by the querysets' `visible_to`; what cannot be seen answers 404. What can be seen
+but not done answers 403.
+"""
+
+from tenants.models import Tenant, User
+
+
+def leads(user: User, tenant: Tenant) -> bool:
+    """Whether the user leads the tenant's team."""
+    return tenant.team_id is not None and user.leads_teams.filter(pk=tenant.team_id).exists()
+
+
+def may_submit(user: User, tenant: Tenant) -> bool:
+    """Only the owner runs things in a tenant."""
+    return tenant.owner_id == user.pk
+
+
+def may_stop(user: User, tenant: Tenant) -> bool:
+    """The owner, a lead of the team, an admin."""
+    return tenant.owner_id == user.pk or user.is_admin or leads(user, tenant)
+
+
+def may_delete(user: User, tenant: Tenant) -> bool:
+    """The owner and an admin: deleting takes logs and artifacts with it."""
+    return tenant.owner_id == user.pk or user.is_admin

@@ -1,0 +1,272 @@
+"""Does what the verdicts on a tenant's parts ask for: creates, patches, and says how it went."""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from portal.cluster import labels
+from portal.cluster.backoff import Backoff
+from portal.cluster.client import Cluster
+from portal.cluster.errors import (
+    ClusterError,
+    Conflict,
+    NotFound,
+    QuotaExceeded,
+    TooManyRequests,
+    Unavailable,
+)
+from portal.cluster.objects import PVCSeen
+from portal.cluster.view import ClusterView, Shelf
+from tenants.models import Tenant, TenantObject
+from tenants.parts import Object, State, Surroundings, Verdict, foreign, judge
+from tenants.records import Part, PartKey
+
+_WAIT_S = (0.2, 60.0)
+_CALM_S = 60.0  # a part left alone for so long starts with short waits again
+_CLASS_KNOWN_S = 60.0
+_JUST_MADE = "made a moment ago"
+
+Key = tuple[UUID, str, str]  # tenant, kind, name
+
+
+@dataclass(frozen=True)
+class Tended:
+    """The parts in order, and when (monotonic) to look again; None: when something changes."""
+
+    parts: list[Part]
+    again_at: float | None
+
+
+@dataclass
+class _Attempts:
+    """Monotonic seconds; `is_open`: the last one did not settle the part yet."""
+
+    backoff: Backoff
+    last_at: float = 0.0
+    not_before: float = 0.0
+    is_open: bool = True
+
+
+@dataclass(frozen=True)
+class _Errand:
+    """One part on its way through a pass."""
+
+    key: Key
+    document: Object
+    row: TenantObject | None
+    verdict: Verdict
+
+    @property
+    def had_it(self) -> bool:
+        """Whether the part is known to have existed."""
+        return self.row is not None and self.row.state in {State.WAITING, State.READY}
+
+    def part(self, state: str, detail: str = "", *, was_repaired: bool = False) -> Part:
+        return Part(self.key[1], self.key[2], state, detail, was_repaired)
+
+
+class Provisioner:
+    """Remembers per part when it was last written, so that no quarrel becomes a storm."""
+
+    def __init__(self, view: ClusterView, cluster: Cluster) -> None:
+        self._view = view
+        self._cluster = cluster
+        self._attempts: dict[Key, _Attempts] = {}
+        self._made: dict[Key, str] = {}  # uid of what we made or found last
+        self._classes: dict[str, tuple[float, Surroundings]] = {}
+        self._shelves: dict[str, Shelf[Any]] = {
+            "Namespace": view.namespaces,
+            "ResourceQuota": view.quotas,
+            "LimitRange": view.limit_ranges,
+            "NetworkPolicy": view.network_policies,
+            "ServiceAccount": view.service_accounts,
+            "PersistentVolumeClaim": view.claims,
+        }
+
+    async def tend(
+        self,
+        tenant: Tenant,
+        documents: Sequence[Object],
+        rows: Mapping[PartKey, TenantObject],
+    ) -> Tended:
+        """One look at all parts of a tenant; writes what is missing or wrong."""
+        parts: list[Part] = []
+        has_namespace = True
+        keys = []
+        for document in documents:
+            kind, name = document["kind"], document["metadata"]["name"]
+            key = (tenant.pk, kind, name)
+            keys.append(key)
+            row = rows.get((kind, name))
+            part = await self._tend_part(key, document, row, may_write=has_namespace)
+            if kind == "Namespace":
+                has_namespace = part.state == State.READY
+            parts.append(part)
+        keys += await self._remove_former(tenant, documents)
+        attempts = [self._attempts[key] for key in keys if key in self._attempts]
+        again = [attempt.not_before for attempt in attempts if attempt.is_open]
+        return Tended(parts, min(again, default=None))
+
+    async def _tend_part(
+        self, key: Key, document: Object, row: TenantObject | None, *, may_write: bool
+    ) -> Part:
+        meta = document["metadata"]
+        seen = self._shelves[key[1]].get(meta.get("namespace", ""), meta["name"])
+        verdict = judge(document, seen, await self._around(seen))
+        errand = _Errand(key, document, row, verdict)
+        if not verdict.must_create and not verdict.patch:
+            self._calm(key)
+            return errand.part(verdict.state, verdict.detail)
+        if not may_write:
+            state = State.WAITING if errand.had_it else State.MISSING
+            return errand.part(state, "waits for the namespace")
+        if not self._may_try(key):
+            return self._held_back(errand)
+        try:
+            return await (self._create(errand) if verdict.must_create else self._change(errand))
+        except ClusterError as error:
+            return self._failed(errand, error)
+
+    # --- writing ---
+    async def _create(self, errand: _Errand) -> Part:
+        document = errand.document
+        meta = document["metadata"]
+        if errand.had_it and errand.key[1] == "PersistentVolumeClaim":
+            warning = await self._lost_volume(meta["namespace"], meta["name"])
+            marks = {**meta["annotations"], labels.WARNING: warning}
+            document = {**document, "metadata": {**meta, "annotations": marks}}
+        try:
+            made = await self._cluster.create_or_adopt(document)
+        except Conflict as conflict:
+            if conflict.reason != "OtherSpec":
+                return errand.part(State.REFUSED, foreign(document))
+            made = await self._cluster.get(errand.key[1], meta.get("namespace"), meta["name"])
+        if made["metadata"]["labels"].get(labels.MANAGED_BY) != labels.MANAGER:
+            # Somebody took the label by which we watch; with it the rest is seen and repaired.
+            await self._patch(errand, {"metadata": {"labels": meta["labels"]}})
+        uid = made["metadata"]["uid"]
+        is_new = self._made.get(errand.key) != uid
+        self._made[errand.key] = uid
+        return errand.part(State.WAITING, _JUST_MADE, was_repaired=errand.had_it and is_new)
+
+    async def _change(self, errand: _Errand) -> Part:
+        verdict = errand.verdict
+        assert verdict.patch is not None
+        await self._patch(errand, verdict.patch)
+        return errand.part(verdict.state, verdict.detail, was_repaired=verdict.is_drift)
+
+    async def _patch(self, errand: _Errand, patch: Object) -> None:
+        meta = errand.document["metadata"]
+        await self._cluster.merge_patch(errand.key[1], meta.get("namespace"), meta["name"], patch)
+
+    def _failed(self, errand: _Errand, error: ClusterError) -> Part:
+        verdict = errand.verdict
+        attempts = self._attempts[errand.key]
+        if isinstance(error, TooManyRequests):
+            attempts.not_before = max(attempts.not_before, time.monotonic() + error.retry_after_s)
+        if not verdict.must_create:
+            said = f"cannot be changed: {error.message}"
+            detail = ". ".join(part for part in (verdict.detail, said) if part)
+            return errand.part(verdict.state, detail)
+        if isinstance(error, Unavailable | TooManyRequests):
+            detail = f"the cluster does not answer ({error.message}); it is asked again"
+        elif isinstance(error, QuotaExceeded | NotFound | Conflict):
+            detail = f"not yet: {error.message}"
+        else:
+            return errand.part(State.REFUSED, f"the cluster refuses it: {error.message}")
+        return errand.part(State.WAITING if errand.had_it else State.MISSING, detail)
+
+    async def _remove_former(self, tenant: Tenant, documents: Sequence[Object]) -> list[Key]:
+        """Deletes our policies that are no longer wanted: settings decide how many there are."""
+        found = []
+        wanted = {(document["kind"], document["metadata"]["name"]) for document in documents}
+        for policy in self._view.network_policies.of_owner(str(tenant.pk)):
+            meta = policy.metadata
+            key = (tenant.pk, "NetworkPolicy", meta.name)
+            if key[1:] in wanted or meta.namespace != tenant.namespace:
+                continue
+            found.append(key)
+            if meta.deletion_timestamp is None and self._may_try(key):
+                with suppress(ClusterError):  # the next pass tries again
+                    await self._cluster.delete(
+                        "NetworkPolicy", meta.namespace, meta.name, uid=meta.uid
+                    )
+        return found
+
+    # --- pace ---
+    def _may_try(self, key: Key) -> bool:
+        """Whether enough time has passed since the last try; counts this one if so."""
+        now = time.monotonic()
+        attempts = self._attempts.setdefault(key, _Attempts(Backoff(*_WAIT_S)))
+        attempts.is_open = True
+        if now < attempts.not_before:
+            return False
+        attempts.last_at = now
+        attempts.not_before = now + attempts.backoff.next_s()
+        return True
+
+    def _calm(self, key: Key) -> None:
+        attempts = self._attempts.get(key)
+        if attempts is None:
+            return
+        attempts.is_open = False
+        if time.monotonic() - attempts.last_at > _CALM_S:
+            del self._attempts[key]
+
+    @staticmethod
+    def _held_back(errand: _Errand) -> Part:
+        row, verdict = errand.row, errand.verdict
+        if row is None or not verdict.must_create:
+            return errand.part(verdict.state, verdict.detail)
+        if row.state == State.READY:
+            return errand.part(State.WAITING, "was removed again; it is made anew in a while")
+        return errand.part(row.state, row.detail)
+
+    # --- what else a claim needs to know ---
+    async def _around(self, seen: Any) -> Surroundings:
+        if not isinstance(seen, PVCSeen) or seen.status.phase != "Pending":
+            return Surroundings()
+        known = await self._class(seen.spec.storage_class_name)
+        meta = seen.metadata
+        events = self._view.events_about(meta.namespace, "PersistentVolumeClaim", meta.name)
+        return Surroundings(known.binding_mode, known.problem, events)
+
+    async def _class(self, name: str) -> Surroundings:
+        """Binding mode of a StorageClass, or why it cannot be used; asked once a minute."""
+        until, known = self._classes.get(name, (0.0, Surroundings()))
+        if not name or time.monotonic() < until:
+            return known
+        try:
+            found = await self._cluster.get("StorageClass", None, name)
+            known = Surroundings(str(found.get("volumeBindingMode") or "Immediate"))
+        except NotFound:
+            problem = f"there is no StorageClass {name!r}; an admin makes it or sets STORAGE_CLASS"
+            known = Surroundings(problem=problem)
+        except ClusterError:
+            known = Surroundings()
+        self._classes[name] = (time.monotonic() + _CLASS_KNOWN_S, known)
+        return known
+
+    async def _lost_volume(self, namespace: str, name: str) -> str:
+        """What became of the data of a claim that somebody deleted."""
+        begin = "the claim was deleted and made anew, empty"
+        try:
+            volumes = await self._cluster.list("PersistentVolume")
+        except ClusterError as error:
+            return f"{begin}; what became of the data before could not be read: {error.message}"
+        for volume in volumes:
+            spec = volume.get("spec") or {}
+            claim = spec.get("claimRef") or {}
+            if (claim.get("namespace"), claim.get("name")) != (namespace, name):
+                continue
+            volume_name = volume["metadata"]["name"]
+            if spec.get("persistentVolumeReclaimPolicy") == "Retain":
+                return (
+                    f"{begin}; the data before is kept on the volume {volume_name}, "
+                    "which an admin can give back"
+                )
+            return f"{begin}; the volume {volume_name} with the data before is being removed"
+        return f"{begin}; no volume with the data before is left"

@@ -1,0 +1,1 @@
+"""Tests of starting and stopping a whole Homeport."""

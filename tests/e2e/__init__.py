@@ -1,0 +1,1 @@
+"""A real browser against a real portal on a real cluster."""

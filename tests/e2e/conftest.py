@@ -1,0 +1,105 @@
+"""One whole Homeport for all browser tests, and browser pages that fail on errors in the console."""
+
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.e2e.portal import PASSWORD, Portal, Rest
+
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+FLAGS = [
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@pytest.fixture(scope="session")
+def portal() -> Iterator[Portal]:
+    # Images are kept between runs where the environment says so: pulling TensorFlow is not what
+    # most of these tests are about.
+    folder = Path(tempfile.mkdtemp(prefix="homeport-e2e-"))
+    folder.chmod(0o755)
+    running = Portal(folder / "home")
+    try:
+        running.start()
+        yield running
+        assert running.stop() == 0
+    finally:
+        running.kill_everything()
+        if not os.environ.get("KEEP_E2E"):
+            shutil.rmtree(folder, ignore_errors=True)
+            running.log.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def ada(portal: Portal) -> Rest:
+    rest = portal.sign_in("ada")
+    rest.tenant()
+    return rest
+
+
+@pytest.fixture(scope="session")
+def lin(portal: Portal) -> Rest:
+    rest = portal.sign_in("lin")
+    rest.tenant()
+    return rest
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=FLAGS, chromium_sandbox=os.getuid() != 0
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page_of_own(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """`page_of_own(portal, "ada", width=1400, dark=False)`: a signed-in page of any installation.
+
+    Errors in its console fail the test.
+    """
+    problems: list[str] = []
+    contexts = []
+
+    def make(portal: Portal, name: str, *, width: int = 1400, dark: bool = False) -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if dark else "light",
+            base_url=portal.url,
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on(
+            "console",
+            lambda message: problems.append(message.text) if message.type == "error" else None,
+        )
+        page.goto("/")
+        page.get_by_label("User name").fill(name)
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url(portal.url + "/")
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
+    assert not problems, problems
+
+
+@pytest.fixture
+def page_of(portal: Portal, page_of_own: Callable[..., Page]) -> Callable[..., Page]:
+    """`page_of("ada")`: a signed-in page of the shared installation."""
+    return functools.partial(page_of_own, portal)

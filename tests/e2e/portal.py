@@ -1,0 +1,255 @@
+"""A whole Homeport for tests: the launcher as a person starts it, and a REST client."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from tests.tools.kubectls import any_kubectl
+
+ROOT = Path(__file__).resolve().parents[2]
+PASSWORD = "a long demo password"
+FINAL = {"succeeded", "failed", "stopped"}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for(
+    what: str, look: Callable[[], Any], *, timeout_s: float = 60, interval_s: float = 0.2
+) -> Any:
+    """The first true answer of `look`.
+
+    Raises:
+        AssertionError: none came in time; the text names what was waited for.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        answer = look()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"after {timeout_s} s still not: {what}"
+        time.sleep(interval_s)
+
+
+@dataclass
+class Portal:
+    """One running installation; `home` survives `stop` and `start`."""
+
+    home: Path
+    port: int = field(default_factory=free_port)
+    environment: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+    log: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.log = self.home.with_name(self.home.name + ".log")
+
+    @property
+    def url(self) -> str:
+        return f"http://localhost:{self.port}"
+
+    def start(self, *, timeout_s: float = 90) -> float:
+        """Starts the launcher and waits until it answers; the seconds that it took."""
+        started = time.monotonic()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "deploy.run"],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={
+                    # pytest's own settings are not those of the installation.
+                    **{k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"},
+                    "HOMEPORT_HOME": str(self.home),
+                    "PORT": str(self.port),
+                    "HOMEPORT_DEMO_PASSWORD": PASSWORD,
+                    **self.environment,
+                },
+            )
+        try:
+            wait_for("the portal answers", self._answers, timeout_s=timeout_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.tail()}") from error
+        return time.monotonic() - started
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"the launcher ended:\n{self.tail()}"
+        try:
+            return requests.get(f"{self.url}/readyz", timeout=2).status_code == 200
+        except requests.RequestException:
+            return False
+
+    def tail(self, lines: int = 60) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def stop(self, signal_number: int = signal.SIGINT, *, timeout_s: float = 60) -> int:
+        """Ctrl-C and the exit code; everything that it started must be gone."""
+        assert self.process is not None
+        self.process.send_signal(signal_number)
+        code = self.process.wait(timeout_s)
+        self.process = None
+        wait_for("no process is left", lambda: not self.processes(), timeout_s=15)
+        return code
+
+    def processes(self) -> list[int]:
+        """Processes that name this installation's home in command line or environment."""
+        needle = str(self.home).encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            try:
+                texts = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if needle in texts:
+                found.append(int(entry.name))
+        return found
+
+    def kill_everything(self) -> None:
+        for pid in self.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        if self.process is not None:
+            self.process.wait(10)
+            self.process = None
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.home / "onebox" / "kubeconfig"
+
+    def sign_in(self, name: str) -> "Rest":
+        answer = requests.post(
+            f"{self.url}/api/v1/auth/token/",
+            json={"username": name, "password": PASSWORD},
+            timeout=30,
+        )
+        answer.raise_for_status()
+        return Rest(self, answer.json()["token"])
+
+    def session(self, name: str) -> requests.Session:
+        """What a browser keeps after signing in."""
+        session = requests.Session()
+        page = session.get(f"{self.url}/sign-in/", timeout=30).text
+        found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
+        assert found is not None, page
+        answer = session.post(
+            f"{self.url}/sign-in/",
+            data={"username": name, "password": PASSWORD, "csrfmiddlewaretoken": found.group(1)},
+            timeout=30,
+        )
+        assert answer.ok, answer.text
+        assert "homeport_session" in session.cookies, answer.text
+        return session
+
+
+@dataclass
+class Rest:
+    """What a person does with REST, with one token."""
+
+    portal: Portal
+    token: str
+
+    def call(self, method: str, path: str, **arguments: Any) -> requests.Response:
+        return requests.request(
+            method,
+            f"{self.portal.url}/api/v1/{path}",
+            headers={"Authorization": f"Token {self.token}"},
+            timeout=60,
+            **arguments,
+        )
+
+    def get(self, path: str) -> Any:
+        answer = self.call("GET", path)
+        assert answer.ok, f"GET {path}: {answer.status_code} {answer.text[:500]}"
+        return answer.json()
+
+    def text(self, path: str) -> str:
+        answer = self.call("GET", path)
+        assert answer.ok, f"GET {path}: {answer.status_code} {answer.text[:500]}"
+        return answer.content.decode(errors="replace")
+
+    def tenant(self, *, timeout_s: float = 60) -> dict[str, Any]:
+        """The own tenant, once it is active."""
+
+        def look() -> Any:
+            tenant = self.get("me/")["tenant"]
+            return tenant if tenant and tenant["state"] == "active" else None
+
+        found: dict[str, Any] = wait_for("the tenant is active", look, timeout_s=timeout_s)
+        return found
+
+    def upload(self, path: Path) -> str:
+        with path.open("rb") as file:
+            answer = self.call("POST", "bundles/", files={"file": (path.name, file)})
+        assert answer.status_code == 201, answer.text
+        identity: str = answer.json()["id"]
+        return identity
+
+    def submit(self, **body: Any) -> dict[str, Any]:
+        given = {"name": "a training", "image": "python:3.11-slim", **body}
+        answer = self.call("POST", "jobs/", json=given)
+        assert answer.status_code == 201, answer.text
+        job: dict[str, Any] = answer.json()
+        return job
+
+    def wait(self, job: dict[str, Any], *states: str, timeout_s: float = 120) -> dict[str, Any]:
+        """The job once it is in one of the states (default: any final one)."""
+        wanted = set(states) or FINAL
+
+        def look() -> Any:
+            seen = self.get(f"jobs/{job['id']}/")
+            assert seen["state"] in wanted or seen["state"] not in FINAL, (
+                f"{seen['state']}: {seen['reason']}\n{self.describe(job)}"
+            )
+            return seen if seen["state"] in wanted else None
+
+        try:
+            found: dict[str, Any] = wait_for(f"{sorted(wanted)}", look, timeout_s=timeout_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.describe(job)}") from error
+        return found
+
+    def describe(self, job: dict[str, Any]) -> str:
+        """All that one wants to read when a test fails."""
+        events = self.get(f"jobs/{job['id']}/events/")["results"]
+        shown = "\n".join(
+            f"{e['source']} {e['subject']} {e['reason']}: {e['message']}" for e in events
+        )
+        logs = self.text(f"jobs/{job['id']}/logs/?tail=50")
+        return f"{self.get('jobs/' + job['id'] + '/')}\n{shown}\n{logs}\n{self.portal.tail()}"
+
+
+def kubectl(portal: Portal, *arguments: str) -> str:
+    """Output of kubectl as the admin of the embedded cluster."""
+    return subprocess.run(
+        [any_kubectl(), f"--kubeconfig={portal.kubeconfig}", *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout
+
+
+def global_steps(log: str) -> list[int]:
+    """The global steps that the parameter server example reports at its end."""
+    return [int(number) for number in re.findall(r"done task \d+ .* global (\d+)", log)]

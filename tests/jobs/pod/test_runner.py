@@ -1,0 +1,565 @@
+"""The runner as a real process: output, signals, ends, archive, and faults around it."""
+
+import ast
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs.pod.command import final_command, final_environment
+from jobs.pod.fetch import RUNNER_MODULES
+from jobs.pod.task import Task
+from tests.jobs.pod.pods import FakeDoor, Pod, wait_until
+
+UID = "abcdef01-0000-4000-8000-000000000000"
+MODULES = Path(__file__).resolve().parents[3] / "jobs/pod"
+CASES = json.loads((Path(__file__).resolve().parents[1] / "placeholder_cases.json").read_text())
+
+
+@pytest.mark.parametrize("name", RUNNER_MODULES)
+def test_every_module_of_the_runner_has_the_syntax_of_python_3_6(name: str) -> None:
+    source = (MODULES / f"{name}.py").read_text()
+    ast.parse(source, feature_version=(3, 6))
+
+
+@pytest.mark.parametrize("name", RUNNER_MODULES)
+def test_the_runner_imports_only_itself_and_the_standard_library(name: str) -> None:
+    for node in ast.walk(ast.parse((MODULES / f"{name}.py").read_text())):
+        names = [node.module] if isinstance(node, ast.ImportFrom) else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for found in names:
+            assert found is not None
+            own = found.startswith("jobs.pod.") and found.split(".")[2] in RUNNER_MODULES
+            assert own or found.split(".")[0] in sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["about"] for case in CASES])
+def test_command_and_environment_are_those_of_the_preview(case: dict) -> None:
+    given = case["given"]
+    task = Task(given["role"], given["index"], 1, "0" * 8, given["log_dir"])
+    config = {
+        "hosts": given["hosts"],
+        "data_dir": given["data_dir"],
+        "command": given["command"],
+        "cluster_flags": given["flags"],
+        "env": given["env"],
+    }
+    assert final_command(config, task) == case["command"]
+    assert final_environment(config, task) == case["environment"]
+
+
+def test_output_goes_to_stdout_and_archive_byte_for_byte(pod: Pod, door: FakeDoor) -> None:
+    data = bytes(range(256)) * 4000
+    (pod.root / "data/in").write_bytes(data)
+    pod.python("import os,sys; os.write(1, open(os.environ['DATA_DIR'] + '/in', 'rb').read())")
+    code, output = pod.run()
+    assert code == 0
+    assert output == data
+    assert door.log() == data
+    assert door.ends == [
+        {
+            "exit_code": 0,
+            "reason": "completed",
+            "skipped_bytes": 0,
+            "by_rescue": False,
+            "pod_uid": UID,
+        }
+    ]
+    assert pod.message == {
+        "reason": "completed",
+        "text": "the program ended with exit code 0",
+        "exit_code": 0,
+        "uploaded": True,
+    }
+    assert json.loads((pod.state / "exit.json").read_text())["end_byte"] == len(data)
+    assert (pod.state / "uploaded").exists()
+
+
+def test_stdout_and_stderr_are_one_log_in_order(pod: Pod, door: FakeDoor) -> None:
+    pod.python("import os\nfor i in range(50): os.write(1 + i % 2, b'%d\\n' % i)")
+    _, output = pod.run()
+    assert output == b"".join(b"%d\n" % i for i in range(50))
+    assert door.log() == output
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "reason"),
+    [
+        ("raise SystemExit(3)", 3, "exit_code"),
+        ("import os; os.kill(os.getpid(), 9)", 137, "signal"),
+        ("import os; os.kill(os.getpid(), 11)", 139, "signal"),
+        ("import os; os.close(1); os.close(2); raise SystemExit(4)", 4, "exit_code"),
+    ],
+)
+def test_the_exit_code_is_the_programs_own(
+    pod: Pod, door: FakeDoor, code: str, exit_code: int, reason: str
+) -> None:
+    pod.python(code)
+    assert pod.run()[0] == exit_code
+    assert pod.message["reason"] == reason
+    assert door.ends[-1]["exit_code"] == exit_code
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code", "reason", "words"),
+    [
+        (
+            ["no-such-program"],
+            127,
+            "command_not_found",
+            "there is no no-such-program in this image",
+        ),
+        (["./absent.sh"], 127, "command_not_found", "there is no ./absent.sh"),
+        (["./plain.txt"], 126, "command_not_executable", "cannot be executed"),
+        (["./broken.sh"], 127, "command_not_found", "interpreter"),
+        (["./binary"], 126, "command_not_executable", "Exec format error"),
+    ],
+)
+def test_a_command_that_cannot_start_is_explained(
+    pod: Pod, door: FakeDoor, command: list[str], exit_code: int, reason: str, words: str
+) -> None:
+    workspace = pod.root / "workspace"
+    (workspace / "plain.txt").write_text("x")
+    (workspace / "broken.sh").write_text("#!/no/such/interpreter\n")
+    (workspace / "broken.sh").chmod(0o755)
+    (workspace / "binary").write_bytes(b"\x7fELF nonsense")
+    (workspace / "binary").chmod(0o755)
+    pod.config["command"] = command
+    code, output = pod.run()
+    assert (code, pod.message["reason"]) == (exit_code, reason)
+    assert words in pod.message["text"]
+    assert words in output.decode()
+    assert words in door.log().decode()
+
+
+def test_the_environment_is_complete_and_proxies_do_not_reach_grpc(pod: Pod) -> None:
+    pod.environ["https_proxy"] = "http://10.244.0.1:3128"
+    pod.config["env"] = {"MINE": "{{log_dir}}/x"}
+    pod.python("import json, os; print(json.dumps(dict(os.environ)))")
+    env = json.loads(pod.run()[1])
+    assert env["grpc_proxy"] == ""
+    assert "m-abc123-worker-0.m-abc123" in env["no_proxy"].split(",")
+    assert env["MINE"] == f"{pod.folder}/x"
+    assert env["LOG_DIR"] == str(pod.folder)
+    assert env["PYTHONUNBUFFERED"] == "1"
+    assert "TF_CONFIG" not in env
+
+
+def test_sigterm_reaches_the_whole_group_once_and_leaves_time_to_ship(
+    pod: Pod, door: FakeDoor
+) -> None:
+    pod.python(
+        "import os, signal, sys, time\n"
+        "got = []\n"
+        "def on(*_): got.append(1); os.write(1, b'got %d\\n' % len(got))\n"
+        "signal.signal(signal.SIGTERM, on)\n"
+        # The child speaks: CPython drops signals that come while it forks.
+        "if os.fork() == 0:\n"
+        "    print('ready', flush=True)\n"
+        "    while not got: time.sleep(0.01)\n"
+        "    print('child too', flush=True); os._exit(0)\n"
+        "while not got: time.sleep(0.01)\n"
+        "os.wait()\n"
+        "open(os.environ['ARTIFACTS_DIR'] + '/checkpoint', 'w').write('step 7')\n"
+        "time.sleep(0.3); sys.exit(0)\n"
+    )
+    process = pod.start()
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    output = process.stdout.read()
+    assert process.wait(10) == 0
+    assert output.count(b"got 1") == 2
+    assert b"got 2" not in output
+    assert b"child too" in output
+    assert pod.message["reason"] == "stopped"
+    assert door.objects["/a/artifacts/checkpoint"] == b"step 7"
+    assert door.ends[-1]["exit_code"] == 0
+
+
+def test_a_program_that_ignores_sigterm_is_killed_in_time_to_ship(pod: Pod, door: FakeDoor) -> None:
+    pod.config["grace_s"] = 4
+    pod.python(
+        "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True)\n"
+        "time.sleep(60)"
+    )
+    process = pod.start()
+    assert process.stdout is not None
+    process.stdout.readline()
+    started = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 137
+    assert 2.5 < time.monotonic() - started < 4
+    assert pod.message["reason"] == "stopped"
+    assert "did not end within 3 s" in pod.message["text"]
+    assert door.log() == b"deaf\n"
+
+
+def test_what_the_program_left_behind_ends_with_it(pod: Pod) -> None:
+    pod.python(
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    while True: time.sleep(1)\n"
+        "print('done', flush=True)"
+    )
+    started = time.monotonic()
+    code, output = pod.run()
+    assert (code, output) == (0, b"done\n")
+    assert time.monotonic() - started < 5
+
+
+def test_a_daemon_that_escaped_and_keeps_writing_does_not_hold_the_end_up(pod: Pod) -> None:
+    pod.python(
+        "import os, sys, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    print(os.getpid(), flush=True)\n"
+        "    while True: os.write(1, b'y' * 4096)\n"
+        "time.sleep(0.3); os._exit(5)"
+    )
+    code, output = pod.run()
+    os.kill(int(output.split()[0]), signal.SIGKILL)
+    assert code == 5
+
+
+def test_peers_are_waited_for_and_told_when_they_do_not_come(pod: Pod, door: FakeDoor) -> None:
+    pod.config["hosts"] = {
+        "worker": ["localhost:2222", "no-such-name.invalid:2222"],
+        "ps": ["localhost:2222"],
+    }
+    pod.config["peer_timeout_s"] = 1
+    code, output = pod.run()
+    assert code == 64
+    assert pod.message["reason"] == "peer_unresolved"
+    assert b"no-such-name.invalid did not get an address within 1 s" in output
+    assert door.ends[-1]["exit_code"] == 64
+    pod.config["hosts"] = {"worker": ["localhost:2222", "localhost:2223"]}
+    assert pod.run()[0] == 0
+
+
+def test_waiting_for_peers_is_told_every_ten_seconds_and_ends_at_sigterm() -> None:
+    from jobs.pod import peers
+
+    said: list[str] = []
+    clock = iter([0.0, 9.9, 10.1, 19.0, 20.5, 20.6])
+    last = [0.0]
+
+    def monotonic() -> float:
+        last[0] = next(clock, last[0])
+        return last[0]
+
+    real = peers.time.monotonic
+    peers.time.monotonic = monotonic  # type: ignore[assignment]
+    try:
+        missing = peers.wait_for_peers(
+            ["no-such-name.invalid"], 300, said.append, lambda: last[0] > 20.5
+        )
+    finally:
+        peers.time.monotonic = real
+    assert missing == ["no-such-name.invalid"]
+    assert said == [
+        "waiting for no-such-name.invalid (10 s)",
+        "waiting for no-such-name.invalid (20 s)",
+    ]
+
+
+def test_sigterm_while_waiting_for_peers_ends_at_once(pod: Pod, door: FakeDoor) -> None:
+    pod.config["hosts"]["ps"] = ["no-such-name.invalid:2222"]
+    process = pod.start()
+    time.sleep(0.7)  # the runner has no sign of its own for "I am waiting"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(5) == 143
+    assert pod.message["reason"] == "stopped"
+    assert door.ends[-1]["exit_code"] == 143
+
+
+def test_segments_are_closed_by_size_and_by_age(pod: Pod, door: FakeDoor) -> None:
+    pod.config["limits"].update(segment_bytes=100_000, segment_s=0.5)
+    pod.python(
+        "import os, time\n"
+        "for _ in range(10): os.write(1, b'x' * 50000)\n"
+        "time.sleep(1.5); os.write(1, b'late'); time.sleep(1.5); os.write(1, b'end')"
+    )
+    process = pod.start()
+    wait_until(lambda: any(row["size_bytes"] == 4 for row in door.segments.values()))
+    assert process.poll() is None  # shipped while the program runs
+    process.communicate(timeout=10)
+    sizes = [door.segments[number]["size_bytes"] for number in sorted(door.segments)]
+    assert max(sizes) <= 100_000 + 256 * 1024
+    assert sizes[-2:] == [4, 3]
+    assert door.log() == b"x" * 500_000 + b"lateend"
+
+
+def test_of_too_long_a_log_the_first_and_the_newest_half_are_kept_and_the_rest_counted(
+    pod: Pod, door: FakeDoor
+) -> None:
+    pod.config["limits"].update(log_archive_bytes=600_000, segment_bytes=100_000)
+    lines = 200_000
+    pod.python(f"import sys\nfor i in range({lines}): sys.stdout.write('%09d\\n' % i)")
+    pod.environ["PYTHONUNBUFFERED"] = ""  # 200,000 writes would take a while
+    code, output = pod.run()
+    assert code == 0
+    assert len(output) == lines * 10
+    kept = door.log()
+    skipped = door.ends[-1]["skipped_bytes"]
+    assert skipped > 1_000_000
+    assert len(kept) + skipped == lines * 10
+    assert kept.startswith(b"000000000\n")
+    assert kept.endswith(b"%09d\n" % (lines - 1))
+    on_volume = sum(path.stat().st_size for path in pod.state.glob("*.log"))
+    assert on_volume == len(kept)
+
+
+def test_a_burst_that_is_read_at_once_keeps_its_beginning_too(pod: Pod, door: FakeDoor) -> None:
+    from jobs.pod import shipping
+    from jobs.pod.door import Door, Patience
+    from jobs.pod.volume import LogVolume
+
+    pod.state.mkdir(parents=True)
+    limits = {"log_archive_bytes": 40, "segment_bytes": 10, "segment_s": 60}
+    shipper = shipping.Shipper(
+        Door(door.url, "the-token-of-the-job"), "jobs/x/replicas/worker/0/1/", UID, Patience(1)
+    )
+    volume = LogVolume(str(pod.state), limits, shipper)
+    volume.write(b"".join(b"%010d" % number for number in range(1, 9)))
+    volume.close()
+    kept = b"".join(path.read_bytes() for path in sorted(pod.state.glob("*.log")))
+    assert kept == b"".join(b"%010d" % number for number in (1, 2, 7, 8))
+    assert volume.skipped_bytes == 40
+
+
+def test_a_shipped_segment_that_is_dropped_later_is_dropped_at_the_portal_too(
+    pod: Pod, door: FakeDoor
+) -> None:
+    from jobs.pod import shipping
+    from jobs.pod.door import Door, Patience
+    from jobs.pod.volume import LogVolume
+
+    pod.state.mkdir(parents=True)
+    limits = {"log_archive_bytes": 40, "segment_bytes": 10, "segment_s": 60}
+    patience = Patience(1)
+    shipper = shipping.Shipper(
+        Door(door.url, "the-token-of-the-job"), "jobs/x/replicas/worker/0/1/", UID, patience
+    )
+    volume = LogVolume(str(pod.state), limits, shipper)
+    shipping.RING_AGE_S, age = 0, shipping.RING_AGE_S
+    try:
+        shipper.start()
+        for number in range(1, 9):
+            volume.write(b"%010d" % number)
+            wait_until(lambda number=number: number in door.segments)
+    finally:
+        shipping.RING_AGE_S = age
+    volume.close()
+    assert shipper.finish()
+    assert door.dropped == [3, 4, 5, 6]
+    assert sorted(door.segments) == [1, 2, 7, 8]
+    assert volume.skipped_bytes == 40
+
+
+def test_a_full_log_volume_is_told_once_and_the_output_goes_on(pod: Pod, door: FakeDoor) -> None:
+    # A limit on the size of files is the nearest thing to a full volume that needs no mount.
+    code = (
+        "import errno, os, resource, runpy, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "real = os.write\n"
+        "def write(fd, data):\n"
+        "    try: return real(fd, data)\n"
+        "    except OSError as e:\n"
+        "        e.errno = errno.ENOSPC; raise\n"
+        "os.write = write\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))\n"
+        "sys.argv = sys.argv[1:]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    pod.config["artifacts_bytes"] = 0
+    pod.python(
+        "import os, resource\nfor i in range(1000): os.write(1, b'%06d ' % i + b'z' * 992 + b'\\n')"
+    )
+    pod.start().communicate(timeout=20)  # once, so that all files are there
+    door.segments.clear()
+    door.ends.clear()
+    pod.environ["HOMEPORT_POD_UID"] = "c" * 36
+    pod.config["attempt"] = 2
+    (pod.root / "etc/homeport/job.json").write_text(json.dumps(pod.config))
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            code,
+            str(pod.root / "homeport/runner.py"),
+            "--root",
+            str(pod.root),
+        ],
+        cwd=pod.root / "workspace",
+        env=pod.environ,
+        stdout=subprocess.PIPE,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0
+    notice = b"[homeport] the log volume is full"
+    assert done.stdout.count(notice) == 1
+    assert done.stdout.count(b"z" * 992) == 1000
+    assert door.ends[-1]["reason"] == "volume_full"
+    assert pod.message["archive"] == "volume_full"
+    kept = door.log("worker-0-2")
+    assert 0 < len(kept) <= 300_000
+    assert len(kept) + door.ends[-1]["skipped_bytes"] == 1000 * 1000
+
+
+def test_a_log_folder_that_cannot_be_written_does_not_stop_the_program(
+    pod: Pod, door: FakeDoor
+) -> None:
+    pod.folder.parent.mkdir(parents=True)
+    pod.folder.write_text("a file where the folder belongs")
+    code, output = pod.run()
+    assert code == 0
+    assert b"hello" in output
+    assert b"[homeport] the log volume cannot be written" in output
+    assert door.ends[-1] == {
+        "exit_code": 0,
+        "reason": "volume_not_writable",
+        "skipped_bytes": 6,
+        "by_rescue": False,
+        "pod_uid": UID,
+    }
+
+
+def test_a_stdout_that_nobody_reads_loses_nothing_of_the_archive(pod: Pod, door: FakeDoor) -> None:
+    size = 3_000_000
+    pod.python(f"import os, sys; sys.stdout.write('x' * {size}); sys.stdout.flush()")
+    process = pod.start()  # its pipe holds 64 KiB, and we do not read
+    open_segment = pod.state / "000001.log"
+    wait_until(lambda: open_segment.exists() and open_segment.stat().st_size >= 1_000_000)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(15) == 143
+    kept = door.log()
+    # All that the program could write until it was stopped.
+    assert kept == b"x" * len(kept)
+    assert len(kept) >= 1_000_000
+    assert door.ends[-1]["skipped_bytes"] == 0
+
+
+def test_the_portal_may_be_away_for_a_while(pod: Pod, door: FakeDoor) -> None:
+    door.fail_next = 2
+    pod.config["retry_s"] = 20
+    code, _ = pod.run()
+    assert code == 0
+    assert door.log() == b"hello\n"
+    assert pod.message["uploaded"] is True
+
+
+def test_a_portal_that_stays_away_leaves_everything_on_the_volume(pod: Pod, door: FakeDoor) -> None:
+    door.status = 503
+    pod.config["retry_s"] = 1
+    code, output = pod.run()
+    assert code == 0
+    assert pod.message["uploaded"] is False
+    assert "what was not shipped is on the log volume" in pod.message["text"]
+    assert b"[homeport] what was not shipped is on the log volume" in output
+    assert (pod.state / "000001.log").read_bytes() == b"hello\n"
+    assert not (pod.state / "uploaded").exists()
+
+
+def test_after_sigterm_the_wait_for_the_portal_ends_with_the_grace(
+    pod: Pod, door: FakeDoor
+) -> None:
+    door.status = 503
+    pod.config.update(retry_s=600, grace_s=3)
+    pod.python("import time; print('x', flush=True); time.sleep(60)")
+    process = pod.start()
+    assert process.stdout is not None
+    process.stdout.readline()
+    started = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 143
+    assert time.monotonic() - started < 8  # not the 600 s of its patience
+    assert pod.message["uploaded"] is False
+
+
+def test_a_training_that_is_being_deleted_ends_without_a_wait(pod: Pod, door: FakeDoor) -> None:
+    door.status = 410
+    pod.config["retry_s"] = 600
+    assert pod.run(10)[0] == 0
+    assert pod.message["uploaded"] is True
+
+
+def test_a_second_pod_of_the_attempt_goes_on_with_the_log_of_the_first(
+    pod: Pod, door: FakeDoor
+) -> None:
+    pod.python(
+        "import os, time\n"
+        "parent = os.getppid()\n"
+        "os.write(1, b'first')\n"
+        "while os.getppid() == parent: time.sleep(0.02)\n"
+    )
+    process = pod.start()
+    first = pod.state
+    segment = first / "000001.log"
+    wait_until(lambda: segment.exists() and segment.read_bytes() == b"first")
+    process.kill()
+    process.communicate(timeout=10)
+    assert not door.segments
+    pod.environ["HOMEPORT_POD_UID"] = "99999999-0000-4000-8000-000000000000"
+    pod.python("print('second', flush=True)")
+    assert pod.run()[0] == 0
+    assert door.log() == b"first\n[homeport] worker-0 was started again (pod 99999999)\nsecond\n"
+    assert (first / "uploaded").exists()
+    assert (pod.state / "uploaded").exists()
+
+
+def test_a_container_that_starts_again_in_its_pod_goes_on_too(pod: Pod, door: FakeDoor) -> None:
+    pod.python("print('one')")
+    pod.run()
+    pod.python("print('two')")
+    pod.run()
+    assert door.log() == b"one\n[homeport] worker-0 was started again (pod abcdef01)\ntwo\n"
+    assert len(door.ends) == 2
+
+
+def test_artifacts_are_all_regular_files_below_the_jobs_folder(pod: Pod, door: FakeDoor) -> None:
+    (pod.root / "data/secret").write_text("not an artifact")
+    pod.python(
+        "import os\n"
+        "os.chdir(os.environ['LOG_DIR'])\n"
+        "open('artifacts/model.h5', 'wb').write(b'm' * 100000)\n"
+        "os.makedirs('train/a b'); open('train/a b/events ä.out', 'w').write('e')\n"
+        "open('empty', 'w').close()\n"
+        "os.symlink('/etc/passwd', 'link'); os.symlink(os.environ['DATA_DIR'], 'folder')\n"
+        "os.mkfifo('pipe')\n"
+        "open(b'not-utf8-\\xff', 'w').close()\n"
+    )
+    code, output = pod.run()
+    assert code == 0
+    assert set(door.artifacts) == {"artifacts/model.h5", "train/a b/events ä.out", "empty"}
+    assert door.objects["/a/artifacts/model.h5"] == b"m" * 100000
+    assert b"[homeport] 1 files (0 bytes) stay on the log volume only" in output
+
+
+def test_artifacts_beyond_the_limit_stay_and_are_told(pod: Pod, door: FakeDoor) -> None:
+    pod.config["limits"]["artifacts_bytes"] = 1000
+    pod.python(
+        "import os\n"
+        "os.chdir(os.environ['ARTIFACTS_DIR'])\n"
+        "open('a-large', 'wb').write(b'l' * 2000); open('b-small', 'wb').write(b's' * 900)\n"
+    )
+    _, output = pod.run()
+    assert set(door.artifacts) == {"artifacts/b-small"}
+    assert b"1 files (2000 bytes) stay on the log volume only" in output
+    assert b"1 files (2000 bytes)" in door.log()
+
+
+def test_a_broken_configuration_is_told_in_the_termination_message(pod: Pod) -> None:
+    pod.config["limits"] = {}
+    code, output = pod.run()
+    assert code == 64
+    assert pod.message["reason"] == "configuration_broken"
+    assert b"configuration cannot be used" in output

@@ -1,0 +1,208 @@
+"""Admission on rows and a view: quota and nodes are never given twice, and waits have words."""
+
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+
+from jobs.models import Job
+from tenants.models import Tenant
+from tests.jobs.reconciler.simulation import Life
+from tests.jobs.reconciler.world import ROLE, TF_PS, World
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def needs(cpu: int = 1000, gpu: int = 0) -> dict[str, Any]:
+    return {"worker": {**ROLE, "cpu_millicores": cpu, "gpu_count": gpu}}
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    return world
+
+
+async def states(world: World) -> list[str]:
+    return [job.state async for job in Job.objects.order_by("queued_at", "name")]
+
+
+def held(world: World) -> int:
+    """GPUs of pods that exist and have not ended."""
+    return sum(
+        int(p["spec"]["containers"][0]["resources"]["limits"].get("nvidia.com/gpu", 0))
+        for p in world.sim.of("Pod")
+        if p["status"]["phase"] not in {"Succeeded", "Failed"}
+    )
+
+
+async def test_many_at_once_get_exactly_what_there_is(world: World) -> None:
+    for number in range(12):
+        await world.submit(name=f"job {number:02}", replicas=needs(gpu=1))
+    for _ in range(6):
+        await world.round()
+        assert held(world) <= 8
+    assert await states(world) == ["running"] * 8 + ["queued"] * 4
+    last = await world.job()
+    assert last.reason_text.startswith(("Waits for quota: needs 1 GPU", "Waits behind"))
+
+
+async def test_what_ends_makes_room_in_the_order_of_submission(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("ok")]}
+    for number in range(20):
+        await world.submit(name=f"job {number:02}", replicas=needs(gpu=2))
+    order: list[str] = []
+    for _ in range(60):
+        await world.round()
+        assert held(world) <= 8
+        async for job in Job.objects.exclude(state="queued").order_by("queued_at"):
+            if job.name not in order:
+                order.append(job.name)
+    assert order == sorted(order)
+    assert set(await states(world)) == {"succeeded"}
+
+
+async def test_admitted_pods_that_are_not_there_yet_are_counted(world: World) -> None:
+    await world.submit(name="first", replicas=needs(gpu=5))
+    world.sim.is_down = True  # its pods cannot be made, but it is admitted
+    await world.round()
+    await world.submit(name="second", replicas=needs(gpu=5))
+    await world.round()
+    assert await states(world) == ["starting", "queued"]
+
+
+async def test_foreign_pods_on_a_node_are_counted(world: World) -> None:
+    world.sim.lives["x-0"] = [Life("hang")]
+    world.sim.put(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": "foreign",
+                "namespace": "elsewhere",
+                "labels": {"homeport.dev/role": "x"},
+            },
+            "spec": {
+                "nodeName": "node",
+                "containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "6"}}}],
+            },
+            "status": {"phase": "Running"},
+        }
+    )
+    await world.submit(replicas=needs(gpu=4))
+    await world.round()
+    job = await world.job()
+    assert (job.state, job.reason_text) == (
+        "queued",
+        "Waits for room on the nodes: needs 4 GPU, 2 of 8 are free.",
+    )
+
+
+async def test_all_replicas_or_none(world: World) -> None:
+    world.sim.lives = {f"worker-{n}": [Life("hang")] for n in range(8)}
+    await world.submit(
+        name="wide",
+        topology="tf-ps",
+        replicas={"worker": {**ROLE, "gpu_count": 1, "count": 6}, "ps": ROLE},
+    )
+    await world.round(2)
+    await world.submit(
+        name="too wide for what is left",
+        topology="tf-ps",
+        replicas={"worker": {**ROLE, "gpu_count": 1, "count": 4}, "ps": ROLE},
+    )
+    for _ in range(5):
+        await world.round()
+    assert await states(world) == ["running", "queued"]
+    assert held(world) == 6
+
+
+async def test_a_tenant_that_is_not_ready_waits_with_words(world: World) -> None:
+    job = await world.submit()
+    await Tenant.objects.filter(pk=job.tenant_id).aupdate(state="provisioning")
+    await world.round()
+    job = await world.job()
+    assert (job.state, job.reason_code) == ("queued", "tenant_not_ready")
+
+
+async def test_a_quota_that_is_not_counted_yet_admits_nothing(world: World) -> None:
+    world.sim.store["ResourceQuota", "u-alice", "homeport"]["status"] = {}
+    await world.submit()
+    await world.round()
+    job = await world.job()
+    assert (job.state, job.reason_code) == ("queued", "quota_unknown")
+
+
+async def test_a_cordoned_or_broken_node_takes_nothing(world: World) -> None:
+    node = world.sim.store["Node", "", "node"]
+    node["spec"] = {"unschedulable": True}
+    await world.submit()
+    await world.round()
+    assert (await world.job()).reason_text == "Waits for a node: none takes new pods now."
+    node["spec"] = {}
+    node["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    world.sim.touch(node)
+    await world.round()
+    assert (await world.job()).state == "queued"
+    node["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    world.sim.touch(node)
+    await world.round()
+    assert (await world.job()).state == "starting"
+
+
+async def test_a_job_deleted_at_the_last_moment_is_not_admitted(world: World) -> None:
+    await world.submit()
+    await world.intend(desired="delete")
+    await world.round()
+    await world.round()
+    assert await world.job() is None
+    assert world.sim.mutations == []
+
+
+# --- poisoned rows ---
+@pytest.mark.parametrize(
+    "poison",
+    [
+        {"memo": {"committed_at": "yesterday"}},
+        {"memo": {"restarts": 7}},
+        {"replicas": {}},
+        {"replicas": {"worker": {"count": 1}}},
+        {"topology": "ring"},
+        {"state": "confused"},
+        {"state": "running", "plan": [], "root_uid": "x", "replicas": {"worker": None}},
+        {"command": None, "env": None, "state": "starting"},
+    ],
+    ids=str,
+)
+async def test_one_poisoned_job_stops_no_other(world: World, poison: dict[str, Any]) -> None:
+    bad = await world.submit(name="bad")
+    await Job.objects.filter(pk=bad.pk).aupdate(
+        **{k: v for k, v in poison.items() if v is not None}
+    )
+    for key, value in poison.items():
+        if value is None:
+            await sync_to_async(_make_null)(bad.pk, key)
+    await world.submit(topology="tf-ps", replicas=TF_PS, clean_policy="all")
+    world.sim.lives = {}
+    good = await world.until(lambda job: job.state == "succeeded")
+    assert good.state == "succeeded"
+    assert world.shift is not None
+
+
+def _make_null(pk: Any, column: str) -> None:
+    Job.objects.filter(pk=pk).update(**{column: {}})
+
+
+async def test_a_poisoned_job_says_so_and_is_tried_again(world: World) -> None:
+    bad = await world.submit()
+    await world.until(lambda job: job.state == "running")
+    good_memo = (await world.job()).memo
+    await world.intend(memo={**good_memo, "committed_at": "yesterday"})
+    await world.rest(30)
+    events = [event async for event in bad.events.filter(reason="trouble")]
+    assert len(events) == 1
+    assert 2 <= events[0].count <= 8
+    assert "cannot be read" in events[0].message
+    await world.intend(memo=good_memo, desired="stop")
+    await world.until(lambda job: job.state == "stopped", rounds=200)

@@ -1,0 +1,370 @@
+"""Whole lives of trainings on a simulated cluster: every way in, through and out."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from jobs.models import Job
+from tests.jobs.reconciler.simulation import START, Life
+from tests.jobs.reconciler.world import TF_PS, World
+
+pytestmark = pytest.mark.django_db(transaction=True)
+FINAL = {"succeeded", "failed", "stopped"}
+
+
+def is_final(job: Job) -> bool:
+    return job.state in FINAL
+
+
+def is_state(*states: str) -> Any:
+    return lambda job: job.state in states
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_a_single_training_succeeds(world: World) -> None:
+    await world.submit()
+    job = await world.until(is_final)
+    assert (job.state, job.reason_text) == ("succeeded", "")
+    assert job.started_at is not None
+    assert job.finished_at is not None
+    row = (await world.replicas())["worker-0"]
+    assert (row.state, row.exit_code, row.node) == ("succeeded", 0, "node")
+    # 4 objects and the commit.
+    assert [m.split()[0] for m in world.sim.mutations][:5] == ["create"] * 4 + ["patch"]
+
+
+async def test_workers_and_servers_run_and_the_servers_go_after_their_grace(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    await world.submit(topology="tf-ps", replicas=TF_PS)
+    await world.until(is_state("running"))
+    assert {name: row.state for name, row in (await world.replicas()).items()} == {
+        "ps-0": "running",
+        "worker-0": "running",
+        "worker-1": "running",
+    }
+    world.sim.change_life("worker-0", Life("ok"))
+    job = await world.until(is_final)
+    assert job.state == "succeeded"
+    assert len(world.sim.of("Deployment")) == 1
+    await world.until(lambda job: not world.sim.of("Deployment"))
+    job = await world.job()
+    assert START + timedelta(seconds=world.sim.seconds) - job.finished_at <= timedelta(seconds=33)
+    await world.until(lambda job: job.memo.get("archive") == "complete")
+    assert not world.sim.of("Service")
+    assert {row.state for row in (await world.replicas()).values()} == {"succeeded", "stopped"}
+    assert sorted(t.split("/")[0] for t in world.sim.live_things()) == [
+        "ConfigMap",
+        "Job",
+        "Pod",
+        "Pod",
+        "Secret",
+    ]
+
+
+async def test_after_its_time_to_live_everything_is_gone(world: World) -> None:
+    await world.submit(topology="tf-ps", replicas=TF_PS, ttl_s=100)
+    job = await world.until(lambda job: job.cleaned_at)
+    assert world.sim.live_things() == []
+    assert job.cleaned_at - job.finished_at >= timedelta(seconds=100)
+
+
+async def test_clean_policy_all_removes_everything_once_it_is_archived(world: World) -> None:
+    await world.submit(topology="tf-ps", replicas=TF_PS, clean_policy="all")
+    await world.until(lambda job: job.cleaned_at, rounds=60)
+    assert world.sim.live_things() == []
+
+
+async def test_clean_policy_none_removes_nothing_before_its_time_to_live(world: World) -> None:
+    await world.submit(topology="tf-ps", replicas=TF_PS, clean_policy="none", ttl_s=200)
+    await world.until(is_final)
+    await world.rest(60)
+    assert len(world.sim.of("Deployment")) == 1
+    await world.until(lambda job: job.cleaned_at, rounds=300)
+    assert world.sim.live_things() == []
+
+
+async def test_a_failure_says_why_and_what_to_do(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("fail", 3)]}
+    await world.submit()
+    job = await world.until(is_final)
+    assert (job.state, job.reason_code) == ("failed", "exit_code")
+    assert job.reason_text == "worker-0 ended with exit code 3."
+    assert job.reason_next_step
+
+
+async def test_one_failed_worker_releases_all_others(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("hang")], "worker-1": [Life("fail", 7)]}
+    await world.submit(topology="tf-ps", replicas=TF_PS)
+    job = await world.until(is_final)
+    assert (job.state, job.reason_text) == ("failed", "worker-1 ended with exit code 7.")
+    await world.until(lambda job: job.memo.get("archive"), rounds=30)
+    assert not world.sim.of("Deployment")
+    assert {n: r.state for n, r in (await world.replicas()).items()} == {
+        "ps-0": "stopped",
+        "worker-0": "stopped",
+        "worker-1": "failed",
+    }
+
+
+async def test_out_of_memory_names_the_limit_and_the_log_is_rescued(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("oom")]}
+    await world.submit()
+    job = await world.until(is_final)
+    assert job.reason_text == "worker-0 used more than its 1Gi of memory and was ended."
+    await world.until(lambda job: job.memo.get("archive") == "complete")
+    archive = await job.archives.aget()
+    assert (archive.is_complete, archive.by_rescue) == (True, True)
+    await world.rest()
+    assert not [t for t in world.sim.live_things() if "rescue" in t]
+
+
+async def test_a_rescue_that_fails_is_tried_three_times_and_then_said(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("oom")], "rescue-worker-0": [Life("fail")]}
+    await world.submit(clean_policy="all")
+    job = await world.until(lambda job: job.cleaned_at)
+    assert (await world.events()).count("rescue") == 3
+    assert "archive_incomplete" in await world.events()
+    assert world.sim.live_things() == []
+    assert job.state == "failed"
+
+
+async def test_a_single_replica_is_tried_again_by_the_cluster(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("fail"), Life("ok")]}
+    await world.submit(retries=1)
+    job = await world.until(lambda job: job.reason_code == "retrying")
+    assert job.state == "starting"
+    job = await world.until(is_final)
+    assert (job.state, job.attempt) == ("succeeded", 1)
+    row = (await world.replicas())["worker-0"]
+    assert (row.incarnation, row.restarts) == (2, 1)
+
+
+async def test_retries_that_are_used_up_fail(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("fail", 9)]}
+    await world.submit(retries=2)
+    job = await world.until(is_final)
+    assert (job.state, job.reason_text) == ("failed", "worker-0 ended with exit code 9.")
+    assert world.sim.born["worker-0"] == 3
+
+
+async def test_a_coupled_training_is_tried_again_as_a_whole(world: World) -> None:
+    world.sim.lives = {"worker-1": [Life("fail"), Life("ok")]}
+    await world.submit(topology="tf-ps", replicas=TF_PS, retries=1)
+    job = await world.until(lambda job: job.attempt == 2)
+    assert (job.state, job.reason_code) == ("starting", "retrying")
+    assert not [t for t in world.sim.live_things() if "-2" not in t]
+    job = await world.until(is_final)
+    assert (job.state, job.attempt) == ("succeeded", 2)
+    rows = [row async for row in job.replica_rows.all()]
+    assert {(row.attempt, row.state) for row in rows if row.role == "worker"} >= {
+        (1, "failed"),
+        (2, "succeeded"),
+    }
+
+
+async def test_a_replica_that_the_cluster_took_away_starts_again_for_free(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("evict"), Life("ok")], "worker-1": [Life("hang")]}
+    await world.submit(topology="tf-ps", replicas=TF_PS, success_policy="worker0")
+    job = await world.until(lambda job: job.reason_code == "node_lost")
+    assert job.state == "starting"
+    assert "no failure" in job.reason_text
+    job = await world.until(is_final)
+    assert (job.state, job.attempt, job.memo.get("retries_used")) == ("succeeded", 1, None)
+
+
+async def test_worker0_decides_and_the_others_are_ended_after_the_grace(world: World) -> None:
+    world.sim.lives = {"worker-1": [Life("hang")]}
+    await world.submit(topology="tf-ps", replicas=TF_PS, success_policy="worker0")
+    job = await world.until(is_final)
+    assert job.state == "succeeded"
+    await world.until(lambda job: job.memo.get("archive"), rounds=60)
+    row = (await world.replicas())["worker-1"]
+    assert (row.state, row.exit_code) == ("stopped", 143)
+
+
+async def test_a_straggler_is_named_and_the_deadline_ends_it(world: World) -> None:
+    world.sim.lives = {"worker-1": [Life("hang")]}
+    await world.submit(topology="tf-ps", replicas=TF_PS, deadline_s=300)
+    job = await world.until(lambda job: job.reason_code == "straggler", rounds=200)
+    assert job.state == "running"
+    assert "worker-1 still runs 2 minutes later" in job.reason_text
+    assert "device_filters" in job.reason_next_step
+    job = await world.until(is_final, rounds=300)
+    assert (job.state, job.reason_code) == ("failed", "deadline")
+    assert job.reason_text == "The training reached its deadline of 5 minutes."
+    assert (await world.events()).count("straggler") == 1
+
+
+async def test_what_is_not_placed_in_time_goes_back_to_the_queue(world: World) -> None:
+    world.sim.lives = {"worker-1": [Life("unplaced"), Life("ok")]}
+    await world.submit(topology="tf-ps", replicas=TF_PS, starting_deadline_s=20)
+    job = await world.until(lambda job: job.reason_code == "placing")
+    assert job.reason_text == (
+        "worker-1 waits for a node: 0/1 nodes are available: 1 Insufficient cpu."
+    )
+    job = await world.until(is_state("queued"))
+    assert job.requeued_count == 1
+    assert world.sim.live_things() == []
+    await world.round()
+    job = await world.job()
+    assert job.reason_code == "withdrawn"
+    assert "next try" in job.reason_text
+    job = await world.until(is_final)
+    assert (job.state, job.attempt) == ("succeeded", 2)
+    assert job.admitted_at - job.queued_at > timedelta(seconds=45)
+
+
+async def test_an_image_that_cannot_be_pulled_is_shown_and_then_fails(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("image")]}
+    await world.submit(starting_deadline_s=30)
+    job = await world.until(lambda job: job.reason_code == "image_pull")
+    assert job.state == "starting"
+    assert "python:3.11-slim cannot be pulled: no such tag" in job.reason_text
+    job = await world.until(is_final)
+    assert (job.state, job.reason_code) == ("failed", "image_pull")
+    await world.until(lambda job: job.memo.get("archive"))
+    assert not [p for p in world.sim.of("Pod") if p["status"]["phase"] not in {"Failed"}]
+
+
+# --- stop and delete ---
+async def test_stop_gives_grace_and_then_says_stopped(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("hang")], "worker-1": [Life("hang")]}
+    await world.submit(topology="tf-ps", replicas=TF_PS)
+    await world.until(is_state("running"))
+    await world.intend(desired="stop", stop_reason="wrong data")
+    await world.round()
+    job = await world.job()
+    assert (job.state, job.reason_text) == ("stopping", "Stopped: wrong data")
+    job = await world.until(is_final)
+    assert (job.state, job.reason_text) == ("stopped", "Stopped: wrong data")
+    await world.until(lambda job: job.memo.get("archive") == "complete")
+    assert not world.sim.of("Deployment")
+    assert {(r.state, r.exit_code) for r in (await world.replicas()).values()} == {("stopped", 143)}
+
+
+async def test_stop_in_the_queue_is_immediate(world: World) -> None:
+    await world.submit(
+        replicas={
+            "worker": {"count": 1, "cpu_millicores": 10**6, "memory_bytes": 2**30, "gpu_count": 0}
+        }
+    )
+    await world.round()
+    await world.intend(desired="stop")
+    await world.round()
+    job = await world.job()
+    assert job.state == "stopped"
+    assert job.cleaned_at is not None
+    assert world.sim.mutations == []
+
+
+@pytest.mark.parametrize("rounds", range(9))
+async def test_stop_at_any_moment_ends_stopped_or_as_it_would(world: World, rounds: int) -> None:
+    await world.submit(topology="tf-ps", replicas=TF_PS, clean_policy="all")
+    await world.rest(rounds)
+    await world.intend(desired="stop")
+    job = await world.until(lambda job: job.cleaned_at)
+    assert job.state in {"stopped", "succeeded"}
+    assert world.sim.live_things() == []
+
+
+@pytest.mark.parametrize("rounds", [*range(9), 45, 60])
+async def test_delete_at_any_moment_leaves_nothing(world: World, rounds: int) -> None:
+    world.sim.lives = {"worker-0": [Life("oom")]}
+    await world.submit(topology="tf-ps", replicas=TF_PS)
+    await world.rest(rounds)
+    await world.intend(desired="delete")
+    await world.until(lambda job: False)
+    assert await world.job() is None
+    assert world.sim.live_things() == []
+
+
+async def test_delete_of_what_was_cleaned_removes_the_row(world: World) -> None:
+    await world.submit(clean_policy="all")
+    await world.until(lambda job: job.cleaned_at)
+    await world.intend(desired="delete")
+    await world.until(lambda job: False)
+    assert await world.job() is None
+
+
+async def test_a_suspended_tenant_ends_what_runs_and_starts_nothing(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    job = await world.submit()
+    await world.until(is_state("running"))
+    first = world.job_id
+    second = await world.submit(name="second")
+    job.tenant.desired = "suspended"
+    await job.tenant.asave(update_fields=["desired"])
+    world.job_id = first
+    done = await world.until(is_final)
+    assert (done.state, done.reason_code) == ("stopped", "tenant_suspended")
+    world.job_id = second.pk
+    waiting = await world.job()
+    assert waiting.state in {"queued", "stopped"}
+
+
+# --- past Homeport ---
+async def test_a_root_deleted_by_somebody_ends_the_job_with_words(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("hang")], "worker-1": [Life("hang")]}
+    await world.submit(topology="tf-ps", replicas=TF_PS)
+    await world.until(is_state("running"))
+    world.sim.remove(world.sim.of("Job")[0])
+    job = await world.until(is_final)
+    assert (job.state, job.reason_code) == ("failed", "root_deleted")
+    await world.until(lambda job: job.memo.get("archive"))
+    await world.rest()
+    assert not world.sim.of("Pod")
+
+
+async def test_a_namespace_that_is_gone_ends_the_job_with_words(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    await world.submit()
+    await world.until(is_state("running"))
+    for key in [k for k in world.sim.store if k[1] == "u-alice" or k[2] == "u-alice"]:
+        del world.sim.store[key]
+    job = await world.until(is_final)
+    assert (job.state, job.reason_code) == ("failed", "namespace_gone")
+    await world.until(lambda job: job.memo.get("archive"))
+
+
+async def test_a_pod_deleted_by_somebody_is_said(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    await world.submit()
+    await world.until(is_state("running"))
+    world.sim.remove(world.sim.of("Pod")[0])
+    job = await world.until(is_final)
+    assert (job.state, job.reason_code) == ("failed", "pod_deleted")
+
+
+async def test_an_object_of_the_same_name_is_never_touched(world: World) -> None:
+    job = await world.submit()
+    from portal.cluster.names import job_name
+
+    name = f"{job_name(job.name, job.pk)}-worker"
+    foreign = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "spec": {"suspend": True, "completions": 1},
+        "metadata": {"name": name, "namespace": "u-alice", "labels": {}},
+    }
+    world.sim.put(foreign)
+    job = await world.until(lambda job: job.cleaned_at or (job.state == "failed" and job.memo))
+    assert (job.state, job.reason_code) == ("failed", "name_taken")
+    await world.intend(desired="delete")
+    await world.until(lambda job: False)
+    assert world.sim.live_things() == [f"Job/{name}"]
+
+
+# --- the cluster goes away ---
+async def test_an_outage_holds_everything_and_fails_nothing(world: World) -> None:
+    await world.submit(topology="tf-ps", replicas=TF_PS)
+    world.sim.is_down = True
+    await world.rest(5)
+    assert (await world.job()).state == "starting"
+    world.sim.is_down = False
+    job = await world.until(is_final)
+    assert job.state == "succeeded"

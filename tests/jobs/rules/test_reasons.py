@@ -1,0 +1,217 @@
+"""Every reason in words: each row of the table, each ending, each wait."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.rules import endings, reasons, waits
+from jobs.rules.endings import Disruption, End, Said, parse_message, reason_of_end
+from jobs.rules.waits import Wait, most_telling, reason_of_wait
+
+FACTS = (
+    "text detail who node image cause number most waited exit_code limit name hint deadline count "
+    "namespace why"
+)
+
+
+@pytest.mark.parametrize("code", sorted(reasons.ROWS))
+def test_each_row_makes_sentences(code: str) -> None:
+    facts = {name: f"<{name}>." for name in FACTS.split()}
+    reason = reasons.make(code, **facts)
+    assert reason.code == code
+    assert re.fullmatch(r"[a-z][a-z_0-9]{1,62}", code)
+    assert "{" not in reason.text + reason.next_step
+    assert reason.text
+    assert reason.text.rstrip()[-1] in ".:>" or reason.text.endswith(">.")
+
+
+def test_a_row_without_its_facts_is_a_mistake_of_ours() -> None:
+    with pytest.raises(KeyError):
+        reasons.make("placing", who="worker-0")
+    with pytest.raises(KeyError):
+        reasons.make("no such code")
+
+
+@given(st.text(max_size=3000))
+def test_facts_from_outside_are_clipped_to_one_printable_line(text: str) -> None:
+    reason = reasons.make("refused", detail=text)
+    assert "\n" not in reason.text
+    assert "\x1b" not in reason.text
+    assert len(reason.text) < reasons.TEXT_MAX + 100
+
+
+def test_braces_in_facts_are_just_text() -> None:
+    assert "{who} {0}" in reasons.make("refused", detail="{who} {0}").text
+
+
+def said(**content: object) -> str:
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "words"),
+    [
+        (End(1, "Error"), "exit_code", "worker-0 ended with exit code 1."),
+        (End(2, "Error", said(reason="", text="", exit_code=2)), "exit_code", "exit code 2"),
+        (End(137, "OOMKilled"), "out_of_memory", "used more than its 2Gi of memory"),
+        (End(1, "OOMKilled"), "out_of_memory", "2Gi"),
+        (End(137, "Error"), "signal", "signal 9 (SIGKILL)"),
+        (End(139, "Error"), "signal", "signal 11 (SIGSEGV)"),
+        (End(135, "Error"), "signal", "signal 7 (SIGBUS)"),
+        (End(143, "Error"), "signal", "signal 15 (SIGTERM)"),
+        (End(200, "Error"), "exit_code", "exit code 200"),
+        (End(255, "Error"), "exit_code", "exit code 255"),
+        (End(126, "Error"), "command_not_executable", "not executable"),
+        (End(127, "Error"), "command_not_found", "no such program"),
+        (
+            End(127, "Error", said(reason="command_not_found", text="no pyton here")),
+            "command_not_found",
+            "no pyton here",
+        ),
+        (
+            End(127, "ContainerCannotRun", 'exec: "python3": not found'),
+            "command_not_found",
+            'exec: "python3": not found',
+        ),
+        (End(128, "StartError", "no such directory"), "start_error", "no such directory"),
+        (
+            End(64, "Error", said(reason="peer_unresolved", text="m-ps-0.m")),
+            "peer_unresolved",
+            "m-ps-0.m",
+        ),
+        (
+            End(65, "Error", said(reason="sha256_mismatch", text="got ab"), is_fetch=True),
+            "sha256_mismatch",
+            "got ab",
+        ),
+        (End(65, "Error", "Traceback", is_fetch=True), "fetch_failed", "Traceback"),
+        (End(1, "Error", is_fetch=True), "fetch_failed", "exit code 1"),
+        (
+            End(1, "Error", said(reason="volume_full", text="/log has 0 bytes"), is_fetch=True),
+            "volume_full",
+            "/log has 0 bytes",
+        ),
+    ],
+)
+def test_endings(end: End, code: str, words: str) -> None:
+    reason = reason_of_end("worker-0", end, "2Gi")
+    assert reason.code == code
+    assert words in reason.text
+    assert reason.next_step
+
+
+def test_success_has_no_reason() -> None:
+    assert reason_of_end("worker-0", End(0, "Completed", "whatever"), "2Gi") == reasons.NONE
+
+
+@pytest.mark.parametrize("code", sorted(endings.OWN_CODES))
+def test_every_code_of_the_pods_programs_is_in_the_table(code: str) -> None:
+    end = End(65, "Error", said(reason=code, text="the detail"), is_fetch=True)
+    assert reason_of_end("ps-0", end, "1Gi").code == code
+
+
+def test_a_program_may_not_choose_any_reason() -> None:
+    end = End(3, "Error", said(reason="tenant_suspended", text="x"))
+    assert reason_of_end("worker-0", end, "1Gi").code == "exit_code"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"reason": 1, "uploaded": "yes", "exit_code": true}', "{}}"]
+)
+def test_broken_termination_messages_say_nothing(text: str) -> None:
+    assert parse_message(text) == Said()
+
+
+@given(st.text())
+def test_no_termination_message_breaks_the_reader(text: str) -> None:
+    assert isinstance(parse_message(text), Said)
+
+
+@pytest.mark.parametrize(
+    ("disruption", "code"),
+    [
+        (Disruption("TerminationByKubelet", "", "Evicted", "low on disk"), "evicted_retrying"),
+        (Disruption("TerminationByKubelet", "", "Terminated", "shutdown"), "cluster_restarted"),
+        (Disruption("PreemptionByScheduler"), "preempted"),
+        (Disruption("DeletionByTaintManager"), "node_lost"),
+        (Disruption("DeletionByPodGC"), "node_lost"),
+        (Disruption("EvictionByEvictionAPI"), "drained"),
+        (Disruption(), "cluster_restarted"),
+    ],
+)
+def test_disruptions(disruption: Disruption, code: str) -> None:
+    assert endings.reason_of_disruption("worker-0", disruption).code == code
+
+
+@pytest.mark.parametrize(
+    ("wait", "code", "words"),
+    [
+        (Wait("worker-0", "i", has_pod=False), "creating", ""),
+        (
+            Wait("worker-0", "i", unplaced_why="0/1 nodes are available: 1 Insufficient cpu."),
+            "placing",
+            "worker-0 waits for a node: 0/1 nodes",
+        ),
+        (Wait("worker-0", "i"), "creating", ""),
+        (
+            Wait("w", "tf:9", node="n", waiting_reason="ErrImagePull", waiting_message="no tag 9"),
+            "image_pull",
+            "The image tf:9 cannot be pulled: no tag 9",
+        ),
+        (Wait("w", "tf:9", node="n", waiting_reason="ImagePullBackOff"), "image_pull", "tf:9"),
+        (
+            Wait(
+                "w",
+                "tf:9",
+                node="n",
+                waiting_reason="ImagePullBackOff",
+                waiting_message='Back-off pulling image "tf:9": ErrImagePull: no tag 9',
+            ),
+            "image_pull",
+            "The image tf:9 cannot be pulled: no tag 9",
+        ),
+        (Wait("w", "TF", node="n", waiting_reason="InvalidImageName"), "image_name", "TF is no"),
+        (
+            Wait("w", "i", node="n", waiting_reason="CreateContainerConfigError"),
+            "container_config",
+            "w cannot be set up",
+        ),
+        (
+            Wait("w", "i", node="n", waiting_reason="ContainerCreating", mount_problem="timed out"),
+            "volume",
+            "timed out",
+        ),
+        (Wait("w", "i", node="n", fetch_runs=True), "fetching", "w gets the code"),
+        (Wait("w", "i", node="n7", waiting_reason="PodInitializing"), "preparing", "node n7"),
+    ],
+)
+def test_waits(wait: Wait, code: str, words: str) -> None:
+    reason = reason_of_wait(wait)
+    assert reason.code == code
+    assert words in reason.text
+
+
+def test_the_most_telling_wait_is_shown() -> None:
+    broken = reason_of_wait(Wait("a", "i", node="n", waiting_reason="ErrImagePull"))
+    others = [
+        reason_of_wait(Wait("b", "i", unplaced_why="full")),
+        reason_of_wait(Wait("c", "i", has_pod=False)),
+    ]
+    assert most_telling([*others, broken]) == broken
+    assert most_telling([]) == reasons.NONE
+
+
+def test_every_wait_that_ends_badly_is_a_row() -> None:
+    decided = waits.HOPELESS | waits.FATAL_AFTER_DEADLINE | waits.WITHDRAW_AFTER_DEADLINE
+    assert decided <= set(reasons.ROWS)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1, "1 second"), (90, "90 seconds"), (60, "1 minute"), (300, "5 minutes"), (7200, "2 hours")],
+)
+def test_durations_read_well(seconds: int, text: str) -> None:
+    assert reasons.duration_text(seconds) == text

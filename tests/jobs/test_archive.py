@@ -1,0 +1,225 @@
+"""Reading archived logs: by byte, by line, with gaps, of one replica and of all."""
+
+import hashlib
+import io
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jobs import archive
+from jobs.archive import Log, find_log, job_log, prefixed
+from jobs.models import Artifact, Job, LogSegment, ReplicaArchive
+from portal import storage
+from tests.factories import make_job, make_tenant
+
+
+@pytest.fixture
+def store(settings: Any) -> Iterator[storage.Store]:
+    root = Path(tempfile.mkdtemp(prefix="homeport-archive-"))
+    settings.HOMEPORT_HOME = root
+    yield storage.get_store()
+    shutil.rmtree(root)
+
+
+@pytest.fixture
+def job(db: None, store: storage.Store) -> Job:
+    tf = {"count": 2, "cpu_millicores": 1, "memory_bytes": 1, "gpu_count": 0}
+    return make_job(
+        make_tenant("alice"),
+        topology="tf-ps",
+        replicas={"ps": tf | {"count": 1}, "worker": tf},
+        attempt=2,
+    )
+
+
+def keep(
+    job: Job,
+    pieces: list[tuple[int, bytes]],
+    *,
+    replica: tuple[str, int] = ("worker", 0),
+    attempt: int = 1,
+    skipped_bytes: int = 0,
+    is_complete: bool = True,
+) -> Log:
+    """An archived log of pieces at positions."""
+    row = ReplicaArchive.objects.create(
+        job=job,
+        role=replica[0],
+        index=replica[1],
+        attempt=attempt,
+        is_complete=is_complete,
+        skipped_bytes=skipped_bytes,
+    )
+    for number, (start, data) in enumerate(pieces, start=1):
+        key = f"{archive.job_prefix(job)}logs/{replica[0]}-{replica[1]}/{attempt}/{number}"
+        storage.get_store().put_file(key, io.BytesIO(data))
+        LogSegment.objects.create(
+            archive=row,
+            number=number,
+            start_byte=start,
+            size_bytes=len(data),
+            sha256=hashlib.sha256(data).hexdigest(),
+            storage_key=key,
+        )
+    return archive.log_of(row)
+
+
+def whole(chunks: Iterator[bytes]) -> bytes:
+    return b"".join(chunks)
+
+
+def test_bytes_are_read_across_segments(job: Job) -> None:
+    log = keep(job, [(0, b"abc"), (3, b"defg"), (7, b"h")])
+    assert log.end_byte == 8
+    for start in range(9):
+        for length in range(9):
+            assert log.read(start, length) == b"abcdefgh"[start : start + length]
+
+
+def test_gaps_are_shown_as_one_line_each(job: Job) -> None:
+    log = keep(job, [(0, b"first\n"), (16, b"half a "), (30, b"line\nend")], skipped_bytes=27)
+    assert [(p.start_byte, p.data, p.skipped_bytes) for p in log.pieces()] == [
+        (0, b"first\n", 0),
+        (6, b"", 10),
+        (16, b"half a ", 0),
+        (23, b"", 7),
+        (30, b"line\nend", 0),
+    ]
+    assert log.missing_at_end_bytes == 10
+    assert whole(log.text()) == (
+        b"first\n[homeport] 10 bytes were skipped here\n"
+        b"half a \n[homeport] 7 bytes were skipped here\n"
+        b"line\nend\n[homeport] 10 bytes were skipped here\n"
+    )
+    assert log.read(0, 100) == b"first\nhalf a line\nend"
+    assert [piece.skipped_bytes for piece in log.pieces(8, 12)] == [4]
+
+
+def test_a_log_that_still_grows_says_nothing_about_its_end(job: Job) -> None:
+    log = keep(job, [(0, b"x\n")], skipped_bytes=99, is_complete=False)
+    assert whole(log.text()) == b"x\n"
+
+
+def test_text_always_ends_with_a_line_break(job: Job) -> None:
+    assert whole(keep(job, [(0, b"no break")]).text()) == b"no break\n"
+    assert whole(keep(job, [], replica=("worker", 1)).text()) == b""
+
+
+@pytest.mark.parametrize("ending", [b"", b"\n"])
+def test_the_tail_begins_at_a_line(job: Job, ending: bytes) -> None:
+    lines = [b"line %d" % number for number in range(100)]
+    data = b"\n".join(lines) + ending
+    log = keep(job, [(at, data[at : at + 7]) for at in range(0, len(data), 7)])
+    for count in (1, 2, 50, 99, 100, 101, 1000):
+        tail = whole(log.text(log.tail_start(count))).splitlines()
+        assert tail == lines[-count:]
+
+
+def test_the_tail_of_long_lines_reads_on_until_it_is_found(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "TAIL_BYTES", 10)
+    log = keep(job, [(0, b"a" * 95 + b"\n" + b"b" * 95 + b"\nc")])
+    assert whole(log.text(log.tail_start(2))) == b"b" * 95 + b"\nc\n"
+    monkeypatch.setattr(archive, "MAX_TAIL_BYTES", 50)
+    assert len(whole(log.text(log.tail_start(2)))) == 51
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    parts=st.lists(
+        st.tuples(st.sampled_from([0, 0, 3]), st.sampled_from([b"a\n", b"bb", b"\n", b"c\nd\n"])),
+        min_size=1,
+        max_size=8,
+    ),
+    lines=st.integers(1, 6),
+    step=st.integers(1, 5),
+)
+def test_the_tail_is_right_for_any_segments_and_gaps(
+    job: Job, parts: list[tuple[int, bytes]], lines: int, step: int
+) -> None:
+    ReplicaArchive.objects.all().delete()
+    position, pieces = 0, []
+    for gap, data in parts:
+        position += gap
+        pieces.append((position, data))
+        position += len(data)
+    log = keep(job, pieces)
+    real, archive.TAIL_BYTES = archive.TAIL_BYTES, step
+    try:
+        start = log.tail_start(lines)
+    finally:
+        archive.TAIL_BYTES = real
+    kept = b"".join(data for _, data in pieces)
+    expected = b"".join(kept.splitlines(keepends=True)[-lines:])
+    assert log.read(start, position) == expected
+
+
+def test_the_latest_attempt_with_anything_is_shown(job: Job) -> None:
+    keep(job, [(0, b"one\n")], attempt=1)
+    keep(job, [], attempt=2)
+    log = find_log(job, "worker", 0)
+    assert log is not None
+    assert log.attempt == 1
+    found = find_log(job, "worker", 0, attempt=2)
+    assert found is not None
+    assert found.segments == ()
+    assert find_log(job, "worker", 1) is None
+
+
+def test_a_jobs_log_is_that_of_one_replica_or_of_all_with_prefixes(job: Job) -> None:
+    keep(job, [(0, b"a\nb"), (3, b"b\n")], replica=("worker", 0))
+    keep(job, [(0, b"c")], replica=("worker", 1))
+    keep(job, [(0, b"p\nq\n")], replica=("ps", 0))
+    assert whole(job_log(job, replica=("worker", 0), tail_lines=None)) == b"a\nbb\n"
+    assert whole(job_log(job, replica=None, tail_lines=None)) == (
+        b"worker-0 | a\nworker-0 | bb\nworker-1 | c\nps-0 | p\nps-0 | q\n"
+    )
+    assert whole(job_log(job, replica=None, tail_lines=1)) == (
+        b"worker-0 | bb\nworker-1 | c\nps-0 | q\n"
+    )
+    assert whole(job_log(make_job(job.tenant), replica=None, tail_lines=5)) == b""
+
+
+@given(st.binary(max_size=60).map(lambda data: data.replace(b"\r", b"\n")), st.data())
+def test_prefixes_do_not_depend_on_where_chunks_are_cut(data: bytes, draw: Any) -> None:
+    cuts = sorted(draw.draw(st.lists(st.integers(0, len(data)), max_size=6)))
+    chunks = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+    lines = data.split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+        expected = b"".join(b"p| " + line + b"\n" for line in lines)
+    else:
+        expected = b"\n".join(b"p| " + line for line in lines)
+    assert whole(prefixed(chunks, b"p| ")) == expected
+
+
+def test_an_artifact_is_a_file_to_read(job: Job) -> None:
+    data = bytes(range(256)) * 20_000
+    key = archive.job_prefix(job) + "artifacts/x/1"
+    storage.get_store().put_file(key, io.BytesIO(data))
+    row = Artifact(job=job, path="model", size_bytes=len(data), mtime_ns=1, storage_key=key)
+    with archive.open_artifact(row) as file:
+        assert file.read(10) == data[:10]
+        assert file.read() == data[10:]
+        assert file.read() == b""
+    row.storage_key = key + "x"
+    with pytest.raises(storage.ObjectMissingError):
+        archive.open_artifact(row)
+
+
+def test_an_iterator_of_a_log_asks_the_database_nothing(
+    job: Job, django_assert_num_queries: Any
+) -> None:
+    keep(job, [(0, b"a\n" * 1000), (2000, b"b\n")])
+    chunks = job_log(job, replica=("worker", 0), tail_lines=None)
+    with django_assert_num_queries(0):
+        assert len(whole(chunks)) == 2002

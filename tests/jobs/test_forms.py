@@ -1,0 +1,163 @@
+"""What is typed into the form, the REST body that it means, and errors at its fields."""
+
+from typing import Any
+
+import pytest
+from django.http import QueryDict
+
+from jobs import forms, submission
+from jobs.actions import submit
+from jobs.examples import EXAMPLES
+from portal.rest import FieldError
+from tests.factories import make_tenant
+
+
+def posted(**fields: Any) -> forms.TrainingForm:
+    data = QueryDict(mutable=True)
+    given = {"name": "mnist", "source_kind": "none", "command": "python train.py", **fields}
+    for name, value in given.items():
+        data.setlist(name, value if isinstance(value, list) else [value])
+    return forms.posted_form(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("30min", 1800), ("30 m", 1800), ("1h 30min", 5400), ("2D", 172800)],
+)
+def test_times_are_read_with_their_units(text: str, seconds: int) -> None:
+    assert forms.parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["90", "soon", "1h30", "-5min", "1.5h", "h"])
+def test_times_without_units_are_refused_with_an_example(text: str) -> None:
+    with pytest.raises(forms.DurationError, match="for example 30min"):
+        forms.parse_duration(text)
+
+
+@pytest.mark.parametrize("seconds", [1, 59, 60, 5400, 86400, 90061])
+def test_times_are_written_as_they_are_read(seconds: int) -> None:
+    assert forms.parse_duration(forms.duration_field(seconds)) == seconds
+
+
+def test_the_body_is_that_of_rest() -> None:
+    form = posted(
+        topology="tf-ps",
+        image="python:3.11-slim",
+        flags=["ps_hosts", "task_index"],
+        env_name=["A", "", "B"],
+        env_value=["1", "", "two words"],
+        deadline="8h",
+        shm="1Gi",
+        **{"replicas.worker.count": "2", "replicas.worker.gpu": " 1 ", "replicas.ps.memory": "1Gi"},
+    )
+    body = form.body()
+    assert not form.errors
+    assert body["command"] == ["python", "train.py"]
+    assert body["replicas"]["worker"] == {"count": "2", "cpu": "1", "memory": "2Gi", "gpu": "1"}
+    assert body["replicas"]["ps"]["memory"] == "1Gi"
+    assert body["env"] == {"A": "1", "B": "two words"}
+    assert body["cluster_flags"] == ["ps_hosts", "task_index"]
+    assert (body["deadline_s"], body["ttl_s"], body["starting_deadline_s"]) == (28800, 86400, 300)
+    assert body["source"] is None
+
+
+def test_a_single_training_has_one_replica_whatever_the_hidden_field_says() -> None:
+    body = posted(topology="single", **{"replicas.worker.count": "5"}).body()
+    assert body["replicas"] == {"worker": {"count": "1", "cpu": "1", "memory": "2Gi", "gpu": "0"}}
+
+
+def test_lines_of_a_command_are_joined_as_in_a_shell() -> None:
+    form = posted(command="python train.py \\\r\n  --epochs 3 \\\n  --name 'a b'")
+    assert form.body()["command"] == ["python", "train.py", "--epochs", "3", "--name", "a b"]
+
+
+def test_a_missing_quote_is_told_at_the_command() -> None:
+    form = posted(command="python 'train.py")
+    form.body()
+    assert "Look for a missing quote" in form.errors["command"][0]
+
+
+@pytest.mark.parametrize("kind", ["bundle", "url", "path"])
+def test_a_source_that_was_chosen_must_be_given(kind: str) -> None:
+    form = posted(source_kind=kind, **{f"source.{kind}": " "})
+    form.body()
+    assert f"source.{kind}" in form.errors
+
+
+def test_a_variable_given_twice_is_told_at_the_second() -> None:
+    form = posted(env_name=["A", "A"], env_value=["1", "2"])
+    form.body()
+    assert list(form.errors) == ["env-1"]
+
+
+@pytest.mark.parametrize(
+    ("field", "place"),
+    [
+        ("name", "name"),
+        ("replicas.worker.gpu", "replicas.worker.gpu"),
+        ("replicas", "replicas.worker.count"),
+        ("source.url", "source.url"),
+        ("source", "source_kind"),
+        ("deadline_s", "deadline"),
+        ("env.B", "env-1"),
+        ("env", "env"),
+        ("env.gone", "env"),
+    ],
+)
+def test_errors_of_the_rules_are_put_at_the_fields(field: str, place: str) -> None:
+    form = posted(env_name=["A", "B"], env_value=["", ""])
+    form.take_errors([FieldError(field, "x", "Wrong.")])
+    assert list(form.errors) == [place]
+    assert form.problems[0].text == "Wrong."
+
+
+def test_what_the_form_could_not_read_is_not_said_twice() -> None:
+    form = posted(command="python 'oops")
+    form.body()
+    form.take_errors([FieldError("command", "required", "Say what to run.")])
+    assert len(form.errors["command"]) == 1
+
+
+def test_more_options_open_when_they_matter() -> None:
+    assert not posted().is_more_open
+    assert posted(retries="2").is_more_open
+    wrong = posted()
+    wrong.error_at("ttl", "Wrong.")
+    assert wrong.is_more_open
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.slug)
+def test_examples_are_accepted_as_they_are(example: Any) -> None:
+    tenant = make_tenant()
+    form = forms.blank_form(example)
+    submission.parse(form.body(), tenant=tenant, user=tenant.owner)
+    assert not form.errors
+
+
+@pytest.mark.django_db
+def test_running_again_asks_for_exactly_the_same() -> None:
+    tenant = make_tenant()
+    body = {
+        "name": "mnist",
+        "topology": "tf-ps",
+        "image": "python:3.11-slim",
+        "command": ["python", "-c", "print('a \"b\" $c')", "--dir={{log_dir}}", ""],
+        "source": {"url": "https://example.org/train.py", "sha256": "ab" * 32},
+        "replicas": {"worker": {"count": 3, "cpu": "1500m", "memory": "768Mi", "gpu": 1}, "ps": {}},
+        "env": {"A": "1", "B": " two  words "},
+        "cluster_flags": ["task_index", "ps_hosts"],
+        "success_policy": "worker0",
+        "retries": 2,
+        "deadline_s": 5400,
+        "starting_deadline_s": 61,
+        "clean_policy": "none",
+        "ttl_s": 0,
+        "shm": "1Gi",
+    }
+    asked = submission.parse(body, tenant=tenant, user=tenant.owner)
+    job = submit(by=tenant.owner, tenant=tenant, submission=asked)
+    form = forms.form_of_job(job)
+    again = submission.parse(form.body(), tenant=tenant, user=tenant.owner)
+    assert not form.errors
+    assert again == asked

@@ -1,0 +1,524 @@
+"""The pods' door: who may ask what, every call repeated, and a real runner against a real portal."""
+
+import asyncio
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.core.asgi import get_asgi_application
+from django.test import Client
+
+from jobs import archive, internal
+from jobs.models import Artifact, Bundle, Job, LogSegment, ReplicaArchive
+from jobs.rules.states import Desired
+from jobs.tokens import job_token
+from portal import storage
+from portal.store_door import StoreDoor
+from tests.factories import make_job, make_tenant
+from tests.jobs.pod.pods import Pod
+from tests.portal.servers import serving
+
+UID = "abcdef01-0000-4000-8000-000000000000"
+DATA = b"step 1\nstep 2\n"
+
+
+@pytest.fixture
+def store(settings: Any) -> Iterator[storage.FolderStore]:
+    root = Path(tempfile.mkdtemp(prefix="homeport-internal-"))
+    settings.HOMEPORT_HOME = root
+    found = storage.get_store()
+    assert isinstance(found, storage.FolderStore)
+    yield found
+    shutil.rmtree(root)
+
+
+@pytest.fixture
+def job(db: None, store: storage.FolderStore) -> Job:
+    return make_job(make_tenant("alice"))
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What browsers and the reconciler were told."""
+    found: list[Any] = []
+    monkeypatch.setattr(internal.live, "wake_reconciler", lambda: found.append("wake"))
+    monkeypatch.setattr(internal.live, "changed", lambda *what: found.append(what[:2]))
+    return found
+
+
+class Door:
+    """Calls as a pod of one job makes them."""
+
+    def __init__(self, job: Job, token: str | None = None) -> None:
+        self.job = job
+        self.token = job_token(job.pk) if token is None else token
+        self.client = Client()
+
+    def post(self, path: str, body: Any = None, job_id: Any = None) -> tuple[int, Any]:
+        data = body if isinstance(body, str | bytes) else json.dumps(body or {})
+        answer = self.client.post(
+            f"/internal/v1/jobs/{job_id or self.job.pk}/{path}",
+            data,
+            content_type="application/json",
+            headers={"Authorization": f"Bearer {self.token}", "Host": "127.0.0.1"},
+        )
+        return answer.status_code, json.loads(answer.content)
+
+
+def segment(number: int = 1, data: bytes = DATA, start: int = 0, uid: str = UID) -> dict[str, Any]:
+    return {
+        "number": number,
+        "start_byte": start,
+        "size_bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "pod_uid": uid,
+    }
+
+
+def keep(store: storage.Store, link: dict[str, Any], data: bytes) -> None:
+    """Writes over a link, as the store's door does."""
+    key = link["url"].split(storage.STORE_PATH)[1].split("?")[0]
+    store.put_file(key, io.BytesIO(data))
+
+
+def ship(door: Door, store: storage.Store, body: dict[str, Any], data: bytes = DATA) -> None:
+    path = "replicas/worker/0/1/segments/"
+    status, link = door.post(path, body)
+    assert status == 200
+    keep(store, link, data)
+    assert door.post(f"{path}{body['number']}/done/", body) == (200, {})
+
+
+CALLS: list[tuple[str, Any]] = [
+    ("source/", {}),
+    ("replicas/worker/0/1/segments/", segment()),
+    ("replicas/worker/0/1/segments/1/done/", segment()),
+    ("replicas/worker/0/1/segments/1/drop/", {}),
+    (
+        "replicas/worker/0/1/done/",
+        {"exit_code": 0, "reason": "completed", "skipped_bytes": 0, "by_rescue": False},
+    ),
+    ("artifacts/", {"files": []}),
+    ("artifacts/done/", {"files": []}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), CALLS)
+def test_only_the_jobs_own_token_opens_the_door(job: Job, path: str, body: Any) -> None:
+    other = make_job(make_tenant("mallory"))
+    for token in ("", "wrong", job_token(other.pk), job_token(job.pk)[:-1]):
+        assert Door(job, token).post(path, body)[0] == 404
+    assert Door(job).post(path, body, job_id=uuid4())[0] == 404
+    assert Door(job).post(path, body, job_id=other.pk)[0] == 404
+    client = Client()
+    client.force_login(job.owner)
+    assert (
+        client.post(f"/internal/v1/jobs/{job.pk}/{path}", headers={"Host": "127.0.0.1"}).status_code
+        == 404
+    )
+    assert not ReplicaArchive.objects.exists()
+
+
+@pytest.mark.parametrize(("path", "body"), CALLS)
+def test_a_job_in_deletion_takes_nothing_more(job: Job, path: str, body: Any) -> None:
+    job.desired = Desired.DELETE
+    job.save()
+    status, answer = Door(job).post(path, body)
+    assert status == 410
+    assert answer["errors"][0]["code"] == "deleted"
+
+
+def test_get_is_not_answered(job: Job) -> None:
+    answer = Client().get(
+        f"/internal/v1/jobs/{job.pk}/source/",
+        headers={"Authorization": f"Bearer {job_token(job.pk)}", "Host": "127.0.0.1"},
+    )
+    assert answer.status_code == 405
+
+
+@pytest.mark.parametrize(
+    "replica", ["worker/1/1", "worker/0/2", "worker/0/0", "ps/0/1", "x/0/1", "worker/99999999999/1"]
+)
+def test_replicas_that_the_job_does_not_have_are_not_found(job: Job, replica: str) -> None:
+    assert Door(job).post(f"replicas/{replica}/segments/", segment())[0] == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        "[]",
+        "null",
+        {},
+        segment() | {"number": 0},
+        segment() | {"number": 10**12},
+        segment() | {"number": "1"},
+        segment() | {"number": True},
+        segment() | {"start_byte": -1},
+        segment() | {"size_bytes": 0},
+        segment() | {"size_bytes": internal.MAX_SEGMENT_BYTES + 1},
+        segment() | {"size_bytes": 10**400},
+        segment() | {"sha256": "0" * 63},
+        segment() | {"sha256": "A" * 64},
+        segment() | {"sha256": "0" * 64 + "\n"},
+        segment() | {"pod_uid": "../" * 4},
+    ],
+)
+def test_bodies_that_are_not_what_is_expected_are_refused(job: Job, body: Any) -> None:
+    status, answer = Door(job).post("replicas/worker/0/1/segments/", body)
+    assert status == 400
+    assert answer["errors"][0]["code"] == "invalid"
+    assert not ReplicaArchive.objects.exists()
+
+
+def test_a_body_without_end_is_refused(job: Job) -> None:
+    body = b" " * (internal.MAX_BODY_BYTES + 1)
+    assert Door(job).post("artifacts/", body)[0] == 413
+
+
+def test_the_source_is_a_link_to_the_tenants_own_bundle(job: Job) -> None:
+    assert Door(job).post("source/")[0] == 404
+    bundle = Bundle.objects.create(
+        tenant=job.tenant, file_name="code.zip", sha256="a" * 64, size_bytes=7
+    )
+    job.source = {"bundle": str(bundle.pk)}
+    job.save()
+    status, answer = Door(job).post("source/")
+    assert status == 200
+    assert bundle.storage_key in answer["url"]
+    assert (answer["method"], answer["sha256"], answer["file_name"]) == (
+        "GET",
+        "a" * 64,
+        "code.zip",
+    )
+    bundle.tenant = make_tenant("mallory")
+    bundle.save()
+    assert Door(job).post("source/")[0] == 404
+
+
+def test_a_segment_is_part_of_the_log_once_its_bytes_are_there(
+    job: Job, store: storage.FolderStore
+) -> None:
+    door, path = Door(job), "replicas/worker/0/1/segments/"
+    status, link = door.post(path, segment())
+    assert (status, link["method"]) == (200, "PUT")
+    assert door.post(f"{path}1/done/", segment())[0] == 409
+    assert not LogSegment.objects.exists()
+    keep(store, link, DATA)
+    for _ in range(3):
+        assert door.post(f"{path}1/done/", segment()) == (200, {})
+        assert door.post(path, segment()) == (200, {"have": True})
+    row = LogSegment.objects.get()
+    assert (row.number, row.start_byte, row.size_bytes) == (1, 0, len(DATA))
+    assert row.storage_key.startswith(f"{job.tenant_id}/jobs/{job.pk}/logs/worker-0/1/")
+    assert row.archive.pod_uid == UID
+    log = archive.find_log(job, "worker", 0)
+    assert log is not None
+    assert log.read(0, 100) == DATA
+
+
+def test_another_segment_under_a_taken_number_is_a_conflict(
+    job: Job, store: storage.FolderStore
+) -> None:
+    door = Door(job)
+    ship(door, store, segment())
+    other = segment(data=b"other")
+    assert door.post("replicas/worker/0/1/segments/", other)[0] == 409
+    key = internal._segment_key(job, ReplicaArchive.objects.get(), _body(other))
+    store.put_file(key, io.BytesIO(b"other"))
+    assert door.post("replicas/worker/0/1/segments/1/done/", other)[0] == 409
+    assert LogSegment.objects.get().sha256 == segment()["sha256"]
+
+
+def _body(fields: dict[str, Any]) -> internal.SegmentBody:
+    return internal.SegmentBody(**fields)
+
+
+def test_done_of_what_was_never_announced_is_not_found(job: Job) -> None:
+    assert Door(job).post("replicas/worker/0/1/segments/1/done/", segment())[0] == 404
+    assert Door(job).post("replicas/worker/0/1/segments/2/done/", segment())[0] == 404
+
+
+def test_a_dropped_segment_is_gone_from_log_and_store(job: Job, store: storage.FolderStore) -> None:
+    door = Door(job)
+    ship(door, store, segment())
+    key = LogSegment.objects.get().storage_key
+    for _ in range(2):
+        assert door.post("replicas/worker/0/1/segments/1/drop/") == (200, {})
+    assert not LogSegment.objects.exists()
+    assert not store.exists(key)
+
+
+def test_a_log_beyond_the_limit_is_refused(
+    job: Job, store: storage.FolderStore, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.LOG_ARCHIVE_MAX_BYTES = len(DATA)
+    monkeypatch.setattr(internal, "ARCHIVE_SLACK_BYTES", 5)
+    door = Door(job)
+    ship(door, store, segment())
+    assert door.post("replicas/worker/0/1/segments/", segment(2, b"123456", 14))[0] == 413
+    assert door.post("replicas/worker/0/1/segments/", segment(2, b"12345", 14))[0] == 200
+
+
+END = {
+    "exit_code": 3,
+    "reason": "exit_code",
+    "skipped_bytes": 9,
+    "by_rescue": False,
+    "pod_uid": UID,
+}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_end_of_a_replica_is_kept_and_told(store: storage.FolderStore, told: list[Any]) -> None:
+    job = make_job(make_tenant("alice"))
+    door = Door(job)
+    for _ in range(2):
+        assert door.post("replicas/worker/0/1/done/", END) == (200, {})
+    row = ReplicaArchive.objects.get()
+    assert (row.is_complete, row.exit_code, row.skipped_bytes, row.by_rescue) == (True, 3, 9, False)
+    assert row.completed_at is not None
+    assert told[-4:] == ["wake", ("job", job.pk)] * 2
+
+
+def test_the_exit_code_may_be_unknown_but_not_odd(job: Job) -> None:
+    door = Door(job)
+    assert door.post("replicas/worker/0/1/done/", END | {"exit_code": None})[0] == 200
+    for code in (-1, 256, "0", 1.5):
+        assert door.post("replicas/worker/0/1/done/", END | {"exit_code": code})[0] == 400
+
+
+def test_completeness_is_about_the_latest_pod(job: Job, store: storage.FolderStore) -> None:
+    door = Door(job)
+    door.post("replicas/worker/0/1/done/", END)
+    ship(door, store, segment(uid="second"))
+    row = ReplicaArchive.objects.get()
+    assert (row.is_complete, row.pod_uid) == (False, "second")
+    rescued = END | {"by_rescue": True}
+    assert door.post("replicas/worker/0/1/done/", rescued) == (200, {})
+    row.refresh_from_db()
+    assert not row.is_complete
+    assert door.post("replicas/worker/0/1/done/", END | {"pod_uid": "second"})[0] == 200
+    row.refresh_from_db()
+    assert (row.is_complete, row.pod_uid) == (True, "second")
+    # A container that starts again in the same pod.
+    ship(door, store, segment(2, uid="second", start=14))
+    row.refresh_from_db()
+    assert not row.is_complete
+
+
+# --- artifacts ------------------------------------------------------------------------------------
+
+
+def file(path: str = "artifacts/model.h5", data: bytes = DATA, mtime: int = 7) -> dict[str, Any]:
+    return {"path": path, "size_bytes": len(data), "mtime_ns": mtime}
+
+
+def leave(door: Door, store: storage.Store, about: dict[str, Any], data: bytes = DATA) -> None:
+    status, answer = door.post("artifacts/", {"files": [about]})
+    assert status == 200
+    keep(store, answer["links"][about["path"]], data)
+    assert door.post("artifacts/done/", {"files": [about]}) == (200, {})
+
+
+def test_an_artifact_is_listed_once_its_bytes_are_there(
+    job: Job, store: storage.FolderStore
+) -> None:
+    door = Door(job)
+    status, answer = door.post("artifacts/", {"files": [file()]})
+    assert (status, list(answer["links"])) == (200, ["artifacts/model.h5"])
+    assert door.post("artifacts/done/", {"files": [file()]})[0] == 409
+    assert Artifact.objects.get().uploaded_at is None
+    keep(store, answer["links"]["artifacts/model.h5"], DATA)
+    for _ in range(2):
+        assert door.post("artifacts/done/", {"files": [file()]}) == (200, {})
+    row = Artifact.objects.get()
+    assert row.uploaded_at is not None
+    with archive.open_artifact(row) as opened:
+        assert opened.read() == DATA
+    assert door.post("artifacts/", {"files": [file()]}) == (200, {"links": {}, "refused": {}})
+
+
+def test_a_newer_version_replaces_the_older_only_when_it_is_there(
+    job: Job, store: storage.FolderStore
+) -> None:
+    door = Door(job)
+    leave(door, store, file())
+    old = Artifact.objects.get().storage_key
+    newer = file(data=b"newer", mtime=8)
+    _, answer = door.post("artifacts/", {"files": [newer]})
+    assert Artifact.objects.get().size_bytes == len(DATA)
+    keep(store, answer["links"]["artifacts/model.h5"], b"newer")
+    door.post("artifacts/done/", {"files": [newer]})
+    row = Artifact.objects.get()
+    assert (row.size_bytes, row.mtime_ns) == (5, 8)
+    assert not store.exists(old)
+    with archive.open_artifact(row) as opened:
+        assert opened.read() == b"newer"
+
+
+def test_more_than_is_kept_is_refused_with_sentences(job: Job, settings: Any) -> None:
+    settings.ARTIFACTS_MAX_BYTES = 20
+    files = [file("a", b"x" * 15), file("b", b"x" * 15), file("c", b"x" * 5)]
+    _, answer = Door(job).post("artifacts/", {"files": files})
+    assert sorted(answer["links"]) == ["a", "c"]
+    assert "20 bytes are kept" in answer["refused"]["b"]
+    _, answer = Door(job).post("artifacts/", {"files": [file("d", b"x")]})
+    assert list(answer["refused"]) == ["d"]
+
+
+def test_too_many_artifacts_are_refused(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(internal, "MAX_ARTIFACTS", 2)
+    _, answer = Door(job).post("artifacts/", {"files": [file(name) for name in "abc"]})
+    assert sorted(answer["links"]) == ["a", "b"]
+    body = {"files": [file(str(number)) for number in range(internal.MAX_BATCH + 1)]}
+    assert Door(job).post("artifacts/", body)[0] == 400
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/etc/passwd",
+        "../x",
+        "a/../x",
+        "a//b",
+        "a/",
+        "./a",
+        ".",
+        ".homeport/x",
+        "a\nb",
+        "a\x00",
+        "x" * 501,
+    ],
+)
+def test_paths_that_no_artifact_has_are_refused(job: Job, path: str) -> None:
+    for where in ("artifacts/", "artifacts/done/"):
+        assert Door(job).post(where, {"files": [file(path)]})[0] == 400
+    assert not Artifact.objects.exists()
+
+
+def test_deleting_what_is_stored_leaves_other_jobs_alone(
+    job: Job, store: storage.FolderStore
+) -> None:
+    other = make_job(job.tenant)
+    for one in (job, other):
+        ship(Door(one), store, segment())
+        leave(Door(one), store, file())
+    store.delete_prefix(archive.job_prefix(job))
+    kept = [*LogSegment.objects.filter(archive__job=other), *other.artifacts.all()]
+    gone = [*LogSegment.objects.filter(archive__job=job), *job.artifacts.all()]
+    assert [store.exists(row.storage_key) for row in kept] == [True, True]
+    assert [store.exists(row.storage_key) for row in gone] == [False, False]
+
+
+# --- a real runner, a real server -----------------------------------------------------------------
+
+
+@pytest.fixture
+async def portal(
+    transactional_db: None, settings: Any, store: storage.FolderStore
+) -> AsyncIterator[Callable[[], str]]:
+    async with serving(StoreDoor(get_asgi_application())) as port:
+        settings.POD_PORTAL_URL = f"http://127.0.0.1:{port}"
+        yield lambda: settings.POD_PORTAL_URL
+
+
+@pytest.fixture
+def pod() -> Iterator[Pod]:
+    root = Path(tempfile.mkdtemp(prefix="homeport-pod-"))
+
+    class NoDoor:
+        url = ""
+
+    made = Pod(root, NoDoor())  # type: ignore[arg-type]
+    yield made
+    made.close()
+    shutil.rmtree(root)
+
+
+def _aim(pod: Pod, job: Job, url: str) -> None:
+    pod.environ["HOMEPORT_URL"] = url
+    pod.config["id"] = str(job.pk)
+    (pod.root / "run/homeport/token").write_text(job_token(job.pk))
+
+
+async def test_fetch_runner_and_rescue_work_with_the_real_door(
+    portal: Callable[[], str], pod: Pod, told: list[Any]
+) -> None:
+    job = await sync_to_async(lambda: make_job(make_tenant("alice")))()
+    _aim(pod, job, portal())
+    code = (
+        b"import os, sys\n"
+        b"open(os.environ['ARTIFACTS_DIR'] + '/model', 'wb').write(b'm' * 3_000_000)\n"
+        b"for i in range(60000): sys.stdout.write('%05d ' % i + 'x' * 93 + '\\n')\n"
+        b"sys.exit(3)\n"
+    )
+    bundle = Bundle(
+        tenant=job.tenant,
+        file_name="train.py",
+        sha256=hashlib.sha256(code).hexdigest(),
+        size_bytes=len(code),
+    )
+    await bundle.asave()
+    job.source = {"bundle": str(bundle.pk)}
+    await job.asave()
+    await asyncio.to_thread(storage.get_store().put_file, bundle.storage_key, io.BytesIO(code))
+    pod.config["source"] = job.source
+    pod.config["command"] = ["python3", "train.py"]
+    pod.config["limits"]["segment_bytes"] = 1_000_000
+    assert (await asyncio.to_thread(pod.program, "fetch"))[0] == 0, pod.message
+    exit_code, output = await asyncio.to_thread(pod.run)
+    assert exit_code == 3, output[-500:]
+    assert pod.message["uploaded"] is True, pod.message
+
+    def look() -> None:
+        row = ReplicaArchive.objects.get()
+        assert (row.is_complete, row.exit_code, row.exit_reason) == (True, 3, "exit_code")
+        assert row.segments.count() >= 5
+        text = b"".join(archive.job_log(job, replica=("worker", 0), tail_lines=None))
+        assert text == output
+        tail = b"".join(archive.job_log(job, replica=None, tail_lines=2))
+        assert [line[:17] for line in tail.splitlines()] == [
+            b"worker-0 | 59998 ",
+            b"worker-0 | 59999 ",
+        ]
+        with archive.open_artifact(job.artifacts.get(path="artifacts/model")) as file:
+            assert file.read() == b"m" * 3_000_000
+
+    await sync_to_async(look)()
+    assert told[-4:] == ["wake", ("job", job.pk)] * 2
+
+
+async def test_a_killed_runner_is_finished_by_a_rescue_through_the_real_door(
+    portal: Callable[[], str], pod: Pod
+) -> None:
+    job = await sync_to_async(lambda: make_job(make_tenant("alice")))()
+    _aim(pod, job, portal())
+    pod.python("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
+    process = pod.start()
+    assert process.stdout is not None
+    first = await asyncio.to_thread(process.stdout.readline)
+    process.send_signal(signal.SIGKILL)
+    os.kill(int(first), signal.SIGKILL)
+    await asyncio.to_thread(process.communicate)
+    pod.environ["HOMEPORT_RESCUE_POD_UID"] = UID
+    code, text = await asyncio.to_thread(pod.program, "rescue")
+    assert code == 0, text
+    row = await ReplicaArchive.objects.aget()
+    assert (row.is_complete, row.by_rescue, row.pod_uid) == (True, True, UID)
+    log = await sync_to_async(archive.find_log)(job, "worker", 0)
+    assert log is not None
+    assert log.read(0, 100) == first

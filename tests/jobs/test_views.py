@@ -1,0 +1,598 @@
+"""Pages of trainings: list, form, one training, stop, delete, downloads, uploads."""
+
+import io
+import json
+import zipfile
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils.timezone import now
+
+from jobs.models import Artifact, Bundle, Job, JobEvent, Node, Replica
+from tenants.models import AuditEntry, Team, Tenant
+from tests.factories import make_job, make_tenant
+from tests.portal.markup import Markup, find_faults
+
+pytestmark = pytest.mark.django_db
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def alice() -> Tenant:
+    Node.objects.create(
+        name="node",
+        is_ready=True,
+        allocatable={"cpu": 64000, "memory": 2**38, "gpu": 8, "pods": 100},
+    )
+    return make_tenant("alice")
+
+
+def client_of(tenant: Tenant) -> Client:
+    client = Client(headers={"host": "localhost"})
+    client.force_login(tenant.owner)
+    return client
+
+
+@pytest.fixture
+def client(alice: Tenant) -> Client:
+    return client_of(alice)
+
+
+def read(client: Client, path: str, **arguments: Any) -> Markup:
+    answer = client.get(path, **arguments)
+    assert answer.status_code == 200, answer.content[:500]
+    return Markup(answer.content.decode())
+
+
+def count_queries(client: Client, path: str) -> int:
+    with CaptureQueriesContext(connection) as seen:
+        read(client, path)
+    return len(seen)
+
+
+def fields(**changes: Any) -> dict[str, Any]:
+    return {
+        "name": "mnist",
+        "source_kind": "none",
+        "command": "python train.py",
+        "image": "python:3.11-slim",
+        "topology": "single",
+        **changes,
+    }
+
+
+def zip_file(**files: str) -> SimpleUploadedFile:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return SimpleUploadedFile("code.zip", content.getvalue())
+
+
+# --- the list ---
+
+
+def test_the_list_shows_own_trainings_by_state_and_name(alice: Tenant, client: Client) -> None:
+    make_job(alice, name="mnist one", state="running", started_at=now())
+    make_job(alice, name="mnist two", state="failed", finished_at=now(), reason_text="Too big.")
+    make_job(alice, name="cifar", state="stopping", started_at=now())
+    make_job(make_tenant("mallory"), name="mnist of mallory")
+    everything = read(client, "/trainings/")
+    assert "mnist of mallory" not in everything.text
+    assert "Too big." in everything.text
+    counts = [e.text for e in everything.all("span", class_="count")]
+    assert counts == ["3", "0", "2", "0", "1", "0"]
+    running = read(client, "/trainings/?state=running")
+    assert [e.text for e in running.all("a", class_="job-name")] == ["cifar", "mnist one"]
+    both = read(client, "/trainings/?state=running&q=MNIST")
+    assert [e.text for e in both.all("a", class_="job-name")] == ["mnist one"]
+    assert both.one("a", id="tab-failed").get("href") == "?q=MNIST&state=failed"
+    assert both.value("q") == "MNIST"
+
+
+def test_pages_of_the_list_keep_the_question(alice: Tenant, client: Client) -> None:
+    for number in range(30):
+        make_job(alice, name=f"run {number}", queued_at=now() - timedelta(minutes=number))
+    first = read(client, "/trainings/?q=run")
+    assert len(first.all("a", class_="job-name")) == 25
+    assert first.one("a", rel="next").get("href") == "?q=run&page=2"
+    second = read(client, "/trainings/?q=run&page=2")
+    assert [e.text for e in second.all("a", class_="job-name")] == [
+        f"run {number}" for number in range(25, 30)
+    ]
+    assert read(client, "/trainings/?page=nonsense&state=nonsense").all("a", class_="job-name")
+
+
+def test_the_list_is_re_read_only_when_something_changed(alice: Tenant, client: Client) -> None:
+    job = make_job(alice)
+    fragment = read(client, "/trainings/?q=my", headers=HTMX)
+    assert fragment.elements[0].get("id") == "list"
+    assert fragment.elements[0].get("hx-get") == "/trainings/?q=my"
+    have = {**HTMX, "Homeport-Have": fragment.elements[0].get("data-revision") or ""}
+    assert client.get("/trainings/?q=my", headers=have).status_code == 204
+    Job.objects.filter(pk=job.pk).update(state="starting", revision=2)
+    assert client.get("/trainings/?q=my", headers=have).status_code == 200
+
+
+def test_going_back_in_the_browser_gives_the_whole_page(client: Client) -> None:
+    restored = {**HTMX, "HX-History-Restore-Request": "true"}
+    answer = client.get("/trainings/?q=x", headers=restored)
+    assert Markup(answer.content.decode()).all("html")
+    assert "HX-Request" in answer["Vary"]
+    assert not read(client, "/trainings/?q=x", headers=HTMX).all("html")
+
+
+def test_the_list_asks_the_database_equally_often_for_one_and_for_many(
+    alice: Tenant, client: Client
+) -> None:
+    def one_more() -> None:
+        job = make_job(alice, state="running", started_at=now())
+        Replica.objects.create(job=job, role="worker", index=0, state="running")
+
+    one_more()
+    few = count_queries(client, "/trainings/")
+    for _ in range(10):
+        one_more()
+    assert count_queries(client, "/trainings/") == few
+    assert few <= 9
+
+
+def test_a_lead_sees_whose_trainings_they_are() -> None:
+    team = Team.objects.create(name="vision")
+    alice, lee = make_tenant("alice", team=team), make_tenant("lee", team=team)
+    team.leads.add(lee.owner)
+    make_job(alice, name="of alice")
+    assert "Owner" in read(client_of(lee), "/trainings/").text
+    assert "of alice" in read(client_of(lee), "/trainings/").text
+    assert "Owner" not in read(client_of(alice), "/trainings/").text
+
+
+def test_an_empty_list_offers_an_example(client: Client) -> None:
+    page = read(client, "/trainings/")
+    assert page.one("a", href="/trainings/new/?example=meet")
+    assert "No training here has “x”" in read(client, "/trainings/?q=x").text
+
+
+# --- the form ---
+
+
+def test_a_submitted_form_is_a_queued_training(alice: Tenant, client: Client) -> None:
+    answer = client.post("/trainings/new/", fields(flags=["task_index"], retries="1"))
+    job = Job.objects.get()
+    assert answer["Location"] == f"/trainings/{job.pk}/"
+    assert (job.name, job.state, job.owner) == ("mnist", "queued", alice.owner)
+    assert (job.command, job.cluster_flags, job.retries) == (
+        ["python", "train.py"],
+        ["task_index"],
+        1,
+    )
+    entry = AuditEntry.objects.get(verb="submit")
+    assert (entry.actor, entry.object_id) == (alice.owner, str(job.pk))
+
+
+def test_errors_are_at_the_fields_and_nothing_typed_is_lost(client: Client, alice: Tenant) -> None:
+    bundle = Bundle.objects.create(
+        tenant=alice, file_name="code.zip", sha256="a" * 64, size_bytes=2048
+    )
+    typed = fields(
+        name="",
+        source_kind="bundle",
+        command="python train.py --lr 'a b'\nnext line",
+        image="Not An Image",
+        topology="tf-ps",
+        flags=["ps_hosts", "log_dir"],
+        env_name=["GOOD", "LD_PRELOAD"],
+        env_value=["1 & <2>", "evil"],
+        deadline="tomorrow",
+        shm="1Gi",
+        **{
+            "source.bundle": str(bundle.pk),
+            "source.url": "https://typed.example/",
+            "replicas.worker.count": "3",
+            "replicas.ps.memory": "lots",
+        },
+    )
+    answer = client.post("/trainings/new/", typed)
+    assert answer.status_code == 200
+    page = Markup(answer.content.decode())
+    assert not find_faults(page)
+    assert not Job.objects.exists()
+    summary = page.one(id="errors").text
+    for label in ("Name:", "Image:", "Parameter servers, memory:", "Time limit:", "Environment"):
+        assert label in summary
+    for name in ("name", "image", "replicas.ps.memory", "deadline"):
+        assert page.one(id=name).get("aria-invalid") == "true", name
+        assert page.one("p", id=f"{name}-error").text.strip()
+    assert page.one(id="env-1").get("aria-invalid") == "true"
+    assert page.one("details", id="more").get("open") is not None
+    for name in (
+        "command",
+        "image",
+        "deadline",
+        "shm",
+        "source.bundle",
+        "source.url",
+        "source_kind",
+        "topology",
+        "replicas.worker.count",
+        "replicas.ps.memory",
+    ):
+        assert page.value(name) == typed[name], name
+    assert [e.get("value") for e in page.all("input", name="env_value")][:2] == ["1 & <2>", "evil"]
+    checked = [e for e in page.all("input", name="flags") if e.get("checked") is not None]
+    assert [e.get("value") for e in checked] == ["ps_hosts", "log_dir"]
+    assert "code.zip" in page.one("div", data_upload="").text
+    assert "2 KiB" in page.one("div", data_upload="").text
+
+
+def test_what_can_never_fit_is_refused_at_its_field(client: Client) -> None:
+    answer = client.post("/trainings/new/", fields(**{"replicas.worker.gpu": "5"}))
+    page = Markup(answer.content.decode())
+    assert not Job.objects.exists()
+    assert page.one(id="replicas.worker.gpu").get("aria-invalid") == "true"
+    assert "GPU" in page.one(id="errors").text
+
+
+def test_without_javascript_the_file_comes_with_the_form(client: Client) -> None:
+    file = zip_file(**{"train.py": "print(1)"})
+    client.post("/trainings/new/", fields(source_kind="bundle", file=file))
+    job = Job.objects.get()
+    assert job.source["bundle"] == str(Bundle.objects.get().pk)
+
+
+def test_uploads_of_others_cannot_be_used(client: Client) -> None:
+    mallory = make_tenant("mallory")
+    bundle = Bundle.objects.create(
+        tenant=mallory, file_name="secret.zip", sha256="a" * 64, size_bytes=1
+    )
+    typed = fields(source_kind="bundle", **{"source.bundle": str(bundle.pk)})
+    answer = client.post("/trainings/new/", typed)
+    assert not Job.objects.exists()
+    assert "secret.zip" not in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "Fits now"),
+        ({"replicas.worker.gpu": "2"}, "Will wait"),
+        ({"replicas.worker.gpu": "3"}, "Can never fit"),
+        ({"replicas.worker.cpu": "many"}, "Not readable yet"),
+        ({"name": "", "command": ""}, "Fits now"),
+    ],
+)
+def test_the_panel_tells_at_once_whether_it_fits(
+    alice: Tenant, client: Client, changes: dict[str, str], words: str
+) -> None:
+    alice.observed_used = {**alice.observed_used, "gpu": 1}
+    alice.save()
+    answer = client.post("/trainings/new/fit/", fields(**changes), headers=HTMX)
+    assert words in Markup(answer.content.decode()).text
+    assert not Job.objects.exists()
+
+
+def test_the_panel_shows_the_command_of_each_replica(client: Client) -> None:
+    typed = fields(
+        topology="tf-ps",
+        command="python train.py --dir {{log_dir}} && echo {{nothing}}",
+        flags=["job_name", "task_index", "ps_hosts"],
+        **{"replicas.worker.count": "2"},
+    )
+    page = Markup(client.post("/trainings/new/fit/", typed, headers=HTMX).content.decode())
+    preview = page.one("div", id="preview")
+    assert preview.get("hx-swap-oob") == "true"
+    assert "--dir /log/jobs/mnist-xxxxxx" in preview.text
+    assert "--job_name=worker --task_index=1" in preview.text
+    assert "--job_name=ps --task_index=0" in preview.text
+    assert "--ps_hosts=mnist-xxxxxx-ps-0.mnist-xxxxxx:2222" in preview.text
+    assert "&& is passed on as a word" in preview.text
+    assert "{{nothing}} is not a placeholder" in preview.text
+
+
+def test_the_panel_shows_the_manifests_when_asked(client: Client) -> None:
+    typed = fields(topology="tf-ps", show_manifests="1")
+    page = Markup(client.post("/trainings/new/fit/", typed, headers=HTMX).content.decode())
+    shown = page.one("pre", id="preview-manifests").text
+    for kind in ("Job", "Service", "ConfigMap", "Deployment"):
+        assert f"kind: {kind}" in shown
+    assert "mnist-aaaaaa" in shown
+
+
+def test_an_admin_without_a_namespace_is_told_where_to_get_one() -> None:
+    from tests.factories import make_user
+
+    client = Client(headers={"host": "localhost"})
+    client.force_login(make_user("root", role="admin"))
+    assert "you have none" in read(client, "/trainings/new/").text
+    assert client.post("/trainings/new/", fields()).status_code == 200
+    assert client.post("/trainings/new/fit/", fields()).status_code == 404
+    assert not Job.objects.exists()
+
+
+def test_running_again_fills_the_form(alice: Tenant, client: Client) -> None:
+    job = make_job(alice, name="once", command=["python", "x.py", "a b"], env={"A": "1"})
+    page = read(client, f"/trainings/{job.pk}/again/")
+    assert page.value("name") == "once"
+    assert page.value("command") == "python x.py 'a b'"
+    assert page.all("input", name="env_name")[0].get("value") == "A"
+    assert page.value("source_kind") == "none"
+
+
+def test_running_again_forgets_an_upload_that_is_gone(alice: Tenant, client: Client) -> None:
+    source = {"bundle": "00000000-0000-4000-8000-000000000000", "sha256": "a", "file_name": "x"}
+    job = make_job(alice, source=source)
+    page = read(client, f"/trainings/{job.pk}/again/")
+    assert page.value("source.bundle") == ""
+    assert page.value("source_kind") == "bundle"
+
+
+# --- uploads ---
+
+
+def test_an_upload_says_what_is_inside(client: Client, alice: Tenant) -> None:
+    file = zip_file(**{"p/train.py": "print(1)", "p/data.txt": "x" * 300})
+    answer = client.post("/bundles/", {"file": file})
+    body = answer.json()
+    assert answer.status_code == 200
+    bundle = Bundle.objects.get(pk=body["id"])
+    assert (bundle.tenant, body["file_name"]) == (alice, "code.zip")
+    assert body["listing"]["top_folder"] == "p"
+    assert body["listing"]["files"][1] == {"path": "p/data.txt", "size_bytes": 300}
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        (None, "No file arrived"),
+        (SimpleUploadedFile("empty.py", b""), "The upload is empty."),
+        (SimpleUploadedFile("broken.tar.gz", b"nonsense" * 200), "cannot be read as an archive"),
+    ],
+)
+def test_a_bad_upload_is_refused_in_words(client: Client, file: Any, words: str) -> None:
+    answer = client.post("/bundles/", {"file": file} if file else {})
+    assert answer.status_code == 400
+    assert words in answer.json()["errors"][0]["text"]
+    assert not Bundle.objects.exists()
+
+
+# --- one training ---
+
+
+def full_job(tenant: Tenant) -> Job:
+    """A training with something in every part of its page."""
+    job = make_job(
+        tenant,
+        name="full",
+        topology="tf-ps",
+        replicas={
+            role: {"count": n, "cpu_millicores": 500, "memory_bytes": 2**30, "gpu_count": n - 1}
+            for role, n in (("worker", 2), ("ps", 1))
+        },
+        state="failed",
+        attempt=2,
+        retries=1,
+        admitted_at=now() - timedelta(minutes=9),
+        started_at=now() - timedelta(minutes=8),
+        finished_at=now(),
+        reason_text="worker-1 ended with exit code 3.",
+        reason_next_step="Read the end of its log.",
+        plan=[{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "full-x"}}],
+        env={"SEED": "7"},
+        cluster_flags=["task_index"],
+        deadline_s=7200,
+    )
+    for attempt, role, index in (
+        (1, "worker", 0),
+        (2, "worker", 0),
+        (2, "worker", 1),
+        (2, "ps", 0),
+    ):
+        Replica.objects.create(
+            job=job,
+            role=role,
+            index=index,
+            attempt=attempt,
+            state="failed" if (attempt, role, index) == (2, "worker", 1) else "stopped",
+            exit_code=3,
+            node="node",
+            gpus="0",
+            restarts=index,
+            reason_text=f"reason of {role}-{index}",
+        )
+    JobEvent.objects.create(
+        job=job, uid="1", at=now(), reason="BackOff", message="again", is_warning=True, count=4
+    )
+    for path, uploaded_at in (("model/checkpoint", now()), ("later.bin", None)):
+        Artifact.objects.create(
+            job=job,
+            path=path,
+            size_bytes=3,
+            mtime_ns=2**63 - 1,
+            storage_key=f"{tenant.pk}/x",
+            uploaded_at=uploaded_at,
+        )
+    return job
+
+
+def test_a_training_tells_all_there_is_to_know(alice: Tenant, client: Client) -> None:
+    job = full_job(alice)
+    page = read(client, f"/trainings/{job.pk}/")
+    assert not find_faults(page)
+    for text in (
+        "worker-1 ended with exit code 3.",
+        "Read the end of its log.",
+        "attempt 2 of 2",
+        "reason of ps-0",
+        "One replica of earlier attempts",
+        "BackOff",
+        "\u00d74",
+        "later.bin",
+        "on its way",
+        "kind: Job",
+        "SEED=7",
+        "--task_index",
+        "2 h",
+        "2 workers, 1 parameter server",
+        str(job.pk),
+    ):
+        assert text in page.text, text
+    links = [e.text for e in page.all("a") if "/artifacts/" in (e.get("href") or "")]
+    assert links == ["model/checkpoint"]
+    assert page.one("section", id="log-pane").get("data-log-socket") == f"/ws/jobs/{job.pk}/logs/"
+    names = [e.get("data-replica") for e in page.all("button") if e.get("data-replica") is not None]
+    assert names == ["", "worker-0", "worker-1", "ps-0"]
+    assert not page.all("a", id="stop")
+
+
+def test_a_training_asks_the_database_equally_often_for_one_and_for_many(
+    alice: Tenant, client: Client
+) -> None:
+    job = full_job(alice)
+    few = count_queries(client, f"/trainings/{job.pk}/")
+    for number in range(20):
+        Replica.objects.create(job=job, role="worker", index=number + 2, attempt=2)
+        JobEvent.objects.create(job=job, uid=f"n{number}", at=now(), reason="R", message="m")
+        Artifact.objects.create(
+            job=job, path=f"f{number}", size_bytes=1, mtime_ns=1, storage_key="k"
+        )
+    assert count_queries(client, f"/trainings/{job.pk}/") == few
+    assert few <= 9
+
+
+@pytest.mark.parametrize("part", ["header", "replicas", "events", "artifacts", "manifests"])
+def test_each_part_is_re_read_only_when_it_changed(
+    alice: Tenant, client: Client, part: str
+) -> None:
+    job = full_job(alice)
+    path = f"/trainings/{job.pk}/part/{part}/"
+    root = read(client, path, headers=HTMX).elements[0]
+    assert root.get("hx-get") == path
+    assert root.get("data-live") == f"job:{job.pk}"
+    have = {**HTMX, "Homeport-Have": root.get("data-revision") or ""}
+    # Pods report artifacts without a new revision.
+    unchanged = 200 if part == "artifacts" else 204
+    assert client.get(path, headers=have).status_code == unchanged
+    Job.objects.filter(pk=job.pk).update(revision=99)
+    assert client.get(path, headers=have).status_code == 200
+
+
+def test_a_queued_training_shows_its_way_and_that_it_waits(alice: Tenant, client: Client) -> None:
+    job = make_job(alice, reason_text="Asks for 2 GPU, 0 are free.", reason_next_step="Wait.")
+    page = read(client, f"/trainings/{job.pk}/")
+    assert "Asks for 2 GPU, 0 are free." in page.text
+    assert page.one("li", aria_current="step").text.split()[0] == "Queued"
+    assert "all of them or none" in page.text
+
+
+def test_stopping_asks_first_and_then_says_so(alice: Tenant, client: Client) -> None:
+    job = make_job(alice, state="running", started_at=now())
+    path = f"/trainings/{job.pk}/stop/"
+    dialog = read(client, path, headers=HTMX)
+    assert "two minutes to save" in dialog.text
+    assert not dialog.all("html")
+    assert read(client, path).one("h2", id="dialog-title")
+    answer = client.post(path, {"reason": "diverged"}, headers=HTMX)
+    header = Markup(answer.content.decode())
+    assert header.elements[0].get("id") == "job-header"
+    assert "“diverged”" in header.text
+    job.refresh_from_db()
+    assert (job.desired, job.stop_reason) == ("stop", "diverged")
+    assert client.post(path)["Location"] == f"/trainings/{job.pk}/"
+
+
+def test_deleting_asks_first_and_then_it_is_gone(alice: Tenant, client: Client) -> None:
+    job = make_job(alice, name="old one", state="failed", finished_at=now())
+    path = f"/trainings/{job.pk}/delete/"
+    assert "go for ever" in read(client, path, headers=HTMX).text
+    assert Job.objects.visible_to(alice.owner).exists()
+    assert client.post(path)["Location"] == "/trainings/"
+    assert "“old one” is deleted." in read(client, "/trainings/").text
+    assert client.get(f"/trainings/{job.pk}/").status_code == 404
+
+
+def test_a_lead_may_stop_but_not_delete() -> None:
+    team = Team.objects.create(name="vision")
+    alice, lee = make_tenant("alice", team=team), make_tenant("lee", team=team)
+    team.leads.add(lee.owner)
+    job = make_job(alice, state="running", started_at=now())
+    client = client_of(lee)
+    page = read(client, f"/trainings/{job.pk}/")
+    assert page.all("a", id="stop")
+    assert not page.all("a", id="delete")
+    assert client.post(f"/trainings/{job.pk}/delete/").status_code == 403
+    assert client.post(f"/trainings/{job.pk}/stop/").status_code == 302
+
+
+def test_nothing_of_a_training_is_there_for_a_stranger(alice: Tenant) -> None:
+    job = full_job(alice)
+    artifact = job.artifacts.filter(uploaded_at__isnull=False).get()
+    client = client_of(make_tenant("mallory"))
+    for path in (
+        "",
+        "part/header/",
+        "stop/",
+        "delete/",
+        "again/",
+        "log/",
+        f"artifacts/{artifact.pk}/",
+    ):
+        assert client.get(f"/trainings/{job.pk}/{path}").status_code == 404, path
+    for path in ("stop/", "delete/"):
+        assert client.post(f"/trainings/{job.pk}/{path}").status_code == 404, path
+    job.refresh_from_db()
+    assert job.desired == "run"
+
+
+# --- downloads ---
+
+
+def body_of(answer: Any) -> bytes:
+    return b"".join(answer.streaming_content)
+
+
+def test_an_artifact_is_a_download_and_never_a_page(alice: Tenant, client: Client) -> None:
+    from portal.storage import get_store
+
+    job = make_job(alice)
+    key = f"{alice.pk}/jobs/x/evil"
+    get_store().put_file(key, io.BytesIO(b"<script>alert(1)</script>"))
+    artifact = Artifact.objects.create(
+        job=job,
+        path="results/evil name.html",
+        size_bytes=25,
+        mtime_ns=1,
+        storage_key=key,
+        uploaded_at=now(),
+    )
+    answer = client.get(f"/trainings/{job.pk}/artifacts/{artifact.pk}/")
+    assert body_of(answer) == b"<script>alert(1)</script>"
+    assert answer["Content-Type"] == "application/octet-stream"
+    assert answer["Content-Disposition"] == 'attachment; filename="evil name.html"'
+    assert answer["X-Content-Type-Options"] == "nosniff"
+
+
+def test_an_artifact_that_has_not_arrived_is_not_there(alice: Tenant, client: Client) -> None:
+    job = full_job(alice)
+    missing = job.artifacts.get(path="later.bin")
+    assert client.get(f"/trainings/{job.pk}/artifacts/{missing.pk}/").status_code == 404
+
+
+def test_the_log_is_a_text_file_of_one_or_of_all(alice: Tenant, client: Client) -> None:
+    job = full_job(alice)
+    answer = client.get(f"/trainings/{job.pk}/log/?replica=worker-1")
+    assert answer["Content-Type"] == "text/plain; charset=utf-8"
+    assert answer["Content-Disposition"] == 'attachment; filename="full-worker-1.log"'
+    body_of(answer)
+    assert "full-all.log" in client.get(f"/trainings/{job.pk}/log/")["Content-Disposition"]
+    assert client.get(f"/trainings/{job.pk}/log/?replica=worker-7").status_code == 404
+    assert client.get(f"/trainings/{job.pk}/log/?replica=../x").status_code == 404
+
+
+def test_the_listing_of_an_upload_is_json(client: Client) -> None:
+    answer = client.post("/bundles/", {"file": SimpleUploadedFile("train.py", b"print(1)")})
+    assert json.loads(answer.content)["listing"]["is_archive"] is False

@@ -1,0 +1,1 @@
+"""Whole rendered manifests, as the cluster would get them."""

@@ -1,0 +1,249 @@
+"""Manifests of trainings: whole documents against golden files, and what must hold for any input.
+
+`HOMEPORT_WRITE_GOLDEN=1 pytest tests/manifests` rewrites the files; review the difference.
+"""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs.manifests import (
+    Lost,
+    PodSettings,
+    Training,
+    completed,
+    needs_of,
+    render_rescue,
+    render_training,
+)
+from jobs.rules.admission import Amount, Need
+from portal.cluster import labels
+from portal.cluster.manifests import Object, spec_hash
+
+GOLDEN = Path(__file__).parent / "golden"
+PODS = PodSettings(
+    portal_url="http://10.244.0.1:8000",
+    portal_image="ghcr.io/homeport/homeport:0.1.0",
+    uid=1000,
+    gid=100,
+    log_archive_bytes=2 * 2**30,
+    artifacts_bytes=5 * 2**30,
+    bundle_bytes=512 * 2**20,
+)
+WORKER = {"count": 2, "cpu_millicores": 1500, "memory_bytes": 2 * 2**30, "gpu_count": 1}
+PS = {"count": 2, "cpu_millicores": 500, "memory_bytes": 2**30, "gpu_count": 0}
+TF_PS = Training(
+    job_id=UUID("3f2b8f0e-8a6e-4b43-9f5a-1d2c3b4a5968"),
+    name="mnist: Größe 2",
+    namespace="u-ada-1b2c3d4e",
+    topology="tf-ps",
+    image="tensorflow/tensorflow:2.21.0",
+    command=("python", "train.py", "--ps={{ps_hosts}}"),
+    source={"bundle": "9d3f8a52-0d3c-4a0e-b0a3-5f7c2f1d6e11"},
+    replicas={"worker": WORKER, "ps": PS},
+    env={"NOTE": "a: b\n- c"},
+    cluster_flags=("ps_hosts", "worker_hosts", "job_name", "task_index"),
+    retries=1,
+    deadline_s=3600,
+    ttl_s=86400,
+    shm_bytes=2**28,
+)
+SINGLE = dataclasses.replace(
+    TF_PS,
+    name="digits",
+    topology="single",
+    replicas={"worker": {**WORKER, "count": 1, "gpu_count": 0}},
+    cluster_flags=(),
+    retries=2,
+    deadline_s=None,
+    shm_bytes=None,
+)
+
+
+def golden(name: str, documents: list[Object]) -> None:
+    """Compares with a file of `golden/`, or rewrites it when asked to."""
+    text = yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
+    path = GOLDEN / name
+    if os.environ.get("HOMEPORT_WRITE_GOLDEN"):
+        path.write_text(text)
+    assert list(yaml.safe_load_all(path.read_text())) == documents
+
+
+def test_a_single_training() -> None:
+    golden("job-single.yaml", render_training(SINGLE, attempt=1, pods=PODS))
+
+
+def test_parameter_servers_and_workers_in_their_second_attempt() -> None:
+    golden("job-tf-ps.yaml", render_training(TF_PS, attempt=2, pods=PODS, deadline_s=3000))
+
+
+def test_a_rescue_pod() -> None:
+    lost = Lost("worker", 1, 1, "7a6b", 2)
+    golden("rescue.yaml", [render_rescue(TF_PS, lost, attempt=2, pods=PODS)])
+
+
+def pod_specs(documents: list[Object]) -> list[Object]:
+    return [
+        document["spec"] if document["kind"] == "Pod" else document["spec"]["template"]["spec"]
+        for document in documents
+        if document["kind"] in {"Job", "Deployment", "Pod"}
+    ]
+
+
+def everything() -> list[Object]:
+    rescue = render_rescue(TF_PS, Lost("ps", 0, 1, "", 1), attempt=1, pods=PODS)
+    return [*render_training(TF_PS, attempt=1, pods=PODS), rescue]
+
+
+@pytest.mark.parametrize("spec", pod_specs(everything()), ids=str)
+def test_every_pod_passes_the_restricted_pod_security_standard(spec: dict[str, Any]) -> None:
+    # https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
+    assert not {"hostNetwork", "hostPID", "hostIPC", "hostUsers"} & set(spec)
+    security = spec["securityContext"]
+    assert (security["runAsNonRoot"], security["runAsUser"]) == (True, 1000)
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert (spec["automountServiceAccountToken"], spec["enableServiceLinks"]) == (False, False)
+    allowed = {"emptyDir", "configMap", "secret", "persistentVolumeClaim", "name"}
+    assert all(set(volume) <= allowed for volume in spec["volumes"])
+    for container in [*spec.get("initContainers", []), *spec["containers"]]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["requests"] == container["resources"]["limits"]
+        assert {"cpu", "memory"} <= set(container["resources"]["limits"])
+
+
+def test_the_init_container_never_makes_a_pod_need_more() -> None:
+    for spec in pod_specs(render_training(TF_PS, attempt=1, pods=PODS)):
+        fetch, main = spec["initContainers"][0], spec["containers"][0]
+        for name, value in fetch["resources"]["requests"].items():
+            assert main["resources"]["requests"][name] == value
+
+
+def test_what_is_counted_is_what_is_rendered() -> None:
+    assert needs_of(TF_PS.replicas) == (
+        Need("worker", 2, Amount(1500, 2 * 2**30, 1, 1)),
+        Need("ps", 2, Amount(500, 2**30, 0, 1)),
+    )
+    job = render_training(TF_PS, attempt=1, pods=PODS)[0]
+    limits = job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {"cpu": "1500m", "memory": "2Gi", "nvidia.com/gpu": "1"}
+
+
+def test_creations_of_a_submit_are_five_and_one_per_parameter_server() -> None:
+    # With the commit that makes 6 calls and one per parameter server, whatever the workers.
+    assert len(render_training(TF_PS, attempt=1, pods=PODS)) == 4 + 2
+    many = dataclasses.replace(TF_PS, replicas={"worker": {**WORKER, "count": 100}, "ps": PS})
+    assert len(render_training(many, attempt=1, pods=PODS)) == 4 + 2
+
+
+def test_the_root_comes_first_and_suspended() -> None:
+    for training in (SINGLE, TF_PS):
+        root = render_training(training, attempt=1, pods=PODS)[0]
+        assert (root["kind"], root["spec"]["suspend"]) == ("Job", True)
+
+
+def test_coupled_replicas_fail_together_and_a_single_one_is_tried_again() -> None:
+    single = render_training(SINGLE, attempt=1, pods=PODS)[0]["spec"]
+    coupled = render_training(TF_PS, attempt=1, pods=PODS)[0]["spec"]
+    assert single["backoffLimit"] == 2
+    assert "maxFailedIndexes" not in single
+    assert (coupled["backoffLimitPerIndex"], coupled["maxFailedIndexes"]) == (0, 0)
+    assert "backoffLimit" not in coupled
+    for spec in (single, coupled):
+        assert spec["podReplacementPolicy"] == "Failed"
+        assert spec["podFailurePolicy"]["rules"][0]["action"] == "Ignore"
+
+
+def test_the_dead_man_waits_longer_than_the_time_to_live() -> None:
+    root = render_training(SINGLE, attempt=1, pods=PODS)[0]
+    assert root["spec"]["ttlSecondsAfterFinished"] == SINGLE.ttl_s + 6 * 3600
+
+
+def test_all_attempts_share_the_folder_but_no_name() -> None:
+    def config(attempt: int) -> dict[str, Any]:
+        documents = render_training(TF_PS, attempt=attempt, pods=PODS)
+        return json.loads(documents[2]["data"]["job.json"])
+
+    first, second = config(1), config(2)
+    assert first["folder"] == second["folder"] == f"/log/jobs/{first['kube_name']}"
+    assert first["kube_name"] != second["kube_name"]
+    assert not set(first["hosts"]["worker"]) & set(second["hosts"]["worker"])
+
+
+def test_the_secret_value_is_only_in_what_is_sent() -> None:
+    documents = render_training(TF_PS, attempt=1, pods=PODS)
+    assert "canary-token" not in json.dumps(documents)
+    root = {**documents[0], "metadata": {**documents[0]["metadata"], "uid": "root-uid"}}
+    sent = [completed(d, root=root, token="canary-token") for d in documents[1:]]
+    assert [d["kind"] for d in sent if "canary-token" in json.dumps(d)] == ["Secret"]
+    assert "canary-token" not in json.dumps(documents)
+
+
+def test_children_of_another_root_are_never_taken_for_ours() -> None:
+    documents = render_training(TF_PS, attempt=1, pods=PODS)
+
+    def hashes(uid: str) -> list[str]:
+        root = {**documents[0], "metadata": {**documents[0]["metadata"], "uid": uid}}
+        sent = [completed(d, root=root, token="x") for d in documents[1:]]
+        assert all(d["metadata"]["ownerReferences"][0]["uid"] == uid for d in sent)
+        return [d["metadata"]["annotations"][labels.SPEC_HASH] for d in sent]
+
+    assert not set(hashes("one")) & set(hashes("two"))
+    assert hashes("one") == hashes("one")
+    stored = documents[0]["metadata"]["annotations"][labels.SPEC_HASH]
+    assert stored == spec_hash(completed(documents[0], root=None, token="x"))
+
+
+texts = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30
+)
+hostile = st.one_of(
+    texts,
+    st.sampled_from(
+        ['1"\n    securityContext: {privileged: true}', "no", "~", "2026-11-20", "{{ x }}", "0x1"]
+    ),
+)
+
+
+@given(
+    st.builds(
+        lambda name, words, env, image, url: dataclasses.replace(
+            TF_PS, name=name, command=words, env=env, image=image, source={"url": url}
+        ),
+        hostile,
+        st.lists(hostile, min_size=1, max_size=4),
+        st.dictionaries(hostile, hostile, max_size=4),
+        hostile,
+        hostile,
+    ),
+    st.integers(1, 999),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_input_changes_the_shape_of_a_manifest(training: Training, attempt: int) -> None:
+    def shape(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: shape(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [shape(inner) for inner in value]
+        return type(value)
+
+    documents = render_training(training, attempt=attempt, pods=PODS)
+    plain = render_training(TF_PS, attempt=attempt, pods=PODS)
+    assert [shape(d) for d in documents] == [shape(d) for d in plain]
+    main = documents[0]["spec"]["template"]["spec"]["containers"][0]
+    assert main["image"] == training.image
+    config = json.loads(documents[2]["data"]["job.json"])
+    assert config["command"] == list(training.command)
+    assert (config["env"], config["name"]) == (training.env, training.name)
+    for document in documents:
+        assert len(document["metadata"]["name"]) <= 63

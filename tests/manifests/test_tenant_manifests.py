@@ -1,0 +1,142 @@
+"""Manifests of a tenant: whole documents against golden files, and the rules of its boundary.
+
+`HOMEPORT_WRITE_GOLDEN=1 pytest tests/manifests` rewrites the files; review the difference.
+"""
+
+import ipaddress
+import os
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_django import Settings
+
+from portal.cluster.manifests import ManifestError
+from tenants.manifests import Peer, closed_networks, observed, peer_of, render_tenant
+from tenants.models import Tenant
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def ada(**changes: Any) -> Tenant:
+    fields: dict[str, Any] = {
+        "id": UUID("9d3f8a52-0d3c-4a0e-b0a3-5f7c2f1d6e11"),
+        "namespace": "u-ada-1b2c3d4e",
+        "quota_cpu_millicores": 7500,
+        "quota_memory_bytes": 16 * 2**30,
+        "quota_gpu_count": 2,
+        "quota_pods": 20,
+        "quota_nodeports": 4,
+        "data_volume_bytes": 10 * 2**30,
+        "log_volume_bytes": 5 * 2**30,
+        **changes,
+    }
+    return Tenant(**fields)
+
+
+@pytest.fixture(autouse=True)
+def plain_settings(settings: Settings) -> None:
+    settings.CLUSTER_CIDRS = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]
+    settings.NODE_CIDRS = []
+    settings.CLIENT_CIDRS = []
+    settings.STORAGE_CLASS = "glusterfs"
+    settings.POD_PORTAL_URL = "http://10.244.0.1:8000"
+    settings.S3_ENDPOINT = ""
+
+
+def check_golden(name: str, documents: list[dict[str, Any]]) -> None:
+    path = GOLDEN / name
+    text = yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True, width=100)
+    if os.environ.get("HOMEPORT_WRITE_GOLDEN"):
+        path.write_text(text)
+    assert list(yaml.safe_load_all(path.read_text())) == documents
+
+
+def test_a_tenant_on_one_machine():
+    check_golden("tenant.yaml", render_tenant(ada()))
+
+
+def test_a_tenant_of_a_lab(settings: Settings):
+    settings.NODE_CIDRS = ["10.1.0.0/16"]
+    settings.CLIENT_CIDRS = ["131.234.0.7/16"]
+    settings.POD_PORTAL_URL = "http://homeport.homeport.svc.cluster.local:8000"
+    settings.S3_ENDPOINT = "https://10.1.9.9:9000"
+    settings.STORAGE_CLASS = "nfs"
+    check_golden("tenant-lab.yaml", render_tenant(ada()))
+
+
+def test_the_namespace_is_made_first_and_volumes_last():
+    kinds = [document["kind"] for document in render_tenant(ada())]
+    assert kinds[0] == "Namespace"
+    assert kinds[1] == "ResourceQuota"
+    assert kinds[-2:] == ["PersistentVolumeClaim"] * 2
+
+
+def test_a_volume_has_no_owner():
+    for document in render_tenant(ada()):
+        assert "ownerReferences" not in document["metadata"]
+
+
+def test_there_is_one_quota_only():
+    quotas = [d for d in render_tenant(ada()) if d["kind"] == "ResourceQuota"]
+    assert len(quotas) == 1
+    assert quotas[0]["spec"]["hard"]["requests.cpu"] == "7500m"
+
+
+def test_pods_may_go_nowhere_but_to_their_own_when_everything_is_closed(settings: Settings):
+    settings.CLUSTER_CIDRS = ["0.0.0.0/0"]
+    policy = next(d for d in render_tenant(ada()) if d["kind"] == "NetworkPolicy")
+    blocks = [
+        peer["ipBlock"]["cidr"]
+        for rule in policy["spec"]["egress"]
+        for peer in rule.get("to", [])
+        if "ipBlock" in peer
+    ]
+    assert blocks == ["10.244.0.1/32"]
+
+
+@pytest.mark.parametrize("name", ["CLUSTER_CIDRS", "NODE_CIDRS", "CLIENT_CIDRS"])
+def test_a_setting_that_is_no_network_is_named(settings: Settings, name: str):
+    setattr(settings, name, ["10.0.0/8"])
+    with pytest.raises(ManifestError, match=rf"{name}: '10\.0\.0/8' is no network"):
+        render_tenant(ada())
+
+
+@pytest.mark.parametrize(
+    ("url", "peer"),
+    [
+        ("http://10.244.0.1:8000", Peer(cidr="10.244.0.1/32", port=8000)),
+        ("https://10.1.1.1", Peer(cidr="10.1.1.1/32", port=443)),
+        ("http://[fd00::1]:80", Peer(cidr="fd00::1/128", port=80)),
+        ("http://homeport.lab.svc:8000", Peer(namespace="lab")),
+        ("http://homeport.lab.svc.cluster.local:8000", Peer(namespace="lab")),
+        ("https://s3.example.org", None),
+    ],
+)
+def test_where_a_url_lies(url: str, peer: Peer | None):
+    assert peer_of(url) == peer
+
+
+ipv4_networks = st.ip_addresses(v=4).flatmap(
+    lambda address: st.integers(1, 32).map(
+        lambda length: str(ipaddress.ip_network(f"{address}/{length}", strict=False))
+    )
+)
+
+
+@given(st.lists(ipv4_networks))
+def test_the_metadata_service_is_always_closed(cidrs: list[str]):
+    closed = closed_networks([*cidrs, "fd00::/8"])
+    assert "169.254.0.0/16" in closed
+    assert set(cidrs) <= set(closed)
+    assert len(set(closed)) == len(closed)
+    assert all(ipaddress.ip_network(cidr).version == 4 for cidr in closed)
+
+
+def test_a_quota_is_read_back_in_our_units():
+    hard = {"requests.cpu": "7500m", "requests.memory": "16Gi", "pods": "20", "other": "1"}
+    assert observed(hard) == {"cpu": 7500, "memory": 16 * 2**30, "pods": 20}

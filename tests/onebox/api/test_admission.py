@@ -1,0 +1,105 @@
+"""What the cluster adds to new objects, and what it refuses."""
+
+from __future__ import annotations
+
+from deploy.onebox.api.registry import Api
+from deploy.onebox.api.strategy import WriteOptions
+
+from .bodies import CLAIM, forbidden, sized, with_change
+from .conftest import Obj, pod
+
+
+def set_limits(api: Api, *limits: Obj) -> None:
+    api.create("limitranges", "lab", {"metadata": {"name": "l"}, "spec": {"limits": list(limits)}})
+
+
+def test_a_limit_range_fills_in_and_says_so(api: Api) -> None:
+    set_limits(
+        api,
+        {
+            "type": "Container",
+            "default": {"cpu": "2", "memory": "2Gi"},
+            "defaultRequest": {"cpu": "500m"},
+        },
+    )
+    body = pod("a", initContainers=[{"name": "init", "image": "i"}])
+    body["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1"}}
+    made = api.create("pods", "lab", body)
+    assert made["spec"]["containers"][0]["resources"] == {
+        "limits": {"cpu": "1", "memory": "2Gi"},
+        "requests": {"cpu": "1", "memory": "2Gi"},
+    }
+    assert made["spec"]["initContainers"][0]["resources"]["requests"]["cpu"] == "500m"
+    note = made["metadata"]["annotations"]["kubernetes.io/limit-ranger"]
+    assert note == (
+        "LimitRanger plugin set: memory request for container main; memory limit for container "
+        "main; cpu, memory request for init container init; "
+        "cpu, memory limit for init container init"
+    )
+
+
+def test_a_limit_range_refuses_in_upstreams_words(api: Api) -> None:
+    set_limits(
+        api,
+        {"type": "Container", "max": {"cpu": "1"}, "min": {"memory": "64Mi"}},
+        {"type": "Pod", "max": {"memory": "1Gi"}},
+        {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}},
+    )
+    assert forbidden(api, "pods", sized("a", cpu="2", memory="128Mi")) == (
+        'pods "a" is forbidden: maximum cpu usage per Container is 1, but limit is 2'
+    )
+    text = forbidden(api, "pods", sized("a", cpu="1", memory="32Mi"))
+    assert "minimum memory usage per Container is 64Mi, but request is 32Mi" in text
+    text = forbidden(api, "pods", sized("a", cpu="1", memory="2Gi"))
+    assert "maximum memory usage per Pod is 1Gi, but limit is 2Gi" in text
+    text = forbidden(
+        api,
+        "persistentvolumeclaims",
+        with_change(CLAIM, "spec.resources.requests.storage", "2Gi"),
+    )
+    assert "maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi" in text
+
+
+def test_a_missing_service_account_is_refused_but_not_the_default_one(api: Api) -> None:
+    text = forbidden(api, "pods", pod(serviceAccountName="robot"))
+    assert text == (
+        'pods "p" is forbidden: error looking up service account lab/robot: '
+        'serviceaccount "robot" not found'
+    )
+    api.create("serviceaccounts", "lab", {"metadata": {"name": "robot"}})
+    api.create("pods", "lab", pod(serviceAccountName="robot"))
+
+
+def test_priorities_come_from_their_class(api: Api) -> None:
+    assert forbidden(api, "pods", pod(priorityClassName="none")) == (
+        'pods "p" is forbidden: no PriorityClass with name none was found'
+    )
+    high = {"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"}
+    api.create("priorityclasses", None, high)
+    spec = api.create("pods", "lab", pod(priorityClassName="high"))["spec"]
+    assert (spec["priority"], spec["preemptionPolicy"]) == (1000, "Never")
+    usual = {"metadata": {"name": "usual"}, "value": 5, "globalDefault": True}
+    api.create("priorityclasses", None, usual)
+    spec = api.create("pods", "lab", pod("q"))["spec"]
+    assert (spec["priorityClassName"], spec["priority"]) == ("usual", 5)
+
+
+def test_pods_tolerate_a_node_that_is_away_for_five_minutes(api: Api) -> None:
+    own = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+    made = api.create("pods", "lab", pod(tolerations=[own]))["spec"]["tolerations"]
+    assert own in made
+    assert {t["key"]: t.get("tolerationSeconds") for t in made} == {
+        "node.kubernetes.io/unreachable": None,
+        "node.kubernetes.io/not-ready": 300,
+    }
+
+
+def test_objects_that_onebox_does_not_enforce_say_so(api: Api) -> None:
+    for plural, body in (
+        ("networkpolicies", {"metadata": {"name": "n"}, "spec": {"podSelector": {}}}),
+        ("roles", {"metadata": {"name": "r"}, "rules": []}),
+        ("rolebindings", {"metadata": {"name": "r"}, "roleRef": {"kind": "Role", "name": "r"}}),
+    ):
+        options = WriteOptions()
+        api.create(plural, "lab", body, options=options)
+        assert any("does not enforce them" in text for text in options.warnings), plural

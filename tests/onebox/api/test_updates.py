@@ -1,0 +1,105 @@
+"""Updates change only what may change."""
+
+from __future__ import annotations
+
+import pytest
+
+from deploy.onebox.api.registry import Api
+from deploy.onebox.api.status import StatusError
+
+from .bodies import (
+    CLAIM,
+    DEPLOYMENT,
+    INDEXED,
+    JOB,
+    SERVICE,
+    with_change,
+)
+from .conftest import Obj, pod
+
+
+def update_refusal(api: Api, plural: str, name: str, patch: Obj) -> str:
+    with pytest.raises(StatusError) as refused:
+        api.patch(plural, "lab", name, patch)
+    assert refused.value.code == 422
+    return refused.value.message
+
+
+def test_a_job_changes_only_where_it_may(api: Api) -> None:
+    api.create("jobs", "lab", INDEXED)
+    image = {"spec": {"template": {"spec": {"restartPolicy": "OnFailure"}}}}
+    assert "spec.template: Invalid value" in update_refusal(api, "jobs", "j", image)
+    text = update_refusal(api, "jobs", "j", {"spec": {"completionMode": "NonIndexed"}})
+    assert "spec.completionMode: Invalid value" in text
+    assert "field is immutable" in text
+    text = update_refusal(api, "jobs", "j", {"spec": {"completions": 5}})
+    assert "can only be modified in tandem with parallelism" in text
+    elastic = {"spec": {"completions": 5, "parallelism": 5}}
+    assert api.patch("jobs", "lab", "j", elastic)["spec"]["completions"] == 5
+    api.patch("jobs", "lab", "j", {"spec": {"parallelism": 1, "suspend": True}})
+    api.patch("jobs", "lab", "j", {"spec": {"suspend": False, "ttlSecondsAfterFinished": 5}})
+
+
+def test_the_template_of_a_suspended_job_may_still_change_its_place(api: Api) -> None:
+    api.create("jobs", "lab", with_change(JOB, "spec.suspend", True))
+    labels = {"spec": {"template": {"spec": {"nodeSelector": {"zone": "a"}}}}}
+    api.patch("jobs", "lab", "j", labels)
+    text = update_refusal(
+        api, "jobs", "j", {"spec": {"template": {"spec": {"dnsPolicy": "Default"}}}}
+    )
+    assert "field is immutable" in text
+    api.patch("jobs", "lab", "j", {"spec": {"suspend": False}})
+    text = update_refusal(
+        api, "jobs", "j", {"spec": {"template": {"spec": {"nodeSelector": None}}}}
+    )
+    assert "field is immutable" in text
+
+
+def test_a_pod_changes_only_where_it_may(api: Api) -> None:
+    api.create("pods", "lab", pod())
+    image = {"spec": {"containers": [{"name": "main", "image": "other:2"}]}}
+    api.patch("pods", "lab", "p", image, kind="strategic")
+    api.patch("pods", "lab", "p", {"spec": {"activeDeadlineSeconds": 100}})
+    text = update_refusal(api, "pods", "p", {"spec": {"activeDeadlineSeconds": 200}})
+    assert "must be less than or equal to previous value" in text
+    text = update_refusal(api, "pods", "p", {"spec": {"hostname": "other"}})
+    assert "pod updates may not change fields other than `spec.containers[*].image`" in text
+    extra = [*api.get("pods", "lab", "p")["spec"]["containers"], {"name": "n", "image": "i"}]
+    text = update_refusal(api, "pods", "p", {"spec": {"containers": extra}})
+    assert "pod updates may not add or remove containers" in text
+
+
+def test_other_immutable_fields_stay(api: Api) -> None:
+    api.create("deployments", "lab", DEPLOYMENT)
+    selector = {"spec": {"selector": {"matchLabels": {"app": "x", "b": "c"}}}}
+    template = {"template": {"metadata": {"labels": {"app": "x", "b": "c"}}}}
+    selector["spec"] |= template
+    assert "spec.selector" in update_refusal(api, "deployments", "d", selector)
+    api.create("services", "lab", SERVICE)
+    text = update_refusal(
+        api, "services", "s", {"spec": {"clusterIP": "10.96.1.2", "clusterIPs": ["10.96.1.2"]}}
+    )
+    assert "spec.clusterIPs[0]" in text
+    api.create("configmaps", "lab", {"metadata": {"name": "c"}, "data": {}, "immutable": True})
+    text = update_refusal(api, "configmaps", "c", {"data": {"a": "b"}})
+    assert "field is immutable when `immutable` is set" in text
+    api.create("secrets", "lab", {"metadata": {"name": "s"}})
+    assert "field is immutable" in update_refusal(api, "secrets", "s", {"type": "other"})
+
+
+def test_a_claim_is_bound_once_and_may_grow_where_its_class_allows(api: Api) -> None:
+    name = "persistentvolumeclaims"
+    api.create(name, "lab", CLAIM)
+    text = update_refusal(api, name, "data", {"spec": {"accessModes": ["ReadWriteOnce"]}})
+    assert "spec is immutable after creation except resources.requests" in text
+    api.patch(name, "lab", "data", {"spec": {"volumeName": "v1"}})
+    assert "spec is immutable" in update_refusal(api, name, "data", {"spec": {"volumeName": "v2"}})
+    bound = {"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}
+    api.patch(name, "lab", "data", bound, subresource="status")
+    bigger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    with pytest.raises(StatusError, match="the storageclass that provisions the pvc must support"):
+        api.patch(name, "lab", "data", bigger)
+    api.patch("storageclasses", None, "glusterfs", {"allowVolumeExpansion": True})
+    api.patch(name, "lab", "data", bigger)
+    smaller = {"spec": {"resources": {"requests": {"storage": "512Mi"}}}}
+    assert "can not be less than" in update_refusal(api, name, "data", smaller)

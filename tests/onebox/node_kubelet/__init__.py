@@ -1,0 +1,1 @@
+"""Tests of the kubelet side of onebox's node."""

@@ -1,0 +1,56 @@
+"""Looks at processes from outside, for tests of what is left behind."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+
+def command_line(pid: int) -> str:
+    """A process's program and arguments; "" when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def parent(pid: int) -> int:
+    """The process that started this one (0: gone)."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below one, by parentage."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            children.setdefault(parent(int(entry.name)), []).append(int(entry.name))
+    found, waiting = [], [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def wait_for_none(pids: list[int], timeout_s: float = 5) -> None:
+    """Wait until none of these processes exists."""
+    deadline_s = time.monotonic() + timeout_s
+    while alive := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < deadline_s, [(pid, command_line(pid)) for pid in alive]
+        time.sleep(0.02)
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """CPU time that these processes have used."""
+    ticks = 0
+    for pid in pids:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / 100

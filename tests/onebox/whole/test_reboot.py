@@ -1,0 +1,181 @@
+"""Stops, kills and restarts of onebox: nothing is left behind, and pods come back by the rules."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.onebox.cluster import ROOT, OneBox, start_onebox
+from tests.onebox.whole.kube import Kube, Space, container, shell, sleeper
+from tests.onebox.whole.processes import descendants, wait_for_none
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def own_box(tmp_path: Path):
+    boxes: list[OneBox] = []
+
+    def start(**options: object) -> OneBox:
+        boxes.append(start_onebox(tmp_path / "onebox", **options))
+        return boxes[-1]
+
+    yield start
+    for box in boxes:
+        if box.process.poll() is None:
+            box.stop()
+
+
+def test_a_killed_onebox_leaves_no_process_and_restarts_as_a_reboot(own_box):
+    box = own_box()
+    space = Space(Kube(box.kubeconfig), "t")
+    # A daemon that left its session must not survive either.
+    space.pod("always", shell("setsid sleep 1001 & sleep 1000"))
+    space.pod("never", sleeper(), restartPolicy="Never")
+    space.pod("done", shell("echo kept; exit 0"), restartPolicy="Never")
+    for name, phase in (("always", "Running"), ("never", "Running"), ("done", "Succeeded")):
+        space.wait_pod(name, phase)
+    below = descendants(box.process.pid)
+    assert len(below) >= 6
+    box.kill9()
+    wait_for_none(below)
+
+    space.kube = Kube(own_box().kubeconfig)
+    pod = space.wait_pod("never", "Failed")
+    assert container(pod)["state"]["terminated"]["exitCode"] == 137
+    target = next(c for c in pod["status"]["conditions"] if c["type"] == "DisruptionTarget")
+    assert (target["status"], target["reason"]) == ("True", "TerminationByKubelet")
+    pod = space.wait_pod("always", lambda p: container(p)["restartCount"] == 1)
+    assert container(pod)["lastState"]["terminated"]["exitCode"] == 137
+    space.wait_pod("always", "Ready")
+    assert space.kube.get(space.path("pods", "done"))["status"]["phase"] == "Succeeded"
+    assert space.log("done") == "kept\n"
+
+
+def test_a_job_goes_on_after_a_reboot(own_box):
+    box = own_box()
+    space = Space(Kube(box.kubeconfig), "t")
+    rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    body = {
+        "metadata": {"name": "j"},
+        "spec": {
+            "backoffLimit": 0,
+            "podFailurePolicy": {"rules": [rule]},
+            "template": {
+                "spec": {
+                    "restartPolicy": "Never",
+                    "terminationGracePeriodSeconds": 1,
+                    "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}],
+                    "containers": [
+                        shell(
+                            "test -e /d/second && exit 0; touch /d/second; sleep 1000",
+                            volumeMounts=[{"name": "d", "mountPath": "/d"}],
+                        )
+                    ],
+                }
+            },
+        },
+    }
+    claim = {
+        "metadata": {"name": "d"},
+        "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    space.kube.create(space.path("persistentvolumeclaims"), claim)
+    space.kube.create(space.path("jobs", group="batch/v1"), body)
+    deadline_s = time.monotonic() + 20
+    while not any(p["status"]["phase"] == "Running" for p in space.kube.items(space.path("pods"))):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    time.sleep(0.3)
+    assert box.stop() == 0
+    space.kube = Kube(own_box().kubeconfig)
+    job = space.kube.wait(
+        space.path("jobs", "j", group="batch/v1"),
+        lambda j: any(c["type"] == "Complete" for c in j.get("status", {}).get("conditions", [])),
+        40,
+    )
+    assert job["status"]["succeeded"] == 1
+    assert not job["status"].get("failed")
+
+
+def test_stopping_gives_pods_their_grace_and_ends_everything(own_box, tmp_path: Path):
+    box = own_box(grace_s=5)
+    space = Space(Kube(box.kubeconfig), "t")
+    space.pod(
+        "p",
+        shell("trap 'sleep 0.5; echo put down; exit 0' TERM; while true; do sleep 0.05; done"),
+        terminationGracePeriodSeconds=30,
+    )
+    pod = space.wait_pod("p", "Running")
+    below = descendants(box.process.pid)
+    assert box.stop() == 0
+    wait_for_none(below, 1)
+    uid = pod["metadata"]["uid"]
+    log = box.home / "node" / "logs" / f"t_p_{uid}" / "main" / "0.log"
+    assert log.read_text().endswith("stdout F put down\n")
+
+
+def test_two_onebox_on_one_home_are_refused_in_words(own_box):
+    box = own_box()
+    with pytest.raises(RuntimeError, match="already runs on"):
+        start_onebox(box.home)
+
+
+def test_a_machine_without_user_namespaces_is_told_what_is_missing(tmp_path: Path):
+    # In a namespace of its own, without capabilities and without the right to make namespaces.
+    script = (
+        "echo 0 > /proc/sys/user/max_user_namespaces && "
+        "exec setpriv --bounding-set=-all --inh-caps=-all --securebits=+noroot --no-new-privs "
+        f'"{sys.executable}" -m deploy.onebox --home "{tmp_path}/onebox"'
+    )
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "sh", "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    assert "onebox cannot run pods on this machine" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become an ordinary user")
+def test_an_ordinary_user_runs_the_same_pods(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("user")
+    for parent in (folder, folder.parent, folder.parent.parent):
+        parent.chmod(0o755)
+    box = start_onebox(folder / "onebox", uid=NOBODY)
+    try:
+        space = Space(Kube(box.kubeconfig), "t")
+        space.kube.create(
+            space.path("persistentvolumeclaims"),
+            {
+                "metadata": {"name": "d"},
+                "spec": {
+                    "accessModes": ["ReadWriteMany"],
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            },
+        )
+        text = space.output(
+            "p",
+            shell(
+                "id -u; echo written > /d/file; cat /d/file",
+                volumeMounts=[{"name": "d", "mountPath": "/d"}],
+            ),
+            securityContext={"runAsUser": 1000, "fsGroup": 100},
+            volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}],
+        )
+        assert text == f"{NOBODY}\nwritten\n"
+        below = descendants(box.process.pid)
+        assert box.stop() == 0
+        wait_for_none(below)
+    finally:
+        box.kill9()

@@ -1,0 +1,102 @@
+"""Claims and volumes: provisioned, bound, kept or removed by their class."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.onebox.cluster import OneBox
+from tests.onebox.whole.kube import Json, Kube, Space, shell
+
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+VOLUMES = "/api/v1/persistentvolumes"
+
+
+@pytest.fixture
+def storage_class(kube: Kube) -> Iterator[str]:
+    body = {
+        "metadata": {"name": "short-lived"},
+        "provisioner": "homeport.dev/folder",
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    kube.create(CLASSES, body)
+    yield "short-lived"
+    kube.delete(f"{CLASSES}/short-lived")
+
+
+def claim(space: Space, name: str, storage_class: str | None = None) -> None:
+    spec: Json = {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": "5Gi"}},
+    }
+    if storage_class is not None:
+        spec["storageClassName"] = storage_class
+    space.kube.create(
+        space.path("persistentvolumeclaims"), {"metadata": {"name": name}, "spec": spec}
+    )
+
+
+def bound(space: Space, name: str) -> Json:
+    """The volume of a claim, once they are bound."""
+    found = space.kube.wait(
+        space.path("persistentvolumeclaims", name),
+        lambda c: (c.get("status") or {}).get("phase") == "Bound",
+    )
+    return space.kube.get(f"{VOLUMES}/{found['spec']['volumeName']}")
+
+
+def writer(name: str) -> Json:
+    return {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]}
+
+
+def test_the_default_class_gives_a_folder_that_outlives_its_claim(space: Space, box: OneBox):
+    claim(space, "c")
+    volume = bound(space, "c")
+    folder = Path(volume["spec"]["hostPath"]["path"])
+    assert folder.parent == box.home / "node" / "volumes"
+    status = folder.stat()
+    assert stat.S_IMODE(status.st_mode) == 0o2770
+    if os.getuid() == 0:
+        assert (status.st_uid, status.st_gid) == (1000, 100)
+    assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+    assert volume["metadata"]["annotations"]["homeport.dev/size-enforced"] == "false"
+    assert volume["spec"]["claimRef"]["name"] == "c"
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    space.output("p", shell("echo kept > /v/file", volumeMounts=mounts), **writer("c"))
+    space.kube.delete(space.path("pods", "p"))
+    space.kube.delete(space.path("persistentvolumeclaims", "c"))
+    space.kube.wait_gone(space.path("persistentvolumeclaims", "c"))
+    path = f"{VOLUMES}/{volume['metadata']['name']}"
+    space.kube.wait(path, lambda v: v["status"]["phase"] == "Released")
+    assert (folder / "file").read_text() == "kept\n"
+    space.kube.delete(path)
+
+
+def test_a_class_that_waits_and_deletes_does_both(space: Space, storage_class: str):
+    claim(space, "c", storage_class)
+    space.wait_event("c", "WaitForFirstConsumer")
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    space.output("p", shell("echo gone soon > /v/file", volumeMounts=mounts), **writer("c"))
+    volume = bound(space, "c")
+    folder = Path(volume["spec"]["hostPath"]["path"])
+    assert (folder / "file").exists()
+    space.kube.delete(space.path("pods", "p"))
+    space.kube.delete(space.path("persistentvolumeclaims", "c"))
+    space.kube.wait_gone(f"{VOLUMES}/{volume['metadata']['name']}")
+    assert not folder.exists()
+
+
+def test_a_claim_in_use_waits_for_its_pod(space: Space):
+    claim(space, "c")
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    space.pod("p", shell("sleep 1000", volumeMounts=mounts), **writer("c"))
+    space.wait_pod("p", "Running")
+    space.kube.delete(space.path("persistentvolumeclaims", "c"))
+    assert space.kube.find(space.path("persistentvolumeclaims", "c")) is not None
+    space.kube.delete(space.path("pods", "p"), grace_s=0)
+    space.kube.wait_gone(space.path("persistentvolumeclaims", "c"))

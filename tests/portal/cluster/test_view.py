@@ -1,0 +1,199 @@
+"""The view: indices, what pods hold of nodes, and what is dirty, kept true per event."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from portal.cluster.client import Cluster
+from portal.cluster.requests import NOTHING, Requests
+from portal.cluster.view import ClusterView
+from tests.portal.cluster.fake_api import FakeApi, Trouble
+from tests.portal.cluster.test_watch import FAST, until
+
+OURS = {"app.kubernetes.io/managed-by": "homeport"}
+CPU = {"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
+
+
+@pytest.fixture
+async def view(cluster: Cluster) -> AsyncIterator[ClusterView]:
+    seen = ClusterView(cluster, FAST)
+    task = asyncio.create_task(seen.run())
+    await asyncio.wait_for(seen.wait_synced(), 10)
+    yield seen
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def pod(name: str, owner: str = "", *, node: str = "", phase: str = "Pending") -> dict[str, Any]:
+    labels = {**OURS, "homeport.dev/owner": owner} if owner else {}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "u-x", "labels": labels},
+        "spec": {"nodeName": node, "containers": [{"name": "main", **CPU}]},
+        "status": {"phase": phase},
+    }
+
+
+async def test_one_watch_per_kind_whatever_the_number_of_objects(api: FakeApi, view: ClusterView):
+    await until(lambda: api.open_watches == 13)
+    for number in range(50):
+        api.put(pod(f"p{number}", f"job{number}"))
+    await until(lambda: len(view.pods) == 50)
+    assert api.open_watches == 13
+    assert not any(asked.path.endswith("/secrets") for asked in api.asked)
+
+
+async def test_objects_are_found_by_owner_and_namespace(api: FakeApi, view: ClusterView):
+    api.put(pod("a", "job1"))
+    api.put(pod("b", "job1"))
+    api.put(pod("c", "job2"))
+    api.put(pod("d"))
+    await until(lambda: len(view.pods) == 4)
+    assert {seen.metadata.name for seen in view.pods.of_owner("job1")} == {"a", "b"}
+    assert set(view.pods.in_namespace("u-x")) == {"a", "b", "c", "d"}
+    assert view.pods.of_owner("nobody") == []
+    api.remove("Pod", "u-x", "a")
+    api.put(pod("b", "job2"))
+    await until(lambda: not view.pods.of_owner("job1"))
+    assert {seen.metadata.name for seen in view.pods.of_owner("job2")} == {"b", "c"}
+
+
+async def test_an_owner_label_without_our_mark_counts_for_nothing(api: FakeApi, view: ClusterView):
+    forged = pod("a")
+    forged["metadata"]["labels"] = {"homeport.dev/owner": "job1"}
+    api.put(forged)
+    await until(lambda: len(view.pods) == 1)
+    assert view.pods.of_owner("job1") == []
+    assert not view.take_dirty().owners
+
+
+async def test_what_changed_is_dirty_once(api: FakeApi, view: ClusterView):
+    await until(lambda: api.open_watches == 13)
+    view.take_dirty()
+    api.put(pod("a", "job1"))
+    await asyncio.wait_for(view.changed.wait(), 5)
+    dirty = view.take_dirty()
+    assert (dirty.owners, dirty.namespaces) == ({"job1"}, {"u-x"})
+    assert not view.changed.is_set()
+    assert not view.take_dirty()
+
+
+async def test_a_heartbeat_wakes_nobody(api: FakeApi, view: ClusterView):
+    node = {
+        "kind": "Node",
+        "metadata": {"name": "n1"},
+        "status": {
+            "allocatable": {"cpu": "8"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    api.put(node)
+    await until(lambda: len(view.nodes) == 1)
+    view.take_dirty()
+    node["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-11-20T10:00:00Z"
+    version = api.put(node)["metadata"]["resourceVersion"]
+    await until(lambda: view.nodes.get("", "n1").metadata.resource_version == version)
+    assert not view.changed.is_set()
+    node["status"]["conditions"][0]["status"] = "Unknown"
+    api.put(node)
+    await asyncio.wait_for(view.changed.wait(), 5)
+    assert view.take_dirty().nodes
+
+
+async def test_pods_hold_their_node_until_they_end(api: FakeApi, view: ClusterView):
+    each = Requests(500, 2**30, 0, 1)
+    api.put(pod("ours", "job1", node="n1", phase="Running"))
+    api.put(pod("foreign", node="n1", phase="Running"))
+    api.put(pod("waiting", "job1"))
+    await until(lambda: len(view.pods) == 3)
+    assert view.held_of("n1") == each + each
+    api.put(pod("waiting", "job1", node="n2"))
+    await until(lambda: view.held_of("n2") == each)
+    api.put(pod("ours", "job1", node="n1", phase="Succeeded"))
+    await until(lambda: view.held_of("n1") == each)
+    api.remove("Pod", "u-x", "foreign")
+    await until(lambda: view.held_of("n1") == NOTHING)
+    assert view.held_of("unknown") == NOTHING
+
+
+async def test_sums_are_right_after_a_list_anew(api: FakeApi, view: ClusterView):
+    for number in range(5):
+        api.put(pod(f"p{number}", "job1", node="n1", phase="Running"))
+    await until(lambda: view.held_of("n1").pods == 5)
+    api.trouble.append(Trouble("watch pods", "gone"))
+    port = api.port
+    await api.stop()
+    for number in range(3):
+        api.remove("Pod", "u-x", f"p{number}")
+    api.forget_history()
+    await api.start(port)
+    await until(lambda: view.held_of("n1").pods == 2)
+    assert len(view.pods.of_owner("job1")) == 2
+
+
+async def test_a_nodes_capacity_is_read(api: FakeApi, view: ClusterView):
+    allocatable = {"cpu": "7500m", "memory": "16Gi", "nvidia.com/gpu": "4", "pods": "110"}
+    api.put({"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": allocatable}})
+    await until(lambda: len(view.nodes) == 1)
+    assert view.allocatable_of("n1") == Requests(7500, 16 * 2**30, 4, 110)
+    assert view.allocatable_of("n2") == NOTHING
+
+
+def event(name: str, about: str, *, namespace: str = "u-x", at: str = "") -> dict[str, Any]:
+    return {
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        "involvedObject": {"kind": "Pod", "namespace": namespace, "name": about},
+        "type": "Warning",
+        "reason": "FailedScheduling",
+        "message": f"{name} about {about}",
+        "lastTimestamp": at or None,
+        "count": 3,
+    }
+
+
+async def test_events_are_found_by_object_in_order(api: FakeApi, view: ClusterView):
+    api.put(pod("a", "job1"))
+    await until(lambda: len(view.pods) == 1)
+    view.take_dirty()
+    api.put(event("e2", "a", at="2026-11-20T10:00:02Z"))
+    api.put(event("e1", "a", at="2026-11-20T10:00:01Z"))
+    api.put(event("e3", "b"))
+    api.put(event("foreign", "a", namespace="kube-system"))
+    await until(lambda: len(view.events) == 3)
+    found = view.events_about("u-x", "Pod", "a")
+    assert [seen.metadata.name for seen in found] == ["e1", "e2"]
+    assert (found[0].total, found[0].type) == (3, "Warning")
+    assert view.take_dirty().owners == {"job1"}
+    api.remove("Event", "u-x", "e2")
+    await until(lambda: len(view.events_about("u-x", "Pod", "a")) == 1)
+
+
+async def test_an_outage_is_one_sentence(api: FakeApi, view: ClusterView):
+    assert view.problem == ""
+    port = api.port
+    await api.stop()
+    await until(lambda: view.problem)
+    assert "no connection to" in view.problem
+    await api.start(port)
+    await until(lambda: not view.problem)
+
+
+async def test_during_an_outage_one_watch_asks_for_all(api: FakeApi, view: ClusterView):
+    await until(lambda: api.open_watches == 13)
+    shelves = view._shelves
+
+    def tries() -> int:
+        return sum(shelf.watch.health.connects for shelf in shelves)
+
+    port = api.port
+    await api.stop()
+    await until(lambda: view.problem)
+    began = tries()
+    await asyncio.sleep(0.5)  # at most 0.05 s between two tries of one watch: 20 each
+    assert tries() - began < 3 * 20
+    api.put(pod("a", "job1"))
+    await api.start(port)
+    await until(lambda: len(view.pods) == 1 and not view.problem)

@@ -1,0 +1,383 @@
+"""The first page, signing in and out, the account, errors, health, and the rules of every page."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils.timezone import now
+
+from jobs.models import ReconcilerLease
+from tenants.models import ApiToken, Tenant, TenantObject, User
+from tests.factories import make_job, make_tenant, make_user
+from tests.portal.markup import Markup, find_faults
+
+pytestmark = pytest.mark.django_db
+PASSWORD = "a long password"
+
+
+@pytest.fixture
+def client() -> Client:
+    cache.clear()  # tries to sign in are counted there
+    return Client(headers={"host": "localhost"})
+
+
+def read(client: Client, path: str, **arguments: Any) -> Markup:
+    answer = client.get(path, **arguments)
+    assert answer.status_code == 200, answer.content[:500]
+    return Markup(answer.content.decode())
+
+
+def lease(**changes: Any) -> None:
+    fields = {"renewed_at": now(), "cluster_ok_at": now(), "cluster_error": "", **changes}
+    ReconcilerLease.objects.update_or_create(pk=1, defaults=fields)
+
+
+# --- signing in ---
+
+
+def test_the_first_sign_in_gives_a_namespace(client: Client) -> None:
+    user = make_user("alice")
+    answer = client.post("/sign-in/", {"username": "alice", "password": PASSWORD})
+    assert answer.status_code == 302
+    assert answer["Location"] == "/"
+    assert Tenant.objects.get(owner=user).state == "provisioning"
+    client.post("/sign-out/")
+    client.post("/sign-in/", {"username": "alice", "password": PASSWORD})
+    assert Tenant.objects.filter(owner=user).count() == 1
+
+
+def test_an_admin_gets_a_namespace_only_by_asking(client: Client) -> None:
+    root = make_user("root", role=User.Role.ADMIN)
+    client.post("/sign-in/", {"username": "root", "password": PASSWORD})
+    assert not Tenant.objects.filter(owner=root).exists()
+    assert "Make me a namespace" in read(client, "/").text
+    assert client.post("/tenant/make/")["Location"] == "/"
+    assert Tenant.objects.filter(owner=root).exists()
+    assert "Make me a namespace" not in read(client, "/").text
+
+
+@pytest.mark.parametrize(
+    ("name", "password"), [("alice", "wrong"), ("nobody", PASSWORD), ("", ""), ("alice", "")]
+)
+def test_a_wrong_name_and_a_wrong_password_sound_the_same(
+    client: Client, name: str, password: str
+) -> None:
+    make_user("alice")
+    answer = client.post("/sign-in/", {"username": name, "password": password})
+    page = Markup(answer.content.decode())
+    assert answer.status_code == 200
+    assert "_auth_user_id" not in client.session
+    if name and password:
+        assert "This user name and password do not go together." in page.text
+        assert page.value("username") == name
+    assert page.one("input", name="password").get("value") is None
+
+
+def test_guessing_is_slowed_down(client: Client) -> None:
+    make_user("alice")
+    wrong = {"username": "alice", "password": "wrong"}
+    answers = [client.post("/sign-in/", wrong).status_code for _ in range(21)]
+    assert answers == [200] * 20 + [429]
+    last = client.post("/sign-in/", {"username": "alice", "password": PASSWORD})
+    assert last.status_code == 429
+    assert "Wait a minute" in last.content.decode()
+
+
+def test_signing_in_goes_back_to_the_page_that_was_wanted(client: Client) -> None:
+    make_user("alice")
+    asked = client.get("/trainings/?state=failed")
+    assert asked["Location"] == "/sign-in/?next=/trainings/%3Fstate%3Dfailed"
+    page = read(client, asked["Location"])
+    assert page.value("next") == "/trainings/?state=failed"
+    answer = client.post(
+        "/sign-in/", {"username": "alice", "password": PASSWORD, "next": page.value("next")}
+    )
+    assert answer["Location"] == "/trainings/?state=failed"
+
+
+@pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example", "javascript:1"])
+def test_signing_in_never_leads_to_another_site(client: Client, target: str) -> None:
+    make_user("alice")
+    body = {"username": "alice", "password": PASSWORD, "next": target}
+    assert client.post("/sign-in/", body)["Location"] == "/"
+
+
+def test_a_fragment_without_a_session_takes_the_whole_page_to_the_sign_in(client: Client) -> None:
+    answer = client.get(
+        "/tenant/part/quota/",
+        headers={"HX-Request": "true", "HX-Current-URL": "http://localhost/trainings/?page=2"},
+    )
+    assert answer.status_code == 200
+    assert answer["HX-Redirect"] == "/sign-in/?next=%2Ftrainings%2F%3Fpage%3D2"
+
+
+def test_signing_out_needs_a_post_and_ends_the_session(client: Client) -> None:
+    client.force_login(make_tenant().owner)
+    assert client.get("/sign-out/").status_code == 405
+    client.post("/sign-out/")
+    assert client.get("/").status_code == 302
+
+
+# --- the first page ---
+
+
+def test_a_new_person_is_shown_how_to_begin(client: Client) -> None:
+    lease()
+    client.force_login(make_tenant().owner)
+    page = read(client, "/")
+    assert "Your first training in three steps" in page.text
+    assert page.one("a", href="/trainings/new/?example=count").text == "Count to thirty"
+
+
+def test_the_first_page_says_what_runs_and_why_something_waits(client: Client) -> None:
+    tenant = make_tenant()
+    make_job(tenant, name="walker", state="running", started_at=now())
+    make_job(tenant, name="waiter", state="queued", reason_text="Asks for 2 GPU, 0 are free.")
+    make_job(tenant, name="ender", state="failed", finished_at=now(), reason_text="It broke.")
+    make_job(make_tenant("mallory"), name="stranger", state="running", started_at=now())
+    client.force_login(tenant.owner)
+    page = read(client, "/")
+    for text in ("walker", "waiter", "Asks for 2 GPU, 0 are free.", "ender", "It broke."):
+        assert text in page.text
+    assert "stranger" not in page.text
+    assert "three steps" not in page.text
+
+
+def test_the_quota_card_counts_used_free_and_queued(client: Client) -> None:
+    tenant = make_tenant()
+    tenant.observed_used = {"cpu": 5000, "memory": 9 * 2**30, "gpu": 3, "pods": 4}
+    tenant.save()
+    make_job(tenant, state="queued")
+    make_job(tenant, state="queued", desired="stop")
+    client.force_login(tenant.owner)
+    text = read(client, "/").text
+    assert "5 of 8 used" in text
+    assert "9 GiB of 16 GiB used" in text
+    assert "1 GiB queued" in text
+    assert "1 over the quota: nothing new starts until it is free again" in text
+
+
+def test_each_object_of_the_namespace_is_shown_with_its_repairs(client: Client) -> None:
+    tenant = make_tenant(active=False)
+    rows = [("Namespace", "u-alice", "ready", 0), ("ResourceQuota", "homeport", "waiting", 2)]
+    for position, (kind, name, state, repaired) in enumerate(rows):
+        TenantObject.objects.create(
+            tenant=tenant,
+            position=position,
+            kind=kind,
+            name=name,
+            state=state,
+            repaired_count=repaired,
+        )
+    client.force_login(tenant.owner)
+    page = read(client, "/")
+    assert "Being set up" in page.text
+    assert "1 of 2 objects are as they should be" in page.text
+    assert "repaired 2 times" in page.text
+    assert page.one("details", id="objects").get("open") is not None
+
+
+def test_the_first_page_asks_the_database_equally_often_for_one_and_for_many(
+    client: Client,
+) -> None:
+    tenant = make_tenant()
+    client.force_login(tenant.owner)
+
+    def queries() -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as seen:
+            read(client, "/")
+        return len(seen)
+
+    make_job(tenant, state="running", started_at=now())
+    make_job(tenant, state="queued")
+    make_job(tenant, state="failed", finished_at=now())
+    few = queries()
+    for _ in range(5):
+        make_job(tenant, state="running", started_at=now())
+        make_job(tenant, state="queued")
+        make_job(tenant, state="failed", finished_at=now())
+    assert queries() == few
+    assert few <= 11
+
+
+@pytest.mark.parametrize("part", ["quota", "namespace", "now", "banner"])
+def test_each_card_can_be_read_again_by_itself(client: Client, part: str) -> None:
+    lease()
+    client.force_login(make_tenant().owner)
+    whole = read(client, "/")
+    card = read(client, f"/tenant/part/{part}/", headers={"HX-Request": "true"})
+    assert card.elements[0].get("id") == part
+    assert card.elements[0].get("hx-get") == f"/tenant/part/{part}/"
+    assert whole.one(id=part).get("data-live") == card.elements[0].get("data-live")
+    assert not card.all("html")
+
+
+def test_there_are_no_other_cards(client: Client) -> None:
+    client.force_login(make_tenant().owner)
+    assert client.get("/tenant/part/secrets/").status_code == 404
+
+
+# --- the cluster's banner ---
+
+
+def test_no_banner_while_all_is_well(client: Client) -> None:
+    lease()
+    client.force_login(make_tenant().owner)
+    assert not read(client, "/").all(class_="banner")
+
+
+def test_a_cluster_that_does_not_answer_is_told_with_since_when(client: Client) -> None:
+    lease(cluster_error="connection refused", cluster_ok_at=now() - timedelta(minutes=7))
+    client.force_login(make_tenant().owner)
+    banner = read(client, "/").one(class_="banner").text
+    assert "The cluster does not answer" in banner
+    assert "7 min ago" in banner
+    assert "connection refused" in banner
+    assert "Trainings that run go on without it" in banner
+
+
+def test_a_silent_reconciler_is_told(client: Client) -> None:
+    lease(renewed_at=now() - timedelta(minutes=3))
+    client.force_login(make_tenant().owner)
+    assert "3 min ago" in read(client, "/").one(class_="banner").text
+
+
+# --- the account ---
+
+
+def test_a_token_is_shown_once_and_works(client: Client) -> None:
+    user = make_tenant().owner
+    client.force_login(user)
+    page = Markup(client.post("/account/", {"name": "laptop"}).content.decode())
+    plain = page.one("code", id="plain").text
+    assert plain.startswith("hp_")
+    assert plain not in client.get("/account/").content.decode()
+    assert "laptop" in read(client, "/account/").text
+    rest = Client(headers={"host": "localhost", "Authorization": f"Token {plain}"})
+    assert rest.get("/api/v1/me/").status_code == 200
+    token = ApiToken.objects.get(user=user)
+    client.post(f"/account/tokens/{token.pk}/revoke/")
+    assert rest.get("/api/v1/me/").status_code == 401
+
+
+def test_nobody_sees_or_revokes_tokens_of_others(client: Client) -> None:
+    token, _plain = ApiToken.issue(user=make_tenant().owner, name="of alice")
+    client.force_login(make_tenant("mallory").owner)
+    assert "of alice" not in read(client, "/account/").text
+    assert client.post(f"/account/tokens/{token.pk}/revoke/").status_code == 404
+    assert ApiToken.objects.filter(pk=token.pk).exists()
+
+
+def test_a_token_needs_a_name(client: Client) -> None:
+    client.force_login(make_tenant().owner)
+    answer = client.post("/account/", {"name": " "})
+    assert "This field is required." in answer.content.decode()
+    assert not ApiToken.objects.exists()
+
+
+# --- errors and health ---
+
+
+def test_what_is_not_there_is_told_in_words(client: Client) -> None:
+    answer = client.get("/nothing/")
+    assert answer.status_code == 404
+    assert "There is nothing at this address" in answer.content.decode()
+    rest = client.get("/api/v1/nothing/")
+    assert rest.status_code == 404
+    assert rest.json()["errors"][0]["code"] == "not_found"
+
+
+def test_a_form_that_is_too_old_says_what_to_do() -> None:
+    client = Client(enforce_csrf_checks=True, headers={"host": "localhost"})
+    client.force_login(make_tenant().owner)
+    answer = client.post("/tenant/make/")
+    assert answer.status_code == 403
+    assert "Go back, reload it and send it again" in answer.content.decode()
+
+
+def test_a_failure_of_ours_needs_neither_database_nor_session(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.force_login(make_tenant().owner)
+    client.raise_request_exception = False
+
+    def fail(*_arguments: Any) -> None:
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr("portal.views.HomePage", fail)
+    answer = client.get("/")
+    assert answer.status_code == 500
+    page = Markup(answer.content.decode())
+    assert "Something went wrong" in page.text
+    assert not find_faults(page)
+
+
+def test_health_and_readiness(client: Client) -> None:
+    assert client.get("/healthz").content == b"ok\n"
+    lease()
+    assert client.get("/readyz").json() == {"ready": True, "database": "ok", "cluster": "ok"}
+    lease(cluster_error="connection refused")
+    body = client.get("/readyz").json()
+    assert body["ready"] is True
+    assert "does not answer" in body["cluster"]
+
+
+# --- rules of every page ---
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/account/",
+        "/trainings/",
+        "/trainings/?state=failed&q=x",
+        "/trainings/new/",
+        "/trainings/new/?example=meet",
+        "/nothing/",
+    ],
+)
+def test_pages_keep_the_rules(client: Client, path: str) -> None:
+    tenant = make_tenant()
+    make_job(tenant, state="running", started_at=now())
+    client.force_login(tenant.owner)
+    answer = client.get(path)
+    page = Markup(answer.content.decode())
+    assert not find_faults(page)
+    assert len(page.all("h1")) == 1
+    assert len(page.all("main")) == 1
+    assert page.one("a", class_="skip").get("href") == "#main"
+    policy = answer["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert "script-src 'self'" in policy
+
+
+def test_the_sign_in_page_keeps_the_rules(client: Client) -> None:
+    assert not find_faults(read(client, "/sign-in/"))
+
+
+def test_what_people_type_is_shown_as_text(client: Client) -> None:
+    tenant = make_tenant()
+    evil = "<script>alert(1)</script>"
+    make_job(
+        tenant,
+        name="evil",
+        state="failed",
+        finished_at=now(),
+        reason_text=evil,
+        command=["python", evil],
+        env={"X": evil},
+    )
+    client.force_login(tenant.owner)
+    for path in ("/", "/trainings/", f"/trainings/{tenant.jobs.get().pk}/"):
+        answer = client.get(path)
+        assert evil not in answer.content.decode()
+        assert not find_faults(Markup(answer.content.decode()))
+    search = client.get("/trainings/", {"q": evil})
+    assert evil not in search.content.decode()

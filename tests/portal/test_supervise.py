@@ -1,0 +1,68 @@
+"""A task that dies is started again, and health shows it."""
+
+import asyncio
+
+import pytest
+
+from portal import supervise
+from portal.cluster.backoff import Backoff
+
+QUICK = (0.001, 0.002)
+
+
+@pytest.fixture(autouse=True)
+def no_old_health(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(supervise, "health", {})
+
+
+async def test_a_dying_task_is_started_again_until_it_returns():
+    lives = []
+
+    async def dies_twice() -> None:
+        lives.append(1)
+        if len(lives) < 3:
+            raise RuntimeError("no luck")
+
+    await supervise.run_forever("t", dies_twice, backoff=Backoff(*QUICK))
+    assert len(lives) == 3
+    row = supervise.report()["t"]
+    assert (row["state"], row["restarts"], row["error"]) == ("stopped", 2, "RuntimeError: no luck")
+
+
+async def test_health_shows_a_task_that_waits_to_start_again():
+    async def dies() -> None:
+        raise ValueError("broken")
+
+    stop = asyncio.Event()
+    task = asyncio.create_task(supervise.run_forever("t", dies, stop=stop, backoff=Backoff(60, 60)))
+    while "t" not in supervise.health or supervise.health["t"].state != "waiting":
+        await asyncio.sleep(0)
+    assert not supervise.is_healthy()
+    stop.set()
+    await asyncio.wait_for(task, 5)
+    assert supervise.is_healthy()
+
+
+async def test_cancelling_ends_it():
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(supervise.run_forever("t", hangs))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert supervise.is_healthy()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert supervise.health["t"].state == "stopped"
+
+
+def test_waits_double_up_to_a_limit_and_start_small_again():
+    backoff = Backoff(0.2, 30.0)
+    steps = [backoff.next_s() for _ in range(12)]
+    for step, most in zip(
+        steps, [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30, 30, 30], strict=True
+    ):
+        assert most / 2 <= step <= most
+    backoff.reset()
+    assert backoff.next_s() <= 0.2

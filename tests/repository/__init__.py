@@ -1,0 +1,1 @@
+"""Tests of the repository itself: documents against code, pins, layout."""

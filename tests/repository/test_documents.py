@@ -1,0 +1,102 @@
+"""Documents say what the code says."""
+
+import re
+import subprocess
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from jobs.rules.reasons import ROWS
+from portal.environment import SETTINGS
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("portal", "jobs", "tenants")
+
+
+def tracked() -> list[Path]:
+    names = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.split("\n")
+    return [ROOT / name for name in names if name and (ROOT / name).is_file()]
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text()
+    for setting in SETTINGS:
+        row = f"| `{setting.name}` | {f'`{setting.default}`' if setting.default else ''} |"
+        assert row in text, f"docs/settings.md lacks the row {row}"
+    documented = re.findall(r"^\| `([A-Z0-9_]+)` \|", text, re.MULTILINE)
+    assert sorted(documented) == sorted(setting.name for setting in SETTINGS)
+
+
+def test_every_error_code_of_the_code_is_documented() -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    used: set[str] = set()
+    for folder in SOURCES:
+        for path in (ROOT / folder).rglob("*.py"):
+            source = path.read_text()
+            used |= set(re.findall(r"FieldError\(\s*[^,]+,\s*\"([a-z_]+)\"", source))
+            used |= set(re.findall(r"refuse\(\s*[^,()]+,\s*\"([a-z_]+)\"", source))
+            used |= set(re.findall(r"return \"([a-z_]+)\", \"", source))
+    assert used >= {"never_fits", "unknown_field", "invalid_name"}
+    assert not {code for code in used if f"`{code}`" not in text}
+
+
+def test_every_reason_is_documented() -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    assert not {code for code in ROWS if f"| `{code}` |" not in text}
+
+
+def test_pins_are_not_older_than_the_floors() -> None:
+    """An old boto3 once came in silently because a newer pin could not be satisfied."""
+    for name in ("requirements", "requirements-dev"):
+        pins = {
+            requirement.name.lower(): Version(str(next(iter(requirement.specifier)).version))
+            for line in (ROOT / f"{name}.txt").read_text().splitlines()
+            if line and not line.startswith(("#", "-"))
+            for requirement in [Requirement(line)]
+        }
+        for line in (ROOT / f"{name}.in").read_text().splitlines():
+            if not line or line.startswith(("#", "-")):
+                continue
+            wanted = Requirement(line.split(" #")[0].split("  ")[0])
+            assert pins[wanted.name.lower()] in wanted.specifier, f"{wanted} is pinned elsewhere"
+
+
+def test_every_dependency_says_what_it_is_for() -> None:
+    for name in ("requirements.in", "requirements-dev.in"):
+        for line in (ROOT / name).read_text().splitlines():
+            if line and not line.startswith(("#", "-")):
+                assert " # " in line, f"{name}: {line}"
+
+
+def test_the_house_has_its_rooms() -> None:
+    for name in ("portal", "jobs", "tenants", "templates", "static", "deploy", "tests"):
+        assert (ROOT / name).is_dir()
+    for name in ("manage.py", "requirements.txt", "README.md", "LICENSE", "CHANGELOG.md"):
+        assert (ROOT / name).is_file()
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    for path in tracked():
+        if path.suffix != ".py" or "migrations" in path.parts:
+            continue
+        lines = path.read_text().splitlines()
+        text = "\n".join(line for line in lines if not line.startswith("#")).lstrip()
+        assert text.startswith(('"""', 'r"""')), f"{path.relative_to(ROOT)} has no first sentence"
+
+
+def test_no_room_of_the_portal_knows_the_embedded_cluster() -> None:
+    for folder in SOURCES:
+        for path in (ROOT / folder).rglob("*.py"):
+            assert "onebox" not in path.read_text().lower(), path
+
+
+def test_templates_have_no_timers_and_no_inline_code() -> None:
+    for path in (ROOT / "templates").rglob("*.html"):
+        text = path.read_text()
+        assert not re.search(r"hx-trigger=\"[^\"]*every", text), path
+        assert not re.search(r"<script(?![^>]*\bsrc=)[^>]*>\s*\S", text), path
+        assert not re.search(r"\sstyle=\"", text), path
+        assert not re.search(r"\son[a-z]+=\"", text), path

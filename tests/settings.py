@@ -1,0 +1,32 @@
+"""Settings of the test run: those of the portal, in a HOMEPORT_HOME of their own."""
+
+import atexit
+import os
+import shutil
+import tempfile
+
+_home = tempfile.mkdtemp(prefix="homeport-tests-")
+_made_by = os.getpid()
+os.mkdir(f"{_home}/static")  # whitenoise warns when there is nothing collected
+os.environ["HOMEPORT_HOME"] = _home
+for _name in ("DATABASE_URL", "REDIS_URL", "S3_BUCKET", "HOMEPORT_KUBECONFIG", "POD_PORTAL_URL"):
+    os.environ.pop(_name, None)
+
+
+def _remove() -> None:
+    # A forked child must not take its parent's home with it.
+    if os.getpid() == _made_by:
+        shutil.rmtree(_home, ignore_errors=True)
+
+
+atexit.register(_remove)
+
+from portal.settings import *  # noqa: TID251
+from portal.settings import STORAGES  # noqa: TID251
+
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+# Pages are rendered without collected static files.
+STORAGES = {
+    **STORAGES,
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}

@@ -1,0 +1,120 @@
+"""Alice's tenant, a fake API server, a view of it and the reconciler of tenants."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import transaction
+
+from portal.cluster.client import Cluster
+from portal.cluster.view import ClusterView, Dirty
+from portal.cluster.watch import Pace
+from tenants.models import Tenant, TenantObject
+from tenants.reconcile import TenantReconciler
+from tests.factories import make_tenant
+from tests.portal.cluster.fake_api import FakeApi
+
+T = TypeVar("T")
+
+
+class DirectWriter:
+    """Commits as the reconciler does, without a lease; counts."""
+
+    def __init__(self) -> None:
+        self.commits = 0
+
+    async def commit(self, write: Callable[[], T]) -> T:
+        self.commits += 1
+
+        def inside() -> T:
+            with transaction.atomic():
+                return write()
+
+        return await sync_to_async(inside)()
+
+
+@dataclass
+class Room:
+    """Everything a test of the tenants' reconciler needs."""
+
+    api: FakeApi
+    cluster: Cluster
+    view: ClusterView
+    writer: DirectWriter
+    reconciler: TenantReconciler
+    tenant: Tenant
+    passes: list[float | None] = field(default_factory=list)
+
+    async def one_pass(self, *, everything: bool = True) -> float | None:
+        """One pass over what changed (or everything)."""
+        self.passes.append(
+            await self.reconciler.run_once(self.view.take_dirty(), everything=everything)
+        )
+        return self.passes[-1]
+
+    async def until(self, what: Callable[["Room"], Any], timeout_s: float = 15) -> None:
+        """Passes as the reconciler's loop makes them until the condition holds on fresh rows."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                again_s = await self.one_pass(everything=False)
+                await self.refresh()
+                if what(self):
+                    return
+                wait_s = 0.05 if again_s is None else min(again_s, 0.05)
+                try:
+                    await asyncio.wait_for(self.view.changed.wait(), wait_s)
+                except TimeoutError:
+                    continue
+
+    async def until_active(self) -> None:
+        await self.until(lambda room: room.tenant.state == "active")
+
+    async def refresh(self) -> None:
+        self.tenant = await Tenant.objects.aget(pk=self.tenant.pk)
+
+    async def rows(self) -> dict[str, TenantObject]:
+        """Kind/name -> row, in the order of the page."""
+        return {
+            f"{row.kind}/{row.name}": row
+            async for row in TenantObject.objects.filter(tenant=self.tenant)
+        }
+
+    @property
+    def namespace(self) -> str:
+        return self.tenant.namespace
+
+    def writes(self) -> list[str]:
+        """What was sent to change the cluster: `POST quotas`, ..."""
+        return [
+            f"{asked.method} {asked.path.rpartition('/')[2]}"
+            for asked in self.api.asked
+            if asked.method != "GET"
+        ]
+
+
+@pytest.fixture
+async def room(transactional_db: None, tmp_path: Path) -> AsyncIterator[Room]:
+    api = FakeApi()
+    await api.start()
+    cluster = await Cluster.connect(api.kubeconfig(tmp_path))
+    view = ClusterView(cluster, Pace(first_wait_s=0.01, most_wait_s=0.05))
+    task = asyncio.create_task(view.run())
+    tenant = await sync_to_async(make_tenant)("alice", active=False)
+    writer = DirectWriter()
+    try:
+        await asyncio.wait_for(view.wait_synced(), 10)
+        yield Room(api, cluster, view, writer, TenantReconciler(view, cluster, writer), tenant)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await cluster.close()
+        await api.stop()
+
+
+@pytest.fixture
+def nothing_changed() -> Dirty:
+    return Dirty()

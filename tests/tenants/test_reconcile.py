@@ -1,0 +1,443 @@
+"""Provisioning: a row becomes a namespace with all its parts, and stays one."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.db.models import F
+
+from portal.cluster import client as client_module
+from portal.cluster import faults
+from tenants.models import Tenant
+from tenants.reconcile import TenantReconciler
+from tests.factories import make_tenant
+from tests.portal.cluster.fake_api import Trouble
+from tests.tenants.conftest import DirectWriter, Room
+
+PARTS = [
+    "Namespace",
+    "ResourceQuota",
+    "LimitRange",
+    "NetworkPolicy",
+    "ServiceAccount",
+    "PersistentVolumeClaim",
+    "PersistentVolumeClaim",
+]
+
+
+async def test_a_new_tenant_becomes_active_with_all_its_parts(room: Room):
+    await room.until_active()
+    rows = await room.rows()
+    assert [row.kind for row in rows.values()] == PARTS
+    assert {row.state for row in rows.values()} == {"ready"}
+    assert room.tenant.reason_text == ""
+    assert room.tenant.observed_hard["cpu"] == room.tenant.quota_cpu_millicores
+    assert room.tenant.observed_used["gpu"] == 0
+    made = [write for write in room.writes() if write.startswith("POST")]
+    assert made[0] == "POST namespaces"
+    assert made[1] == "POST resourcequotas"
+    assert len(made) == 7
+
+
+async def test_when_nothing_changes_nothing_is_written(room: Room):
+    await room.until_active()
+    commits, writes = room.writer.commits, len(room.writes())
+    revision = room.tenant.revision
+    for _ in range(3):
+        await room.one_pass(everything=True)
+    await room.refresh()
+    assert room.writer.commits == commits
+    assert len(room.writes()) == writes
+    assert room.tenant.revision == revision
+
+
+async def test_nothing_is_done_before_the_view_has_seen_the_cluster(room: Room):
+    room.view.pods.watch.synced.clear()
+    assert await room.one_pass() is None
+    assert room.writes() == []
+    room.view.pods.watch.synced.set()
+
+
+async def test_it_is_active_only_when_the_quota_is_confirmed(room: Room):
+    room.api.confirms_quota = False
+    await room.until(lambda r: len(r.writes()) >= 7)
+    await room.until(lambda r: "ResourceQuota" in r.tenant.reason_text)
+    assert room.tenant.state == "provisioning"
+    assert "not confirmed" in room.tenant.reason_text
+    quota = room.api.find("ResourceQuota", room.namespace, "homeport")
+    room.api.change(
+        "ResourceQuota", room.namespace, "homeport", {"status": {"hard": quota["spec"]["hard"]}}
+    )
+    await room.until_active()
+
+
+async def test_a_claim_that_waits_says_what_for(room: Room):
+    room.api.binds_claims = False
+    room.api.put({"kind": "StorageClass", "metadata": {"name": "glusterfs"}})
+    await room.until(lambda r: "waits for a volume of class glusterfs" in r.tenant.reason_text)
+    claim = room.api.change(
+        "PersistentVolumeClaim", room.namespace, "data", {"status": {"phase": "Pending"}}
+    )
+    room.api.put(
+        {
+            "kind": "Event",
+            "metadata": {"name": "data.1", "namespace": room.namespace},
+            "involvedObject": {
+                "kind": "PersistentVolumeClaim",
+                "namespace": room.namespace,
+                "name": "data",
+                "uid": claim["metadata"]["uid"],
+            },
+            "type": "Warning",
+            "reason": "ProvisioningFailed",
+            "message": "no brick has 10Gi left",
+        }
+    )
+    await room.until(lambda r: "no brick has 10Gi left" in r.tenant.reason_text)
+    for name in ("data", "log"):
+        room.api.change(
+            "PersistentVolumeClaim", room.namespace, name, {"status": {"phase": "Bound"}}
+        )
+    await room.until_active()
+
+
+async def test_a_missing_storage_class_is_named(room: Room):
+    room.api.binds_claims = False
+    await room.until(lambda r: len(r.writes()) >= 7)
+    for name in ("data", "log"):
+        room.api.change(
+            "PersistentVolumeClaim", room.namespace, name, {"status": {"phase": "Pending"}}
+        )
+    await room.until(lambda r: "no StorageClass 'glusterfs'" in r.tenant.reason_text)
+
+
+async def test_a_class_that_waits_for_a_pod_binds_on_first_use(room: Room):
+    room.api.binds_claims = False
+    room.api.put(
+        {
+            "kind": "StorageClass",
+            "metadata": {"name": "glusterfs"},
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }
+    )
+    await room.until(lambda r: len(r.writes()) >= 7)
+    for name in ("data", "log"):
+        room.api.change(
+            "PersistentVolumeClaim", room.namespace, name, {"status": {"phase": "Pending"}}
+        )
+    await room.until_active()
+    rows = await room.rows()
+    assert rows["PersistentVolumeClaim/data"].detail == "binds on first use"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("ResourceQuota", "homeport"),
+        ("LimitRange", "homeport"),
+        ("NetworkPolicy", "homeport-boundary"),
+        ("ServiceAccount", "homeport"),
+    ],
+)
+async def test_a_part_that_somebody_deletes_is_made_anew(room: Room, kind: str, name: str):
+    await room.until_active()
+    room.api.remove(kind, room.namespace, name)
+    await room.until(lambda r: r.api.has(kind, r.namespace, name))
+    await room.until_active()
+    rows = await room.rows()
+    assert rows[f"{kind}/{name}"].repaired_count == 1
+    assert sum(row.repaired_count for row in rows.values()) == 1
+
+
+async def test_a_namespace_that_somebody_deletes_comes_back_with_everything(room: Room):
+    await room.until_active()
+    room.api.remove("Namespace", "", room.namespace)
+    await room.until(lambda r: r.api.has("PersistentVolumeClaim", r.namespace, "log"))
+    await room.until_active()
+    rows = await room.rows()
+    assert {row.repaired_count for row in rows.values()} == {1}
+
+
+async def test_while_a_namespace_is_going_nothing_is_made_in_it(room: Room):
+    await room.until_active()
+    now = datetime.now(UTC).isoformat()
+    why = {"type": "NamespaceContentRemaining", "status": "True", "message": "pods are left"}
+    status = {"phase": "Terminating", "conditions": [why]}
+    gone = {"metadata": {"deletionTimestamp": now}, "status": status}
+    room.api.change("Namespace", "", room.namespace, gone)
+    room.api.remove("ResourceQuota", room.namespace, "homeport")
+    await room.until(lambda r: "is being deleted" in r.tenant.reason_text)
+    assert "pods are left" in room.tenant.reason_text
+    assert room.tenant.state == "provisioning"
+    rows = await room.rows()
+    assert rows["ResourceQuota/homeport"].detail == "waits for the namespace"
+    assert not room.api.has("ResourceQuota", room.namespace, "homeport")
+
+
+async def test_a_deleted_claim_is_made_anew_and_says_where_the_data_is(room: Room):
+    await room.until_active()
+    volume = room.api.find("PersistentVolumeClaim", room.namespace, "data")["spec"]["volumeName"]
+    room.api.remove("PersistentVolumeClaim", room.namespace, "data")
+    await room.until(lambda r: r.api.has("PersistentVolumeClaim", r.namespace, "data"))
+    await room.until_active()
+    row = (await room.rows())["PersistentVolumeClaim/data"]
+    assert row.state == "ready"
+    assert row.repaired_count == 1
+    assert f"kept on the volume {volume}" in row.detail
+    assert room.api.has("PersistentVolume", "", volume)
+
+
+async def test_a_quota_change_reaches_the_cluster_and_is_no_repair(room: Room):
+    await room.until_active()
+    await Tenant.objects.filter(pk=room.tenant.pk).aupdate(
+        quota_gpu_count=5, revision=F("revision") + 1
+    )
+    await room.until(lambda r: r.tenant.observed_hard.get("gpu") == 5)
+    quota = room.api.find("ResourceQuota", room.namespace, "homeport")
+    assert quota["spec"]["hard"]["requests.nvidia.com/gpu"] == "5"
+    rows = await room.rows()
+    assert rows["ResourceQuota/homeport"].repaired_count == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change"),
+    [
+        ("ResourceQuota", "homeport", {"spec": {"hard": {"pods": "900"}}}),
+        ("ResourceQuota", "homeport", {"spec": {"hard": {"count/secrets": "0"}}}),
+        ("LimitRange", "homeport", {"spec": {"limits": []}}),
+        ("NetworkPolicy", "homeport-boundary", {"spec": {"egress": [{}]}}),
+        (
+            "NetworkPolicy",
+            "homeport-boundary",
+            {"spec": {"podSelector": {"matchLabels": {"a": "b"}}}},
+        ),
+        ("ServiceAccount", "homeport", {"automountServiceAccountToken": True}),
+    ],
+)
+async def test_drift_is_repaired(room: Room, kind: str, name: str, change: dict[str, Any]):
+    await room.until_active()
+    before = room.api.find(kind, room.namespace, name)
+    wanted = {key: before.get(key) for key in ("spec", "automountServiceAccountToken")}
+    room.api.change(kind, room.namespace, name, change)
+
+    def is_repaired(r: Room) -> bool:
+        after = r.api.find(kind, r.namespace, name)
+        return {key: after.get(key) for key in wanted} == wanted
+
+    assert not is_repaired(room)
+    await room.until(is_repaired)
+    await room.until_active()
+    assert (await room.rows())[f"{kind}/{name}"].repaired_count == 1
+
+
+async def test_lost_pod_security_labels_are_put_back(room: Room):
+    await room.until_active()
+    label = "pod-security.kubernetes.io/enforce"
+    room.api.change("Namespace", "", room.namespace, {"metadata": {"labels": {label: None}}})
+
+    def is_back(r: Room) -> bool:
+        marks = r.api.find("Namespace", "", r.namespace)["metadata"]["labels"]
+        return bool(marks.get(label) == "restricted")
+
+    await room.until(is_back)
+
+
+async def test_the_label_by_which_we_watch_is_put_back(room: Room):
+    await room.until_active()
+    label = "app.kubernetes.io/managed-by"
+    change = {"metadata": {"labels": {label: None}}}
+    quota = room.api.find("ResourceQuota", room.namespace, "homeport")
+    room.api.change("ResourceQuota", room.namespace, "homeport", change)
+    # A watch with a selector tells this as a deletion; the fake server cannot.
+    room.api.log.append((room.api.version, "DELETED", "resourcequotas", quota))
+    key = (room.namespace, "homeport")
+    room.view.quotas.watch.items.pop(key, None)
+
+    def is_back(r: Room) -> bool:
+        found = r.api.find("ResourceQuota", r.namespace, "homeport")
+        return bool(found["metadata"]["labels"].get(label) == "homeport")
+
+    await room.until(is_back)
+    await room.until_active()
+    found = room.api.find("ResourceQuota", room.namespace, "homeport")
+    assert found["metadata"]["uid"] == quota["metadata"]["uid"]
+
+
+async def test_a_foreign_namespace_of_the_same_name_is_left_alone(room: Room):
+    foreign = room.api.put(
+        {"kind": "Namespace", "metadata": {"name": room.namespace, "labels": {"team": "x"}}}
+    )
+    await room.until(lambda r: "Homeport did not make" in r.tenant.reason_text)
+    for _ in range(5):
+        await room.one_pass()
+    assert room.api.find("Namespace", "", room.namespace) == foreign
+    assert set(room.writes()) == {"POST namespaces"}
+    rows = await room.rows()
+    assert rows["Namespace/" + room.namespace].state == "refused"
+    assert rows["ResourceQuota/homeport"].state == "missing"
+
+
+async def test_a_namespace_of_another_tenant_of_ours_is_left_alone(room: Room):
+    labels = {
+        "app.kubernetes.io/managed-by": "homeport",
+        "homeport.dev/owner": "00000000-0000-0000-0000-000000000000",
+    }
+    room.api.put({"kind": "Namespace", "metadata": {"name": room.namespace, "labels": labels}})
+    await room.until(lambda r: "Homeport did not make" in r.tenant.reason_text)
+    assert room.writes() in ([], ["POST namespaces"])
+
+
+async def test_what_the_cluster_refuses_is_said_and_tried_again_rarely(room: Room):
+    body = {"kind": "Status", "reason": "Forbidden", "message": "homeport may not do that"}
+    room.api.trouble.append(Trouble("POST limitranges", "status", status=403, body=body, times=2))
+    await room.until(lambda r: "homeport may not do that" in r.tenant.reason_text)
+    assert (await room.rows())["LimitRange/homeport"].state == "refused"
+    # The parts after it are there all the same.
+    assert room.api.has("PersistentVolumeClaim", room.namespace, "log")
+    await room.until_active()
+
+
+async def test_a_quarrel_about_a_part_does_not_become_a_storm(room: Room):
+    await room.until_active()
+    began = len(room.writes())
+    for _ in range(30):
+        if room.api.has("LimitRange", room.namespace, "homeport"):
+            room.api.remove("LimitRange", room.namespace, "homeport")
+        await room.one_pass()
+        await asyncio.sleep(0.02)
+    assert len(room.writes()) - began <= 5
+
+
+@pytest.mark.parametrize("what", ["refuse", "lost", "status"])
+async def test_every_fault_of_every_creation_is_survived(room: Room, what: str):
+    room.api.trouble.extend(
+        Trouble(f"POST {plural}", what)
+        for plural in (
+            "namespaces",
+            "resourcequotas",
+            "limitranges",
+            "networkpolicies",
+            "serviceaccounts",
+            "persistentvolumeclaims",
+        )
+    )
+    await room.until_active()
+    rows = await room.rows()
+    assert {row.repaired_count for row in rows.values()} == {0}
+    assert {trouble.times for trouble in room.api.trouble} == {0}
+
+
+async def test_a_reconciler_that_starts_in_the_middle_goes_on(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+):
+    """The process dies after each single creation; the next one finishes, without doubles."""
+    for nth in range(1, 8):
+        name = f"alice{nth}"
+        room.tenant = await sync_to_async(make_tenant)(name, active=False)
+
+        def crash(point: str, verb: str, obj: dict[str, Any], left: list[int] = [nth]) -> None:  # noqa: B006
+            if point == "after" and verb == "create":
+                left[0] -= 1
+                if left[0] == 0:
+                    raise asyncio.CancelledError
+
+        monkeypatch.setattr(client_module, "fault", crash)
+        with pytest.raises(asyncio.CancelledError):
+            await room.until_active()
+        monkeypatch.setattr(client_module, "fault", None)
+        writer = DirectWriter()
+        room.reconciler = TenantReconciler(room.view, room.cluster, writer)
+        await room.until_active()
+        mine = [key for key in room.api.objects if room.namespace in key[1:]]
+        assert len(mine) == 7
+        assert {row.repaired_count for row in (await room.rows()).values()} == {0}
+
+
+async def test_an_outage_leaves_the_rows_and_ends_by_itself(room: Room):
+    await room.until_active()
+    port = room.api.port
+    await room.api.stop()
+    await room.until(lambda r: r.view.problem)
+    for _ in range(3):
+        await room.one_pass()
+    await room.refresh()
+    assert room.tenant.state == "active"
+    room.api.remove("LimitRange", room.namespace, "homeport")
+    await room.api.start(port)
+    await room.until(lambda r: r.api.has("LimitRange", r.namespace, "homeport"))
+
+
+async def test_one_odd_tenant_does_not_stop_the_others(
+    room: Room, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    odd = await sync_to_async(make_tenant)("mallory", active=False)
+    tend = room.reconciler._provisioner.tend
+
+    async def stumbles(tenant: Tenant, *rest: Any) -> Any:
+        if tenant.pk == odd.pk:
+            raise ZeroDivisionError("a bug")
+        return await tend(tenant, *rest)
+
+    monkeypatch.setattr(room.reconciler._provisioner, "tend", stumbles)
+    await room.until_active()
+    assert "a bug" in caplog.text
+
+
+async def test_a_tenant_to_be_suspended_is_left_as_it_is_and_says_so(room: Room):
+    await room.until_active()
+    writes = len(room.writes())
+    await Tenant.objects.filter(pk=room.tenant.pk).aupdate(
+        desired="suspended", revision=F("revision") + 1
+    )
+    await room.until(lambda r: "asked to be suspended" in r.tenant.reason_text)
+    assert room.tenant.state == "active"
+    assert len(room.writes()) == writes
+    assert len(await room.rows()) == 7
+
+
+async def test_a_setting_that_cannot_be_used_is_shown(room: Room, settings: Any):
+    settings.CLUSTER_CIDRS = ["ten"]
+    await room.one_pass()
+    await room.refresh()
+    assert "CLUSTER_CIDRS: 'ten' is no network" in room.tenant.reason_text
+    assert room.writes() == []
+
+
+async def test_a_policy_that_settings_no_longer_want_is_removed(room: Room, settings: Any):
+    settings.NODE_CIDRS = ["10.1.0.0/16"]
+    await room.until_active()
+    assert room.api.has("NetworkPolicy", room.namespace, "homeport-gate")
+    settings.NODE_CIDRS = []
+    await room.one_pass()
+    await room.until(lambda r: not r.api.has("NetworkPolicy", r.namespace, "homeport-gate"))
+    assert "NetworkPolicy/homeport-gate" not in await room.rows()
+
+
+async def test_a_larger_volume_is_asked_for_and_a_smaller_one_is_not(room: Room):
+    await room.until_active()
+    await Tenant.objects.filter(pk=room.tenant.pk).aupdate(
+        data_volume_bytes=20 * 2**30, log_volume_bytes=2**30, revision=F("revision") + 1
+    )
+
+    def is_larger(r: Room) -> bool:
+        claim = r.api.find("PersistentVolumeClaim", r.namespace, "data")
+        return bool(claim["spec"]["resources"]["requests"]["storage"] == "20Gi")
+
+    await room.until(is_larger)
+    await room.until_active()
+    claim = room.api.find("PersistentVolumeClaim", room.namespace, "log")
+    assert claim["spec"]["resources"]["requests"]["storage"] == "10Gi"
+    assert "cannot shrink" in (await room.rows())["PersistentVolumeClaim/log"].detail
+
+
+async def test_every_call_stays_in_the_tenants_own_namespace(room: Room):
+    await room.until_active()
+    for asked in room.api.asked:
+        if asked.method != "GET" and "/namespaces/" in asked.path:
+            assert f"/namespaces/{room.namespace}" in asked.path
+
+
+def test_a_lost_reply_can_be_armed_for_tenants_too():
+    assert faults.parse("create:Namespace:1:lost").kind == "Namespace"

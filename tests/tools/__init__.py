@@ -1,0 +1,1 @@
+"""Programs that tests need and that no Python package brings."""
