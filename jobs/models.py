@@ -13,6 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from jobs.rules.states import FINAL_STATES, Desired, JobState, ReplicaState
+from jobs.services.models import Service, ServiceEvent  # noqa: F401  Django looks for models here
 from tenants.models import Tenant, User
 
 

@@ -43,6 +43,10 @@ class Team(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63, unique=True)
     leads = models.ManyToManyField(User, related_name="leads_teams", blank=True)
+    # The most that the quotas of its tenants may add up to; null: no limit.
+    budget_cpu_millicores = models.BigIntegerField(null=True, blank=True)
+    budget_memory_bytes = models.BigIntegerField(null=True, blank=True)
+    budget_gpu_count = models.IntegerField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:
