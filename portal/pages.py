@@ -4,7 +4,7 @@ Named in `settings.TEMPLATES`. A template that names something unknown fails lou
 (StrictUndefined), and everything it prints is escaped.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -62,14 +62,33 @@ def environment(**options: Any) -> jinja2.Environment:
     return made
 
 
+def everybody(user: Any) -> bool:
+    """Shown to whoever has signed in."""
+    return bool(user.is_authenticated)
+
+
+def leads(user: Any) -> bool:
+    """Shown to people who lead a team; asks the database once per request."""
+    return bool(user.is_authenticated and user.is_lead)
+
+
+def admins(user: Any) -> bool:
+    """Shown to admins, in a menu of its own beside the others."""
+    return bool(user.is_authenticated and user.is_admin)
+
+
 @dataclass(frozen=True)
 class NavItem:
+    """A page that the navigation leads to, and who is shown it; the page itself refuses others."""
+
     route: str
     title: Any  # a lazy text: translated when it is printed
     icon: str
-    path_prefix: str
+    path_prefix: str  # the item is marked as current below it
+    show: Callable[[Any], bool] = everybody
 
 
+# In the order of the page.
 NAV = (
     NavItem("home", gettext_lazy("Home"), "house", "/"),
     NavItem("jobs", gettext_lazy("Trainings"), "layers", "/trainings/"),
@@ -111,9 +130,15 @@ class Shell:
         self.user: Any = getattr(request, "user", None) or AnonymousUser()
         self.path = request.path
 
-    @property
-    def nav(self) -> tuple[NavItem, ...]:
-        return NAV
+    @cached_property
+    def nav(self) -> list[NavItem]:
+        """The pages that this person works with."""
+        return [item for item in NAV if item.show is not admins and item.show(self.user)]
+
+    @cached_property
+    def admin_nav(self) -> list[NavItem]:
+        """The pages of the Admin menu; empty for everybody else."""
+        return [item for item in NAV if item.show is admins and item.show(self.user)]
 
     def is_here(self, item: NavItem) -> bool:
         if item.path_prefix == "/":

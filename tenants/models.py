@@ -4,6 +4,7 @@ import hashlib
 import secrets
 import uuid
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, ClassVar
 
 from django.contrib.auth.models import AbstractUser
@@ -30,6 +31,11 @@ class User(AbstractUser):
     @property
     def is_admin(self) -> bool:
         return self.role == self.Role.ADMIN
+
+    @cached_property
+    def is_lead(self) -> bool:
+        """Whether this person leads a team; one query, kept as long as this object (a request)."""
+        return self.leads_teams.exists()
 
     @property
     def shown_name(self) -> str:
