@@ -3,6 +3,7 @@
 from typing import Any
 
 from jobs.models import Job
+from jobs.services.models import Service
 from tenants.actions import ensure_tenant
 from tenants.models import Team, Tenant, User
 
@@ -50,3 +51,16 @@ def make_job(tenant: Tenant, **changes: Any) -> Job:
         **changes,
     }
     return Job.objects.create(tenant=tenant, owner=tenant.owner, **fields)
+
+
+def make_service(tenant: Tenant, **changes: Any) -> Service:
+    """A notebook, or with `kind="tensorboard"` a TensorBoard; queued unless told otherwise."""
+    fields: dict[str, Any] = {
+        "kind": Service.Kind.NOTEBOOK,
+        "name": "my notebook",
+        "image": "quay.io/jupyter/tensorflow-notebook:2026-11-01",
+        "cpu_millicores": 1000,
+        "memory_bytes": 2**31,
+        **changes,
+    }
+    return Service.objects.create(tenant=tenant, owner=tenant.owner, **fields)
