@@ -25,3 +25,8 @@ def may_stop(user: User, tenant: Tenant) -> bool:
 def may_delete(user: User, tenant: Tenant) -> bool:
     """The owner and an admin: deleting takes logs and artifacts with it."""
     return tenant.owner_id == user.pk or user.is_admin
+
+
+def may_change_quota(user: User, tenant: Tenant) -> bool:
+    """An admin; a lead of the team, within the team's budget (`tenants/quota.py`)."""
+    return user.is_admin or leads(user, tenant)

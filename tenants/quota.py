@@ -1,0 +1,224 @@
+"""How much a tenant may hold, and what its team's budget leaves for it: reading and changing quotas.
+
+An admin sets any quota. A lead moves quota between the tenants of the team, as long as the quotas
+together stay within the team's budget. Two people who change quotas of one team at once take turns:
+the team's row is locked first (SQLite: the transaction is IMMEDIATE), then the sum is read.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import F, Sum
+from django.utils.translation import gettext as _
+
+from portal import live, quantity
+from portal.rest import FieldError
+from tenants import policy
+from tenants.actions import record
+from tenants.models import Team, Tenant, User
+
+# Kind -> column of the tenant, in the order of forms and answers.
+COLUMNS = {
+    "cpu": "quota_cpu_millicores",
+    "memory": "quota_memory_bytes",
+    "gpu": "quota_gpu_count",
+    "pods": "quota_pods",
+    "nodeports": "quota_nodeports",
+}
+BUDGET_COLUMNS = {
+    "cpu": "budget_cpu_millicores",
+    "memory": "budget_memory_bytes",
+    "gpu": "budget_gpu_count",
+}
+# Far above any real cluster, and the sum over 8,000 tenants still fits 64 bits. 2,768 is the number
+# of NodePorts that Kubernetes has: https://kubernetes.io/docs/concepts/services-networking/service/
+MOST = {"cpu": 10**9, "memory": 2**50, "gpu": 100_000, "pods": 100_000, "nodeports": 2768}
+_READ = {"cpu": quantity.cpu_millicores, "memory": quantity.memory_bytes}
+_SHOW = {"cpu": quantity.cpu_text, "memory": quantity.memory_text}
+
+
+class QuotaError(ValueError):
+    """A quota that is refused; `errors` has one entry for each thing wrong, by kind."""
+
+    def __init__(self, errors: Iterable[FieldError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__(" ".join(error.text for error in self.errors))
+
+
+@dataclass(frozen=True)
+class BudgetLine:
+    """One kind of a team's budget; cpu in millicores, memory in bytes, gpu in pieces.
+
+    Attributes:
+        budget: the most that the quotas may add up to; None: no limit.
+        total: what they add up to now.
+    """
+
+    kind: str
+    budget: int | None
+    total: int
+
+    @property
+    def free(self) -> int | None:
+        """What can still be given; None without a limit."""
+        return None if self.budget is None else max(0, self.budget - self.total)
+
+    @property
+    def over(self) -> int:
+        """By how much the quotas exceed the budget, after an admin made it smaller."""
+        return 0 if self.budget is None else max(0, self.total - self.budget)
+
+
+def amount_text(kind: str, amount: int) -> str:
+    """An amount as Kubernetes writes it, which `parse` reads again: 1500 millicores -> "1500m"."""
+    return _SHOW[kind](amount) if kind in _SHOW else str(amount)
+
+
+def parse(given: Any, *, prefix: str = "quota.") -> dict[str, int]:
+    """The amounts of a request: any subset of cpu, memory, gpu, pods and nodeports.
+
+    Args:
+        given: kind -> number or text as Kubernetes writes it ("500m", "16Gi", 2).
+        prefix: goes before each kind in the names of fields that errors tell.
+
+    Returns:
+        kind -> cpu in millicores, memory in bytes, else pieces; kinds that were not given are absent.
+
+    Raises:
+        QuotaError: with every error found.
+    """
+    if not isinstance(given, Mapping) or not given:
+        text = _("Give an object with some of %(kinds)s.") % {"kinds": ", ".join(COLUMNS)}
+        raise QuotaError([FieldError(prefix.rstrip("."), "invalid", text)])
+    amounts: dict[str, int] = {}
+    errors = []
+    for key, value in given.items():
+        kind = str(key)
+        if kind not in COLUMNS:
+            text = _("There is no such field.")
+            errors.append(FieldError(f"{prefix}{kind[:40]}", "unknown_field", text))
+            continue
+        try:
+            amounts[kind] = _amount(kind, value)
+        except quantity.QuantityError as error:
+            errors.append(FieldError(prefix + kind, "invalid_quantity", str(error)))
+            continue
+        if not 0 <= amounts[kind] <= MOST[kind]:
+            text = _("This must be from 0 to %(most)s.") % {"most": amount_text(kind, MOST[kind])}
+            errors.append(FieldError(prefix + kind, "out_of_range", text))
+    if errors:
+        raise QuotaError(errors)
+    return amounts
+
+
+def _amount(kind: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise quantity.QuantityError(_("This must be a number or text such as 500m or 16Gi."))
+    return _READ.get(kind, quantity.count)(str(value))
+
+
+def budget_lines(team: Team) -> list[BudgetLine]:
+    """The team's budget beside what the quotas of its tenants add up to. One query."""
+    sums = quota_sums([team.pk]).get(team.pk, {})
+    return [
+        BudgetLine(kind, getattr(team, column), sums.get(kind, 0))
+        for kind, column in BUDGET_COLUMNS.items()
+    ]
+
+
+def quota_sums(team_ids: Iterable[UUID]) -> dict[UUID, dict[str, int]]:
+    """Team -> kind -> what the quotas of its tenants add up to. One query.
+
+    Tenants that are suspended or in their days of grace count: they may come back with what they
+    had. Teams without tenants are absent.
+    """
+    rows = (
+        Tenant.objects.filter(team_id__in=list(team_ids))
+        .exclude(state=Tenant.State.GONE)
+        .order_by()
+        .values("team_id")
+        .annotate(**{kind: Sum(COLUMNS[kind]) for kind in BUDGET_COLUMNS})
+        .values_list("team_id", *BUDGET_COLUMNS)
+    )
+    return {team_id: dict(zip(BUDGET_COLUMNS, sums, strict=True)) for team_id, *sums in rows}
+
+
+@transaction.atomic
+def change_quota(
+    *, by: User, tenant: Tenant, quota: Mapping[str, int], source_address: str = ""
+) -> Tenant:
+    """Sets some or all of a tenant's quota. Less than what is used is allowed: nothing is ended,
+    and nothing new starts before enough of it is free again. The reconciler tells the cluster.
+
+    Args:
+        quota: kind -> amount, as `parse` gives it.
+
+    Returns:
+        The tenant as it is now.
+
+    Raises:
+        PermissionDenied: neither an admin nor a lead of the tenant's team.
+        QuotaError: the tenant is gone, or a lead wants more than the team's budget leaves.
+    """
+    tenant = Tenant.objects.select_for_update().get(pk=tenant.pk)
+    # Locked also for admins, so that a lead's sum does not miss a change that is under way.
+    teams = Team.objects.select_for_update()
+    team = teams.get(pk=tenant.team_id) if tenant.team_id else None
+    if not policy.may_change_quota(by, tenant):
+        raise PermissionDenied(_("Only a lead of the team or an admin may change this quota."))
+    if tenant.state == Tenant.State.GONE:
+        raise QuotaError([FieldError("", "tenant_gone", _("This namespace is gone."))])
+    before = tenant.quota
+    news = {kind: amount for kind, amount in quota.items() if amount != before[kind]}
+    if not news:
+        return tenant
+    if team is not None and not by.is_admin:
+        _check_budget(team, before, news)
+    columns = {COLUMNS[kind]: amount for kind, amount in news.items()}
+    Tenant.objects.filter(pk=tenant.pk).update(revision=F("revision") + 1, **columns)
+    tenant.refresh_from_db()
+    detail = {
+        "before": {kind: amount_text(kind, before[kind]) for kind in news},
+        "after": {kind: amount_text(kind, amount) for kind, amount in news.items()},
+    }
+    record(by=by, verb="quota", target=tenant, source_address=source_address, detail=detail)
+    _tell(tenant)
+    return tenant
+
+
+def _check_budget(team: Team, before: Mapping[str, int], news: Mapping[str, int]) -> None:
+    """Refuses what would take the team beyond its budget; taking away is always allowed."""
+    errors = []
+    for line in budget_lines(team):
+        wanted = news.get(line.kind, 0)
+        others = line.total - before[line.kind]
+        if line.budget is None or wanted <= before[line.kind] or others + wanted <= line.budget:
+            continue
+        words = {
+            "team": team.name,
+            "budget": amount_text(line.kind, line.budget),
+            "others": amount_text(line.kind, others),
+            "most": amount_text(line.kind, max(0, line.budget - others)),
+        }
+        text = _(
+            "The budget of %(team)s is %(budget)s and the others have %(others)s, so at most "
+            "%(most)s is left here. Take some from another first, or ask an admin."
+        )
+        errors.append(FieldError(f"quota.{line.kind}", "over_budget", text % words))
+    if errors:
+        raise QuotaError(errors)
+
+
+def _tell(tenant: Tenant) -> None:
+    """After the commit: the reconciler changes the cluster's quota, browsers read again."""
+    pk, revision = tenant.pk, tenant.revision
+
+    def send() -> None:
+        live.wake_reconciler()
+        live.changed("tenant", pk, revision, pk)
+
+    transaction.on_commit(send)

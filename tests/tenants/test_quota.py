@@ -1,0 +1,199 @@
+"""Changing quotas: who may, what the budget leaves, what is written down."""
+
+from typing import Any
+
+import pytest
+from django.core.exceptions import PermissionDenied
+
+from tenants.models import AuditEntry, Team, Tenant, User
+from tenants.quota import QuotaError, budget_lines, change_quota, parse, quota_sums
+from tests.factories import make_tenant, make_user
+
+pytestmark = pytest.mark.django_db
+
+GIB = 2**30
+
+
+@pytest.fixture
+def team() -> Team:
+    """`vision`, led by Lee, with Alice and Bob at 8 CPU, 16Gi and 2 GPU each."""
+    made = Team.objects.create(
+        name="vision",
+        budget_cpu_millicores=20_000,
+        budget_memory_bytes=40 * GIB,
+        budget_gpu_count=4,
+    )
+    made.leads.add(make_user("lee", team=made))
+    for name in ("alice", "bob"):
+        make_tenant(name, team=made)
+    return made
+
+
+def tenant_of(name: str) -> Tenant:
+    return Tenant.objects.get(owner__username=name)
+
+
+def person(name: str) -> User:
+    return User.objects.get(username=name)
+
+
+def refusals(change: Any) -> dict[str, str]:
+    with pytest.raises(QuotaError) as caught:
+        change()
+    return {error.field: error.code for error in caught.value.errors}
+
+
+def test_a_lead_moves_quota_within_the_budget(team: Team):
+    lee = person("lee")
+    before = tenant_of("alice").revision
+    changed = change_quota(by=lee, tenant=tenant_of("alice"), quota={"cpu": 12_000})
+    assert changed.quota_cpu_millicores == 12_000
+    assert changed.quota_memory_bytes == 16 * GIB
+    assert changed.revision == before + 1
+    # 20 are full now: the other must give before it can take.
+    assert refusals(lambda: change_quota(by=lee, tenant=tenant_of("bob"), quota={"cpu": 8001})) == {
+        "quota.cpu": "over_budget"
+    }
+    change_quota(by=lee, tenant=tenant_of("alice"), quota={"cpu": 4000})
+    change_quota(by=lee, tenant=tenant_of("bob"), quota={"cpu": 16_000})
+    assert quota_sums([team.pk])[team.pk]["cpu"] == 20_000
+
+
+def test_a_refusal_says_how_much_is_left_and_changes_nothing(team: Team):
+    with pytest.raises(QuotaError, match="at most 12 is left here"):
+        change_quota(
+            by=person("lee"), tenant=tenant_of("alice"), quota={"cpu": 13_000, "memory": GIB}
+        )
+    assert tenant_of("alice").quota["cpu"] == 8000
+    assert tenant_of("alice").quota["memory"] == 16 * GIB
+    assert not AuditEntry.objects.filter(verb="quota").exists()
+
+
+def test_every_kind_over_the_budget_is_named(team: Team):
+    assert refusals(
+        lambda: change_quota(
+            by=person("lee"),
+            tenant=tenant_of("alice"),
+            quota={"cpu": 13_000, "memory": 25 * GIB, "gpu": 3, "pods": 30},
+        )
+    ) == {
+        "quota.cpu": "over_budget",
+        "quota.memory": "over_budget",
+        "quota.gpu": "over_budget",
+    }
+
+
+def test_when_the_budget_shrank_a_lead_may_still_take_away(team: Team):
+    team.budget_gpu_count = 1
+    team.save()
+    change_quota(by=person("lee"), tenant=tenant_of("alice"), quota={"gpu": 1})
+    gpu = {line.kind: line for line in budget_lines(team)}["gpu"]
+    assert (gpu.total, gpu.budget, gpu.over, gpu.free) == (3, 1, 2, 0)
+
+
+def test_kinds_without_a_budget_have_no_limit_but_the_largest(team: Team):
+    team.budget_cpu_millicores = None
+    team.save()
+    wanted = {"cpu": 10**9, "pods": 500}
+    assert change_quota(by=person("lee"), tenant=tenant_of("bob"), quota=wanted).quota_pods == 500
+    assert {line.kind: line.free for line in budget_lines(team)}["cpu"] is None
+
+
+def test_an_admin_is_bound_by_no_budget(team: Team):
+    root = make_user("root", role=User.Role.ADMIN)
+    assert change_quota(by=root, tenant=tenant_of("alice"), quota={"gpu": 64}).quota_gpu_count == 64
+
+
+@pytest.mark.parametrize("name", ["alice", "bob", "mallory"])
+def test_nobody_else_changes_quotas_not_even_their_own(team: Team, name: str):
+    make_tenant("mallory")
+    with pytest.raises(PermissionDenied):
+        change_quota(by=person(name), tenant=tenant_of("alice"), quota={"gpu": 1})
+
+
+def test_a_lead_has_no_rights_in_other_teams_nor_in_the_own_tenant_elsewhere(team: Team):
+    nlp = Team.objects.create(name="nlp")
+    make_tenant("mallory", team=nlp)
+    lee_home = make_tenant("ivy", team=nlp)
+    team.leads.add(person("ivy"))
+    for who, tenant in (("lee", tenant_of("mallory")), ("ivy", lee_home)):
+        with pytest.raises(PermissionDenied):
+            change_quota(by=person(who), tenant=tenant, quota={"gpu": 1})
+
+
+def test_a_tenant_that_changed_teams_meanwhile_is_judged_by_its_new_one(team: Team):
+    stale = tenant_of("alice")
+    Tenant.objects.filter(pk=stale.pk).update(team=Team.objects.create(name="nlp"))
+    with pytest.raises(PermissionDenied):
+        change_quota(by=person("lee"), tenant=stale, quota={"gpu": 1})
+
+
+def test_less_than_what_is_used_is_allowed(team: Team):
+    alice = tenant_of("alice")
+    alice.observed_used = {"cpu": 8000, "gpu": 2}
+    alice.save()
+    assert change_quota(by=person("lee"), tenant=alice, quota={"gpu": 0}).quota_gpu_count == 0
+
+
+def test_the_audit_trail_has_before_and_after_of_what_changed(team: Team):
+    change_quota(
+        by=person("lee"),
+        tenant=tenant_of("alice"),
+        quota={"cpu": 500, "memory": 16 * GIB},
+        source_address="10.1.2.3",
+    )
+    entry = AuditEntry.objects.get(verb="quota")
+    assert (entry.actor_name, entry.kind, entry.source_address) == ("lee", "tenant", "10.1.2.3")
+    assert entry.object_id == str(tenant_of("alice").pk)
+    assert entry.detail == {"before": {"cpu": "8"}, "after": {"cpu": "500m"}}
+
+
+def test_what_changes_nothing_writes_nothing(team: Team):
+    before = tenant_of("alice")
+    change_quota(by=person("lee"), tenant=before, quota=before.quota)
+    assert tenant_of("alice").revision == before.revision
+    assert not AuditEntry.objects.filter(verb="quota").exists()
+
+
+def test_a_tenant_that_is_gone_has_no_quota_and_counts_no_more(team: Team):
+    alice = tenant_of("alice")
+    alice.state = Tenant.State.GONE
+    alice.save()
+    assert refusals(lambda: change_quota(by=person("lee"), tenant=alice, quota={"gpu": 1})) == {
+        "": "tenant_gone"
+    }
+    assert quota_sums([team.pk])[team.pk] == {"cpu": 8000, "memory": 16 * GIB, "gpu": 2}
+
+
+def test_amounts_are_read_as_kubernetes_writes_them():
+    assert parse({"cpu": "1500m", "memory": "16Gi", "gpu": 2, "pods": "7", "nodeports": 0}) == {
+        "cpu": 1500,
+        "memory": 16 * GIB,
+        "gpu": 2,
+        "pods": 7,
+        "nodeports": 0,
+    }
+    assert parse({"cpu": 2.5}) == {"cpu": 2500}
+
+
+@pytest.mark.parametrize(
+    ("given", "errors"),
+    [
+        (None, {"quota": "invalid"}),
+        ([], {"quota": "invalid"}),
+        ({}, {"quota": "invalid"}),
+        ("8", {"quota": "invalid"}),
+        ({"disk": 1, "cpu": "x"}, {"quota.disk": "unknown_field", "quota.cpu": "invalid_quantity"}),
+        ({"gpu": 1.5}, {"quota.gpu": "invalid_quantity"}),
+        ({"gpu": True}, {"quota.gpu": "invalid_quantity"}),
+        ({"gpu": None}, {"quota.gpu": "invalid_quantity"}),
+        ({"gpu": -1}, {"quota.gpu": "out_of_range"}),
+        ({"cpu": float("inf")}, {"quota.cpu": "invalid_quantity"}),
+        ({"cpu": "1\x00"}, {"quota.cpu": "invalid_quantity"}),
+        ({"cpu": 10**30}, {"quota.cpu": "out_of_range"}),
+        ({"memory": "1Ei"}, {"quota.memory": "out_of_range"}),
+        ({"nodeports": 2769}, {"quota.nodeports": "out_of_range"}),
+    ],
+)
+def test_amounts_that_make_no_sense_are_refused_by_field(given: Any, errors: dict[str, str]):
+    assert refusals(lambda: parse(given)) == errors
