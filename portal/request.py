@@ -6,10 +6,12 @@ from typing import Any, Concatenate, ParamSpec
 from urllib.parse import urlsplit
 
 from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
 from django.urls import reverse
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.utils.http import urlencode
+from django.utils.translation import gettext as _
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
@@ -58,6 +60,18 @@ def signed_in(view: View[P]) -> View[P]:
         return answer
 
     return guarded
+
+
+def admins_only(view: View[P]) -> View[P]:
+    """For admins only; others who have signed in are told so (403)."""
+
+    @wraps(view)
+    def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        if not request.user.is_admin:
+            raise PermissionDenied(_("Only admins see this page."))
+        return view(request, *args, **kwargs)
+
+    return signed_in(guarded)
 
 
 def shows_already(request: PageRequest, revision: str) -> bool:
