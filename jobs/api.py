@@ -48,7 +48,7 @@ def own_tenant(user: User) -> Tenant:
     Raises:
         RequestError: an admin without a namespace.
     """
-    tenant = Tenant.objects.filter(owner=user).first()
+    tenant = Tenant.objects.home_of(user)
     if tenant is None:
         raise RequestError(
             [FieldError("", "no_tenant", "You have no namespace; ask for one on the home page.")],

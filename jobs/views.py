@@ -55,7 +55,8 @@ def find_job(request: HttpRequest, pk: UUID) -> Job:
 
 def find_own_tenant(request: PageRequest) -> Tenant | None:
     """Where the person runs things; None for an admin without a namespace."""
-    return Tenant.objects.filter(owner=request.user).first()
+    tenant: Tenant | None = Tenant.objects.home_of(request.user)
+    return tenant
 
 
 @require_GET

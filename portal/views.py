@@ -39,7 +39,7 @@ class HomePage:
 
     @cached_property
     def tenant(self) -> Tenant | None:
-        return Tenant.objects.filter(owner=self.user).first()
+        return Tenant.objects.home_of(self.user)
 
     @cached_property
     def objects(self) -> list[TenantObject]:

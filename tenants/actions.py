@@ -33,17 +33,20 @@ def record(
 
 
 @transaction.atomic
-def ensure_tenant(*, user: User, source_address: str = "") -> Tenant:
-    """The user's tenant; asked for now if there is none. The reconciler provisions it."""
-    existing = Tenant.objects.filter(owner=user).first()
-    if existing is not None:
-        return existing
+def ensure_tenant(*, user: User, by: User | None = None, source_address: str = "") -> Tenant:
+    """The user's tenant; asked for now if there is none. The reconciler provisions it.
+
+    Args:
+        by: who asks, when that is not the user.
+    """
     quota = get_catalog().default_quota
-    tenant, is_new = Tenant.objects.get_or_create(
+    number = Tenant.objects.filter(owner=user).count() + 1
+    # Two requests at once agree: a person has one living tenant, and names are unique.
+    tenant, is_new = Tenant.objects.living().get_or_create(
         owner=user,
         defaults={
             "team": user.team,
-            "namespace": namespace_name(user.username, user.pk),
+            "namespace": namespace_name(user.username, user.pk, number),
             "quota_cpu_millicores": quota.cpu_millicores,
             "quota_memory_bytes": quota.memory_bytes,
             "quota_gpu_count": quota.gpu_count,
@@ -54,9 +57,18 @@ def ensure_tenant(*, user: User, source_address: str = "") -> Tenant:
         },
     )
     if is_new:
-        record(by=user, verb="create", target=tenant, source_address=source_address)
+        record(by=by or user, verb="create", target=tenant, source_address=source_address)
         transaction.on_commit(live.wake_reconciler)
     return tenant
+
+
+def welcome(*, user: User, source_address: str = "") -> None:
+    """Somebody signs in: everybody but an admin is given a namespace, once.
+
+    Whose namespace was purged is not given another one unasked.
+    """
+    if not user.is_admin and not Tenant.objects.filter(owner=user).exists():
+        ensure_tenant(user=user, source_address=source_address)
 
 
 @transaction.atomic

@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 
 from portal import quantity
 from portal.rest import FieldError, RequestError, source_address
-from tenants.actions import create_token, ensure_tenant
+from tenants.actions import create_token, welcome
 from tenants.models import Tenant, TenantObject, User
 from tenants.throttle import SignInThrottle
 
@@ -46,8 +46,7 @@ class TokenView(APIView):
             raise RequestError(
                 [FieldError("", "wrong_credentials", "The name or the password is wrong.")], 401
             )
-        if not user.is_admin:
-            ensure_tenant(user=user, source_address=source_address(request))
+        welcome(user=user, source_address=source_address(request))
         token, plain = create_token(
             by=user, name=given["name"], source_address=source_address(request)
         )
@@ -158,9 +157,5 @@ class MeView(APIView):
 
     @extend_schema(responses=MeSerializer)
     def get(self, request: Request) -> Response:
-        user = (
-            User.objects.select_related("team", "tenant", "tenant__owner", "tenant__team")
-            .prefetch_related("tenant__objects_seen")
-            .get(username=request.user.get_username())
-        )
+        user = User.objects.select_related("team").get(username=request.user.get_username())
         return Response(MeSerializer(user).data)

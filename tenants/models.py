@@ -42,6 +42,11 @@ class User(AbstractUser):
         """The full name, or the user name where there is none."""
         return self.get_full_name() or self.username
 
+    @property
+    def tenant(self) -> "Tenant | None":
+        """The person's home on the cluster, if there is one now. One query."""
+        return Tenant.objects.home_of(self)
+
 
 class Team(models.Model):
     """A group of tenants with leads and a budget."""
@@ -62,20 +67,31 @@ class Team(models.Model):
 class TenantQuerySet(models.QuerySet["Tenant"]):
     """The only ways to look tenants up on somebody's behalf."""
 
-    def owned_by(self, user: Any) -> "TenantQuerySet":
-        return self.filter(owner_id=user.pk)
+    def living(self) -> "TenantQuerySet":
+        """Those that have something in the cluster, or will."""
+        return self.exclude(state=Tenant.State.GONE)
+
+    def home_of(self, user: Any) -> "Tenant | None":
+        """The one tenant that a person has now; those that were purged do not count."""
+        return self.living().filter(owner_id=user.pk).first()
 
     def visible_to(self, user: Any) -> "TenantQuerySet":
-        """Own tenant; those of teams that the user leads; all of them for an admin."""
+        """Own tenant; those of teams that the user leads; all of them for an admin.
+
+        What was purged is history, for admins only.
+        """
         if user.is_admin:
             return self
-        return self.filter(Q(owner_id=user.pk) | Q(team__leads=user)).distinct()
+        mine = Q(owner_id=user.pk) | Q(team__leads=user)
+        return self.living().filter(mine).distinct()
 
 
 class Tenant(models.Model):
     """A researcher's home on the cluster: one namespace, its quota and volumes.
 
     `state` follows the cluster (only the reconciler writes it); `desired` is what people asked.
+    A row is never deleted: what was purged stays as history (`gone`), and its namespace's name is
+    never used again. A person has one living tenant at most.
     """
 
     class State(models.TextChoices):
@@ -88,18 +104,35 @@ class Tenant(models.Model):
     class Desired(models.TextChoices):
         ACTIVE = "active"
         SUSPENDED = "suspended"
-        DELETED = "deleted"
+        DELETED = "deleted"  # kept for the grace period, without workload
+        PURGED = "purged"  # removed from the cluster for ever
+
+    class Data(models.TextChoices):
+        """What a purge does to the volumes."""
+
+        KEEP = "keep"
+        DELETE = "delete"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    owner = models.OneToOneField(User, on_delete=models.PROTECT, related_name="tenant")
+    owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="tenants")
     team = models.ForeignKey(
         Team, null=True, blank=True, on_delete=models.SET_NULL, related_name="tenants"
     )
-    # u-<slug>-<8 hex of the owner's id>; never reused (portal/cluster/names.py).
+    # u-<slug>-<8 hex of the owner's id>[-n]; never reused (portal/cluster/names.py).
     namespace = models.CharField(max_length=63, unique=True)
     desired = models.CharField(max_length=16, choices=Desired.choices, default=Desired.ACTIVE)
     state = models.CharField(max_length=16, choices=State.choices, default=State.PROVISIONING)
     reason_text = models.TextField(blank=True, default="")
+    reason_next_step = models.TextField(blank=True, default="")
+
+    # --- when and why `desired` was last changed, and what a purge will do ---
+    desired_at = models.DateTimeField(default=timezone.now)
+    desired_why = models.TextField(blank=True, default="")  # shown to the owner
+    purge_after = models.DateTimeField(null=True)  # end of the grace period
+    purge_data = models.CharField(max_length=8, choices=Data.choices, blank=True, default="")
+    # The reconciler's notes of a purge: {"namespace_uid", "volumes": [{"name", "uid", "claim"}]}.
+    purge_memo = models.JSONField(default=dict)
+    gone_at = models.DateTimeField(null=True)
 
     quota_cpu_millicores = models.BigIntegerField()
     quota_memory_bytes = models.BigIntegerField()
@@ -118,6 +151,13 @@ class Tenant(models.Model):
     changed_at = models.DateTimeField(auto_now=True)
 
     objects: ClassVar[Any] = TenantQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["owner"], condition=~Q(state="gone"), name="one_living_tenant_per_person"
+            )
+        ]
 
     def __str__(self) -> str:
         return self.namespace

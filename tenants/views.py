@@ -65,10 +65,8 @@ def sign_in(request: PageRequest) -> HttpResponseBase:
 
 
 def _open_session(request: PageRequest, user: User) -> None:
-    """Signs in; the first time, everybody but an admin is given a namespace (on its way)."""
     auth.login(request, user)
-    if not user.is_admin:
-        actions.ensure_tenant(user=user, source_address=source_address(request))
+    actions.welcome(user=user, source_address=source_address(request))
 
 
 def _sign_in_page(request: PageRequest, form: SignInForm, status: int = 200) -> HttpResponse:

@@ -32,9 +32,15 @@ def slug(text: str, fallback: str, *, max_length: int = SLUG_MAX) -> str:
     return words[:max_length].strip("-")
 
 
-def namespace_name(username: str, user_id: UUID) -> str:
-    """`u-<slug>-<8 hex of the user's id>`: readable, and no other user's for ever."""
-    return f"u-{slug(username, 'user')}-{user_id.hex[:8]}"
+def namespace_name(username: str, user_id: UUID, number: int = 1) -> str:
+    """`u-<slug>-<8 hex of the user's id>`: readable, and no other user's for ever.
+
+    Args:
+        number: which namespace of this user it is; from the second on it is appended, so that the
+            name of one that was purged is not used again.
+    """
+    name = f"u-{slug(username, 'user')}-{user_id.hex[:8]}"
+    return name if number == 1 else f"{name}-{number}"
 
 
 def short_id(object_id: UUID) -> str:
