@@ -9,7 +9,9 @@ _home = tempfile.mkdtemp(prefix="homeport-tests-")
 _made_by = os.getpid()
 os.mkdir(f"{_home}/static")  # whitenoise warns when there is nothing collected
 os.environ["HOMEPORT_HOME"] = _home
-for _name in ("DATABASE_URL", "REDIS_URL", "S3_BUCKET", "HOMEPORT_KUBECONFIG", "POD_PORTAL_URL"):
+_SERVERS = ("DATABASE_URL", "REDIS_URL", "S3_BUCKET", "S3_ENDPOINT", "S3_REGION")
+_MINE = () if os.environ.get("TESTS_WITH_SERVERS") else _SERVERS
+for _name in (*_MINE, "HOMEPORT_KUBECONFIG", "POD_PORTAL_URL"):
     os.environ.pop(_name, None)
 
 
