@@ -251,6 +251,8 @@ class ReconcilerLease(models.Model):
     # For the health page and banner: what the reconciler last knew of the cluster.
     cluster_ok_at = models.DateTimeField(null=True)
     cluster_error = models.TextField(blank=True, default="")
+    # What the reconciler says of itself and of the cluster (jobs/reconciler/health.py has the shape).
+    health = models.JSONField(default=dict)
 
     def __str__(self) -> str:
         return f"epoch {self.epoch} of {self.holder}"
@@ -262,12 +264,19 @@ class Node(models.Model):
     name = models.CharField(max_length=253, primary_key=True)
     is_ready = models.BooleanField(default=False)
     is_schedulable = models.BooleanField(default=True)
-    # {"cpu": millicores, "memory": bytes, "gpu": n, "pods": n}
+    # All three: {"cpu": millicores, "memory": bytes, "gpu": n, "pods": n}
+    capacity = models.JSONField(default=dict)
     allocatable = models.JSONField(default=dict)
     requested = models.JSONField(default=dict)
     labels = models.JSONField(default=dict)
-    # [{"type", "status", "reason", "message"}]
+    # [{"type", "status", "reason", "message", "since": ISO time | null}]
     conditions = models.JSONField(default=list)
+    taints = models.JSONField(default=list)  # [{"key", "value", "effect"}]
+    # Pods that hold GPUs here, foreign ones included: [{"namespace", "pod", "owner": id of the row
+    # that the pod belongs to or "", "gpu": n, "gpus": "0,1", "since": ISO time | null}]
+    holders = models.JSONField(default=list)
+    # What the node says of itself: {"gpu_models", "gpu_note", "kubelet", "system", "machine"}
+    about = models.JSONField(default=dict)
     seen_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:

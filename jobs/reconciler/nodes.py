@@ -1,7 +1,9 @@
 """Keeps the rows of `jobs.models.Node` true: what each node has, and what pods hold of it."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
@@ -9,22 +11,31 @@ from django.utils import timezone
 from jobs.models import Node
 from jobs.reconciler.admit import amount_of, is_ready
 from jobs.rules.admission import Amount
+from portal.cluster import requests
+from portal.cluster.index import owner_of
+from portal.cluster.objects import NodeSeen, PodSeen
 from portal.cluster.view import ClusterView
 
 _LABELS_MAX = 100
+_TAINTS_MAX = 50
+_TEXT_MAX = 1000  # of what a node says of itself
 
 
 @dataclass(frozen=True)
 class NodeRow:
-    """One node as its row has it."""
+    """One node as its row has it; the JSON columns have the shapes that `Node` says."""
 
     name: str
     is_ready: bool
     is_schedulable: bool
+    capacity: Amount
     allocatable: Amount
     requested: Amount
     labels: Mapping[str, str] = field(default_factory=dict)
-    conditions: tuple[Mapping[str, str], ...] = ()
+    conditions: tuple[Mapping[str, str | None], ...] = ()
+    taints: tuple[Mapping[str, str], ...] = ()
+    holders: tuple[Mapping[str, Any], ...] = ()
+    about: Mapping[str, str] = field(default_factory=dict)
 
 
 def look(view: ClusterView) -> dict[str, NodeRow]:
@@ -35,20 +46,76 @@ def look(view: ClusterView) -> dict[str, NodeRow]:
             name=name,
             is_ready=is_ready(node),
             is_schedulable=not node.spec.unschedulable,
+            capacity=amount_of(view.capacity_of(name)),
             allocatable=amount_of(view.allocatable_of(name)),
             requested=amount_of(view.held_of(name)),
             labels=dict(sorted(node.metadata.labels.items())[:_LABELS_MAX]),
-            conditions=tuple(
-                {
-                    "type": condition.type,
-                    "status": condition.status,
-                    "reason": condition.reason,
-                    "message": condition.message,
-                }
-                for condition in node.status.conditions
+            conditions=_conditions(node),
+            taints=tuple(
+                {"key": taint.key, "value": taint.value, "effect": taint.effect}
+                for taint in node.spec.taints[:_TAINTS_MAX]
             ),
+            holders=_holders(view.gpu_pods_of(name)),
+            about=_about(node),
         )
     return found
+
+
+def _conditions(node: NodeSeen) -> tuple[Mapping[str, str | None], ...]:
+    return tuple(
+        {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "since": _iso(condition.last_transition_time),
+        }
+        for condition in node.status.conditions
+    )
+
+
+def _holders(pods: list[PodSeen]) -> tuple[Mapping[str, Any], ...]:
+    rows = [
+        {
+            "namespace": pod.metadata.namespace,
+            "pod": pod.metadata.name,
+            "owner": owner_of(pod),
+            "gpu": requests.of_pod(pod.spec).gpu_count,
+            "gpus": gpu_indices(pod.metadata.annotations.gpu_indices),
+            "since": _iso(pod.status.start_time or pod.metadata.creation_timestamp),
+        }
+        for pod in pods
+    ]
+    return tuple(sorted(rows, key=lambda row: (row["namespace"], row["pod"])))
+
+
+def gpu_indices(annotation: str) -> str:
+    """`{"main": [0, 1]}` of all containers as `0,1`; empty when the node does not tell."""
+    try:
+        by_container = json.loads(annotation) if annotation else {}
+    except ValueError:
+        return ""
+    if not isinstance(by_container, dict):
+        return ""
+    lists = [indices for indices in by_container.values() if isinstance(indices, list)]
+    numbers = {index for indices in lists for index in indices if isinstance(index, int)}
+    return ",".join(str(number) for number in sorted(numbers))
+
+
+def _about(node: NodeSeen) -> dict[str, str]:
+    annotations, info = node.metadata.annotations, node.status.node_info
+    told = {
+        "gpu_models": annotations.gpu_models,
+        "gpu_note": annotations.gpu_note,
+        "kubelet": info.kubelet_version,
+        "system": info.os_image,
+        "machine": info.architecture,
+    }
+    return {name: text[:_TEXT_MAX] for name, text in told.items() if text}
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
 
 
 def differences(
@@ -70,10 +137,14 @@ def write(changed: list[NodeRow], gone: list[str]) -> None:
         values: dict[str, Any] = {
             "is_ready": row.is_ready,
             "is_schedulable": row.is_schedulable,
+            "capacity": asdict(row.capacity),
             "allocatable": asdict(row.allocatable),
             "requested": asdict(row.requested),
             "labels": dict(row.labels),
             "conditions": [dict(condition) for condition in row.conditions],
+            "taints": [dict(taint) for taint in row.taints],
+            "holders": [dict(holder) for holder in row.holders],
+            "about": dict(row.about),
             "seen_at": timezone.now(),
         }
         Node.objects.update_or_create(name=row.name, defaults=values)

@@ -29,6 +29,8 @@ class Annotations(Seen, frozen=True):
     spec_hash: str = msgspec.field(default="", name="homeport.dev/spec-hash")
     warning: str = msgspec.field(default="", name="homeport.dev/warning")
     gpu_indices: str = msgspec.field(default="", name="homeport.dev/gpu-indices")
+    gpu_models: str = msgspec.field(default="", name="homeport.dev/gpu-models")  # of a node
+    gpu_note: str = msgspec.field(default="", name="homeport.dev/gpu-note")  # of a node
 
 
 class Meta(Seen, frozen=True):
@@ -277,10 +279,17 @@ class NodeSpec(Seen, frozen=True):
     taints: list[Taint] = []
 
 
+class NodeInfo(Seen, frozen=True):
+    kubelet_version: str = ""
+    os_image: str = ""
+    architecture: str = ""
+
+
 class NodeStatus(Seen, frozen=True):
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: list[Condition] = []
+    node_info: NodeInfo = NodeInfo()
 
 
 class NodeSeen(Seen, frozen=True):

@@ -32,7 +32,7 @@ from portal.cluster.objects import (
     is_same,
 )
 from portal.cluster.requests import NOTHING, Requests
-from portal.cluster.watch import NORMAL_PACE, Change, Outage, Pace, Selection, Watch
+from portal.cluster.watch import NORMAL_PACE, Change, Key, Outage, Pace, Selection, Watch
 
 T = TypeVar("T", bound=Watchable)
 
@@ -105,6 +105,7 @@ class ClusterView:
         self.changed = asyncio.Event()
         self._dirty = Dirty()
         self._held: dict[str, Requests] = {}
+        self._gpu_pods: dict[str, dict[Key, PodSeen]] = defaultdict(dict)
         self._events_about: dict[tuple[str, str, str], dict[str, EventSeen]] = defaultdict(dict)
         self._shelves: list[Shelf[Any]] = []
 
@@ -169,10 +170,19 @@ class ClusterView:
         """What pods that have not ended hold of a node, foreign ones included."""
         return self._held.get(node, NOTHING)
 
+    def gpu_pods_of(self, node: str) -> list[PodSeen]:
+        """Pods that hold GPUs of a node, foreign ones included."""
+        return list(self._gpu_pods.get(node, {}).values())
+
     def allocatable_of(self, node: str) -> Requests:
         """What a node has for pods; nothing when it is unknown."""
         seen = self.nodes.get("", node)
         return NOTHING if seen is None else requests.of_resources(seen.status.allocatable)
+
+    def capacity_of(self, node: str) -> Requests:
+        """What a node is built of; the unhealthy part of it is not allocatable."""
+        seen = self.nodes.get("", node)
+        return NOTHING if seen is None else requests.of_resources(seen.status.capacity)
 
     def events_about(self, namespace: str, kind: str, name: str) -> list[EventSeen]:
         """Events of one object, oldest first."""
@@ -196,10 +206,24 @@ class ClusterView:
                 if node:
                     self._hold(node, amount, sign)
             self._dirty.nodes = True
+        self._note_gpus(change, before, after)
         if any(seen is not None and owner_of(seen) for seen in (change.old, change.new)):
             self._note(change)
         elif before != after:
             self.changed.set()
+
+    def _note_gpus(
+        self, change: Change[PodSeen], before: tuple[str, Requests], after: tuple[str, Requests]
+    ) -> None:
+        (old_node, old), (node, new) = before, after
+        if old.gpu_count:
+            self._gpu_pods[old_node].pop(change.key, None)
+        if new.gpu_count and change.new is not None:
+            self._gpu_pods[node][change.key] = change.new
+            # Which GPUs they are is told a little later than how many.
+            told = change.new.metadata.annotations.gpu_indices
+            known = change.old.metadata.annotations.gpu_indices if change.old else ""
+            self._dirty.nodes = self._dirty.nodes or told != known
 
     def _hold(self, node: str, amount: Requests, sign: int) -> None:
         held = self.held_of(node)
