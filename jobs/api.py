@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from jobs import actions, downloads, submission
+from jobs import actions, checks, downloads, submission
 from jobs.fit import fit
 from jobs.models import Artifact, Bundle, Job, JobEvent
 from jobs.preview import preview_documents
@@ -69,7 +69,7 @@ def parse_or_refuse(request: Request, tenant: Tenant) -> submission.Submission:
         raise RequestError([FieldError("", "invalid", "The body must be a JSON object.")])
     try:
         return submission.parse(request.data, tenant=tenant, user=signed_in(request))
-    except submission.SubmissionError as error:
+    except checks.SubmissionError as error:
         raise RequestError(error.errors) from error
 
 
@@ -250,7 +250,7 @@ class JobLogsView(APIView):
     def get(self, request: Request, pk: UUID) -> StreamingHttpResponse:
         job = find_job(request, pk)
         replica = parse_replica(job, request.query_params.get("replica"))
-        tail = submission.as_whole(request.query_params.get("tail", "1000"))
+        tail = checks.as_whole(request.query_params.get("tail", "1000"))
         if tail is None or not 1 <= tail <= MAX_TAIL:
             raise RequestError(
                 [FieldError("tail", "out_of_range", f"This must be 1 to {MAX_TAIL}.")]

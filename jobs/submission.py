@@ -7,26 +7,27 @@ the bundle touches the database.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from jobs.checks import (
+    Checker,
+    SubmissionError,
+    has_controls,
+    read_amount,
+    read_bounded,
+    read_image,
+    read_name,
+)
 from jobs.models import Bundle
 from jobs.rules.placeholders import DEFAULT_FLAGS, FLAGS
 from jobs.rules.topologies import SINGLE, TOPOLOGIES, SuccessPolicy, Topology, find_role_problem
-from portal import quantity
-from portal.catalog import Catalog, get_catalog
-from portal.rest import FieldError
+from portal.catalog import get_catalog
 from tenants.models import Tenant, User
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,79}")
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-# registry/path:tag@digest; https://github.com/distribution/reference, kept to what pods accept.
-IMAGE = re.compile(
-    r"[a-z0-9]+(?:[._-][a-z0-9]+)*(?::\d{1,5})?(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
-    r"(?::[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
-)
 SHA256 = re.compile(r"[0-9a-f]{64}")
 LATER_TOPOLOGIES = frozenset({"tf-chief", "tf-mwms", "pytorch", "mpi", "horovod"})
 CLEAN_POLICIES = ("running", "all", "none")
@@ -41,14 +42,6 @@ MAX_SECONDS = 90 * 86400
 FORBIDDEN_ENV = re.compile(
     r"LD_.*|NVIDIA_.*|KUBERNETES_.*|HOMEPORT_.*|TF_CONFIG|CUDA_VISIBLE_DEVICES"
 )
-
-
-class SubmissionError(ValueError):
-    """The body is refused; `errors` has one entry for each thing wrong."""
-
-    def __init__(self, errors: list[FieldError]) -> None:
-        self.errors = errors
-        super().__init__("; ".join(f"{e.field}: {e.text}" for e in errors))
 
 
 @dataclass(frozen=True)
@@ -91,61 +84,6 @@ class Submission:
     shm_bytes: int | None
 
 
-@dataclass
-class _Checker:
-    """Collects errors while the parts of a body are read."""
-
-    body: Mapping[str, Any]
-    tenant: Tenant
-    catalog: Catalog
-    errors: list[FieldError] = field(default_factory=list)
-
-    def refuse(self, name: str, code: str, text: str) -> None:
-        self.errors.append(FieldError(name, code, text))
-
-    def text(self, name: str, *, required: bool = False, default: str = "") -> str:
-        value = self.body.get(name)
-        if value is None or value == "":
-            if required:
-                self.refuse(name, "required", "This is needed.")
-            return default
-        if not isinstance(value, str):
-            self.refuse(name, "invalid", "This must be text.")
-            return default
-        return value
-
-    def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
-        value = self.text(name, default=default)
-        if value not in allowed:
-            self.refuse(name, "invalid_choice", f"{value[:40]!r} is none of {', '.join(allowed)}.")
-            return default
-        return value
-
-    def whole(self, name: str, bounds: tuple[int, int], default: int | None) -> int | None:
-        """A whole number within bounds (inclusive), or the default when it is absent."""
-        value = self.body.get(name)
-        if value is None or value == "":
-            return default
-        number = as_whole(value)
-        if number is None or not bounds[0] <= number <= bounds[1]:
-            self.refuse(
-                name,
-                "out_of_range",
-                f"This must be a whole number from {bounds[0]} to {bounds[1]}.",
-            )
-            return default
-        return number
-
-
-def as_whole(value: object) -> int | None:
-    """An int of an int or of short decimal text; None for anything else (floats, booleans)."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) and re.fullmatch(r"-?\d{1,12}", value.strip(), re.ASCII):
-        return int(value)
-    return None
-
-
 def parse(body: Mapping[str, Any], *, tenant: Tenant, user: User) -> Submission:
     """The checked form of a submit body.
 
@@ -153,15 +91,15 @@ def parse(body: Mapping[str, Any], *, tenant: Tenant, user: User) -> Submission:
         SubmissionError: with every error found, not only the first.
     """
     del user  # per-person limits come with roles; the tenant decides today
-    check = _Checker(body, tenant, get_catalog())
+    check = Checker(body, tenant, get_catalog())
     unknown = sorted(set(map(str, body)) - _KNOWN)
     if unknown:
         check.refuse(unknown[0][:80], "unknown_field", "There is no such field.")
     topology = _topology(check)
     submission = Submission(
-        name=_name(check),
+        name=read_name(check),
         topology=topology.name,
-        image=_image(check),
+        image=read_image(check, offers=check.catalog.offers),
         command=_command(check),
         source=_source(check),
         replicas=_replicas(check, topology),
@@ -184,24 +122,12 @@ def parse(body: Mapping[str, Any], *, tenant: Tenant, user: User) -> Submission:
 _KNOWN = set(Submission.__dataclass_fields__) - {"shm_bytes"} | {"shm"}
 
 
-def _ttl(check: _Checker) -> int:
+def _ttl(check: Checker) -> int:
     ttl_s = check.whole("ttl_s", (0, MAX_SECONDS), 86400)
     return 86400 if ttl_s is None else ttl_s
 
 
-def _name(check: _Checker) -> str:
-    name = check.text("name", required=True)
-    if name and not NAME.fullmatch(name):
-        check.refuse(
-            "name",
-            "invalid_name",
-            "Use 1 to 80 letters, digits, blanks, dots, dashes or underscores, beginning with a "
-            "letter or a digit.",
-        )
-    return name
-
-
-def _topology(check: _Checker) -> Topology:
+def _topology(check: Checker) -> Topology:
     topology = check.text("topology", default=SINGLE.name)
     if topology in LATER_TOPOLOGIES:
         check.refuse("topology", "not_available_yet", f"{topology} is not available yet.")
@@ -210,22 +136,7 @@ def _topology(check: _Checker) -> Topology:
     return TOPOLOGIES.get(topology, SINGLE)
 
 
-def _image(check: _Checker) -> str:
-    image = check.text("image", required=True)
-    if not image:
-        return image
-    if len(image) > 255 or not IMAGE.fullmatch(image):
-        check.refuse(
-            "image",
-            "invalid_image",
-            "This is not an image reference; write for example tensorflow/tensorflow:2.21.0.",
-        )
-    elif not check.catalog.offers(image):
-        check.refuse("image", "image_not_offered", "Your admin does not offer this image.")
-    return image
-
-
-def _command(check: _Checker) -> tuple[str, ...]:
+def _command(check: Checker) -> tuple[str, ...]:
     value = check.body.get("command")
     if not isinstance(value, list | tuple) or not value:
         check.refuse(
@@ -245,18 +156,13 @@ def _command(check: _Checker) -> tuple[str, ...]:
             f"At most {MAX_COMMAND_WORDS} words and {MAX_COMMAND_BYTES // 1024} KiB.",
         )
         return ()
-    if any(_has_controls(word) for word in value):
+    if any(has_controls(word) for word in value):
         check.refuse("command", "invalid", "The command has characters that cannot be passed on.")
         return ()
     return tuple(value)
 
 
-def _has_controls(text: str) -> bool:
-    """NUL and half surrogates cannot be passed to a program; other controls are the user's own."""
-    return "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def _source(check: _Checker) -> dict[str, str] | None:
+def _source(check: Checker) -> dict[str, str] | None:
     value = check.body.get("source")
     if value is None or value == {}:
         return None
@@ -275,13 +181,13 @@ def _source(check: _Checker) -> dict[str, str] | None:
         check.refuse("source.sha256", "invalid", "A sha256 goes with a url only.")
         return None
     given = value[kind]
-    if not isinstance(given, str) or not given or len(given) > 2000 or _has_controls(given):
+    if not isinstance(given, str) or not given or len(given) > 2000 or has_controls(given):
         check.refuse(f"source.{kind}", "invalid", "This must be text of at most 2,000 characters.")
         return None
     return _SOURCES[kind](check, given, value.get("sha256"))
 
 
-def _bundle(check: _Checker, given: str, _sha256: Any) -> dict[str, str] | None:
+def _bundle(check: Checker, given: str, _sha256: Any) -> dict[str, str] | None:
     try:
         bundle = Bundle.objects.filter(tenant=check.tenant, pk=UUID(given)).first()
     except ValueError:
@@ -292,7 +198,7 @@ def _bundle(check: _Checker, given: str, _sha256: Any) -> dict[str, str] | None:
     return {"bundle": str(bundle.pk), "sha256": bundle.sha256, "file_name": bundle.file_name}
 
 
-def _url(check: _Checker, given: str, sha256: Any) -> dict[str, str] | None:
+def _url(check: Checker, given: str, sha256: Any) -> dict[str, str] | None:
     try:
         parts = urlsplit(given)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -311,7 +217,7 @@ def _url(check: _Checker, given: str, sha256: Any) -> dict[str, str] | None:
     return {"url": given, "sha256": sha256.lower()}
 
 
-def _path(check: _Checker, given: str, _sha256: Any) -> dict[str, str] | None:
+def _path(check: Checker, given: str, _sha256: Any) -> dict[str, str] | None:
     parts = given.split("/")
     if not (given == "/data" or given.startswith("/data/")) or ".." in parts:
         check.refuse(
@@ -324,7 +230,7 @@ def _path(check: _Checker, given: str, _sha256: Any) -> dict[str, str] | None:
 _SOURCES = {"bundle": _bundle, "url": _url, "path": _path}
 
 
-def _replicas(check: _Checker, topology: Topology) -> dict[str, RoleRequest]:
+def _replicas(check: Checker, topology: Topology) -> dict[str, RoleRequest]:
     roles = topology.role_names
     given = check.body.get("replicas")
     if given is None:
@@ -339,7 +245,7 @@ def _replicas(check: _Checker, topology: Topology) -> dict[str, RoleRequest]:
     return {role: _role(check, role, given[role], topology) for role in roles}
 
 
-def _role(check: _Checker, role: str, given: Any, topology: Topology) -> RoleRequest:
+def _role(check: Checker, role: str, given: Any, topology: Topology) -> RoleRequest:
     path = f"replicas.{role}"
     if not isinstance(given, Mapping):
         check.refuse(path, "invalid", "This must be an object with count, cpu, memory and gpu.")
@@ -349,50 +255,20 @@ def _role(check: _Checker, role: str, given: Any, topology: Topology) -> RoleReq
     shape = next(known for known in topology.roles if known.name == role)
     most = shape.max_count or check.catalog.max_replicas_per_role
     return RoleRequest(
-        count=_bounded(check, f"{path}.count", given.get("count", 1), (1, most)),
-        cpu_millicores=_amount(check, f"{path}.cpu", given.get("cpu", "1"), "cpu", (10, 1_000_000)),
-        memory_bytes=_amount(
+        count=read_bounded(check, f"{path}.count", given.get("count", 1), (1, most)),
+        cpu_millicores=read_amount(
+            check, f"{path}.cpu", given.get("cpu", "1"), "cpu", (10, 1_000_000)
+        ),
+        memory_bytes=read_amount(
             check, f"{path}.memory", given.get("memory", "1Gi"), "memory", (2**25, 2**44)
         ),
-        gpu_count=_bounded(
+        gpu_count=read_bounded(
             check, f"{path}.gpu", given.get("gpu", 0), (0, check.catalog.max_gpu_per_replica)
         ),
     )
 
 
-def _bounded(check: _Checker, path: str, value: Any, bounds: tuple[int, int]) -> int:
-    number = as_whole(value)
-    if number is None or not bounds[0] <= number <= bounds[1]:
-        text = (
-            f"This must be {bounds[0]}."
-            if bounds[0] == bounds[1]
-            else f"This must be a whole number from {bounds[0]} to {bounds[1]}."
-        )
-        check.refuse(path, "out_of_range", text)
-        return bounds[0]
-    return number
-
-
-def _amount(check: _Checker, path: str, value: Any, kind: str, bounds: tuple[int, int]) -> int:
-    """CPU in millicores or memory in bytes, within bounds."""
-    read = quantity.cpu_millicores if kind == "cpu" else quantity.memory_bytes
-    show = quantity.cpu_text if kind == "cpu" else quantity.memory_text
-    try:
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise quantity.QuantityError("This must be a number or text such as 500m or 2Gi.")
-        amount = read(str(value))
-    except quantity.QuantityError as error:
-        check.refuse(path, "invalid_quantity", str(error))
-        return bounds[0]
-    if not bounds[0] <= amount <= bounds[1]:
-        check.refuse(
-            path, "out_of_range", f"This must be from {show(bounds[0])} to {show(bounds[1])}."
-        )
-        return bounds[0]
-    return amount
-
-
-def _env(check: _Checker) -> dict[str, str]:
+def _env(check: Checker) -> dict[str, str]:
     given = check.body.get("env") or {}
     if not isinstance(given, Mapping):
         check.refuse("env", "invalid", "This must be an object of names and values.")
@@ -416,14 +292,14 @@ def _env_problem(name: Any, value: Any) -> tuple[str, str] | None:
         return "forbidden_name", f"{name} is set by the cluster and cannot be chosen."
     if not isinstance(value, str):
         return "invalid", "A variable's value must be text."
-    if _has_controls(value):
+    if has_controls(value):
         return "invalid", "The value has characters that cannot be passed on."
     if len(value.encode()) > MAX_ENV_VALUE_BYTES:
         return "too_long", f"A value has at most {MAX_ENV_VALUE_BYTES} bytes."
     return None
 
 
-def _flags(check: _Checker) -> tuple[str, ...]:
+def _flags(check: Checker) -> tuple[str, ...]:
     given = check.body.get("cluster_flags", False)
     if given is True:
         return DEFAULT_FLAGS
@@ -439,7 +315,7 @@ def _flags(check: _Checker) -> tuple[str, ...]:
     return tuple(dict.fromkeys(given))
 
 
-def _success_policy(check: _Checker) -> str | None:
+def _success_policy(check: Checker) -> str | None:
     value = check.body.get("success_policy")
     if value in (None, ""):
         return None
@@ -454,8 +330,8 @@ def _success_policy(check: _Checker) -> str | None:
     return None
 
 
-def _shm(check: _Checker) -> int | None:
+def _shm(check: Checker) -> int | None:
     value = check.body.get("shm")
     if value in (None, ""):
         return None
-    return _amount(check, "shm", value, "memory", (2**20, 2**40))
+    return read_amount(check, "shm", value, "memory", (2**20, 2**40))

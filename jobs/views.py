@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect
 
-from jobs import actions, downloads, forms, submission
+from jobs import actions, checks, downloads, forms, submission
 from jobs.bundle_listing import BrokenArchiveError, list_bundle
 from jobs.command_preview import preview_command
 from jobs.detail import JobPage, yaml_text
@@ -93,7 +93,7 @@ def _read(
     body = form.body()
     try:
         wanted = submission.parse(body, tenant=tenant, user=request.user)
-    except submission.SubmissionError as error:
+    except checks.SubmissionError as error:
         form.take_errors(error.errors)
         return None
     return None if form.errors else wanted

@@ -2,8 +2,9 @@
 
 import pytest
 
+from jobs.checks import SubmissionError
 from jobs.models import Bundle
-from jobs.submission import DEFAULT_FLAGS, Submission, SubmissionError, parse
+from jobs.submission import DEFAULT_FLAGS, Submission, parse
 from tenants.models import Tenant
 from tests.factories import make_tenant, submit_body
 
