@@ -69,6 +69,12 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("STORAGE_CLASS", "glusterfs", "StorageClass of data and log volumes"),
     Setting("NODE_HOST", "127.0.0.1", "host name of a node, for links to NodePorts"),
+    Setting(
+        "GATE_TLS_CERT_FILE",
+        "",
+        "certificate (PEM) of NODE_HOST, with which notebooks and TensorBoards answer by HTTPS",
+    ),
+    Setting("GATE_TLS_KEY_FILE", "", "private key (PEM) of that certificate"),
     Setting("NODE_CIDRS", "", "addresses of nodes, for network policies", parse_list),
     Setting("CLIENT_CIDRS", "", "addresses of browsers, for network policies", parse_list),
     Setting(

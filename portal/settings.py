@@ -24,6 +24,8 @@ POD_PORTAL_HOST = urlsplit(POD_PORTAL_URL).hostname or ""
 BROWSER_HOSTS = environment.read("ALLOWED_HOSTS")
 ALLOWED_HOSTS = [*BROWSER_HOSTS, "127.0.0.1", POD_PORTAL_HOST]
 NODE_HOST = environment.read("NODE_HOST")
+GATE_TLS_CERT_FILE = environment.read("GATE_TLS_CERT_FILE")
+GATE_TLS_KEY_FILE = environment.read("GATE_TLS_KEY_FILE")
 # Origins that may open a websocket; a port is part of an origin (portal/origins.py).
 WEBSOCKET_ORIGINS = [
     origin

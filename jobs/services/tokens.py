@@ -1,0 +1,59 @@
+"""The secrets of a notebook or TensorBoard: derived, so nothing of them is stored in the database.
+
+The gate finds them as files of a Secret (`GATE_SECRETS`), whose values the reconciler puts in when
+it creates the Secret; the manifests that are kept have an empty one.
+"""
+
+from uuid import UUID
+
+from django.conf import settings
+from django.utils.crypto import constant_time_compare, salted_hmac
+
+
+def portal_token(service_id: UUID) -> str:
+    """By which the gate speaks to `/internal/`; good for as long as the service's row exists."""
+    return _derived("homeport.gate-portal-token", str(service_id))
+
+
+def is_portal_token(service_id: UUID, token: str) -> bool:
+    return constant_time_compare(portal_token(service_id), token)
+
+
+def ticket_key(service_id: UUID, start_count: int) -> str:
+    """Signs tickets, and the gate's cookies; new with every start."""
+    return _derived("homeport.gate-ticket-key", f"{service_id}/{start_count}")
+
+
+def app_token(service_id: UUID, start_count: int) -> str:
+    """What JupyterLab asks of everybody; only its gate knows it. New with every start."""
+    return _derived("homeport.gate-app-token", f"{service_id}/{start_count}")
+
+
+def has_gate_tls() -> bool:
+    """Whether gates speak TLS, by the certificate that the settings name."""
+    return bool(settings.GATE_TLS_CERT_FILE and settings.GATE_TLS_KEY_FILE)
+
+
+def gate_secrets(service_id: UUID, start_count: int) -> dict[str, str]:
+    """The Secret of one start as file name -> text, as `jobs/pod/gate.py` reads them.
+
+    Raises:
+        OSError: the certificate or its key, which the settings name, cannot be read.
+    """
+    values = {
+        "portal_token": portal_token(service_id),
+        "ticket_key": ticket_key(service_id, start_count),
+        "app_token": app_token(service_id, start_count),
+    }
+    if has_gate_tls():
+        for name, path in (
+            ("tls.crt", settings.GATE_TLS_CERT_FILE),
+            ("tls.key", settings.GATE_TLS_KEY_FILE),
+        ):
+            with open(path, encoding="ascii") as file:
+                values[name] = file.read()
+    return values
+
+
+def _derived(salt: str, value: str) -> str:
+    return salted_hmac(salt, value, algorithm="sha256").hexdigest()
