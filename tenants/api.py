@@ -1,8 +1,11 @@
 """REST of people and tenants: tokens, who I am, my namespace."""
 
+from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from django.contrib.auth import authenticate
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers
@@ -13,8 +16,11 @@ from rest_framework.views import APIView
 
 from portal import quantity
 from portal.rest import FieldError, RequestError, source_address
+from tenants import policy
 from tenants.actions import create_token, welcome
 from tenants.models import Tenant, TenantObject, User
+from tenants.quota import QuotaError, change_quota
+from tenants.quota import parse as parse_quota
 from tenants.throttle import SignInThrottle
 
 
@@ -54,12 +60,13 @@ class TokenView(APIView):
 
 
 class QuotaField(serializers.Serializer[Any]):
-    """cpu and memory as Kubernetes writes them, gpu and pods as numbers."""
+    """cpu and memory as Kubernetes writes them, the others as numbers."""
 
     cpu = serializers.CharField()
     memory = serializers.CharField()
     gpu = serializers.IntegerField()
     pods = serializers.IntegerField()
+    nodeports = serializers.IntegerField()
 
 
 def quota_json(amounts: dict[str, int]) -> dict[str, Any]:
@@ -69,6 +76,7 @@ def quota_json(amounts: dict[str, int]) -> dict[str, Any]:
         "memory": quantity.memory_text(amounts.get("memory", 0)),
         "gpu": amounts.get("gpu", 0),
         "pods": amounts.get("pods", 0),
+        "nodeports": amounts.get("nodeports", 0),
     }
 
 
@@ -130,13 +138,49 @@ class TenantListView(generics.ListAPIView[Tenant]):
         return visible_tenants(self.request.user)
 
 
+class QuotaChangeSerializer(serializers.Serializer[Any]):
+    """Some or all of the quota."""
+
+    quota = QuotaField(partial=True)
+
+
 class TenantDetailView(generics.RetrieveAPIView[Tenant]):
-    """One tenant with the state of each of its objects."""
+    """One tenant with the state of each of its objects; a lead or an admin changes its quota."""
 
     serializer_class = TenantSerializer
 
     def get_queryset(self) -> QuerySet[Tenant]:
         return visible_tenants(self.request.user)
+
+    @extend_schema(request=QuotaChangeSerializer, responses=TenantSerializer)
+    def patch(self, request: Request, pk: UUID) -> Response:
+        tenant = self.get_object()
+        user = request.user
+        assert isinstance(user, User)
+        if not policy.may_change_quota(user, tenant):
+            raise PermissionDenied("Only a lead of the team or an admin may change a quota.")
+        try:
+            change_quota(
+                by=user,
+                tenant=tenant,
+                quota=_quota_of(request.data),
+                source_address=source_address(request),
+            )
+        except QuotaError as error:
+            raise RequestError(error.errors) from error
+        return Response(TenantSerializer(self.get_object()).data)
+
+
+def _quota_of(body: Any) -> dict[str, int]:
+    """The amounts of a PATCH.
+
+    Raises:
+        QuotaError: with every error found.
+    """
+    given = body if isinstance(body, Mapping) else {}
+    for name in sorted(set(map(str, given)) - {"quota"})[:1]:
+        raise QuotaError([FieldError(name[:80], "unknown_field", "Only the quota can be changed.")])
+    return parse_quota(given.get("quota"))
 
 
 class MeSerializer(serializers.ModelSerializer[User]):

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from tenants import api, views
+from tenants import api, quota_views, views
 
 pages = [
     path("sign-in/", views.sign_in, name="sign-in"),
@@ -10,6 +10,7 @@ pages = [
     path("account/", views.account, name="account"),
     path("account/tokens/<uuid:pk>/revoke/", views.token_revoke, name="token-revoke"),
     path("tenant/make/", views.tenant_make, name="tenant-make"),
+    path("tenants/<uuid:pk>/quota/", quota_views.tenant_quota, name="tenant-quota"),
 ]
 
 rest = [

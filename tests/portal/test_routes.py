@@ -101,7 +101,7 @@ class Scene:
     def _identity(self, route: Route, key: str) -> UUID:
         if key == "artifact_id":
             return self.artifact.pk
-        if route.name in {"api-tenant"}:
+        if route.name in {"api-tenant", "tenant-quota"}:
             return self.alice.pk
         if route.name == "token-revoke":
             return self.token_id

@@ -1,0 +1,68 @@
+"""The page, and the dialog, in which a lead or an admin changes the quota of a tenant."""
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render, resolve_url
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods
+from django_htmx.http import HttpResponseClientRefresh
+
+from portal.request import PageRequest, signed_in
+from portal.rest import source_address
+from tenants import policy
+from tenants.models import Tenant
+from tenants.quota import QuotaError, change_quota
+from tenants.quota_form import QuotaForm
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def tenant_quota(request: PageRequest, pk: UUID) -> HttpResponseBase:
+    """Asks for the amounts, in a dialog or on a page of its own, and sets them."""
+    tenants = Tenant.objects.visible_to(request.user).select_related("owner", "team")
+    tenant: Tenant = get_object_or_404(tenants, pk=pk)
+    if not policy.may_change_quota(request.user, tenant):
+        raise PermissionDenied(_("Only a lead of the team or an admin may change this quota."))
+    back = _back(request)
+    form = QuotaForm(tenant, request.user, request.POST if request.method == "POST" else None)
+    if request.method == "POST" and _change(request, form):
+        if request.htmx:
+            answer: HttpResponseBase = HttpResponseClientRefresh()
+            return answer
+        return redirect(back)
+    template = "tenants/_quota_form.html" if request.htmx else "tenants/quota.html"
+    return render(request, template, {"form": form, "tenant": tenant, "back": back})
+
+
+def _change(request: PageRequest, form: QuotaForm) -> bool:
+    """Whether it is done; otherwise the form says why not."""
+    amounts = form.read()
+    if amounts is None:
+        return False
+    try:
+        change_quota(
+            by=request.user,
+            tenant=form.tenant,
+            quota=amounts,
+            source_address=source_address(request),
+        )
+    except QuotaError as error:
+        form.take_errors(error)
+        return False
+    name = form.tenant.owner.shown_name
+    messages.success(request, _("The quota of %(name)s is changed.") % {"name": name})
+    return True
+
+
+def _back(request: PageRequest) -> str:
+    """Where the person came from: a page of this portal and of nobody else's."""
+    wanted = request.POST.get("next") or request.GET.get("next") or ""
+    if url_has_allowed_host_and_scheme(
+        wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    ):
+        return wanted
+    return resolve_url("home")

@@ -1,0 +1,136 @@
+"""Changing a quota over REST and by the form: who may, what is refused, what the form keeps."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tenants.models import AuditEntry, Team, Tenant, User
+from tests.factories import make_tenant, make_user
+from tests.portal.markup import Markup, find_faults
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def alice() -> Tenant:
+    """Alice's tenant in `vision`, which Lee leads, with a budget of 4 GPUs; Bob holds 2 of them."""
+    team = Team.objects.create(name="vision", budget_gpu_count=4)
+    team.leads.add(make_user("lee", team=team))
+    make_tenant("bob", team=team)
+    make_tenant("mallory")
+    make_user("root", role=User.Role.ADMIN)
+    return make_tenant("alice", team=team)
+
+
+def client_of(name: str) -> Client:
+    client = Client(HTTP_HOST="localhost")
+    client.force_login(User.objects.get(username=name))
+    return client
+
+
+def read(answer: Any) -> Markup:
+    page = Markup(answer.content.decode())
+    assert find_faults(page) == []
+    return page
+
+
+def patch(name: str, tenant: Tenant, body: Any) -> Any:
+    return client_of(name).patch(
+        f"/api/v1/tenants/{tenant.pk}/", body, content_type="application/json"
+    )
+
+
+def codes(answer: Any) -> dict[str, str]:
+    return {error["field"]: error["code"] for error in answer.json()["errors"]}
+
+
+@pytest.mark.parametrize("name", ["lee", "root"])
+def test_a_lead_and_an_admin_change_a_quota(alice: Tenant, name: str):
+    answer = patch(name, alice, {"quota": {"cpu": "500m", "gpu": 1, "nodeports": 2}})
+    assert answer.status_code == 200
+    assert answer.json()["quota"] == {
+        "cpu": "500m",
+        "memory": "16Gi",
+        "gpu": 1,
+        "pods": 20,
+        "nodeports": 2,
+    }
+    alice.refresh_from_db()
+    assert (alice.quota_cpu_millicores, alice.quota_gpu_count) == (500, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("alice", 403), ("bob", 404), ("mallory", 404), ("lee", 200)]
+)
+def test_who_may_see_and_who_may_change(alice: Tenant, name: str, status: int):
+    assert patch(name, alice, {"quota": {"gpu": 1}}).status_code == status
+    shown = client_of(name).get(f"/tenants/{alice.pk}/quota/").status_code
+    sent = client_of(name).post(f"/tenants/{alice.pk}/quota/", {"gpu": "0"}).status_code
+    assert (shown, sent) == ((200, 302) if status == 200 else (status, status))
+    alice.refresh_from_db()
+    assert alice.quota_gpu_count == (0 if status == 200 else 2)
+
+
+@pytest.mark.parametrize(
+    ("body", "errors"),
+    [
+        ({}, {"quota": "invalid"}),
+        ([1], {"quota": "invalid"}),
+        ('"quota"', {"quota": "invalid"}),
+        ({"quota": {"gpu": 3}}, {"quota.gpu": "over_budget"}),
+        ({"quota": {"gpu": "two\x00"}}, {"quota.gpu": "invalid_quantity"}),
+        ({"quota": {"gpu": 1}, "state": "active"}, {"state": "unknown_field"}),
+        ({"quota": {"gpu": 10**400}}, {"quota.gpu": "invalid_quantity"}),
+    ],
+)
+def test_what_is_refused_says_where(alice: Tenant, body: Any, errors: dict[str, str]):
+    answer = patch("lee", alice, body)
+    assert answer.status_code == 400
+    assert codes(answer) == errors
+    alice.refresh_from_db()
+    assert alice.quota_gpu_count == 2
+    assert not AuditEntry.objects.filter(verb="quota").exists()
+
+
+def test_the_form_says_what_is_held_and_what_the_budget_leaves(alice: Tenant):
+    alice.observed_used = {"gpu": 1}
+    alice.save()
+    page = read(client_of("lee").get(f"/tenants/{alice.pk}/quota/"))
+    assert page.value("gpu") == "2"
+    assert page.one("p", id="gpu-hint").text == "1 held now. At most 2 within the team's budget."
+    # An admin is bound by no budget.
+    page = read(client_of("root").get(f"/tenants/{alice.pk}/quota/"))
+    assert page.one("p", id="gpu-hint").text == "1 held now."
+
+
+def test_a_refused_form_keeps_what_was_typed_and_says_why(alice: Tenant):
+    answer = client_of("lee").post(
+        f"/tenants/{alice.pk}/quota/", {"cpu": "lots", "gpu": "1"}, headers={"HX-Request": "true"}
+    )
+    page = read(answer)
+    assert page.value("cpu") == "lots"
+    assert "not a quantity" in page.one("p", id="cpu-error").text
+    assert page.value("gpu") == "1"
+    alice.refresh_from_db()
+    assert alice.quota_gpu_count == 2
+
+
+def test_what_somebody_else_changed_meanwhile_is_not_set_back(alice: Tenant):
+    sent = {"cpu": "4", "was-cpu": "8", "gpu": "2", "was-gpu": "2"}
+    Tenant.objects.filter(pk=alice.pk).update(quota_gpu_count=1)
+    answer = client_of("lee").post(f"/tenants/{alice.pk}/quota/", sent)
+    assert answer.status_code == 302
+    alice.refresh_from_db()
+    assert (alice.quota_cpu_millicores, alice.quota_gpu_count) == (4000, 1)
+
+
+def test_afterwards_one_is_back_where_one_came_from_but_never_elsewhere(alice: Tenant):
+    for given, gone_to in (("/trainings/?q=a", "/trainings/?q=a"), ("https://evil.test/", "/")):
+        sent = {"gpu": "1", "next": given}
+        answer = client_of("lee").post(f"/tenants/{alice.pk}/quota/", sent)
+        assert answer["Location"] == gone_to
+    answer = client_of("lee").post(
+        f"/tenants/{alice.pk}/quota/", {"gpu": "0"}, headers={"HX-Request": "true"}
+    )
+    assert answer["HX-Refresh"] == "true"
