@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from jobs.rules.states import FINAL_STATES, Desired, JobState, ReplicaState
 from jobs.services.models import Service, ServiceEvent  # noqa: F401  Django looks for models here
+from jobs.team.models import UsageInterval  # noqa: F401
 from tenants.models import Tenant, User
 
 
@@ -82,7 +83,10 @@ class Job(models.Model):
     # --- intent ---
     desired = models.CharField(max_length=8, choices=_choices(Desired), default=Desired.RUN)
     stop_requested_at = models.DateTimeField(null=True)
-    stop_reason = models.TextField(blank=True, default="")
+    stop_requested_by = models.ForeignKey(
+        User, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    stop_reason = models.TextField(blank=True, default="")  # shown to the owner
 
     # --- observed, written by the reconciler only ---
     state = models.CharField(max_length=16, choices=_choices(JobState), default=JobState.QUEUED)

@@ -76,6 +76,9 @@ class Service(models.Model):
     # Counts starts; cookies and tickets of an earlier start are worth nothing.
     start_count = models.IntegerField(default=1)
     requested_at = models.DateTimeField(default=timezone.now)  # of this start
+    stop_requested_by = models.ForeignKey(
+        User, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
     stop_reason = models.TextField(blank=True, default="")  # shown to the owner
 
     # --- observed, written by the reconciler only; all of it about the latest start ---
@@ -103,6 +106,10 @@ class Service(models.Model):
     root_uid = models.CharField(max_length=36, blank=True, default="")
     cleaned_at = models.DateTimeField(null=True)  # nothing of it is left in the cluster
     memo = models.JSONField(default=dict)  # the reconciler's own notes
+    # The start that all this is about; behind `start_count` until a new start has been noticed.
+    seen_start = models.IntegerField(default=0)
+    # TensorBoard: how many event files its pod found, as it told `/internal/`; null: not told yet.
+    event_files = models.IntegerField(null=True)
     revision = models.BigIntegerField(default=1)
 
     objects: ClassVar[Any] = ServiceQuerySet.as_manager()

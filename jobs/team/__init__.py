@@ -1,0 +1,1 @@
+"""Leads: what their team holds, runs and has used."""
