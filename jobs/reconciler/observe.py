@@ -121,6 +121,8 @@ def parse_indexes(text: str) -> frozenset[int]:
     found: set[int] = set()
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
+        if not part.isascii():  # "²" is a digit and no number
+            continue
         if first.isdigit() and (not last or last.isdigit()):
             found.update(range(int(first), min(int(last or first), int(first) + 10_000) + 1))
     return frozenset(found)

@@ -197,7 +197,7 @@ class PodFacts(Thing):
     def number(self) -> int:
         """Of a rescue pod: which try."""
         tail = self.name.rpartition("-")[2]
-        return int(tail) if tail.isdigit() else 0
+        return int(tail) if tail.isascii() and tail.isdigit() else 0
 
 
 @dataclass(frozen=True)
