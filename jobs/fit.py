@@ -3,25 +3,22 @@
 An estimate for people: the reconciler alone admits, and it counts anew.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from jobs.manifests import needs_of
 from jobs.models import Job, Node
-from jobs.rules.admission import Amount, Fit, NodeRoom
+from jobs.rules.admission import RESOURCES, Amount, Fit, Need, NodeRoom
 from jobs.rules.admission import fit as fit_amounts
 from jobs.rules.states import JobState
+from jobs.services.models import Service, ServiceState
 from jobs.submission import Submission
 from tenants.models import Tenant
 
 
 def amount(counted: dict[str, int]) -> Amount:
-    """An Amount of a JSON column with cpu, memory, gpu and pods."""
-    return Amount(
-        counted.get("cpu", 0),
-        counted.get("memory", 0),
-        counted.get("gpu", 0),
-        counted.get("pods", 0),
-    )
+    """An Amount of a JSON column with cpu, memory, gpu, pods and (of a quota) nodeports."""
+    return Amount(**{resource: counted.get(resource, 0) for resource in RESOURCES})
 
 
 def quota_left(tenant: Tenant) -> tuple[Amount | None, Amount | None]:
@@ -47,18 +44,30 @@ def node_rooms() -> tuple[NodeRoom, ...]:
 
 def fit(submission: Submission, tenant: Tenant) -> Fit:
     """The answer for one submission of this tenant."""
+    replicas = {role: asked.as_json() for role, asked in submission.replicas.items()}
+    return fit_needs(needs_of(replicas), tenant)
+
+
+def fit_needs(needs: Sequence[Need], tenant: Tenant) -> Fit:
+    """The answer for anything that a tenant may run."""
     hard, left = quota_left(tenant)
     if hard is None:
         # What is asked of the cluster is known before the cluster has counted it.
         hard = amount(tenant.quota)
-    needs = needs_of({role: asked.as_json() for role, asked in submission.replicas.items()})
     answer = fit_amounts(needs, hard, left, node_rooms())
-    ahead = Job.objects.filter(tenant=tenant, state=JobState.QUEUED).count()
+    ahead = _waiting_count(tenant)
     if answer.kind == "now" and ahead:
         return replace(
             answer,
             kind="later",
             code="queue",
-            text=f"Fits, but {ahead} of your trainings {'waits' if ahead == 1 else 'wait'} before it.",
+            text=f"Fits, but {ahead} of yours {'waits' if ahead == 1 else 'wait'} before it.",
         )
     return answer if answer.text else replace(answer, text="Fits now.")
+
+
+def _waiting_count(tenant: Tenant) -> int:
+    """What of the tenant is in the queue."""
+    jobs = Job.objects.filter(tenant=tenant, state=JobState.QUEUED).count()
+    services = Service.objects.filter(tenant=tenant, state=ServiceState.QUEUED).count()
+    return jobs + services

@@ -11,18 +11,23 @@ from typing import Literal
 
 from portal import quantity
 
-RESOURCES = ("gpu", "cpu", "memory", "pods")  # the scarcest first: in this order they are named
-_FIELDS = {"cpu": "cpu", "memory": "memory", "gpu": "gpu", "pods": "count"}
+# The scarcest first: in this order they are named.
+RESOURCES = ("gpu", "cpu", "memory", "pods", "nodeports")
+_FIELDS = {"cpu": "cpu", "memory": "memory", "gpu": "gpu", "pods": "count", "nodeports": "count"}
 
 
 @dataclass(frozen=True)
 class Amount:
-    """CPU in millicores, memory in bytes, whole GPUs, pods. May be negative (over quota)."""
+    """CPU in millicores, memory in bytes, whole GPUs, pods, NodePorts.
+
+    May be negative (over quota). NodePorts are a quota's only: no node has a number of them.
+    """
 
     cpu: int = 0
     memory: int = 0
     gpu: int = 0
     pods: int = 0
+    nodeports: int = 0
 
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(
@@ -30,6 +35,7 @@ class Amount:
             self.memory + other.memory,
             self.gpu + other.gpu,
             self.pods + other.pods,
+            self.nodeports + other.nodeports,
         )
 
     def __sub__(self, other: "Amount") -> "Amount":
@@ -37,8 +43,17 @@ class Amount:
 
     def times(self, factor: int) -> "Amount":
         return Amount(
-            self.cpu * factor, self.memory * factor, self.gpu * factor, self.pods * factor
+            self.cpu * factor,
+            self.memory * factor,
+            self.gpu * factor,
+            self.pods * factor,
+            self.nodeports * factor,
         )
+
+    @property
+    def on_node(self) -> "Amount":
+        """What a node has to have for it."""
+        return replace(self, nodeports=0)
 
     def get(self, resource: str) -> int:
         return int(getattr(self, resource))
@@ -57,6 +72,7 @@ class Amount:
             max(self.memory, other.memory),
             max(self.gpu, other.gpu),
             max(self.pods, other.pods),
+            max(self.nodeports, other.nodeports),
         )
 
 
@@ -134,6 +150,8 @@ def amount_text(resource: str, number: int) -> str:
         return f"{quantity.memory_text(number)} memory"
     if resource == "gpu":
         return f"{number} GPU"
+    if resource == "nodeports":
+        return "1 NodePort" if number == 1 else f"{number} NodePorts"
     return "1 pod" if number == 1 else f"{number} pods"
 
 
@@ -165,7 +183,8 @@ def fit(
         nodes: all nodes with what is free; empty when they are not known (then only the quota is
             looked at, and `now` becomes `later`).
     """
-    for check in (_over_quota(needs, hard), _over_cluster(needs, nodes)):
+    placed = [replace(need, each=need.each.on_node) for need in needs]
+    for check in (_over_quota(needs, hard), _over_cluster(placed, nodes)):
         if check is not None:
             return check
     if hard is None or left is None:
@@ -175,7 +194,7 @@ def fit(
     if lacking:
         words = "; ".join(needs_text(r, total.get(r), left.get(r), hard.get(r)) for r in lacking)
         return Fit("later", "quota", f"Waits for quota: {words}.")
-    return _placed(needs, nodes)
+    return _placed(placed, nodes)
 
 
 def _over_quota(needs: Sequence[Need], hard: Amount | None) -> Fit | None:
@@ -216,7 +235,8 @@ def _over_cluster(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> Fit | Non
             for r in lacking
         )
         words = words or f"needs {_all_text(need.each)}, which no node has together"
-        text = f"This can never start: each {need.role} {words}. Ask for less per replica."
+        who, less = ("it", "") if _is_alone(needs) else (f"each {need.role}", " per replica")
+        text = f"This can never start: {who} {words}. Ask for less{less}."
         field = f"replicas.{need.role}" + (f".{_FIELDS[lacking[0]]}" if lacking else "")
         return Fit("never", "over_node", text, field)
     empty = [replace(node, free=node.allocatable, is_open=True) for node in nodes]
@@ -232,6 +252,10 @@ def _over_cluster(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> Fit | Non
     words = words or "its replicas cannot be spread over the nodes even when these are empty"
     field = _field_of(needs, lacking[0]) if lacking else "replicas"
     return Fit("never", "over_cluster", f"This can never start: {words}.", field)
+
+
+def _is_alone(needs: Sequence[Need]) -> bool:
+    return len(needs) == needs[0].count == 1
 
 
 def _all_text(amount: Amount) -> str:
@@ -269,6 +293,8 @@ def _placed(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> Fit:
             f"enough is free in all, but on single nodes only {placed} of {count} replicas find "
             f"room (each {largest.role} needs {_all_text(largest.each)} on one node)"
         )
+        if _is_alone(needs):
+            words = f"needs {_all_text(largest.each)} on one node; no node has that much free"
     return Fit("later", "nodes", f"Waits for room on the nodes: {words}.")
 
 
@@ -293,7 +319,7 @@ def _unplaced(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> list[Amount]:
 
 def _fill(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> tuple[list[NodeRoom], list[Amount]]:
     rooms = sorted(nodes, key=lambda n: (n.free.gpu, n.free.cpu, n.name))
-    replicas = [need.each for need in needs for _ in range(need.count)]
+    replicas = [need.each.on_node for need in needs for _ in range(need.count)]
     replicas.sort(key=lambda a: (a.gpu, a.cpu, a.memory), reverse=True)
     left_over = []
     for each in replicas:

@@ -17,9 +17,10 @@ from django.utils import timezone
 
 from jobs.models import Artifact, Job
 from jobs.rules.states import JobState
+from jobs.services.models import Service
 from tenants.actions import create_token
 from tenants.models import Team, Tenant
-from tests.factories import make_job, make_tenant
+from tests.factories import make_job, make_service, make_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -40,6 +41,8 @@ OF_THE_CALLER = {
     "api-bundles",
     "api-jobs",
     "api-job-preview",
+    "api-notebooks",
+    "api-tensorboards",
 }
 # For pods, by the token of their own job (tests/jobs/test_internal.py).
 FOR_PODS = "internal/"
@@ -82,6 +85,8 @@ class Scene:
     alice: Tenant
     job: Job
     artifact: Artifact
+    notebook: Service
+    tensorboard: Service
     token_id: UUID
 
     def fill(self, route: Route, *, absent: bool = False) -> str:
@@ -103,6 +108,9 @@ class Scene:
             return self.artifact.pk
         if route.name in {"api-tenant", "tenant-quota"}:
             return self.alice.pk
+        for service in (self.notebook, self.tensorboard):
+            if service.kind in route.name:
+                return service.pk
         if route.name == "token-revoke":
             return self.token_id
         assert "job" in route.name, f"{route.name}: whose id is {key}?"
@@ -120,7 +128,9 @@ def scene() -> Scene:
         job=job, path="a", size_bytes=1, mtime_ns=1, storage_key="none", uploaded_at=timezone.now()
     )
     token, _ = create_token(by=alice.owner, name="t")
-    return Scene(alice, job, artifact, token.pk)
+    notebook = make_service(alice)
+    tensorboard = make_service(alice, kind="tensorboard")
+    return Scene(alice, job, artifact, notebook, tensorboard, token.pk)
 
 
 def owned_routes() -> list[Route]:

@@ -1,5 +1,6 @@
 """What fits now, later and never, and the words for it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -23,6 +24,7 @@ def node(name: str = "a", *, cpu: int = 8000, gpu: int = 0, used: Amount | None 
 
 
 HARD = Amount(8000, 16 * GI, 2, 20)
+WIDE = Amount(99000, 99 * GI, 9, 99)
 
 
 def test_what_fits_starts() -> None:
@@ -68,6 +70,8 @@ def test_more_than_the_whole_quota_can_never_start(needs, field, words) -> None:
 def test_a_replica_larger_than_every_node_can_never_start() -> None:
     verdict = fit([need(gpu=2)], HARD, HARD, [node(gpu=1), node("b", gpu=1)])
     assert (verdict.kind, verdict.field) == ("never", "replicas.worker.gpu")
+    assert "it needs 2 GPU, the largest node has 1. Ask for less." in verdict.text
+    verdict = fit([need(2, gpu=2)], WIDE, WIDE, [node(gpu=1), node("b", gpu=1)])
     assert "each worker needs 2 GPU, the largest node has 1" in verdict.text
 
 
@@ -97,7 +101,19 @@ def test_room_in_pieces_is_no_room() -> None:
     nodes = [node("a", used=Amount(cpu=5000)), node("b", used=Amount(cpu=5000))]
     verdict = fit([need(1, cpu=4000)], HARD, HARD, nodes)
     assert verdict.kind == "later"
-    assert "only 0 of 1 replicas find room (each worker needs 4 CPU and 1Gi memory" in verdict.text
+    assert "needs 4 CPU and 1Gi memory on one node; no node has that much free" in verdict.text
+    nodes = [node("a", used=Amount(cpu=5000)), node("b")]
+    verdict = fit([need(2, cpu=5000)], WIDE, WIDE, nodes)
+    assert "only 1 of 2 replicas find room (each worker needs 5 CPU and 1Gi memory" in verdict.text
+
+
+def test_a_nodeport_is_the_quotas_and_no_nodes() -> None:
+    notebook = Need("notebook", 1, Amount(1000, GI, 0, 1, 1))
+    hard = replace(HARD, nodeports=2)
+    assert fit([notebook], hard, hard, [node()]).kind == "now"
+    verdict = fit([notebook], hard, replace(hard, nodeports=0), [node()])
+    assert verdict.text == "Waits for quota: needs 1 NodePort, 0 of 2 are free."
+    assert fit([notebook], replace(HARD, nodeports=0), HARD, [node()]).code == "over_quota"
 
 
 def test_gpus_are_packed_whole() -> None:
