@@ -3,6 +3,7 @@
 from django.urls import path
 
 from jobs import api, views
+from jobs.services import rest as service_rest
 
 pages = [
     path("trainings/", views.job_list, name="jobs"),
@@ -37,4 +38,5 @@ rest = [
         api.JobArtifactView.as_view(),
         name="api-job-artifact",
     ),
+    *service_rest.urls,
 ]
