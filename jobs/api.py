@@ -1,9 +1,9 @@
 """REST of jobs: submit, preview, look, stop, delete, logs, events, manifests, artifacts, uploads."""
 
+import re
 from typing import Any
 from uuid import UUID
 
-import yaml
 from django.db.models import QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
@@ -29,6 +29,7 @@ from jobs.serializers import (
     PreviewSerializer,
     SubmitSerializer,
 )
+from portal.cluster.manifests import to_yaml
 from portal.rest import FieldError, RequestError, source_address
 from tenants import policy
 from tenants.models import Tenant, User
@@ -73,6 +74,18 @@ def parse_or_refuse(request: Request, tenant: Tenant) -> submission.Submission:
         raise RequestError(error.errors) from error
 
 
+def id_range(start: str) -> tuple[UUID, UUID]:
+    """The lowest and the highest id that begins like this.
+
+    Raises:
+        RequestError: not the beginning of an id, or too short to mean one.
+    """
+    digits = start.replace("-", "").lower()
+    if not re.fullmatch(r"[0-9a-f]{4,32}", digits):
+        raise RequestError([FieldError("id", "invalid", "Give 4 or more of the id's digits.")])
+    return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+
+
 class JobListView(generics.ListCreateAPIView[Job]):
     """Jobs that the caller may see, newest first; POST submits one."""
 
@@ -89,13 +102,20 @@ class JobListView(generics.ListCreateAPIView[Job]):
             if state not in set(JobState):
                 raise RequestError([FieldError("state", "invalid_choice", "No such state.")])
             jobs = jobs.filter(state=state)
-        name = self.request.query_params.get("name", "")
+        asked = self.request.query_params
+        if owner := asked.get("owner", ""):
+            jobs = jobs.filter(owner__username=owner[:150])
+        if start := asked.get("id", ""):
+            jobs = jobs.filter(pk__range=id_range(start))
+        name = asked.get("name", "")
         return jobs.filter(name__icontains=name[:80]) if name else jobs
 
     @extend_schema(
         parameters=[
             OpenApiParameter("state", enum=[state.value for state in JobState]),
             OpenApiParameter("name", description="part of the name"),
+            OpenApiParameter("owner", description="user name of the owner"),
+            OpenApiParameter("id", description="how the id begins, at least 4 of its digits"),
         ]
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -129,7 +149,7 @@ class JobPreviewView(APIView):
         return Response(
             {
                 "fit": {"kind": room.kind, "text": room.text},
-                "manifests": yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True),
+                "manifests": to_yaml(documents),
             }
         )
 
@@ -179,7 +199,7 @@ class JobManifestsView(APIView):
     @extend_schema(responses={(200, "application/yaml"): OpenApiTypes.STR})
     def get(self, request: Request, pk: UUID) -> HttpResponse:
         job = find_job(request, pk)
-        text = yaml.safe_dump_all(job.plan or [], sort_keys=False, allow_unicode=True)
+        text = to_yaml(job.plan or [])
         return HttpResponse(text, content_type="application/yaml; charset=utf-8")
 
 
@@ -283,10 +303,27 @@ class JobArtifactView(APIView):
         return downloads.artifact_answer(request._request, artifact)
 
 
-class BundleUploadView(APIView):
-    """Takes code: an archive or one file, multipart field `file`."""
+class BundleListView(generics.ListAPIView[Bundle]):
+    """The caller's uploads, newest first; POST takes code: an archive or one file, field `file`."""
 
     parser_classes = (parsers.MultiPartParser,)
+    serializer_class = BundleSerializer
+
+    def get_queryset(self) -> QuerySet[Bundle]:
+        # Only own ones: a training can use no other.
+        found = Bundle.objects.filter(tenant__owner=signed_in(self.request))
+        if (sha256 := self.request.query_params.get("sha256")) is not None:
+            if not submission.SHA256.fullmatch(sha256):
+                text = "A sha256 has 64 digits of 0-9 and a-f."
+                raise RequestError([FieldError("sha256", "invalid", text)])
+            found = found.filter(sha256=sha256)
+        return found.order_by("-created_at", "pk")
+
+    @extend_schema(
+        parameters=[OpenApiParameter("sha256", description="only uploads of exactly these bytes")]
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
 
     @extend_schema(
         request={

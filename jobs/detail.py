@@ -5,12 +5,11 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-import yaml
-
 from jobs import command_line, timeline
 from jobs.models import Artifact, Bundle, Job, JobEvent, Replica
 from jobs.rules.states import Desired, JobState
 from jobs.summary import shape_text
+from portal.cluster.manifests import to_yaml
 from tenants import policy
 from tenants.models import User
 
@@ -37,11 +36,6 @@ class ArtifactRow:
             return datetime.fromtimestamp(self.artifact.mtime_ns / 1e9, tz=UTC)
         except (OverflowError, OSError, ValueError):
             return None  # a file may carry any time that its program gave it
-
-
-def yaml_text(documents: list[dict[str, Any]]) -> str:
-    """Manifests as people read them."""
-    return str(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))
 
 
 class JobPage:
@@ -80,7 +74,7 @@ class JobPage:
     @cached_property
     def _all_replicas(self) -> list[Replica]:
         rows = list(self.job.replica_rows.all())
-        order = {role: place for place, role in enumerate(self.job.replicas)}
+        order = {role: place for place, role in enumerate(self.job.asked)}
         return sorted(rows, key=lambda r: (r.attempt, order.get(r.role, 99), r.index))
 
     @property
@@ -102,7 +96,7 @@ class JobPage:
         """`worker-0`, ...: all that the request has, whether or not they exist yet."""
         return [
             f"{role}-{index}"
-            for role, asked in self.job.replicas.items()
+            for role, asked in self.job.asked.items()
             for index in range(asked["count"])
         ]
 
@@ -130,7 +124,7 @@ class JobPage:
     @cached_property
     def manifests(self) -> str:
         """YAML as rendered at admission; empty before."""
-        return yaml_text(self.job.plan) if self.job.plan else ""
+        return to_yaml(self.job.plan) if self.job.plan else ""
 
     @property
     def command_text(self) -> str:
@@ -143,4 +137,4 @@ class JobPage:
 
     @property
     def asked(self) -> list[tuple[str, dict[str, Any]]]:
-        return list(self.job.replicas.items())
+        return list(self.job.asked.items())

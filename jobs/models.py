@@ -13,6 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from jobs.rules.states import FINAL_STATES, Desired, JobState, ReplicaState
+from jobs.rules.topologies import get_topology
 from jobs.services.models import Service, ServiceEvent  # noqa: F401  Django looks for models here
 from jobs.team.models import UsageInterval  # noqa: F401
 from tenants.models import Tenant, User
@@ -127,6 +128,12 @@ class Job(models.Model):
     @property
     def is_final(self) -> bool:
         return self.state in FINAL_STATES
+
+    @property
+    def asked(self) -> dict[str, dict[str, int]]:
+        """`replicas` in the topology's order of roles, which a database need not keep."""
+        order = get_topology(self.topology).role_names
+        return {role: self.replicas[role] for role in order if role in self.replicas}
 
 
 class Replica(models.Model):

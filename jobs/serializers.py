@@ -162,7 +162,7 @@ class JobSerializer(serializers.ModelSerializer[Job]):
                 "memory": quantity.memory_text(asked["memory_bytes"]),
                 "gpu": asked["gpu_count"],
             }
-            for role, asked in job.replicas.items()
+            for role, asked in job.asked.items()
         }
 
     @extend_schema_field(SourceSerializer(allow_null=True))

@@ -64,7 +64,7 @@ def shape_text(job: Job) -> str:
     }
     if job.topology == "single":
         return _("single")
-    return ", ".join(words[role](asked["count"]) for role, asked in job.replicas.items())
+    return ", ".join(words[role](asked["count"]) for role, asked in job.asked.items())
 
 
 def job_rows(jobs: Iterable[Job]) -> list[JobRow]:

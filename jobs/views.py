@@ -25,7 +25,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from jobs import actions, checks, downloads, forms, submission
 from jobs.bundle_listing import BrokenArchiveError, list_bundle
 from jobs.command_preview import preview_command
-from jobs.detail import JobPage, yaml_text
+from jobs.detail import JobPage
 from jobs.examples import EXAMPLES, find_example
 from jobs.fit import fit
 from jobs.listing import JobListing
@@ -34,6 +34,7 @@ from jobs.preview import preview_documents
 from jobs.rules import placeholders
 from jobs.usage import asked_totals, usage_lines, with_request
 from portal.catalog import get_catalog
+from portal.cluster.manifests import to_yaml
 from portal.request import PageRequest, shows_already, signed_in, wants_part
 from portal.rest import source_address
 from tenants import policy
@@ -157,6 +158,7 @@ def job_fit(request: PageRequest) -> HttpResponseBase:
     lines = usage_lines(tenant)
     context = {
         "form": form,
+        "form_id": "training",
         "problems": draft.problems,
         "fit": fit(wanted, tenant) if wanted else None,
         "lines": with_request(lines, asked_totals(wanted)) if wanted else lines,
@@ -164,7 +166,7 @@ def job_fit(request: PageRequest) -> HttpResponseBase:
         "shows_manifests": bool(request.POST.get("show_manifests")),
     }
     if wanted and context["shows_manifests"]:
-        context["manifests"] = yaml_text(preview_documents(wanted, tenant))
+        context["manifests"] = to_yaml(preview_documents(wanted, tenant))
     return render(request, "jobs/_fit.html", context)
 
 

@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,25 @@ def render(template_name: str, context: Any, *, folder: Path = _FOLDER) -> list[
             raise ManifestError(f"{template_name}, document {position}: {problem}")
         _mark(document, context.owner)
     return documents
+
+
+# People read these first; the rest follows in the order of the alphabet, for a database may keep
+# the keys of a document in an order of its own.
+_FIRST_KEYS = {key: place for place, key in enumerate(("apiVersion", "kind", "metadata", "name"))}
+
+
+def to_yaml(documents: Sequence[Object]) -> str:
+    """Documents as people read and apply them."""
+    return str(yaml.safe_dump_all(map(_ordered, documents), sort_keys=False, allow_unicode=True))
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_ordered(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    keys = sorted(value, key=lambda key: (_FIRST_KEYS.get(key, len(_FIRST_KEYS)), key))
+    return {key: _ordered(value[key]) for key in keys}
 
 
 def _problem(document: Any, namespace: str) -> str:
