@@ -4,14 +4,18 @@ Messages are small, idempotent and may be lost: a browser that missed one is rep
 revision that it compares on reconnect, the reconciler by its safety pass.
 """
 
+import logging
 from typing import Any
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 
+log = logging.getLogger(__name__)
+
 RECONCILER_GROUP = "reconciler"
 ADMIN_GROUP = "live.admin"
+EVERYBODY_GROUP = "live.everybody"
 
 
 def tenant_group(tenant_id: UUID | str) -> str:
@@ -19,31 +23,39 @@ def tenant_group(tenant_id: UUID | str) -> str:
 
 
 async def awake_reconciler() -> None:
-    await get_channel_layer().group_send(RECONCILER_GROUP, {"type": "wake"})
+    await _send(RECONCILER_GROUP, {"type": "wake"})
 
 
 async def achanged(kind: str, object_id: UUID | str, revision: int, tenant_id: UUID | str) -> None:
     """Tells everybody who watches this tenant, and the admins.
 
     Args:
-        kind: `job`, `tenant` or `cluster`.
+        kind: `job`, `service`, `tenant` or `cluster`.
         object_id: id of the row that changed.
         revision: its new revision; browsers ignore what they already show.
         tenant_id: whose it is; an empty string for what belongs to nobody.
     """
-    message: dict[str, Any] = {
-        "type": "changed",
-        "frame": {
-            "type": "changed",
-            "kind": kind,
-            "id": str(object_id),
-            "revision": revision,
-        },
-    }
-    layer = get_channel_layer()
-    await layer.group_send(ADMIN_GROUP, message)
+    message = _changed(kind, object_id, revision)
+    await _send(ADMIN_GROUP, message)
     if tenant_id:
-        await layer.group_send(tenant_group(tenant_id), message)
+        await _send(tenant_group(tenant_id), message)
+
+
+async def tell_everybody(kind: str, revision: int) -> None:
+    """Tells every open page, whoever looks at it: `cluster` (its health) or `nodes`."""
+    await _send(EVERYBODY_GROUP, _changed(kind, "", revision))
+
+
+def _changed(kind: str, object_id: UUID | str, revision: int) -> dict[str, Any]:
+    frame = {"type": "changed", "kind": kind, "id": str(object_id), "revision": revision}
+    return {"type": "changed", "frame": frame}
+
+
+async def _send(group: str, message: dict[str, Any]) -> None:
+    try:
+        await get_channel_layer().group_send(group, message)
+    except Exception as error:  # noqa: BLE001  the named fence: what was committed must not become an error
+        log.warning("the channel layer does not take a message to %s: %r", group, error)
 
 
 wake_reconciler = async_to_sync(awake_reconciler)

@@ -124,6 +124,14 @@ class JobsPass:
         times = [self._resting.get(pk, now) for pk in ready]
         return min([*times, *self._due.values()], default=None)
 
+    def report(self) -> dict[str, int]:
+        """How many jobs wait for a look, have steps under way, or rest after a failure."""
+        return {
+            "pending": len(self._pending),
+            "under_way": len(self._under_way),
+            "resting": len(self._resting),
+        }
+
     # --- one look ---
     async def run_once(self) -> list[Saved]:
         """Looks at the pending jobs; returns those whose rows changed.

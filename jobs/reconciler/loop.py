@@ -29,6 +29,7 @@ from jobs.reconciler import nodes
 from jobs.reconciler.admission_pass import AdmissionPass
 from jobs.reconciler.apply import Applier
 from jobs.reconciler.clock import SteadyClock
+from jobs.reconciler.health import HealthReporter
 from jobs.reconciler.jobs_pass import JobsPass
 from jobs.reconciler.jobs_view import JobsView
 from jobs.reconciler.lease import POLL_S, RENEW_S, Lease, Writer
@@ -38,7 +39,6 @@ from portal.cluster.client import Cluster
 from portal.cluster.errors import CredentialsError
 from portal.cluster.index import owner_of
 from portal.cluster.view import Dirty
-from tenants.models import Tenant
 from tenants.reconcile import TenantReconciler
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ TICK_S = 0.1  # between two ticks at least
 SAFETY_S = 10.0  # between two looks around although nothing was heard
 _TENANTS_SAFETY_S = 60.0
 _AFTER_DATABASE_ERROR_S = 1.0
+_AFTER_LAYER_ERROR_S = 2.0
 _HEALTH_S = 1.0  # between two looks at whether the cluster answers
 _ANSWER_S = 10.0  # a cluster that has not been listed by then is a problem to tell
 _REJOIN_S = 3600.0  # channel layers forget group members that say nothing for a day
@@ -127,6 +128,8 @@ class Shift:
         self._tenants_wanted = asyncio.Event()
         self._nodes: dict[str, nodes.NodeRow] | None = None
         self._nodes_dirty = True
+        self._nodes_untold = False
+        self._health = HealthReporter(cluster, self._view, self._jobs.report)
         self._problem = ""
         self._began_at = time.monotonic()
 
@@ -137,6 +140,7 @@ class Shift:
             self._keep_lease(),
             self._listen(),
             self._tend_tenants(),
+            self._health.run(),
             self._tick_forever(stop),
         ]
         tasks = [asyncio.create_task(part) for part in parts]
@@ -164,23 +168,36 @@ class Shift:
             await asyncio.sleep(_HEALTH_S)
             try:
                 await self._note_health()
-                if time.monotonic() - renewed_at >= RENEW_S:
-                    await self._lease.commit(partial(_write_health, self._problem))
+                is_due = time.monotonic() - renewed_at >= RENEW_S
+                if await self._report_health(is_due=is_due):
                     renewed_at = time.monotonic()
+                await self._tell_nodes()
             except DatabaseError as error:
                 log.warning("the lease cannot be renewed: %s", error)
                 self._lease.check()
 
     async def _listen(self) -> None:
         """Hears that somebody changed the database. What is missed, the safety pass finds."""
-        layer = get_channel_layer()
-        channel = await layer.new_channel("reconciler")
         while True:
-            await layer.group_add(live.RECONCILER_GROUP, channel)
-            with suppress(TimeoutError):
+            try:
+                await self._hear()
+            except Exception as error:  # noqa: BLE001  the named fence: we are only slower without
+                log.warning("the channel layer does not answer: %r", error)
+                await asyncio.sleep(_AFTER_LAYER_ERROR_S)
+
+    async def _hear(self) -> None:
+        """Listens on one channel until it has been silent for so long that it may be forgotten."""
+        layer = get_channel_layer()
+        # A receive that is given up ends its channel (channels_redis), so each turn has its own.
+        channel = await layer.new_channel("reconciler")
+        await layer.group_add(live.RECONCILER_GROUP, channel)
+        try:
+            while True:
                 await asyncio.wait_for(layer.receive(channel), _REJOIN_S)
                 self._heard = True
                 self._wanted.set()
+        except TimeoutError:
+            await layer.group_discard(live.RECONCILER_GROUP, channel)
 
     async def _tend_tenants(self) -> None:
         """Tenants have a loop of their own: making one may take seconds."""
@@ -232,6 +249,7 @@ class Shift:
             look: what is asked of the database, see `JobsPass.look_around`; empty: nothing, only
                 what the view and finished steps reported.
         """
+        began_at = time.monotonic()
         self._wanted.clear()
         dirty = self._take_dirty()
         if look:
@@ -250,6 +268,7 @@ class Shift:
         await self._save_nodes(dirty.nodes or look == "start")
         await self._tell([*changed, *admitted])
         await self._note_health()
+        self._health.ticks.note(dirty.heard_at, began_at)
 
     def _take_dirty(self) -> Dirty:
         dirty = self._view.take_dirty()
@@ -306,12 +325,18 @@ class Shift:
             changed, gone = nodes.differences(before, seen)
         if changed or gone:
             await self._lease.commit(partial(nodes.write, changed, gone))
-            await live.achanged("cluster", "nodes", _revision(), "")
+            self._nodes_untold = True
         self._nodes = seen
         self._nodes_dirty = False
 
+    async def _tell_nodes(self) -> None:
+        """Once a second at most: everybody's page of nodes reads them all anew."""
+        if self._nodes_untold:
+            self._nodes_untold = False
+            await live.tell_everybody("nodes", _revision())
+
     async def _note_health(self) -> None:
-        """Writes at once when the cluster was lost or came back."""
+        """Writes at once when the cluster was lost or came back; every page has the banner."""
         problem = self._view.problem
         is_late = time.monotonic() - self._began_at > _ANSWER_S
         if not self._view.synced and not problem and is_late:
@@ -321,32 +346,28 @@ class Shift:
             if not problem:
                 self._jobs.hurry()
             await self._lease.commit(partial(_write_health, problem))
-            await self._tell_everybody()
+            await live.tell_everybody("cluster", _revision())
         self._problem = problem
 
-    async def _tell_everybody(self) -> None:
-        """Every page has the banner; pages listen for their tenants (or as an admin)."""
-        revision = _revision()
-        await live.achanged("cluster", "health", revision, "")
-        tenants = await sync_to_async(_tenant_ids)()
-        layer = get_channel_layer()
-        frame = {"type": "changed", "kind": "cluster", "id": "health", "revision": revision}
-        for tenant_id in tenants:
-            message = {"type": "changed", "frame": frame}
-            await layer.group_send(live.tenant_group(tenant_id), message)
+    async def _report_health(self, *, is_due: bool) -> bool:
+        """Renews the lease with the report, when that is due or there is news; whether it did."""
+        report = self._health.report() if is_due else self._health.news()
+        if report is None:
+            return False
+        await self._lease.commit(partial(_write_health, self._problem, report))
+        self._health.wrote(report)
+        await live.achanged("health", "", _revision(), "")
+        return True
 
 
-def _write_health(problem: str) -> None:
+def _write_health(problem: str, report: dict[str, Any] | None = None) -> None:
     """Blocking; inside `Lease.commit`."""
     columns: dict[str, Any] = {"cluster_error": problem}
+    if report is not None:
+        columns["health"] = report
     if not problem:
         columns["cluster_ok_at"] = timezone.now()
     ReconcilerLease.objects.filter(pk=1).update(**columns)
-
-
-def _tenant_ids() -> list[UUID]:
-    """Blocking."""
-    return list(Tenant.objects.values_list("pk", flat=True))
 
 
 def _revision() -> int:

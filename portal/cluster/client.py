@@ -130,6 +130,25 @@ class Cluster:
             if not more:
                 return
 
+    async def read(self, path: str) -> Object:
+        """What has no kind of ours: `/version`, `/apis/GROUP/VERSION`.
+
+        Raises:
+            NotFound, Forbidden, Unavailable: see errors.py.
+        """
+        self.calls["get", path] += 1
+        return await self._call("GET", path)
+
+    async def try_create(self, obj: Object) -> Object:
+        """What making the object would answer; nothing is made (server-side dry run).
+
+        Raises:
+            Invalid, Forbidden, QuotaExceeded, Unavailable: see errors.py.
+        """
+        self.calls["try", obj["kind"]] += 1
+        path = get_kind(obj["kind"]).path(obj["metadata"].get("namespace"))
+        return await self._call("POST", path, body=obj, params={"dryRun": "All"})
+
     # --- writing ---
     async def create(self, obj: Object) -> Object:
         """Makes an object under the name that it carries; returns it as stored.
@@ -303,10 +322,16 @@ class Cluster:
             yield chunks
 
     async def _call(
-        self, method: str, path: str, *, body: Object | None = None, content_type: str = JSON
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Object | None = None,
+        content_type: str = JSON,
+        params: Mapping[str, str] | None = None,
     ) -> Object:
         raw = await self._transport.request(
-            Request(method, path, body=body, content_type=content_type)
+            Request(method, path, body=body, content_type=content_type, params=params or {})
         )
         answer = _decode(raw, path)
         if not isinstance(answer, dict):

@@ -6,6 +6,7 @@ Secrets are never watched. Everything happens on one event loop, so there are no
 """
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,11 +49,13 @@ class Dirty:
         owners: values of the `homeport.dev/owner` label: ids of jobs and tenants as text.
         namespaces: where anything of ours, or an event, changed.
         nodes: whether a node, or what pods hold of one, changed.
+        heard_at: monotonic seconds of the first of these changes; None: there is none.
     """
 
     owners: set[str] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
     nodes: bool = False
+    heard_at: float | None = None
 
     def __bool__(self) -> bool:
         return bool(self.owners or self.namespaces or self.nodes)
@@ -159,6 +162,11 @@ class ClusterView:
         failing = [shelf.watch.health for shelf in self._shelves if shelf.watch.health.problem]
         return min(failing, key=lambda health: health.problem_since).problem if failing else ""
 
+    @property
+    def watches(self) -> list[Watch[Any]]:
+        """One for each kind, for the health page."""
+        return [shelf.watch for shelf in self._shelves]
+
     def take_dirty(self) -> Dirty:
         """What changed since the last call; clears `changed`. Call once per tick."""
         taken, self._dirty = self._dirty, Dirty()
@@ -190,6 +198,11 @@ class ClusterView:
         return sorted(found.values(), key=lambda event: event.at.timestamp() if event.at else 0.0)
 
     # --- notes ---
+    def _wake(self) -> None:
+        if self._dirty.heard_at is None:
+            self._dirty.heard_at = time.monotonic()
+        self.changed.set()
+
     def _note(self, change: Change[Any]) -> None:
         for seen in (change.old, change.new):
             owner = owner_of(seen) if seen is not None else ""
@@ -197,7 +210,7 @@ class ClusterView:
                 self._dirty.owners.add(owner)
                 # A Namespace lies in no namespace: its own name is meant.
                 self._dirty.namespaces.add(change.key[0] or change.key[1])
-        self.changed.set()
+        self._wake()
 
     def _note_pod(self, change: Change[PodSeen]) -> None:
         before, after = _holding(change.old), _holding(change.new)
@@ -210,7 +223,7 @@ class ClusterView:
         if any(seen is not None and owner_of(seen) for seen in (change.old, change.new)):
             self._note(change)
         elif before != after:
-            self.changed.set()
+            self._wake()
 
     def _note_gpus(
         self, change: Change[PodSeen], before: tuple[str, Requests], after: tuple[str, Requests]
@@ -236,7 +249,7 @@ class ClusterView:
     def _note_node(self, change: Change[NodeSeen]) -> None:
         del change
         self._dirty.nodes = True
-        self.changed.set()
+        self._wake()
 
     def _note_event(self, change: Change[EventSeen]) -> None:
         if change.old is not None:
@@ -248,7 +261,7 @@ class ClusterView:
             if owner:
                 self._dirty.owners.add(owner)
             self._dirty.namespaces.add(about.namespace)
-            self.changed.set()
+            self._wake()
 
     def _forget_event(self, name: str, event: EventSeen) -> None:
         about = event.involved_object

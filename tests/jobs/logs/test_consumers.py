@@ -20,7 +20,6 @@ from channels.routing import URLRouter
 from channels.sessions import SessionMiddlewareStack
 from django.conf import settings as django_settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-from django.contrib.sessions.backends.db import SessionStore
 from django.utils import timezone
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -34,6 +33,7 @@ from jobs.rules.states import Desired, JobState, ReplicaState
 from portal import live, live_consumer, storage
 from tenants import sockets
 from tenants.models import ApiToken, Team, User
+from tenants.people.session_store import SessionStore
 from tests.factories import make_job, make_tenant, make_user
 from tests.jobs.logs.fakes import FakeCluster, FakeLog, until
 from tests.portal.servers import serving
@@ -754,17 +754,21 @@ async def test_a_page_hears_of_its_own_tenant_and_leads_of_theirs(world: World) 
         await asyncio.sleep(0.1)
         await live.achanged("job", "1", 7, own.pk)
         await live.achanged("tenant", "2", 8, other.pk)
-        await live.achanged("cluster", "", 9, "")
+        await live.achanged("health", "", 9, "")
         mine = {"type": "changed", "kind": "job", "id": "1", "revision": 7}
         theirs = {"type": "changed", "kind": "tenant", "id": "2", "revision": 8}
-        everybodys = {"type": "changed", "kind": "cluster", "id": "", "revision": 9}
+        admins = {"type": "changed", "kind": "health", "id": "", "revision": 9}
         assert await frame(alice) == mine
         assert await frame(lee) == mine
         assert await frame(mallory) == theirs
-        assert [await frame(admin) for _ in range(3)] == [mine, theirs, everybodys]
+        assert [await frame(admin) for _ in range(3)] == [mine, theirs, admins]
         for socket in (alice, lee, mallory):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(socket.recv(), 0.05)
+        await live.tell_everybody("cluster", 10)
+        everybodys = {"type": "changed", "kind": "cluster", "id": "", "revision": 10}
+        for socket in (alice, lee, mallory, admin):
+            assert await frame(socket) == everybodys
 
 
 async def test_a_burst_is_one_frame_for_each_thing(world: World) -> None:

@@ -151,7 +151,7 @@ async def test_a_second_one_waits_and_takes_over(lab: Lab) -> None:
 
 async def test_an_outage_is_told_to_everybody_and_heals(lab: Lab) -> None:
     layer = get_channel_layer()
-    await layer.group_add(live.tenant_group(lab.tenant.pk), "page")
+    await layer.group_add(live.EVERYBODY_GROUP, "page")
     port = lab.api.port
     await lab.api.stop()
     message = await asyncio.wait_for(layer.receive("page"), 5)

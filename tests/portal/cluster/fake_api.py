@@ -67,6 +67,9 @@ class FakeApi:
         self.confirms_quota = True
         self.binds_claims = True
         self.bookmarks_s = 0.0  # 0: none
+        self.version_name = "v1.33.0"
+        self.honours_pod_security = True
+        self.has_metrics = False
         self.open_watches = 0
         self._news = asyncio.Event()
         self._runner: web.AppRunner | None = None
@@ -190,7 +193,14 @@ class FakeApi:
         body = await request.json() if request.can_read_body else None
         query = dict(request.query)
         self.asked.append(Asked(request.method, request.path, query, dict(request.headers), body))
+        if request.path == "/version":
+            return web.json_response({"gitVersion": self.version_name})
+        if request.path.startswith("/apis/metrics.k8s.io/"):
+            found = {"kind": "APIResourceList"} if self.has_metrics else None
+            return web.json_response(found) if found else _status(404, "NotFound", "no such group")
         kind, namespace, name = self._parse(request.path)
+        if "dryRun" in query:
+            return self._try(body)
         if "watch" in query:
             return await self._watch(request, kind)
         trouble = self._trouble(f"{request.method} {request.path}")
@@ -235,6 +245,12 @@ class FakeApi:
         if request.method == "DELETE":
             return self._delete(key, body)
         return web.json_response(self.objects[key])
+
+    def _try(self, body: Object) -> web.Response:
+        if body["kind"] == "Pod" and self.honours_pod_security:
+            words = f'pods "{body["metadata"]["name"]}" is forbidden: violates PodSecurity'
+            return _status(403, "Forbidden", f'{words} "restricted:v1.33": privileged')
+        return web.json_response(body, status=201)
 
     def _create(self, kind: Kind, namespace: str, body: Object) -> web.Response:
         key = (kind.plural, namespace, body["metadata"]["name"])

@@ -1,0 +1,273 @@
+"""What the reconciler says of itself and of what it stands on, for the admins' health page.
+
+The reporter gathers (on the event loop, and beside it for what blocks), the loop writes it into the
+lease row: at once when something that matters has changed, at most once a second, and with every
+renewal of the lease, so that the numbers are never older than that. Times are ISO texts, UTC.
+"""
+
+import asyncio
+import io
+import logging
+import platform
+import shutil
+import time
+import uuid
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import django
+from channels.layers import get_channel_layer
+from django.conf import settings
+
+from portal import supervise
+from portal.cluster import preflight
+from portal.cluster.client import Cluster
+from portal.cluster.view import ClusterView
+from portal.storage import get_store
+from portal.version import VERSION
+
+log = logging.getLogger(__name__)
+
+PROBE_S = 60.0
+PREFLIGHT_S = 600.0
+PREFLIGHT_SOON_S = 30.0  # while an answer is missing
+_PATIENCE_S = 10.0
+_WINDOW_S = 60.0  # the slowest tick of the last minute is told
+_LOGGERS = ("jobs", "tenants", "portal")
+_TEXT_MAX = 500
+# Of what is told, these alone are worth a write of their own.
+_SUBSTANCE = ("watches", "last_error", "tasks", "store", "channel_layer", "cluster", "started_at")
+_NUMBERS = frozenset({"heard_at", "objects", "lists", "connects", "took_s", "checked_at"})
+
+
+class LastTrouble(logging.Handler):
+    """Remembers the last warning or error of our own code."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last: dict[str, str] | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            text = f"{text}: {type(error).__name__}: {error}"
+        at = datetime.fromtimestamp(record.created, UTC)
+        self.last = {"at": at.isoformat(), "where": record.name, "text": text[:_TEXT_MAX]}
+
+
+class Ticks:
+    """How long changes waited, as the worst of the last minute."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, float, float]] = deque()  # at, waited, took
+
+    def note(self, heard_at: float | None, began_at: float) -> None:
+        """One tick is over; monotonic seconds. `heard_at`: its oldest change, None: there was none."""
+        now = time.monotonic()
+        waited_s = 0.0 if heard_at is None else now - heard_at
+        self._seen.append((now, waited_s, now - began_at))
+        while self._seen and self._seen[0][0] < now - _WINDOW_S:
+            self._seen.popleft()
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "lag_s": round(max((waited for _, waited, _ in self._seen), default=0.0), 3),
+            "took_s": round(max((took for _, _, took in self._seen), default=0.0), 3),
+            "count": len(self._seen),
+        }
+
+
+class HealthReporter:
+    """Gathers; `report` gives it all, ready for JSON (see `report` for the shape)."""
+
+    def __init__(
+        self, cluster: Cluster, view: ClusterView, jobs: Callable[[], Mapping[str, int]]
+    ) -> None:
+        """`jobs` counts what the jobs' pass has before it."""
+        self.ticks = Ticks()
+        self._cluster = cluster
+        self._view = view
+        self._jobs = jobs
+        self._started_at = datetime.now(UTC).isoformat()
+        self._trouble = LastTrouble()
+        self._store: dict[str, Any] = {"state": "unknown"}
+        self._layer: dict[str, Any] = {"state": "unknown"}
+        self._preflight: dict[str, Any] = {}
+        self._told: dict[str, Any] = {}
+
+    # --- what is told ---
+    def report(self) -> dict[str, Any]:
+        """Everything, with plain values only. On the event loop."""
+        return {
+            "written_at": datetime.now(UTC).isoformat(),
+            "started_at": self._started_at,
+            "versions": {
+                "homeport": VERSION,
+                "python": platform.python_version(),
+                "django": django.get_version(),
+            },
+            "watches": self._watches(),
+            "ticks": self.ticks.report(),
+            "jobs": dict(self._jobs()),
+            "last_error": self._trouble.last,
+            "tasks": [
+                {
+                    "name": name,
+                    "state": task["state"],
+                    "error": task["error"][:_TEXT_MAX],
+                    "restarts": task["restarts"],
+                }
+                for name, task in supervise.report().items()
+                if task["error"] or not name.startswith("watch of ")
+            ],
+            "store": self._store,
+            "channel_layer": self._layer,
+            "cluster": self._preflight,
+        }
+
+    def news(self) -> dict[str, Any] | None:
+        """The report, when something that matters differs from the one given last; else None."""
+        report = self.report()
+        return report if self._substance(report) != self._told else None
+
+    def wrote(self, report: dict[str, Any]) -> None:
+        """This report is in the database."""
+        self._told = self._substance(report)
+
+    @staticmethod
+    def _substance(report: dict[str, Any]) -> dict[str, Any]:
+        return {name: _without_numbers(report[name]) for name in _SUBSTANCE}
+
+    def _watches(self) -> list[dict[str, Any]]:
+        now, clock = datetime.now(UTC), time.monotonic()
+
+        def moment(at: float) -> str | None:
+            seen = now - timedelta(seconds=clock - at) if at else None
+            return seen.isoformat(timespec="seconds") if seen else None
+
+        found = []
+        for watch in self._view.watches:
+            health = watch.health
+            found.append(
+                {
+                    "kind": watch.selection.kind,
+                    "objects": len(watch.items),
+                    "is_synced": watch.synced.is_set(),
+                    "heard_at": moment(health.heard_at),
+                    "problem": health.problem[:_TEXT_MAX],
+                    "unreadable": health.unreadable,
+                    "lists": health.lists,
+                    "connects": health.connects,
+                }
+            )
+        return found
+
+    # --- what has to be tried ---
+    async def run(self) -> None:
+        """Tries out store, channel layer and cluster now and then, until cancelled."""
+        for name in _LOGGERS:
+            logging.getLogger(name).addHandler(self._trouble)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name, tries in (
+                    ("health probes", self._probe_forever),
+                    ("pre-flight", self._preflight_forever),
+                ):
+                    group.create_task(supervise.run_forever(name, tries), name=name)
+        finally:
+            for name in _LOGGERS:
+                logging.getLogger(name).removeHandler(self._trouble)
+
+    async def _probe_forever(self) -> None:
+        while True:
+            self._store = {**await _timed("object store", _try_store), **store_kind()}
+            self._layer = {**await _timed("channel layer", _try_layer), **layer_kind()}
+            await asyncio.sleep(PROBE_S)
+
+    async def _preflight_forever(self) -> None:
+        while True:
+            await self._view.wait_synced()
+            found = await preflight.look(self._cluster, settings.STORAGE_CLASS, self._namespace())
+            checked_at = datetime.now(UTC).isoformat(timespec="seconds")
+            self._preflight = {
+                **found.as_json(),
+                "class_name": settings.STORAGE_CLASS,
+                "checked_at": checked_at,
+            }
+            await asyncio.sleep(PREFLIGHT_S if found.is_complete else PREFLIGHT_SOON_S)
+
+    def _namespace(self) -> str:
+        """One of ours that lives: they are all labelled for Pod Security."""
+        for (_, name), namespace in self._view.namespaces.watch.items.items():
+            if namespace.status.phase == "Active" and not namespace.metadata.deletion_timestamp:
+                return name
+        return ""
+
+
+def _without_numbers(told: Any) -> Any:
+    if isinstance(told, dict):
+        return {k: _without_numbers(v) for k, v in told.items() if k not in _NUMBERS}
+    if isinstance(told, list):
+        return [_without_numbers(item) for item in told]
+    return told
+
+
+def store_kind() -> dict[str, Any]:
+    """Which object store it is, and for a folder how much room is left around it."""
+    if settings.S3_BUCKET:
+        return {"kind": "s3", "name": settings.S3_BUCKET}
+    room = shutil.disk_usage(settings.HOMEPORT_HOME)
+    # In steps, so that each file written is no news.
+    free_percent = round(room.free * 100 / room.total)
+    return {"kind": "folder", "name": str(settings.HOMEPORT_HOME), "free_percent": free_percent}
+
+
+def layer_kind() -> dict[str, Any]:
+    return {"kind": "redis" if settings.REDIS_URL else "memory"}
+
+
+async def _timed(what: str, attempt: Callable[[], Awaitable[None]]) -> dict[str, Any]:
+    """`{"state": "yes" | "no", "text", "took_s", "checked_at"}` of one try."""
+    began = time.monotonic()
+    state, text = "yes", ""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await attempt()
+    except TimeoutError:
+        state, text = "no", f"no answer within {_PATIENCE_S:g} s"
+    except Exception as error:  # the named fence: what is tried here may fail in any way
+        log.warning("the %s does not work", what, exc_info=True)
+        state, text = "no", f"{type(error).__name__}: {error}"[:_TEXT_MAX]
+    took_s = round(time.monotonic() - began, 3)
+    checked_at = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"state": state, "text": text, "took_s": took_s, "checked_at": checked_at}
+
+
+async def _try_store() -> None:
+    await asyncio.to_thread(_write_and_read)
+
+
+def _write_and_read() -> None:
+    store, key, said = get_store(), f"homeport-health/{uuid.uuid4().hex}", b"ahoy"
+    store.put_file(key, io.BytesIO(said))
+    try:
+        heard = b"".join(store.open(key))
+    finally:
+        store.delete(key)
+    if heard != said:
+        raise OSError("what was written came back otherwise")
+
+
+async def _try_layer() -> None:
+    layer = get_channel_layer()
+    group = f"health.{uuid.uuid4().hex}"
+    channel = await layer.new_channel("health")
+    await layer.group_add(group, channel)
+    try:
+        await layer.group_send(group, {"type": "ahoy"})
+        await layer.receive(channel)
+    finally:
+        await layer.group_discard(group, channel)
