@@ -63,6 +63,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("S3_REGION", "us-east-1", "region of the bucket"),
     Setting("HOMEPORT_KUBECONFIG", "", "kubeconfig of the cluster; in-cluster account when empty"),
     Setting(
+        "PURGE_KUBECONFIG",
+        "",
+        "kubeconfig of the account that removes purged namespaces and volumes; the same account as "
+        "for everything else when empty",
+    ),
+    Setting(
         "POD_PORTAL_URL",
         "",
         "URL under which pods reach the portal; http://10.244.0.1:8000 when empty",

@@ -72,11 +72,24 @@ class TenantManifest:
     gate_name: str = GATE
 
 
-def quota_hard(tenant: Tenant) -> dict[str, str]:
+def quota_hard(tenant: Tenant, *, is_shut: bool = False) -> dict[str, str]:
     """`spec.hard` of the tenant's ResourceQuota.
 
     Only `requests.` exists for GPUs: https://kubernetes.io/docs/concepts/policy/resource-quotas/
+
+    Args:
+        is_shut: nothing may start: no pod and no NodePort while it is suspended, nothing but its
+            volumes while it is being deleted.
     """
+    hard = _full_quota(tenant)
+    if not is_shut:
+        return hard
+    is_leaving = tenant.desired != Tenant.Desired.SUSPENDED
+    none = set(hard) - {"requests.storage"} if is_leaving else {"pods", "services.nodeports"}
+    return {name: "0" if name in none else amount for name, amount in hard.items()}
+
+
+def _full_quota(tenant: Tenant) -> dict[str, str]:
     return {
         "pods": str(tenant.quota_pods),
         "requests.cpu": quantity.cpu_text(tenant.quota_cpu_millicores),
@@ -143,8 +156,8 @@ def closed_networks(cidrs: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*ranges, _LINK_LOCAL]))
 
 
-def tenant_manifest(tenant: Tenant) -> TenantManifest:
-    """The template's variables for one tenant.
+def tenant_manifest(tenant: Tenant, *, is_shut: bool = False) -> TenantManifest:
+    """The template's variables for one tenant; `is_shut`: see `quota_hard`.
 
     Raises:
         ManifestError: a setting holds what is no network.
@@ -154,7 +167,7 @@ def tenant_manifest(tenant: Tenant) -> TenantManifest:
     return TenantManifest(
         owner=str(tenant.pk),
         namespace=tenant.namespace,
-        quota_hard=tuple(quota_hard(tenant).items()),
+        quota_hard=tuple(quota_hard(tenant, is_shut=is_shut).items()),
         volumes=(
             Volume(DATA_VOLUME, quantity.memory_text(tenant.data_volume_bytes)),
             Volume(LOG_VOLUME, quantity.memory_text(tenant.log_volume_bytes)),
@@ -171,10 +184,13 @@ def tenant_manifest(tenant: Tenant) -> TenantManifest:
     )
 
 
-def render_tenant(tenant: Tenant) -> list[dict[str, Any]]:
+def render_tenant(tenant: Tenant, *, is_shut: bool = False) -> list[dict[str, Any]]:
     """All objects of a tenant, in order of creation; the Namespace is first.
+
+    Args:
+        is_shut: see `quota_hard`.
 
     Raises:
         ManifestError: a setting cannot be used; the text names it.
     """
-    return manifests.render("tenant.yaml.j2", tenant_manifest(tenant))
+    return manifests.render("tenant.yaml.j2", tenant_manifest(tenant, is_shut=is_shut))

@@ -163,6 +163,22 @@ class Tenant(models.Model):
         return self.namespace
 
     @property
+    def closed(self) -> str:
+        """Empty while things of the tenant may run, else "suspended" or "deleting".
+
+        What people asked counts before what is: somebody who restores a tenant may submit at once.
+        """
+        if self.desired in {self.Desired.DELETED, self.Desired.PURGED}:
+            return "deleting"
+        if self.state == self.State.GONE:
+            return "deleting"
+        is_open = self.desired == self.Desired.ACTIVE and self.state not in {
+            self.State.SUSPENDED,
+            self.State.DELETING,
+        }
+        return "" if is_open else "suspended"
+
+    @property
     def quota(self) -> dict[str, int]:
         """What is asked for: cpu in millicores, memory in bytes, gpu, pods and nodeports."""
         return {

@@ -30,3 +30,8 @@ def may_delete(user: User, tenant: Tenant) -> bool:
 def may_change_quota(user: User, tenant: Tenant) -> bool:
     """An admin; a lead of the team, within the team's budget (`tenants/quota.py`)."""
     return user.is_admin or leads(user, tenant)
+
+
+def may_manage_tenants(user: User) -> bool:
+    """Only an admin makes, suspends, deletes and purges namespaces (`tenants/namespaces/`)."""
+    return user.is_admin

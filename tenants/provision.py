@@ -86,6 +86,12 @@ class Provisioner:
             "PersistentVolumeClaim": view.claims,
         }
 
+    def has(self, kind: str, namespace: str, name: str) -> bool:
+        """Whether the view shows an object; false for kinds that no tenant is made of."""
+        shelf = self._shelves.get(kind)
+        inside = "" if kind == "Namespace" else namespace
+        return shelf is not None and shelf.get(inside, name) is not None
+
     async def tend(
         self,
         tenant: Tenant,

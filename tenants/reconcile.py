@@ -9,7 +9,8 @@ waits, and stops nothing else. Called by the reconciler once per tick; what bloc
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -21,7 +22,8 @@ from portal.cluster import labels
 from portal.cluster.client import Cluster
 from portal.cluster.manifests import ManifestError
 from portal.cluster.view import ClusterView, Dirty
-from tenants import manifests, records
+from tenants import life, manifests, purge, records, stuck
+from tenants.life import Standing
 from tenants.models import Tenant
 from tenants.parts import State
 from tenants.provision import Provisioner
@@ -33,6 +35,7 @@ T = TypeVar("T")
 
 _AT_ONCE = 8  # tenants; each waits for one call at a time
 _AFTER_A_BUG_S = 30.0
+_REMOVAL_S = 5.0  # between two looks at a namespace that somebody else is removing
 
 
 class Writer(Protocol):
@@ -52,10 +55,12 @@ class TenantReconciler:
 
     def __init__(self, view: ClusterView, cluster: Cluster, writer: Writer) -> None:
         self._view = view
+        self._cluster = cluster
         self._writer = writer
         self._provisioner = Provisioner(view, cluster)
         self._revisions: dict[UUID, int] = {}
         self._due: dict[UUID, float] = {}  # monotonic
+        self._quiet_since: dict[UUID, float] = {}  # monotonic; closed tenants without workload
 
     async def run_once(self, dirty: Dirty, *, everything: bool = False) -> float | None:
         """Tends the tenants that changed, are due or have a newer row; all of them on demand.
@@ -86,8 +91,10 @@ class TenantReconciler:
         else:
             changed = {}
         for outcome in outcomes:
-            pk = outcome.tenant.pk
-            self._revisions[pk] = changed.get(pk, outcome.tenant.revision)
+            pk, before = outcome.tenant.pk, outcome.tenant.revision
+            # Not the revision that was written: somebody may have changed the row in between, and
+            # that is seen by a revision beyond the one that we know of.
+            self._revisions[pk] = before + 1 if pk in changed else before
         for pk, revision in changed.items():
             await live.achanged("tenant", pk, revision, pk)
 
@@ -102,30 +109,99 @@ class TenantReconciler:
 
     async def _tend(self, tenant: Tenant) -> Outcome:
         rows = records.rows_of(tenant)
-        if tenant.desired != Tenant.Desired.ACTIVE:
-            parts = [Part(row.kind, row.name, row.state, row.detail) for row in rows.values()]
-            reason = f"asked to be {tenant.desired}, which this version of Homeport does not do"
-            return self._outcome(tenant, rows, parts, None, reason)
+        running = self._running(tenant)
+        if tenant.desired == Tenant.Desired.PURGED:
+            return await self._purge(tenant, rows, running)
+        is_shut = self._is_shut(tenant, running)
         try:
-            documents = await asyncio.to_thread(manifests.render_tenant, tenant)
+            documents = await asyncio.to_thread(manifests.render_tenant, tenant, is_shut=is_shut)
         except ManifestError as error:
             parts = [Part(row.kind, row.name, row.state, row.detail) for row in rows.values()]
-            return self._outcome(tenant, rows, parts, None, str(error))
+            return self._outcome(tenant, rows, parts, Standing(None, str(error)))
         tended = await self._provisioner.tend(tenant, documents, rows)
         if tended.again_at is not None:
-            self._due[tenant.pk] = tended.again_at
-        late = [part for part in tended.parts if part.state != State.READY]
-        state = Tenant.State.PROVISIONING if late else Tenant.State.ACTIVE
-        reason = f"{late[0].kind} {late[0].name}: {late[0].detail or late[0].state}" if late else ""
-        return self._outcome(tenant, rows, tended.parts, state, reason)
+            self._look_again(tenant.pk, tended.again_at)
+        standing = life.stand(tenant, tended.parts, running)
+        story = await self._removal_by_hand(tenant)
+        if story is not None:
+            standing = replace(
+                standing,
+                reason_text="The namespace is being deleted by somebody, past Homeport; it is made anew "
+                f"when it is gone. {story.text}",
+                reason_next_step=story.next_step,
+            )
+        return self._outcome(tenant, rows, tended.parts, standing)
+
+    def _look_again(self, pk: UUID, at: float) -> None:
+        self._due[pk] = min(at, self._due.get(pk, at))
+
+    # --- closed tenants ---
+    def _running(self, tenant: Tenant) -> int:
+        """Pods in the tenant's namespace that have not ended."""
+        pods = self._view.pods.in_namespace(tenant.namespace).values()
+        return sum(pod.status.phase not in {"Succeeded", "Failed"} for pod in pods)
+
+    def _is_shut(self, tenant: Tenant, running: int) -> bool:
+        """Whether the quota is down: a closed tenant in which nothing has run for a while."""
+        if not life.is_closed(tenant):
+            self._quiet_since.pop(tenant.pk, None)
+            return False
+        quota = self._view.quotas.get(tenant.namespace, manifests.QUOTA)
+        if quota is not None and quota.spec.hard.get("pods") == "0":
+            return True  # from before; what it holds up is the jobs' to see to
+        now = time.monotonic()
+        if running:
+            self._quiet_since.pop(tenant.pk, None)
+            self._look_again(tenant.pk, now + life.LOOK_AGAIN_S)
+            return False
+        quiet_at = self._quiet_since.setdefault(tenant.pk, now) + life.QUIET_S
+        if now >= quiet_at:
+            return True
+        self._look_again(tenant.pk, quiet_at)
+        return False
+
+    async def _purge(
+        self, tenant: Tenant, rows: dict[records.PartKey, Any], running: int
+    ) -> Outcome:
+        async def is_wanted() -> bool:
+            # In a transaction that checks our epoch: a reconciler that was replaced destroys nothing.
+            return await self._writer.commit(partial(records.is_to_be_purged, tenant.pk))
+
+        found = await purge.step(self._cluster, tenant, running, is_wanted)
+        if found.is_gone:
+            return self._outcome(tenant, rows, [], Standing(Tenant.State.GONE))
+        self._look_again(tenant.pk, time.monotonic() + found.again_s)
+        standing = Standing(Tenant.State.DELETING, found.text, found.next_step)
+        parts = list(found.parts) or self._still_there(tenant, rows)
+        return self._outcome(tenant, rows, parts, standing, found.memo)
+
+    def _still_there(self, tenant: Tenant, rows: dict[records.PartKey, Any]) -> list[Part]:
+        """The tenant's parts that the cluster still has."""
+        return [
+            Part(row.kind, row.name, State.WAITING, "is to be removed")
+            for row in rows.values()
+            if self._provisioner.has(row.kind, tenant.namespace, row.name)
+        ]
+
+    async def _removal_by_hand(self, tenant: Tenant) -> stuck.Story | None:
+        """Why a namespace that somebody deleted past Homeport does not go."""
+        seen = self._view.namespaces.get("", tenant.namespace)
+        if seen is None or seen.metadata.deletion_timestamp is None:
+            return None
+        self._look_again(tenant.pk, time.monotonic() + _REMOVAL_S)
+        conditions = [
+            {"type": c.type, "status": c.status, "message": c.message}
+            for c in seen.status.conditions
+        ]
+        return await stuck.look(self._cluster, tenant.namespace, conditions)
 
     def _outcome(
         self,
         tenant: Tenant,
         rows: dict[records.PartKey, Any],
         parts: list[Part],
-        state: str | None,
-        reason_text: str,
+        standing: Standing,
+        purge_memo: Mapping[str, Any] | None = None,
     ) -> Outcome:
         seen = self._view.quotas.get(tenant.namespace, manifests.QUOTA)
         is_ours = seen is not None and (seen.metadata.labels.get(labels.OWNER) == str(tenant.pk))
@@ -133,8 +209,10 @@ class TenantReconciler:
             tenant=tenant,
             rows=rows,
             parts=parts,
-            state=state,
-            reason_text=reason_text,
+            state=standing.state,
+            reason_text=standing.reason_text,
+            reason_next_step=standing.reason_next_step,
             observed_hard=manifests.observed(seen.status.hard) if seen and is_ours else {},
             observed_used=manifests.observed(seen.status.used) if seen and is_ours else {},
+            purge_memo=purge_memo,
         )

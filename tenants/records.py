@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db.models import F
 from django.utils import timezone
 
+from tenants.actions import record
 from tenants.models import Tenant, TenantObject
 
 PartKey = tuple[str, str]  # kind, name
@@ -35,6 +36,7 @@ class Outcome:
     Attributes:
         rows: the tenant's rows at the start of the pass.
         state: None when it is not the reconciler's to change now.
+        purge_memo: what a purge noted; None: nothing new.
     """
 
     tenant: Tenant
@@ -44,6 +46,8 @@ class Outcome:
     reason_text: str
     observed_hard: Mapping[str, int] = field(default_factory=dict)
     observed_used: Mapping[str, int] = field(default_factory=dict)
+    reason_next_step: str = ""
+    purge_memo: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class Wanted:
 
 def load(wanted: Wanted) -> list[Tenant]:
     """The tenants to look at, with their object rows, oldest first."""
-    there = Tenant.objects.exclude(state=Tenant.State.GONE)
+    there = Tenant.objects.living()
     chosen = [
         pk
         for pk, revision in there.values_list("pk", "revision")
@@ -78,8 +82,14 @@ def load(wanted: Wanted) -> list[Tenant]:
     # A long list of ids is a long query (SQLite allows 32,766 variables): read all then.
     some = there if len(chosen) > 500 else there.filter(pk__in=chosen)
     picked = set(chosen)
-    rows = some.prefetch_related("objects_seen").order_by("created_at")
+    rows = some.select_related("owner").prefetch_related("objects_seen").order_by("created_at")
     return [tenant for tenant in rows if tenant.pk in picked]
+
+
+def is_to_be_purged(tenant_id: UUID) -> bool:
+    """Whether an admin wants it purged, as the row says at this moment."""
+    wanted = Tenant.objects.filter(pk=tenant_id, desired=Tenant.Desired.PURGED)
+    return bool(wanted.living().exists())
 
 
 def rows_of(tenant: Tenant) -> dict[PartKey, TenantObject]:
@@ -106,9 +116,10 @@ def save(outcomes: Iterable[Outcome]) -> list[tuple[UUID, int]]:
             continue
         _save_parts(outcome)
         row = Tenant.objects.filter(pk=outcome.tenant.pk)
-        row.update(
-            **_tenant_changes(outcome), revision=F("revision") + 1, changed_at=timezone.now()
-        )
+        changes = _tenant_changes(outcome)
+        row.update(**changes, revision=F("revision") + 1, changed_at=timezone.now())
+        if changes.get("state") == Tenant.State.GONE:
+            record(by=None, verb="purged", target=outcome.tenant)
         changed.append((outcome.tenant.pk, row.values_list("revision", flat=True).get()))
     return changed
 
@@ -116,11 +127,16 @@ def save(outcomes: Iterable[Outcome]) -> list[tuple[UUID, int]]:
 def _tenant_changes(outcome: Outcome) -> dict[str, Any]:
     found: dict[str, Any] = {
         "reason_text": outcome.reason_text,
+        "reason_next_step": outcome.reason_next_step,
         "observed_hard": dict(outcome.observed_hard),
         "observed_used": dict(outcome.observed_used),
     }
     if outcome.state is not None:
         found["state"] = outcome.state
+    if outcome.state == Tenant.State.GONE:
+        found["gone_at"] = timezone.now()
+    if outcome.purge_memo is not None:
+        found["purge_memo"] = dict(outcome.purge_memo)
     return {name: value for name, value in found.items() if getattr(outcome.tenant, name) != value}
 
 

@@ -130,11 +130,7 @@ def load(ids: Iterable[UUID]) -> Loaded:
 
 def tenant_closed(tenant: Tenant) -> str:
     """Empty while things of the tenant may run, else "suspended" or "deleting"."""
-    deleting = tenant.state in {Tenant.State.DELETING, Tenant.State.GONE}
-    if deleting or tenant.desired == Tenant.Desired.DELETED:
-        return "deleting"
-    suspended = tenant.desired == Tenant.Desired.SUSPENDED or tenant.state == Tenant.State.SUSPENDED
-    return "suspended" if suspended else ""
+    return tenant.closed
 
 
 def _job_row(job: Job, has_plan: bool) -> JobRow:

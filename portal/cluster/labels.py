@@ -5,6 +5,7 @@ MANAGER = "homeport"
 MANAGED_SELECTOR = f"{MANAGED_BY}={MANAGER}"
 
 OWNER = "homeport.dev/owner"  # id of the row (tenant, job) that an object belongs to
+NAMESPACE = "homeport.dev/namespace"  # on a volume of a purged tenant: where its claim was
 ROLE = "homeport.dev/role"
 INDEX = "homeport.dev/index"
 ATTEMPT = "homeport.dev/attempt"
@@ -13,3 +14,4 @@ COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
 SPEC_HASH = "homeport.dev/spec-hash"  # of the document as rendered
 WARNING = "homeport.dev/warning"  # a sentence that the tenant's page shows with the object
+KEPT_OF = "homeport.dev/kept-of"  # on a volume of a purged tenant: whose data it holds, in words

@@ -385,18 +385,6 @@ async def test_one_odd_tenant_does_not_stop_the_others(
     assert "a bug" in caplog.text
 
 
-async def test_a_tenant_to_be_suspended_is_left_as_it_is_and_says_so(room: Room):
-    await room.until_active()
-    writes = len(room.writes())
-    await Tenant.objects.filter(pk=room.tenant.pk).aupdate(
-        desired="suspended", revision=F("revision") + 1
-    )
-    await room.until(lambda r: "asked to be suspended" in r.tenant.reason_text)
-    assert room.tenant.state == "active"
-    assert len(room.writes()) == writes
-    assert len(await room.rows()) == 7
-
-
 async def test_a_setting_that_cannot_be_used_is_shown(room: Room, settings: Any):
     settings.CLUSTER_CIDRS = ["ten"]
     await room.one_pass()

@@ -1,0 +1,57 @@
+"""Which state a tenant is in, from what is wanted and what the cluster shows. Pure.
+
+A tenant that is closed (suspended or being deleted) keeps its namespace with everything in it. The
+jobs' part ends what runs; when that has been quiet for a while the quota goes down too, as a second
+wall beside admission. It waits, because pods that rescue logs need a place as well.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tenants.models import Tenant
+from tenants.parts import State
+from tenants.records import Part
+
+# A pod that rescues a log starts at most 20 s after the last replica has ended (jobs/reconciler).
+QUIET_S = 60.0
+LOOK_AGAIN_S = 1.0  # while pods of a closed tenant are still ending
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a tenant stands; `state` is None when it stays what it is."""
+
+    state: str | None
+    reason_text: str = ""
+    reason_next_step: str = ""
+
+
+def is_closed(tenant: Tenant) -> bool:
+    """Whether nothing may run in it, as people want it now."""
+    return tenant.desired != Tenant.Desired.ACTIVE
+
+
+def stand(tenant: Tenant, parts: Sequence[Part], running: int) -> Standing:
+    """Where a tenant stands that is not being purged.
+
+    Args:
+        parts: what it is made of, as this pass left it.
+        running: pods in its namespace that have not ended.
+    """
+    late = next((part for part in parts if part.state != State.READY), None)
+    words = f"{late.kind} {late.name}: {late.detail or late.state}" if late else ""
+    if tenant.desired == Tenant.Desired.ACTIVE:
+        state = Tenant.State.PROVISIONING if late else Tenant.State.ACTIVE
+        return Standing(state, words)
+    ending = f"{count_text(running)} still ending" if running else ""
+    if tenant.desired == Tenant.Desired.DELETED:
+        return Standing(Tenant.State.DELETING, ending or words)
+    # Suspended means that nothing runs; a pod that saves a log afterwards changes nothing in that.
+    if running and tenant.state != Tenant.State.SUSPENDED:
+        return Standing(None, ending)
+    return Standing(Tenant.State.SUSPENDED, ending or words)
+
+
+def count_text(pods: int) -> str:
+    """`1 pod is`, `3 pods are`."""
+    return "1 pod is" if pods == 1 else f"{pods} pods are"

@@ -1,0 +1,234 @@
+"""The verbs of a namespace's life: suspend, resume, delete, restore, purge; intent in rows only.
+
+    active <-> suspended;   both -> deleted (7 days of grace) -> restored, or purged for ever
+
+The reconciler makes the cluster follow (`tenants/life.py`, `tenants/purge.py`), and the jobs' part
+of it ends what runs, because it reads the same intent. Nothing here deletes data: only a purge does,
+and it asks for the namespace's name, after the days of grace or with a second name typed.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from portal import live
+from portal.rest import FieldError
+from tenants import policy
+from tenants.actions import record
+from tenants.models import Tenant, User
+
+GRACE = timedelta(days=7)
+WHY_MAX = 500  # characters of a reason
+
+Desired = Tenant.Desired
+
+
+class RefusedError(ValueError):
+    """A verb that is not carried out; nothing was changed.
+
+    Attributes:
+        error: field, code and sentence, as REST shows them.
+        status: 400 when what was typed is wrong, 409 when the namespace is not in a state for it.
+    """
+
+    def __init__(self, field: str, code: str, text: str, status: int = 400) -> None:
+        super().__init__(text)
+        self.error = FieldError(field, code, text)
+        self.status = status
+
+
+def _locked(by: User, tenant: Tenant) -> Tenant:
+    """The row as it is now, for us alone until the transaction ends.
+
+    Raises:
+        PermissionDenied: not an admin.
+        RefusedError: it is gone, or about to be.
+    """
+    if not policy.may_manage_tenants(by):
+        raise PermissionDenied(_("Only an admin may do this."))
+    now: Tenant = Tenant.objects.select_for_update().get(pk=tenant.pk)
+    if now.state == Tenant.State.GONE:
+        text = _("This namespace was purged. What is left of it is its history.")
+        raise RefusedError("", "tenant_gone", text, 409)
+    return now
+
+
+def _wrong_state(text: str) -> RefusedError:
+    return RefusedError("", "wrong_state", text, 409)
+
+
+def _intend(tenant: Tenant, desired: str, **more: Any) -> None:
+    """Writes what is wanted from now on, and tells the reconciler and browsers after the commit."""
+    fields = {
+        "desired": desired,
+        "desired_at": timezone.now(),
+        "desired_why": "",
+        "purge_after": None,
+        "purge_data": "",
+        **more,
+    }
+    Tenant.objects.filter(pk=tenant.pk).update(
+        revision=F("revision") + 1, changed_at=timezone.now(), **fields
+    )
+    tenant.refresh_from_db()
+    pk, revision = tenant.pk, tenant.revision
+
+    def tell() -> None:
+        live.wake_reconciler()
+        live.changed("tenant", pk, revision, pk)
+
+    transaction.on_commit(tell)
+
+
+@transaction.atomic
+def suspend(*, by: User, tenant: Tenant, why: str = "", source_address: str = "") -> Tenant:
+    """Nothing runs any more and nothing new starts; data, quota and objects are kept.
+
+    Harmless for one that is suspended.
+
+    Raises:
+        PermissionDenied, RefusedError: see there; also for one that is being deleted.
+    """
+    row = _locked(by, tenant)
+    if row.desired == Desired.SUSPENDED:
+        return row
+    if row.desired != Desired.ACTIVE:
+        raise _wrong_state(_("It is being deleted, and nothing runs in it. Restore it first."))
+    _intend(row, Desired.SUSPENDED, desired_why=why)
+    detail = {"why": why} if why else {}
+    record(by=by, verb="suspend", target=row, source_address=source_address, detail=detail)
+    return row
+
+
+@transaction.atomic
+def resume(*, by: User, tenant: Tenant, source_address: str = "") -> Tenant:
+    """A suspended namespace is open again; trainings that were stopped are not started by it.
+
+    Raises:
+        PermissionDenied, RefusedError: see there; also for one that is being deleted.
+    """
+    row = _locked(by, tenant)
+    if row.desired == Desired.ACTIVE:
+        return row
+    if row.desired != Desired.SUSPENDED:
+        raise _wrong_state(_("It is being deleted. Restore it instead."))
+    _intend(row, Desired.ACTIVE)
+    record(by=by, verb="resume", target=row, source_address=source_address)
+    return row
+
+
+@transaction.atomic
+def delete(
+    *, by: User, tenant: Tenant, confirm: str, data: str, why: str = "", source_address: str = ""
+) -> Tenant:
+    """Closes a namespace for good, with days of grace in which everything can be restored.
+
+    Nothing is removed: the namespace stays, with no quota and no workload, until an admin purges
+    it. Asked again with another choice for the data, the days of grace begin anew.
+
+    Args:
+        confirm: the namespace's name, typed.
+        data: what a purge does to the volumes, "keep" or "delete".
+
+    Raises:
+        PermissionDenied, RefusedError: see there.
+    """
+    row = _locked(by, tenant)
+    _check_typed(row, confirm)
+    if data == "archive":
+        text = _("Archiving the data is not built yet. Keep it, or delete it.")
+        raise RefusedError("data", "not_available_yet", text)
+    if data not in Tenant.Data.values:
+        raise RefusedError("data", "invalid_choice", _("Choose: keep or delete."))
+    if row.desired == Desired.PURGED:
+        raise _wrong_state(_("It is being purged already."))
+    if row.desired == Desired.DELETED and row.purge_data == data:
+        return row
+    _intend(
+        row,
+        Desired.DELETED,
+        desired_why=why,
+        purge_after=timezone.now() + GRACE,
+        purge_data=data,
+    )
+    detail = {"data": data} | ({"why": why} if why else {})
+    record(by=by, verb="delete", target=row, source_address=source_address, detail=detail)
+    return row
+
+
+@transaction.atomic
+def restore(*, by: User, tenant: Tenant, source_address: str = "") -> Tenant:
+    """Takes a delete back while nothing is removed: the namespace is open again, with its data.
+
+    Raises:
+        PermissionDenied, RefusedError: see there; also when a purge has begun.
+    """
+    row = _locked(by, tenant)
+    if row.desired == Desired.ACTIVE:
+        return row
+    if row.desired == Desired.PURGED:
+        raise _wrong_state(_("Its purge has begun. It is too late to restore it."))
+    if row.desired != Desired.DELETED:
+        raise _wrong_state(_("It is not being deleted. Resume it instead."))
+    _intend(row, Desired.ACTIVE)
+    record(by=by, verb="restore", target=row, source_address=source_address)
+    return row
+
+
+@transaction.atomic
+def purge(
+    *, by: User, tenant: Tenant, confirm: str, confirm_early: str = "", source_address: str = ""
+) -> Tenant:
+    """Removes a deleted namespace from the cluster for ever, and its data if that was chosen.
+
+    Args:
+        confirm: the namespace's name, typed.
+        confirm_early: the owner's user name, typed; needed while the days of grace last.
+
+    Raises:
+        PermissionDenied, RefusedError: see there; also for one that was not deleted before.
+    """
+    row = _locked(by, tenant)
+    if row.desired == Desired.PURGED:
+        return row
+    if row.desired != Desired.DELETED:
+        raise _wrong_state(_("Only a deleted namespace can be purged. Delete it first."))
+    _check_typed(row, confirm)
+    is_early = row.purge_after is not None and timezone.now() < row.purge_after
+    if is_early:
+        _check_early(row, confirm_early)
+    _intend(
+        row,
+        Desired.PURGED,
+        desired_why=row.desired_why,
+        purge_after=row.purge_after,
+        purge_data=row.purge_data,
+    )
+    detail = {"data": row.purge_data, "early": is_early}
+    record(by=by, verb="purge", target=row, source_address=source_address, detail=detail)
+    return row
+
+
+def _check_typed(tenant: Tenant, typed: str) -> None:
+    if typed.strip() != tenant.namespace:
+        text = _("Type the name of the namespace exactly: %(name)s") % {"name": tenant.namespace}
+        raise RefusedError("confirm", "wrong_confirmation", text)
+
+
+def _check_early(tenant: Tenant, typed: str) -> None:
+    owner = tenant.owner.username
+    if typed.strip() == owner:
+        return
+    text = _(
+        "Its days of grace last until %(until)s, and until then it can be restored. To purge it now "
+        "all the same, type its owner's user name too: %(owner)s"
+    )
+    assert tenant.purge_after is not None
+    words = {"until": f"{tenant.purge_after:%d %b %Y, %H:%M} UTC", "owner": owner}
+    code = "wrong_confirmation" if typed else "grace_not_over"
+    raise RefusedError("confirm_early", code, text % words, 400 if typed else 409)
