@@ -60,6 +60,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("REDIS_URL", "", "channel layer of several web processes; in memory when empty"),
     Setting("S3_BUCKET", "", "bucket of the object store; a folder in HOMEPORT_HOME when empty"),
     Setting("S3_ENDPOINT", "", "URL of an S3 server other than Amazon's"),
+    Setting(
+        "S3_POD_ENDPOINT",
+        "",
+        "URL under which pods reach the S3 server, when it is not S3_ENDPOINT",
+    ),
     Setting("S3_REGION", "us-east-1", "region of the bucket"),
     Setting("HOMEPORT_KUBECONFIG", "", "kubeconfig of the cluster; in-cluster account when empty"),
     Setting(

@@ -37,6 +37,7 @@ class RequestError(exceptions.APIException):
     """A request that is refused with its field errors."""
 
     status_code: int
+    wait: int | None = None  # seconds until it is worth another try; sent as Retry-After
 
     def __init__(self, errors: Iterable[FieldError], status_code: int = 400) -> None:
         self.errors = tuple(errors)

@@ -36,7 +36,6 @@ WEBSOCKET_ORIGINS = [
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
-    "django.contrib.sessions",
     "django.contrib.messages",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
@@ -59,6 +58,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "tenants.people.sessions.LastSeenMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -119,6 +119,7 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "home"
 
+SESSION_ENGINE = "tenants.people.session_store"
 SESSION_COOKIE_NAME = "homeport_session"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_NAME = "homeport_csrf"
@@ -171,6 +172,7 @@ CLUSTER_CIDRS = environment.read("CLUSTER_CIDRS")
 CATALOG = environment.read("CATALOG") or str(BASE_DIR / "portal" / "catalog.yaml")
 S3_BUCKET = environment.read("S3_BUCKET")
 S3_ENDPOINT = environment.read("S3_ENDPOINT")
+S3_POD_ENDPOINT = environment.read("S3_POD_ENDPOINT")
 S3_REGION = environment.read("S3_REGION")
 
 REST_FRAMEWORK = {

@@ -1,14 +1,17 @@
 """Everything that changes tenants on somebody's behalf: database rows only, never the cluster."""
 
+from datetime import timedelta
 from typing import Any
 
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from portal import live
 from portal.catalog import get_catalog
 from portal.cluster.names import namespace_name
-from tenants.models import ApiToken, AuditEntry, Tenant, User
+from tenants.models import TOKEN_LIFETIME, ApiToken, AuditEntry, Tenant, User
 
 
 def record(
@@ -18,16 +21,24 @@ def record(
     target: Any,
     source_address: str = "",
     detail: dict[str, Any] | None = None,
+    result: str = AuditEntry.Result.DONE,
 ) -> None:
-    """One audit row; called inside the transaction of the change that it tells of."""
+    """One audit row; called inside the transaction of the change that it tells of.
+
+    Args:
+        by: who; None: Homeport itself.
+        target: the row that was changed, as it is named from now on.
+        detail: what else there is to know; `before` and `after` where something was changed.
+    """
     AuditEntry.objects.create(
         actor=by,
         actor_name=by.username if by else "homeport",
         verb=verb,
         kind=type(target).__name__.lower(),
-        object_id=str(target.pk),
+        object_id=str(target.pk or ""),
         object_name=str(target)[:200],
         source_address=source_address[:64],
+        result=result,
         detail=detail or {},
     )
 
@@ -71,11 +82,35 @@ def welcome(*, user: User, source_address: str = "") -> None:
         ensure_tenant(user=user, source_address=source_address)
 
 
+def full_scope(user: User) -> str:
+    """The scope with which a token may do all that its person may do."""
+    return ApiToken.Scope.ADMIN if user.is_admin else ApiToken.Scope.SUBMIT
+
+
 @transaction.atomic
-def create_token(*, by: User, name: str, source_address: str = "") -> tuple[ApiToken, str]:
-    """A new API token of the user and its plain text, shown this once."""
-    token, plain = ApiToken.issue(user=by, name=name)
-    record(by=by, verb="create", target=token, source_address=source_address)
+def create_token(
+    *,
+    by: User,
+    name: str,
+    scope: str = "",
+    lifetime: timedelta = TOKEN_LIFETIME,
+    source_address: str = "",
+) -> tuple[ApiToken, str]:
+    """A new API token of the user and its plain text, shown this once.
+
+    Args:
+        scope: of `ApiToken.Scope`; empty: all that the person may do.
+        lifetime: at most `TOKEN_LIFETIME`.
+
+    Raises:
+        PermissionDenied: the scope `admin` for somebody who is no admin.
+    """
+    scope = scope or full_scope(by)
+    if scope == ApiToken.Scope.ADMIN and not by.is_admin:
+        raise PermissionDenied(_("Only admins may have a token of the scope admin."))
+    token, plain = ApiToken.issue(user=by, name=name, scope=scope, lifetime=lifetime)
+    detail = {"scope": token.scope, "ends": token.expires_at.isoformat(timespec="minutes")}
+    record(by=by, verb="create", target=token, source_address=source_address, detail=detail)
     return token, plain
 
 
@@ -87,7 +122,10 @@ def revoke_token(*, by: User, token: ApiToken, source_address: str = "") -> None
 
 
 def find_token(plain: str) -> ApiToken | None:
-    """The live token of this plain text, with its user; None when unknown, expired or disabled."""
+    """The live token of this plain text, with its user; None when unknown, expired or disabled.
+
+    Without the scope `admin` the user is capped: an admin acts as a researcher.
+    """
     now = timezone.now()
     token = (
         ApiToken.objects.select_related("user")
@@ -99,4 +137,6 @@ def find_token(plain: str) -> ApiToken | None:
     # Once a minute is precise enough for "last used", and keeps reads from writing.
     if token.last_used_at is None or (now - token.last_used_at).total_seconds() > 60:
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+        User.objects.filter(pk=token.user_id).update(last_seen_at=now)
+    token.user.is_capped = token.scope != ApiToken.Scope.ADMIN
     return token

@@ -1,15 +1,13 @@
-"""REST of people and tenants: tokens, who I am, my namespace."""
+"""REST of tenants, and who I am."""
 
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth import authenticate
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers
-from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -17,46 +15,9 @@ from rest_framework.views import APIView
 from portal import quantity
 from portal.rest import FieldError, RequestError, source_address
 from tenants import policy
-from tenants.actions import create_token, welcome
 from tenants.models import Tenant, TenantObject, User
 from tenants.quota import QuotaError, change_quota
 from tenants.quota import parse as parse_quota
-from tenants.throttle import SignInThrottle
-
-
-class CredentialsSerializer(serializers.Serializer[Any]):
-    username = serializers.CharField(max_length=150)
-    password = serializers.CharField(max_length=1000, trim_whitespace=False)
-    name = serializers.CharField(max_length=80, default="token")
-
-
-class TokenSerializer(serializers.Serializer[Any]):
-    token = serializers.CharField()
-    expires_at = serializers.DateTimeField()
-
-
-class TokenView(APIView):
-    """Name and password for a token."""
-
-    authentication_classes = ()
-    permission_classes = (AllowAny,)
-    throttle_classes = (SignInThrottle,)
-
-    @extend_schema(request=CredentialsSerializer, responses={200: TokenSerializer})
-    def post(self, request: Request) -> Response:
-        credentials = CredentialsSerializer(data=request.data)
-        credentials.is_valid(raise_exception=True)
-        given = credentials.validated_data
-        user = authenticate(request, username=given["username"], password=given["password"])
-        if not isinstance(user, User):
-            raise RequestError(
-                [FieldError("", "wrong_credentials", "The name or the password is wrong.")], 401
-            )
-        welcome(user=user, source_address=source_address(request))
-        token, plain = create_token(
-            by=user, name=given["name"], source_address=source_address(request)
-        )
-        return Response({"token": plain, "expires_at": token.expires_at})
 
 
 class QuotaField(serializers.Serializer[Any]):

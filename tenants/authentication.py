@@ -2,6 +2,7 @@
 
 from django.http import HttpRequest
 from rest_framework import authentication, exceptions
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
 from tenants.actions import find_token
@@ -23,6 +24,9 @@ class TokenAuthentication(authentication.BaseAuthentication):
             raise exceptions.AuthenticationFailed(
                 "this token is unknown, expired or revoked; make a new one on the account page"
             )
+        if token.scope == ApiToken.Scope.READ and request.method not in SAFE_METHODS:
+            text = "this token may only look (scope read); make one of the scope submit"
+            raise exceptions.PermissionDenied(text, code="token_scope")
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

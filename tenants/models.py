@@ -12,6 +12,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from tenants.people.models import Session, SignInCount  # noqa: F401  Django looks for models here
+
 TOKEN_LIFETIME = timedelta(days=90)
 
 
@@ -27,10 +29,15 @@ class User(AbstractUser):
     team = models.ForeignKey(
         "Team", null=True, blank=True, on_delete=models.SET_NULL, related_name="members"
     )
+    # By browser or token, to the minute.
+    last_seen_at = models.DateTimeField(null=True, blank=True)
+
+    # Signed in by a token without the scope `admin`: then an admin acts as a researcher. Never kept.
+    is_capped = False
 
     @property
     def is_admin(self) -> bool:
-        return self.role == self.Role.ADMIN
+        return self.role == self.Role.ADMIN and not self.is_capped
 
     @cached_property
     def is_lead(self) -> bool:
@@ -48,6 +55,16 @@ class User(AbstractUser):
         return Tenant.objects.home_of(self)
 
 
+class TeamQuerySet(models.QuerySet["Team"]):
+    """The only ways to look teams up on somebody's behalf."""
+
+    def visible_to(self, user: Any) -> "TeamQuerySet":
+        """The own team; those that the user leads; all of them for an admin."""
+        if user.is_admin:
+            return self
+        return self.filter(Q(pk=user.team_id) | Q(leads=user)).distinct()
+
+
 class Team(models.Model):
     """A group of tenants with leads and a budget."""
 
@@ -59,6 +76,8 @@ class Team(models.Model):
     budget_memory_bytes = models.BigIntegerField(null=True, blank=True)
     budget_gpu_count = models.IntegerField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
+
+    objects: ClassVar[Any] = TeamQuerySet.as_manager()
 
     def __str__(self) -> str:
         return self.name
@@ -221,9 +240,17 @@ class TenantObject(models.Model):
 class ApiToken(models.Model):
     """A token for REST and the command line; only its SHA-256 is kept."""
 
+    class Scope(models.TextChoices):
+        """What may be done with it; each may do what the one before it may."""
+
+        READ = "read"  # look, nothing else
+        SUBMIT = "submit"  # what a researcher or lead may do
+        ADMIN = "admin"  # what an admin may do
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=80, default="token")
+    scope = models.CharField(max_length=16, choices=Scope.choices, default=Scope.SUBMIT)
     digest = models.CharField(max_length=64, unique=True)
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()
@@ -237,20 +264,42 @@ class ApiToken(models.Model):
         return hashlib.sha256(plain.encode()).hexdigest()
 
     @classmethod
-    def issue(cls, *, user: User, name: str) -> tuple["ApiToken", str]:
+    def issue(
+        cls,
+        *,
+        user: User,
+        name: str,
+        scope: str = Scope.SUBMIT,
+        lifetime: timedelta = TOKEN_LIFETIME,
+    ) -> tuple["ApiToken", str]:
         """A new token and its plain text, which is nowhere kept and cannot be shown again."""
         plain = "hp_" + secrets.token_urlsafe(32)
         token = cls.objects.create(
             user=user,
             name=name,
+            scope=scope,
             digest=cls.digest_of(plain),
-            expires_at=timezone.now() + TOKEN_LIFETIME,
+            expires_at=timezone.now() + min(lifetime, TOKEN_LIFETIME),
         )
         return token, plain
 
 
+class AuditQuerySet(models.QuerySet["AuditEntry"]):
+    """Rows to read; what is written stays as it is."""
+
+    def update(self, **kwargs: Any) -> int:
+        raise TypeError("the audit trail is only ever added to")
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise TypeError("the audit trail is only ever added to")
+
+
 class AuditEntry(models.Model):
     """Who changed what, from where, with which result. Rows are only ever added."""
+
+    class Result(models.TextChoices):
+        DONE = "done"
+        REFUSED = "refused"
 
     at = models.DateTimeField(default=timezone.now, db_index=True)
     actor = models.ForeignKey(User, null=True, on_delete=models.SET_NULL)
@@ -260,10 +309,22 @@ class AuditEntry(models.Model):
     object_id = models.CharField(max_length=64, blank=True)
     object_name = models.CharField(max_length=200, blank=True)
     source_address = models.CharField(max_length=64, blank=True)
+    result = models.CharField(max_length=16, choices=Result.choices, default=Result.DONE)
     detail = models.JSONField(default=dict)
 
+    objects: ClassVar[Any] = AuditQuerySet.as_manager()
+
     class Meta:
-        ordering = ["-at"]
+        ordering = ["-at", "-pk"]
+        indexes = [models.Index(fields=["kind", "object_id"], name="audit_of_object")]
 
     def __str__(self) -> str:
         return f"{self.actor_name} {self.verb} {self.kind} {self.object_name}"
+
+    def save(self, **kwargs: Any) -> None:
+        if self.pk is not None:
+            raise TypeError("the audit trail is only ever added to")
+        super().save(**kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        raise TypeError("the audit trail is only ever added to")

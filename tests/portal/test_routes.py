@@ -6,6 +6,7 @@ them and are tried with the owner's objects) or into the lists below.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,7 +20,7 @@ from jobs.models import Artifact, Job
 from jobs.rules.states import JobState
 from jobs.services.models import Service
 from tenants.actions import create_token
-from tenants.models import Team, Tenant
+from tenants.models import Session, Team, Tenant
 from tests.factories import make_job, make_service, make_tenant
 
 pytestmark = pytest.mark.django_db
@@ -30,6 +31,8 @@ OF_THE_CALLER = {
     "home",
     "sign-out",
     "account",
+    "password-change",
+    "sessions-end",
     "tenant-fragment",
     "tenant-make",
     "jobs",
@@ -88,6 +91,7 @@ class Scene:
     notebook: Service
     tensorboard: Service
     token_id: UUID
+    session_id: UUID
 
     def fill(self, route: Route, *, absent: bool = False) -> str:
         """The path with Alice's objects in it, or with ids that nobody has."""
@@ -113,6 +117,8 @@ class Scene:
                 return service.pk
         if route.name == "token-revoke":
             return self.token_id
+        if route.name == "session-end":
+            return self.session_id
         assert "job" in route.name, f"{route.name}: whose id is {key}?"
         return self.job.pk
 
@@ -130,7 +136,10 @@ def scene() -> Scene:
     token, _ = create_token(by=alice.owner, name="t")
     notebook = make_service(alice)
     tensorboard = make_service(alice, kind="tensorboard")
-    return Scene(alice, job, artifact, notebook, tensorboard, token.pk)
+    session = Session.objects.create(
+        session_key="k", user=alice.owner, expire_date=timezone.now() + timedelta(days=1)
+    )
+    return Scene(alice, job, artifact, notebook, tensorboard, token.pk, session.id)
 
 
 def owned_routes() -> list[Route]:

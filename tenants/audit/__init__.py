@@ -1,0 +1,1 @@
+"""The audit trail: who changed what, searched, shown and exported."""

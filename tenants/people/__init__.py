@@ -1,0 +1,1 @@
+"""People and teams: inviting, disabling, roles, sessions, tokens, signing in."""

@@ -1,0 +1,121 @@
+"""Slows guessing of passwords down: per user name and address, and per address.
+
+Counts lie in the database, so they hold for all processes and survive a restart. A try is counted
+before the password is looked at, so a burst of tries at once is counted too; one that succeeds is
+taken back. Names are counted as they were typed, whether somebody has them or not: the answer tells
+nothing about who exists. A name alone is never locked, or anybody could lock anybody out.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import timedelta
+from ipaddress import IPv6Address, ip_address
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from tenants.actions import record
+from tenants.models import User
+from tenants.people.models import SignInCount
+
+WINDOW = timedelta(minutes=10)
+MAX_PER_PAIR = 10  # of one user name from one address in a window
+MAX_PER_ADDRESS = 100  # people behind one address share it
+
+
+@dataclass(frozen=True)
+class Try:
+    """One try to sign in.
+
+    Attributes:
+        wait_s: seconds until there may be another one; 0: this one may go on.
+        is_last: if this one fails, the next has to wait.
+    """
+
+    name: str
+    address: str
+    wait_s: int
+    is_last: bool
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.wait_s == 0
+
+    @property
+    def wait_minutes(self) -> int:
+        return -(-self.wait_s // 60)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _network(address: str) -> str:
+    """IPv6 hands out a /64 at a time, so that much counts as one address."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address):
+        return parsed.exploded[:19]
+    return address
+
+
+def _keys(name: str, address: str) -> dict[str, int]:
+    """Key -> most tries. In this order everywhere, so that two tries never wait for each other."""
+    network = _network(address)
+    return {
+        _digest(f"address:{network}"): MAX_PER_ADDRESS,
+        _digest(f"pair:{name.strip().casefold()}|{network}"): MAX_PER_PAIR,
+    }
+
+
+@transaction.atomic
+def begin(*, name: str, address: str) -> Try:
+    """Counts a try, unless there were too many."""
+    now = timezone.now()
+    rows = []
+    wait_s = 0
+    for key, most in _keys(name, address).items():
+        SignInCount.objects.get_or_create(key=key, defaults={"since": now})
+        row = SignInCount.objects.select_for_update().get(key=key)
+        if now - row.since >= WINDOW:
+            row.count, row.since = 0, now
+        rows.append((row, most))
+        if row.count >= most:
+            wait_s = max(wait_s, int((row.since + WINDOW - now).total_seconds()) + 1)
+    if wait_s == 0:
+        for row, _most in rows:
+            row.count += 1
+            row.save()
+    is_last = wait_s == 0 and any(row.count >= most for row, most in rows)
+    return Try(name, address, wait_s, is_last)
+
+
+def succeeded(tried: Try) -> None:
+    """Takes the try back: somebody who knows the password is not guessing it."""
+    address, pair = _keys(tried.name, tried.address)
+    SignInCount.objects.filter(key=pair).delete()
+    SignInCount.objects.filter(key=address, count__gt=0).update(count=F("count") - 1)
+    # Old counts go here: what has ended says nothing any more.
+    SignInCount.objects.filter(since__lt=timezone.now() - WINDOW).delete()
+
+
+def failed(tried: Try) -> None:
+    """One row in the audit trail; it says so when this was the last try for now.
+
+    A name that nobody has is not written down: it may be a password in the wrong field.
+    """
+    found = User.objects.filter(username=tried.name).first()
+    detail = {} if found else {"name": "nobody has this name"}
+    if tried.is_last:
+        detail["locked"] = f"for at most {int(WINDOW.total_seconds()) // 60} minutes"
+    record(
+        by=None,
+        verb="sign-in",
+        target=found or User(pk=None, username="?"),
+        source_address=tried.address,
+        detail=detail,
+        result="refused",
+    )

@@ -1,0 +1,81 @@
+"""REST of signing in: a name and a password for a token."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth import authenticate
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.rest import FieldError, RequestError, source_address
+from tenants.actions import create_token, welcome
+from tenants.models import TOKEN_LIFETIME, ApiToken, User
+from tenants.people import sign_in_limit
+from tenants.people.sign_in import too_many_text
+
+
+class CredentialsSerializer(serializers.Serializer[Any]):
+    """`scope` defaults to all that the person may do, `days` to the most there is."""
+
+    username = serializers.CharField(max_length=150)
+    password = serializers.CharField(max_length=1000, trim_whitespace=False)
+    name = serializers.CharField(max_length=80, default="token")
+    scope = serializers.ChoiceField(choices=ApiToken.Scope.choices, default="")
+    days = serializers.IntegerField(
+        min_value=1, max_value=TOKEN_LIFETIME.days, default=TOKEN_LIFETIME.days
+    )
+
+
+class TokenSerializer(serializers.Serializer[Any]):
+    token = serializers.CharField()
+    scope = serializers.ChoiceField(choices=ApiToken.Scope.choices)
+    expires_at = serializers.DateTimeField()
+
+
+class TokenView(APIView):
+    """Name and password for a token."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+
+    @extend_schema(request=CredentialsSerializer, responses={200: TokenSerializer})
+    def post(self, request: Request) -> Response:
+        credentials = CredentialsSerializer(data=request.data)
+        credentials.is_valid(raise_exception=True)
+        given = credentials.validated_data
+        user = _authenticate(request, given["username"], given["password"])
+        welcome(user=user, source_address=source_address(request))
+        token, plain = create_token(
+            by=user,
+            name=given["name"],
+            scope=given["scope"],
+            lifetime=timedelta(days=given["days"]),
+            source_address=source_address(request),
+        )
+        answer = {"token": plain, "scope": token.scope, "expires_at": token.expires_at}
+        return Response(answer)
+
+
+def _authenticate(request: Request, name: str, password: str) -> User:
+    """The person with this name and password.
+
+    Raises:
+        RequestError: there is none (401), or there were too many tries (429).
+    """
+    tried = sign_in_limit.begin(name=name, address=source_address(request))
+    if not tried.is_allowed:
+        error = RequestError([FieldError("", "throttled", too_many_text(tried.wait_minutes))], 429)
+        error.wait = tried.wait_s  # DRF makes Retry-After of it
+        raise error
+    user = authenticate(request, username=name, password=password)
+    if not isinstance(user, User):
+        sign_in_limit.failed(tried)
+        raise RequestError(
+            [FieldError("", "wrong_credentials", "The name or the password is wrong.")], 401
+        )
+    sign_in_limit.succeeded(tried)
+    return user
