@@ -298,13 +298,19 @@ def _signature(method: str, key: str, size: str, sha256: str, expires: str) -> s
 class S3Store(Store):
     """Objects in one bucket of an S3 server. Credentials come from where boto3 looks for them."""
 
-    def __init__(self, bucket: str, endpoint: str, region: str) -> None:
+    def __init__(self, bucket: str, endpoint: str, region: str, pod_endpoint: str = "") -> None:
+        self._bucket = bucket
+        self._client = self._connect(endpoint, region)
+        # Links are for pods, and a link's signature covers the host name in it.
+        self._links = self._connect(pod_endpoint, region) if pod_endpoint else self._client
+
+    @staticmethod
+    def _connect(endpoint: str, region: str) -> Any:
         # Imported here: 60 MB and half a second that a folder store need not pay.
         import boto3
         from botocore.config import Config
 
-        self._bucket = bucket
-        self._client: Any = boto3.client(
+        return boto3.client(
             "s3",
             endpoint_url=endpoint or None,
             region_name=region,
@@ -359,7 +365,7 @@ class S3Store(Store):
                 self._client.delete_object(Bucket=self._bucket, Key=item["Key"])
 
     def link_get(self, key: str, ttl_s: int = LINK_TTL_S) -> Link:
-        url = self._client.generate_presigned_url(
+        url = self._links.generate_presigned_url(
             "get_object", Params={"Bucket": self._bucket, "Key": check_key(key)}, ExpiresIn=ttl_s
         )
         return Link(url, "GET")
@@ -378,13 +384,13 @@ class S3Store(Store):
             checksum = base64.b64encode(bytes.fromhex(sha256)).decode()
             params["ChecksumSHA256"] = checksum
             headers["x-amz-checksum-sha256"] = checksum
-        url = self._client.generate_presigned_url("put_object", Params=params, ExpiresIn=ttl_s)
+        url = self._links.generate_presigned_url("put_object", Params=params, ExpiresIn=ttl_s)
         return Link(url, "PUT", headers)
 
 
 @functools.cache
-def _s3(bucket: str, endpoint: str, region: str) -> S3Store:
-    return S3Store(bucket, endpoint, region)
+def _s3(bucket: str, endpoint: str, region: str, pod_endpoint: str) -> S3Store:
+    return S3Store(bucket, endpoint, region, pod_endpoint)
 
 
 @functools.cache
@@ -397,5 +403,7 @@ def _folder(root: Path, portal_url: str) -> FolderStore:
 def get_store() -> Store:
     """The store that the settings name."""
     if settings.S3_BUCKET:
-        return _s3(settings.S3_BUCKET, settings.S3_ENDPOINT, settings.S3_REGION)
+        return _s3(
+            settings.S3_BUCKET, settings.S3_ENDPOINT, settings.S3_REGION, settings.S3_POD_ENDPOINT
+        )
     return _folder(settings.HOMEPORT_HOME / "store", settings.POD_PORTAL_URL)

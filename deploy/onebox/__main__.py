@@ -45,8 +45,8 @@ def parse_plan(arguments: list[str]) -> Plan:
     node = ["--gpus", given.gpus, "--egress", given.egress, *ports]
     if given.cpu is not None:
         node += ["--cpu", str(given.cpu)]
-    if given.forward is not None:
-        node += ["--forward", str(given.forward)]
+    for port, pod_port in given.forward:
+        node += ["--forward", f"{port}:{pod_port}"]
     if given.volumes_dir is not None:
         node += ["--volumes-dir", str(given.volumes_dir.absolute())]
     return Plan(given.home.absolute(), api, tuple(node), given.grace)

@@ -1,17 +1,14 @@
-"""The object store: both kinds keep what they are given, and links allow what they say only."""
+"""The folder as object store: keeps what it is given, and links allow what they say only."""
 
 import asyncio
 import hashlib
 import io
 import shutil
 import tempfile
-import threading
-import xml.sax.saxutils
 from collections.abc import AsyncIterator, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 import pytest
@@ -35,82 +32,6 @@ from portal.store_door import StoreDoor
 from tests.portal.servers import serving
 
 
-class FakeS3:
-    """The few calls of S3 that we make; checks what a presigned link has signed."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
-        s3 = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-            def key(self) -> str:
-                return unquote(urlsplit(self.path).path).removeprefix("/bucket/")
-
-            def answer(self, status: int, data: bytes = b"", **headers: str) -> None:
-                self.send_response(status)
-                self.send_header("Content-Length", headers.pop("length", str(len(data))))
-                for name, text in headers.items():
-                    self.send_header(name.replace("_", "-"), text)
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(data)
-
-            def do_HEAD(self) -> None:
-                data = s3.objects.get(self.key())
-                if data is None:
-                    self.answer(404)
-                else:
-                    self.answer(200, length=str(len(data)))
-
-            def do_GET(self) -> None:
-                query = parse_qs(urlsplit(self.path).query)
-                if "list-type" in query:
-                    found = [
-                        key for key in sorted(s3.objects) if key.startswith(query["prefix"][0])
-                    ]
-                    items = "".join(
-                        f"<Contents><Key>{xml.sax.saxutils.escape(key)}</Key></Contents>"
-                        for key in found
-                    )
-                    self.answer(200, f"<ListBucketResult>{items}</ListBucketResult>".encode())
-                    return
-                data = s3.objects.get(self.key())
-                if data is None:
-                    self.answer(404)
-                elif "Range" in self.headers:
-                    start, end = self.headers["Range"].removeprefix("bytes=").split("-")
-                    self.answer(206, data[int(start) : int(end) + 1])
-                else:
-                    self.answer(200, data)
-
-            def do_PUT(self) -> None:
-                data = self.rfile.read(int(self.headers["Content-Length"]))
-                s3.objects[self.key()] = data
-                self.answer(200, ETag='"x"')
-
-            def do_DELETE(self) -> None:
-                s3.objects.pop(self.key(), None)
-                self.answer(204)
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        self.thread = threading.Thread(
-            target=self.server.serve_forever, kwargs={"poll_interval": 0.02}
-        )
-        self.thread.start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
-
-
 @pytest.fixture
 def folder() -> Iterator[Path]:
     root = Path(tempfile.mkdtemp(prefix="homeport-store-"))
@@ -118,18 +39,9 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(root)
 
 
-@pytest.fixture(params=["folder", "s3"])
-def store(
-    request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Store]:
-    if request.param == "folder":
-        yield FolderStore(folder / "store", "http://portal.example:8000/")
-        return
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    fake = FakeS3()
-    yield S3Store("bucket", fake.url, "us-east-1")
-    fake.close()
+@pytest.fixture
+def store(folder: Path) -> FolderStore:
+    return FolderStore(folder / "store", "http://portal.example:8000/")
 
 
 def put(store: Store, key: str, data: bytes) -> None:

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+PORTAL_PORT = 8000  # where pods find the portal, at the gateway's address
+
 
 @dataclass(frozen=True)
 class NodeOptions:
@@ -15,7 +17,7 @@ class NodeOptions:
     Args:
         cpu_cores: offered; None for the default.
         gpus: "auto" or a number.
-        forward_port: loopback port of the portal, reachable for pods at 10.244.0.1:8000; None: no.
+        forwards: (port on this machine's loopback, port at 10.244.0.1 that leads pods to it).
         egress: pods may reach the internet through a CONNECT proxy.
         volumes_folder: where provisioned volumes lie.
         grace_s: how long pods get when the node stops.
@@ -27,7 +29,7 @@ class NodeOptions:
     name: str
     cpu_cores: int | None
     gpus: str
-    forward_port: int | None
+    forwards: tuple[tuple[int, int], ...]
     egress: bool
     node_ports: tuple[int, int]
     volumes_folder: Path
@@ -54,7 +56,7 @@ def parse_options(arguments: list[str]) -> NodeOptions:
         name=given.node_name,
         cpu_cores=given.cpu,
         gpus=given.gpus,
-        forward_port=given.forward,
+        forwards=tuple(given.forward),
         egress=given.egress == "on",
         node_ports=given.node_port_range,
         volumes_folder=(given.volumes_dir or home / "volumes").absolute(),
@@ -76,9 +78,12 @@ def add_node_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--forward",
-        type=_port,
-        metavar="PORT",
-        help="make 127.0.0.1:PORT reachable for pods as 10.244.0.1:8000",
+        type=_forward,
+        action="append",
+        default=[],
+        metavar="PORT[:POD_PORT]",
+        help="make 127.0.0.1:PORT reachable for pods as 10.244.0.1:POD_PORT (default: 8000, the "
+        "portal's); may be repeated",
     )
     parser.add_argument(
         "--egress", choices=("on", "off"), default="off", help="let pods reach the internet"
@@ -121,6 +126,11 @@ def _port(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is no port; write a number up to 65535")
     return int(text)
+
+
+def _forward(text: str) -> tuple[int, int]:
+    port, _, pod_port = text.partition(":")
+    return _port(port), _port(pod_port) if pod_port else PORTAL_PORT
 
 
 def _positive(text: str) -> int:

@@ -93,7 +93,7 @@ async def _run_parts(
 ) -> None:
     sandbox, inventory = machine
     recorder = Recorder(client, options.name)
-    services = Services(sandbox, portal_port=options.forward_port, egress=options.egress)
+    services = Services(sandbox, forwards=options.forwards, egress=options.egress)
     feed = ServiceFeed(client, recorder, services)
     images = Images(options.home)
     offer = _offer(options, sandbox, inventory)

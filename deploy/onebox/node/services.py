@@ -32,7 +32,6 @@ from deploy.onebox.node.spec import GATEWAY_IP
 logger = logging.getLogger(__name__)
 
 DNS_PORT = 53
-PORTAL_PORT = 8000
 _LOOPBACK = "127.0.0.1"
 _BIND_RETRY_S = 5.0
 _SERVICE_NAME_LABEL = "kubernetes.io/service-name"
@@ -123,16 +122,20 @@ class Services:
     """All services, the name server, and the ways out of the cluster network.
 
     Args:
-        portal_port: where the portal listens on the host's loopback; pods reach it at
-            10.244.0.1:8000. None: nothing listens there.
+        forwards: (port on the host's loopback, port at 10.244.0.1 that leads to it), such as the
+            portal's.
         egress: whether pods reach the internet, by the proxy at 10.244.0.1:3128.
     """
 
     def __init__(
-        self, network: ClusterNetwork, *, portal_port: int | None = None, egress: bool = False
+        self,
+        network: ClusterNetwork,
+        *,
+        forwards: Sequence[tuple[int, int]] = (),
+        egress: bool = False,
     ) -> None:
         self._network = network
-        self._portal_port = portal_port
+        self._forwards = tuple(forwards)
         self._egress = egress
         self._zone = Zone()
         forwarder = HostResolvers(read_resolvers()) if egress else None
@@ -162,10 +165,9 @@ class Services:
         """
         datagram = await self._network.datagram(GATEWAY_IP, DNS_PORT)
         await self._name_server.start(datagram, await self._network.listen(GATEWAY_IP, DNS_PORT))
-        if self._portal_port is not None:
-            server = await self._network.listen(GATEWAY_IP, PORTAL_PORT)
-            portal = Forward(dial_host, _LOOPBACK, self._portal_port)
-            self._gateways.append(Listener(server, portal))
+        for port, pod_port in self._forwards:
+            server = await self._network.listen(GATEWAY_IP, pod_port)
+            self._gateways.append(Listener(server, Forward(dial_host, _LOOPBACK, port)))
         if self._egress:
             server = await self._network.listen(GATEWAY_IP, EGRESS_PORT)
             self._gateways.append(Listener(server, Egress()))

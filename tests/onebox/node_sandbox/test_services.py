@@ -204,7 +204,7 @@ async def test_pods_reach_the_portal_at_the_gateway(bench):
         writer.close()
 
     server, port = await serve(portal)
-    services = Services(bench.sandbox, portal_port=port)
+    services = Services(bench.sandbox, forwards=[(port, 8000)])
     await services.start()
     pod = await bench.pod("client")
     program = """

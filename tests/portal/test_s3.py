@@ -1,0 +1,98 @@
+"""A real S3 server keeps what the portal gives it, and its links allow what they say only."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from portal.storage import Link, ObjectMissingError, S3Store
+from tests.tools import servers
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[S3Store]:
+    folder = Path(tempfile.mkdtemp(prefix="homeport-s3-"))
+    try:
+        with servers.s3(folder / "s3") as names, pytest.MonkeyPatch.context() as patch:
+            for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+                patch.setenv(name, names[name])
+            other = names["S3_ENDPOINT"].replace("127.0.0.1", "localhost")
+            yield S3Store(names["S3_BUCKET"], names["S3_ENDPOINT"], names["S3_REGION"], other)
+    except servers.NoServerError as error:
+        pytest.skip(str(error))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def put(store: S3Store, key: str, data: bytes) -> None:
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        store.put_file(key, file)
+
+
+def test_what_is_put_comes_back_whole_and_in_parts(store: S3Store) -> None:
+    data = os.urandom(9 * 1024**2)  # more than one part of an upload
+    put(store, "a/deep/one", data)
+    assert store.find_size("a/deep/one") == len(data)
+    assert b"".join(store.open("a/deep/one")) == data
+    assert b"".join(store.open("a/deep/one", 1_000_000, 17)) == data[1_000_000:1_000_017]
+    assert b"".join(store.open("a/deep/one", len(data))) == b""
+
+
+def test_a_prefix_is_deleted_whole_and_nothing_beside_it(store: S3Store) -> None:
+    for key in ("p/x", "p/deep/y", "pq/z"):
+        put(store, key, b"x")
+    store.delete_prefix("p/")
+    assert store.find_size("p/x") is None
+    assert store.find_size("p/deep/y") is None
+    assert store.find_size("pq/z") == 1
+    with pytest.raises(ObjectMissingError):
+        store.open("p/x")
+    store.delete("p/x")  # again: harmless
+
+
+def send(link: Link, data: bytes, **changes: str) -> int:
+    headers = {**link.headers, **changes}
+    return requests.put(link.url, data=data, headers=headers, timeout=20).status_code
+
+
+def test_links_lead_to_the_endpoint_of_the_pods_and_take_what_was_announced(
+    store: S3Store,
+) -> None:
+    data = b"a segment of a log\n" * 1000
+    digest = hashlib.sha256(data).hexdigest()
+    link = store.link_put("t/segment", len(data), sha256=digest)
+    assert link.url.startswith("http://localhost:")
+    assert send(link, data) == 200
+    assert requests.get(store.link_get("t/segment").url, timeout=20).content == data
+
+
+def test_links_refuse_other_lengths_bytes_keys_and_methods(store: S3Store) -> None:
+    data = b"x" * 1000
+    link = store.link_put("t/refused", len(data), sha256=hashlib.sha256(data).hexdigest())
+    assert send(link, b"y" * 1000) in {400, 403}
+    assert send(link, data * 2, **{"Content-Length": "2000"}) in {400, 403}
+    elsewhere = Link(link.url.replace("t/refused", "t/elsewhere"), link.method, link.headers)
+    assert send(elsewhere, data) == 403
+    assert requests.get(link.url, timeout=20).status_code == 403
+    assert store.find_size("t/refused") is None
+    assert store.find_size("t/elsewhere") is None
+
+
+def test_links_expire(store: S3Store) -> None:
+    put(store, "t/old", b"x")
+    link = store.link_get("t/old", ttl_s=1)
+    assert requests.get(link.url, timeout=20).status_code == 200
+    deadline = 10
+    while requests.get(link.url, timeout=20).status_code == 200:
+        deadline -= 1
+        assert deadline, "the link still works"
+        time.sleep(1)
+    assert requests.get(link.url, timeout=20).status_code == 403
