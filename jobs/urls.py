@@ -4,6 +4,7 @@ from django.urls import path
 
 from jobs import api, views
 from jobs.services import rest as service_rest
+from jobs.services import urls as service_pages
 
 pages = [
     path("trainings/", views.job_list, name="jobs"),
@@ -21,10 +22,11 @@ pages = [
         name="job-artifact",
     ),
     path("bundles/", views.bundle_upload, name="bundle-upload"),
+    *service_pages.pages,
 ]
 
 rest = [
-    path("bundles/", api.BundleUploadView.as_view(), name="api-bundles"),
+    path("bundles/", api.BundleListView.as_view(), name="api-bundles"),
     path("jobs/", api.JobListView.as_view(), name="api-jobs"),
     path("jobs/preview/", api.JobPreviewView.as_view(), name="api-job-preview"),
     path("jobs/<uuid:pk>/", api.JobDetailView.as_view(), name="api-job"),

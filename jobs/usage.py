@@ -9,10 +9,18 @@ from django.utils.translation import gettext_lazy as _
 
 from jobs.models import Job
 from jobs.rules.states import Desired, JobState
+from jobs.services.manifests import need_of
+from jobs.services.models import Service, ServiceState
 from jobs.submission import Submission
 from tenants.models import Tenant
 
-_TITLES = {"cpu": _("CPU"), "memory": _("Memory"), "gpu": _("GPU"), "pods": _("Pods")}
+_TITLES = {
+    "cpu": _("CPU"),
+    "memory": _("Memory"),
+    "gpu": _("GPU"),
+    "pods": _("Pods"),
+    "nodeports": _("Notebooks and TensorBoards"),
+}
 KINDS = tuple(_TITLES)
 
 
@@ -23,7 +31,7 @@ class UsageLine:
     kind: str
     used: int
     hard: int
-    queued: int = 0  # asked for by trainings that wait
+    queued: int = 0  # asked for by what waits
     asked: int = 0  # asked for by the form that is being filled in
 
     @property
@@ -80,12 +88,26 @@ def asked_totals(wanted: Submission) -> dict[str, int]:
     return totals({role: request.as_json() for role, request in wanted.replicas.items()})
 
 
+def service_totals(
+    kind: str, cpu_millicores: int, memory_bytes: int, gpu_count: int
+) -> dict[str, int]:
+    """What a notebook or TensorBoard asks for, its gate counted, by the kinds of the quota."""
+    each = need_of(kind, cpu_millicores, memory_bytes, gpu_count).each
+    return {resource: each.get(resource) for resource in KINDS}
+
+
 def usage_lines(tenant: Tenant) -> list[UsageLine]:
-    """The lines of the quota card, in the order of the card. One query."""
+    """The lines of the quota card, in the order of the card. Two queries."""
     queued = dict.fromkeys(KINDS, 0)
     waiting = Job.objects.filter(tenant=tenant, state=JobState.QUEUED, desired=Desired.RUN)
     for replicas in waiting.values_list("replicas", flat=True):
         for kind, amount in totals(replicas).items():
+            queued[kind] += amount
+    services = Service.objects.filter(
+        tenant=tenant, state=ServiceState.QUEUED, desired=Service.Desired.RUN
+    )
+    for asked in services.values_list("kind", "cpu_millicores", "memory_bytes", "gpu_count"):
+        for kind, amount in service_totals(*asked).items():
             queued[kind] += amount
     return [
         UsageLine(

@@ -92,6 +92,8 @@ class NavItem:
 NAV = (
     NavItem("home", gettext_lazy("Home"), "house", "/"),
     NavItem("jobs", gettext_lazy("Trainings"), "layers", "/trainings/"),
+    NavItem("notebooks", gettext_lazy("Notebooks"), "notebook", "/notebooks/"),
+    NavItem("tensorboards", gettext_lazy("TensorBoards"), "chart", "/tensorboards/"),
 )
 
 

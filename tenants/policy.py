@@ -4,6 +4,8 @@ Seeing is decided by the querysets' `visible_to`; what cannot be seen answers 40
 but not done answers 403.
 """
 
+from typing import Any
+
 from tenants.models import Tenant, User
 
 
@@ -20,6 +22,17 @@ def may_submit(user: User, tenant: Tenant) -> bool:
 def may_stop(user: User, tenant: Tenant) -> bool:
     """The owner, a lead of the team, an admin."""
     return tenant.owner_id == user.pk or user.is_admin or leads(user, tenant)
+
+
+def may_open(user: User, service: Any) -> bool:
+    """A notebook: its owner alone. A TensorBoard: leads of the team and admins as well.
+
+    Args:
+        service: a `jobs.services.models.Service`, which this room cannot name.
+    """
+    if service.owner_id == user.pk:
+        return True
+    return service.kind == "tensorboard" and (user.is_admin or leads(user, service.tenant))
 
 
 def may_delete(user: User, tenant: Tenant) -> bool:

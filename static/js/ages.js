@@ -65,6 +65,10 @@ function tick() {
     // Seconds are shown during the first ten minutes only.
     if (seconds < 10 * MINUTE) wait = 1000;
   }
+  // Words for those who have waited for a while.
+  for (const element of document.querySelectorAll("[data-show-after]")) {
+    element.hidden = now < Date.parse(element.dataset.showAfter);
+  }
   return document.hidden ? 60_000 : wait;
 }
 

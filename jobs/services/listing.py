@@ -1,0 +1,131 @@
+"""The lists of notebooks and of TensorBoards: which are shown, in which tab, on which page."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.db.models import Count
+from django.http import QueryDict
+from django.utils.translation import gettext_lazy as _
+
+from jobs.listing import Tab
+from jobs.services.models import ENDED_STATES, Service, ServiceQuerySet, ServiceState
+from portal.catalog import get_catalog
+
+PAGE_SIZE = 50
+_TABS: dict[str, tuple[Any, frozenset[ServiceState]]] = {
+    "": (_("All"), frozenset(ServiceState)),
+    "running": (_("Running"), frozenset(ServiceState) - ENDED_STATES),
+    "stopped": (_("Stopped"), frozenset({ServiceState.STOPPED})),
+    "failed": (_("Failed"), frozenset({ServiceState.FAILED})),
+}
+SHOWN_FOLDERS = 3
+
+
+@dataclass(frozen=True)
+class ServiceRow:
+    """One notebook or TensorBoard in a list, for somebody who may see it."""
+
+    service: Service
+    is_own: bool
+    image_title: str
+
+    @property
+    def may_open(self) -> bool:
+        """Whoever sees a TensorBoard may open it; a notebook is its owner's alone."""
+        return self.is_own or self.service.kind == Service.Kind.TENSORBOARD
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """By the kinds of the quota."""
+        row = self.service
+        return {"cpu": row.cpu_millicores, "memory": row.memory_bytes, "gpu": row.gpu_count}
+
+    @property
+    def titles(self) -> list[str]:
+        """What a TensorBoard shows, the first few; empty: all of the log volume."""
+        return [str(row["title"]) for row in self.service.log_dirs[:SHOWN_FOLDERS]]
+
+    @property
+    def more_titles(self) -> int:
+        return max(0, len(self.service.log_dirs) - SHOWN_FOLDERS)
+
+
+def image_titles() -> dict[str, str]:
+    """What the catalog calls the images that it offers, by reference."""
+    catalog = get_catalog()
+    return {image.reference: image.title for image in (*catalog.images, *catalog.notebooks.images)}
+
+
+def service_rows(services: Iterable[Service], user: Any) -> list[ServiceRow]:
+    """Rows in the order given. No query."""
+    titles = image_titles()
+    return [
+        ServiceRow(service, service.owner_id == user.pk, titles.get(service.image, service.image))
+        for service in services
+    ]
+
+
+class ServiceListing:
+    """One page of the notebooks, or TensorBoards, that somebody may see, latest start first."""
+
+    def __init__(self, user: Any, kind: str, query: QueryDict) -> None:
+        self.kind = kind
+        self.state = query.get("state", "") if query.get("state") in _TABS else ""
+        self.words = query.get("q", "").strip()[:80]
+        self.user = user
+        self._page_number = query.get("page", "1")
+        self._visible: ServiceQuerySet = Service.objects.visible_to(user).filter(kind=kind)
+        self.is_shared = user.is_admin or user.is_lead
+
+    @cached_property
+    def _found(self) -> ServiceQuerySet:
+        if not self.words:
+            return self._visible
+        return self._visible.filter(name__icontains=self.words)
+
+    @cached_property
+    def tabs(self) -> list[Tab]:
+        """How many each tab would show. One query."""
+        counted = self._found.order_by().values("state").annotate(n=Count("pk", distinct=True))
+        by_state = {row["state"]: row["n"] for row in counted}
+        return [
+            Tab(key, title, sum(by_state.get(s, 0) for s in states), key == self.state)
+            for key, (title, states) in _TABS.items()
+        ]
+
+    @cached_property
+    def page(self) -> Page[Service]:
+        chosen = self._found.filter(state__in=_TABS[self.state][1])
+        services = chosen.select_related("owner").order_by("-requested_at", "pk")
+        return Paginator(services, PAGE_SIZE).get_page(self._page_number)
+
+    @cached_property
+    def rows(self) -> list[ServiceRow]:
+        return service_rows(self.page.object_list, self.user)
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.words or self.state)
+
+    @cached_property
+    def stoppable_count(self) -> int:
+        """How many of the own ones can be stopped at once."""
+        return own_running(self.user, self.kind).count()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when anything on the page changes."""
+        shown = [(str(row.service.pk), row.service.revision) for row in self.rows]
+        numbers = [tab.count for tab in self.tabs]
+        return "~" + hashlib.sha256(repr((shown, numbers)).encode()).hexdigest()[:16]
+
+
+def own_running(user: Any, kind: str) -> ServiceQuerySet:
+    """The person's own that run, start or wait, and have not been asked to stop."""
+    own = Service.objects.visible_to(user).filter(kind=kind, owner=user, desired="run")
+    running: ServiceQuerySet = own.unfinished()
+    return running

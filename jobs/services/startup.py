@@ -1,0 +1,129 @@
+"""The start-up of a notebook or TensorBoard step by step, in words: what its page lists live.
+
+The reconciler writes the steps as keys with times (`Service.steps`); here they get titles, how long
+each took, and what to think of one that takes long. Pure.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any
+
+from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext_lazy as _
+
+from jobs.services.models import Service, ServiceState
+
+# In their order; each title says what is so once the step is done.
+_TITLES = {
+    "requested": _("Requested"),
+    "admitted": _("Room found"),
+    "scheduled": _("Placed on a node"),
+    "volumes": _("Volumes attached"),
+    "image": _("Image there"),
+    "started": _("Program started"),
+    "ready": _("Ready to open"),
+}
+# What is going on while a step is the current one.
+_DOING = {
+    "requested": _("Taking the request"),
+    "admitted": _("Looking for room in the quota and on the nodes"),
+    "scheduled": _("Choosing a node"),
+    "volumes": _("Attaching the volumes"),
+    "image": _("Fetching the image"),
+    "started": _("Starting the program"),
+    "ready": _("Waiting for its first answer"),
+}
+# Said when the current step takes longer than PATIENCE.
+_PATIENCE = {
+    "requested": _("Homeport has not looked at it yet. It starts by itself."),
+    "admitted": _(
+        "It keeps its place in your queue and starts by itself; you may close this page."
+    ),
+    "scheduled": _("The cluster is looking for a node with enough left. It goes on by itself."),
+    "volumes": _("A volume that another node just used may need a minute or two to move."),
+    "image": _(
+        "Images have several gigabytes. The first time on a node takes minutes, later starts do not."
+    ),
+    "started": _("The container is being made. It goes on by itself."),
+    "ready": _("The program is up and still loading. Large environments need a minute or two."),
+}
+PATIENCE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class StartStep:
+    """One step. `began_at` is when the one before it was done."""
+
+    key: str
+    state: str  # done | now | wait | failed
+    began_at: datetime | None
+    at: datetime | None  # when it was done, or failed
+    detail: str
+
+    @property
+    def title(self) -> Any:
+        return _DOING[self.key] if self.state == "now" else _TITLES[self.key]
+
+    @property
+    def patience(self) -> Any:
+        """Empty for a step that is not going on."""
+        return _PATIENCE[self.key] if self.state == "now" else ""
+
+    @property
+    def patience_at(self) -> datetime | None:
+        """From when on the line of patience is shown."""
+        return self.began_at + PATIENCE if self.state == "now" and self.began_at else None
+
+
+def start_steps(service: Service) -> list[StartStep]:
+    """All steps of the latest start, the ones to come as well."""
+    is_noticed = service.seen_start == service.start_count
+    seen = {row["key"]: row for row in service.steps if is_noticed and row.get("key") in _TITLES}
+    found: list[StartStep] = []
+    began_at: datetime | None = service.requested_at
+    for key in _TITLES:
+        row = seen.get(key) or _unseen(service, key, found)
+        at = parse_datetime(row["at"]) if row.get("at") else None
+        state = row["state"] if row["state"] in _STATES else "wait"
+        found.append(StartStep(key, state, began_at, at, str(row.get("detail") or "")))
+        if state == "done" and at:
+            began_at = at
+    return found
+
+
+_STATES = frozenset({"done", "now", "wait", "failed"})
+
+
+def _unseen(service: Service, key: str, before: list[StartStep]) -> dict[str, Any]:
+    """A step that the reconciler has not written (yet)."""
+    if key == "requested":
+        return {"state": "done", "at": service.requested_at.isoformat()}
+    is_next = bool(before) and all(step.state == "done" for step in before)
+    is_asked = service.desired == Service.Desired.RUN
+    is_under_way = service.state in {ServiceState.QUEUED, ServiceState.STARTING} or (
+        is_asked and service.seen_start != service.start_count
+    )
+    return {"state": "now" if is_next and is_under_way else "wait", "at": None}
+
+
+def step_seconds(steps: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """How long each step took, by its key; those without both ends are left out."""
+    seconds: dict[str, float] = {}
+    before: datetime | None = None
+    for row in steps:
+        at = parse_datetime(row["at"]) if row.get("at") and row.get("state") == "done" else None
+        if at and before:
+            seconds[row["key"]] = max(0.0, (at - before).total_seconds())
+        before = at
+    return seconds
+
+
+def usual_seconds(starts: Iterable[list[Mapping[str, Any]]]) -> dict[str, float]:
+    """The median of each step over several starts."""
+    gathered: dict[str, list[float]] = {}
+    for steps in starts:
+        for key, seconds in step_seconds(steps).items():
+            gathered.setdefault(key, []).append(seconds)
+    return {key: median(values) for key, values in gathered.items()}

@@ -1,0 +1,174 @@
+"""Pages of notebooks and TensorBoards: the list, one of them, opening it, and what one can do with it.
+
+Every view looks up what its person may see (404 for everything else), calls one action, answers.
+"""
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django_htmx.http import HttpResponseClientRedirect
+
+from jobs.services import actions
+from jobs.services.detail import ServicePage
+from jobs.services.listing import ServiceListing, own_running
+from jobs.services.models import Service
+from portal.request import PageRequest, shows_already, signed_in, wants_part
+from portal.rest import source_address
+from tenants import policy
+
+PARTS = frozenset({"header", "startup", "content", "place", "events", "opening"})
+
+
+def find_service(request: HttpRequest, kind: str, pk: UUID) -> Service:
+    """A notebook or TensorBoard that the person may see.
+
+    Raises:
+        Http404: there is none of this kind, or it is somebody else's.
+    """
+    services = Service.objects.visible_to(request.user).select_related("tenant__owner", "owner")
+    service: Service = get_object_or_404(services, pk=pk, kind=kind)
+    return service
+
+
+def _part(request: PageRequest, service: Service, part: str) -> HttpResponse:
+    context = {"page": ServicePage(service, request.user), "service": service}
+    return render(request, f"services/_{part}.html", context)
+
+
+@require_GET
+@signed_in
+def service_list(request: PageRequest, kind: str) -> HttpResponseBase:
+    listing = ServiceListing(request.user, kind, request.GET)
+    if shows_already(request, listing.fingerprint):
+        return HttpResponse(status=204)
+    template = "services/_list.html" if wants_part(request) else "services/list.html"
+    return render(request, template, {"listing": listing, "kind": kind})
+
+
+@require_GET
+@signed_in
+def service_detail(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
+    page = ServicePage(find_service(request, kind, pk), request.user)
+    return render(request, "services/detail.html", {"page": page, "service": page.service})
+
+
+@require_GET
+@signed_in
+def service_fragment(request: PageRequest, kind: str, pk: UUID, part: str) -> HttpResponseBase:
+    if part not in PARTS:
+        raise Http404(part)
+    service = find_service(request, kind, pk)
+    if shows_already(request, str(service.revision)):
+        return HttpResponse(status=204)
+    return _part(request, service, part)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def service_open(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
+    """GET: a page for a tab of its own, which shows the start-up and goes on when it is ready.
+
+    POST answers the gate's address as JSON: a redirect to another origin would be stopped by the
+    page's own `form-action`.
+    """
+    service = find_service(request, kind, pk)
+    if not policy.may_open(request.user, service):
+        raise PermissionDenied(_("A notebook opens for its owner only."))
+    if request.method != "POST":
+        page = ServicePage(service, request.user)
+        return render(request, "services/open.html", {"page": page, "service": service})
+    from jobs.services.opening import CannotOpenError, open_link
+
+    try:
+        link = open_link(by=request.user, service=service)
+    except CannotOpenError as error:
+        refusal = {"code": error.code, "text": error.text, "next_step": error.next_step}
+        return JsonResponse(refusal, status=409)
+    return JsonResponse({"url": link.url})
+
+
+def _to_service(request: PageRequest, service: Service) -> HttpResponseBase:
+    """After an action: the header for htmx, else the page, or the tab that waits to open it."""
+    if request.htmx:
+        return _part(request, find_service(request, service.kind, service.pk), "header")
+    name = f"{service.kind}-open" if request.POST.get("then") == "open" else service.kind
+    return redirect(name, pk=service.pk)
+
+
+@require_POST
+@signed_in
+def service_start(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
+    service = find_service(request, kind, pk)
+    if not policy.may_submit(request.user, service.tenant):
+        raise PermissionDenied(_("Only its owner may start it."))
+    actions.start(by=request.user, service=service, source_address=source_address(request))
+    return _to_service(request, service)
+
+
+def _confirm(request: PageRequest, service: Service, question: str) -> HttpResponse:
+    """The question alone for the dialog, or on a page of its own."""
+    template = f"services/_{question}.html" if request.htmx else "services/confirm.html"
+    page = ServicePage(service, request.user)
+    context = {"page": page, "service": service, "question": question, "title": service.name}
+    return render(request, template, context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def service_stop(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
+    service = find_service(request, kind, pk)
+    if not policy.may_stop(request.user, service.tenant):
+        raise PermissionDenied(_("Only its owner, a lead of the team or an admin may stop it."))
+    if request.method != "POST":
+        return _confirm(request, service, "stop")
+    actions.stop(
+        by=request.user,
+        service=service,
+        reason=request.POST.get("reason", "").strip()[:500],
+        source_address=source_address(request),
+    )
+    return _to_service(request, service)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def service_stop_all(request: PageRequest, kind: str) -> HttpResponseBase:
+    """Stops all of the person's own of this kind."""
+    services = list(own_running(request.user, kind).order_by("name"))
+    if request.method != "POST":
+        template = "services/_stop_all.html" if request.htmx else "services/confirm.html"
+        context = {
+            "services": services,
+            "kind": kind,
+            "question": "stop_all",
+            "title": _("Stop all"),
+        }
+        return render(request, template, context)
+    for service in services:
+        actions.stop(by=request.user, service=service, source_address=source_address(request))
+    text = ngettext("One is being stopped.", "%(n)s are being stopped.", len(services))
+    messages.success(request, text % {"n": len(services)})
+    return redirect(f"{kind}s")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def service_delete(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
+    service = find_service(request, kind, pk)
+    if not policy.may_delete(request.user, service.tenant):
+        raise PermissionDenied(_("Only its owner or an admin may delete it."))
+    if request.method != "POST":
+        return _confirm(request, service, "delete")
+    actions.delete(by=request.user, service=service, source_address=source_address(request))
+    messages.success(request, _("“%(name)s” is deleted.") % {"name": service.name})
+    if request.htmx:
+        answer: HttpResponseBase = HttpResponseClientRedirect(reverse(f"{kind}s"))
+        return answer
+    return redirect(f"{kind}s")
