@@ -369,28 +369,36 @@ def rescue_name(training: Training, lost: Lost) -> str:
 def completed(document: Object, *, root: Object | None, token: str) -> Object:
     """A stored document as it is sent: with its owner and, in a Secret, the token.
 
-    The spec hash is taken anew over the owner, so that what an earlier root owned (and the cluster
-    is about to remove) is never adopted; the token is no part of it.
+    The token is no part of the spec hash.
 
     Args:
         document: from `render_training`.
         root: the root as the cluster has it; None for the root itself and for orphans.
         token: see jobs/tokens.py.
     """
-    sent = copy.deepcopy(document)
-    if root is not None:
-        sent["metadata"]["ownerReferences"] = [
-            {
-                "apiVersion": root["apiVersion"],
-                "kind": root["kind"],
-                "name": root["metadata"]["name"],
-                "uid": root["metadata"]["uid"],
-                "controller": False,
-                # The root goes without waiting for what it owns.
-                "blockOwnerDeletion": False,
-            }
-        ]
-        sent["metadata"]["annotations"][labels.SPEC_HASH] = spec_hash(sent)
+    sent = copy.deepcopy(document) if root is None else with_owner(document, root)
     if sent["kind"] == "Secret":
         sent["stringData"] = {"token": token}
+    return sent
+
+
+def with_owner(document: Object, root: Object) -> Object:
+    """A copy of a stored document that goes when the root goes.
+
+    The spec hash is taken anew over the owner, so that what an earlier root owned (and the cluster
+    is about to remove) is never adopted.
+    """
+    sent = copy.deepcopy(document)
+    sent["metadata"]["ownerReferences"] = [
+        {
+            "apiVersion": root["apiVersion"],
+            "kind": root["kind"],
+            "name": root["metadata"]["name"],
+            "uid": root["metadata"]["uid"],
+            "controller": False,
+            # The root goes without waiting for what it owns.
+            "blockOwnerDeletion": False,
+        }
+    ]
+    sent["metadata"]["annotations"][labels.SPEC_HASH] = spec_hash(sent)
     return sent

@@ -16,6 +16,7 @@ import contextlib
 import errno
 import shutil
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,13 @@ from jobs.pod.door import Door
 EXIT_FETCH = 65
 PROBE_BYTES = 64 * 1024
 RUNNER_MODULES = (
+    "runner",
     "artifacts",
     "command",
     "door",
     "pace",
     "peers",
     "program",
-    "runner",
     "segments",
     "shipping",
     "task",
@@ -39,21 +40,25 @@ RUNNER_MODULES = (
 )
 
 
-def write_runner(path: Path) -> None:
-    """The runner as one file: a zip archive, which Python runs like a script.
+def write_program(path: Path, modules: Sequence[str]) -> None:
+    """One of our programs as one file: a zip archive, which Python runs like a script.
 
     See https://docs.python.org/3/library/zipapp.html. Stored, not compressed: the user's Python may
     have been built without zlib.
+
+    Args:
+        path: the file to write.
+        modules: of jobs.pod; the first has the `main` that gives the exit code.
     """
     here = Path(__file__).resolve().parent
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for name in RUNNER_MODULES:
+        for name in modules:
             archive.writestr(f"jobs/pod/{name}.py", (here / f"{name}.py").read_bytes())
         for package in ("jobs", "jobs/pod"):
             archive.writestr(f"{package}/__init__.py", "")
         archive.writestr(
             "__main__.py",
-            "import sys\n\nfrom jobs.pod.runner import main\n\nsys.exit(main(sys.argv[1:]))\n",
+            f"import sys\n\nfrom jobs.pod.{modules[0]} import main\n\nsys.exit(main(sys.argv[1:]))\n",
         )
     path.chmod(0o644)
 
@@ -125,7 +130,7 @@ def prepare(places: task.Places, environ: dict[str, str]) -> str:
     probe(str(config["data_dir"]), "data")
     probe(os.path.dirname(os.path.dirname(one.folder)) or "/", "log")
     make_folders(config, one)
-    write_runner(root / "homeport/runner.py")
+    write_program(root / "homeport/runner.py", RUNNER_MODULES)
     workspace = root / "workspace"
     empty(workspace)
     door = Door(environ["HOMEPORT_URL"], places.read_token())

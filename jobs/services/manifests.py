@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from jobs.manifests import PodSettings
+from jobs.manifests import PodSettings, with_owner
 from jobs.rules.admission import Amount, Need
 from jobs.services.models import Service
 from portal import quantity
@@ -57,6 +57,7 @@ class ServiceManifest:
     labels: Mapping[str, str]
     selector: Mapping[str, str]
     kind: str
+    is_notebook: bool
     image: str
     start_count: int
     prefix: str
@@ -67,6 +68,7 @@ class ServiceManifest:
     gate_port: int
     app_port: int
     has_tls: bool
+    app_secret: str
     log_dirs: str
     shm: str
     grace_s: int
@@ -119,6 +121,7 @@ def render_service(wanted: Wanted, *, pods: PodSettings, has_tls: bool) -> list[
         ManifestError: see portal/cluster/manifests.py.
     """
     base = kube_name(wanted.name, wanted.service_id, wanted.start_count)
+    is_notebook = wanted.kind == Service.Kind.NOTEBOOK
     selector = {
         labels.OWNER: str(wanted.service_id),
         SERVICE_LABEL: wanted.kind,
@@ -139,6 +142,7 @@ def render_service(wanted: Wanted, *, pods: PodSettings, has_tls: bool) -> list[
         labels=selector,
         selector=selector,
         kind=wanted.kind,
+        is_notebook=is_notebook,
         image=wanted.image,
         start_count=wanted.start_count,
         prefix=wanted.prefix,
@@ -149,6 +153,7 @@ def render_service(wanted: Wanted, *, pods: PodSettings, has_tls: bool) -> list[
         gate_port=GATE_PORT,
         app_port=APP_PORT,
         has_tls=has_tls,
+        app_secret="app_token" if is_notebook else "portal_token",
         log_dirs=json.dumps([dict(row) for row in wanted.log_dirs], ensure_ascii=False),
         # Data loaders of PyTorch pass batches through it; the runtime's own 64 MiB are too little.
         shm=quantity.memory_text(wanted.memory_bytes // 2),
@@ -156,3 +161,17 @@ def render_service(wanted: Wanted, *, pods: PodSettings, has_tls: bool) -> list[
         pods=pods,
     )
     return render("service.yaml.j2", context)
+
+
+def completed(document: Object, *, root: Object, secrets: Mapping[str, str]) -> Object:
+    """A stored document of what the root owns, as it is sent: with its owner and the secrets.
+
+    Args:
+        document: from `render_service`, not the root.
+        root: the root as the cluster has it.
+        secrets: see jobs/services/tokens.py.
+    """
+    sent = with_owner(document, root)
+    if sent["kind"] == "Secret":
+        sent["stringData"] = dict(secrets)
+    return sent

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from jobs.pod.fetch import write_runner
+from jobs.pod.fetch import RUNNER_MODULES, write_program
 
 JOB_ID = "11111111-2222-4333-8444-555555555555"
 TOKEN = "the-token-of-the-job"
@@ -211,7 +211,7 @@ class Pod:
 
     def start(self, stdout: Any = subprocess.PIPE) -> "subprocess.Popen[bytes]":
         (self.root / "etc/homeport/job.json").write_text(json.dumps(self.config))
-        write_runner(self.root / "homeport/runner.py")
+        write_program(self.root / "homeport/runner.py", RUNNER_MODULES)
         process = subprocess.Popen(
             # Isolated: nothing of this checkout can be imported by accident.
             [sys.executable, "-I", str(self.root / "homeport/runner.py"), "--root", str(self.root)],

@@ -1,0 +1,74 @@
+# ruff: noqa: UP006, UP035 (the syntax of Python 3.6: images bring their own Python)
+"""Starts JupyterLab in a notebook's pod, on the loopback address, behind the gate.
+
+The token is read from a file by JupyterLab's own configuration: it is in no argument, no variable
+and no address. JupyterLab takes this process over, so signals and the exit code are its own.
+"""
+
+import importlib.util
+import os
+import sys
+from typing import Dict, List
+
+from jobs.pod.task import Places, read_places
+
+EXIT_NO_PROGRAM = 69  # EX_UNAVAILABLE: no other start of this image would do better
+CONFIG = """\
+import os
+
+c = get_config()
+with open({token_file!r}) as file:
+    c.IdentityProvider.token = file.read().strip()
+# New with each start: a cookie of an earlier one is worth nothing.
+c.ServerApp.cookie_secret = os.urandom(32)
+c.ServerApp.ip = "127.0.0.1"
+c.ServerApp.port = {port!r}
+c.ServerApp.port_retries = 0
+c.ServerApp.base_url = {prefix!r}
+# The browser's Host is the node's; the gate has checked it.
+c.ServerApp.allow_remote_access = True
+c.ServerApp.open_browser = False
+c.ServerApp.root_dir = {root_dir!r}
+c.ServerApp.terminals_enabled = True
+# Its trash would be on another file system, which is lost with the pod.
+c.FileContentsManager.delete_to_trash = False
+c.LabApp.check_for_updates_class = "jupyterlab.NeverCheckForUpdate"
+c.LabApp.news_url = None
+"""
+
+
+def config_text(environ: Dict[str, str], places: Places) -> str:
+    """JupyterLab's configuration, as Python."""
+    return CONFIG.format(
+        token_file=os.path.join(places.root, "run/homeport/app_token"),
+        port=int(environ["APP_PORT"]),
+        prefix=environ["APP_PREFIX"],
+        root_dir=os.path.join(places.root, "data"),
+    )
+
+
+def command(python: str, config: str) -> List[str]:
+    """What runs JupyterLab with this configuration file and no other."""
+    return [python, "-m", "jupyterlab", "--config=" + config]
+
+
+def main(arguments: List[str]) -> int:
+    """Does not return when all is well."""
+    places = read_places(arguments)
+    if importlib.util.find_spec("jupyterlab") is None:
+        sys.stderr.write("The image has Python but no JupyterLab.\n")
+        return EXIT_NO_PROGRAM
+    environ = dict(os.environ)
+    path = os.path.join(environ["HOME"], "jupyter_lab_of_homeport.py")
+    with open(path, "w") as file:
+        file.write(config_text(environ, places))
+    # The same look in all of a person's notebooks, and after another start.
+    settings = os.path.join(places.root, "data/.jupyter/lab/user-settings")
+    environ.setdefault("JUPYTERLAB_SETTINGS_DIR", settings)
+    words = command(sys.executable, path)
+    sys.stdout.flush()
+    os.execve(words[0], words, environ)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,72 @@
+"""Prepares the pod of a notebook or TensorBoard: proves that its volumes can be used and brings the
+program that starts JupyterLab or TensorBoard into the user's container.
+
+Runs in an init container from Homeport's image. Ends with exit code 0, or with 65 and a reason in
+the termination message, as `fetch.py` does.
+"""
+
+import contextlib
+import os
+import sys
+
+if __name__ == "__main__":
+    # A script has its own folder first on the path; the package's root is needed instead.
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from pathlib import Path
+
+from jobs.pod import fetch, task
+from jobs.pod.sources import FetchError
+
+# The first is started in the user's container; the others are what it imports.
+LAUNCHERS = {"notebook": ("lab", "task"), "tensorboard": ("board", "door", "task")}
+
+
+def link_log(root: Path) -> None:
+    """Shows the log volume among the files of the data volume, as `log`; never over a file."""
+    link = root / "data/log"
+    if not os.path.lexists(link):
+        with contextlib.suppress(FileExistsError):  # another notebook was quicker
+            link.symlink_to("/log")
+
+
+def prepare(kind: str, places: task.Places) -> None:
+    """Does all of it.
+
+    Raises:
+        FetchError: a volume cannot be used; with reason and sentence.
+    """
+    root = Path(places.root)
+    if kind == "notebook":
+        fetch.probe(str(root / "data"), "data")
+        fetch.probe(str(root / "log"), "log")
+        link_log(root)
+    else:
+        try:
+            os.listdir(root / "log")
+        except OSError as error:
+            text = f"the log volume (/log) cannot be read: {error.strerror or error}"
+            raise FetchError("volume_not_readable", text) from error
+    fetch.write_program(root / "homeport/start.py", LAUNCHERS[kind])
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code of this process."""
+    places = task.read_places(arguments)
+    try:
+        prepare(os.environ["GATE_KIND"], places)
+    except FetchError as error:
+        reason, text = error.reason, str(error)
+    except (OSError, KeyError) as error:
+        reason = "configuration_broken"
+        text = f"the pod could not be prepared: {type(error).__name__}: {error}"
+    else:
+        return 0
+    sys.stdout.write(f"[homeport] {text}\n")
+    fields = {"reason": reason, "text": text, "exit_code": fetch.EXIT_FETCH}
+    task.write_message(places.message, fields)
+    return fetch.EXIT_FETCH
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
