@@ -34,6 +34,7 @@ from jobs.reconciler.jobs_pass import JobsPass
 from jobs.reconciler.jobs_view import JobsView
 from jobs.reconciler.lease import POLL_S, RENEW_S, Lease, Writer
 from jobs.reconciler.rows import Saved
+from jobs.team.usage_pass import UsagePass
 from portal import live
 from portal.cluster.client import Cluster
 from portal.cluster.errors import CredentialsError
@@ -123,6 +124,7 @@ class Shift:
             self._view, Applier(cluster, lease.check), lease, self._clock, self._wanted.set
         )
         self._admission = AdmissionPass(self._view, lease, self._clock)
+        self._usage = UsagePass(self._view, lease, self._clock)
         self._tenants = TenantReconciler(self._view, cluster, Writer(lease))
         self._tenants_dirty = Dirty()
         self._tenants_wanted = asyncio.Event()
@@ -135,6 +137,7 @@ class Shift:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or a part fails for good."""
+        await self._usage.begin()
         parts: list[Coroutine[Any, Any, None]] = [
             self._view.run(),
             self._keep_lease(),
@@ -265,6 +268,7 @@ class Shift:
             self._admission.note(added=True)
         admitted = await self._admission.run_once()
         self._jobs.note(saved.job_id for saved in admitted)
+        await self._usage.run_once(everything=look in {"safety", "start"})
         await self._save_nodes(dirty.nodes or look == "start")
         await self._tell([*changed, *admitted])
         await self._note_health()
@@ -274,10 +278,12 @@ class Shift:
         dirty = self._view.take_dirty()
         owners = [owner for owner in map(_uuid, dirty.owners) if owner is not None]
         self._jobs.note(owners)
+        self._usage.note(dirty.owners)
         for pod in self._view.take_departed():
             owner = _uuid(owner_of(pod))
             if owner is not None:
                 self._jobs.note_departed(owner, pod)
+                self._usage.note_departed(pod)
         if dirty:
             self._tenants_dirty.owners |= dirty.owners
             self._tenants_dirty.namespaces |= dirty.namespaces

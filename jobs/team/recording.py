@@ -1,0 +1,103 @@
+"""From a pod as the cluster shows it to the time for which it counts. Pure.
+
+A pod counts from when its program first ran until the pod ended, restarts in between included: its
+GPUs are nobody else's meanwhile. Fetching code and pulling images come before and count nothing, so
+a pod that never ran has no time at all. Times are those of the node, kept within what is possible:
+not before the pod was made, not after now, not the wrong way round.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from jobs.manifests import RESCUE_ROLE
+from portal.cluster import labels, requests
+from portal.cluster.index import owner_of
+from portal.cluster.objects import ContainerState, PodSeen, Terminated
+from portal.cluster.requests import Requests
+
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True)
+class Span:
+    """For how long one pod held what it held.
+
+    Attributes:
+        owner: id of the job or service, as its label says.
+        ended_at: None while it goes on.
+    """
+
+    pod_uid: str
+    owner: str
+    node: str
+    held: Requests
+    started_at: datetime
+    ended_at: datetime | None = None
+
+
+def span_of(pod: PodSeen, now: datetime, *, gone_at: datetime | None = None) -> Span | None:
+    """The span of a pod; None while it has not run, and for pods that are not of the user.
+
+    Args:
+        now: aware UTC.
+        gone_at: of a pod that is no longer there: until when it may have run, where its own status
+            does not tell.
+    """
+    owner = owner_of(pod)
+    started_at = _started(pod)
+    if not owner or started_at is None or pod.metadata.labels.get(labels.ROLE) == RESCUE_ROLE:
+        return None
+    made_at = pod.metadata.creation_timestamp or started_at
+    started_at = min(max(started_at, made_at), now)
+    ended_at = _ended(pod, gone_at, now)
+    if ended_at is not None:
+        ended_at = min(max(ended_at, started_at), now)
+    return Span(
+        pod_uid=pod.metadata.uid,
+        owner=owner,
+        node=pod.spec.node_name,
+        held=requests.of_pod(pod.spec),
+        started_at=started_at,
+        ended_at=ended_at,
+    )
+
+
+def _started(pod: PodSeen) -> datetime | None:
+    """When the first of its programs began, as far back as the status tells."""
+    times = [
+        at
+        for status in pod.status.container_statuses
+        for state in (status.state, status.last_state)
+        for at in _begins(state)
+        # A program that could not be started at all has the year 1970 here:
+        # https://github.com/kubernetes/kubernetes/issues/104107
+        if at.timestamp() > 0
+    ]
+    return min(times, default=None)
+
+
+def _begins(state: ContainerState) -> Iterator[datetime]:
+    for part in (state.running, state.terminated):
+        if part is not None and part.started_at is not None:
+            yield part.started_at
+
+
+def _ended(pod: PodSeen, gone_at: datetime | None, now: datetime) -> datetime | None:
+    """When the last of its programs ended, or the best that can be said; None: it goes on."""
+    statuses = pod.status.container_statuses
+    ends = [status.state.terminated for status in statuses]
+    if pod.status.phase in _ENDED:
+        return _last(ends) or now
+    if gone_at is None:
+        return None
+    if all(end is not None for end in ends):
+        return _last(ends) or gone_at
+    # It was removed while it ran: at the end of its grace at the latest.
+    deleted_at = pod.metadata.deletion_timestamp
+    return gone_at if deleted_at is None else min(gone_at, deleted_at)
+
+
+def _last(ends: list[Terminated | None]) -> datetime | None:
+    times = [end.finished_at for end in ends if end is not None and end.finished_at is not None]
+    return max(times, default=None)

@@ -1,0 +1,218 @@
+"""Records how long pods hold GPUs: from the view to rows of `UsageInterval`.
+
+A part of the reconciler's tick. It remembers which rows are open, and nothing else: after a restart
+the open rows are read again, pods that are there go on, and those that are gone are closed at the
+last moment at which somebody knew them to be there. One transaction per tick at most, and only when
+a pod began or ended.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError
+
+from jobs.models import Job, ReconcilerLease, ReplicaArchive
+from jobs.reconciler.clock import SteadyClock
+from jobs.reconciler.lease import Lease
+from jobs.services.models import Service
+from jobs.team.models import UsageInterval
+from jobs.team.recording import Span, span_of
+from portal.cluster.index import owner_of
+from portal.cluster.objects import PodSeen
+from portal.cluster.view import ClusterView
+
+
+@dataclass(frozen=True)
+class News:
+    """What is to be written.
+
+    Attributes:
+        begun: pods without a row; some have ended already.
+        ended: rows to close.
+        lost: pods that went while nobody looked, with the last moment they were known to be there.
+    """
+
+    begun: tuple[Span, ...] = ()
+    ended: tuple[Span, ...] = ()
+    lost: tuple[tuple[str, datetime], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.begun or self.ended or self.lost)
+
+
+class UsagePass:
+    """Knows the open rows, and until when the view was surely true."""
+
+    def __init__(self, view: ClusterView, lease: Lease, clock: SteadyClock) -> None:
+        self._view = view
+        self._lease = lease
+        self._clock = clock
+        self._has_begun = False
+        self._open: dict[str, datetime] = {}  # pod uid -> start
+        self._done: set[str] = set()  # pods that are still there and need no more rows
+        self._owners: set[str] = set()
+        self._departed: dict[str, PodSeen] = {}
+        # At first that is what the reconciler before us wrote into its lease.
+        self._sure_at: datetime | None = None
+        self._is_sure = False
+
+    def note(self, owners: Iterable[str]) -> None:
+        """Something of these jobs or services changed."""
+        self._owners.update(owners)
+
+    def note_departed(self, pod: PodSeen) -> None:
+        """A pod went; this is its last state."""
+        self._departed[pod.metadata.uid] = pod
+
+    async def begin(self) -> None:
+        """Reads what the reconciler before this one left. Call before anything writes the lease."""
+        if not self._has_begun:
+            self._open, self._sure_at = await sync_to_async(_read)()
+            self._has_begun = True
+
+    async def run_once(self, *, everything: bool = False) -> None:
+        """Writes what pods that changed have begun or ended; looks at all of them on demand."""
+        await self.begin()
+        if not self._view.synced:
+            return  # before the first list, absence means nothing
+        now = self._clock.now()
+        is_current = not self._view.problem
+        everything = everything or not self._is_sure
+        if everything or self._owners or self._departed:
+            is_sure = self._is_sure and is_current
+            gone_at = now if is_sure or self._sure_at is None else min(self._sure_at, now)
+            await self._commit(self._news(now, gone_at, everything=everything))
+        self._is_sure = is_current
+        if is_current:
+            self._sure_at = now
+
+    async def _commit(self, news: News) -> None:
+        owners, departed = self._owners, self._departed
+        self._owners, self._departed = set(), {}
+        try:
+            unknown = await self._lease.commit(partial(write, news)) if news else set()
+        except DatabaseError:
+            # Looked at again in the next tick, with what has come meanwhile.
+            self._owners |= owners
+            self._departed = {**departed, **self._departed}
+            raise
+        self._follow(news, unknown)
+        self._done.difference_update(departed)
+
+    def _news(self, now: datetime, gone_at: datetime, *, everything: bool) -> News:
+        spans = [span_of(pod, now) for pod in self._chosen(everything)]
+        spans += [span_of(pod, now, gone_at=gone_at) for pod in self._departed.values()]
+        fresh = [span for span in spans if span is not None and span.pod_uid not in self._done]
+        lost = []
+        if everything:
+            there = {pod.metadata.uid for pod in self._view.pods.watch.items.values()}
+            missing = self._open.keys() - there - self._departed.keys()
+            lost = [(uid, max(gone_at, self._open[uid])) for uid in sorted(missing)]
+            self._done &= there
+        return News(
+            begun=tuple(span for span in fresh if span.pod_uid not in self._open),
+            ended=tuple(s for s in fresh if s.pod_uid in self._open and s.ended_at is not None),
+            lost=tuple(lost),
+        )
+
+    def _chosen(self, everything: bool) -> Iterable[PodSeen]:
+        if everything:
+            return [pod for pod in self._view.pods.watch.items.values() if owner_of(pod)]
+        return [pod for owner in self._owners for pod in self._view.pods.of_owner(owner)]
+
+    def _follow(self, news: News, unknown: set[str]) -> None:
+        for span in (*news.begun, *news.ended):
+            if span.ended_at is None and span.pod_uid not in unknown:
+                self._open[span.pod_uid] = span.started_at
+            else:
+                self._open.pop(span.pod_uid, None)
+                self._done.add(span.pod_uid)
+        for uid, _ in news.lost:
+            self._open.pop(uid, None)
+
+
+def _read() -> tuple[dict[str, datetime], datetime | None]:
+    """Open rows, and when the cluster was last known. Blocking."""
+    rows = UsageInterval.objects.filter(ended_at__isnull=True)
+    sure_at = ReconcilerLease.objects.filter(pk=1).values_list("cluster_ok_at", flat=True).first()
+    return dict(rows.values_list("pod_uid", "started_at")), sure_at
+
+
+def write(news: News) -> set[str]:
+    """Writes the rows; blocking, inside `Lease.commit`.
+
+    Returns:
+        uids of pods whose job or service has no row here: nothing is known of them.
+    """
+    made, unknown = _rows(news.begun)
+    # After a restart, pods that have ended and were written before are met again.
+    UsageInterval.objects.bulk_create(made, ignore_conflicts=True, batch_size=100)
+    ends = {span.pod_uid: span.ended_at for span in news.ended if span.ended_at is not None}
+    for uid, ended_at in {**ends, **_lost(news.lost)}.items():
+        UsageInterval.objects.filter(pod_uid=uid, ended_at__isnull=True).update(ended_at=ended_at)
+    return unknown
+
+
+def _lost(lost: Iterable[tuple[str, datetime]]) -> dict[str, datetime]:
+    """The best that is known: a replica tells when it has uploaded everything, as its last act."""
+    ends = dict(lost)
+    told = ReplicaArchive.objects.filter(pod_uid__in=list(ends), completed_at__isnull=False)
+    for archive in told.only("pod_uid", "completed_at"):
+        if archive.completed_at is not None:
+            ends[archive.pod_uid] = max(ends[archive.pod_uid], archive.completed_at)
+    return ends
+
+
+def _templates(owners: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Owner label -> what all rows of this job or service have in common."""
+    ids = [found for found in map(_uuid, owners) if found is not None]
+    fields = ("pk", "tenant_id", "owner_id", "tenant__team_id", "name")
+    jobs = Job.objects.filter(pk__in=ids).values_list(*fields)
+    services = Service.objects.filter(pk__in=ids).values_list(*fields, "kind")
+    found = {}
+    for pk, tenant_id, owner_id, team_id, name, *kind in [*jobs, *services]:
+        found[str(pk)] = {
+            "tenant_id": tenant_id,
+            "owner_id": owner_id,
+            "team_id": team_id,
+            "kind": kind[0] if kind else UsageInterval.Kind.JOB,
+            "object_id": pk,
+            "object_name": name,
+        }
+    return found
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _rows(begun: Iterable[Span]) -> tuple[list[UsageInterval], set[str]]:
+    spans = list(begun)
+    templates = _templates({span.owner for span in spans})
+    made, unknown = [], set()
+    for span in spans:
+        template = templates.get(span.owner)
+        if template is None:
+            unknown.add(span.pod_uid)
+            continue
+        made.append(
+            UsageInterval(
+                **template,
+                pod_uid=span.pod_uid,
+                node=span.node,
+                gpu_count=span.held.gpu_count,
+                cpu_millicores=span.held.cpu_millicores,
+                memory_bytes=span.held.memory_bytes,
+                started_at=span.started_at,
+                ended_at=span.ended_at,
+            )
+        )
+    return made, unknown
