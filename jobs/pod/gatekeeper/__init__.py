@@ -1,0 +1,1 @@
+"""The parts of the gate, the program that guards the NodePort of a notebook or TensorBoard."""

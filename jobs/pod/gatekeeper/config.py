@@ -1,0 +1,110 @@
+"""What a gate is told at its start: environment variables, and the files of its Secret."""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+WORDS = {"notebook": "notebook", "tensorboard": "TensorBoard"}
+
+
+class ConfigError(Exception):
+    """The gate cannot start; the text names the variable or file."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """One gate's place in the world."""
+
+    service_id: str  # UUID with hyphens, as in tickets
+    start: int  # counts the starts of the service; cookies and tickets name it
+    kind: str  # notebook | tensorboard
+    prefix: str  # "/s/0123abcd/"
+    port: int
+    upstream_port: int  # of the app, on 127.0.0.1
+    portal_url: str
+    portal_token: str = field(repr=False)
+    ticket_key: bytes = field(repr=False)
+    app_token: str = field(repr=False)  # empty: the app asks for none
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.tls else "http"
+
+    @property
+    def word(self) -> str:
+        """What people call the app."""
+        return WORDS[self.kind]
+
+    @property
+    def cookie_name(self) -> str:
+        """With the service in it, since a host's cookies are shared by all its ports."""
+        return f"gate_{self.prefix.strip('/').rpartition('/')[2]}"
+
+
+def read_config(environ: Mapping[str, str]) -> Config:
+    """The configuration of this process.
+
+    Raises:
+        ConfigError: something is missing or malformed.
+    """
+    secrets = Path(_text(environ, "GATE_SECRETS"))
+    kind = _text(environ, "GATE_KIND")
+    prefix = _text(environ, "GATE_PREFIX")
+    if kind not in WORDS:
+        raise ConfigError(f"GATE_KIND={kind!r}: not one of {', '.join(WORDS)}")
+    if not (prefix.startswith("/") and prefix.endswith("/") and len(prefix) > 2):
+        raise ConfigError(f"GATE_PREFIX={prefix!r}: not a path like /s/0123abcd/")
+    return Config(
+        service_id=_text(environ, "GATE_SERVICE_ID"),
+        start=_number(environ, "GATE_START"),
+        kind=kind,
+        prefix=prefix,
+        port=_number(environ, "GATE_PORT"),
+        upstream_port=_number(environ, "GATE_UPSTREAM_PORT"),
+        portal_url=_text(environ, "GATE_PORTAL_URL").rstrip("/"),
+        portal_token=_secret(secrets, "portal_token"),
+        ticket_key=_secret(secrets, "ticket_key").encode(),
+        # TensorBoard knows no token: it is never reached but through its gate.
+        app_token=_secret(secrets, "app_token") if kind == "notebook" else "",
+        tls=_tls(secrets),
+    )
+
+
+def _text(environ: Mapping[str, str], name: str) -> str:
+    value = environ.get(name, "")
+    if not value:
+        raise ConfigError(f"{name} is not set")
+    return value
+
+
+def _number(environ: Mapping[str, str], name: str) -> int:
+    text = _text(environ, name)
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigError(f"{name}={text!r}: not a number")
+    return int(text)
+
+
+def _secret(folder: Path, name: str) -> str:
+    try:
+        text = (folder / name).read_text("ascii").strip()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{folder / name} cannot be read: {error}") from error
+    if not text:
+        # An empty key would make everybody's signature valid.
+        raise ConfigError(f"{folder / name} is empty")
+    return text
+
+
+def _tls(folder: Path) -> ssl.SSLContext | None:
+    certificate, key = folder / "tls.crt", folder / "tls.key"
+    if not certificate.exists() and not key.exists():
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"{certificate} and its key cannot be used: {error}") from error
+    return context

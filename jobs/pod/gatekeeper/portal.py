@@ -1,0 +1,96 @@
+"""The one question that a gate asks the portal: which of these people may be inside?"""
+
+import json
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from jobs.pod.gatekeeper.config import Config
+
+TIMEOUT_S = 10.0
+MAX_ANSWER_BYTES = 256 * 1024
+
+
+class UnreachableError(Exception):
+    """No answer, or one that says nothing about the question."""
+
+
+class GoneError(Exception):
+    """The portal says that there is no such service, or that it is being deleted."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the portal said."""
+
+    start: int  # of the service, now
+    allowed: frozenset[str]
+    now: float  # the portal's time, seconds since 1970
+
+
+Ask = Callable[[list[str]], Awaitable[Answer]]
+
+
+@dataclass(frozen=True)
+class Portal:
+    """The portal's door for this gate."""
+
+    session: aiohttp.ClientSession
+    config: Config
+
+    async def ask(self, subjects: list[str]) -> Answer:
+        """One question.
+
+        Raises:
+            UnreachableError, GoneError
+        """
+        url = f"{self.config.portal_url}/internal/v1/services/{self.config.service_id}/gate/"
+        try:
+            async with self.session.post(
+                url,
+                json={"start": self.config.start, "subjects": subjects},
+                headers={"Authorization": f"Bearer {self.config.portal_token}"},
+                timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
+                allow_redirects=False,
+            ) as response:
+                status = response.status
+                body = await _read(response)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UnreachableError(f"{error or type(error).__name__}") from error
+        return understand(status, body)
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    body = b""
+    async for data in response.content.iter_any():
+        body += data
+        if len(body) > MAX_ANSWER_BYTES:
+            break
+    return body
+
+
+def understand(status: int, body: bytes) -> Answer:
+    """The answer.
+
+    Raises:
+        GoneError: 404 or 410 in the portal's own words.
+        UnreachableError: anything else that is no answer: a proxy's 404 is no word of the portal.
+    """
+    try:
+        fields: Any = json.loads(body)
+        if status in (404, 410) and fields["errors"][0]["code"] in ("not_found", "deleted"):
+            raise GoneError
+        if status == 200:
+            found = Answer(
+                start=int(fields["start"]),
+                allowed=frozenset(str(subject) for subject in fields["allowed"]),
+                now=float(fields["now"]),
+            )
+            if math.isfinite(found.now):
+                return found
+    except (ValueError, KeyError, IndexError, TypeError, OverflowError):
+        pass
+    raise UnreachableError(f"answered {status}")
