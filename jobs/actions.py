@@ -85,6 +85,7 @@ def stop(*, by: User, job: Job, source_address: str = "", reason: str = "") -> J
     change = {
         "desired": Desired.STOP,
         "stop_requested_at": timezone.now(),
+        "stop_requested_by": by,
         "stop_reason": reason,
     }
     if _intend(job, change):

@@ -130,6 +130,12 @@ class Job(models.Model):
         return self.state in FINAL_STATES
 
     @property
+    def stopped_by(self) -> str:
+        """Name of the person who asked for the stop; empty when that was the owner, or nobody."""
+        by = self.stop_requested_by
+        return by.shown_name if by is not None and by.pk != self.owner_id else ""
+
+    @property
     def asked(self) -> dict[str, dict[str, int]]:
         """`replicas` in the topology's order of roles, which a database need not keep."""
         order = get_topology(self.topology).role_names

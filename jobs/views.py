@@ -49,7 +49,8 @@ def find_job(request: HttpRequest, pk: UUID) -> Job:
     Raises:
         Http404: there is none, or it is somebody else's.
     """
-    jobs = Job.objects.visible_to(request.user).select_related("tenant__owner", "owner")
+    related = Job.objects.select_related("tenant__owner", "owner", "stop_requested_by")
+    jobs = related.visible_to(request.user)
     job: Job = get_object_or_404(jobs, pk=pk)
     return job
 

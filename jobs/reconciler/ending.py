@@ -30,9 +30,7 @@ def wants_stop(job: JobRow) -> bool:
 def stop_reason(job: JobRow) -> Reason:
     """Who ended it, in words."""
     if job.desired == "stop":
-        if job.stop_reason:
-            return reasons.make("stopped_because", why=job.stop_reason)
-        return reasons.make("stopped")
+        return reasons.stopped(by=job.stopped_by, why=job.stop_reason)
     code = "tenant_deleting" if job.tenant_closed == "deleting" else "tenant_suspended"
     return reasons.make(code)
 

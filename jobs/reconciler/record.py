@@ -77,6 +77,7 @@ class JobRow:
         image: the user's image, for sentences.
         counts: role -> replicas.
         memory: role -> memory limit as text, for sentences.
+        stopped_by: name of the person who asked for the stop, empty when it was the owner.
         tenant_closed: "", "suspended" or "deleting".
         has_plan: whether the manifests of the current attempt have been rendered.
     """
@@ -97,6 +98,7 @@ class JobRow:
     ttl_s: int = 86400
     desired: str = "run"
     stop_reason: str = ""
+    stopped_by: str = ""
     tenant_closed: str = ""
     state: JobState = JobState.QUEUED
     reason: Reason = field(default_factory=Reason)

@@ -104,7 +104,8 @@ class Loaded:
 def load(ids: Iterable[UUID]) -> Loaded:
     """The rows of jobs, without what only rendering needs; jobs that are gone are absent."""
     wanted = list(ids)
-    jobs = Job.objects.filter(pk__in=wanted).select_related("tenant").defer(*_HEAVY)
+    related = Job.objects.select_related("tenant", "stop_requested_by")
+    jobs = related.filter(pk__in=wanted).defer(*_HEAVY)
     rendered = Job.objects.filter(pk__in=wanted, plan__isnull=False)
     planned = set(rendered.values_list("pk", flat=True))
     replicas: dict[UUID, dict[ReplicaKey, ReplicaRow]] = {}
@@ -156,6 +157,7 @@ def _job_row(job: Job, has_plan: bool) -> JobRow:
         ttl_s=job.ttl_s,
         desired=job.desired,
         stop_reason=job.stop_reason,
+        stopped_by=job.stopped_by,
         tenant_closed=tenant_closed(job.tenant),
         state=JobState(job.state),
         reason=Reason(job.reason_code, job.reason_text, job.reason_next_step),

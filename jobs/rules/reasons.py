@@ -170,6 +170,7 @@ ROWS: dict[str, tuple[str, str]] = {
     # --- ended by people ---
     "stopped": ("Stopped on request.", ""),
     "stopped_because": ("Stopped: {why}", ""),
+    "stopped_by": ("{who} stopped this: {why}", ""),
     "stop_unconfirmed": (
         "Stopped, but the cluster has not confirmed the end of {who}.",
         "A node may be lost; its pods go when it comes back.",
@@ -202,6 +203,18 @@ def make(code: str, **facts: str | int) -> Reason:
     text, next_step = ROWS[code]
     clean = {name: clip(str(value)) for name, value in facts.items()}
     return Reason(code, text.format_map(clean), next_step.format_map(clean))
+
+
+def stopped(*, by: str, why: str) -> Reason:
+    """Why something ended on somebody's request.
+
+    Args:
+        by: the person's name, empty when it was the owner.
+        why: as that person wrote it; may be empty.
+    """
+    if by:
+        return make("stopped_by", who=by, why=why or "no reason was given.")
+    return make("stopped_because", why=why) if why else make("stopped")
 
 
 def duration_text(seconds: int) -> str:

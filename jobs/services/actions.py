@@ -78,6 +78,7 @@ def start(*, by: User, service: Service, source_address: str = "") -> Service:
         "desired": Service.Desired.RUN,
         "start_count": F("start_count") + 1,
         "requested_at": timezone.now(),
+        "stop_requested_by": None,
         "stop_reason": "",
     }
     if _intend(service, change, start_count=service.start_count):
@@ -91,7 +92,11 @@ def stop(*, by: User, service: Service, reason: str = "", source_address: str = 
     """Asks for its end; what is on the volumes stays. Harmless for one that has ended."""
     if service.desired != Service.Desired.RUN or _has_ended(service):
         return service
-    change = {"desired": Service.Desired.STOP, "stop_reason": reason}
+    change = {
+        "desired": Service.Desired.STOP,
+        "stop_requested_by": by,
+        "stop_reason": reason,
+    }
     if _intend(service, change, desired=Service.Desired.RUN):
         record(
             by=by,

@@ -129,6 +129,12 @@ class Service(models.Model):
         return self.state in ENDED_STATES
 
     @property
+    def stopped_by(self) -> str:
+        """Name of the person who asked for the stop; empty when that was the owner, or nobody."""
+        by = self.stop_requested_by
+        return by.shown_name if by is not None and by.pk != self.owner_id else ""
+
+    @property
     def path_prefix(self) -> str:
         """Where it answers on its NodePort: cookies of several on one host do not collide."""
         return f"/s/{self.pk.hex[:8]}/"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from jobs.models import Job
+from tenants.models import User
 from tests.jobs.reconciler.simulation import START, Life
 from tests.jobs.reconciler.world import TF_PS, World
 
@@ -245,6 +246,17 @@ async def test_stop_gives_grace_and_then_says_stopped(world: World) -> None:
     await world.until(lambda job: job.memo.get("archive") == "complete")
     assert not world.sim.of("Deployment")
     assert {(r.state, r.exit_code) for r in (await world.replicas()).values()} == {("stopped", 143)}
+
+
+async def test_somebody_elses_stop_says_who_and_why(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    await world.submit()
+    await world.until(is_state("running"))
+    lee = await User.objects.acreate(username="lee", first_name="Lee")
+    await world.intend(desired="stop", stop_reason="the demo needs it", stop_requested_by=lee)
+    job = await world.until(is_final)
+    assert (job.state, job.reason_code) == ("stopped", "stopped_by")
+    assert job.reason_text == "Lee stopped this: the demo needs it"
 
 
 async def test_stop_in_the_queue_is_immediate(world: World) -> None:
