@@ -217,19 +217,19 @@ class _Stream(io.RawIOBase):
         return count
 
 
-def artifact_chunks(artifact: Artifact) -> Iterator[bytes]:
-    """The bytes of an artifact.
+def artifact_chunks(artifact: Artifact, start: int = 0) -> Iterator[bytes]:
+    """The bytes of an artifact from a position on.
 
     Raises:
         portal.storage.ObjectMissingError: the store has lost it.
     """
-    return get_store().open(artifact.storage_key)
+    return get_store().open(artifact.storage_key, start)
 
 
-def open_artifact(artifact: Artifact) -> IO[bytes]:
-    """An artifact as a binary file.
+def open_artifact(artifact: Artifact, start: int = 0) -> IO[bytes]:
+    """An artifact from a position on as a binary file.
 
     Raises:
         portal.storage.ObjectMissingError: the store has lost it.
     """
-    return io.BufferedReader(_Stream(artifact_chunks(artifact)), 1024**2)
+    return io.BufferedReader(_Stream(artifact_chunks(artifact, start)), 1024**2)

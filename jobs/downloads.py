@@ -1,5 +1,6 @@
 """Logs and artifacts as HTTP answers, for pages and REST alike."""
 
+import re
 from collections.abc import AsyncIterator, Iterator
 
 from django.core.handlers.asgi import ASGIRequest
@@ -47,12 +48,33 @@ def log_answer(
 
 
 def artifact_answer(request: HttpRequest, artifact: Artifact) -> StreamingHttpResponse:
-    """One file, always as a download of unknown type: no browser will run it."""
+    """One file, always as a download of unknown type: no browser will run it.
+
+    A download that broke off goes on with `Range: bytes=START-`, and `If-Range` with the `ETag` of
+    its beginning: a file that changed meanwhile comes whole.
+    """
+    tag = f'"{artifact.pk}-{artifact.mtime_ns}-{artifact.size_bytes}"'
+    start = _start_of(request, artifact.size_bytes, tag)
     answer = streamed(
         request,
-        file_chunks(archive.open_artifact(artifact)),
+        file_chunks(archive.open_artifact(artifact, start or 0)),
         file_name=artifact.path.rsplit("/", 1)[-1],
         content_type="application/octet-stream",
     )
-    answer["Content-Length"] = str(artifact.size_bytes)
+    answer["Content-Length"] = str(artifact.size_bytes - (start or 0))
+    answer["Accept-Ranges"] = "bytes"
+    answer["ETag"] = tag
+    if start is not None:
+        answer.status_code = 206
+        size = artifact.size_bytes
+        answer["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
     return answer
+
+
+def _start_of(request: HttpRequest, size_bytes: int, tag: str) -> int | None:
+    """Where an answer in part begins; None for all of it, as for ranges that are not open-ended."""
+    if request.headers.get("If-Range", tag) != tag:
+        return None
+    match = re.fullmatch(r"bytes=(\d{1,18})-", request.headers.get("Range", ""), re.ASCII)
+    # A range that begins behind the end may be answered by all of it (RFC 9110, 14.2).
+    return int(match[1]) if match and int(match[1]) < size_bytes else None
