@@ -7,36 +7,32 @@ the object store that live ten minutes and take exactly the announced size.
 """
 
 import hashlib
-from collections.abc import Callable
-from functools import wraps
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Sum
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest
 from django.urls import path
 from django.utils import timezone
-from django.views.decorators.csrf import csrf_exempt
 from msgspec import Meta
 
 from jobs.archive import job_prefix
+from jobs.doors import DoorError, door, read_body
 from jobs.models import Artifact, Bundle, Job, LogSegment, ReplicaArchive
 from jobs.rules.states import Desired
 from jobs.tokens import is_job_token
 from portal import live
 from portal.storage import get_store
 
-MAX_BODY_BYTES = 1024**2
 MAX_SEGMENT_BYTES = 8 * 1024**2
 # A runner tells of dropped segments after it announced newer ones: allow for what is between.
 ARCHIVE_SLACK_BYTES = 32 * 1024**2
 MAX_ARTIFACTS = 10_000
 MAX_BATCH = 500
 
-Body = TypeVar("Body")
 Position = Annotated[int, Meta(ge=0, le=2**62)]
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 PodUid = Annotated[str, Meta(pattern=r"^[0-9a-zA-Z-]{0,36}\Z")]
@@ -76,36 +72,9 @@ class EndBody(msgspec.Struct):
     pod_uid: PodUid = ""
 
 
-class DoorError(Exception):
-    """A refusal: its status, a code and a sentence."""
-
-    def __init__(self, status: int, code: str, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.code = code
-
-
-def door(view: Callable[..., dict[str, Any]]) -> Callable[..., HttpResponse]:
-    """Makes a view that takes a job and answers JSON into one that takes a request."""
-
-    @csrf_exempt
-    @wraps(view)
-    def inner(request: HttpRequest, job_id: UUID, **where: Any) -> HttpResponse:
-        try:
-            return JsonResponse(view(request, _find_job(request, job_id), **where))
-        except DoorError as error:
-            row = {"field": "", "code": error.code, "text": str(error)}
-            return JsonResponse({"errors": [row]}, status=error.status)
-
-    return inner
-
-
-def _find_job(request: HttpRequest, job_id: UUID) -> Job:
-    if request.method != "POST":
-        raise DoorError(405, "method_not_allowed", "only POST is answered here")
-    word, _, token = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
+def _find_job(job_id: UUID, token: str) -> Job:
     job: Job | None = None
-    if word == "Bearer" and is_job_token(job_id, token.strip()):
+    if is_job_token(job_id, token):
         job = Job.objects.select_related("tenant").filter(pk=job_id).first()
     if job is None:
         raise DoorError(404, "not_found", "there is no such training, or the token is not its own")
@@ -114,15 +83,7 @@ def _find_job(request: HttpRequest, job_id: UUID) -> Job:
     return job
 
 
-def _read(request: HttpRequest, kind: type[Body]) -> Body:
-    """The body, checked."""
-    body = request.read(MAX_BODY_BYTES + 1)
-    if len(body) > MAX_BODY_BYTES:
-        raise DoorError(413, "too_large", f"a body has at most {MAX_BODY_BYTES} bytes")
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DoorError(400, "invalid", f"the body is not what is expected: {error}") from error
+of_job = door(_find_job, "job_id")
 
 
 def _check_replica(job: Job, role: str, index: int, attempt: int) -> None:
@@ -141,7 +102,7 @@ def _tell(job: Job) -> None:
     transaction.on_commit(send)
 
 
-@door
+@of_job
 def source(request: HttpRequest, job: Job) -> dict[str, Any]:
     """A link to the code that was uploaded for this job."""
     wanted = (job.source or {}).get("bundle")
@@ -166,11 +127,11 @@ def _segment_key(job: Job, archive: ReplicaArchive, body: SegmentBody) -> str:
     )
 
 
-@door
+@of_job
 def segment(request: HttpRequest, job: Job, role: str, index: int, attempt: int) -> dict[str, Any]:
     """Announces a segment: a link to write it, or the news that it is there."""
     _check_replica(job, role, index, attempt)
-    body = _read(request, SegmentBody)
+    body = read_body(request, SegmentBody)
     with transaction.atomic():
         archive, _ = ReplicaArchive.objects.get_or_create(
             job=job, role=role, index=index, attempt=attempt
@@ -202,13 +163,13 @@ def _check_same(known: LogSegment, body: SegmentBody) -> None:
         raise DoorError(409, "conflict", f"another segment {body.number} was shipped before")
 
 
-@door
+@of_job
 def segment_done(
     request: HttpRequest, job: Job, role: str, index: int, attempt: int, number: int
 ) -> dict[str, Any]:
     """A segment's bytes are in the store: from now on it is part of the log."""
     _check_replica(job, role, index, attempt)
-    body = _read(request, SegmentBody)
+    body = read_body(request, SegmentBody)
     archive = ReplicaArchive.objects.filter(
         job=job, role=role, index=index, attempt=attempt
     ).first()
@@ -231,7 +192,7 @@ def segment_done(
     return {}
 
 
-@door
+@of_job
 def segment_drop(
     request: HttpRequest, job: Job, role: str, index: int, attempt: int, number: int
 ) -> dict[str, Any]:
@@ -250,13 +211,13 @@ def segment_drop(
     return {}
 
 
-@door
+@of_job
 def replica_done(
     request: HttpRequest, job: Job, role: str, index: int, attempt: int
 ) -> dict[str, Any]:
     """The archive of a replica is complete, as far as this pod is concerned."""
     _check_replica(job, role, index, attempt)
-    body = _read(request, EndBody)
+    body = read_body(request, EndBody)
     with transaction.atomic():
         known = ReplicaArchive.objects.filter(job=job, role=role, index=index, attempt=attempt)
         latest = known.values_list("pod_uid", flat=True).first()
@@ -298,10 +259,10 @@ def _check_paths(files: list[FileBody]) -> None:
             raise DoorError(400, "invalid", f"{shown!r} is no path of an artifact")
 
 
-@door
+@of_job
 def artifacts(request: HttpRequest, job: Job) -> dict[str, Any]:
     """Announces artifacts: links for those that are missing, sentences for those refused."""
-    files = _read(request, FilesBody).files
+    files = read_body(request, FilesBody).files
     _check_paths(files)
     links: dict[str, Any] = {}
     refused: dict[str, str] = {}
@@ -362,10 +323,10 @@ def _announce(job: Job, file: FileBody) -> None:
     )
 
 
-@door
+@of_job
 def artifacts_done(request: HttpRequest, job: Job) -> dict[str, Any]:
     """Artifacts are in the store: from now on they are listed."""
-    files = _read(request, FilesBody).files
+    files = read_body(request, FilesBody).files
     _check_paths(files)
     store = get_store()
     for file in files:

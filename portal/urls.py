@@ -3,9 +3,10 @@
 from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularAPIView
 
+import jobs.internal
+import jobs.services.gate_door
 import jobs.urls
 import tenants.urls
-from jobs.internal import internal_urls
 from portal import views
 
 urlpatterns = [
@@ -18,7 +19,10 @@ urlpatterns = [
     path("api/v1/schema/", SpectacularAPIView.as_view(), name="api-schema"),
     path("api/v1/", include([*tenants.urls.rest, *jobs.urls.rest])),
     re_path(r"^api/.*", views.api_not_found),
-    path("internal/v1/", include(internal_urls)),
+    path(
+        "internal/v1/",
+        include([*jobs.internal.internal_urls, *jobs.services.gate_door.internal_urls]),
+    ),
 ]
 
 handler400 = "portal.views.bad_request"

@@ -18,7 +18,7 @@ from asgiref.sync import sync_to_async
 from django.core.asgi import get_asgi_application
 from django.test import Client
 
-from jobs import archive, internal
+from jobs import archive, doors, internal
 from jobs.models import Artifact, Bundle, Job, LogSegment, ReplicaArchive
 from jobs.rules.states import Desired
 from jobs.tokens import job_token
@@ -184,7 +184,7 @@ def test_bodies_that_are_not_what_is_expected_are_refused(job: Job, body: Any) -
 
 
 def test_a_body_without_end_is_refused(job: Job) -> None:
-    body = b" " * (internal.MAX_BODY_BYTES + 1)
+    body = b" " * (doors.MAX_BODY_BYTES + 1)
     assert Door(job).post("artifacts/", body)[0] == 413
 
 

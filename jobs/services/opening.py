@@ -1,0 +1,103 @@
+"""Opening a notebook or TensorBoard: the link that leads a browser through its gate.
+
+The ticket stands in the fragment of the link, which browsers send to nobody; the gate's own page
+hands it over (docs/adr has a page on the gate).
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from django.conf import settings
+from django.db import transaction
+
+from jobs.services import tickets
+from jobs.services.models import Service, ServiceState
+from jobs.services.tokens import has_gate_tls
+from tenants import policy
+from tenants.actions import record
+from tenants.models import Tenant, User
+
+
+@dataclass(frozen=True)
+class OpenLink:
+    """Good once, until `expires_at` (UTC). The URL is a secret: for the person's browser alone."""
+
+    url: str
+    expires_at: datetime
+
+
+class CannotOpenError(Exception):
+    """No link: a code, a sentence that says why, and one that says what to do."""
+
+    def __init__(self, code: str, text: str, next_step: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+        self.next_step = next_step
+
+
+@transaction.atomic
+def open_link(*, by: User, service: Service, source_address: str = "") -> OpenLink:
+    """A new link for this person, if the service can be opened now.
+
+    Raises:
+        CannotOpenError: not allowed, not running, or the installation cannot do it safely.
+    """
+    _check_installation()
+    if not may_be_inside(by, service):
+        raise CannotOpenError(
+            "not_allowed",
+            "You may not open this one.",
+            "A notebook opens for its owner only; ask for what you need to be shared on a volume.",
+        )
+    if service.state != ServiceState.RUNNING or service.node_port is None:
+        raise CannotOpenError("not_running", *_why_not(service))
+    ticket = tickets.issue(service=service, user=by)
+    record(by=by, verb="open", target=service, source_address=source_address)
+    return OpenLink(
+        f"{gate_origin(service.node_port)}{service.path_prefix}__gate#t={ticket.text}",
+        datetime.fromtimestamp(ticket.expires_at, UTC),
+    )
+
+
+def may_be_inside(user: User, service: Service) -> bool:
+    """Whether the gate lets this person in, and lets him stay."""
+    return (
+        user.is_active
+        and service.desired == Service.Desired.RUN
+        and service.tenant.desired == Tenant.Desired.ACTIVE
+        and policy.may_open(user, service)
+    )
+
+
+def gate_origin(node_port: int) -> str:
+    """Scheme, host and port under which browsers reach a NodePort."""
+    host = f"[{settings.NODE_HOST}]" if ":" in settings.NODE_HOST else settings.NODE_HOST
+    return f"{'https' if has_gate_tls() else 'http'}://{host}:{node_port}"
+
+
+def _check_installation() -> None:
+    """What `portal/checks.py` tells operators at start, told to whoever wants to open something."""
+    if settings.NODE_HOST.lower() in {host.lower() for host in settings.BROWSER_HOSTS}:
+        raise CannotOpenError(
+            "host_not_separate",
+            f"Homeport and the nodes have the same host name, {settings.NODE_HOST}, so that "
+            "programs on the nodes would be sent your Homeport session.",
+            "Ask an admin to set NODE_HOST to another name of the nodes.",
+        )
+    if settings.HTTPS and not has_gate_tls():
+        raise CannotOpenError(
+            "gate_needs_tls",
+            "Homeport is served by HTTPS, but notebooks and TensorBoards have no certificate.",
+            "Ask an admin to set GATE_TLS_CERT_FILE and GATE_TLS_KEY_FILE, then start it again.",
+        )
+
+
+def _why_not(service: Service) -> tuple[str, str]:
+    """What is in the way of opening, and what to do."""
+    name = "TensorBoard" if service.kind == Service.Kind.TENSORBOARD else "notebook"
+    if service.desired == Service.Desired.RUN and not service.is_ended:
+        return f"The {name} is still starting.", "Wait until it runs; its page shows the steps."
+    if service.state == ServiceState.FAILED:
+        return f"The {name} has failed.", "Read why on its page, then start it again."
+    return f"The {name} does not run.", "Start it again; what is on its volumes is still there."
