@@ -17,16 +17,20 @@ from django.views.decorators.http import require_GET, require_safe
 from jobs.examples import EXAMPLES
 from jobs.models import Job, ReconcilerLease
 from jobs.rules.states import FINAL_STATES, JobState
+from jobs.services.listing import ServiceRow, service_rows
+from jobs.services.models import ENDED_STATES, Service
 from jobs.summary import JobRow, job_rows
-from jobs.usage import UsageLine, usage_lines
+from jobs.usage import usage_lines
 from portal.pages import find_banner
 from portal.request import PageRequest, shows_already, signed_in
 from tenants.models import Tenant, TenantObject
+from tenants.usage import UsageLine
 
 log = logging.getLogger(__name__)
 
 MAX_UNFINISHED = 50
 MAX_RECENT = 6
+MAX_STOPPED_NOTEBOOKS = 2  # offered to be started again
 PARTS = frozenset({"quota", "namespace", "now", "banner"})
 
 
@@ -77,17 +81,31 @@ class HomePage:
         own = Job.objects.visible_to(self.user).filter(tenant=self.tenant, state__in=FINAL_STATES)
         return job_rows(own.order_by("-finished_at", "pk")[:MAX_RECENT])
 
+    @cached_property
+    def services(self) -> list[ServiceRow]:
+        """Own notebooks and TensorBoards that run or wait, then notebooks that were stopped lately."""
+        own = Service.objects.visible_to(self.user).filter(tenant=self.tenant)
+        own = own.order_by("-requested_at", "pk")
+        stopped = own.filter(kind=Service.Kind.NOTEBOOK, state__in=ENDED_STATES)
+        found = [*own.unfinished()[:MAX_UNFINISHED], *stopped[:MAX_STOPPED_NOTEBOOKS]]
+        return service_rows(found, self.user)
+
+    @property
+    def services_running(self) -> int:
+        return sum(not row.service.is_ended for row in self.services)
+
     @property
     def revision(self) -> str:
-        """Changes when anything on the cards of trainings and of the quota changes."""
+        """Changes when anything on the cards of what runs and of the quota changes."""
         rows = [*self.unfinished, *self.recent]
         shown = [(str(row.job.pk), row.job.revision) for row in rows]
+        shown += [(str(row.service.pk), row.service.revision) for row in self.services]
         tenant = self.tenant.revision if self.tenant else 0
         return "~" + hashlib.sha256(repr((tenant, shown)).encode()).hexdigest()[:16]
 
     @property
-    def is_empty(self) -> bool:
-        return not self.unfinished and not self.recent
+    def has_trainings(self) -> bool:
+        return bool(self.unfinished or self.recent)
 
 
 @require_GET

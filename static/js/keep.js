@@ -1,7 +1,9 @@
-/** What a person did to a part of the page outlives its being read again: open folds, scroll. */
+/** What a person did to a part of the page outlives its being read again: folds, ticks, scroll. */
 
 /** @type {Map<string, boolean>} */
 const open = new Map();
+/** @type {Set<string>} ids of boxes that are ticked */
+const ticked = new Set();
 /** @type {Map<string, number>} */
 const scrolled = new Map();
 
@@ -14,6 +16,11 @@ export function startKeeping() {
     },
     true,
   );
+  document.addEventListener("change", ({ target }) => {
+    if (!target.matches("input[data-keep]")) return;
+    if (target.checked) ticked.add(target.id);
+    else ticked.delete(target.id);
+  });
   document.addEventListener("htmx:beforeSwap", (event) => {
     for (const element of event.detail.target.querySelectorAll('[id][tabindex="0"]')) {
       scrolled.set(element.id, element.scrollTop);
@@ -24,6 +31,7 @@ export function startKeeping() {
     for (const element of elt.querySelectorAll("details[id]")) {
       if (open.has(element.id)) element.open = open.get(element.id);
     }
+    for (const box of elt.querySelectorAll("input[data-keep]")) box.checked = ticked.has(box.id);
     for (const element of elt.querySelectorAll('[id][tabindex="0"]')) {
       if (scrolled.has(element.id)) element.scrollTop = scrolled.get(element.id);
     }

@@ -8,6 +8,8 @@ import os
 from datetime import datetime, timedelta
 from typing import Any
 
+from tests.e2e.seed_services import make_services
+
 GIB = 1024**3
 PASSWORD = "a long demo password"
 
@@ -64,7 +66,8 @@ def seed() -> dict[str, Any]:
     tenant = make_tenant(people["ada"], at)
     make_tenant(people["lin"], at)
     make_tenant(people["new"], at, is_new=True)
-    return make_jobs(tenant, at)
+    jobs = make_jobs(tenant, at)
+    return {**jobs, **make_services(tenant, jobs, at)}
 
 
 def make_tenant(owner: Any, at: datetime, *, is_new: bool = False) -> Any:
@@ -76,7 +79,7 @@ def make_tenant(owner: Any, at: datetime, *, is_new: bool = False) -> Any:
     tenant.state = "provisioning" if is_new else "active"
     if not is_new:
         tenant.observed_hard = tenant.quota
-        tenant.observed_used = {"cpu": 5000, "memory": 9 * GIB, "gpu": 2, "pods": 5, "nodeports": 0}
+        tenant.observed_used = {"cpu": 5000, "memory": 9 * GIB, "gpu": 2, "pods": 5, "nodeports": 3}
     tenant.save()
     for position, (kind, name, detail) in enumerate(OBJECTS):
         state = "ready"

@@ -12,7 +12,7 @@ from django.utils.timezone import now
 
 from jobs.models import ReconcilerLease
 from tenants.models import ApiToken, Tenant, TenantObject, User
-from tests.factories import make_job, make_tenant, make_user
+from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
@@ -197,13 +197,17 @@ def test_the_first_page_asks_the_database_equally_often_for_one_and_for_many(
     make_job(tenant, state="running", started_at=now())
     make_job(tenant, state="queued")
     make_job(tenant, state="failed", finished_at=now())
+    make_service(tenant, state="running", ready_at=now())
+    make_service(tenant, state="stopped", ended_at=now())
     few = queries()
     for _ in range(5):
+        make_service(tenant, state="running", ready_at=now())
+        make_service(tenant, kind="tensorboard", state="queued")
         make_job(tenant, state="running", started_at=now())
         make_job(tenant, state="queued")
         make_job(tenant, state="failed", finished_at=now())
     assert queries() == few
-    assert few <= 11
+    assert few <= 13
 
 
 @pytest.mark.parametrize("part", ["quota", "namespace", "now", "banner"])
