@@ -7,23 +7,24 @@ plan of the job is made.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError
 
 from jobs import manifests
-from jobs.models import Job
 from jobs.reconciler import rows
 from jobs.reconciler.lease import LeaseLostError
 from jobs.reconciler.record import (
     CreateAll,
     Delete,
     Erase,
-    JobRow,
     Rescue,
+    Scale,
     SetSuspended,
     Step,
     Sweep,
@@ -49,12 +50,31 @@ from portal.storage import get_store
 log = logging.getLogger(__name__)
 
 
+class Rooted(Protocol):
+    """Of a row, what carrying out its steps needs."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def kube_name(self) -> str: ...
+
+    @property
+    def root_name(self) -> str: ...
+
+    @property
+    def root_uid(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class Task:
-    """The steps of one job; `has_root` says whether its root was seen with the recorded uid."""
+    """The steps of one row; `has_root` says whether its root was seen with the recorded uid."""
 
     job_id: UUID
-    job: JobRow
+    job: Any  # a `Rooted`; trades with steps of their own read more of it
     steps: tuple[Step, ...]
     has_root: bool
 
@@ -88,9 +108,22 @@ class Result:
 class Applier:
     """Runs tasks; `check` is asked before each call that changes anything."""
 
+    root_kind = "Job"
+
     def __init__(self, cluster: Cluster, check: Callable[[], None]) -> None:
         self._cluster = cluster
         self._check = check
+
+    # --- what another trade does otherwise ---
+    def documents(self, row_id: UUID) -> Sequence[Object]:
+        """The stored manifests, the root first. Blocking."""
+        return rows.load_stored(row_id).documents
+
+    def completed(self, task: Task, document: Object, root: Object | None) -> Object:
+        """A stored document as it is sent, with what is not stored."""
+        return manifests.completed(document, root=root, token=job_token(task.job_id))
+
+    # --- the steps ---
 
     async def run(self, task: Task) -> Result:
         """All steps in order, up to the first that fails.
@@ -107,10 +140,10 @@ class Applier:
             raise
         except ClusterError as error:
             return _failed(result, error)
-        except (Job.DoesNotExist, DatabaseError, OSError) as error:
+        except (ObjectDoesNotExist, DatabaseError, OSError) as error:
             return replace(result, error=f"{type(error).__name__}: {error}")
         except Exception as error:  # the named fence: one poisoned job must not stop the others
-            log.exception("job %s: a step failed", task.job_id)
+            log.exception("%s: a step failed", task.job_id)
             return replace(result, error=f"{type(error).__name__}: {error}")
         return result
 
@@ -119,7 +152,10 @@ class Applier:
             case CreateAll():
                 return await self._create_all(task, result)
             case SetSuspended():
-                return await self._set_suspended(task, step, result)
+                spec = {"suspend": step.value}
+                return await self._patch_root(task, step, spec, result)
+            case Scale():
+                return await self._patch_root(task, step, {"replicas": step.replicas}, result)
             case Delete():
                 await self._cluster.delete(step.kind, task.job.namespace, step.name, uid=step.uid)
             case Verify():
@@ -137,16 +173,16 @@ class Applier:
     # --- creating ---
     async def _create_all(self, task: Task, result: Result) -> Result:
         """The root, then what it owns; that it may run is a later step, once this is committed."""
-        stored = await sync_to_async(rows.load_stored)(task.job_id)
-        if not stored.documents:
+        documents = await sync_to_async(self.documents)(task.job_id)
+        if not documents:
             return replace(result, error="its manifests have not been rendered")
         try:
-            root = await self._cluster.create_or_adopt(stored.documents[0])
+            root = await self._cluster.create_or_adopt(documents[0])
             if root["metadata"].get("deletionTimestamp"):
                 return replace(result, error="an earlier root is still being removed")
-            for document in stored.documents[1:]:
+            for document in documents[1:]:
                 self._check()
-                await self._create_child(task.job_id, document, root)
+                await self._create_child(task, document, root)
         except Conflict as error:
             if error.reason == "Foreign":
                 return replace(result, blocked=_said("name_taken", error))
@@ -161,9 +197,8 @@ class Applier:
             return replace(result, trouble=_said("refused", error), error=error.message)
         return replace(result, root_uid=str(root["metadata"]["uid"]))
 
-    async def _create_child(self, job_id: UUID, document: Object, root: Object | None) -> None:
-        sent = manifests.completed(document, root=root, token=job_token(job_id))
-        await self._cluster.create_or_adopt(sent)
+    async def _create_child(self, task: Task, document: Object, root: Object | None) -> None:
+        await self._cluster.create_or_adopt(self.completed(task, document, root))
 
     async def _rescue(self, task: Task, step: Rescue) -> None:
         """The pod and what it mounts: ConfigMap and Secret may have gone with the root."""
@@ -171,7 +206,7 @@ class Applier:
         root = _stub(task) if task.has_root else None
         for document in stored.documents:
             if document["kind"] in {"ConfigMap", "Secret"}:
-                await self._create_child(task.job_id, document, root)
+                await self._create_child(task, document, root)
         lost = manifests.Lost(
             step.key.role, step.key.index, step.key.attempt, step.pod_uid, step.number
         )
@@ -185,18 +220,20 @@ class Applier:
         await self._cluster.create_or_adopt(pod)
 
     # --- changing, reading ---
-    async def _set_suspended(self, task: Task, step: SetSuspended, result: Result) -> Result:
+    async def _patch_root(
+        self, task: Task, step: SetSuspended | Scale, spec: Object, result: Result
+    ) -> Result:
         # The uid makes it a precondition: never the root of another try.
-        patch = {"metadata": {"uid": step.uid}, "spec": {"suspend": step.value}}
+        patch = {"metadata": {"uid": step.uid}, "spec": spec}
         try:
-            await self._cluster.merge_patch("Job", task.job.namespace, step.name, patch)
+            await self._cluster.merge_patch(self.root_kind, task.job.namespace, step.name, patch)
         except NotFound:
             return replace(result, absent_root=step.name)
         return result
 
     async def _verify(self, task: Task, step: Verify, result: Result) -> Result:
         try:
-            found = await self._cluster.get("Job", task.job.namespace, step.name)
+            found = await self._cluster.get(self.root_kind, task.job.namespace, step.name)
         except NotFound:
             return replace(result, absent_root=step.name)
         if _owner(found) != task.job.id:

@@ -20,13 +20,17 @@ class EventLog:
         # job id -> event uid -> how often it had happened when it was written
         self._written: dict[str, dict[str, int]] = {}
 
-    def news(self, view: ClusterView, job: JobRow) -> list[EventRow]:
-        """Events about the job's objects that are new or have happened again."""
-        base = base_name(job)
-        known = self._written.get(job.id, {})
+    def news(self, view: ClusterView, owner: str, namespace: str, base: str) -> list[EventRow]:
+        """Events about the objects of a row that are new or have happened again.
+
+        Args:
+            owner: id of the row.
+            base: with which the names of all its objects begin.
+        """
+        known = self._written.get(owner, {})
         found = [
             event
-            for event in view.events.in_namespace(job.namespace).values()
+            for event in view.events.in_namespace(namespace).values()
             if is_about(event, base) and known.get(event.metadata.uid) != event.total
         ]
         return [row_of(event) for event in sorted(found, key=_at)]

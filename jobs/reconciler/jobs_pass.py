@@ -1,59 +1,62 @@
-"""One look at all jobs that may need something: load, observe, plan, commit, start the steps.
+"""What the reconciler's looks (rows_pass.py) know of jobs."""
 
-Remembers between looks only what can be learned again: which jobs to look at, when, and what their
-last steps found out. Steps run as tasks of their own, side by side; a job is not planned while its
-steps are under way.
-"""
-
-import asyncio
-import logging
-import random
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from functools import partial
-from typing import Literal
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
-
 from jobs.reconciler import rows
-from jobs.reconciler.apply import Applier, Result, Task
+from jobs.reconciler.apply import Applier
 from jobs.reconciler.clock import SteadyClock
-from jobs.reconciler.events import EventLog
-from jobs.reconciler.lease import Lease, LeaseLostError
+from jobs.reconciler.events import base_name
+from jobs.reconciler.lease import Lease
 from jobs.reconciler.observe import Knowledge, Rows, observe
 from jobs.reconciler.plan import plan
-from jobs.reconciler.record import CreateAll, Observed, Plan
-from jobs.reconciler.rows import Change, EventRow, Saved
-from jobs.rules import reasons
+from jobs.reconciler.record import JobRow, Plan, Thing
+from jobs.reconciler.rows import Change, Intent, Saved
+from jobs.reconciler.rows_pass import RowsPass
 from jobs.rules.states import FINAL_STATES, JobState
-from portal.cluster.objects import PodSeen
 from portal.cluster.view import ClusterView
 
-log = logging.getLogger(__name__)
 
-_AT_ONCE = 16  # jobs whose steps are under way
-_PER_LOOK = 200  # so that a start with thousands of jobs does not hold up the event loop
-_AGAIN_S = 1.0  # after steps that changed nothing we know of yet
-_BACKOFF_S = (1.0, 60.0)
+class JobsTrade:
+    """See `rows_pass.Trade`."""
+
+    noun = "job"
+
+    def all_open(self) -> Mapping[UUID, Intent]:
+        return rows.all_open()
+
+    def unsettled(self, known: Collection[UUID]) -> Mapping[UUID, Intent]:
+        return rows.unsettled(known)
+
+    def load(self, ids: Iterable[UUID]) -> tuple[Mapping[UUID, Rows], Mapping[UUID, str]]:
+        loaded = rows.load(ids)
+        return loaded.rows, loaded.broken
+
+    def head(self, loaded: Rows) -> JobRow:
+        return loaded.job
+
+    def look(
+        self, view: ClusterView, loaded: Rows, known: Knowledge, now: datetime
+    ) -> tuple[Thing | None, Plan]:
+        seen = observe(view, loaded, known)
+        return seen.root, plan(loaded.job, seen, now)
+
+    def save(self, changes: Sequence[Change]) -> list[Saved]:
+        return rows.save(changes)
+
+    def base_name(self, head: JobRow) -> str:
+        return base_name(head)
+
+    def is_waiting(self, state: str) -> bool:
+        return state == JobState.QUEUED
+
+    def is_over(self, state: str) -> bool:
+        return state in FINAL_STATES
 
 
-@dataclass(frozen=True)
-class Look:
-    """One job in one look."""
-
-    job_id: UUID
-    rows: Rows
-    seen: Observed
-    plan: Plan
-    events: tuple[EventRow, ...]
-    now: datetime
-
-
-class JobsPass:
-    """See the module. Everything but database and cluster calls happens on the event loop."""
+class JobsPass(RowsPass):
+    """The looks at jobs."""
 
     def __init__(
         self,
@@ -63,286 +66,4 @@ class JobsPass:
         clock: SteadyClock,
         wake: Callable[[], None],
     ) -> None:
-        self._view = view
-        self._applier = applier
-        self._lease = lease
-        self._clock = clock
-        self._wake = wake
-        self._turns = asyncio.Semaphore(_AT_ONCE)
-        self._events = EventLog()
-        self._pending: dict[UUID, None] = {}  # in the order in which they are looked at
-        self._due: dict[UUID, datetime] = {}
-        self._ending: set[UUID] = set()  # ended jobs that are not settled yet
-        self._under_way: dict[UUID, asyncio.Task[None]] = {}
-        self._results: dict[UUID, Result] = {}
-        self._absent: dict[UUID, str] = {}
-        self._departed: dict[UUID, list[PodSeen]] = defaultdict(list)
-        self._intents: dict[UUID, rows.Intent] = {}
-        self._failures: dict[UUID, int] = {}
-        self._resting: dict[UUID, datetime] = {}  # until when a job that failed is left alone
-        self._fatal: LeaseLostError | None = None
-
-    # --- what to look at ---
-    def note(self, ids: Iterable[UUID]) -> None:
-        """These jobs may need something."""
-        self._pending.update(dict.fromkeys(ids))
-
-    def note_departed(self, owner: UUID, pod: PodSeen) -> None:
-        """A pod went; its last status is all that will ever be known of its end."""
-        self._departed[owner].append(pod)
-        self.note([owner])
-
-    async def look_around(self, *, at: Literal["heard", "safety", "start"]) -> None:
-        """Finds in the database the jobs that may have work.
-
-        Args:
-            at: "heard": somebody changed something: new jobs, changed minds, and ended jobs whose
-                archive may have been completed; "safety": all with work to do; "start": all that
-                are not cleaned up.
-        """
-        if at == "start":
-            found = await sync_to_async(rows.all_open)()
-        else:
-            found = await sync_to_async(rows.unsettled)(self._ending)
-        for pk, intent in found.items():
-            if self._intents.get(pk) != intent:
-                # A changed mind does not wait for a back-off to end.
-                self._resting.pop(pk, None)
-                self.note([pk])
-            self._intents[pk] = intent
-        self.note(found if at != "heard" else self._ending & found.keys())
-
-    def hurry(self) -> None:
-        """The cluster is back: what rested because of it goes on at once."""
-        self.note(self._resting)
-        self._resting.clear()
-
-    def next_due(self) -> datetime | None:
-        """When to call again though nothing happens."""
-        now = self._clock.now()
-        ready = [pk for pk in self._pending if pk not in self._under_way]
-        times = [self._resting.get(pk, now) for pk in ready]
-        return min([*times, *self._due.values()], default=None)
-
-    def report(self) -> dict[str, int]:
-        """How many jobs wait for a look, have steps under way, or rest after a failure."""
-        return {
-            "pending": len(self._pending),
-            "under_way": len(self._under_way),
-            "resting": len(self._resting),
-        }
-
-    # --- one look ---
-    async def run_once(self) -> list[Saved]:
-        """Looks at the pending jobs; returns those whose rows changed.
-
-        Raises:
-            LeaseLostError: nothing more may be written.
-            DatabaseError: nothing was written; what was pending still is.
-        """
-        if self._fatal is not None:
-            raise self._fatal
-        now = self._clock.now()
-        self.note([pk for pk, at in self._due.items() if at <= now])
-        for pk in [pk for pk, until in self._resting.items() if until <= now]:
-            del self._resting[pk]
-        busy = self._under_way.keys() | self._resting.keys()
-        # First noted, first looked at: nobody starves, however often others have news.
-        chosen = [pk for pk in self._pending if pk not in busy][:_PER_LOOK]
-        if not chosen:
-            return []
-        loaded = await sync_to_async(rows.load)(chosen)
-        looks = self._look(loaded.rows, now)
-        broken = [self._broken(pk, text, now) for pk, text in loaded.broken.items()]
-        written = await self._commit(looks, broken)
-        for pk in chosen:
-            del self._pending[pk]
-        for pk in set(chosen) - loaded.rows.keys() - loaded.broken.keys():
-            self._forget(pk)
-        for look in looks:
-            self._follow(look, written)
-        return list(written.values())
-
-    def _look(self, found: Mapping[UUID, Rows], now: datetime) -> list[Look]:
-        looks = []
-        for pk, loaded in found.items():
-            if not self._view.synced and loaded.job.state is not JobState.QUEUED:
-                # Before the first list, absence means nothing.
-                continue
-            try:
-                seen = observe(self._view, loaded, self._knowledge(pk))
-                decided = plan(loaded.job, seen, now)
-                events = (*self._events.news(self._view, loaded.job), *self._failed_step(pk, now))
-            except Exception as error:  # the named fence: one poisoned job stops no other
-                log.exception("job %s cannot be planned", pk)
-                decided = self._poisoned(loaded, error)
-                seen, events = Observed(), (self._trouble(pk, now, str(error)),)
-            looks.append(Look(pk, loaded, seen, decided, events, now))
-        return looks
-
-    def _broken(self, pk: UUID, text: str, now: datetime) -> Change:
-        """An event on a job whose row cannot be read; it is tried again later."""
-        self._rest(pk)
-        return Change(pk, Plan(), now, (self._trouble(pk, now, text),))
-
-    def _knowledge(self, pk: UUID) -> Knowledge:
-        result = self._results.get(pk, Result(pk))
-        return Knowledge(
-            absent_root=result.absent_root or self._absent.get(pk, ""),
-            made_root=result.root_uid,
-            is_swept=result.is_swept,
-            is_erased=result.is_erased,
-            blocked=result.blocked,
-            trouble=result.trouble,
-            departed=tuple(self._departed.get(pk, ())),
-        )
-
-    def _poisoned(self, loaded: Rows, error: Exception) -> Plan:
-        self._rest(UUID(loaded.job.id))
-        if loaded.job.state in FINAL_STATES:
-            return Plan()
-        reason = reasons.make("internal", detail=f"{type(error).__name__}: {error}")
-        if reason == loaded.job.reason:
-            return Plan()
-        words = {
-            "reason_code": reason.code,
-            "reason_text": reason.text,
-            "reason_next_step": reason.next_step,
-        }
-        return Plan(columns=words)
-
-    def _failed_step(self, pk: UUID, now: datetime) -> list[EventRow]:
-        """An event about steps that failed; an outage is everybody's and shown by itself."""
-        result = self._results.get(pk)
-        if result is None or not result.error or result.is_outage:
-            return []
-        return [self._trouble(pk, now, result.error)]
-
-    def _trouble(self, pk: UUID, now: datetime, text: str) -> EventRow:
-        count = self._failures.get(pk, 1)
-        message = reasons.clip(text)
-        return EventRow("homeport-trouble", now, "homeport", "", "trouble", message, True, count)
-
-    async def _commit(self, looks: list[Look], broken: list[Change]) -> dict[UUID, Saved]:
-        changes = broken + [
-            Change(look.job_id, look.plan, look.now, look.events)
-            for look in looks
-            if look.plan.writes or look.events
-        ]
-        if not changes:
-            return {}
-        written = await self._lease.commit(partial(rows.save, changes))
-        return {saved.job_id: saved for saved in written}
-
-    # --- what follows ---
-    def _follow(self, look: Look, written: dict[UUID, Saved]) -> None:
-        pk, decided = look.job_id, look.plan
-        self._due.pop(pk, None)
-        if (decided.writes or look.events) and pk not in written:
-            # Not written (logged there): nothing may follow from it.
-            self._rest(pk)
-            self.note([pk])
-            return
-        result = self._results.pop(pk, None)
-        self._departed.pop(pk, None)
-        if pk not in self._resting:
-            self._failures.pop(pk, None)
-        if result is not None and result.absent_root:
-            self._absent[pk] = result.absent_root
-        self._events.wrote(pk, look.events)
-        if decided.delete_row:
-            self._forget(pk)
-            return
-        state = decided.columns.get("state", look.rows.job.state)
-        if state in FINAL_STATES and not decided.is_settled:
-            self._ending.add(pk)
-        else:
-            self._ending.discard(pk)
-        if decided.next_due is not None:
-            self._due[pk] = decided.next_due
-        if decided.steps:
-            self._start(look)
-        elif decided.writes:
-            # What has just been committed may allow the next step at once.
-            self.note([pk])
-
-    def _start(self, look: Look) -> None:
-        recorded = look.plan.columns.get("root_uid", look.rows.job.root_uid)
-        job = replace(look.rows.job, root_uid=recorded)
-        root = look.seen.root
-        task = Task(
-            look.job_id,
-            job,
-            look.plan.steps,
-            has_root=root is not None and root.uid == job.root_uid,
-        )
-        if any(isinstance(step, CreateAll) for step in task.steps):
-            self._absent.pop(look.job_id, None)
-        self._under_way[look.job_id] = asyncio.create_task(
-            self._run(task), name=f"steps of job {look.job_id}"
-        )
-
-    async def _run(self, task: Task) -> None:
-        try:
-            async with self._turns:
-                result = await self._applier.run(task)
-            self._finished(result)
-        except LeaseLostError as error:  # the next look ends the loop
-            self._fatal = error
-        finally:
-            self._under_way.pop(task.job_id, None)
-            self._wake()
-
-    def _finished(self, result: Result) -> None:
-        pk = result.job_id
-        self._results[pk] = result
-        is_news = (
-            result.root_uid
-            or result.absent_root
-            or result.is_swept
-            or result.is_erased
-            or result.blocked.code
-        )
-        if result.error:
-            self._rest(pk, least_s=result.retry_after_s)
-            if not result.is_outage:
-                log.warning("job %s: %s", pk, result.error)
-        else:
-            self._failures.pop(pk, None)
-        if is_news or result.error:
-            self.note([pk])
-        else:
-            at = self._clock.now() + timedelta(seconds=_AGAIN_S)
-            self._due[pk] = min(at, self._due.get(pk, at))
-
-    def _rest(self, pk: UUID, *, least_s: float = 0.0) -> None:
-        """Leaves a job alone for a while that grows with each failure."""
-        count = self._failures[pk] = self._failures.get(pk, 0) + 1
-        first, most = _BACKOFF_S
-        wait_s = min(first * 2 ** (count - 1), most) * random.uniform(0.8, 1.2)
-        self._resting[pk] = self._clock.now() + timedelta(seconds=max(wait_s, least_s))
-
-    def _forget(self, pk: UUID) -> None:
-        tables = (
-            self._due,
-            self._results,
-            self._absent,
-            self._departed,
-            self._intents,
-            self._failures,
-            self._resting,
-        )
-        for table in tables:
-            table.pop(pk, None)
-        self._ending.discard(pk)
-        self._events.forget(pk)
-
-    # --- the end ---
-    async def close(self) -> None:
-        """Waits for steps under way; cancels them when it is itself cancelled."""
-        tasks = list(self._under_way.values())
-        try:
-            await asyncio.gather(*tasks, return_exceptions=True)
-        finally:
-            for task in tasks:
-                task.cancel()
+        super().__init__(JobsTrade(), view, applier, lease, clock, wake)

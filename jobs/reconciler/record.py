@@ -257,6 +257,15 @@ class SetSuspended:
 
 
 @dataclass(frozen=True)
+class Scale:
+    """Set how many pods the root of this uid has; its root is a Deployment."""
+
+    name: str
+    uid: str
+    replicas: int
+
+
+@dataclass(frozen=True)
 class Delete:
     """Delete exactly this object, and in the background what it owns."""
 
@@ -291,7 +300,7 @@ class Erase:
     """Remove the job's part of the object store."""
 
 
-Step = CreateAll | SetSuspended | Delete | Verify | Rescue | Sweep | Erase
+Step = CreateAll | SetSuspended | Scale | Delete | Verify | Rescue | Sweep | Erase
 
 
 @dataclass(frozen=True)
