@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from uuid import UUID
 
 from django.core.paginator import Page, Paginator
 from django.db.models import Count
@@ -13,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from jobs.models import Job, JobQuerySet
 from jobs.rules.states import HOLDING_STATES, JobState
 from jobs.summary import JobRow, job_rows
+from tenants.models import Tenant
 
 PAGE_SIZE = 25
 # key in the address -> title, states
@@ -34,6 +36,16 @@ class Tab:
     is_here: bool
 
 
+def _tenant(user: Any, text: str) -> Tenant | None:
+    """The namespace to which the list is narrowed, if the person may see it."""
+    try:
+        pk = UUID(text)
+    except ValueError:
+        return None
+    tenant: Tenant | None = Tenant.objects.visible_to(user).filter(pk=pk).first()
+    return tenant
+
+
 class JobListing:
     """One page of the trainings that somebody may see, newest first."""
 
@@ -42,6 +54,9 @@ class JobListing:
         self.words = query.get("q", "").strip()[:80]
         self._page_number = query.get("page", "1")
         self._visible: JobQuerySet = Job.objects.visible_to(user)
+        self.tenant = _tenant(user, query.get("tenant", ""))
+        if self.tenant is not None:
+            self._visible = self._visible.filter(tenant=self.tenant)
         self.is_shared = user.is_admin or user.leads_teams.exists()
 
     @cached_property
@@ -72,7 +87,7 @@ class JobListing:
 
     @property
     def is_narrowed(self) -> bool:
-        return bool(self.words or self.state)
+        return bool(self.words or self.state or self.tenant)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -3,9 +3,9 @@
 Reads rows only. The reconciler keeps `observed_*` as the ResourceQuota's status says.
 """
 
-from dataclasses import dataclass, replace
-
-from django.utils.translation import gettext_lazy as _
+from collections.abc import Collection
+from dataclasses import replace
+from uuid import UUID
 
 from jobs.models import Job
 from jobs.rules.states import Desired, JobState
@@ -13,58 +13,9 @@ from jobs.services.manifests import need_of
 from jobs.services.models import Service, ServiceState
 from jobs.submission import Submission
 from tenants.models import Tenant
+from tenants.usage import TITLES, UsageLine
 
-_TITLES = {
-    "cpu": _("CPU"),
-    "memory": _("Memory"),
-    "gpu": _("GPU"),
-    "pods": _("Pods"),
-    "nodeports": _("Notebooks and TensorBoards"),
-}
-KINDS = tuple(_TITLES)
-
-
-@dataclass(frozen=True)
-class UsageLine:
-    """One kind of resource: cpu in millicores, memory in bytes, else pieces."""
-
-    kind: str
-    used: int
-    hard: int
-    queued: int = 0  # asked for by what waits
-    asked: int = 0  # asked for by the form that is being filled in
-
-    @property
-    def title(self) -> str:
-        return str(_TITLES[self.kind])
-
-    @property
-    def free(self) -> int:
-        return max(0, self.hard - self.used)
-
-    @property
-    def over(self) -> int:
-        """How much more is held than allowed, after the quota was made smaller."""
-        return max(0, self.used - self.hard)
-
-    @property
-    def is_short(self) -> bool:
-        """Whether what the form asks for is more than what is free."""
-        return self.asked > self.free
-
-    @property
-    def used_percent(self) -> float:
-        return self._percent(self.used)
-
-    @property
-    def extra_percent(self) -> float:
-        """What would come on top: queued, or asked for; never beyond the end of the bar."""
-        return min(100 - self.used_percent, self._percent(self.asked or self.queued))
-
-    def _percent(self, amount: int) -> float:
-        if self.hard <= 0:
-            return 100.0 if amount else 0.0
-        return round(min(100.0, amount * 100 / self.hard), 1)
+KINDS = tuple(TITLES)
 
 
 def totals(replicas: dict[str, dict[str, int]]) -> dict[str, int]:
@@ -96,19 +47,27 @@ def service_totals(
     return {resource: each.get(resource) for resource in KINDS}
 
 
+def queued_by_tenant(tenant_ids: Collection[UUID]) -> dict[UUID, dict[str, int]]:
+    """Tenant -> what its trainings, notebooks and TensorBoards wait for together. Two queries."""
+    sums = {tenant_id: dict.fromkeys(KINDS, 0) for tenant_id in tenant_ids}
+    jobs = Job.objects.filter(
+        tenant__in=tenant_ids, state=JobState.QUEUED, desired=Desired.RUN
+    ).order_by()
+    asked = [(pk, totals(replicas)) for pk, replicas in jobs.values_list("tenant", "replicas")]
+    services = Service.objects.filter(
+        tenant__in=tenant_ids, state=ServiceState.QUEUED, desired=Service.Desired.RUN
+    ).order_by()
+    fields = ("tenant", "kind", "cpu_millicores", "memory_bytes", "gpu_count")
+    asked += [(pk, service_totals(*wanted)) for pk, *wanted in services.values_list(*fields)]
+    for pk, wanted in asked:
+        for kind, amount in wanted.items():
+            sums[pk][kind] += amount
+    return sums
+
+
 def usage_lines(tenant: Tenant) -> list[UsageLine]:
     """The lines of the quota card, in the order of the card. Two queries."""
-    queued = dict.fromkeys(KINDS, 0)
-    waiting = Job.objects.filter(tenant=tenant, state=JobState.QUEUED, desired=Desired.RUN)
-    for replicas in waiting.values_list("replicas", flat=True):
-        for kind, amount in totals(replicas).items():
-            queued[kind] += amount
-    services = Service.objects.filter(
-        tenant=tenant, state=ServiceState.QUEUED, desired=Service.Desired.RUN
-    )
-    for asked in services.values_list("kind", "cpu_millicores", "memory_bytes", "gpu_count"):
-        for kind, amount in service_totals(*asked).items():
-            queued[kind] += amount
+    queued = queued_by_tenant([tenant.pk])[tenant.pk]
     return [
         UsageLine(
             kind=kind,

@@ -94,6 +94,7 @@ NAV = (
     NavItem("jobs", gettext_lazy("Trainings"), "layers", "/trainings/"),
     NavItem("notebooks", gettext_lazy("Notebooks"), "notebook", "/notebooks/"),
     NavItem("tensorboards", gettext_lazy("TensorBoards"), "chart", "/tensorboards/"),
+    NavItem("namespaces", gettext_lazy("Namespaces"), "anchor", "/admin/namespaces/", show=admins),
 )
 
 

@@ -53,6 +53,7 @@ class TenantSerializer(serializers.ModelSerializer[Tenant]):
     quota = serializers.SerializerMethodField()
     used = serializers.SerializerMethodField()
     objects = TenantObjectSerializer(source="objects_seen", many=True)
+    why = serializers.CharField(source="desired_why")
 
     class Meta:
         model = Tenant
@@ -63,6 +64,13 @@ class TenantSerializer(serializers.ModelSerializer[Tenant]):
             "team",
             "state",
             "reason_text",
+            "reason_next_step",
+            "desired",
+            "desired_at",
+            "why",
+            "purge_after",
+            "purge_data",
+            "gone_at",
             "quota",
             "used",
             "objects",

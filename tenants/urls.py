@@ -3,17 +3,19 @@
 from django.urls import path
 
 from tenants import api, quota_views, views
+from tenants.namespaces import urls as namespaces
 from tenants.people import urls as people
 
 pages = [
     *people.pages,
+    *namespaces.pages,
     path("tenant/make/", views.tenant_make, name="tenant-make"),
     path("tenants/<uuid:pk>/quota/", quota_views.tenant_quota, name="tenant-quota"),
 ]
 
 rest = [
     *people.rest,
+    *namespaces.rest,
     path("me/", api.MeView.as_view(), name="api-me"),
-    path("tenants/", api.TenantListView.as_view(), name="api-tenants"),
     path("tenants/<uuid:pk>/", api.TenantDetailView.as_view(), name="api-tenant"),
 ]

@@ -7,6 +7,7 @@ of it ends what runs, because it reads the same intent. Nothing here deletes dat
 and it asks for the namespace's name, after the days of grace or with a second name typed.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -19,8 +20,9 @@ from django.utils.translation import gettext as _
 from portal import live
 from portal.rest import FieldError
 from tenants import policy
-from tenants.actions import record
+from tenants.actions import ensure_tenant, record
 from tenants.models import Tenant, User
+from tenants.quota import change_quota
 
 GRACE = timedelta(days=7)
 WHY_MAX = 500  # characters of a reason
@@ -40,6 +42,41 @@ class RefusedError(ValueError):
         super().__init__(text)
         self.error = FieldError(field, code, text)
         self.status = status
+
+
+@transaction.atomic
+def create(
+    *, by: User, owner: str, quota: Mapping[str, int] | None = None, source_address: str = ""
+) -> Tenant:
+    """A namespace for somebody who has none: an admin for anybody, everybody else for themselves.
+
+    Args:
+        owner: user name.
+        quota: kind -> amount, as `tenants.quota.parse` gives it; what is absent is the default.
+
+    Raises:
+        PermissionDenied, RefusedError: see there.
+        QuotaError: as `tenants.quota.change_quota`.
+    """
+    if not policy.may_manage_tenants(by) and (owner != by.username or quota):
+        raise PermissionDenied(_("Only an admin makes namespaces for others."))
+    user = User.objects.filter(username=owner).first()
+    if user is None:
+        text = _("There is nobody with the user name “%(name)s”.") % {"name": owner[:80]}
+        raise RefusedError("owner", "not_found", text)
+    if not user.is_active:
+        text = _("The account of %(name)s is disabled.") % {"name": user.shown_name}
+        raise RefusedError("owner", "account_disabled", text)
+    there = Tenant.objects.home_of(user)
+    if there is not None:
+        words = {"name": user.shown_name, "namespace": there.namespace}
+        text = _("%(name)s has a namespace already: %(namespace)s") % words
+        raise RefusedError("owner", "has_tenant", text, 409)
+    tenant = ensure_tenant(user=user, by=by, source_address=source_address)
+    if quota:
+        change_quota(by=by, tenant=tenant, quota=quota, source_address=source_address)
+        tenant.refresh_from_db()
+    return tenant
 
 
 def _locked(by: User, tenant: Tenant) -> Tenant:
@@ -143,6 +180,8 @@ def delete(
     if data == "archive":
         text = _("Archiving the data is not built yet. Keep it, or delete it.")
         raise RefusedError("data", "not_available_yet", text)
+    if not data:
+        raise RefusedError("data", "required", _("Say what becomes of the data: keep or delete."))
     if data not in Tenant.Data.values:
         raise RefusedError("data", "invalid_choice", _("Choose: keep or delete."))
     if row.desired == Desired.PURGED:

@@ -1,0 +1,110 @@
+"""REST of the life of namespaces: make, suspend, resume, delete, restore, purge."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404
+from drf_spectacular.utils import extend_schema, inline_serializer
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.rest import RequestError, source_address
+from tenants import policy
+from tenants.api import QuotaField, TenantListView, TenantSerializer, visible_tenants
+from tenants.models import Tenant, User
+from tenants.namespaces import actions
+from tenants.namespaces.actions import RefusedError
+from tenants.namespaces.verbs import WordsError, carry_out, read_words
+from tenants.quota import QuotaError
+from tenants.quota import parse as parse_quota
+
+
+def caller(request: Request) -> User:
+    """Who asks; every view here requires somebody."""
+    assert isinstance(request.user, User)
+    return request.user
+
+
+class NewTenantSerializer(serializers.Serializer[Any]):
+    """Whose, and what it may hold when that is not the default."""
+
+    owner = serializers.CharField(required=False)
+    quota = QuotaField(required=False)
+
+
+class NamespaceListView(TenantListView):
+    """Namespaces that the caller may see; POST makes one for somebody who has none."""
+
+    def get_queryset(self) -> QuerySet[Tenant]:
+        shown = visible_tenants(self.request.user)
+        state = self.request.query_params.get("state", "")
+        if state in Tenant.State.values:
+            return shown.filter(state=state)
+        # What was purged is history: shown when it is asked for.
+        return shown.exclude(state=Tenant.State.GONE)
+
+    @extend_schema(request=NewTenantSerializer, responses={201: TenantSerializer})
+    def post(self, request: Request) -> Response:
+        user, body = caller(request), request.data
+        given = dict(body) if isinstance(body, Mapping) else body
+        try:
+            asked = given.pop("quota", None) if isinstance(given, dict) else None
+            words = read_words(given, ("owner",))
+            quota = parse_quota(asked) if asked is not None else None
+            tenant = actions.create(
+                by=user,
+                owner=words["owner"] or user.username,
+                quota=quota,
+                source_address=source_address(request),
+            )
+        except (WordsError, QuotaError) as error:
+            raise RequestError(error.errors) from error
+        except RefusedError as error:
+            raise RequestError([error.error], error.status) from error
+        fresh = visible_tenants(user).get(pk=tenant.pk)
+        return Response(TenantSerializer(fresh).data, status=201)
+
+
+# Words that a verb may take; a dictionary, because a serializer has a `data` of its own.
+_VERB_WORDS = inline_serializer(
+    "TenantVerb",
+    {
+        "why": serializers.CharField(required=False),
+        "confirm": serializers.CharField(required=False),
+        "confirm_early": serializers.CharField(required=False),
+        "data": serializers.ChoiceField(choices=Tenant.Data.choices, required=False),
+    },
+)
+
+
+class NamespaceVerbView(APIView):
+    """One verb of a namespace's life, for admins."""
+
+    verb = ""
+
+    @extend_schema(request=_VERB_WORDS, responses=TenantSerializer)
+    def post(self, request: Request, pk: UUID) -> Response:
+        user = caller(request)
+        tenant = visible_tenants(user).filter(pk=pk).first()
+        if tenant is None:
+            raise Http404
+        if not policy.may_manage_tenants(user):
+            raise PermissionDenied("Only an admin may do this.")
+        try:
+            carry_out(
+                self.verb,
+                by=user,
+                tenant=tenant,
+                given=request.data,
+                source_address=source_address(request),
+            )
+        except WordsError as error:
+            raise RequestError(error.errors) from error
+        except RefusedError as error:
+            raise RequestError([error.error], error.status) from error
+        return Response(TenantSerializer(visible_tenants(user).get(pk=pk)).data)

@@ -1,0 +1,99 @@
+"""The verbs that pages and REST share: which words each takes, and what carries it out."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.translation import gettext_lazy as _
+
+from portal.rest import FieldError
+from tenants.models import Tenant, User
+from tenants.namespaces import actions
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb.
+
+    Attributes:
+        fields: words that it takes, all optional here; the action says which it needs.
+        done: what the page says afterwards, with %(name)s.
+    """
+
+    fields: tuple[str, ...]
+    act: Callable[..., Tenant]
+    done: Any
+
+
+VERBS: dict[str, Verb] = {
+    "suspend": Verb(("why",), actions.suspend, _("%(name)s is suspended: what runs is ended.")),
+    "resume": Verb((), actions.resume, _("%(name)s is open again.")),
+    "delete": Verb(
+        ("confirm", "data", "why"),
+        actions.delete,
+        _("%(name)s is deleted. It can be restored for seven days."),
+    ),
+    "restore": Verb((), actions.restore, _("%(name)s is restored, with its data.")),
+    "purge": Verb(
+        ("confirm", "confirm_early"), actions.purge, _("%(name)s is being removed for ever.")
+    ),
+}
+
+
+def verbs_for(tenant: Tenant) -> tuple[str, ...]:
+    """What can be done with a namespace as it is wanted now, the likeliest first."""
+    by_desire: dict[str, tuple[str, ...]] = {
+        Tenant.Desired.ACTIVE: ("suspend", "delete"),
+        Tenant.Desired.SUSPENDED: ("resume", "delete"),
+        Tenant.Desired.DELETED: ("restore", "purge"),
+    }
+    return by_desire.get(tenant.desired, ()) if tenant.state != Tenant.State.GONE else ()
+
+
+class WordsError(ValueError):
+    """Words that cannot be used; `errors` has one entry for each."""
+
+    def __init__(self, errors: Iterable[FieldError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__(" ".join(error.text for error in self.errors))
+
+
+def read_words(given: Any, fields: Iterable[str]) -> dict[str, str]:
+    """The words of a request, each a short line of text.
+
+    Raises:
+        WordsError: unknown names, other kinds of values, control characters, too much.
+    """
+    if not isinstance(given, Mapping):
+        raise WordsError([FieldError("", "invalid", str(_("Send an object.")))])
+    errors = []
+    for name in sorted(set(map(str, given)) - set(fields))[:5]:
+        errors.append(FieldError(name[:80], "unknown_field", str(_("There is no such field."))))
+    words = {}
+    for name in fields:
+        value = given.get(name, "")
+        if not isinstance(value, str) or not value.isprintable():
+            text = str(_("This must be one line of text."))
+            errors.append(FieldError(name, "invalid", text))
+        elif len(value) > actions.WHY_MAX:
+            text = str(_("At most %(most)s characters.")) % {"most": actions.WHY_MAX}
+            errors.append(FieldError(name, "too_long", text))
+        else:
+            words[name] = value.strip()
+    if errors:
+        raise WordsError(errors)
+    return words
+
+
+def carry_out(
+    name: str, *, by: User, tenant: Tenant, given: Any, source_address: str = ""
+) -> Tenant:
+    """Does what a verb says with the words of a request.
+
+    Raises:
+        KeyError: there is no such verb.
+        WordsError, RefusedError, PermissionDenied: see there; nothing was changed.
+    """
+    verb = VERBS[name]
+    words = read_words(given, verb.fields)
+    return verb.act(by=by, tenant=tenant, source_address=source_address, **words)

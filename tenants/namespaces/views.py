@@ -1,0 +1,126 @@
+"""Admin pages of namespaces: the list, one of them, a new one, and the questions before each verb."""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods
+from django_htmx.http import HttpResponseClientRedirect
+
+from portal.request import PageRequest, admins_only, shows_already, wants_part
+from portal.rest import FieldError, source_address
+from tenants.models import Tenant
+from tenants.namespaces import actions
+from tenants.namespaces.actions import RefusedError
+from tenants.namespaces.detail import NamespacePage
+from tenants.namespaces.forms import NewNamespaceForm, VerbForm
+from tenants.namespaces.listing import NamespaceListing
+from tenants.namespaces.verbs import VERBS, WordsError, carry_out, verbs_for
+from tenants.quota import QuotaError
+
+
+def find_tenant(request: PageRequest, pk: UUID) -> Tenant:
+    """A namespace that the person may see.
+
+    Raises:
+        Http404: there is none, or it is not theirs to see.
+    """
+    tenants = Tenant.objects.visible_to(request.user).select_related("owner", "team")
+    tenant: Tenant = get_object_or_404(tenants, pk=pk)
+    return tenant
+
+
+@require_GET
+@admins_only
+def namespace_list(request: PageRequest) -> HttpResponseBase:
+    listing = NamespaceListing(request.user, request.GET)
+    if shows_already(request, listing.fingerprint):
+        return HttpResponse(status=204)
+    template = "namespaces/_list.html" if wants_part(request) else "namespaces/list.html"
+    return render(request, template, {"listing": listing})
+
+
+@require_GET
+@admins_only
+def namespace_detail(request: PageRequest, pk: UUID) -> HttpResponseBase:
+    tenant = find_tenant(request, pk)
+    if shows_already(request, str(tenant.revision)):
+        return HttpResponse(status=204)
+    template = "namespaces/_detail.html" if wants_part(request) else "namespaces/detail.html"
+    return render(request, template, {"page": NamespacePage(tenant), "tenant": tenant})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@admins_only
+def namespace_new(request: PageRequest) -> HttpResponseBase:
+    form = NewNamespaceForm(request.POST if request.method == "POST" else None)
+    quota = form.read() if request.method == "POST" else None
+    if quota is not None:
+        try:
+            tenant = actions.create(
+                by=request.user,
+                owner=form.values["owner"],
+                quota=quota,
+                source_address=source_address(request),
+            )
+        except RefusedError as error:
+            form.take_errors([error.error])
+        except QuotaError as error:
+            form.take_errors(error.errors)
+        else:
+            return redirect("namespace", pk=tenant.pk)
+    return render(request, "namespaces/new.html", {"form": form})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@admins_only
+def namespace_verb(request: PageRequest, pk: UUID, verb: str) -> HttpResponseBase:
+    """Asks before a verb, in a dialog or on a page of its own, and carries it out."""
+    if verb not in VERBS:
+        raise Http404(verb)
+    tenant = find_tenant(request, pk)
+    form = VerbForm(verb, tenant, request.POST if request.method == "POST" else None)
+    if request.method == "POST" and _carry_out(request, form):
+        return _done(request, tenant, verb)
+    if verb not in verbs_for(tenant):
+        form.take_errors([FieldError("", "wrong_state", _("This cannot be done with it now."))])
+    template = "namespaces/_ask.html" if request.htmx else "namespaces/ask.html"
+    context = {"form": form, "tenant": tenant, "verb": verb, "page": NamespacePage(tenant)}
+    return render(request, template, context)
+
+
+def _carry_out(request: PageRequest, form: VerbForm) -> bool:
+    """Whether it is done; otherwise the form says why not."""
+    errors: Iterable[FieldError]
+    try:
+        carry_out(
+            form.verb,
+            by=request.user,
+            tenant=form.tenant,
+            given=form.given,
+            source_address=source_address(request),
+        )
+    except WordsError as error:
+        errors = error.errors
+    except RefusedError as error:
+        errors = [error.error]
+    else:
+        return True
+    form.take_errors(errors)
+    return False
+
+
+def _done(request: PageRequest, tenant: Tenant, verb: str) -> HttpResponseBase:
+    words: Any = VERBS[verb].done
+    messages.success(request, words % {"name": tenant.namespace})
+    if request.htmx:
+        answer: HttpResponseBase = HttpResponseClientRedirect(
+            reverse("namespace", args=[tenant.pk])
+        )
+        return answer
+    return redirect("namespace", pk=tenant.pk)
