@@ -3,6 +3,7 @@
 from django.urls import path
 
 from jobs import api, views
+from jobs.fleet import urls as fleet
 from jobs.services import rest as service_rest
 from jobs.services import urls as service_pages
 
@@ -23,6 +24,7 @@ pages = [
     ),
     path("bundles/", views.bundle_upload, name="bundle-upload"),
     *service_pages.pages,
+    *fleet.pages,
 ]
 
 rest = [
@@ -41,4 +43,5 @@ rest = [
         name="api-job-artifact",
     ),
     *service_rest.urls,
+    *fleet.rest,
 ]

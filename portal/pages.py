@@ -94,6 +94,9 @@ NAV = (
     NavItem("jobs", gettext_lazy("Trainings"), "layers", "/trainings/"),
     NavItem("notebooks", gettext_lazy("Notebooks"), "notebook", "/notebooks/"),
     NavItem("tensorboards", gettext_lazy("TensorBoards"), "chart", "/tensorboards/"),
+    NavItem("nodes", gettext_lazy("Nodes"), "server", "/nodes/"),
+    NavItem("queue", gettext_lazy("Queue"), "queue", "/queue/"),
+    NavItem("health", gettext_lazy("Health"), "pulse", "/admin/health/", admins),
     NavItem("namespaces", gettext_lazy("Namespaces"), "anchor", "/admin/namespaces/", show=admins),
 )
 

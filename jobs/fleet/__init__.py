@@ -1,0 +1,1 @@
+"""Nodes, the queue, and how the cluster and the reconciler are."""

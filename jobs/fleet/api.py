@@ -1,0 +1,183 @@
+"""REST of the nodes and of the queue."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from jobs.fleet.holders import Holder, Holders
+from jobs.fleet.nodes import meter
+from jobs.fleet.queue import Place, Queue
+from jobs.fleet.remarks import is_simulated
+from jobs.models import Node
+from jobs.serializers import ReasonSerializer
+from portal import quantity
+from portal.rest import Pagination
+
+
+class AmountsSerializer(serializers.Serializer[Any]):
+    """cpu and memory as Kubernetes writes them, gpu and pods as numbers."""
+
+    cpu = serializers.CharField()
+    memory = serializers.CharField()
+    gpu = serializers.IntegerField()
+    pods = serializers.IntegerField()
+
+
+class GpuSerializer(serializers.Serializer[Any]):
+    total = serializers.IntegerField()
+    allocated = serializers.IntegerField()
+    unhealthy = serializers.IntegerField(help_text="built in, but not offered to pods")
+
+
+class HolderSerializer(serializers.Serializer[Any]):
+    """A pod that holds GPUs; of what the caller may not see only the number is told."""
+
+    namespace = serializers.CharField(allow_null=True)
+    pod = serializers.CharField(allow_null=True)
+    kind = serializers.ChoiceField(["job", "notebook", "tensorboard", "pod"], allow_null=True)
+    id = serializers.UUIDField(allow_null=True)
+    name = serializers.CharField(allow_null=True)
+    owner = serializers.CharField(allow_null=True)
+    gpu = serializers.IntegerField()
+    gpus = serializers.CharField(allow_null=True, help_text="their numbers on the node")
+    since = serializers.DateTimeField(allow_null=True)
+
+
+class ConditionSerializer(serializers.Serializer[Any]):
+    type = serializers.CharField()
+    status = serializers.CharField()
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    since = serializers.DateTimeField(allow_null=True)
+
+
+class TaintSerializer(serializers.Serializer[Any]):
+    key = serializers.CharField()
+    value = serializers.CharField()
+    effect = serializers.CharField()
+
+
+class NodeSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    is_ready = serializers.BooleanField()
+    is_schedulable = serializers.BooleanField()
+    is_simulated = serializers.BooleanField(help_text="its GPUs are not real ones")
+    capacity = AmountsSerializer()
+    allocatable = AmountsSerializer()
+    requested = AmountsSerializer()
+    gpu = GpuSerializer()
+    holders = HolderSerializer(many=True)
+    labels = serializers.DictField(child=serializers.CharField())
+    taints = TaintSerializer(many=True)
+    conditions = ConditionSerializer(many=True)
+
+
+def amounts_json(amounts: dict[str, int]) -> dict[str, Any]:
+    """Amounts (millicores, bytes, pieces) as REST shows them."""
+    return {
+        "cpu": quantity.cpu_text(amounts.get("cpu", 0)),
+        "memory": quantity.memory_text(amounts.get("memory", 0)),
+        "gpu": amounts.get("gpu", 0),
+        "pods": amounts.get("pods", 0),
+    }
+
+
+def holder_json(holder: Holder) -> dict[str, Any]:
+    """One holder as REST shows it; null where the caller may not know."""
+    return {
+        "namespace": holder.namespace,
+        "pod": holder.pod,
+        "kind": holder.kind,
+        "id": holder.id,
+        "name": holder.name,
+        "owner": holder.owner,
+        "gpu": holder.gpu_count,
+        "gpus": holder.gpus if holder.is_seen else None,
+        "since": holder.since,
+    }
+
+
+def node_json(node: Node, holders: list[Holder]) -> dict[str, Any]:
+    """One node as REST shows it."""
+    gpu = meter(node, "gpu")
+    return {
+        "name": node.name,
+        "is_ready": node.is_ready,
+        "is_schedulable": node.is_schedulable,
+        "is_simulated": is_simulated(node),
+        "capacity": amounts_json(node.capacity),
+        "allocatable": amounts_json(node.allocatable),
+        "requested": amounts_json(node.requested),
+        "gpu": {"total": gpu.total, "allocated": gpu.used, "unhealthy": gpu.broken},
+        "holders": [holder_json(holder) for holder in holders],
+        "labels": node.labels,
+        "taints": node.taints,
+        "conditions": node.conditions,
+    }
+
+
+class NodeListView(APIView):
+    """The cluster's nodes as last seen, by name."""
+
+    @extend_schema(responses=NodeSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        paginator = Pagination()
+        nodes = paginator.paginate_queryset(Node.objects.order_by("name"), request) or []
+        holders = Holders(request.user, nodes)
+        return paginator.get_paginated_response(
+            [node_json(node, holders.of(node)) for node in nodes]
+        )
+
+
+class PlaceSerializer(serializers.Serializer[Any]):
+    """One place in the queue; `position` counts within the tenant, first come, first served."""
+
+    position = serializers.IntegerField()
+    kind = serializers.ChoiceField(["job", "notebook", "tensorboard"])
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    owner = serializers.CharField()
+    team = serializers.CharField(allow_null=True)
+    cpu = serializers.CharField()
+    memory = serializers.CharField()
+    gpu = serializers.IntegerField()
+    pods = serializers.IntegerField()
+    queued_at = serializers.DateTimeField()
+    reason = ReasonSerializer()
+
+
+def place_json(place: Place) -> dict[str, Any]:
+    """One place as REST shows it."""
+    row, asked = place.row, place.asked
+    return {
+        "position": place.position,
+        "kind": place.kind,
+        "id": row.pk,
+        "name": row.name,
+        "owner": place.owner.username,
+        "team": place.tenant.team.name if place.tenant.team else None,
+        "cpu": quantity.cpu_text(asked["cpu"]),
+        "memory": quantity.memory_text(asked["memory"]),
+        "gpu": asked["gpu"],
+        "pods": asked["pods"],
+        "queued_at": place.queued_at,
+        "reason": {
+            "code": row.reason_code,
+            "text": row.reason_text,
+            "next_step": row.reason_next_step,
+        },
+    }
+
+
+class QueueView(APIView):
+    """What waits, of all that the caller may see, the longest first."""
+
+    @extend_schema(responses=PlaceSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        paginator = Pagination()
+        places = paginator.paginate_queryset(Queue(request.user), request) or []
+        return paginator.get_paginated_response([place_json(place) for place in places])

@@ -1,0 +1,203 @@
+"""What the page and the REST list of nodes show: each node, and all of them together."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.utils.translation import gettext_lazy as _
+
+from jobs.fleet.holders import Holder, Holders
+from jobs.fleet.remarks import Remark, is_simulated, remarks, taint_text
+from jobs.models import Node
+
+PAGE_SIZE = 50
+MAX_CELLS = 16  # GPUs of one node that are drawn one by one
+_TITLES = {"gpu": _("GPU"), "cpu": _("CPU"), "memory": _("Memory"), "pods": _("Pods")}
+
+
+@dataclass(frozen=True)
+class Meter:
+    """How much of one resource is asked for: cpu in millicores, memory in bytes, else pieces.
+
+    `total` is what the node is built of, `broken` the part of it that pods cannot have.
+    """
+
+    kind: str
+    total: int
+    used: int
+    broken: int = 0
+
+    @property
+    def title(self) -> str:
+        return str(_TITLES[self.kind])
+
+    @property
+    def usable(self) -> int:
+        return max(0, self.total - self.broken)
+
+    @property
+    def free(self) -> int:
+        return max(0, self.usable - self.used)
+
+    @property
+    def percent(self) -> float:
+        """Of what there is, not of what works: 5 of 8 is 62.5 whatever is broken."""
+        return round(self.used * 100 / self.total, 1) if self.total > 0 else 0.0
+
+    @property
+    def used_width(self) -> float:
+        return min(100.0, self.percent)
+
+    @property
+    def broken_width(self) -> float:
+        whole = round(self.broken * 100 / self.total, 1) if self.total > 0 else 0.0
+        return min(100.0 - self.used_width, whole)
+
+    @property
+    def is_full(self) -> bool:
+        return self.total > 0 and self.used >= self.usable
+
+
+def meter(node: Node, kind: str) -> Meter:
+    """One resource of one node. A GPU that is not allocatable is broken; of the rest, the part that
+    is kept for the machine itself is not offered, so it counts as not there."""
+    allocatable = int(node.allocatable.get(kind, 0))
+    used = int(node.requested.get(kind, 0))
+    if kind != "gpu":
+        return Meter(kind, allocatable, used)
+    total = max(allocatable, int(node.capacity.get(kind, allocatable)))
+    return Meter(kind, total, used, total - allocatable)
+
+
+def add_up(meters: Iterable[Meter], kind: str) -> Meter:
+    """The same resource of several nodes."""
+    listed = list(meters)
+    return Meter(
+        kind,
+        sum(m.total for m in listed),
+        sum(m.used for m in listed),
+        sum(m.broken for m in listed),
+    )
+
+
+@dataclass(frozen=True)
+class NodeCard:
+    """One node on the page."""
+
+    node: Node
+    holders: list[Holder]
+    remarks: list[Remark]
+
+    @property
+    def gpu(self) -> Meter:
+        return meter(self.node, "gpu")
+
+    @property
+    def meters(self) -> list[Meter]:
+        kinds = ("gpu", "cpu", "memory", "pods") if self.gpu.total else ("cpu", "memory", "pods")
+        return [meter(self.node, kind) for kind in kinds]
+
+    @property
+    def cells(self) -> list[str]:
+        """A word for each GPU (`seen`, `held`, `free`, `broken`); nothing where there are many."""
+        if not 0 < self.gpu.total <= MAX_CELLS:
+            return []
+        mine = sum(holder.gpu_count for holder in self.holders if holder.is_seen)
+        mine = min(mine, self.gpu.used)
+        held = max(0, self.gpu.used - mine)
+        words = ["seen"] * mine + ["held"] * held + ["free"] * self.gpu.free
+        words = words[: self.gpu.usable]
+        return words + ["broken"] * (self.gpu.total - len(words))
+
+    @property
+    def state(self) -> str:
+        """`ready`, `closed` (takes nothing new) or `lost`."""
+        if not self.node.is_ready:
+            return "lost"
+        return "ready" if self.node.is_schedulable else "closed"
+
+    @property
+    def tone(self) -> str:
+        """Of the card's edge: that of its worst remark, if it is more than information."""
+        worst = self.remarks[0].tone if self.remarks else ""
+        return worst if worst in {"bad", "warn"} else ""
+
+    @property
+    def is_simulated(self) -> bool:
+        return is_simulated(self.node)
+
+    @property
+    def gpu_model(self) -> str:
+        """As the node's labels (of the GPU feature discovery) or its own annotation say."""
+        label = self.node.labels.get("nvidia.com/gpu.product", "")
+        return str(label.replace("-", " ") or self.node.about.get("gpu_models", ""))
+
+    @property
+    def taint_texts(self) -> list[str]:
+        return [taint_text(taint) for taint in self.node.taints]
+
+    @property
+    def roles(self) -> list[str]:
+        """`control-plane` and the like."""
+        prefix = "node-role.kubernetes.io/"
+        return [key.removeprefix(prefix) for key in self.node.labels if key.startswith(prefix)]
+
+
+class NodesPage:
+    """All nodes for one viewer; those with most GPUs first, then by name."""
+
+    def __init__(self, user: Any, page_number: str = "1") -> None:
+        self.user = user
+        self._page_number = page_number
+
+    @cached_property
+    def _all(self) -> list[Node]:
+        nodes = list(Node.objects.all())
+        return sorted(nodes, key=lambda n: (-meter(n, "gpu").total, n.name))
+
+    @cached_property
+    def page(self) -> Page[Node]:
+        return Paginator(self._all, PAGE_SIZE).get_page(self._page_number)
+
+    @cached_property
+    def cards(self) -> list[NodeCard]:
+        shown = list(self.page.object_list)
+        holders = Holders(self.user, shown)
+        return [NodeCard(node, holders.of(node), remarks(node)) for node in shown]
+
+    @property
+    def totals(self) -> list[Meter]:
+        """CPU, memory and pods of the whole cluster."""
+        return [self._total(kind) for kind in ("cpu", "memory", "pods")]
+
+    @property
+    def gpu(self) -> Meter:
+        """GPUs of the whole cluster."""
+        return self._total("gpu")
+
+    def _total(self, kind: str) -> Meter:
+        return add_up((meter(node, kind) for node in self._all), kind)
+
+    @property
+    def count(self) -> int:
+        return len(self._all)
+
+    @property
+    def open_count(self) -> int:
+        """Nodes that take new pods."""
+        return sum(node.is_ready and node.is_schedulable for node in self._all)
+
+    @property
+    def simulated_count(self) -> int:
+        """GPUs of the cluster that are not real ones."""
+        return sum(meter(node, "gpu").total for node in self._all if is_simulated(node))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when anything on the page changes."""
+        shown = [(card.node.name, card.node.seen_at, card.holders) for card in self.cards]
+        others = [(node.name, node.seen_at) for node in self._all]
+        return "~" + hashlib.sha256(repr((shown, others)).encode()).hexdigest()[:16]

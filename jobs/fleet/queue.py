@@ -1,0 +1,182 @@
+"""Who waits: trainings and services of all tenants that somebody may see, the longest first.
+
+Each tenant's queue goes first come, first served, whatever waits in it; so a place is counted within
+the tenant. Six queries for one page, whatever the length of the queue.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from django.core.paginator import Page, Paginator
+
+from jobs.models import Job
+from jobs.rules.states import Desired, JobState
+from jobs.services.models import Service, ServiceState
+from jobs.summary import shape_text
+from jobs.usage import totals
+from tenants.models import Tenant, User
+
+PAGE_SIZE = 50
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place in the queue; `row` is what waits there.
+
+    Attributes:
+        position: within its tenant's queue, from 1.
+        length: of that queue.
+    """
+
+    position: int
+    length: int
+    row: Job | Service
+
+    @property
+    def kind(self) -> str:
+        """`job`, `notebook` or `tensorboard`."""
+        return "job" if isinstance(self.row, Job) else self.row.kind
+
+    @property
+    def tenant(self) -> Tenant:
+        return self.row.tenant
+
+    @property
+    def owner(self) -> User:
+        return self.row.owner
+
+    @property
+    def queued_at(self) -> datetime:
+        return self.row.queued_at if isinstance(self.row, Job) else self.row.requested_at
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """cpu in millicores, memory in bytes, gpu, pods."""
+        if isinstance(self.row, Job):
+            return totals(self.row.replicas)
+        return {
+            "cpu": self.row.cpu_millicores,
+            "memory": self.row.memory_bytes,
+            "gpu": self.row.gpu_count,
+            "pods": 1,
+        }
+
+    @property
+    def shape(self) -> str:
+        """`2 workers, 1 parameter server`; nothing for a service, which is one pod."""
+        return shape_text(self.row) if isinstance(self.row, Job) else ""
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """As little as the order of the queue needs."""
+
+    queued_at: datetime
+    id: UUID
+    tenant_id: UUID
+    is_job: bool
+
+
+class Queue(Sequence[Place]):
+    """The whole queue as one may see it; only the places that are asked for are read."""
+
+    def __init__(self, user: Any) -> None:
+        self._user = user
+
+    @cached_property
+    def _jobs(self) -> Any:
+        return Job.objects.visible_to(self._user).filter(state=JobState.QUEUED, desired=Desired.RUN)
+
+    @cached_property
+    def _services(self) -> Any:
+        return Service.objects.visible_to(self._user).filter(
+            state=ServiceState.QUEUED, desired=Service.Desired.RUN
+        )
+
+    @cached_property
+    def _waiting(self) -> list[_Waiting]:
+        jobs = self._jobs.order_by().values_list("queued_at", "pk", "tenant_id")
+        services = self._services.order_by().values_list("requested_at", "pk", "tenant_id")
+        found = [_Waiting(at, pk, tenant, is_job=True) for at, pk, tenant in jobs]
+        found += [_Waiting(at, pk, tenant, is_job=False) for at, pk, tenant in services]
+        return sorted(found, key=lambda waiting: (waiting.queued_at, str(waiting.id)))
+
+    @cached_property
+    def _positions(self) -> dict[UUID, int]:
+        counted: Counter[UUID] = Counter()
+        positions = {}
+        for waiting in self._waiting:
+            counted[waiting.tenant_id] += 1
+            positions[waiting.id] = counted[waiting.tenant_id]
+        self._lengths = counted
+        return positions
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Place]:
+        return iter(self[:])
+
+    def __getitem__(self, which: Any) -> Any:
+        """A slice of places (a single one, as a list of one would be, for an index)."""
+        chosen = self._waiting[which]
+        if isinstance(chosen, _Waiting):
+            return self._read([chosen])[0]
+        return self._read(chosen)
+
+    def _read(self, chosen: list[_Waiting]) -> list[Place]:
+        related = ("owner", "tenant__team")
+        jobs = [waiting.id for waiting in chosen if waiting.is_job]
+        services = [waiting.id for waiting in chosen if not waiting.is_job]
+        found: dict[UUID, Job | Service] = {}
+        found |= {row.pk: row for row in Job.objects.filter(pk__in=jobs).select_related(*related)}
+        for row in Service.objects.filter(pk__in=services).select_related(*related):
+            found[row.pk] = row
+        positions = self._positions
+        # What has left the queue in between is left out.
+        return [
+            Place(positions[w.id], self._lengths[w.tenant_id], found[w.id])
+            for w in chosen
+            if w.id in found
+        ]
+
+
+class QueuePage:
+    """One page of the queue."""
+
+    def __init__(self, user: Any, page_number: str = "1") -> None:
+        self._queue = Queue(user)
+        self._page_number = page_number
+        self.is_shared = user.is_admin or user.is_lead
+
+    @cached_property
+    def page(self) -> Page[Place]:
+        return Paginator(self._queue, PAGE_SIZE).get_page(self._page_number)
+
+    @cached_property
+    def places(self) -> list[Place]:
+        return list(self.page.object_list)
+
+    @property
+    def count(self) -> int:
+        return len(self._queue)
+
+    @cached_property
+    def asked(self) -> dict[str, int]:
+        """What the places of this page ask for together."""
+        total: Counter[str] = Counter()
+        for place in self.places:
+            total.update(place.asked)
+        return dict(total)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when anything on the page changes."""
+        shown = [(str(p.row.pk), p.row.revision, p.position, p.length) for p in self.places]
+        return "~" + hashlib.sha256(repr((shown, self.count)).encode()).hexdigest()[:16]

@@ -1,0 +1,171 @@
+"""What there is to say about a node, in words with a next step: from its labels, taints, conditions.
+
+Pure. Works for the nodes of any cluster: Kubernetes' own conditions, those that add-ons report by the
+same convention (true means trouble), and what a node says of itself under `homeport.dev/`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+GPU = "nvidia.com/gpu"
+SIMULATED = "homeport.dev/simulated-gpu"
+_CLOSING = frozenset({"NoSchedule", "NoExecute"})
+# Taints that Kubernetes itself sets for what the conditions (or `unschedulable`) already say.
+_SAID_ALREADY = "node.kubernetes.io/"
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One thing about a node.
+
+    Attributes:
+        tone: `bad` (nothing new runs here, or something is broken), `warn`, or `info`.
+        title: a few words.
+        text: what the node itself says; may be empty.
+        next_step: what an admin can do; empty when there is nothing to do.
+        since: ISO time; None when it is not known.
+    """
+
+    tone: str
+    title: str
+    text: str = ""
+    next_step: str = ""
+    since: str | None = None
+
+    @property
+    def since_at(self) -> datetime | None:
+        return datetime.fromisoformat(self.since) if self.since else None
+
+
+# condition -> title, next step; said when the condition is True
+_TROUBLES: dict[str, Callable[[], tuple[str, str]]] = {
+    "MemoryPressure": lambda: (
+        _("Short of memory"),
+        _("Its pods may be put out. Stop something here, or find what uses memory besides pods."),
+    ),
+    "DiskPressure": lambda: (
+        _("Short of disk space"),
+        _("Images and pods may be removed. Free space on its disk, or give it a larger one."),
+    ),
+    "PIDPressure": lambda: (
+        _("Too many processes"),
+        _("Find the pod that starts so many, and stop it."),
+    ),
+    "NetworkUnavailable": lambda: (
+        _("Its network is not set up"),
+        _("Look at the pods of the network add-on on this node."),
+    ),
+    "homeport.dev/CPUOvercommitted": lambda: (_("More CPU is offered than there is"), ""),
+}
+# said when the condition is False
+_MISSING: dict[str, Callable[[], tuple[str, str]]] = {
+    "homeport.dev/Isolation": lambda: (
+        _("Pods are not fully kept apart"),
+        _("Let only people work here who trust each other."),
+    ),
+    "homeport.dev/Limits": lambda: (_("Limits of CPU and memory are not enforced"), ""),
+}
+
+
+def remarks(node: Any) -> list[Remark]:
+    """All remarks on a row of `jobs.models.Node`, the worst first."""
+    found = [
+        *_closed(node),
+        *_gpus(node),
+        *_conditions(node),
+        *_taints(node),
+        *_simulated(node),
+    ]
+    return sorted(found, key=lambda remark: ("bad", "warn", "info").index(remark.tone))
+
+
+def is_simulated(node: Any) -> bool:
+    """Whether the node says that its GPUs are not real ones."""
+    return bool(node.labels.get(SIMULATED) == "true")
+
+
+def _closed(node: Any) -> Iterator[Remark]:
+    ready = next((c for c in node.conditions if c["type"] == "Ready"), None)
+    if not node.is_ready:
+        status = ready["status"] if ready else "Unknown"
+        since = ready.get("since") if ready else None
+        text = ready["message"] if ready else ""
+        if status == "False":
+            step = _("Nothing new starts here. Look at the kubelet's log on this machine.")
+            yield Remark("bad", _("Not ready"), text, step, since)
+        else:
+            step = _("Check that the machine runs and reaches the API server.")
+            yield Remark("bad", _("The cluster has lost sight of it"), text, step, since)
+    if not node.is_schedulable:
+        text = _("What runs here goes on; nothing new comes.")
+        step = _("When the maintenance is over: kubectl uncordon %(node)s") % {"node": node.name}
+        yield Remark("warn", _("Closed for new pods"), text, step)
+
+
+def _gpus(node: Any) -> Iterator[Remark]:
+    capacity, allocatable = node.capacity.get("gpu", 0), node.allocatable.get("gpu", 0)
+    broken = capacity - allocatable
+    if broken > 0:
+        title = ngettext(
+            "%(n)s of %(all)s GPUs is out of service",
+            "%(n)s of %(all)s GPUs are out of service",
+            broken,
+        ) % {"n": broken, "all": capacity}
+        step = _("Look at nvidia-smi and the kernel's log there, and at the device plugin's pod.")
+        yield Remark("bad", title, "", step)
+    over = node.requested.get("gpu", 0) - allocatable
+    if over > 0:
+        title = _("Pods hold %(n)s more GPU than there is") % {"n": over}
+        step = _("One of them waits for a GPU that went away; stop it, or repair the GPU.")
+        yield Remark("bad", title, "", step)
+
+
+def _conditions(node: Any) -> Iterator[Remark]:
+    for condition in node.conditions:
+        kind, status = condition["type"], condition["status"]
+        text, since = condition["message"], condition.get("since")
+        if kind == "Ready":
+            continue
+        if kind in _MISSING:
+            if status == "False":
+                title, step = _MISSING[kind]()
+                yield Remark("warn", title, text, step, since)
+        elif status == "True":
+            yield _trouble(kind, text, since)
+
+
+def _trouble(kind: str, text: str, since: str | None) -> Remark:
+    if kind not in _TROUBLES:
+        # By convention (node-problem-detector) a condition that is true is a problem.
+        return Remark("warn", kind, text, _("Ask whoever runs the cluster."), since)
+    title, step = _TROUBLES[kind]()
+    tone = "info" if kind == "homeport.dev/CPUOvercommitted" else "warn"
+    return Remark(tone, title, text, step, since)
+
+
+def _taints(node: Any) -> Iterator[Remark]:
+    closing = [taint for taint in node.taints if taint["effect"] in _CLOSING]
+    for taint in closing:
+        if taint["key"] == GPU:
+            yield Remark("info", _("Kept for pods that ask for a GPU"))
+        elif not taint["key"].startswith(_SAID_ALREADY):
+            title = _("Kept for others: %(taint)s") % {"taint": taint_text(taint)}
+            text = _("Pods of Homeport do not tolerate this taint, so none is placed here.")
+            yield Remark("info", title, text)
+
+
+def _simulated(node: Any) -> Iterator[Remark]:
+    if is_simulated(node):
+        text = node.about.get("gpu_note") or _("Programs see the GPUs' numbers, but no device.")
+        yield Remark("info", _("Its GPUs are simulated"), text)
+
+
+def taint_text(taint: Mapping[str, str]) -> str:
+    """`key=value:NoSchedule`, as kubectl writes it."""
+    value = f"={taint['value']}" if taint["value"] else ""
+    return f"{taint['key']}{value}:{taint['effect']}"

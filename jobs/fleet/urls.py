@@ -1,0 +1,16 @@
+"""Addresses of the nodes, the queue and the health page."""
+
+from django.urls import path
+
+from jobs.fleet import api, views
+
+pages = [
+    path("nodes/", views.nodes, name="nodes"),
+    path("queue/", views.queue, name="queue"),
+    path("admin/health/", views.health, name="health"),
+]
+
+rest = [
+    path("nodes/", api.NodeListView.as_view(), name="api-nodes"),
+    path("queue/", api.QueueView.as_view(), name="api-queue"),
+]

@@ -1,0 +1,40 @@
+"""Pages of the nodes, the queue, and how Homeport is."""
+
+from django.http import HttpResponse, HttpResponseBase
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from jobs.fleet.health import HealthPage
+from jobs.fleet.nodes import NodesPage
+from jobs.fleet.queue import QueuePage
+from portal.request import PageRequest, admins_only, shows_already, signed_in, wants_part
+
+
+@require_GET
+@signed_in
+def nodes(request: PageRequest) -> HttpResponseBase:
+    page = NodesPage(request.user, request.GET.get("page", "1"))
+    if shows_already(request, page.fingerprint):
+        return HttpResponse(status=204)
+    template = "fleet/_nodes.html" if wants_part(request) else "fleet/nodes.html"
+    return render(request, template, {"page": page})
+
+
+@require_GET
+@signed_in
+def queue(request: PageRequest) -> HttpResponseBase:
+    page = QueuePage(request.user, request.GET.get("page", "1"))
+    if shows_already(request, page.fingerprint):
+        return HttpResponse(status=204)
+    template = "fleet/_queue.html" if wants_part(request) else "fleet/queue.html"
+    return render(request, template, {"page": page})
+
+
+@require_GET
+@admins_only
+def health(request: PageRequest) -> HttpResponseBase:
+    page = HealthPage()
+    if shows_already(request, page.fingerprint):
+        return HttpResponse(status=204)
+    template = "fleet/_health.html" if wants_part(request) else "fleet/health.html"
+    return render(request, template, {"page": page})

@@ -1,0 +1,1 @@
+"""Tests of the nodes, the queue and the health page."""
