@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.rest import FieldError, RequestError, source_address
-from tenants.actions import create_token, welcome
+from tenants.actions import create_token, find_token, revoke_token, welcome
 from tenants.models import TOKEN_LIFETIME, ApiToken, User
 from tenants.people import sign_in_limit
 from tenants.people.sign_in import too_many_text
@@ -37,7 +37,7 @@ class TokenSerializer(serializers.Serializer[Any]):
 
 
 class TokenView(APIView):
-    """Name and password for a token."""
+    """Name and password for a token; DELETE revokes the token that is sent."""
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
@@ -58,6 +58,20 @@ class TokenView(APIView):
         )
         answer = {"token": plain, "scope": token.scope, "expires_at": token.expires_at}
         return Response(answer)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request) -> Response:
+        """Revokes the token that is sent, as the command line does when one signs out.
+
+        Any scope may do that, so the token is looked up here and not by the usual way.
+        """
+        word, _, plain = request.headers.get("Authorization", "").partition(" ")
+        token = find_token(plain.strip()) if word.lower() == "token" else None
+        if token is None:
+            text = "Send the token that is to be revoked."
+            raise RequestError([FieldError("", "not_authenticated", text)], 401)
+        revoke_token(by=token.user, token=token, source_address=source_address(request))
+        return Response(status=204)
 
 
 def _authenticate(request: Request, name: str, password: str) -> User:

@@ -11,7 +11,8 @@ from django.utils.timezone import now
 
 from jobs.models import Artifact
 from portal.storage import get_store
-from tenants.models import Team, Tenant
+from tenants.actions import create_token
+from tenants.models import ApiToken, AuditEntry, Team, Tenant
 from tests.factories import make_job, make_tenant
 from tests.jobs.test_views import body_of, client_of
 
@@ -125,3 +126,22 @@ def test_a_range_that_is_not_served_gives_all(
 ) -> None:
     answer = get(client, artifact, Range=given)
     assert (answer.status_code, body_of(answer)) == (200, b"0123456789")
+
+
+@pytest.mark.parametrize("scope", ["read", "submit"])
+def test_a_token_revokes_itself_and_nothing_else(alice: Tenant, scope: str) -> None:
+    token, plain = create_token(by=alice.owner, name="laptop", scope=scope)
+    other, _ = create_token(by=alice.owner, name="other")
+    client = Client(headers={"Host": "localhost", "Authorization": f"Token {plain}"})
+    assert client.delete("/api/v1/auth/token/").status_code == 204
+    assert list(ApiToken.objects.all()) == [other]
+    assert AuditEntry.objects.filter(verb="revoke", object_id=str(token.pk)).count() == 1
+    assert client.get("/api/v1/me/").status_code == 401
+    assert client.delete("/api/v1/auth/token/").status_code == 401
+
+
+def test_signing_out_needs_a_token(client: Client) -> None:
+    """A browser's session is no token."""
+    answer = client.delete("/api/v1/auth/token/")
+    assert answer.status_code == 401
+    assert answer.json()["errors"][0]["code"] == "not_authenticated"
