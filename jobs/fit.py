@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from jobs.manifests import needs_of
 from jobs.models import Job, Node
+from jobs.rules import reasons
 from jobs.rules.admission import RESOURCES, Amount, Fit, Need, NodeRoom
 from jobs.rules.admission import fit as fit_amounts
 from jobs.rules.states import JobState
@@ -23,9 +24,10 @@ def amount(counted: dict[str, int]) -> Amount:
 
 def quota_left(tenant: Tenant) -> tuple[Amount | None, Amount | None]:
     """The whole quota and what of it nobody holds; None while the cluster has not counted it."""
-    if not tenant.observed_hard:
+    counted = tenant.counted_hard
+    if not counted:
         return None, None
-    hard = amount(tenant.observed_hard)
+    hard = amount(counted)
     return hard, hard - amount(tenant.observed_used)
 
 
@@ -55,6 +57,8 @@ def fit_needs(needs: Sequence[Need], tenant: Tenant) -> Fit:
         # What is asked of the cluster is known before the cluster has counted it.
         hard = amount(tenant.quota)
     answer = fit_amounts(needs, hard, left, node_rooms())
+    if tenant.closed and answer.kind != "never":
+        return _closed(answer, tenant)
     ahead = _waiting_count(tenant)
     if answer.kind == "now" and ahead:
         return replace(
@@ -64,6 +68,14 @@ def fit_needs(needs: Sequence[Need], tenant: Tenant) -> Fit:
             text=f"Fits, but {ahead} of yours {'waits' if ahead == 1 else 'wait'} before it.",
         )
     return answer if answer.text else replace(answer, text="Fits now.")
+
+
+def _closed(answer: Fit, tenant: Tenant) -> Fit:
+    """Waits while the tenant is suspended; there is no use in waiting for one that is deleted."""
+    is_leaving = tenant.closed == "deleting"
+    code = "tenant_deleting" if is_leaving else "tenant_suspended"
+    reason = reasons.make(code)
+    return replace(answer, kind="never" if is_leaving else "later", code=code, text=reason.text)
 
 
 def _waiting_count(tenant: Tenant) -> int:

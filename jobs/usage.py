@@ -72,7 +72,7 @@ def usage_lines(tenant: Tenant) -> list[UsageLine]:
         UsageLine(
             kind=kind,
             used=int(tenant.observed_used.get(kind, 0)),
-            hard=int(tenant.observed_hard.get(kind, tenant.quota[kind])),
+            hard=int(tenant.counted_hard.get(kind, tenant.quota[kind])),
             queued=queued[kind],
         )
         for kind in KINDS

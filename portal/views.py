@@ -46,6 +46,11 @@ class HomePage:
         return Tenant.objects.home_of(self.user)
 
     @cached_property
+    def had_tenant(self) -> bool:
+        """Whether the person had a namespace that was purged."""
+        return Tenant.objects.filter(owner=self.user, state=Tenant.State.GONE).exists()
+
+    @cached_property
     def objects(self) -> list[TenantObject]:
         return list(self.tenant.objects_seen.all()) if self.tenant else []
 

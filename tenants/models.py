@@ -198,6 +198,12 @@ class Tenant(models.Model):
         return "" if is_open else "suspended"
 
     @property
+    def counted_hard(self) -> dict[str, int]:
+        """The quota as the cluster counts it; empty before it has, and while the tenant is closed,
+        when the cluster's is down and says nothing of what the tenant may hold once it is open."""
+        return {} if self.closed else dict(self.observed_hard)
+
+    @property
     def quota(self) -> dict[str, int]:
         """What is asked for: cpu in millicores, memory in bytes, gpu, pods and nodeports."""
         return {
