@@ -1,0 +1,271 @@
+"""Makes the body of a submit from a file and from flags. Pure apart from reading that file.
+
+Flags count more than the file. What is in the body is checked by the portal, which has the rules;
+here only what cannot be said in JSON is refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .exits import UsageError
+from .rest import Refusal
+
+MAX_FILE_BYTES = 4 * 1024**2
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.ASCII)
+# Flag (as argparse keeps it) -> path in the body.
+PLAIN_FIELDS = {
+    "name": "name",
+    "image": "image",
+    "topology": "topology",
+    "success_policy": "success_policy",
+    "priority": "priority",
+    "retries": "retries",
+    "deadline": "deadline_s",
+    "starting_deadline": "starting_deadline_s",
+    "clean_policy": "clean_policy",
+    "ttl": "ttl_s",
+    "shm": "shm",
+    "workers": "replicas.worker.count",
+    "cpu": "replicas.worker.cpu",
+    "memory": "replicas.worker.memory",
+    "gpu": "replicas.worker.gpu",
+    "ps": "replicas.ps.count",
+    "ps_cpu": "replicas.ps.cpu",
+    "ps_memory": "replicas.ps.memory",
+    "ps_gpu": "replicas.ps.gpu",
+}
+
+
+@dataclass
+class Wanted:
+    """What is to be submitted: the body, and local code that is still to be sent."""
+
+    body: dict[str, Any] = field(default_factory=dict)
+    path: Path | None = None
+
+
+def duration_s(text: str) -> int:
+    """Seconds of `90`, `90s`, `15m`, `2h30m`, `1d`.
+
+    Raises:
+        argparse.ArgumentTypeError: none of these.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if not text.strip() or match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 90s, 15m, 2h30m or 1d")
+    days, hours, minutes, seconds = (int(part[:9]) if part else 0 for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def make(options: argparse.Namespace) -> Wanted:
+    """The body from `-f` and flags.
+
+    Raises:
+        UsageError: something cannot be read, or excludes something else.
+    """
+    wanted = read_file(options.file) if options.file else Wanted()
+    body = wanted.body
+    for flag, path in PLAIN_FIELDS.items():
+        value = getattr(options, flag)
+        if value is not None:
+            put(body, path, value)
+    if options.env or options.env_file:
+        environment = body.get("env")
+        body["env"] = {
+            **(environment if isinstance(environment, dict) else {}),
+            **read_env(options.env_file, options.env),
+        }
+    if options.cluster_flags is not None:
+        body["cluster_flags"] = cluster_flags(options.cluster_flags)
+    for text in options.set:
+        path, _, value = text.partition("=")
+        if not path or "=" not in text:
+            raise UsageError(f"--set {text!r} has no value.", "Write --set FIELD=VALUE.")
+        put(body, path, _yaml(value, f"--set {path}"))
+    if options.command:
+        body["command"] = options.command
+    _source(wanted, options)
+    if "topology" not in body and _has_ps(body):
+        body["topology"] = "tf-ps"
+    if wanted.path is not None and "name" not in body:
+        body["name"] = name_of(wanted.path)
+    return wanted
+
+
+def _has_ps(body: dict[str, Any]) -> bool:
+    replicas = body.get("replicas")
+    if isinstance(replicas, dict) and "ps" in replicas:
+        # A distributed training needs both roles in its body.
+        replicas.setdefault("worker", {})
+        return True
+    return False
+
+
+def put(body: dict[str, Any], path: str, value: Any) -> None:
+    """Sets a field by its dotted path; objects on the way are made."""
+    *folders, last = path.split(".")
+    for name in folders:
+        found = body.get(name)
+        if not isinstance(found, dict):
+            found = body[name] = {}
+        body = found
+    body[last] = value
+
+
+def read_env(files: list[str], words: list[str]) -> dict[str, str]:
+    """Variables of `--env-file` and `--env NAME=VALUE`; a bare NAME is taken from our own."""
+    found: dict[str, str] = {}
+    for name in files:
+        for number, line in enumerate(_read(name).splitlines(), 1):
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            key, equals, value = line.strip().partition("=")
+            if not equals:
+                raise UsageError(f"{name}, line {number}, is no NAME=VALUE.")
+            found[key.strip()] = value
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            if key not in os.environ:
+                raise UsageError(f"--env {key}: there is no such variable here.")
+            value = os.environ[key]
+        found[key] = value
+    return found
+
+
+def cluster_flags(text: str) -> Any:
+    """true, false, or the names between commas."""
+    if text in {"true", "false"}:
+        return text == "true"
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _source(wanted: Wanted, options: argparse.Namespace) -> None:
+    """Code by one of PATH, --source-url, --source-path, --bundle, or as the file says."""
+    given = {
+        "PATH": options.path,
+        "--source-url": options.source_url,
+        "--source-path": options.source_path,
+        "--bundle": options.bundle,
+    }
+    said = [name for name, value in given.items() if value]
+    if len(said) > 1:
+        raise UsageError(f"{' and '.join(said)} name different code.", "Give one of them.")
+    if options.sha256 and not options.source_url:
+        raise UsageError("--sha256 goes with --source-url only.")
+    if not said:
+        return
+    wanted.path = None
+    if options.path:
+        wanted.body.pop("source", None)
+        wanted.path = Path(options.path)
+    elif options.source_url:
+        source = {"url": options.source_url}
+        wanted.body["source"] = {**source, **({"sha256": options.sha256} if options.sha256 else {})}
+    elif options.source_path:
+        wanted.body["source"] = {"path": options.source_path}
+    else:
+        wanted.body["source"] = {"bundle": options.bundle}
+
+
+def name_of(path: Path) -> str:
+    """A name for a training from that of its code."""
+    stem = path.resolve().name.partition(".")[0] or "training"
+    cleaned = re.sub(r"[^A-Za-z0-9 ._-]+", "-", stem).lstrip(" ._-")[:80].rstrip()
+    return cleaned or "training"
+
+
+# --- a file ---------------------------------------------------------------------------------------
+
+
+def read_file(name: str) -> Wanted:
+    """A body in YAML or JSON. `source: {dir: FOLDER}` is local code, relative to the file.
+
+    Raises:
+        UsageError: no body is in it.
+    """
+    body = _yaml(_read(name), name)
+    if not isinstance(body, dict) or not all(isinstance(key, str) for key in body):
+        raise UsageError(
+            f"{name} holds no training.", "It needs fields such as name, image and command."
+        )
+    wanted = Wanted(body)
+    source = body.get("source")
+    if isinstance(source, dict) and "dir" in source:
+        if set(source) != {"dir"} or not isinstance(source["dir"], str):
+            raise UsageError(f"{name}: source.dir is a folder's name, and stands alone.")
+        del body["source"]
+        base = Path() if name == "-" else Path(name).parent
+        wanted.path = base / source["dir"]
+    return wanted
+
+
+def _read(name: str) -> str:
+    try:
+        if name == "-":
+            return sys.stdin.read(MAX_FILE_BYTES)
+        with open(name, encoding="utf-8") as file:
+            text = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8 text.") from error
+    if len(text) > MAX_FILE_BYTES:
+        raise UsageError(f"{name} is too large for a training's description.")
+    return text
+
+
+def _yaml(text: str, where: str) -> Any:
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageError(f"{where} is no YAML: {error}") from error
+    return _as_json(value, where)
+
+
+def _as_json(value: Any, where: str) -> Any:
+    """YAML has values that JSON has not; a date was meant as the text that it was."""
+    if isinstance(value, Mapping):
+        return {key: _as_json(inner, where) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_as_json(inner, where) for inner in value]
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    raise UsageError(f"{where} holds a value that is neither text, number, list nor object.")
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+_FLAG_OF = {
+    **{path: "--" + flag.replace("_", "-") for flag, path in PLAIN_FIELDS.items()},
+    "command": "the words behind --",
+    "cluster_flags": "--cluster-flags",
+    "source.bundle": "--bundle",
+    "source.url": "--source-url",
+    "source.path": "--source-path",
+    "source.sha256": "--sha256",
+}
+
+
+def in_flags(refusals: list[Refusal]) -> str:
+    """What the portal refuses, by the names that fields have on the command line."""
+    lines = []
+    for refusal in refusals:
+        name = _FLAG_OF.get(refusal.field)
+        if name is None and refusal.field.startswith("env."):
+            name = f"--env {refusal.field[4:]}"
+        name = name or refusal.field
+        lines.append(f"  {name}: {refusal.text}" if name else f"  {refusal.text}")
+    return "\n".join(lines)

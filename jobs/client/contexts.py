@@ -1,0 +1,154 @@
+"""Who one is at which portal, kept in `$XDG_CONFIG_HOME/homeport/contexts.json` (0600).
+
+A context is a portal and a token under a name; one of them is the current one. The file holds
+secrets: it is made readable by its owner only before a byte is in it, and replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .address import parse_address
+from .exits import NOT_SIGNED_IN, ClientError, UsageError
+from .terminal import Terminal
+
+FILE_NAME = "contexts.json"
+
+
+@dataclass
+class Context:
+    """One portal with one person's token."""
+
+    url: str
+    token: str
+    user: str = ""
+    expires_at: str = ""
+    ca_file: str = ""
+
+
+@dataclass
+class Contexts:
+    """All that the file says."""
+
+    current: str = ""
+    by_name: dict[str, Context] = field(default_factory=dict)
+
+
+def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where settings live, as the XDG base directories say; relative paths there are ignored."""
+    given = environ.get("XDG_CONFIG_HOME", "")
+    base = Path(given) if given.startswith("/") else Path.home() / ".config"
+    return base / "homeport"
+
+
+def load(folder: Path, terminal: Terminal) -> Contexts:
+    """What was saved; empty when nothing was.
+
+    Raises:
+        ClientError: the file cannot be read or is not ours.
+    """
+    path = folder / FILE_NAME
+    try:
+        with path.open("rb") as file:
+            _make_private(file.fileno(), path, terminal)
+            found = json.loads(file.read(1024**2))
+    except FileNotFoundError:
+        return Contexts()
+    except (OSError, ValueError) as error:
+        raise ClientError(
+            f"{path} cannot be read: {error}", "Correct or remove it, then sign in again."
+        ) from error
+    try:
+        return Contexts(
+            str(found["current"]),
+            {
+                str(name): Context(
+                    **{key: str(row.get(key, "")) for key in Context.__dataclass_fields__}
+                )
+                for name, row in found["contexts"].items()
+            },
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ClientError(
+            f"{path} does not hold contexts of Homeport.",
+            "Correct or remove it, then sign in again.",
+        ) from error
+
+
+def _make_private(handle: int, path: Path, terminal: Terminal) -> None:
+    mode = stat.S_IMODE(os.fstat(handle).st_mode)
+    if mode & 0o077:
+        os.fchmod(handle, mode & 0o700)
+        terminal.warn(
+            f"others on this machine could read your tokens in {path}; it is yours alone now. "
+            "If somebody may have read them, revoke them on the account page and sign in again."
+        )
+
+
+def save(folder: Path, contexts: Contexts) -> None:
+    """Replaces the file; a reader sees the old one or the new one.
+
+    Raises:
+        ClientError: it cannot be written.
+    """
+    data: dict[str, Any] = {
+        "current": contexts.current,
+        "contexts": {name: asdict(row) for name, row in sorted(contexts.by_name.items())},
+    }
+    path = folder / FILE_NAME
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # mkstemp makes it 0600, whatever the umask says.
+        handle, name = tempfile.mkstemp(prefix=f".{FILE_NAME}.", dir=folder)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(data, file, indent=2)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+    except OSError as error:
+        raise ClientError(
+            f"{path} cannot be written: {error}",
+            "Make the folder writable, or name another one by XDG_CONFIG_HOME.",
+        ) from error
+
+
+def choose(
+    contexts: Contexts, name: str | None, environ: Mapping[str, str] = os.environ
+) -> tuple[str, Context]:
+    """The context to work in: `--context`, HOMEPORT_URL with HOMEPORT_TOKEN, HOMEPORT_CONTEXT, or
+    the current one.
+
+    Raises:
+        ClientError: there is none, or none of this name.
+    """
+    if name is None and environ.get("HOMEPORT_TOKEN"):
+        url = environ.get("HOMEPORT_URL", "")
+        if not url:
+            raise UsageError("HOMEPORT_TOKEN is set, but HOMEPORT_URL is not.", "Set both or none.")
+        return "environment", Context(parse_address(url), environ["HOMEPORT_TOKEN"].strip())
+    wanted = name or environ.get("HOMEPORT_CONTEXT") or contexts.current
+    if not contexts.by_name or not wanted:
+        raise ClientError(
+            "You are not signed in to a portal.", "Sign in: homeport login URL", NOT_SIGNED_IN
+        )
+    found = contexts.by_name.get(wanted)
+    if found is None:
+        known = ", ".join(sorted(contexts.by_name))
+        raise UsageError(f"There is no context {wanted!r}.", f"Known are: {known}.")
+    # The file may have been edited: a token goes to no address that `login` would refuse.
+    found.url = parse_address(found.url)
+    return wanted, found

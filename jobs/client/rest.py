@@ -1,0 +1,350 @@
+"""Speaks with the REST API of one portal: tokens, errors in words, patience.
+
+A portal that is busy (429, 503) is asked again, with growing pauses or after what it says; a lost
+connection is tried again where nothing can happen twice. What comes back is believed only as far as
+it has the form of an answer of Homeport.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import ssl
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Callable, Optional
+from urllib.parse import quote, urlencode, urlsplit
+
+import urllib3
+
+from . import __version__
+from .exits import NOT_FOUND, NOT_SIGNED_IN, REFUSED, ClientError, UnreachableError
+from .harmless import one_line
+
+TRIES = 6
+FIRST_PAUSE_S = 0.5
+MAX_PAUSE_S = 60.0
+MAX_ANSWER_BYTES = 64 * 1024**2
+PAGE_SIZE = 200
+
+Query = Mapping[str, Optional[object]]
+Json = dict[str, Any]  # an object; its values are looked at where they are used
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One thing wrong with a request, as the portal says it."""
+
+    field: str
+    code: str
+    text: str
+
+
+class RefusedError(ClientError):
+    """The portal says no; `status` is HTTP's, `refusals` its reasons."""
+
+    def __init__(
+        self, status: int, refusals: list[Refusal], text: str, next_step: str = ""
+    ) -> None:
+        codes = {401: NOT_SIGNED_IN, 404: NOT_FOUND}
+        super().__init__(text, next_step, codes.get(status, REFUSED if status < 500 else 1))
+        self.status = status
+        self.refusals = refusals
+
+
+def tls_context(ca_file: str) -> ssl.SSLContext:
+    """Certificates to trust: the system's and those of SSL_CERT_FILE, and those of this file.
+
+    Raises:
+        ClientError: the file cannot be used.
+    """
+    made = ssl.create_default_context()
+    if ca_file:
+        try:
+            made.load_verify_locations(cafile=ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise ClientError(
+                f"The certificates in {ca_file} cannot be used: {error}",
+                "Name a PEM file by --ca-file.",
+            ) from error
+    return made
+
+
+class Rest:
+    """The REST API as one person sees it."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str = "",
+        *,
+        ca_file: str = "",
+        is_hasty: bool = False,
+        tell: Callable[[str], None] = lambda text: None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`tell` hears why something takes longer. `is_hasty`: one try of a second (for Tab)."""
+        self.url = url
+        self.token = token
+        self.tls = tls_context(ca_file)
+        self.tell = tell
+        self._sleep = sleep
+        self._is_hasty = is_hasty
+        options: dict[str, Any] = {
+            "ssl_context": self.tls,
+            "timeout": urllib3.Timeout(total=1)
+            if is_hasty
+            else urllib3.Timeout(connect=10, read=120),
+            "retries": False,
+            "maxsize": 4,
+        }
+        host = urlsplit(url).hostname or ""
+        proxy = urllib.request.getproxies().get(urlsplit(url).scheme)
+        self._pool: urllib3.PoolManager
+        if proxy and not urllib.request.proxy_bypass(host):
+            self._pool = urllib3.ProxyManager(proxy, **options)
+        else:
+            self._pool = urllib3.PoolManager(**options)
+
+    # --- what commands use ---
+    def get(self, path: str, query: Query | None = None) -> Any:
+        """The JSON of an answer."""
+        return self.call("GET", path, query=query)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return self.call("POST", path, body={} if body is None else body)
+
+    def delete(self, path: str) -> None:
+        self.call("DELETE", path)
+
+    def page(self, path: str, query: Query | None = None) -> tuple[list[Json], int]:
+        """One page of a list, and how many there are in all."""
+        answer = self.get(path, query)
+        rows = answer.get("results") if isinstance(answer, dict) else None
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise not_homeport(self.url)
+        count = answer.get("count")
+        return rows, count if isinstance(count, int) else len(rows)
+
+    def every(self, path: str, query: Query | None = None) -> Iterator[Json]:
+        """All rows of a list, page by page."""
+        number = 1
+        while True:
+            asked = {**(query or {}), "page": number, "page_size": PAGE_SIZE}
+            rows, count = self.page(path, asked)
+            yield from rows
+            if not rows or number * PAGE_SIZE >= count:
+                return
+            number += 1
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: Any = None,
+        patient: bool = True,
+    ) -> Any:
+        """The JSON of an answer, None when there is none.
+
+        Raises:
+            RefusedError, UnreachableError, ClientError: in words.
+        """
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"} if content is not None else {}
+        answer = self.open(
+            method, path, query=query, content=content, headers=headers, patient=patient
+        )
+        return self.read_json(answer)
+
+    def open(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        content: Any = None,
+        headers: Mapping[str, str] | None = None,
+        patient: bool = True,
+    ) -> urllib3.BaseHTTPResponse:
+        """A good answer whose body is still to be read; the caller gives the connection back.
+
+        `content` is bytes or a file that can be rewound. `patient` False: one try.
+        """
+        for number in range(1, TRIES + 1):
+            if number > 1 and hasattr(content, "seek"):
+                content.seek(0)
+            is_last = number == TRIES or not patient or self._is_hasty
+            try:
+                answer = self._once(method, path, query, content, headers or {})
+            except UnreachableError as error:
+                # Half of the tries: who mistyped an address should not wait for half a minute.
+                if is_last or number >= TRIES // 2 or error.may_have_happened:
+                    raise
+                self._pause(number, None, "The portal does not answer")
+                continue
+            if answer.status < 300:
+                return answer
+            wait_s = _asked_wait_s(answer)
+            is_worth_waiting = wait_s is None or wait_s <= MAX_PAUSE_S
+            if answer.status in {429, 503} and not is_last and is_worth_waiting:
+                answer.drain_conn()
+                self._pause(number, wait_s, "The portal is busy")
+                continue
+            raise self._refusal(answer, path)
+        raise AssertionError("the last try returns or raises")
+
+    # --- one try ---
+    def _once(
+        self,
+        method: str,
+        path: str,
+        query: Query | None,
+        content: Any,
+        headers: Mapping[str, str],
+    ) -> urllib3.BaseHTTPResponse:
+        asked = {key: value for key, value in (query or {}).items() if value is not None}
+        url = f"{self.url}/api/v1/{quote(path)}" + (f"?{urlencode(asked)}" if asked else "")
+        try:
+            return self._pool.request(
+                method,
+                url,
+                body=content,
+                headers={**self.headers, **headers},
+                preload_content=False,
+                redirect=False,
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise unreachable(self.url, error, is_safe=method == "GET") from error
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every request says about us."""
+        found = {"Accept": "application/json", "User-Agent": f"homeport/{__version__}"}
+        return {**found, "Authorization": f"Token {self.token}"} if self.token else found
+
+    def _pause(self, number: int, wait_s: float | None, why: str) -> None:
+        if wait_s is None:
+            wait_s = FIRST_PAUSE_S * 2 ** (number - 1) * random.uniform(0.8, 1.2)
+        if wait_s >= 2:
+            self.tell(f"{why}; trying again in {wait_s:.0f} s.")
+        self._sleep(wait_s)
+
+    # --- answers ---
+    def read_json(self, answer: urllib3.BaseHTTPResponse) -> Any:
+        """The JSON of an open answer, which is over then; None when there is none."""
+        try:
+            if answer.status == 204:
+                return None
+            data = answer.read(MAX_ANSWER_BYTES + 1)
+            if len(data) > MAX_ANSWER_BYTES:
+                raise not_homeport(self.url)
+            return json.loads(data)
+        except urllib3.exceptions.HTTPError as error:
+            raise unreachable(self.url, error, is_safe=False) from error
+        except (ValueError, RecursionError) as error:
+            raise not_homeport(self.url) from error
+        finally:
+            answer.release_conn()
+
+    def _refusal(self, answer: urllib3.BaseHTTPResponse, path: str) -> ClientError:
+        status = answer.status
+        location = answer.headers.get("Location", "")
+        if status < 400:
+            answer.release_conn()
+            return ClientError(
+                f"{self.url} sends you elsewhere: {one_line(location)[:200] or status}",
+                "Sign in at the address that it names, if that is your portal.",
+            )
+        try:
+            refusals = _refusals(self.read_json(answer))
+        except ClientError:
+            refusals = []
+        text = "; ".join(
+            one_line(f"{refusal.field}: {refusal.text}" if refusal.field else refusal.text)
+            for refusal in refusals
+        )
+        return self._in_words(status, refusals, text, path)
+
+    def _in_words(self, status: int, refusals: list[Refusal], text: str, path: str) -> ClientError:
+        if status in {502, 503, 504}:
+            return UnreachableError(
+                text or f"{self.url} is not ready (HTTP {status}).", "Try again in a minute."
+            )
+        if status == 401 and self.token:
+            return RefusedError(
+                status,
+                refusals,
+                "You are not signed in any more: " + (text or "the token is not known"),
+                f"Sign in again: homeport login {self.url}",
+            )
+        if status == 429:
+            return RefusedError(status, refusals, text or "Too many tries.", "Wait a minute.")
+        if not refusals and status == 404:
+            text = f"{self.url} has no {path.split('/')[0]!r}."
+            return RefusedError(
+                status, refusals, text, "It may be older than this command, or no Homeport."
+            )
+        if not refusals and status < 500:
+            text = f"{self.url} refuses it (HTTP {status}) and does not say why."
+        elif status >= 500:
+            text = f"Homeport has failed at it (HTTP {status}). {text}".rstrip()
+        step = "Try again; tell your admin if it repeats." if status >= 500 else ""
+        return RefusedError(status, refusals, text, step)
+
+
+def _refusals(answer: Any) -> list[Refusal]:
+    rows = answer.get("errors") if isinstance(answer, dict) else None
+    return [
+        Refusal(str(row.get("field", "")), str(row.get("code", "")), str(row.get("text", "")))
+        for row in (rows if isinstance(rows, list) else [])[:50]
+        if isinstance(row, dict)
+    ]
+
+
+def _asked_wait_s(answer: urllib3.BaseHTTPResponse) -> float | None:
+    text = answer.headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 7 else None
+
+
+def not_homeport(url: str) -> ClientError:
+    return ClientError(
+        f"{url} does not answer as Homeport does.",
+        "Check the address: homeport login URL; update this command if the portal is newer.",
+    )
+
+
+def unreachable(url: str, error: Exception, *, is_safe: bool) -> ClientError:
+    """A lost or refused connection in words. `is_safe`: to ask twice does no harm."""
+    cause: BaseException = error
+    while isinstance(cause, urllib3.exceptions.MaxRetryError) and cause.reason is not None:
+        cause = cause.reason
+    text = one_line(cause)
+    if isinstance(cause, urllib3.exceptions.SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
+        return certificate_error(url, text)
+    was_never_sent = isinstance(
+        cause,
+        (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError),
+    )
+    return UnreachableError(
+        f"{url} cannot be reached: {_short(text)}",
+        "Check the address and your network, or ask your admin whether the portal is up.",
+        may_have_happened=not (was_never_sent or is_safe),
+    )
+
+
+def certificate_error(url: str, text: str) -> ClientError:
+    """A certificate that is not trusted is no lost connection: trying again is of no use."""
+    return UnreachableError(
+        f"The certificate of {url} is not trusted: {_short(text)}",
+        "If it is your own: --ca-file FILE, or SSL_CERT_FILE=FILE in the environment.",
+        may_have_happened=True,  # no second try
+    )
+
+
+def _short(text: str) -> str:
+    """urllib3 begins with the name of an object: `<...HTTPConnection(...)>: what happened`."""
+    return text.rpartition(">: ")[2][:300]

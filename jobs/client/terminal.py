@@ -1,0 +1,136 @@
+"""Where output goes: results to standard output, everything else to standard error.
+
+Knows whether there is a terminal, how wide it is and whether it may have colours (NO_COLOR,
+TERM=dumb, --color), so that nobody else has to ask.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+from .exits import ClientError, UsageError
+from .harmless import harmless
+
+COLOURS = {
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+    "bold": "1",
+    "dim": "2",
+}
+MIN_WIDTH = 40
+
+
+class Terminal:
+    """Standard input, output and error of one command."""
+
+    def __init__(
+        self,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+        *,
+        colour: str = "auto",
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        """`colour` is auto, always or never."""
+        self.out = out or sys.stdout
+        self.err = err or sys.stderr
+        self._colour = colour
+        self._environ = environ
+        self.is_quiet = False
+        for stream in (self.out, self.err):
+            # A name that this terminal cannot show must not end the command.
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="replace")
+
+    def is_live(self, stream: TextIO) -> bool:
+        """Whether a person looks at this stream."""
+        return bool(stream.isatty())
+
+    @property
+    def can_ask(self) -> bool:
+        return sys.stdin is not None and sys.stdin.isatty()
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal; None where output is read by a program."""
+        if not self.is_live(self.out):
+            return None
+        return max(MIN_WIDTH, shutil.get_terminal_size().columns)
+
+    def has_colours(self, stream: TextIO) -> bool:
+        if self._colour != "auto":
+            return self._colour == "always"
+        if self._environ.get("NO_COLOR") or self._environ.get("TERM") == "dumb":
+            return False
+        return self.is_live(stream)
+
+    def paint(self, text: str, colour: str, stream: TextIO | None = None) -> str:
+        """The text in a colour, or as it is where there are none."""
+        if not text or not colour or not self.has_colours(stream or self.out):
+            return text
+        return f"\x1b[{COLOURS[colour]}m{text}\x1b[0m"
+
+    def write(self, text: str) -> None:
+        """A result, to standard output; the caller has made it harmless."""
+        self.out.write(text + "\n")
+
+    def tell(self, text: str, colour: str = "") -> None:
+        """Something about the result, to standard error; silent with --quiet."""
+        if not self.is_quiet:
+            self.err.write(self.paint(harmless(text), colour, self.err) + "\n")
+            self.err.flush()
+
+    def warn(self, text: str) -> None:
+        """Something that one should know, whatever --quiet says."""
+        mark = self.paint("warning:", "yellow", self.err)
+        self.err.write(f"{mark} {harmless(text)}\n")
+        self.err.flush()
+
+    def fail(self, error: ClientError) -> None:
+        """The error that ends the command, with what to do next."""
+        mark = self.paint("error:", "red", self.err)
+        self.err.write(f"{mark} {harmless(error.text)}\n")
+        if error.next_step:
+            self.err.write(f"{harmless(error.next_step)}\n")
+        self.err.flush()
+
+    # --- asking ---
+    def ask(self, question: str) -> str:
+        """A line that somebody types.
+
+        Raises:
+            UsageError: nobody is there to ask.
+        """
+        if not self.can_ask:
+            raise UsageError(
+                f"{question}: there is no terminal to ask at.", "Give it as an option."
+            )
+        self.err.write(question + ": ")
+        self.err.flush()
+        line = sys.stdin.readline()
+        if not line:
+            raise UsageError("No answer was given.")
+        return line.strip()
+
+    def ask_secret(self, question: str) -> str:
+        """A line that is not shown; read from standard input where that is no terminal."""
+        if not self.can_ask:
+            return sys.stdin.readline().rstrip("\r\n") if sys.stdin is not None else ""
+        return getpass.getpass(question + ": ", stream=self.err)
+
+    def confirm(self, question: str) -> bool:
+        """Whether somebody says yes; with nobody to ask it is no."""
+        if not self.can_ask:
+            raise UsageError(
+                f"{question} There is no terminal to ask at.", "Say --yes to do it without asking."
+            )
+        return self.ask(f"{question} [y/N]").lower() in {"y", "yes"}
