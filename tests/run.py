@@ -4,23 +4,38 @@ Several pytest calls, because Playwright's event loop and pytest-asyncio's canno
 What the second lane says is shown when it has ended, so that the two do not mix.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO
 
+from tests.tools import servers
+
 CRASHES = "tests/e2e/test_crash_table.py"
+PORTAL_FOLDERS = ("portal", "tenants", "jobs")
+TRAININGS = "tests/e2e/test_first_training.py"
+POD_S3_PORT = 9000  # at the embedded cluster's gateway
 
 
 @dataclass(frozen=True)
 class Call:
-    """One pytest process."""
+    """One pytest process.
+
+    Attributes:
+        servers: it uses PostgreSQL and Redis in place of SQLite and memory, and an S3 server in
+            place of a folder where pods take part.
+    """
 
     title: str
     arguments: tuple[str, ...]
+    servers: bool = False
 
 
 LANES = (
@@ -33,8 +48,45 @@ LANES = (
             "tests in a real browser, on a real cluster",
             ("-m", "e2e and not slow", "tests/e2e", f"--ignore={CRASHES}"),
         ),
+        Call(
+            "with PostgreSQL and Redis",
+            # The server is thrown away, and its database with it.
+            ("-m", "not e2e and not slow", "--reuse-db", *(f"tests/{d}" for d in PORTAL_FOLDERS)),
+            servers=True,
+        ),
+        Call(
+            "trainings with PostgreSQL, Redis and S3",
+            ("-m", "e2e and not slow", TRAININGS),
+            servers=True,
+        ),
     ),
 )
+
+
+@contextmanager
+def environment_of(call: Call) -> Iterator[Mapping[str, str]]:
+    """The environment of a call, with its servers while the context is open.
+
+    Raises:
+        NoServerError: one of them is not installed.
+    """
+    if not call.servers:
+        yield os.environ
+        return
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="homeport-servers-")))
+        folder.chmod(0o755)  # PostgreSQL runs as another user
+        added = {
+            "TESTS_WITH_SERVERS": "1",
+            "DATABASE_URL": stack.enter_context(servers.postgres(folder / "postgres")),
+            "REDIS_URL": stack.enter_context(servers.redis(folder / "redis")),
+        }
+        if TRAININGS in call.arguments:
+            added |= stack.enter_context(servers.s3(folder / "s3"))
+            port = added["S3_ENDPOINT"].rpartition(":")[2]
+            added["S3_POD_ENDPOINT"] = f"http://10.244.0.1:{POD_S3_PORT}"
+            added["ONEBOX_ARGS"] = f"--forward {port}:{POD_S3_PORT}"
+        yield {**os.environ, **added}
 
 
 @dataclass
@@ -59,7 +111,16 @@ class Lane:
                 *call.arguments,
                 *sys.argv[1:],
             ]
-            code = subprocess.call(command, stdout=self.output, stderr=subprocess.STDOUT)
+            try:
+                with environment_of(call) as environment:
+                    code = subprocess.call(
+                        command, stdout=self.output, stderr=subprocess.STDOUT, env=environment
+                    )
+            except servers.NoServerError as error:
+                self._say(f"== {call.title}: not run, because {error}")
+                # A machine that proves the project must have all that the proof needs.
+                self.failed = self.failed or bool(os.environ.get("CI"))
+                continue
             self._say(f"== {call.title}: exit {code} after {time.monotonic() - began_s:.0f} s")
             self.failed = self.failed or code != 0
 

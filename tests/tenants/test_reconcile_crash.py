@@ -45,6 +45,7 @@ class Installation:
         return {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "portal.settings",
+            "DATABASE_URL": "",  # `state` reads SQLite's file
             "HOMEPORT_HOME": str(self.home),
             "HOMEPORT_DEMO_PASSWORD": "a long demo password",
             "HOMEPORT_KUBECONFIG": str(self.home / "box" / "kubeconfig"),

@@ -151,12 +151,13 @@ async def test_a_second_one_waits_and_takes_over(lab: Lab) -> None:
 
 async def test_an_outage_is_told_to_everybody_and_heals(lab: Lab) -> None:
     layer = get_channel_layer()
-    await layer.group_add(live.EVERYBODY_GROUP, "page")
+    page = await layer.new_channel()
+    await layer.group_add(live.EVERYBODY_GROUP, page)
     port = lab.api.port
     await lab.api.stop()
-    message = await asyncio.wait_for(layer.receive("page"), 5)
+    message = await asyncio.wait_for(layer.receive(page), 5)
     while message["frame"]["kind"] != "cluster":
-        message = await asyncio.wait_for(layer.receive("page"), 5)
+        message = await asyncio.wait_for(layer.receive(page), 5)
     assert await ReconcilerLease.objects.exclude(cluster_error="").aexists()
     job = await lab.submit()
     waits = Job.objects.filter(pk=job.pk, reason_code="cluster_unreachable")
