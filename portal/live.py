@@ -4,6 +4,7 @@ Messages are small, idempotent and may be lost: a browser that missed one is rep
 revision that it compares on reconnect, the reconciler by its safety pass.
 """
 
+import asyncio
 import logging
 from typing import Any
 from uuid import UUID
@@ -16,6 +17,7 @@ log = logging.getLogger(__name__)
 RECONCILER_GROUP = "reconciler"
 ADMIN_GROUP = "live.admin"
 EVERYBODY_GROUP = "live.everybody"
+SEND_S = 2.0  # a layer that does not answer must not hold up who has just committed
 
 
 def tenant_group(tenant_id: UUID | str) -> str:
@@ -53,7 +55,8 @@ def _changed(kind: str, object_id: UUID | str, revision: int) -> dict[str, Any]:
 
 async def _send(group: str, message: dict[str, Any]) -> None:
     try:
-        await get_channel_layer().group_send(group, message)
+        async with asyncio.timeout(SEND_S):
+            await get_channel_layer().group_send(group, message)
     except Exception as error:  # noqa: BLE001  the named fence: what was committed must not become an error
         log.warning("the channel layer does not take a message to %s: %r", group, error)
 

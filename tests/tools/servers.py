@@ -129,9 +129,9 @@ def postgres(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def redis(folder: Path) -> Iterator[str]:
-    """A Redis server that keeps nothing on disk; its URL."""
-    server, port = find_program("redis-server", "redis-server"), free_port()
+def redis(folder: Path, port: int = 0) -> Iterator[str]:
+    """A Redis server that keeps nothing on disk, on a free port or this one; its URL."""
+    server, port = find_program("redis-server", "redis-server"), port or free_port()
     folder.mkdir(parents=True)
     command = [server, "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir"]
     log = folder.with_suffix(".log")

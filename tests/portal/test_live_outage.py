@@ -1,0 +1,78 @@
+"""A channel layer that is down costs messages and nothing else."""
+
+import asyncio
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from channels.layers import channel_layers, get_channel_layer
+from django.test import Client
+
+from jobs.models import Job
+from portal import live
+from tests.factories import make_tenant, submit_body
+from tests.tools import servers
+
+LAYER = "channels_redis.pubsub.RedisPubSubChannelLayer"
+
+
+@pytest.fixture
+def layer_at(settings: Any) -> Iterator[Any]:
+    def choose(url: str) -> None:
+        settings.CHANNEL_LAYERS = {"default": {"BACKEND": LAYER, "CONFIG": {"hosts": [url]}}}
+        channel_layers.backends.clear()
+
+    yield choose
+    channel_layers.backends.clear()
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A server that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"redis://127.0.0.1:{server.getsockname()[1]}/0"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("how", ["refuses", "says nothing"])
+def test_what_was_accepted_is_acknowledged(
+    layer_at: Any, silent: str, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    client = Client()
+    client.force_login(make_tenant().owner)
+    monkeypatch.setattr(live, "SEND_S", 0.2)
+    layer_at(silent if how == "says nothing" else f"redis://127.0.0.1:{servers.free_port()}/0")
+    answer = client.post(
+        "/api/v1/jobs/", submit_body(), content_type="application/json", HTTP_HOST="localhost"
+    )
+    assert answer.status_code == 201, answer.content
+    assert Job.objects.filter(pk=answer.json()["id"]).exists()
+
+
+async def test_messages_flow_again_when_it_is_back(layer_at: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with servers.redis(Path(folder, "first")) as url:
+                layer_at(url)
+                layer = get_channel_layer()
+                channel = await layer.new_channel()
+                await layer.group_add(live.EVERYBODY_GROUP, channel)
+                await live.tell_everybody("cluster", 1)
+                assert (await layer.receive(channel))["frame"]["revision"] == 1
+        except servers.NoServerError as error:
+            pytest.skip(str(error))
+        await live.tell_everybody("cluster", 2)  # nobody is there; nothing is raised
+        port = int(url.rpartition(":")[2].partition("/")[0])
+        with servers.redis(Path(folder, "second"), port=port):
+            deadline, revision = time.monotonic() + 20, 2
+            while not layer.channels[channel].qsize():
+                assert time.monotonic() < deadline, "no message arrives"
+                revision += 1
+                await live.tell_everybody("cluster", revision)
+                await asyncio.sleep(0.2)
+            assert (await layer.receive(channel))["frame"]["revision"] > 2
+            await layer.flush()
