@@ -21,6 +21,7 @@ from django_htmx.jinja import htmx_script
 
 from jobs.models import ReconcilerLease
 from portal import wording
+from tenants.audit import words
 
 # The reconciler renews its lease every few seconds; a silence this long is worth a banner.
 SILENCE = timedelta(seconds=45)
@@ -58,6 +59,9 @@ def environment(**options: Any) -> jinja2.Environment:
         clock=wording.clock,
         elapsed=wording.elapsed,
         exact=wording.exact_text,
+        verb_text=words.verb_text,
+        kind_text=words.kind_text,
+        detail_lines=words.detail_lines,
     )
     return made
 
@@ -98,6 +102,9 @@ NAV = (
     NavItem("queue", gettext_lazy("Queue"), "queue", "/queue/"),
     NavItem("health", gettext_lazy("Health"), "pulse", "/admin/health/", admins),
     NavItem("namespaces", gettext_lazy("Namespaces"), "anchor", "/admin/namespaces/", show=admins),
+    NavItem("people", gettext_lazy("People"), "user", "/admin/people/", admins),
+    NavItem("teams", gettext_lazy("Teams"), "team", "/admin/teams/", admins),
+    NavItem("audit", gettext_lazy("Audit trail"), "scroll", "/admin/audit/", admins),
 )
 
 

@@ -60,6 +60,11 @@ def _flatten(detail: Any, path: str = "") -> list[FieldError]:
     return [FieldError(path, str(getattr(detail, "code", "invalid")), str(detail))]
 
 
+def field_errors(exc: exceptions.APIException) -> list[FieldError]:
+    """What is wrong, field by field."""
+    return list(exc.errors) if isinstance(exc, RequestError) else _flatten(exc.detail)
+
+
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
     """Every refusal as `{"errors": [{"field", "code", "text"}]}`."""
     if isinstance(exc, Http404):
@@ -69,11 +74,9 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     response = drf_exception_handler(exc, context)
     if response is None:
         return None
-    if isinstance(exc, RequestError):
-        errors = list(exc.errors)
-    else:
-        errors = _flatten(exc.detail if isinstance(exc, exceptions.APIException) else str(exc))
-    response.data = {"errors": [error.as_dict() for error in errors]}
+    # The handler of DRF answers these only; what it was not given an answer for is a failure.
+    assert isinstance(exc, exceptions.APIException)
+    response.data = {"errors": [error.as_dict() for error in field_errors(exc)]}
     return response
 
 

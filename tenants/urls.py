@@ -3,11 +3,13 @@
 from django.urls import path
 
 from tenants import api, quota_views, views
+from tenants.audit import urls as audit
 from tenants.namespaces import urls as namespaces
 from tenants.people import urls as people
 
 pages = [
     *people.pages,
+    *audit.pages,
     *namespaces.pages,
     path("tenant/make/", views.tenant_make, name="tenant-make"),
     path("tenants/<uuid:pk>/quota/", quota_views.tenant_quota, name="tenant-quota"),
@@ -15,6 +17,7 @@ pages = [
 
 rest = [
     *people.rest,
+    *audit.rest,
     *namespaces.rest,
     path("me/", api.MeView.as_view(), name="api-me"),
     path("tenants/<uuid:pk>/", api.TenantDetailView.as_view(), name="api-tenant"),

@@ -26,7 +26,7 @@ from tests.factories import make_job, make_service, make_tenant
 pytestmark = pytest.mark.django_db
 
 # Without an id: what they show is cut to the caller (tested where they live), or public.
-PUBLIC = {"healthz", "readyz", "sign-in", "api-token", "api-schema"}
+PUBLIC = {"healthz", "readyz", "sign-in", "join", "api-token", "api-schema"}
 OF_THE_CALLER = {
     "home",
     "sign-out",
@@ -55,6 +55,14 @@ OF_THE_CALLER = {
     "api-queue",
     "namespaces",
     "namespace-new",
+    "people",
+    "person-invite",
+    "teams",
+    "audit",
+    "audit-csv",
+    "api-users",
+    "api-teams",
+    "api-audit",
     "api-me",
     "api-tenants",
     "api-bundles",
@@ -63,6 +71,8 @@ OF_THE_CALLER = {
     "api-notebooks",
     "api-tensorboards",
 }
+# Team mates see it too, and may not change it (tests/tenants/people/test_teams.py).
+OF_THE_TEAM = {"api-team"}
 # For pods, by the token of their own job (tests/jobs/test_internal.py).
 FOR_PODS = "internal/"
 # Pages that say 403 to everybody but admins, whatever the id.
@@ -135,6 +145,11 @@ class Scene:
                 return service.pk
         if route.name == "token-revoke":
             return self.token_id
+        if route.name.startswith(("person", "api-user")):
+            return self.alice.owner.pk
+        if route.name.startswith(("team-", "api-team")):
+            assert self.alice.team is not None
+            return self.alice.team.pk
         if route.name == "session-end":
             return self.session_id
         assert "job" in route.name, f"{route.name}: whose id is {key}?"
@@ -189,6 +204,8 @@ def with_token(name: str) -> Client:
 def test_what_is_somebody_elses_is_not_there(scene: Scene, route: Route, name: str) -> None:
     before = Job.objects.get(pk=scene.job.pk).revision
     no = 403 if route.path.startswith(FOR_ADMINS) else 404
+    if name == "bob" and route.name in OF_THE_TEAM:
+        return
     clients = [signed_in(name)]
     if route.path.startswith("api/"):
         clients.append(with_token(name))

@@ -1,0 +1,91 @@
+"""The rows of the audit trail in words; pure. A verb that is not listed is shown as it is."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+# verb -> what somebody did, before the kind and the name of the object
+VERBS: dict[str, Any] = {
+    "cancel": gettext_lazy("cancelled"),
+    "change": gettext_lazy("changed"),
+    "create": gettext_lazy("made"),
+    "delete": gettext_lazy("deleted"),
+    "disable": gettext_lazy("disabled"),
+    "enable": gettext_lazy("enabled"),
+    "end-session": gettext_lazy("ended a session of"),
+    "end-sessions": gettext_lazy("ended the other sessions of"),
+    "invite": gettext_lazy("invited"),
+    "join": gettext_lazy("joined as"),
+    "open": gettext_lazy("opened"),
+    "password": gettext_lazy("changed the password of"),
+    "purge": gettext_lazy("removed for ever"),
+    "purged": gettext_lazy("has removed for ever"),
+    "quota": gettext_lazy("changed the quota of"),
+    "reset": gettext_lazy("reset the password of"),
+    "restore": gettext_lazy("restored"),
+    "resume": gettext_lazy("resumed"),
+    "revoke": gettext_lazy("revoked"),
+    "sign-in": gettext_lazy("signed in as"),
+    "sign-out": gettext_lazy("signed out as"),
+    "start": gettext_lazy("started"),
+    "stop": gettext_lazy("stopped"),
+    "submit": gettext_lazy("submitted"),
+    "suspend": gettext_lazy("suspended"),
+    "try": gettext_lazy("tried"),
+    "upload": gettext_lazy("uploaded"),
+}
+# kind -> how the page calls such a thing
+KINDS: dict[str, Any] = {
+    "address": gettext_lazy("address"),
+    "apitoken": gettext_lazy("API token"),
+    "bundle": gettext_lazy("code"),
+    "job": gettext_lazy("training"),
+    "service": gettext_lazy("notebook or TensorBoard"),
+    "team": gettext_lazy("team"),
+    "tenant": gettext_lazy("namespace"),
+    "user": gettext_lazy("person"),
+}
+
+
+def verb_text(verb: str) -> str:
+    return str(VERBS.get(verb, verb))
+
+
+def kind_text(kind: str) -> str:
+    return str(KINDS.get(kind, kind))
+
+
+def detail_lines(detail: Mapping[str, Any]) -> list[str]:
+    """What else there is to know, a line each: "gpu: 2 → 4", "why: it hangs"."""
+    before = detail.get("before")
+    after = detail.get("after")
+    lines = []
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in [*before, *(name for name in after if name not in before)]:
+            words = {
+                "name": name.replace("_", " "),
+                "before": _value(before.get(name)),
+                "after": _value(after.get(name)),
+            }
+            lines.append(_("%(name)s: %(before)s → %(after)s") % words)
+    else:
+        before = after = None
+    for name, value in detail.items():
+        if name in {"before", "after"} and before is not None:
+            continue
+        lines.append(f"{name.replace('_', ' ')}: {_value(value)}")
+    return lines
+
+
+def _value(value: Any) -> str:
+    if value is None or value == "":
+        return _("none")
+    if isinstance(value, bool):
+        return _("yes") if value else _("no")
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_value(inner)}" for name, inner in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_value, value))
+    return str(value)

@@ -1,0 +1,214 @@
+"""Everything that an admin does with people: inviting, changing, disabling, resetting."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+from django.utils.translation import gettext as _
+
+from portal import live
+from portal.rest import FieldError, RequestError
+from tenants.actions import record
+from tenants.models import ApiToken, Team, Tenant, User
+from tenants.people import passwords
+from tenants.people.models import Session
+
+
+def refuse(field: str, code: str, text: str) -> NoReturn:
+    """
+    Raises:
+        RequestError: with this one thing wrong.
+    """
+    raise RequestError([FieldError(field, code, text)])
+
+
+# Invited and has not come yet: there is neither a password nor a first time.
+NOT_JOINED = Q(password__startswith="!", last_login=None)
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """Somebody who is to join; checked by `submission.py`."""
+
+    username: str
+    first_name: str = ""
+    last_name: str = ""
+    email: str = ""
+    role: str = User.Role.RESEARCHER
+    team: Team | None = None
+
+
+@transaction.atomic
+def invite(
+    *, by: User | None, invitation: Invitation, source_address: str = ""
+) -> tuple[User, passwords.JoinLink]:
+    """A new person, and the link by which they set a password and join.
+
+    Args:
+        by: None: whoever has the command line of the server.
+
+    Raises:
+        RequestError: somebody has this user name.
+    """
+    if User.objects.filter(username__iexact=invitation.username).exists():
+        refuse("username", "name_taken", _("Somebody has this user name; choose another one."))
+    person = User(
+        username=invitation.username,
+        first_name=invitation.first_name,
+        last_name=invitation.last_name,
+        email=invitation.email,
+        role=invitation.role,
+        team=invitation.team,
+    )
+    person.set_unusable_password()
+    person.save(force_insert=True)
+    link = passwords.new_link(person)
+    team = invitation.team.name if invitation.team else ""
+    detail = {"role": person.role, **({"team": team} if team else {})}
+    record(by=by, verb="invite", target=person, source_address=source_address, detail=detail)
+    tell(person)
+    return person, link
+
+
+@transaction.atomic
+def change(*, by: User, person: User, changes: Mapping[str, Any], source_address: str = "") -> User:
+    """Changes any of first_name, last_name, email, role, team, is_active; one audit row for all.
+
+    Who is disabled is out at once: no session, no token; sockets and gates find it out within half
+    a minute. The tenant of somebody who changes team goes along. Who leaves a team does not lead it
+    any more.
+
+    Returns:
+        The person as they are now.
+
+    Raises:
+        RequestError: the last admin would be lost, or one would lock oneself out.
+    """
+    # Admins are locked first and in one order, so that two who demote each other take turns.
+    admins = User.objects.filter(role=User.Role.ADMIN).order_by("pk").select_for_update()
+    list(admins.values_list("pk", flat=True))
+    person = User.objects.select_for_update().get(pk=person.pk)
+    news = {name: value for name, value in changes.items() if getattr(person, name) != value}
+    if not news:
+        return person
+    before = {name: _shown(getattr(person, name)) for name in news}
+    _keep_an_admin(by, person, news)
+    left = person.team if "team" in news else None
+    for name, value in news.items():
+        setattr(person, name, value)
+    person.save(update_fields=list(news))
+    detail: dict[str, Any] = {
+        "before": before,
+        "after": {name: _shown(value) for name, value in news.items()},
+    }
+    if news.get("is_active") is False:
+        detail["ended"] = _shut_out(person)
+    if news.get("role") == User.Role.RESEARCHER:
+        ApiToken.objects.filter(user=person, scope=ApiToken.Scope.ADMIN).delete()
+    if "team" in news:
+        detail |= _move(person, left)
+    record(
+        by=by,
+        verb=_verb(news),
+        target=person,
+        source_address=source_address,
+        detail=detail,
+    )
+    tell(person)
+    return person
+
+
+def _verb(news: Mapping[str, Any]) -> str:
+    if set(news) == {"is_active"}:
+        return "enable" if news["is_active"] else "disable"
+    return "change"
+
+
+def _shown(value: Any) -> Any:
+    return value.name if isinstance(value, Team) else value
+
+
+def joined_admins() -> QuerySet[User]:
+    """Admins who can sign in."""
+    return User.objects.filter(role=User.Role.ADMIN, is_active=True).exclude(NOT_JOINED)
+
+
+def _keep_an_admin(by: User, person: User, news: Mapping[str, Any]) -> None:
+    """Refuses what would leave Homeport without anybody who can put it right again."""
+    if person.pk == by.pk and news.get("is_active") is False:
+        text = _("You cannot disable yourself; another admin can.")
+        refuse("is_active", "own_account", text)
+    is_lost = news.get("is_active") is False or news.get("role", person.role) != User.Role.ADMIN
+    if person.role != User.Role.ADMIN or not is_lost:
+        return
+    if not joined_admins().exclude(pk=person.pk).exists():
+        text = _("This is the last admin. Make somebody else an admin first.")
+        refuse("is_active" if "is_active" in news else "role", "last_admin", text)
+
+
+def _shut_out(person: User) -> dict[str, int]:
+    """Ends sessions and tokens; how many there were."""
+    sessions, _rows = Session.objects.filter(user=person).delete()
+    tokens, _rows = ApiToken.objects.filter(user=person).delete()
+    return {"sessions": sessions, "tokens": tokens}
+
+
+def _move(person: User, left: Team | None) -> dict[str, Any]:
+    """The tenant goes along to the new team, and the old team loses its lead."""
+    detail: dict[str, Any] = {}
+    if left is not None and left.leads.filter(pk=person.pk).exists():
+        left.leads.remove(person)
+        detail["no longer leads"] = left.name
+    tenants = Tenant.objects.living().filter(owner=person)
+    for pk, namespace in tenants.values_list("pk", "namespace"):
+        tenants.filter(pk=pk).update(team=person.team, revision=F("revision") + 1)
+        detail["namespace"] = namespace
+        revision = tenants.values_list("revision", flat=True).get(pk=pk)
+        transaction.on_commit(partial(live.changed, "tenant", pk, revision, pk))
+    return detail
+
+
+@transaction.atomic
+def reset(
+    *, by: User | None, person: User, revoke_tokens: bool = False, source_address: str = ""
+) -> passwords.JoinLink:
+    """Takes the password away, ends all sessions; the link sets a new one.
+
+    Also makes a new link for somebody who was invited and lost theirs.
+
+    Raises:
+        RequestError: oneself, or somebody who is disabled.
+    """
+    person = User.objects.select_for_update().get(pk=person.pk)
+    if by is not None and by.pk == person.pk:
+        text = _("Change your own password on your account page.")
+        refuse("", "own_account", text)
+    if not person.is_active:
+        refuse("", "disabled", _("This person is disabled. Enable them first."))
+    link = passwords.new_link(person)
+    detail = {"sessions": Session.objects.filter(user=person).delete()[0]}
+    if revoke_tokens:
+        detail["tokens"] = ApiToken.objects.filter(user=person).delete()[0]
+    record(
+        by=by,
+        verb="reset",
+        target=person,
+        source_address=source_address,
+        detail={"ended": detail},
+    )
+    tell(person)
+    return link
+
+
+def tell(person: User) -> None:
+    """After the commit: pages of admins read again, the reconciler looks whose services may run."""
+    pk = person.pk
+
+    def send() -> None:
+        live.wake_reconciler()
+        live.changed("person", pk, 0, "")
+
+    transaction.on_commit(send)

@@ -1,0 +1,122 @@
+"""The list of people: which are shown, in which tab, on which page."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.db.models import Count, Q, QuerySet
+from django.http import QueryDict
+from django.utils.translation import gettext_lazy as _
+
+from tenants.models import Team, User
+from tenants.people.actions import NOT_JOINED
+
+PAGE_SIZE = 50
+_STATES = {
+    "active": Q(is_active=True) & ~NOT_JOINED,
+    "invited": Q(is_active=True) & NOT_JOINED,
+    "disabled": Q(is_active=False),
+}
+# key in the address -> title
+_TABS: dict[str, Any] = {
+    "": _("All"),
+    "active": _("Active"),
+    "invited": _("Invited"),
+    "disabled": _("Disabled"),
+}
+NO_TEAM = "-"
+
+
+def state_of(person: User) -> str:
+    """`active`, `invited` (has not come yet) or `disabled`."""
+    if not person.is_active:
+        return "disabled"
+    has_come = person.last_login is not None or person.has_usable_password()
+    return "active" if has_come else "invited"
+
+
+@dataclass(frozen=True)
+class Tab:
+    key: str
+    title: Any  # a lazy text
+    count: int
+    is_here: bool
+
+
+@dataclass(frozen=True)
+class PersonRow:
+    person: User
+    state: str
+    leads: list[str]
+
+
+class PeopleListing:
+    """One page of people, by user name."""
+
+    def __init__(self, query: QueryDict) -> None:
+        self.state = query.get("state", "") if query.get("state") in _STATES else ""
+        self.role = query.get("role", "") if query.get("role") in User.Role.values else ""
+        self.team = query.get("team", "").replace("\0", "")[:63]
+        self.words = query.get("q", "").replace("\0", "").strip()[:80]
+        self._page_number = query.get("page", "1")
+
+    @cached_property
+    def teams(self) -> list[str]:
+        return list(Team.objects.order_by("name").values_list("name", flat=True))
+
+    @cached_property
+    def _found(self) -> QuerySet[User]:
+        found = User.objects.all()
+        for word in self.words.split():
+            found = found.filter(
+                Q(username__icontains=word)
+                | Q(first_name__icontains=word)
+                | Q(last_name__icontains=word)
+                | Q(email__icontains=word)
+            )
+        if self.role:
+            found = found.filter(role=self.role)
+        if self.team == NO_TEAM:
+            found = found.filter(team=None)
+        elif self.team:
+            found = found.filter(team__name=self.team)
+        return found
+
+    @cached_property
+    def tabs(self) -> list[Tab]:
+        """How many people each tab would show. One query."""
+        counts = self._found.aggregate(
+            all=Count("pk"), **{key: Count("pk", filter=q) for key, q in _STATES.items()}
+        )
+        return [
+            Tab(key, title, counts[key or "all"], key == self.state) for key, title in _TABS.items()
+        ]
+
+    @cached_property
+    def page(self) -> Page[User]:
+        found = self._found.filter(_STATES[self.state]) if self.state else self._found
+        people = found.select_related("team").prefetch_related("leads_teams").order_by("username")
+        return Paginator(people, PAGE_SIZE).get_page(self._page_number)
+
+    @cached_property
+    def rows(self) -> list[PersonRow]:
+        return [
+            PersonRow(person, state_of(person), sorted(t.name for t in person.leads_teams.all()))
+            for person in self.page.object_list
+        ]
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.words or self.state or self.role or self.team)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when anything on the page changes but when somebody was last seen."""
+        shown = [
+            (str(row.person.pk), row.state, row.person.role, str(row.person.team), row.leads)
+            for row in self.rows
+        ]
+        numbers = [tab.count for tab in self.tabs]
+        return "~" + hashlib.sha256(repr((shown, numbers)).encode()).hexdigest()[:16]

@@ -1,0 +1,140 @@
+"""Everything that an admin does with teams: making, changing, deleting."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from portal import live
+from tenants.actions import record
+from tenants.models import Team, Tenant, User
+from tenants.people.actions import refuse
+from tenants.quota import BUDGET_COLUMNS, amount_text
+
+
+@transaction.atomic
+def create(*, by: User, changes: Mapping[str, Any], source_address: str = "") -> Team:
+    """A new team.
+
+    Args:
+        changes: as for `change`; `name` is needed.
+
+    Raises:
+        RequestError: there is a team of this name, or a lead who is disabled.
+    """
+    _check_name(changes["name"])
+    team = Team.objects.create(name=changes["name"], **_columns(changes.get("budget", {})))
+    leads = changes.get("leads", [])
+    _check_leads(leads)
+    team.leads.set(leads)
+    record(
+        by=by,
+        verb="create",
+        target=team,
+        source_address=source_address,
+        detail={name: value for name, value in shown(team).items() if value and name != "name"},
+    )
+    tell(team)
+    return team
+
+
+@transaction.atomic
+def change(*, by: User, team: Team, changes: Mapping[str, Any], source_address: str = "") -> Team:
+    """Changes any of name, leads, budget; one audit row for all.
+
+    A budget below what is given already is allowed: nothing is taken away, and leads can only make
+    quotas smaller until it fits.
+
+    Args:
+        changes: `name`; `leads`: all of them from now on; `budget`: kind -> amount or None for no
+            limit, only what changes.
+
+    Raises:
+        RequestError: there is a team of this name, or a lead who is disabled.
+    """
+    team = Team.objects.select_for_update().get(pk=team.pk)
+    before = shown(team)
+    if changes.get("name", team.name) != team.name:
+        _check_name(changes["name"], but=team)
+        team.name = changes["name"]
+    for column, amount in _columns(changes.get("budget", {})).items():
+        setattr(team, column, amount)
+    team.save()
+    if "leads" in changes:
+        _check_leads(changes["leads"])
+        team.leads.set(changes["leads"])
+    after = shown(team)
+    news = [name for name in after if after[name] != before[name]]
+    if news:
+        record(
+            by=by,
+            verb="change",
+            target=team,
+            source_address=source_address,
+            detail={
+                "before": {name: before[name] for name in news},
+                "after": {name: after[name] for name in news},
+            },
+        )
+        tell(team)
+    return team
+
+
+@transaction.atomic
+def delete(*, by: User, team: Team, source_address: str = "") -> None:
+    """Deletes a team that nobody and nothing belongs to.
+
+    Raises:
+        RequestError: it has members or namespaces.
+    """
+    team = Team.objects.select_for_update().get(pk=team.pk)
+    members = team.members.count()
+    if members:
+        text = ngettext(
+            "%(count)s person is in this team. Move them to another one first.",
+            "%(count)s people are in this team. Move them to another one first.",
+            members,
+        )
+        refuse("", "not_empty", text % {"count": members})
+    if Tenant.objects.living().filter(team=team).exists():
+        refuse("", "not_empty", _("This team has namespaces. Move their owners first."))
+    record(by=by, verb="delete", target=team, source_address=source_address)
+    tell(team)
+    team.delete()
+
+
+def shown(team: Team) -> dict[str, Any]:
+    """What can be changed, in words for the audit trail."""
+    budget = {
+        f"budget {kind}": "no limit"
+        if getattr(team, column) is None
+        else amount_text(kind, getattr(team, column))
+        for kind, column in BUDGET_COLUMNS.items()
+    }
+    leads = team.leads.order_by("username").values_list("username", flat=True)
+    return {"name": team.name, "leads": ", ".join(leads), **budget}
+
+
+def _columns(budget: Mapping[str, int | None]) -> dict[str, int | None]:
+    return {BUDGET_COLUMNS[kind]: amount for kind, amount in budget.items()}
+
+
+def _check_name(name: str, but: Team | None = None) -> None:
+    same = Team.objects.filter(name__iexact=name)
+    if (same.exclude(pk=but.pk) if but else same).exists():
+        refuse("name", "name_taken", _("There is a team of this name."))
+
+
+def _check_leads(leads: list[User]) -> None:
+    for person in leads:
+        if not person.is_active:
+            text = _("%(name)s is disabled and cannot lead a team.") % {"name": person.username}
+            refuse("leads", "disabled", text)
+
+
+def tell(team: Team) -> None:
+    """After the commit: pages of admins read again."""
+    pk = team.pk
+    transaction.on_commit(lambda: live.changed("team", pk, 0, ""))

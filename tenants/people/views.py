@@ -1,0 +1,178 @@
+"""The admin's pages of people: the list, inviting, one person and what can be done with them."""
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from rest_framework.exceptions import APIException
+
+from portal.request import PageRequest, admins_only, shows_already, wants_part
+from portal.rest import field_errors, source_address
+from tenants.models import AuditEntry, Tenant, User
+from tenants.people import actions, page_forms, passwords, sessions
+from tenants.people.api import join_url
+from tenants.people.listing import NO_TEAM, PeopleListing, state_of
+from tenants.people.submission import PersonBody, parse, parse_invitation
+
+MAX_ENTRIES = 10
+
+
+@require_GET
+@admins_only
+def people(request: PageRequest) -> HttpResponseBase:
+    listing = PeopleListing(request.GET)
+    if shows_already(request, listing.fingerprint):
+        return HttpResponse(status=204)
+    template = "people/_list.html" if wants_part(request) else "people/list.html"
+    return render(
+        request,
+        template,
+        {"listing": listing, "no_team": NO_TEAM, "roles": page_forms.role_choices()},
+    )
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@admins_only
+def person_invite(request: PageRequest) -> HttpResponseBase:
+    """The form; its answer shows the link, this once."""
+    form = page_forms.person_form()
+    if request.method == "POST":
+        form = page_forms.posted(tuple(form.values), request.POST)
+        made = form.attempt(
+            lambda: actions.invite(
+                by=request.user,
+                invitation=parse_invitation(form.values),
+                source_address=source_address(request),
+            )
+        )
+        if made is not None:
+            return _show_link(request, *made)
+    context = {"form": form, **_choices()}
+    return render(request, "people/invite.html", context, status=400 if form.is_wrong else 200)
+
+
+def _choices() -> dict[str, Any]:
+    return {"roles": page_forms.role_choices(), "teams": page_forms.team_choices()}
+
+
+def _show_link(request: PageRequest, person: User, link: passwords.JoinLink) -> HttpResponse:
+    context = {
+        "person": person,
+        "state": state_of(person),
+        "link": join_url(request, link),
+        "expires_at": link.expires_at,
+    }
+    return render(request, "people/link.html", context)
+
+
+def _find(pk: UUID) -> User:
+    return get_object_or_404(User.objects.select_related("team"), pk=pk)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@admins_only
+def person(request: PageRequest, pk: UUID) -> HttpResponseBase:
+    """One person; POST changes name, role and team."""
+    found = _find(pk)
+    if request.method != "POST":
+        return _person_page(request, found, page_forms.person_form(found))
+    form = page_forms.posted(page_forms.PERSON_FIELDS, request.POST)
+    changed = form.attempt(
+        lambda: actions.change(
+            by=request.user,
+            person=found,
+            changes=parse(PersonBody, form.values),
+            source_address=source_address(request),
+        )
+    )
+    if changed is None:
+        return _person_page(request, found, form, status=400)
+    messages.success(request, _("Saved."))
+    return redirect("person", pk=pk)
+
+
+def _person_page(
+    request: PageRequest, found: User, form: page_forms.PageForm, status: int = 200
+) -> HttpResponse:
+    entries = AuditEntry.objects.filter(kind="user", object_id=str(found.pk))
+    context = {
+        "person": found,
+        "state": state_of(found),
+        "form": form,
+        "leads": sorted(found.leads_teams.values_list("name", flat=True)),
+        "tenant": Tenant.objects.home_of(found),
+        "session_count": sessions.living(found).count(),
+        "token_count": found.api_tokens.filter(expires_at__gt=now()).count(),
+        "entries": entries[:MAX_ENTRIES],
+        "is_self": found.pk == request.user.pk,
+        **_choices(),
+    }
+    return render(request, "people/person.html", context, status=status)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@admins_only
+def person_disable(request: PageRequest, pk: UUID) -> HttpResponseBase:
+    found = _find(pk)
+    if request.method != "POST":
+        return _ask(request, "disable", found)
+    return _set_active(request, found, is_active=False)
+
+
+@require_POST
+@admins_only
+def person_enable(request: PageRequest, pk: UUID) -> HttpResponseBase:
+    return _set_active(request, _find(pk), is_active=True)
+
+
+def _ask(request: PageRequest, question: str, found: User) -> HttpResponse:
+    """In a dialog, or on a page of its own where there is no JavaScript."""
+    template = f"people/_{question}.html" if wants_part(request) else "people/confirm.html"
+    return render(request, template, {"person": found, "question": question})
+
+
+def _set_active(request: PageRequest, found: User, *, is_active: bool) -> HttpResponseBase:
+    try:
+        actions.change(
+            by=request.user,
+            person=found,
+            changes={"is_active": is_active},
+            source_address=source_address(request),
+        )
+    except APIException as refusal:
+        messages.error(request, " ".join(error.text for error in field_errors(refusal)))
+        return redirect("person", pk=found.pk)
+    words = (
+        _("%(name)s can sign in again.")
+        if is_active
+        else _("%(name)s is disabled: signed out everywhere, and no token works any more.")
+    )
+    messages.success(request, words % {"name": found.shown_name})
+    return redirect("person", pk=found.pk)
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@admins_only
+def person_reset(request: PageRequest, pk: UUID) -> HttpResponseBase:
+    found = _find(pk)
+    if request.method != "POST":
+        return _ask(request, "reset", found)
+    try:
+        link = actions.reset(
+            by=request.user,
+            person=found,
+            revoke_tokens=bool(request.POST.get("revoke_tokens")),
+            source_address=source_address(request),
+        )
+    except APIException as refusal:
+        messages.error(request, " ".join(error.text for error in field_errors(refusal)))
+        return redirect("person", pk=pk)
+    return _show_link(request, found, link)
