@@ -18,7 +18,7 @@ from jobs.examples import EXAMPLES
 from jobs.models import Job, ReconcilerLease
 from jobs.rules.states import FINAL_STATES, JobState
 from jobs.services.listing import ServiceRow, service_rows
-from jobs.services.models import ENDED_STATES, Service
+from jobs.services.models import ENDED_STATES, Service, ServiceState
 from jobs.summary import JobRow, job_rows
 from jobs.usage import usage_lines
 from portal.pages import find_banner
@@ -97,7 +97,7 @@ class HomePage:
 
     @property
     def services_running(self) -> int:
-        return sum(not row.service.is_ended for row in self.services)
+        return sum(row.service.state == ServiceState.RUNNING for row in self.services)
 
     @property
     def revision(self) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from django.conf import settings
-
 from jobs.models import Artifact, Job
 from jobs.rules.states import FINAL_STATES
+from jobs.services.holders import Holder, find_holders
 from jobs.services.listing import image_titles
 from jobs.services.models import Service, ServiceEvent, ServiceState
+from jobs.services.opening import gate_origin
 from jobs.services.startup import StartStep, start_steps, usual_seconds
 from tenants import policy
 from tenants.models import User
@@ -78,6 +78,12 @@ class ServicePage:
         return bool(row.is_ended and row.desired == Service.Desired.RUN and is_new)
 
     @property
+    def cause(self) -> str:
+        """Why the latest start waits or ended; what is known of an earlier one is not told."""
+        row = self.service
+        return str(row.reason_text) if row.seen_start == row.start_count else ""
+
+    @property
     def asks_before_stop(self) -> bool:
         """Work in a running notebook can be lost; a lead or an admin says why."""
         return not self.is_own or (self.is_notebook and self.service.state == ServiceState.RUNNING)
@@ -104,9 +110,16 @@ class ServicePage:
 
     @property
     def address(self) -> str:
-        """Host and port on which the gate answers; empty before the cluster has picked a port."""
+        """Where the gate answers; empty before the cluster has picked a port."""
         port = self.service.node_port
-        return f"{settings.NODE_HOST}:{port}" if port else ""
+        return gate_origin(port) if port else ""
+
+    @cached_property
+    def holders(self) -> list[Holder]:
+        """What of the owner's holds the quota that this one waits for."""
+        if not (self.is_own and self.is_starting and self.service.reason_code == "quota"):
+            return []
+        return find_holders(self.service.tenant, self.user)
 
     @property
     def image_title(self) -> str:

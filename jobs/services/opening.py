@@ -44,13 +44,20 @@ def open_link(*, by: User, service: Service, source_address: str = "") -> OpenLi
         CannotOpenError: not allowed, not running, or the installation cannot do it safely.
     """
     _check_installation()
-    if not may_be_inside(by, service):
+    if not (by.is_active and policy.may_open(by, service)):
         raise CannotOpenError(
             "not_allowed",
             "You may not open this one.",
             "A notebook opens for its owner only; ask for what you need to be shared on a volume.",
         )
-    if service.state != ServiceState.RUNNING or service.node_port is None:
+    if service.tenant.desired != Tenant.Desired.ACTIVE:
+        raise CannotOpenError(
+            "not_allowed",
+            "The namespace is suspended, so nothing in it can be opened.",
+            "Ask an admin to resume it; the volumes are kept meanwhile.",
+        )
+    is_up = service.state == ServiceState.RUNNING and may_be_inside(by, service)
+    if not is_up or service.node_port is None:
         raise CannotOpenError("not_running", *_why_not(service))
     ticket = tickets.issue(service=service, user=by)
     record(by=by, verb="open", target=service, source_address=source_address)

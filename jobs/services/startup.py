@@ -64,7 +64,7 @@ class StartStep:
 
     @property
     def title(self) -> Any:
-        return _DOING[self.key] if self.state == "now" else _TITLES[self.key]
+        return _DOING[self.key] if self.state in {"now", "failed"} else _TITLES[self.key]
 
     @property
     def patience(self) -> Any:

@@ -19,6 +19,7 @@ from jobs.services import actions
 from jobs.services.detail import ServicePage
 from jobs.services.listing import ServiceListing, own_running
 from jobs.services.models import Service
+from jobs.services.opening import CannotOpenError, open_link
 from portal.request import PageRequest, shows_already, signed_in, wants_part
 from portal.rest import source_address
 from tenants import policy
@@ -84,10 +85,8 @@ def service_open(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
     if request.method != "POST":
         page = ServicePage(service, request.user)
         return render(request, "services/open.html", {"page": page, "service": service})
-    from jobs.services.opening import CannotOpenError, open_link
-
     try:
-        link = open_link(by=request.user, service=service)
+        link = open_link(by=request.user, service=service, source_address=source_address(request))
     except CannotOpenError as error:
         refusal = {"code": error.code, "text": error.text, "next_step": error.next_step}
         return JsonResponse(refusal, status=409)

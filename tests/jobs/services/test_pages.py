@@ -1,0 +1,288 @@
+"""Pages of notebooks and TensorBoards: the lists, one of them, its start-up, what it shows."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils.timezone import now
+
+from jobs.models import Artifact
+from jobs.services.models import Service, ServiceEvent
+from tenants.models import Team, Tenant
+from tests.factories import make_job, make_service, make_tenant, make_user
+from tests.jobs.services.browsing import HTMX, KEYS, client_of, read, running, steps
+from tests.portal.markup import Markup
+
+pytestmark = pytest.mark.django_db
+KINDS = ("notebook", "tensorboard")
+
+
+@pytest.fixture
+def alice() -> Tenant:
+    return make_tenant("alice", team=Team.objects.create(name="vision"))
+
+
+@pytest.fixture
+def client(alice: Tenant) -> Client:
+    return client_of(alice.owner)
+
+
+@pytest.fixture
+def lead(alice: Tenant) -> Client:
+    lead = make_user("lee")
+    assert alice.team
+    alice.team.leads.add(lead)
+    return client_of(lead)
+
+
+def names(page: Markup) -> list[str]:
+    return [link.text for link in page.all("a", class_="job-name")]
+
+
+# --- lists ---
+def test_each_list_shows_its_own_kind_by_state_and_name(alice: Tenant, client: Client) -> None:
+    running(alice, name="lab one")
+    make_service(alice, name="lab two", state="failed", reason_text="No such image.")
+    make_service(alice, name="board", kind="tensorboard", state="stopped")
+    make_service(make_tenant("mallory"), name="lab of mallory")
+    everything = read(client, "/notebooks/")
+    assert set(names(everything)) == {"lab one", "lab two"}
+    assert "No such image." in everything.text
+    assert [e.text for e in everything.all("span", class_="count")] == ["2", "1", "0", "1"]
+    assert names(read(client, "/notebooks/?state=failed&q=LAB")) == ["lab two"]
+    assert names(read(client, "/tensorboards/")) == ["board"]
+    assert names(read(client, "/notebooks/?page=x&state=nonsense")) == names(everything)
+
+
+def test_what_runs_can_be_opened_from_the_list_and_what_stopped_be_started(
+    alice: Tenant, client: Client
+) -> None:
+    up = running(alice)
+    over = make_service(alice, state="stopped", desired="stop", seen_start=1)
+    page = read(client, "/notebooks/")
+    link = page.one("a", href=f"/notebooks/{up.pk}/open/")
+    assert link.get("target") == "_blank"
+    assert link.get("rel") == "noopener noreferrer"
+    page.one("form", action=f"/notebooks/{over.pk}/start/")
+    assert client.post(f"/notebooks/{over.pk}/start/")["Location"] == f"/notebooks/{over.pk}/"
+    over.refresh_from_db()
+    assert (over.desired, over.start_count) == ("run", 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_list_teaches_and_an_empty_search_leads_back(client: Client, kind: str) -> None:
+    empty = read(client, f"/{kind}s/")
+    assert empty.all("a", href=f"/{kind}s/new/")
+    assert "/log" in empty.text or "$LOG_DIR" in empty.text
+    none = read(client, f"/{kind}s/?q=nothing")
+    assert "None here has “nothing” in its name." in none.text
+    none.one("a", class_="button button-second", href=f"/{kind}s/")
+
+
+def test_a_lead_sees_whose_it_is_and_may_not_open_a_notebook(alice: Tenant, lead: Client) -> None:
+    notebook, board = running(alice), running(alice, kind="tensorboard", name="curves")
+    page = read(lead, "/notebooks/")
+    assert "alice" in page.text
+    assert not page.all("a", target="_blank")
+    read(lead, "/tensorboards/").one("a", target="_blank", href=f"/tensorboards/{board.pk}/open/")
+    assert lead.get(f"/notebooks/{notebook.pk}/open/").status_code == 403
+    assert lead.post(f"/notebooks/{notebook.pk}/open/").status_code == 403
+    assert lead.get(f"/tensorboards/{board.pk}/open/").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/notebooks/", "/tensorboards/"])
+def test_a_list_asks_the_database_equally_often_for_one_and_for_many(
+    alice: Tenant, client: Client, path: str
+) -> None:
+    kind = path.strip("/").removesuffix("s")
+
+    def count() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            read(client, path)
+        return len(seen)
+
+    running(alice, kind=kind)
+    few = count()
+    for _ in range(8):
+        running(alice, kind=kind)
+        make_service(alice, kind=kind, state="stopped", desired="stop")
+    assert count() == few
+    assert few <= 9
+
+
+def test_the_list_is_re_read_only_when_something_changed(alice: Tenant, client: Client) -> None:
+    service = running(alice)
+    part = read(client, "/notebooks/?q=my", headers=HTMX).elements[0]
+    assert (part.get("id"), part.get("data-live")) == ("list", "service")
+    have = {**HTMX, "Homeport-Have": part.get("data-revision") or ""}
+    assert client.get("/notebooks/?q=my", headers=have).status_code == 204
+    Service.objects.filter(pk=service.pk).update(state="stopping", revision=2)
+    assert client.get("/notebooks/?q=my", headers=have).status_code == 200
+
+
+def test_fifty_are_on_a_page(alice: Tenant, client: Client) -> None:
+    for number in range(53):
+        make_service(alice, name=f"n {number}")
+    assert len(names(read(client, "/notebooks/"))) == 50
+    assert len(names(read(client, "/notebooks/?page=2"))) == 3
+
+
+# --- one of them ---
+def test_the_start_is_a_list_of_steps_with_times_and_the_cause_of_a_wait(
+    alice: Tenant, client: Client
+) -> None:
+    service = make_service(
+        alice,
+        state="starting",
+        seen_start=1,
+        requested_at=now() - timedelta(minutes=2),
+        steps=steps("done", "done", "done", "done", "now", detail="1.2 of 3.4 GiB"),
+        reason_text="The registry answers slowly.",
+        reason_next_step="Nothing to do; it goes on by itself.",
+    )
+    page = read(client, f"/notebooks/{service.pk}/")
+    seen = [(e.get("data-step"), e.get("data-state")) for e in page.all("li") if e.get("data-step")]
+    assert seen == list(zip(KEYS, ["done"] * 4 + ["now", "wait", "wait"], strict=True))
+    current = page.one("li", aria_current="step").text
+    for words in ("Fetching the image", "1.2 of 3.4 GiB", "answers slowly", "goes on by itself"):
+        assert words in current
+    patience = page.one("p", class_="step-patience")
+    assert patience.get("hidden") is None
+    assert patience.get("data-show-after")
+    page.one("a", href=f"/notebooks/{service.pk}/open/")
+
+
+def test_patience_is_asked_for_after_a_minute_only(alice: Tenant, client: Client) -> None:
+    service = make_service(alice, state="queued", seen_start=1)
+    page = read(client, f"/notebooks/{service.pk}/")
+    assert page.one("p", class_="step-patience").get("hidden") is not None
+    assert "Looking for room" in page.one("li", aria_current="step").text
+
+
+def test_how_long_a_step_usually_takes_comes_from_earlier_starts(
+    alice: Tenant, client: Client
+) -> None:
+    running(alice, steps=steps(*["done"] * 7))
+    make_service(make_tenant("mallory"), ready_at=now(), steps=steps(*["done"] * 7))
+    waiting = steps("done", "done", "done", "done", "now")
+    service = make_service(alice, state="starting", seen_start=1, steps=waiting)
+    assert "usually 2 s" in read(client, f"/notebooks/{service.pk}/").text
+    other = make_service(alice, state="starting", seen_start=1, image="other:1", steps=waiting)
+    assert "usually" not in read(client, f"/notebooks/{other.pk}/").text
+
+
+def test_a_failed_start_names_the_step_the_cause_and_the_next_step(
+    alice: Tenant, client: Client
+) -> None:
+    service = make_service(
+        alice,
+        state="failed",
+        seen_start=1,
+        ended_at=now(),
+        steps=steps("done", "done", "done", "done", "failed"),
+        reason_text="There is no image x:1.",
+        reason_next_step="Look at its name.",
+    )
+    page = read(client, f"/notebooks/{service.pk}/")
+    assert page.one("li", data_step="image").get("data-state") == "failed"
+    assert page.text.count("There is no image x:1.") == 1
+    assert "Look at its name." in page.one(class_="note tone-failed job-reason").text
+    assert "Start again" in page.text
+
+
+def test_a_new_start_shows_nothing_of_the_one_before(alice: Tenant, client: Client) -> None:
+    service = make_service(
+        alice, state="failed", desired="run", start_count=2, seen_start=1,
+        ended_at=now(), reason_text="It broke.", steps=steps("done", "failed"),
+    )  # fmt: skip
+    page = read(client, f"/notebooks/{service.pk}/")
+    assert "Start was asked for" in page.text
+    assert "It broke." not in page.text
+    assert not page.all("li", data_state="failed")
+
+
+def test_what_holds_the_quota_is_named_to_who_waits_for_it(
+    alice: Tenant, client: Client, lead: Client
+) -> None:
+    holder = running(alice, name="big lab", gpu_count=2)
+    job = make_job(alice, name="walker", state="running", started_at=now())
+    service = make_service(
+        alice, state="queued", seen_start=1, reason_code="quota", reason_text="0 GPU are free."
+    )
+    page = read(client, f"/notebooks/{service.pk}/")
+    held = page.one("div", class_="holders")
+    assert held.text.index("big lab") < held.text.index("walker")
+    page.one("a", href=f"/notebooks/{holder.pk}/")
+    page.one("a", href=f"/trainings/{job.pk}/")
+    assert not read(lead, f"/notebooks/{service.pk}/").all("div", class_="holders")
+
+
+def test_where_it_runs_and_where_it_opens(alice: Tenant, client: Client) -> None:
+    service = running(alice, node="gpu-01", gpu_count=1, gpus="3", pod="lab-x", restarts=1)
+    ServiceEvent.objects.create(
+        service=service,
+        uid="u",
+        at=now(),
+        source="kubelet",
+        reason="Pulled",
+        message="<b>was there",
+    )
+    text = read(client, f"/notebooks/{service.pk}/").text
+    for words in ("gpu-01", "number 3", "lab-x", "http://127.0.0.1:31000", "<b>was there", "once"):
+        assert words in text
+
+
+@pytest.mark.parametrize("part", ["header", "startup", "content", "place", "events", "opening"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_part_can_be_read_again_by_itself(
+    alice: Tenant, client: Client, part: str, kind: str
+) -> None:
+    service = running(alice, kind=kind)
+    path = f"/{kind}s/{service.pk}/part/{part}/"
+    first = read(client, path, headers=HTMX).elements[0]
+    assert first.get("hx-get") == path
+    assert first.get("data-live") == f"service:{service.pk}"
+    have = {**HTMX, "Homeport-Have": "1"}
+    assert client.get(path, headers=have).status_code == 204
+    assert client.get(f"/{kind}s/{service.pk}/part/secrets/").status_code == 404
+
+
+def test_the_other_kind_is_not_found(alice: Tenant, client: Client) -> None:
+    service = running(alice)
+    for path in ("", "open/", "stop/", "delete/", "part/header/"):
+        assert client.get(f"/tensorboards/{service.pk}/{path}").status_code == 404
+
+
+# --- TensorBoard ---
+def test_a_tensorboard_names_its_trainings_and_what_they_left(
+    alice: Tenant, client: Client
+) -> None:
+    full, empty = (
+        make_job(alice, name=name, state="succeeded", finished_at=now())
+        for name in ("full", "bare")
+    )
+    Artifact.objects.create(
+        job=full, path="a/events.out.tfevents.1", size_bytes=1, mtime_ns=1, storage_key="k"
+    )
+    dirs = [
+        {"title": name, "path": f"/log/jobs/{name}", "job": pk}
+        for name, pk in (("full", str(full.pk)), ("bare", str(empty.pk)), ("gone", str(alice.pk)))
+    ]
+    board = running(alice, kind="tensorboard", log_dirs=dirs)
+    page = read(client, f"/tensorboards/{board.pk}/")
+    assert page.text.count("This training left no event files.") == 1
+    page.one("a", href=f"/trainings/{full.pk}/")
+    assert "/log/jobs/gone" in page.text
+    assert "No event files yet" not in page.text
+
+
+@pytest.mark.parametrize(("found", "is_told"), [(0, True), (3, False), (None, True)])
+def test_no_event_files_is_told_in_words(
+    alice: Tenant, client: Client, found: int | None, is_told: bool
+) -> None:
+    board = running(alice, kind="tensorboard", event_files=found)
+    text = read(client, f"/tensorboards/{board.pk}/").text
+    assert ("No event files yet" in text) is is_told
+    assert ('os.environ["LOG_DIR"]' in text) is is_told
