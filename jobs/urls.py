@@ -6,6 +6,7 @@ from jobs import api, views
 from jobs.fleet import urls as fleet
 from jobs.services import rest as service_rest
 from jobs.services import urls as service_pages
+from jobs.team import urls as team_pages
 
 pages = [
     path("trainings/", views.job_list, name="jobs"),
@@ -25,6 +26,7 @@ pages = [
     path("bundles/", views.bundle_upload, name="bundle-upload"),
     *service_pages.pages,
     *fleet.pages,
+    *team_pages.pages,
 ]
 
 rest = [

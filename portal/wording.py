@@ -39,6 +39,18 @@ def amount_text(amount: int, kind: str) -> str:
     return f"{amount:,}"
 
 
+def hours_text(hours: float) -> str:
+    """12.34 -> "12.3", 1234.5 -> "1,235"; a little is "< 0.1", never nothing."""
+    if 0 < hours < 0.05:
+        return "< 0.1"
+    return f"{hours:,.0f}" if hours >= 999.95 else f"{hours:.1f}".removesuffix(".0")
+
+
+def day_text(at: datetime) -> str:
+    """ "20 Nov 2026", in UTC."""
+    return f"{at.astimezone(UTC):%d %b %Y}".lstrip("0")
+
+
 def duration_text(seconds: float) -> str:
     """200 -> "3 min 20 s". Two units at most, and only those that still matter."""
     whole = max(0, int(seconds))
@@ -69,7 +81,7 @@ def age_text(at: datetime, at_now: datetime) -> str:
         return _("%(count)s h ago") % {"count": int(seconds // _HOUR_S)}
     if seconds < 7 * _DAY_S:
         return _("%(count)s d ago") % {"count": int(seconds // _DAY_S)}
-    return f"{at.astimezone(UTC):%d %b %Y}".lstrip("0")
+    return day_text(at)
 
 
 def exact_text(at: datetime) -> str:

@@ -48,6 +48,9 @@ OF_THE_CALLER = {
     "tensorboard-new",
     "tensorboard-fit",
     "tensorboard-of",
+    "lead-team",
+    "lead-fragment",
+    "lead-hours",
     "nodes",
     "queue",
     "health",
@@ -152,7 +155,7 @@ class Scene:
             return self.alice.team.pk
         if route.name == "session-end":
             return self.session_id
-        assert "job" in route.name, f"{route.name}: whose id is {key}?"
+        assert "job" in route.name or route.name == "lead-stop", f"{route.name}: whose id is {key}?"
         return self.job.pk
 
 

@@ -1,0 +1,77 @@
+"""What the team page shows: one team of those that the person leads, and each of its cards."""
+
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, QueryDict
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
+
+from jobs.team.chart import Chart, chart_of
+from jobs.team.holdings import SORTS, TeamHoldings
+from jobs.team.hours import HoursTable, hours_table
+from jobs.team.work import TeamWork
+from tenants.models import Team
+
+WEEKS_SHOWN = 8
+
+
+class TeamPage:
+    """Each card reads its rows only when it is rendered."""
+
+    def __init__(self, user: Any, query: QueryDict) -> None:
+        """Finds the team that is asked for, else the first.
+
+        Raises:
+            PermissionDenied: the person leads no team.
+            Http404: there is no such team, or the person does not lead it.
+        """
+        self.user = user
+        self.teams = list(teams_of(user))
+        if not self.teams and not user.is_admin:
+            raise PermissionDenied(_("Only people who lead a team see this page."))
+        self.team = _chosen(self.teams, query.get("team", ""))
+        self._query = query
+        self.sorts = SORTS
+
+    @cached_property
+    def holdings(self) -> TeamHoldings:
+        assert self.team is not None
+        sort = self._query.get("sort", "pressure")
+        return TeamHoldings(self.team, sort=sort, page=self._query.get("people", "1"))
+
+    @cached_property
+    def work(self) -> TeamWork:
+        assert self.team is not None
+        show = self._query.get("show", "")
+        return TeamWork(self.team, show=show, page=self._query.get("page", "1"))
+
+    @cached_property
+    def hours(self) -> HoursTable:
+        assert self.team is not None
+        return hours_table(self.team, count=WEEKS_SHOWN, now=now())
+
+    @cached_property
+    def chart(self) -> Chart:
+        return chart_of(self.hours)
+
+
+def teams_of(user: Any) -> Any:
+    """The teams that a person may steer: those that are led, all of them for an admin."""
+    teams = Team.objects.all() if user.is_admin else Team.objects.filter(leads=user)
+    return teams.order_by("name")
+
+
+def _chosen(teams: list[Team], wanted: str) -> Team | None:
+    if not wanted:
+        return teams[0] if teams else None
+    try:
+        pk = UUID(wanted)
+    except ValueError:
+        raise Http404("no such team") from None
+    team = next((team for team in teams if team.pk == pk), None)
+    if team is None:
+        raise Http404("no such team")
+    return team

@@ -1,0 +1,125 @@
+"""Pages of leads: the team, stopping something of a member with a reason, GPU-hours as a file."""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods
+from django_htmx.http import HttpResponseClientRefresh
+
+from jobs import actions
+from jobs.models import Job
+from jobs.services import actions as service_actions
+from jobs.services.models import Service
+from jobs.team.hours import HoursTable, hours_table
+from jobs.team.page import TeamPage
+from portal.csv_answer import csv_answer
+from portal.request import PageRequest, shows_already, signed_in
+from portal.rest import source_address
+from tenants import policy
+
+# Cards that are read again by themselves.
+PARTS = frozenset({"holdings", "work"})
+WEEKS_IN_FILE = 52
+MAX_REASON = 500
+_HEADER = ("week", "from", "to", "user", "name", "gpu_hours", "cpu_core_hours")
+
+
+@require_GET
+@signed_in
+def team(request: PageRequest) -> HttpResponseBase:
+    return render(request, "team/page.html", {"page": TeamPage(request.user, request.GET)})
+
+
+@require_GET
+@signed_in
+def team_fragment(request: PageRequest, part: str) -> HttpResponseBase:
+    """One card, re-read after a change."""
+    page = TeamPage(request.user, request.GET)
+    if part not in PARTS or page.team is None:
+        raise Http404(part)
+    shown = page.work.fingerprint if part == "work" else page.holdings.fingerprint
+    if shows_already(request, shown):
+        return HttpResponse(status=204)
+    return render(request, f"team/_{part}.html", {"page": page})
+
+
+@require_GET
+@signed_in
+def team_hours(request: PageRequest) -> HttpResponseBase:
+    """GPU-hours per person and week of the last year as CSV, the latest week first."""
+    page = TeamPage(request.user, request.GET)
+    if page.team is None:
+        raise Http404("no team")
+    table = hours_table(page.team, count=WEEKS_IN_FILE, now=now())
+    return csv_answer(f"gpu-hours-{page.team.pk}.csv", _HEADER, _rows(table))
+
+
+def _rows(table: HoursTable) -> Iterator[tuple[str | float, ...]]:
+    """One for each person and week in which something ran."""
+    for index in range(len(table.weeks) - 1, -1, -1):
+        week = table.weeks[index]
+        for row in table.people:
+            hours = row.weeks[index]
+            if not (hours.gpu or hours.cpu):
+                continue
+            yield (
+                week.name,
+                f"{week.begin:%Y-%m-%d}",
+                f"{week.last_day:%Y-%m-%d}",
+                row.person.username,
+                row.person.shown_name,
+                round(hours.gpu, 3),
+                round(hours.cpu, 3),
+            )
+
+
+def _find_work(request: PageRequest, pk: UUID) -> Job | Service:
+    """A training, notebook or TensorBoard that the person may see."""
+    for model in (Job, Service):
+        visible = model.objects.visible_to(request.user)
+        found: Job | Service | None = (
+            visible.select_related("tenant", "owner").filter(pk=pk).first()
+        )
+        if found is not None:
+            return found
+    raise Http404("nothing here")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def team_stop(request: PageRequest, pk: UUID) -> HttpResponseBase:
+    """Asks why, and stops: whose work it is reads the answer."""
+    work = _find_work(request, pk)
+    if not policy.may_stop(request.user, work.tenant):
+        raise PermissionDenied(_("Only its owner, a lead of the team or an admin may stop it."))
+    reason = request.POST.get("reason", "").strip()[:MAX_REASON]
+    team_id = work.tenant.team_id
+    back = f"{reverse('lead-team')}?team={team_id}" if team_id else reverse("lead-team")
+    is_own = work.owner_id == request.user.pk
+    error = ""
+    if request.method == "POST":
+        if reason or is_own:
+            _stop(request, work, reason)
+            answer: HttpResponseBase = HttpResponseClientRefresh()
+            return answer if request.htmx else redirect(back)
+        error = _("Say why: %(name)s sees it.") % {"name": work.owner.shown_name}
+    context = {"work": work, "is_own": is_own, "back": back, "error": error}
+    context["kind"] = "job" if isinstance(work, Job) else work.kind
+    template = "team/_stop.html" if request.htmx else "team/stop.html"
+    return render(request, template, context)
+
+
+def _stop(request: PageRequest, work: Job | Service, reason: str) -> None:
+    address = source_address(request)
+    if isinstance(work, Job):
+        actions.stop(by=request.user, job=work, source_address=address, reason=reason)
+    else:
+        service_actions.stop(by=request.user, service=work, source_address=address, reason=reason)
+    messages.success(request, _("“%(name)s” is being stopped.") % {"name": work.name})
