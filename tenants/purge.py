@@ -29,7 +29,7 @@ from tenants.records import Part
 Object = dict[str, Any]
 
 AGAIN_S = 1.0
-FAILED_AGAIN_S = 15.0
+FAILED_AGAIN_S = 5.0
 # What was asked to end gets its grace (pods: two minutes) before its namespace is removed.
 ENDING = timedelta(minutes=5)
 

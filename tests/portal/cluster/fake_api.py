@@ -2,7 +2,8 @@
 
 It knows every kind of `portal.cluster.kinds`, creates, merges, deletes with a uid precondition,
 lists in pages and watches. What upstream's controllers would do to a new object (a Namespace becomes
-Active, a quota is confirmed, a claim is bound) it does at once, unless told not to.
+Active, a quota is confirmed, a claim is bound, a volume that is released under the policy Delete
+is removed) it does at once, unless told not to.
 """
 
 import asyncio
@@ -66,6 +67,8 @@ class FakeApi:
         self.pages = True
         self.confirms_quota = True
         self.binds_claims = True
+        self.empties_namespaces = True
+        self.removes_volumes = True
         self.bookmarks_s = 0.0  # 0: none
         self.version_name = "v1.33.0"
         self.honours_pod_security = True
@@ -142,6 +145,9 @@ class FakeApi:
     def _remove(self, key: tuple[str, str, str]) -> None:
         gone = deepcopy(self.objects.pop(key))
         self._note("DELETED", key[0], gone)
+        volume = gone.get("spec", {}).get("volumeName")
+        if key[0] == "persistentvolumeclaims" and volume:
+            self.change("PersistentVolume", "", volume, {"status": {"phase": "Released"}})
         if key[0] == "namespaces":
             for inner in [other for other in self.objects if other[1] == key[2]]:
                 self._remove(inner)
@@ -159,6 +165,10 @@ class FakeApi:
         self._control(obj)
         self.objects[key] = obj
         self._note(event, key[0], obj)
+        policy = obj.get("spec", {}).get("persistentVolumeReclaimPolicy")
+        is_released = policy == "Delete" and obj["status"].get("phase") == "Released"
+        if obj["kind"] == "PersistentVolume" and is_released and self.removes_volumes:
+            self._remove(key)
 
     def _note(self, event: str, plural: str, obj: Object) -> None:
         self.version += 1
@@ -199,8 +209,6 @@ class FakeApi:
             found = {"kind": "APIResourceList"} if self.has_metrics else None
             return web.json_response(found) if found else _status(404, "NotFound", "no such group")
         kind, namespace, name = self._parse(request.path)
-        if "dryRun" in query:
-            return self._try(body)
         if "watch" in query:
             return await self._watch(request, kind)
         trouble = self._trouble(f"{request.method} {request.path}")
@@ -233,6 +241,8 @@ class FakeApi:
         self, request: web.Request, kind: Kind, where: tuple[str, str], body: Any
     ) -> web.Response:
         namespace, name = where
+        if "dryRun" in request.query:
+            return self._try(body)
         if request.method == "POST":
             return self._create(kind, namespace, body)
         if not name:
@@ -265,6 +275,8 @@ class FakeApi:
         wanted = patch.get("metadata", {}).get("resourceVersion")
         if wanted is not None and wanted != obj["metadata"]["resourceVersion"]:
             return _status(409, "Conflict", "the object has been modified")
+        if patch.get("metadata", {}).get("uid", obj["metadata"]["uid"]) != obj["metadata"]["uid"]:
+            return _status(409, "Conflict", "the UID in the precondition does not match")
         _merge(obj, patch)
         self._store("MODIFIED", key, obj)
         return web.json_response(obj)
@@ -273,7 +285,12 @@ class FakeApi:
         uid = ((options or {}).get("preconditions") or {}).get("uid")
         if uid is not None and uid != self.objects[key]["metadata"]["uid"]:
             return _status(409, "Conflict", "the UID in the precondition does not match")
-        self._remove(key)
+        if key[0] == "namespaces" and not self.empties_namespaces:
+            status = {"phase": "Terminating"}
+            meta = {"deletionTimestamp": "2026-11-20T00:00:01Z"}
+            self.change("Namespace", "", key[2], {"metadata": meta, "status": status})
+        else:
+            self._remove(key)
         return web.json_response({"kind": "Status", "status": "Success"})
 
     def _selected(self, kind: Kind, namespace: str, query: dict[str, str]) -> list[Object]:

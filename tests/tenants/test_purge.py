@@ -1,0 +1,239 @@
+"""A purge: the namespace goes, the volumes go or stay as was chosen, and nobody else's are touched."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.db.models import F
+from django.utils import timezone
+
+from tenants.actions import ensure_tenant
+from tenants.models import AuditEntry, Tenant
+from tests.portal.cluster.fake_api import Trouble
+from tests.tenants.conftest import Room
+
+
+async def purge(room: Room, data: str = "keep", **more: Any) -> None:
+    await Tenant.objects.filter(pk=room.tenant.pk).aupdate(
+        desired="purged",
+        purge_data=data,
+        desired_at=timezone.now(),
+        revision=F("revision") + 1,
+        **more,
+    )
+
+
+def volumes(room: Room) -> dict[str, dict[str, Any]]:
+    """Claim -> volume, of this tenant's."""
+    found = {}
+    for (plural, _, _), obj in room.api.objects.items():
+        claim = obj.get("spec", {}).get("claimRef", {})
+        if plural == "persistentvolumes" and claim.get("namespace") == room.namespace:
+            found[claim["name"]] = obj
+    return found
+
+
+def destroyed(room: Room) -> list[str]:
+    return [
+        f"{asked.path.split('/')[3]} {asked.path.rpartition('/')[2]}"
+        for asked in room.api.asked
+        if asked.method == "DELETE"
+    ]
+
+
+async def test_with_keep_the_volumes_stay_and_say_whose_they_were(room: Room):
+    await room.until_active()
+    room.api.change(
+        "PersistentVolume",
+        "",
+        volumes(room)["log"]["metadata"]["name"],
+        {"spec": {"persistentVolumeReclaimPolicy": "Delete"}},
+    )
+    await purge(room, "keep")
+    await room.until(lambda r: r.tenant.state == "gone")
+    assert not room.api.has("Namespace", "", room.namespace)
+    assert destroyed(room) == [f"namespaces {room.namespace}"]
+    kept = volumes(room)
+    assert set(kept) == {"data", "log"}
+    for claim, volume in kept.items():
+        meta = volume["metadata"]
+        assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+        assert meta["labels"]["homeport.dev/owner"] == str(room.tenant.pk)
+        assert meta["labels"]["homeport.dev/namespace"] == room.namespace
+        assert meta["annotations"]["homeport.dev/kept-of"] == f"alice: {claim} of {room.namespace}"
+    assert room.tenant.gone_at is not None
+    assert room.tenant.reason_text == ""
+    assert await room.rows() == {}
+    assert await AuditEntry.objects.filter(verb="purged", actor_name="homeport").acount() == 1
+
+
+async def test_with_delete_the_volumes_go_after_the_namespace(room: Room):
+    await room.until_active()
+    assert len(volumes(room)) == 2
+    await purge(room, "delete")
+    await room.until(lambda r: r.tenant.state == "gone")
+    assert volumes(room) == {}
+    # Their provisioner removes them: Homeport only says that it may.
+    assert destroyed(room) == [f"namespaces {room.namespace}"]
+
+
+async def test_each_deletion_names_the_uid(room: Room):
+    await room.until_active()
+    uid = room.api.find("Namespace", "", room.namespace)["metadata"]["uid"]
+    await purge(room)
+    await room.until(lambda r: r.tenant.state == "gone")
+    (asked,) = room.api.requests("DELETE")
+    assert asked.body["preconditions"] == {"uid": uid}
+
+
+async def test_a_volume_of_an_earlier_claim_goes_too_and_foreign_ones_stay(room: Room):
+    await room.until_active()
+    first = volumes(room)["data"]["metadata"]["name"]
+    room.api.remove("PersistentVolumeClaim", room.namespace, "data")
+    await room.until(lambda r: r.api.has("PersistentVolumeClaim", r.namespace, "data"))
+    await room.until_active()
+    foreign = {"persistentVolumeReclaimPolicy": "Retain", "claimRef": {"namespace": "u-other"}}
+    room.api.put({"kind": "PersistentVolume", "metadata": {"name": "theirs"}, "spec": foreign})
+    assert room.api.has("PersistentVolume", "", first)
+    await purge(room, "delete")
+    await room.until(lambda r: r.tenant.state == "gone")
+    assert not room.api.has("PersistentVolume", "", first)
+    assert room.api.find("PersistentVolume", "", "theirs")["spec"] == foreign
+
+
+async def test_a_namespace_that_is_not_ours_is_left_alone_with_its_volumes(room: Room):
+    await room.until_active()
+    room.api.change(
+        "Namespace", "", room.namespace, {"metadata": {"labels": {"homeport.dev/owner": "x"}}}
+    )
+    await purge(room, "delete")
+    await room.until(lambda r: "is not the one that Homeport made" in r.tenant.reason_text)
+    assert room.tenant.state == "deleting"
+    assert room.tenant.reason_next_step
+    assert destroyed(room) == []
+    assert len(volumes(room)) == 2
+
+
+async def test_a_namespace_that_somebody_removed_before_is_no_obstacle(room: Room):
+    await room.until_active()
+    await Tenant.objects.filter(pk=room.tenant.pk).aupdate(desired="purged", purge_data="delete")
+    room.api.remove("Namespace", "", room.namespace)
+    await purge(room, "delete")
+    await room.until(lambda r: r.tenant.state == "gone")
+    assert volumes(room) == {}
+    assert destroyed(room) == []
+
+
+async def test_it_waits_for_pods_that_are_still_ending(room: Room):
+    await room.until_active()
+    pod = {"name": "p", "namespace": room.namespace}
+    room.api.put({"kind": "Pod", "metadata": pod, "status": {"phase": "Running"}})
+    await room.until(lambda r: r.view.pods.get(r.namespace, "p") is not None)
+    await purge(room)
+    await room.until(lambda r: "pods that are still ending" in r.tenant.reason_text)
+    assert destroyed(room) == []
+    # A pod on a node that is lost does not hold it up for ever.
+    late = timezone.now() - timedelta(minutes=6)
+    await Tenant.objects.filter(pk=room.tenant.pk).aupdate(desired_at=late)
+    await room.until(lambda r: r.tenant.state == "gone")
+
+
+async def test_what_holds_a_namespace_is_named(room: Room):
+    await room.until_active()
+    room.api.empties_namespaces = False
+    held = {"finalizers": ["backup.example.org/keep"]}
+    room.api.change("PersistentVolumeClaim", room.namespace, "data", {"metadata": held})
+    await purge(room)
+    await room.until(lambda r: destroyed(r))
+    left = {
+        "type": "NamespaceContentRemaining",
+        "status": "True",
+        "message": "Some resources are remaining: persistentvolumeclaims. has 1 resource instances",
+    }
+    room.api.change("Namespace", "", room.namespace, {"status": {"conditions": [left]}})
+    room.api.remove("PersistentVolumeClaim", room.namespace, "log")
+    await room.until(lambda r: "backup.example.org/keep" in r.tenant.reason_text)
+    assert "PersistentVolumeClaim data is held by the finalizer" in room.tenant.reason_text
+    assert "kubectl edit persistentvolumeclaim data" in room.tenant.reason_next_step
+    rows = await room.rows()
+    assert "backup.example.org/keep" in rows["PersistentVolumeClaim/data"].detail
+    assert room.tenant.state == "deleting"
+    room.api.remove("Namespace", "", room.namespace)
+    await room.until(lambda r: r.tenant.state == "gone")
+
+
+async def test_a_volume_that_is_not_removed_is_named(room: Room):
+    await room.until_active()
+    room.api.removes_volumes = False
+    await purge(room, "delete")
+    await room.until(lambda r: "its data is being removed" in r.tenant.reason_text)
+    assert room.tenant.state == "deleting"
+    assert "kubectl delete pv" in room.tenant.reason_next_step
+    for volume in list(volumes(room).values()):
+        room.api.remove("PersistentVolume", "", volume["metadata"]["name"])
+    await room.until(lambda r: r.tenant.state == "gone")
+
+
+async def test_a_reply_that_is_lost_or_refused_is_repeated(room: Room):
+    await room.until_active()
+    room.api.trouble.append(Trouble(f"DELETE {room.namespace}", "lost"))
+    room.api.trouble.append(Trouble("PATCH ", "status", status=409, body={"reason": "Conflict"}))
+    await purge(room, "delete")
+    await room.until(lambda r: r.tenant.reason_text != "")
+    await room.until(lambda r: r.tenant.state == "gone", timeout_s=60)
+    assert volumes(room) == {}
+
+
+async def test_the_account_for_purging_is_used_and_no_other(
+    room: Room, settings: Any, tmp_path: Path
+):
+    await room.until_active()
+    settings.PURGE_KUBECONFIG = str(tmp_path / "none")
+    await purge(room)
+    await room.until(lambda r: "account for purging cannot be used" in r.tenant.reason_text)
+    assert destroyed(room) == []
+    folder = tmp_path / "purger"
+    folder.mkdir()
+    path = Path(room.api.kubeconfig(folder))
+    path.write_text(path.read_text().replace("secret-token", "purge-token"))
+    settings.PURGE_KUBECONFIG = str(path)
+    before = len(room.api.asked)
+    await Tenant.objects.filter(pk=room.tenant.pk).aupdate(revision=F("revision") + 1)
+    await room.until(lambda r: r.tenant.state == "gone")
+    asked = [a for a in room.api.asked[before:] if "watch" not in a.query]
+    assert {a.headers["Authorization"] for a in asked} == {"Bearer purge-token"}
+
+
+async def test_a_reconciler_that_was_replaced_destroys_nothing(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+):
+    await room.until_active()
+    write = room.writer.commit
+    checks: list[str] = []
+
+    async def commit(do: Any) -> Any:
+        if "is_to_be_purged" in repr(do):
+            checks.append("asked")
+            raise RuntimeError("another reconciler took over")
+        return await write(do)
+
+    monkeypatch.setattr(room.writer, "commit", commit)
+    await purge(room, "delete")
+    await room.until(lambda _: checks)
+    assert destroyed(room) == []
+
+
+async def test_who_asks_again_gets_a_namespace_of_another_name(room: Room):
+    await room.until_active()
+    await purge(room)
+    await room.until(lambda r: r.tenant.state == "gone")
+    owner = await sync_to_async(lambda: room.tenant.owner)()
+    again = await sync_to_async(ensure_tenant)(user=owner)
+    assert again.pk != room.tenant.pk
+    assert again.namespace == f"{room.namespace}-2"
+    room.tenant = again
+    await room.until_active()
+    assert len(volumes(room)) == 2
+    assert await sync_to_async(lambda: owner.tenant)() == again

@@ -1,0 +1,61 @@
+"""What holds up a namespace that is being removed, in words."""
+
+import pytest
+
+from tenants.stuck import Held, explain, remaining
+
+REMAIN = {
+    "type": "NamespaceContentRemaining",
+    "status": "True",
+    "message": "Some resources are remaining: persistentvolumeclaims. has 1 resource instances, "
+    "widgets.example.org has 2 resource instances",
+}
+FINALIZERS = {
+    "type": "NamespaceFinalizersRemaining",
+    "status": "True",
+    "message": "Some content in the namespace has finalizers remaining: "
+    "example.org/hold in 2 resource instances",
+}
+DONE = {"type": "NamespaceContentRemaining", "status": "False", "message": "all removed"}
+
+
+def test_the_conditions_are_counted_by_kind():
+    assert remaining([REMAIN, FINALIZERS]) == {
+        "persistentvolumeclaims": 1,
+        "widgets.example.org": 2,
+    }
+    assert remaining([DONE]) == {}
+
+
+def test_an_object_with_a_finalizer_is_named_before_one_that_only_takes_its_time():
+    story = explain([REMAIN], [Held("Pod", "p"), Held("ConfigMap", "c", ("example.org/hold",))])
+    assert story.text == "ConfigMap c is held by the finalizer example.org/hold"
+    assert "example.org/hold" in story.next_step
+    assert "kubectl edit configmap c" in story.next_step
+    assert len(story.held) == 2
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        (
+            Held("PersistentVolumeClaim", "data", ("kubernetes.io/pvc-protection",)),
+            "pod still uses",
+        ),
+        (Held("Job", "j", ("foregroundDeletion",)), "garbage collector"),
+        (Held("Pod", "p"), "node"),
+    ],
+)
+def test_the_next_step_depends_on_what_holds_it(held: Held, words: str):
+    assert words in explain([REMAIN], [held]).next_step
+
+
+def test_kinds_that_homeport_does_not_know_are_told_as_the_cluster_does():
+    story = explain([REMAIN, FINALIZERS], [])
+    assert "example.org/hold in 2 resource instances" in story.text
+    assert "kubectl" in story.next_step
+
+
+def test_a_removal_that_goes_on_needs_no_step():
+    assert explain([DONE], []).next_step == ""
+    assert explain([], []).text
