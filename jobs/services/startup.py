@@ -21,7 +21,7 @@ _TITLES = {
     "admitted": _("Room found"),
     "scheduled": _("Placed on a node"),
     "volumes": _("Volumes attached"),
-    "image": _("Image there"),
+    "image": _("Image on the node"),
     "started": _("Program started"),
     "ready": _("Ready to open"),
 }
