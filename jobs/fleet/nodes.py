@@ -22,13 +22,15 @@ _TITLES = {"gpu": _("GPU"), "cpu": _("CPU"), "memory": _("Memory"), "pods": _("P
 class Meter:
     """How much of one resource is asked for: cpu in millicores, memory in bytes, else pieces.
 
-    `total` is what the node is built of, `broken` the part of it that pods cannot have.
+    `total` is what there is, `broken` the part of it that pods cannot have, `shut` what is free on
+    nodes that take nothing new.
     """
 
     kind: str
     total: int
     used: int
     broken: int = 0
+    shut: int = 0
 
     @property
     def title(self) -> str:
@@ -40,7 +42,7 @@ class Meter:
 
     @property
     def free(self) -> int:
-        return max(0, self.usable - self.used)
+        return max(0, self.usable - self.used - self.shut)
 
     @property
     def percent(self) -> float:
@@ -61,15 +63,21 @@ class Meter:
         return self.total > 0 and self.used >= self.usable
 
 
+def is_open(node: Node) -> bool:
+    """Whether the node takes new pods."""
+    return node.is_ready and node.is_schedulable
+
+
 def meter(node: Node, kind: str) -> Meter:
     """One resource of one node. A GPU that is not allocatable is broken; of the rest, the part that
     is kept for the machine itself is not offered, so it counts as not there."""
     allocatable = int(node.allocatable.get(kind, 0))
     used = int(node.requested.get(kind, 0))
+    shut = 0 if is_open(node) else max(0, allocatable - used)
     if kind != "gpu":
-        return Meter(kind, allocatable, used)
+        return Meter(kind, allocatable, used, shut=shut)
     total = max(allocatable, int(node.capacity.get(kind, allocatable)))
-    return Meter(kind, total, used, total - allocatable)
+    return Meter(kind, total, used, total - allocatable, shut)
 
 
 def add_up(meters: Iterable[Meter], kind: str) -> Meter:
@@ -80,6 +88,7 @@ def add_up(meters: Iterable[Meter], kind: str) -> Meter:
         sum(m.total for m in listed),
         sum(m.used for m in listed),
         sum(m.broken for m in listed),
+        sum(m.shut for m in listed),
     )
 
 
@@ -102,13 +111,14 @@ class NodeCard:
 
     @property
     def cells(self) -> list[str]:
-        """A word for each GPU (`seen`, `held`, `free`, `broken`); nothing where there are many."""
+        """A word for each GPU: `seen`, `held`, `free`, `shut`, `broken`; none where there are many."""
         if not 0 < self.gpu.total <= MAX_CELLS:
             return []
         mine = sum(holder.gpu_count for holder in self.holders if holder.is_seen)
         mine = min(mine, self.gpu.used)
         held = max(0, self.gpu.used - mine)
-        words = ["seen"] * mine + ["held"] * held + ["free"] * self.gpu.free
+        words = ["seen"] * mine + ["held"] * held
+        words += ["free"] * self.gpu.free + ["shut"] * self.gpu.shut
         words = words[: self.gpu.usable]
         return words + ["broken"] * (self.gpu.total - len(words))
 
@@ -188,7 +198,7 @@ class NodesPage:
     @property
     def open_count(self) -> int:
         """Nodes that take new pods."""
-        return sum(node.is_ready and node.is_schedulable for node in self._all)
+        return sum(is_open(node) for node in self._all)
 
     @property
     def simulated_count(self) -> int:

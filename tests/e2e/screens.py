@@ -55,6 +55,12 @@ PAGES = {
     "tensorboard-new": ("ada", "/tensorboards/new/?job={running}&job={succeeded}"),
     "tensorboard": ("ada", "/tensorboards/{tb-running}/"),
     "tensorboard-empty": ("ada", "/tensorboards/{tb-stopped}/"),
+    "nodes": ("ada", "/nodes/"),
+    "nodes-admin": ("root", "/nodes/"),
+    "queue": ("ada", "/queue/"),
+    "queue-none": ("mia", "/queue/"),
+    "queue-of-lead": ("lee", "/queue/"),
+    "health": ("root", "/admin/health/"),
     "account": ("ada", "/account/"),
     "nothing": ("ada", "/nothing-here/"),
 }

@@ -8,6 +8,7 @@ import os
 from datetime import datetime, timedelta
 from typing import Any
 
+from tests.e2e.seed_fleet import make_nodes, report
 from tests.e2e.seed_services import make_services
 
 GIB = 1024**3
@@ -40,7 +41,7 @@ def seed() -> dict[str, Any]:
     """Makes people, tenants and trainings; the trainings by a short name."""
     from django.utils.timezone import now
 
-    from jobs.models import Node, ReconcilerLease
+    from jobs.models import ReconcilerLease
     from tenants.models import Team, User
 
     at = now()
@@ -55,19 +56,22 @@ def seed() -> dict[str, Any]:
     later = at + timedelta(days=1)
     ReconcilerLease.objects.update_or_create(
         pk=1,
-        defaults={"holder": "seed", "epoch": 1, "renewed_at": later, "cluster_ok_at": later},
-    )
-    Node.objects.create(
-        name="gpu-01",
-        is_ready=True,
-        allocatable={"cpu": 32000, "memory": 128 * GIB, "gpu": 4, "pods": 110},
-        requested={"cpu": 9000, "memory": 30 * GIB, "gpu": 2, "pods": 14},
+        defaults={
+            "holder": "seed",
+            "epoch": 1,
+            "renewed_at": later,
+            "cluster_ok_at": later,
+            "health": report(at),
+        },
     )
     tenant = make_tenant(people["ada"], at)
     make_tenant(people["lin"], at)
     make_tenant(people["new"], at, is_new=True)
     jobs = make_jobs(tenant, at)
-    return {**jobs, **make_services(tenant, jobs, at)}
+    rows = {**jobs, **make_services(tenant, jobs, at)}
+    stranger = User.objects.create_user("mia", password=PASSWORD, first_name="Mia")
+    make_nodes(rows, make_tenant(stranger, at), at)
+    return rows
 
 
 def make_tenant(owner: Any, at: datetime, *, is_new: bool = False) -> Any:

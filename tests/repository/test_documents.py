@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -9,6 +10,7 @@ from packaging.version import Version
 
 from jobs.rules.reasons import ROWS
 from portal.environment import SETTINGS
+from portal.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("portal", "jobs", "tenants")
@@ -100,3 +102,8 @@ def test_templates_have_no_timers_and_no_inline_code() -> None:
         assert not re.search(r"<script(?![^>]*\bsrc=)[^>]*>\s*\S", text), path
         assert not re.search(r"\sstyle=\"", text), path
         assert not re.search(r"\son[a-z]+=\"", text), path
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == VERSION

@@ -1,0 +1,101 @@
+"""Lamps of the cluster: whether it answers, and whether it has what Homeport relies on."""
+
+from collections.abc import Sequence
+
+from django.utils.translation import gettext as _
+
+from jobs.fleet.lamps import Lamp, Report
+from jobs.models import ReconcilerLease
+
+
+def lamps(
+    lease: ReconcilerLease | None, report: Report, open_nodes: Sequence[bool], class_name: str
+) -> list[Lamp]:
+    """All of them, in the order of the page.
+
+    Args:
+        open_nodes: for each node whether it takes new pods.
+        class_name: the StorageClass that the settings name.
+    """
+    told = report.get("cluster", {})
+    return [
+        _api_server(lease, told),
+        _version(told),
+        _nodes(open_nodes),
+        _storage_class(told, class_name),
+        _pod_security(told),
+        _metrics(told),
+    ]
+
+
+def _answer(told: Report, name: str) -> tuple[str, str]:
+    found = told.get(name) or {}
+    return found.get("state", "unknown"), found.get("detail", "")
+
+
+def _api_server(lease: ReconcilerLease | None, told: Report) -> Lamp:
+    title, server = _("API server"), str(told.get("server", ""))
+    error = lease.cluster_error if lease else ""
+    if lease is None or lease.cluster_ok_at is None:
+        step = _("Check HOMEPORT_KUBECONFIG, and that the cluster runs.")
+        return Lamp("bad", title, error or _("It was never reached."), step, None, server)
+    if error:
+        step = _("Check that the cluster runs; Homeport goes on by itself when it answers.")
+        return Lamp("bad", title, error, step, lease.cluster_ok_at, server)
+    return Lamp("good", title, _("It answers."), "", None, server)
+
+
+def _version(told: Report) -> Lamp:
+    title, version = _("Kubernetes"), told.get("version", "")
+    if not version:
+        return Lamp("rest", title, _("Its version is not known yet."))
+    if told.get("is_old"):
+        return Lamp("bad", title, version, _("Homeport needs 1.33 or newer: upgrade the cluster."))
+    return Lamp("good", title, version)
+
+
+def _nodes(open_nodes: Sequence[bool]) -> Lamp:
+    title, count = _("Nodes"), len(open_nodes)
+    if not count:
+        return Lamp("bad", title, _("None is known."), _("Nothing runs until there are nodes."))
+    text = _("%(open)s of %(all)s take new pods") % {"open": sum(open_nodes), "all": count}
+    if all(open_nodes):
+        return Lamp("good", title, text)
+    tone = "warn" if any(open_nodes) else "bad"
+    return Lamp(tone, title, text, _("See why"), route="nodes")
+
+
+def _storage_class(told: Report, class_name: str) -> Lamp:
+    state, detail = _answer(told, "storage_class")
+    title = _("StorageClass %(name)s") % {"name": told.get("class_name", class_name)}
+    if state == "yes":
+        return Lamp("good", title, _("It is there."), "", None, detail)
+    if state == "no":
+        text = _("The cluster has none of this name, so no volume can be made.")
+        step = _("Make it, or name another in STORAGE_CLASS. It must allow ReadWriteMany.")
+        return Lamp("bad", title, text, step)
+    return Lamp("rest", title, _("Not known yet."), "", None, detail)
+
+
+def _pod_security(told: Report) -> Lamp:
+    state, detail = _answer(told, "pod_security")
+    title = _("Pod Security")
+    if state == "yes":
+        return Lamp("good", title, _("Privileged pods are refused in people's namespaces."))
+    if state == "no":
+        text = _("A privileged pod would be let into people's namespaces.")
+        step = _("Turn the PodSecurity admission on: until then anybody can take over a node.")
+        return Lamp("bad", title, text, step)
+    text = _("Not tried yet: that needs the first namespace of somebody.")
+    return Lamp("rest", title, text, "", None, detail)
+
+
+def _metrics(told: Report) -> Lamp:
+    state, detail = _answer(told, "metrics")
+    title = _("Metrics API")
+    if state == "yes":
+        return Lamp("good", title, _("The cluster has it."))
+    if state == "no":
+        text = _("The cluster has none. Homeport counts what pods ask for and does not need it.")
+        return Lamp("rest", title, text)
+    return Lamp("rest", title, _("Not known yet."), "", None, detail)

@@ -1,0 +1,58 @@
+"""Lamps of what Homeport stands on besides the cluster: database, object store, disk, messages."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from jobs.fleet.lamps import Lamp, Report, milliseconds, moment
+
+FULL_PERCENT = 5  # a disk with less room than this is about to make everything fail
+
+
+def lamps(report: Report, database: str) -> list[Lamp]:
+    """All of them, in the order of the page; `database` is Django's word for its kind."""
+    return [_database(database), _store(report), *_disk(report), _messages(report)]
+
+
+def _database(vendor: str) -> Lamp:
+    words = {"sqlite": _("SQLite on this machine"), "postgresql": "PostgreSQL"}
+    # This page came out of it.
+    text = _("%(which)s answers.") % {"which": words.get(vendor, vendor)}
+    return Lamp("good", _("Database"), text)
+
+
+def _store(report: Report) -> Lamp:
+    told = report.get("store", {})
+    names = {"s3": _("S3 bucket %(name)s"), "folder": _("folder in %(name)s")}
+    name = names.get(told.get("kind", ""), "") % {"name": told.get("name", "")}
+    step = _("Code, logs and artifacts go there. Check the S3_ settings, or the disk's room.")
+    return _tried(_("Object store"), told, name, step)
+
+
+def _disk(report: Report) -> Iterator[Lamp]:
+    free = report.get("store", {}).get("free_percent")
+    if free is None:
+        return
+    text = _("%(n)s %% of the disk is free") % {"n": free}
+    if free < FULL_PERCENT:
+        yield Lamp("bad", _("Disk"), text, _("Delete old trainings, or give it a larger disk."))
+    else:
+        yield Lamp("good", _("Disk"), text)
+
+
+def _messages(report: Report) -> Lamp:
+    told = report.get("channel_layer", {})
+    names = {"redis": "Redis", "memory": _("in the memory of this process")}
+    step = _("Without it pages do not change by themselves. Check REDIS_URL and that server.")
+    return _tried(_("Messages to browsers"), told, names.get(told.get("kind", ""), ""), step)
+
+
+def _tried(title: str, told: dict[str, Any], name: str, step: str) -> Lamp:
+    state, at = told.get("state", "unknown"), moment(told.get("checked_at"))
+    if state == "unknown":
+        return Lamp("rest", title, _("Not tried yet."), "", None, name)
+    if state == "no":
+        return Lamp("bad", title, told.get("text", ""), step, at, name)
+    text = _("It works: there and back in %(time)s.") % {"time": milliseconds(told.get("took_s"))}
+    return Lamp("good", title, text, "", at, name)

@@ -1,0 +1,188 @@
+"""The health page: for admins only, from the report alone, with words for everything that can be wrong."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils.timezone import now
+
+from jobs.fleet.health import HealthPage
+from jobs.fleet.lamps import Lamp, ground, reconciler
+from jobs.models import ReconcilerLease
+from tenants.models import User
+from tests.e2e.seed_fleet import report as seeded_report
+from tests.factories import make_job, make_service, make_tenant, make_user
+from tests.jobs.fleet.rows import make_node
+from tests.portal.markup import Markup, find_faults
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(headers={"host": "localhost"})
+
+
+def good_report(**changes: Any) -> dict[str, Any]:
+    told = seeded_report(now())
+    for watch in told["watches"]:
+        watch["unreadable"] = 0
+    told["cluster"] = {**told["cluster"], "storage_class": {"state": "yes", "detail": "nfs"}}
+    return {**told, **changes}
+
+
+def lease(**changes: Any) -> None:
+    fields = {
+        "holder": "here/1/2",
+        "epoch": 7,
+        "renewed_at": now(),
+        "cluster_ok_at": now(),
+        "cluster_error": "",
+        "health": good_report(),
+        **changes,
+    }
+    ReconcilerLease.objects.update_or_create(pk=1, defaults=fields)
+
+
+def read(client: Client) -> Markup:
+    client.force_login(make_user("root", role=User.Role.ADMIN))
+    answer = client.get("/admin/health/")
+    assert answer.status_code == 200, answer.content[:500]
+    page = Markup(answer.content.decode())
+    assert find_faults(page) == []
+    return page
+
+
+def troubles() -> list[str]:
+    return [lamp.title for lamp in HealthPage().troubles]
+
+
+def test_it_is_for_admins_only(client: Client) -> None:
+    client.force_login(make_tenant().owner)
+    answer = client.get("/admin/health/")
+    assert answer.status_code == 403
+    assert "Only admins see this page." in answer.content.decode()
+
+
+def test_all_is_well(client: Client) -> None:
+    lease()
+    make_node()
+    page = read(client)
+    assert "All is well" in page.text
+    assert "epoch 7, held by here/1/2" in page.text
+    assert "all 13 are open" in page.text
+    assert "v1.33.2" in page.text
+    assert "118 ms at most" in page.text
+
+
+def test_before_the_first_reconciler_it_says_how_to_start_one(client: Client) -> None:
+    page = read(client)
+    assert "No reconciler has ever run." in page.text
+    assert "manage.py serve" in page.text
+    assert "No reconciler has reported yet." in page.text
+
+
+@pytest.mark.parametrize("told", [{}, {"cluster": {}, "watches": [], "store": {}}])
+def test_what_is_missing_in_the_report_is_not_known(client: Client, told: dict[str, Any]) -> None:
+    lease(health=told)
+    make_node()
+    assert "Not known yet." in read(client).text
+
+
+def test_a_silent_reconciler_is_the_first_trouble(client: Client) -> None:
+    lease(renewed_at=now() - timedelta(minutes=5))
+    make_node()
+    assert troubles()[0] == "Lease"
+    assert "Nothing was heard from the reconciler" in read(client).text
+
+
+def test_each_thing_that_is_missing_in_the_cluster_is_named() -> None:
+    no = {"state": "no", "detail": ""}
+    cluster = {"class_name": "nfs", "storage_class": no, "pod_security": no, "metrics": no}
+    lease(health=good_report(cluster={**cluster, "version": "v1.30.1", "is_old": True}))
+    make_node("closed", is_schedulable=False)
+    assert troubles() == ["Kubernetes", "Nodes", "StorageClass nfs", "Pod Security"]
+
+
+def test_a_cluster_that_does_not_answer_is_told_in_its_own_words() -> None:
+    lease(cluster_error="no connection to https://x")
+    make_node()
+    assert [(lamp.title, lamp.text) for lamp in HealthPage().troubles] == [
+        ("API server", "no connection to https://x")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "tone", "words"),
+    [
+        ({"problem": "no connection"}, "bad", "no connection"),
+        ({"is_synced": False}, "warn", "not listed yet"),
+        ({"heard_at": "2026-01-01T00:00:00+00:00"}, "warn", "silent for long"),
+        ({"unreadable": 2}, "warn", "2 objects could not be read and are left out"),
+    ],
+)
+def test_a_watch_that_fails_comes_first(change: dict[str, Any], tone: str, words: str) -> None:
+    told = good_report()
+    told["watches"][5] = {**told["watches"][5], **change}
+    lease(health=told)
+    make_node()
+    page = HealthPage()
+    first = page.watches[0]
+    assert (first.kind, first.tone, first.text) == ("PersistentVolumeClaim", tone, words)
+    assert [lamp.title for lamp in page.troubles] == ["Watches"]
+
+
+def test_store_messages_and_disk_say_what_to_check() -> None:
+    broken = {"state": "no", "text": "AccessDenied", "checked_at": None}
+    told = {
+        "store": {**broken, "kind": "folder", "name": "/srv", "free_percent": 3},
+        "channel_layer": {**broken, "kind": "redis"},
+    }
+    bad = [lamp for lamp in ground.lamps(told, "postgresql") if lamp.tone == "bad"]
+    assert [lamp.title for lamp in bad] == ["Object store", "Disk", "Messages to browsers"]
+    assert all(lamp.next_step for lamp in bad)
+
+
+def of_reconciler(**told: Any) -> dict[str, Lamp]:
+    found = reconciler.lamps(None, told, is_silent=True)
+    return {lamp.title: lamp for lamp in found}
+
+
+def test_slowness_failures_and_restarts_are_worth_a_look() -> None:
+    found = of_reconciler(
+        ticks={"lag_s": 4.2},
+        jobs={"pending": 3, "under_way": 1, "resting": 2},
+        tasks=[
+            {"name": "reconciler", "state": "waiting", "error": "Boom: no", "restarts": 3},
+            {"name": "pre-flight", "state": "running", "error": "Ouch", "restarts": 1},
+            {"name": "health probes", "state": "running", "error": "", "restarts": 0},
+        ],
+        last_error={"at": "2026-11-20T10:00:00+00:00", "where": "jobs", "text": "it broke"},
+    )
+    assert found["From a change to the database"].tone == "warn"
+    assert "2 wait after a failure" in found["Work before it"].text
+    assert (found["reconciler"].tone, found["pre-flight"].tone) == ("bad", "warn")
+    assert "health probes" not in found
+    assert found["Last warning"].text == "it broke"
+
+
+def test_the_length_of_the_queue_counts_services_too() -> None:
+    tenant = make_tenant()
+    make_job(tenant)
+    make_service(tenant)
+    make_job(tenant, desired="stop")
+    lease()
+    queue = next(lamp for lamp in HealthPage().reconciler if lamp.title == "Queue")
+    assert queue.text == "2 wait for room"
+
+
+def test_it_is_sent_again_only_with_a_new_report(client: Client) -> None:
+    lease()
+    make_node()
+    page = read(client)
+    have = page.one("div", id="health").get("data-revision")
+    headers = {"HX-Request": "true", "Homeport-Have": str(have)}
+    assert client.get("/admin/health/", headers=headers).status_code == 204
+    lease()
+    assert client.get("/admin/health/", headers=headers).status_code == 200

@@ -1,0 +1,112 @@
+"""What the reconciler tells of itself: complete, only when something matters, and true."""
+
+import logging
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from jobs.models import ReconcilerLease
+from jobs.reconciler import health
+from jobs.reconciler.health import HealthReporter, LastTrouble
+from portal import storage
+from portal.cluster.client import Cluster
+from portal.cluster.view import ClusterView
+from tests.jobs.reconciler.test_loop import Lab, lab  # noqa: F401  (a fixture)
+from tests.portal.cluster.conftest import api, cluster  # noqa: F401  (fixtures)
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+async def told(lab: Lab) -> dict[str, Any]:  # noqa: F811
+    return (await ReconcilerLease.objects.aget(pk=1)).health
+
+
+async def test_a_report_is_written_soon_and_has_everything(lab: Lab) -> None:  # noqa: F811
+    async def is_complete() -> bool:
+        report = await told(lab)
+        return bool(report.get("cluster")) and report["store"]["state"] != "unknown"
+
+    await lab.until(is_complete)
+    report = await told(lab)
+    assert {watch["kind"] for watch in report["watches"]} >= {"Pod", "Node", "Job", "Event"}
+    assert all(watch["is_synced"] and watch["heard_at"] for watch in report["watches"])
+    assert report["store"]["state"] == "yes"
+    assert report["channel_layer"]["state"] == "yes"
+    assert report["cluster"]["version"] == "v1.33.0"
+    assert report["cluster"]["storage_class"]["state"] == "no"
+    assert report["versions"]["homeport"]
+
+
+@pytest.fixture
+async def reporter(cluster: Cluster) -> HealthReporter:  # noqa: F811
+    return HealthReporter(cluster, ClusterView(cluster), lambda: {"pending": 0})
+
+
+async def test_numbers_alone_are_no_news(reporter: HealthReporter) -> None:
+    first = reporter.news()
+    assert first is not None
+    reporter.wrote(first)
+    watch = reporter._view.watches[0]
+    watch.health.heard_at += 3
+    watch.health.lists += 1
+    reporter.ticks.note(None, 0.0)
+    assert reporter.news() is None
+    watch.health.problem = "no connection"
+    news = reporter.news()
+    assert news is not None
+    assert news["watches"][0]["problem"] == "no connection"
+
+
+def test_the_last_warning_is_kept_with_its_error() -> None:
+    trouble = LastTrouble()
+    logger = logging.getLogger("jobs.test_health")
+    logger.addHandler(trouble)
+    try:
+        logger.info("nothing")
+        assert trouble.last is None
+        try:
+            raise ValueError("x" * 1000)
+        except ValueError:
+            logger.exception("job %s cannot be planned", 7)
+    finally:
+        logger.removeHandler(trouble)
+    assert trouble.last is not None
+    assert trouble.last["text"].startswith("job 7 cannot be planned: ValueError: xxx")
+    assert len(trouble.last["text"]) == 500
+
+
+async def test_a_store_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(storage.FolderStore, "put_file", refuse)
+    found = await health._timed("object store", health._try_store)
+    assert found["state"] == "no"
+    assert "No space left on device" in found["text"]
+
+
+async def test_a_try_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Deaf:
+        async def new_channel(self, _prefix: str) -> str:
+            return "c"
+
+        async def group_add(self, *_args: Any) -> None: ...
+        async def group_send(self, *_args: Any) -> None: ...
+        async def group_discard(self, *_args: Any) -> None: ...
+
+        async def receive(self, _channel: str) -> None:
+            import asyncio
+
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(health, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(health, "get_channel_layer", Deaf)
+    found = await health._timed("channel layer", health._try_layer)
+    assert (found["state"], found["text"]) == ("no", "no answer within 0.05 s")
+
+
+def test_the_store_is_named() -> None:
+    assert health.store_kind()["kind"] == "folder"
+    with override_settings(S3_BUCKET="archive"):
+        assert health.store_kind() == {"kind": "s3", "name": "archive"}
