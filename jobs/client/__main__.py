@@ -9,7 +9,7 @@ import traceback
 from importlib import import_module
 
 from . import parser as words
-from .exits import ERROR, INTERRUPTED, OK, OUTPUT_CLOSED, USAGE, ClientError
+from .exits import ERROR, INTERRUPTED, OK, OUTPUT_CLOSED, USAGE, ClientError, OutputClosedError
 from .session import Session
 from .terminal import Terminal
 
@@ -40,15 +40,15 @@ def main(arguments: list[str] | None = None) -> int:
         module, _, name = options.run.partition(":")
         run = getattr(import_module(f".{module}", __package__), name)
         code: int = run(Session(options, terminal))
-        terminal.out.flush()
     except ClientError as error:
         terminal.fail(error)
         return error.code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # Nobody reads any more (`homeport logs NAME | head`); the shell's own word for that.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OutputClosedError:
+        # Python flushes once more at its end; nobody would hear of it but the user.
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return OUTPUT_CLOSED
     except Exception as error:  # noqa: BLE001  the fence: no trace of ours is of use to a user
         if os.environ.get("HOMEPORT_DEBUG"):
@@ -70,6 +70,7 @@ def _complete(given: list[str]) -> int:
 
         for word in candidates(given):
             sys.stdout.write(word + "\n")
+        sys.stdout.flush()
     except Exception:  # noqa: BLE001, S110
         pass
     return OK

@@ -49,7 +49,7 @@ def login(session: Session) -> int:
     saved.by_name[name] = context
     saved.current = name
     contexts.save(session.folder, saved)
-    terminal.tell(f"Signed in to {rest.url} as {context.user}{_good_for(context)}.", "green")
+    terminal.tell(f"Signed in to {rest.url} as {context.user}{_good_until(context)}.", "green")
     if not _has_tenant(rest):
         terminal.tell("You have no namespace; ask for one on the home page before you submit.")
     return OK
@@ -140,11 +140,9 @@ def _has_tenant(rest: Rest) -> bool:
     return bool((rest.get("me/") or {}).get("tenant"))
 
 
-def _good_for(context: Context) -> str:
+def _good_until(context: Context) -> str:
     at = parse_time(context.expires_at)
-    if at is None:
-        return ""
-    return f" for {span_text((at - datetime.now(timezone.utc)).total_seconds())}"
+    return f", until {at.astimezone():%d %b %Y}" if at else ""
 
 
 def logout(session: Session) -> int:
@@ -189,7 +187,7 @@ def whoami(session: Session) -> int:
         return OK
     tenant = me.get("tenant") if isinstance(me.get("tenant"), dict) else None
     leads = me.get("leads") or []
-    rows = [
+    facts = [
         ("User", f"{me.get('username', '')} ({me.get('role', '')})"),
         ("Team", me.get("team") or "none"),
         ("Leads", ", ".join(str(team) for team in leads)),
@@ -199,11 +197,9 @@ def whoami(session: Session) -> int:
     if tenant:
         quota, used = tenant.get("quota") or {}, tenant.get("used") or {}
         shown = [f"{key} {used.get(key, 0)} of {value}" for key, value in quota.items()]
-        rows.append(("Used", ", ".join(shown)))
-    for title, value in rows:
-        if value:
-            head = session.terminal.paint(f"{title + ':':<11}", "bold")
-            session.terminal.write(f"{head} {one_line(value)}")
+        facts.append(("Used", ", ".join(shown)))
+    for title, value in facts:
+        session.terminal.write_fact(title, value, 11)
     return OK
 
 

@@ -26,6 +26,10 @@ class ClientError(Exception):
         super().__init__(text)
 
 
+class OutputClosedError(Exception):
+    """Nobody reads what is written (`homeport logs NAME | head`): the command ends silently."""
+
+
 class UsageError(ClientError):
     """The command cannot mean anything as it was typed."""
 

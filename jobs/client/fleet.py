@@ -10,7 +10,7 @@ from .find import short_id
 from .harmless import one_line
 from .output import Output
 from .session import Session
-from .table import Column, age_text, render, size_text
+from .table import Column, age_text, size_text, wrap
 
 Row = dict[str, Any]  # of REST's JSON
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9}
@@ -114,7 +114,7 @@ def _show_total(output: Output, rows: list[Row]) -> None:
     total = sum(int(_part(row, "gpu").get("total") or 0) for row in rows)
     held = sum(int(_part(row, "gpu").get("allocated") or 0) for row in rows)
     if total:
-        output.terminal.write("")
+        output.terminal.write()
         output.terminal.write(f"GPUs of all nodes: {share_text(held, total)} allocated")
 
 
@@ -127,7 +127,8 @@ def _show_problems(output: Output, rows: list[Row]) -> None:
             is_good = (condition.get("type") == "Ready") == (condition.get("status") == "True")
             if not is_good:
                 what = f"{condition.get('type')}: {condition.get('message') or condition.get('reason')}"
-                output.terminal.write(one_line(f"{row.get('name')}: {what}"))
+                for line in wrap(one_line(f"{row.get('name')}: {what}"), output.terminal.width):
+                    output.terminal.write(line)
 
 
 def _show_holders(session: Session, rows: list[Row]) -> None:
@@ -152,15 +153,8 @@ def _show_holders(session: Session, rows: list[Row]) -> None:
         ]
         for node, holder in held
     ]
-    session.terminal.write("")
-    for line in render(
-        HOLDER_COLUMNS,
-        cells,
-        width=session.terminal.width,
-        is_wide=session.output.form == "wide",
-        paint=session.terminal.paint,
-    ):
-        session.terminal.write(line)
+    session.terminal.write()
+    session.output.table(HOLDER_COLUMNS, cells)
 
 
 # --- queue ----------------------------------------------------------------------------------------
@@ -177,8 +171,8 @@ QUEUE_COLUMNS = (
     Column("CPU", leaves_at=90, is_right=True),
     Column("MEMORY", leaves_at=90, is_right=True),
     Column("WAITS", is_right=True),
-    Column("WHY", shrinks_to=16),
     Column("NEXT STEP", is_wide=True),
+    Column("WHY", shrinks_to=16, wraps=True),
 )
 
 
@@ -201,8 +195,8 @@ def queue(session: Session) -> int:
             row.get("cpu", ""),
             row.get("memory", ""),
             age_text(row.get("queued_at"), now),
-            reason.get("text", ""),
             reason.get("next_step", ""),
+            reason.get("text", ""),
         ]
 
     session.output.rows(

@@ -21,6 +21,7 @@ from .exits import ClientError, UnreachableError
 from .find import short_id
 from .harmless import one_line
 from .lines import LineWriter
+from .listing import resources_of
 from .rest import not_homeport
 from .session import Session
 from .sockets import LOST, give_up_on, open_socket
@@ -28,6 +29,7 @@ from .sockets import LOST, give_up_on, open_socket
 FIRST_TRIES = 4  # of a portal that has not answered yet
 PATIENCE_S = 15 * 60.0  # with one that did: restarts and trains through tunnels take a while
 MAX_PAUSE_S = 20.0
+MAX_REPLICAS = 10_000
 QUIET_S = 0.4  # after so long without a frame, what comes is new
 MAX_HISTORY_S = 3.0
 
@@ -45,13 +47,11 @@ def cursor_file(job_id: str, environ: Mapping[str, str] = os.environ) -> Path:
 
 def replica_names(job: Mapping[str, Any]) -> list[str]:
     """`worker-0` and so on, parameter servers last."""
-    resources = job.get("resources")
-    found = []
-    for role in sorted(resources or {}, key=lambda name: (name == "ps", name)):
-        asked = resources[role] if isinstance(resources, dict) else {}
-        count = asked.get("count", 1) if isinstance(asked, dict) else 1
-        found += [f"{role}-{index}" for index in range(min(int(count), 1000))]
-    return found
+    return [
+        f"{role}-{index}"
+        for role, amounts in resources_of(dict(job)).items()
+        for index in range(min(int(amounts.get("count") or 1), MAX_REPLICAS))
+    ]
 
 
 def follow_job(session: Session, job: Mapping[str, Any], *, resume: bool = False) -> None:

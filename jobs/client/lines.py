@@ -51,16 +51,14 @@ class LineWriter:
             shown = text if self._is_raw else harmless(text)
             stamp = f"{harmless(time)} " if self._has_times and time else ""
             out.append(f"{prefix}{stamp}{shown}\n")
-        self._terminal.out.write("".join(out))
-        self._terminal.out.flush()
+        self._terminal.emit("".join(out))
 
-    def write_text(self, line: str) -> None:
-        """A line of the log as text, which has its prefix already."""
-        match = _PREFIX.match(line) if self._has_prefixes else None
-        if match is None:
-            self.write("", [("", line)]) if not self._has_prefixes else self._plain(line)
-        else:
-            self.write(match[1], [("", line[match.end() :])])
-
-    def _plain(self, line: str) -> None:
-        self._terminal.out.write((line if self._is_raw else harmless(line)) + "\n")
+    def write_text(self, lines: list[str]) -> None:
+        """Lines of the log as text, in which they have their prefixes already."""
+        out: list[str] = []
+        for line in lines:
+            match = _PREFIX.match(line) if self._has_prefixes else None
+            text = line[match.end() :] if match else line
+            prefix = self._prefix(match[1]) if match else ""
+            out.append(f"{prefix}{text if self._is_raw else harmless(text)}\n")
+        self._terminal.emit("".join(out))

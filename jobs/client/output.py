@@ -52,15 +52,19 @@ class Output:
         elif not rows:
             self.terminal.tell(empty)
         else:
-            lines = render(
-                columns,
-                [cells(row) for row in rows],
-                width=self.terminal.width,
-                is_wide=self.form == "wide",
-                paint=self.terminal.paint,
-            )
-            for line in lines:
-                self.terminal.write(line)
+            self.table(columns, [cells(row) for row in rows])
+
+    def table(self, columns: Sequence[Column], cells: Sequence[Sequence[object]]) -> None:
+        """A table that fits the terminal."""
+        lines = render(
+            columns,
+            cells,
+            width=self.terminal.width,
+            is_wide=self.form == "wide",
+            paint=self.terminal.paint,
+        )
+        for line in lines:
+            self.terminal.write(line)
 
 
 def state_colour(state: str) -> str:

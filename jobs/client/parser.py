@@ -245,7 +245,7 @@ def _job_argument(parser: argparse.ArgumentParser) -> None:
 
 def _jobs(commands: Commands) -> None:
     listed = commands.add(
-        "list", "jobs_commands:list_jobs", "list trainings, newest first", aliases=["ls"]
+        "list", "listing:list_jobs", "list trainings, newest first", aliases=["ls"]
     )
     listed.add_argument("-A", "--all-people", action="store_true", help="of all that you may see")
     listed.add_argument("--owner", metavar="USER", help="of one person")
@@ -259,15 +259,13 @@ def _jobs(commands: Commands) -> None:
     )
     listed.add_argument("--all", action="store_true", help="the whole list")
     output_option(listed)
-    get = commands.add(
-        "get", "jobs_commands:get_job", "one training: state, reason, replicas, events"
-    )
+    get = commands.add("get", "showing:get_job", "one training: state, reason, replicas, events")
     _job_argument(get)
     get.add_argument("-e", "--events", action="store_true", help="all events")
     output_option(get)
     logs = commands.add(
         "logs",
-        "jobs_commands:logs",
+        "logs:logs",
         "what a training printed; -f: live",
         description="Prints the log of all replicas or of one, also when the training is long over.\n"
         "-f stays until it has ended, and goes on after a lost connection without gap or repeat.",
@@ -285,13 +283,13 @@ def _jobs(commands: Commands) -> None:
         action="store_true",
         help="go on where Ctrl-C or a lost connection ended logs -f",
     )
-    stop = commands.add("stop", "jobs_commands:stop_jobs", "stop trainings, with time to save")
+    stop = commands.add("stop", "ending:stop_jobs", "stop trainings, with time to save")
     stop.add_argument("jobs", metavar="TRAINING", nargs="+", help="name, id, or how the id begins")
     stop.add_argument("--reason", default="", help="why; its owner sees it")
     output_option(stop)
     delete = commands.add(
         "delete",
-        "jobs_commands:delete_jobs",
+        "ending:delete_jobs",
         "delete trainings with logs and artifacts",
         aliases=["rm"],
     )

@@ -29,8 +29,7 @@ class Progress:
         if not self._is_shown or now_s - self._shown_s < PAUSE_S:
             return
         self._shown_s = now_s
-        self._terminal.err.write("\r\x1b[K" + self._line(done_bytes, now_s))
-        self._terminal.err.flush()
+        self._terminal.emit("\r\x1b[K" + self._line(done_bytes, now_s), self._terminal.err)
 
     def _line(self, done_bytes: int, now_s: float) -> str:
         share = min(1.0, done_bytes / self._total_bytes) if self._total_bytes else 1.0
@@ -55,5 +54,4 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         if self._is_shown:
-            self._terminal.err.write("\r\x1b[K")
-            self._terminal.err.flush()
+            self._terminal.emit("\r\x1b[K", self._terminal.err)

@@ -9,7 +9,7 @@ from typing import Any
 from .exits import OK, REFUSED, ClientError
 from .find import find_job, find_service, short_id
 from .harmless import one_line
-from .jobs_commands import reason_of
+from .listing import reason_of
 from .output import state_colour
 from .rest import RefusedError
 from .session import Session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ class Column:
         is_wide: shown by `-o wide` only.
         is_right: numbers stand at the right.
         colour: the colour of a cell by its text.
+        wraps: the last column may go on below itself instead of being cut.
     """
 
     title: str
@@ -33,6 +35,7 @@ class Column:
     is_wide: bool = False
     is_right: bool = False
     colour: Callable[[str], str] = lambda text: ""
+    wraps: bool = False
 
 
 def text_width(text: str) -> int:
@@ -99,8 +102,23 @@ def render(
     lines = [
         _line([column.title for column in chosen], chosen, widths, lambda t, c: paint(t, "bold"))
     ]
-    lines += [_line(row, chosen, widths, paint) for row in cells]
+    for row in cells:
+        rest: list[str] = []
+        if limit is not None and chosen[-1].wraps:
+            at = sum(widths[:-1]) + len(GAP) * (len(widths) - 1)
+            head, *more = wrap(row[-1], limit, at)
+            row = [*row[:-1], head]
+            rest = [" " * at + text for text in more]
+        lines += [_line(row, chosen, widths, paint), *rest]
     return lines
+
+
+def wrap(text: str, width: int | None, hang: int = 0) -> list[str]:
+    """The text in lines of at most `width` - `hang` letters; an address is never cut in two."""
+    if width is None:
+        return [text]
+    room = max(16, width - hang)
+    return textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=False) or [""]
 
 
 def _shrink(columns: Sequence[Column], widths: list[int], limit: int) -> list[int]:

@@ -13,8 +13,9 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
-from .exits import ClientError, UsageError
-from .harmless import harmless
+from .exits import ClientError, OutputClosedError, UsageError
+from .harmless import harmless, one_line
+from .table import wrap
 
 COLOURS = {
     "red": "31",
@@ -79,29 +80,48 @@ class Terminal:
             return text
         return f"\x1b[{COLOURS[colour]}m{text}\x1b[0m"
 
-    def write(self, text: str) -> None:
-        """A result, to standard output; the caller has made it harmless."""
-        self.out.write(text + "\n")
+    def emit(self, text: str, stream: TextIO | None = None) -> None:
+        """Writes and flushes; standard output unless told otherwise.
+
+        Raises:
+            OutputClosedError: nobody reads any more.
+            ClientError: it cannot be written (a full disk).
+        """
+        try:
+            (stream or self.out).write(text)
+            (stream or self.out).flush()
+        except BrokenPipeError as error:
+            raise OutputClosedError from error
+        except OSError as error:
+            raise ClientError(f"The output cannot be written: {error.strerror}.") from error
+
+    def write(self, text: str = "") -> None:
+        """A line of a result, to standard output; the caller has made it harmless."""
+        self.emit(text + "\n")
+
+    def write_fact(self, title: str, value: object, title_width: int, colour: str = "") -> None:
+        """A title and words, on as many lines as they need; nothing for an empty value."""
+        text = one_line(value)
+        head = f"{title}:".ljust(title_width)
+        for line in wrap(text, self.width, title_width) if text else ():
+            self.write(self.paint(head, "bold") + self.paint(line, colour))
+            head = " " * title_width
 
     def tell(self, text: str, colour: str = "") -> None:
         """Something about the result, to standard error; silent with --quiet."""
         if not self.is_quiet:
-            self.err.write(self.paint(harmless(text), colour, self.err) + "\n")
-            self.err.flush()
+            self.emit(self.paint(harmless(text), colour, self.err) + "\n", self.err)
 
     def warn(self, text: str) -> None:
         """Something that one should know, whatever --quiet says."""
         mark = self.paint("warning:", "yellow", self.err)
-        self.err.write(f"{mark} {harmless(text)}\n")
-        self.err.flush()
+        self.emit(f"{mark} {harmless(text)}\n", self.err)
 
     def fail(self, error: ClientError) -> None:
         """The error that ends the command, with what to do next."""
         mark = self.paint("error:", "red", self.err)
-        self.err.write(f"{mark} {harmless(error.text)}\n")
-        if error.next_step:
-            self.err.write(f"{harmless(error.next_step)}\n")
-        self.err.flush()
+        step = f"{harmless(error.next_step)}\n" if error.next_step else ""
+        self.emit(f"{mark} {harmless(error.text)}\n{step}", self.err)
 
     # --- asking ---
     def ask(self, question: str) -> str:
@@ -114,8 +134,7 @@ class Terminal:
             raise UsageError(
                 f"{question}: there is no terminal to ask at.", "Give it as an option."
             )
-        self.err.write(question + ": ")
-        self.err.flush()
+        self.emit(question + ": ", self.err)
         line = sys.stdin.readline()
         if not line:
             raise UsageError("No answer was given.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from datetime import datetime, timezone
 from types import TracebackType
 from typing import Any
 
@@ -13,8 +14,10 @@ from websockets.sync.client import ClientConnection
 from .exits import ERROR, OK, ClientError, UnreachableError
 from .find import FINAL
 from .harmless import one_line
+from .output import state_colour
 from .rest import Rest
 from .sockets import LOST, open_socket
+from .table import lasted_text
 from .terminal import Terminal
 
 LOOK_AGAIN_S = 15.0
@@ -65,7 +68,7 @@ class Changes:
 
 
 def wait_for_end(rest: Rest, job_id: str, terminal: Terminal) -> dict[str, Any]:
-    """The training once it has ended; tells each change of its state on the way.
+    """The training once it has ended; tells how it is on the way.
 
     Raises:
         ClientError: it is gone, or the portal stays away.
@@ -84,12 +87,12 @@ def wait_for_end(rest: Rest, job_id: str, terminal: Terminal) -> dict[str, Any]:
                 continue
             if not isinstance(job, dict):
                 raise ClientError("The portal did not say how the training is.", "homeport get")
+            if job.get("state") in FINAL:
+                return job
             now = _words(job)
             if now != told:
                 told = now
                 terminal.tell(": ".join(part for part in now if part), "dim")
-            if job.get("state") in FINAL:
-                return job
             changes.wait(job_id)
 
 
@@ -97,6 +100,21 @@ def _words(job: dict[str, Any]) -> tuple[str, str]:
     reason = job.get("reason")
     text = reason.get("text", "") if isinstance(reason, dict) else ""
     return one_line(job.get("state", "")), one_line(text)
+
+
+def tell_end(job: dict[str, Any], terminal: Terminal) -> None:
+    """How a training ended, and what to do about it."""
+    state, why = _words(job)
+    began, now = job.get("started_at"), datetime.now(timezone.utc)
+    lasted = f" after {lasted_text(began, job.get('finished_at'), now)}" if began else ""
+    reason = job.get("reason")
+    step = one_line(reason.get("next_step", "")) if isinstance(reason, dict) else ""
+    text = (
+        f"{one_line(job.get('name', ''))} {'is ' if state == 'stopped' else 'has '}{state}{lasted}"
+    )
+    if state != "succeeded" and why:
+        text += f": {why} {step}"
+    terminal.tell(text.rstrip().rstrip(".") + ".", state_colour(state))
 
 
 def code_of(job: dict[str, Any]) -> int:

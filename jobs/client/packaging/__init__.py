@@ -1,0 +1,1 @@
+"""Makes the installable package of the command line; no part of it."""
