@@ -61,8 +61,7 @@ def environment(**options: Any) -> jinja2.Environment:
         exact=wording.exact_text,
         hours=wording.hours_text,
         day=wording.day_text,
-        verb_text=words.verb_text,
-        kind_text=words.kind_text,
+        deed=words.deed,
         detail_lines=words.detail_lines,
     )
     return made

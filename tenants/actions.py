@@ -109,7 +109,7 @@ def create_token(
     if scope == ApiToken.Scope.ADMIN and not by.is_admin:
         raise PermissionDenied(_("Only admins may have a token of the scope admin."))
     token, plain = ApiToken.issue(user=by, name=name, scope=scope, lifetime=lifetime)
-    detail = {"scope": token.scope, "ends": token.expires_at.isoformat(timespec="minutes")}
+    detail = {"scope": token.scope, "ends": token.expires_at.date().isoformat()}
     record(by=by, verb="create", target=token, source_address=source_address, detail=detail)
     return token, plain
 

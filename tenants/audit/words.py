@@ -1,6 +1,7 @@
 """The rows of the audit trail in words; pure. A verb that is not listed is shown as it is."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -49,12 +50,38 @@ KINDS: dict[str, Any] = {
 }
 
 
-def verb_text(verb: str) -> str:
-    return str(VERBS.get(verb, verb))
+# verb -> the same, where it did not happen
+_REFUSED: dict[str, Any] = {
+    "sign-in": gettext_lazy("did not get in as"),
+}
+# What people do to themselves, said without naming them again.
+_OWN: dict[str, Any] = {
+    "join": gettext_lazy("joined"),
+    "password": gettext_lazy("changed the own password"),
+    "sign-in": gettext_lazy("signed in"),
+    "sign-out": gettext_lazy("signed out"),
+    "end-session": gettext_lazy("ended an own session"),
+    "end-sessions": gettext_lazy("ended the own other sessions"),
+}
 
 
-def kind_text(kind: str) -> str:
-    return str(KINDS.get(kind, kind))
+@dataclass(frozen=True)
+class Deed:
+    """What an entry says, in the order of a sentence; empty parts are left out."""
+
+    verb: str
+    kind: str
+    name: str
+
+
+def deed(entry: Any) -> Deed:
+    """The sentence of an `AuditEntry`, without its person."""
+    is_own = entry.kind == "user" and entry.actor_name == entry.object_name
+    if is_own and entry.verb in _OWN:
+        return Deed(str(_OWN[entry.verb]), "", "")
+    words = _REFUSED if entry.result == "refused" else {}
+    verb = words.get(entry.verb) or VERBS.get(entry.verb, entry.verb)
+    return Deed(str(verb), str(KINDS.get(entry.kind, entry.kind)), entry.object_name)
 
 
 def detail_lines(detail: Mapping[str, Any]) -> list[str]:

@@ -100,10 +100,10 @@ def change(*, by: User, person: User, changes: Mapping[str, Any], source_address
     for name, value in news.items():
         setattr(person, name, value)
     person.save(update_fields=list(news))
-    detail: dict[str, Any] = {
-        "before": before,
-        "after": {name: _shown(value) for name, value in news.items()},
-    }
+    after = {name: _shown(value) for name, value in news.items()}
+    # "disabled" and "enabled" say it all.
+    told = set(news) != {"is_active"}
+    detail: dict[str, Any] = {"before": before, "after": after} if told else {}
     if news.get("is_active") is False:
         detail["ended"] = _shut_out(person)
     if news.get("role") == User.Role.RESEARCHER:

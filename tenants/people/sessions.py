@@ -35,7 +35,7 @@ def begin(request: Any, user: User, *, verb: str, how: str, backend: str | None 
         agent = request.META.get("HTTP_USER_AGENT", "")
         request.session[DEVICE] = device_of(user_agent=agent, source_address=where)
         User.objects.filter(pk=user.pk).update(last_seen_at=timezone.now())
-        record(by=user, verb=verb, target=user, source_address=where, detail={"by": how})
+        record(by=user, verb=verb, target=user, source_address=where, detail={"with": how})
         welcome(user=user, source_address=where)
     # Nothing else removes what has expired; there are a few rows a day.
     Session.objects.filter(expire_date__lt=timezone.now()).delete()

@@ -15,8 +15,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from tenants.actions import record
-from tenants.models import User
+from tenants.models import AuditEntry, User
 from tenants.people.models import SignInCount
 
 WINDOW = timedelta(minutes=10)
@@ -111,11 +110,13 @@ def failed(tried: Try) -> None:
     detail = {} if found else {"name": "nobody has this name"}
     if tried.is_last:
         detail["locked"] = f"for at most {int(WINDOW.total_seconds()) // 60} minutes"
-    record(
-        by=None,
+    AuditEntry.objects.create(
+        actor_name="somebody",
         verb="sign-in",
-        target=found or User(pk=None, username="?"),
-        source_address=tried.address,
+        kind="user",
+        object_id=str(found.pk) if found else "",
+        object_name=found.username if found else "?",
+        source_address=tried.address[:64],
+        result=AuditEntry.Result.REFUSED,
         detail=detail,
-        result="refused",
     )

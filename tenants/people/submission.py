@@ -15,7 +15,7 @@ from tenants.quota import BUDGET_COLUMNS, QuotaError
 from tenants.quota import parse as parse_quota
 
 # Names that the audit trail uses for those who are nobody.
-_RESERVED = frozenset({"homeport", "?"})
+_RESERVED = frozenset({"homeport", "somebody"})
 
 
 class _Body(serializers.Serializer[Any]):

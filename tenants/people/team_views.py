@@ -186,10 +186,14 @@ def team_lead(request: PageRequest, pk: UUID) -> HttpResponseBase:
     )
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @admins_only
 def team_delete(request: PageRequest, pk: UUID) -> HttpResponseBase:
     team = _find(pk)
+    if request.method != "POST":
+        context = {"team": team, "name": team.name, "question": "delete_team"}
+        template = "people/_delete_team.html" if wants_part(request) else "people/confirm.html"
+        return render(request, template, context)
     try:
         teams.delete(by=request.user, team=team, source_address=source_address(request))
     except APIException as refusal:

@@ -135,7 +135,9 @@ def person_enable(request: PageRequest, pk: UUID) -> HttpResponseBase:
 def _ask(request: PageRequest, question: str, found: User) -> HttpResponse:
     """In a dialog, or on a page of its own where there is no JavaScript."""
     template = f"people/_{question}.html" if wants_part(request) else "people/confirm.html"
-    return render(request, template, {"person": found, "question": question})
+    return render(
+        request, template, {"person": found, "name": found.shown_name, "question": question}
+    )
 
 
 def _set_active(request: PageRequest, found: User, *, is_active: bool) -> HttpResponseBase:

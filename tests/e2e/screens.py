@@ -62,6 +62,14 @@ PAGES = {
     "queue-of-lead": ("lee", "/queue/"),
     "health": ("root", "/admin/health/"),
     "account": ("ada", "/account/"),
+    "people": ("root", "/admin/people/"),
+    "people-none": ("root", "/admin/people/?q=nobody+like+this"),
+    "invite": ("root", "/admin/people/invite/"),
+    "person": ("root", "/admin/people/{person-mira}/"),
+    "person-disabled": ("root", "/admin/people/{person-yuki}/"),
+    "teams": ("root", "/admin/teams/"),
+    "team-admin": ("root", "/admin/teams/{team-vision}/"),
+    "audit": ("root", "/admin/audit/"),
     "nothing": ("ada", "/nothing-here/"),
 }
 
@@ -191,7 +199,7 @@ def take(folder: Path, chosen: list[str]) -> None:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", chromium_sandbox=os.getuid() != 0
         )
-        people = {who: sign_in(browser, url, who) for who, _path in PAGES.values()}
+        people = {who: sign_in(browser, url, who) for who in {who for who, _path in PAGES.values()}}
         for name, (who, path) in PAGES.items():
             if chosen and name not in chosen:
                 continue

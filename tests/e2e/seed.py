@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tests.e2e.seed_fleet import make_nodes, report
+from tests.e2e.seed_people import make_people
 from tests.e2e.seed_services import make_services
 
 GIB = 1024**3
@@ -71,7 +72,7 @@ def seed() -> dict[str, Any]:
     rows = {**jobs, **make_services(tenant, jobs, at)}
     stranger = User.objects.create_user("mia", password=PASSWORD, first_name="Mia")
     make_nodes(rows, make_tenant(stranger, at), at)
-    return rows
+    return {**rows, **make_people(people["ada"], at)}
 
 
 def make_tenant(owner: Any, at: datetime, *, is_new: bool = False) -> Any:

@@ -150,7 +150,7 @@ def test_who_is_disabled_is_out_at_once(api: Client) -> None:
     assert not ApiToken.objects.filter(user=alice).exists()
     entry = last_entry()
     assert (entry.verb, entry.object_name, entry.actor_name) == ("disable", "alice", "root")
-    assert entry.detail["ended"] == {"sessions": 1, "tokens": 1}
+    assert entry.detail == {"ended": {"sessions": 1, "tokens": 1}}
     wrong = Client(HTTP_HOST="localhost").post(
         "/sign-in/", {"username": "alice", "password": PASSWORD}
     )
