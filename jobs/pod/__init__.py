@@ -12,6 +12,7 @@ Reason codes:
     runner (exit 64): peer_unresolved, configuration_broken.
     runner (exit 126, 127): command_not_executable, command_not_found.
     runner, the program's own exit code (128 + n when signal n killed it): completed, exit_code,
-        signal, stopped (ended after SIGTERM, whatever its code).
+        signal, stopped (ended after SIGTERM, whatever its code), volume_full, or the cause that the
+        last lines of the output tell (see `diagnosis.py`).
     rescue (exit 0, or 1 when something is still on the volume): uploaded, not_uploaded.
 """

@@ -29,6 +29,7 @@ RUNNER_MODULES = (
     "runner",
     "artifacts",
     "command",
+    "diagnosis",
     "door",
     "pace",
     "peers",

@@ -26,6 +26,7 @@ from typing import Any, List, Optional, Tuple
 
 from jobs.pod.artifacts import Artifacts, list_artifacts, ship_artifacts
 from jobs.pod.command import final_command, whole_environment
+from jobs.pod.diagnosis import TAIL_BYTES, diagnose
 from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
 from jobs.pod.peers import peer_names, some_names, wait_for_peers
 from jobs.pod.program import PIPE_BYTES, Ending, Live, Program, ending_of, unstartable
@@ -71,6 +72,7 @@ class Runner:
         self._at_line_start = True
         self._told_problem = False
         self._blocked_until = float("inf")
+        self._tail = b""  # of what the program wrote
 
     # Called between any two lines of the main thread: writes attributes, takes no lock.
     def on_signal(self, number: int, _frame: Any) -> None:
@@ -156,7 +158,14 @@ class Runner:
         assert status is not None
         was_asked = self._asked_at is not None
         ending = ending_of(status, was_asked, self._was_killed, self._kill_after_s())
-        return ending if was_asked else self._of_full_volume(ending)
+        return ending if was_asked else self._explained(self._of_full_volume(ending))
+
+    def _explained(self, ending: Ending) -> Ending:
+        """With the cause that the program's last lines tell; the same ending without one."""
+        if ending.reason not in {"exit_code", "signal"}:
+            return ending
+        found = diagnose(self._tail)
+        return ending if found is None else Ending(ending.exit_code, found.code, found.detail)
 
     def _of_full_volume(self, ending: Ending) -> Ending:
         """A program that fails on a full volume mostly dies of that; the same ending otherwise."""
@@ -210,6 +219,8 @@ class Runner:
         """Copies what there is; False at the end of the output."""
         data = os.read(program.output_fd, READ_BYTES)
         if data:
+            whole = data if len(data) >= TAIL_BYTES else self._tail + data
+            self._tail = whole[-TAIL_BYTES:]
             self._emit(data)
         return bool(data)
 

@@ -31,6 +31,7 @@ from jobs.reconciler.record import (
     Verify,
 )
 from jobs.rules import reasons
+from jobs.rules.patterns import find_code
 from jobs.rules.reasons import Reason
 from jobs.tokens import job_token
 from portal.cluster import labels
@@ -188,7 +189,11 @@ class Applier:
                 return replace(result, blocked=_said("name_taken", error))
             return replace(result, trouble=_said("leftover", error), error=error.message)
         except QuotaExceeded as error:
-            return replace(result, trouble=_said("quota_refused", error), error=error.message)
+            return replace(
+                result,
+                trouble=_said(find_code("quota_refused", error.message), error),
+                error=error.message,
+            )
         except Invalid as error:
             return replace(result, blocked=_said("refused", error))
         except (Unavailable, TooManyRequests):

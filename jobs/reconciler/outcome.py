@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from jobs.reconciler import replicas
 from jobs.reconciler.draft import Draft
 from jobs.reconciler.record import PodFacts, ReplicaKey, ReplicaRow
-from jobs.rules import endings, reasons, waits
+from jobs.rules import endings, patterns, reasons, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.states import ReplicaState
 from jobs.rules.topologies import SuccessPolicy, get_topology, is_success, success_policy
@@ -189,7 +189,7 @@ def waiting_reasons(draft: Draft) -> list[Reason]:
     refusal = draft.seen.refusal or (refused[0] if refused else "")
     missing = [row for row in draft.current() if not row.pod_uid]
     if refusal and missing:
-        found.append(reasons.make("quota_refused", detail=refusal))
+        found.append(reasons.make(patterns.find_code("quota_refused", refusal), detail=refusal))
     return found
 
 
@@ -204,9 +204,10 @@ def _hopeless_start(draft: Draft) -> Outcome | None:
         return None
     late = draft.is_past(draft.memo.starting_since, draft.job.starting_deadline_s)
     for reason in waiting_reasons(draft):
-        if reason.code in waits.HOPELESS:
+        family = patterns.family_of(reason.code)
+        if family in waits.HOPELESS:
             return Outcome(False, reason)
-        if late and reason.code in waits.FATAL_AFTER_DEADLINE:
+        if late and family in waits.FATAL_AFTER_DEADLINE:
             return Outcome(False, reason)
     return None
 

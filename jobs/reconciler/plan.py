@@ -25,7 +25,7 @@ from jobs.reconciler.record import (
     SetSuspended,
     Verify,
 )
-from jobs.rules import endings, queue, reasons, waits
+from jobs.rules import endings, patterns, queue, reasons, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_STATES, JobState, ReplicaState
 from jobs.rules.topologies import get_topology
@@ -236,7 +236,7 @@ def _starts(draft: Draft) -> None:
     """Not all replicas run: says why, and gives everything back when it takes too long."""
     waiting = waits.most_telling(outcome.waiting_reasons(draft))
     reason = waiting if waiting.code else reasons.make("creating")
-    if draft.memo.again and waiting.code not in _URGENT:
+    if draft.memo.again and patterns.family_of(waiting.code) not in _URGENT:
         reason = Reason(*draft.memo.again)
     draft.turn(JobState.STARTING, reason)
     if draft.memo.starting_since is None:
@@ -252,7 +252,7 @@ def _withdraw_late(draft: Draft) -> None:
         return
     waiting = outcome.waiting_reasons(draft)
     telling = waits.most_telling(waiting)
-    stuck = telling.code in waits.WITHDRAW_AFTER_DEADLINE
+    stuck = patterns.family_of(telling.code) in waits.WITHDRAW_AFTER_DEADLINE
     if replicas.all_placed(draft) and not stuck:
         return
     waited = reasons.duration_text(draft.job.starting_deadline_s)

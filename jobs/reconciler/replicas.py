@@ -151,11 +151,11 @@ def reason_of_failure(draft: Draft, pod: PodFacts) -> Reason:
     if pod.disruption is not None:
         return endings.reason_of_disruption(who, pod.disruption)
     if pod.pod_reason == "Evicted":
-        return reasons.make("evicted", who=who, detail=pod.pod_message or "it used too much.")
+        return endings.reason_of_eviction(who, pod.pod_message)
     if pod.end is not None:
         return endings.reason_of_end(who, pod.end, draft.job.memory[pod.key.role])
-    detail = pod.pod_message or pod.pod_reason or "it did not say why."
-    return reasons.make("disrupted", who=who, detail=detail)
+    words = (pod.pod_reason, pod.pod_message)
+    return endings.reason_of_refusal(who, ": ".join(word for word in words if word))
 
 
 def _vanished(draft: Draft, row: ReplicaRow, last: PodFacts | None) -> ReplicaRow:

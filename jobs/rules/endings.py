@@ -8,7 +8,7 @@ import json
 import signal
 from dataclasses import dataclass
 
-from jobs.rules import reasons
+from jobs.rules import patterns, reasons
 from jobs.rules.reasons import Reason
 
 # Codes that runner and fetch write themselves; each is a row of the table with {who} and {detail}.
@@ -26,6 +26,20 @@ OWN_CODES = frozenset(
         "command_not_executable",
         "missing_module",
         "cuda_out_of_memory",
+        "cuda_driver",
+        "no_gpu_seen",
+        "shared_memory_short",
+        "peers_lost",
+        "shared_library",
+        "disk_full",
+        "read_only",
+        "file_missing",
+        "not_permitted",
+        "host_memory",
+        "name_unknown",
+        "address_in_use",
+        "bad_arguments",
+        "syntax_error",
     }
 )
 _SIGNAL_HINTS = {
@@ -132,6 +146,18 @@ def _signal(who: str, number: int) -> Reason:
         return reasons.make("exit_code", who=who, exit_code=number + 128)
     hint = _SIGNAL_HINTS.get(known, "Read the end of its log.")
     return reasons.make("signal", who=who, number=number, name=known.name, hint=hint)
+
+
+def reason_of_eviction(who: str, message: str) -> Reason:
+    """Why the node put a replica out for good."""
+    code = patterns.find_code("evicted", message)
+    return reasons.make(code, who=who, detail=message or "it used too much.")
+
+
+def reason_of_refusal(who: str, message: str) -> Reason:
+    """Why a pod failed without having run."""
+    code = patterns.find_code("disrupted", message)
+    return reasons.make(code, who=who, detail=message or "it did not say why.")
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,43 @@ ROWS: dict[str, tuple[str, str]] = {
     # --- starts ---
     "creating": ("Its objects are being made in the cluster.", _WAIT),
     "placing": ("{who} waits for a node: {detail}", "Given back and tried later if it lasts."),
+    "gpu_taken": (
+        "{who} waits for free GPUs: {detail}.",
+        "It starts when GPUs are freed; the page of nodes shows who holds them.",
+    ),
+    "cpu_taken": ("{who} waits for free CPU: {detail}.", "Ask for less CPU, or wait."),
+    "memory_taken": ("{who} waits for free memory: {detail}.", "Ask for less memory, or wait."),
+    "disk_taken": ("{who} waits for free disk on a node: {detail}.", _ADMIN),
+    "pods_taken": ("{who} waits for room for one more pod: {detail}.", _WAIT),
+    "node_reserved": (
+        "{who} waits, because the nodes with room are reserved: {detail}.",
+        "Wait for others; your admin knows what the reserved nodes are for.",
+    ),
+    "node_selector": ("{who} waits for a node of another kind: {detail}.", _ADMIN),
+    "nodes_closed": ("{who} waits for nodes to come back: {detail}.", "Your admin sees why."),
+    "volume_unbound": (
+        "{who} waits for a volume that is not made yet: {detail}",
+        "Tell your admin: the storage class may not make volumes.",
+    ),
+    "volume_missing": (
+        "{who} waits for a volume that does not exist: {detail}",
+        "It is made again by itself; tell your admin if it stays away.",
+    ),
+    "volume_elsewhere": (
+        "{who} waits, because its volume cannot be used where there is room: {detail}.",
+        "Wait, or ask your admin for a storage class that every node can mount.",
+    ),
     "quota_refused": ("The cluster refused a pod: {detail}", "It is tried again."),
+    "quota_exceeded": (
+        "The cluster refused a pod, for the namespace's quota is used up: {detail}",
+        "It is tried again; stop what you no longer need.",
+    ),
+    "quota_unspecified": ("The cluster refused a pod: {detail}", _ADMIN),
+    "limit_range": (
+        "The cluster refused a pod, for it asks for more or less than one pod may: {detail}",
+        "Delete it and ask for an amount within the limits.",
+    ),
+    "pod_security": ("The cluster's security rules refused a pod: {detail}", _ADMIN),
     "leftover": ("What an earlier try made is still being removed: {detail}", _WAIT),
     "fetching": ("{who} gets the code.", _WAIT),
     "preparing": ("{who} is being prepared on node {node}.", _WAIT),
@@ -47,8 +83,59 @@ ROWS: dict[str, tuple[str, str]] = {
         "The image {image} cannot be pulled: {detail}",
         "Check the image's name and tag; the pull is tried again until the start's deadline.",
     ),
+    "image_missing": (
+        "There is no image {image}: {detail}",
+        "Correct the name or the tag, and submit again.",
+    ),
+    "image_denied": (
+        "The registry does not give the image {image} to this cluster: {detail}",
+        "Check the name; a private image needs a pull secret from your admin.",
+    ),
+    "image_rate_limit": (
+        "The registry gives out no more images for now: {detail}",
+        "It is tried again; ask your admin for a mirror if it repeats.",
+    ),
+    "image_platform": (
+        "The image {image} was built for another kind of processor: {detail}",
+        "Choose an image for this cluster's processors.",
+    ),
+    "image_no_space": ("The node's disk is too full for the image {image}: {detail}", _ADMIN),
+    "registry_certificate": ("The registry's certificate is not trusted: {detail}", _ADMIN),
+    "registry_unreachable": (
+        "The registry of the image {image} cannot be reached: {detail}",
+        "It is tried again; check the name's first part, the registry's host.",
+    ),
     "image_name": ("{image} is no valid image reference.", "Correct the image and submit again."),
     "volume": ("A volume of {who} cannot be mounted: {detail}", _ADMIN),
+    "volume_server": ("The storage server of {who} does not answer: {detail}", _ADMIN),
+    "volume_attached": (
+        "A volume of {who} is still held by another node: {detail}",
+        "It is freed within minutes; tell your admin if it lasts.",
+    ),
+    "volume_slow": ("A volume of {who} takes long to mount: {detail}", _ADMIN),
+    "volume_source_missing": ("Something that {who} mounts does not exist: {detail}", _ADMIN),
+    "image_root": (
+        "The image of {who} insists on running as root, which is not allowed: {detail}",
+        "Choose an image that runs as any user.",
+    ),
+    "gpu_device": (
+        "The node could not hand its GPUs to {who}: {detail}",
+        "Tell your admin: the GPU driver or its device plugin on that node is broken.",
+    ),
+    "start_missing": (
+        "The image of {who} lacks what it is started with: {detail}",
+        "Choose an image that has Python.",
+    ),
+    "probe": ("{who} does not pass its health check: {detail}", _LOG),
+    "probe_refused": (
+        "{who} does not listen yet: {detail}",
+        "It may still be starting; read the end of its log if it lasts.",
+    ),
+    "probe_slow": (
+        "{who} answers its health check too slowly: {detail}",
+        "Ask for more CPU or memory if it repeats.",
+    ),
+    "probe_status": ("{who} answers its health check with an error: {detail}", _LOG),
     "container_config": ("{who} cannot be set up: {detail}", _ADMIN),
     "retrying": (
         "{cause} It is tried again ({number} of {most}).",
@@ -72,6 +159,34 @@ ROWS: dict[str, tuple[str, str]] = {
         "If it repeats, write less to /workspace and /tmp, or use less memory.",
     ),
     "drained": ("{who} was moved off its node for maintenance and starts again.", _WAIT),
+    # --- notebooks and TensorBoards ---
+    "app_starting": ("{program} is starting.", _WAIT),
+    "app_restarting": (
+        "{cause} It starts again.",
+        "Nothing to do; the third time within 10 minutes it is given up.",
+    ),
+    "app_crash_loop": (
+        "The {who} ended {count} times within 10 minutes. Last time: {cause}",
+        "Start it again with more memory or another image.",
+    ),
+    "app_ended": ("{program} ended by itself: {detail}", "Start it again."),
+    "app_missing": (
+        "{program} cannot be started in the image {image}: {detail}",
+        "Choose an image that has {program}.",
+    ),
+    "never_ready": (
+        "{program} did not answer within {waited}: {detail}",
+        "Start it again; tell your admin if it repeats.",
+    ),
+    "not_answering": (
+        "{program} does not answer now: {detail}",
+        "It may be busy. Stop it and start it again if this lasts.",
+    ),
+    "prepare_failed": ("Its pod could not be prepared: {detail}", _ADMIN),
+    "gate_failed": ("The gate in front of it cannot start: {detail}", _ADMIN),
+    "shut_down": ("{program} was shut down from inside.", "Start it again when you need it."),
+    "starting_again": ("It is stopped first and then starts again.", _WAIT),
+    "owner_disabled": ("The account of its owner is disabled.", "Ask your admin."),
     # --- runs ---
     "straggler": (
         "worker-0 has succeeded, but {who} still runs {waited} later.",
@@ -90,6 +205,62 @@ ROWS: dict[str, tuple[str, str]] = {
     "cuda_out_of_memory": (
         "{who} ended because a GPU ran out of memory: {detail}",
         "Use a smaller batch, or a GPU with more memory.",
+    ),
+    "cuda_driver": (
+        "{who} ended because the image's CUDA and the node's driver do not fit: {detail}",
+        "Choose an image with another CUDA version; your admin knows the driver's.",
+    ),
+    "no_gpu_seen": (
+        "{who} ended because it found no GPU: {detail}",
+        "Ask for a GPU in the form, or let the program run without one.",
+    ),
+    "shared_memory_short": (
+        "{who} ended because shared memory ran out: {detail}",
+        "Ask for more `shm`, or use fewer data loader workers.",
+    ),
+    "peers_lost": (
+        "{who} ended because it lost its peers: {detail}",
+        "Look which replica failed first; its log has the cause.",
+    ),
+    "shared_library": (
+        "{who} ended because a system library is missing: {detail}",
+        "Choose an image that has it.",
+    ),
+    "disk_full": (
+        "{who} ended because a disk was full: {detail}",
+        "Delete what you no longer need, or write to another volume.",
+    ),
+    "read_only": (
+        "{who} ended because it wrote where it may not: {detail}",
+        "Write to LOG_DIR, DATA_DIR, /workspace or /tmp.",
+    ),
+    "file_missing": (
+        "{who} ended because a file is missing: {detail}",
+        "Check the path; your code is in /workspace, your data in /data.",
+    ),
+    "not_permitted": (
+        "{who} ended because it was not permitted to do something: {detail}",
+        "Write to LOG_DIR, DATA_DIR, /workspace or /tmp; programs do not run as root.",
+    ),
+    "host_memory": (
+        "{who} ended because it got no more memory: {detail}",
+        "Ask for more memory, or use a smaller batch.",
+    ),
+    "name_unknown": (
+        "{who} ended because a host name is not known: {detail}",
+        "Check the name; pods may not reach every network.",
+    ),
+    "address_in_use": (
+        "{who} ended because its port was taken: {detail}",
+        "Use the port of the ClusterSpec for one server only.",
+    ),
+    "bad_arguments": (
+        "{who} ended because it does not know its arguments: {detail}",
+        "Check the command, and whether the program takes the cluster flags.",
+    ),
+    "syntax_error": (
+        "{who} ended because its code is not valid Python: {detail}",
+        "Correct the code; the image's Python may be older than the code needs.",
     ),
     "command_not_executable": (
         "{who} could not run the command: it is not executable.",
@@ -143,6 +314,20 @@ ROWS: dict[str, tuple[str, str]] = {
     "fetch_failed": ("{who} could not prepare the code: {detail}", _LOG),
     # --- failed by the cluster ---
     "evicted": ("The node put {who} out: {detail}", "Write less to /workspace and /tmp."),
+    "evicted_disk": (
+        "The node put {who} out, because it wrote too much to its own disk: {detail}",
+        "Write to LOG_DIR or DATA_DIR instead of /workspace and /tmp.",
+    ),
+    "evicted_memory": (
+        "The node put {who} out, because the node ran out of memory: {detail}",
+        "Ask for as much memory as it uses; who uses more than asked goes first.",
+    ),
+    "evicted_pids": (
+        "The node put {who} out, because it ran out of processes: {detail}",
+        "Start fewer processes and threads.",
+    ),
+    "node_full": ("The node had no room for {who} after all: {detail}", "Submit again."),
+    "node_shutdown": ("The node of {who} was shut down: {detail}", "Submit again."),
     "disrupted": ("The cluster ended {who}: {detail}", "Submit again."),
     "pod_deleted": (
         "{who} was deleted in the cluster, past Homeport.",

@@ -6,7 +6,7 @@ mount problems are only told by events.
 
 from dataclasses import dataclass
 
-from jobs.rules import reasons
+from jobs.rules import patterns, reasons
 from jobs.rules.reasons import Reason
 
 _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"})
@@ -14,6 +14,7 @@ _NAME = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 MOUNT_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 
+# Families of reasons (`patterns.family_of`).
 # Waits that no patience cures within the start's deadline; the training fails.
 HOPELESS = frozenset({"image_name"})
 # The training fails when these last longer than the start's deadline.
@@ -53,19 +54,26 @@ def reason_of_wait(wait: Wait) -> Reason:
     if not wait.has_pod or not (wait.node or wait.unplaced_why):
         return reasons.make("creating")
     if not wait.node:
-        return reasons.make("placing", who=wait.who, detail=wait.unplaced_why)
+        return _told("placing", wait, wait.unplaced_why)
     detail = _cause(wait.waiting_message) or wait.waiting_reason
     if wait.waiting_reason in _NAME:
         return reasons.make("image_name", image=wait.image)
     if wait.waiting_reason in _PULL:
-        return reasons.make("image_pull", image=wait.image, detail=detail)
+        return _told("image_pull", wait, detail)
     if wait.waiting_reason in _CONFIG:
-        return reasons.make("container_config", who=wait.who, detail=detail)
+        return _told("container_config", wait, detail)
     if wait.mount_problem:
-        return reasons.make("volume", who=wait.who, detail=wait.mount_problem)
+        return _told("volume", wait, wait.mount_problem)
     if wait.fetch_runs:
         return reasons.make("fetching", who=wait.who)
     return reasons.make("preparing", who=wait.who, node=wait.node)
+
+
+def _told(family: str, wait: Wait, message: str) -> Reason:
+    """The most specific reason that the cluster's message gives."""
+    code = patterns.find_code(family, message)
+    detail = patterns.plain(family, message)
+    return reasons.make(code, who=wait.who, image=wait.image, detail=detail)
 
 
 def _cause(message: str) -> str:
@@ -95,4 +103,9 @@ def most_telling(found: list[Reason]) -> Reason:
     """The reason to show for the whole training; none when no replica waits."""
     if not found:
         return reasons.NONE
-    return min(found, key=lambda r: _WEIGHT.index(r.code) if r.code in _WEIGHT else len(_WEIGHT))
+    return min(found, key=_weight)
+
+
+def _weight(reason: Reason) -> int:
+    family = patterns.family_of(reason.code)
+    return _WEIGHT.index(family) if family in _WEIGHT else len(_WEIGHT)

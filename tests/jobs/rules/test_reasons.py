@@ -13,7 +13,7 @@ from jobs.rules.waits import Wait, most_telling, reason_of_wait
 
 FACTS = (
     "text detail who node image cause number most waited exit_code limit name hint deadline count "
-    "namespace why"
+    "namespace why program"
 )
 
 

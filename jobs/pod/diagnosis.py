@@ -1,0 +1,117 @@
+# ruff: noqa: UP006, UP035, UP045 (the syntax of Python 3.6: images bring their own Python)
+"""Finds in the end of a program's output why it failed, so that people need not search for it.
+
+Looks only at a program that has ended with an error, only at the last lines, and takes the last
+line that it knows: what comes later is nearer to the end.
+"""
+
+import re
+from typing import List, NamedTuple, Optional, Pattern, Tuple
+
+TAIL_BYTES = 64 * 1024
+LINE_CHARS = 300
+_ESCAPES = re.compile(
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]"
+)
+
+
+class Finding(NamedTuple):
+    """A code of Homeport's table of reasons, and the line of output that tells it."""
+
+    code: str
+    detail: str
+
+
+# How near to the end such a line must stand, in lines: a program that prints "Permission denied" and
+# goes on for long has not died of it.
+_ANYWHERE = 400
+_NEAR = 12
+# Where the lines come from: CPython, PyTorch, TensorFlow, NCCL, the CUDA runtime, glibc, argparse.
+_LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
+    ("missing_module", _NEAR, (r"^(?:ModuleNotFoundError|ImportError): No module named .+",)),
+    (
+        "cuda_out_of_memory",
+        _ANYWHERE,
+        (
+            r"CUDA out of memory",
+            r"CUDA_ERROR_OUT_OF_MEMORY",
+            r"CUDNN_STATUS_ALLOC_FAILED",
+            r"cudaErrorMemoryAllocation",
+            r"OOM when allocating tensor",
+            r"RESOURCE_EXHAUSTED: .*(?:[Oo]ut of memory|GPU)",
+        ),
+    ),
+    (
+        "cuda_driver",
+        _ANYWHERE,
+        (
+            r"CUDA driver version is insufficient",
+            r"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+            r"no kernel image is available for execution",
+        ),
+    ),
+    (
+        "no_gpu_seen",
+        _NEAR,
+        (
+            r"no CUDA-capable device is detected",
+            r"No CUDA GPUs are available",
+            r"Found no NVIDIA driver on your system",
+            r"invalid device ordinal",
+        ),
+    ),
+    (
+        "shared_memory_short",
+        _ANYWHERE,
+        (
+            r"insufficient shared memory \(shm\)",
+            r"unable to open shared memory object",
+            r"DataLoader worker .* killed by signal: Bus error",
+        ),
+    ),
+    (
+        "peers_lost",
+        _NEAR,
+        (r"ncclSystemError|ncclRemoteError", r"NCCL error", r"Connection closed by peer \["),
+    ),
+    (
+        "shared_library",
+        _NEAR,
+        (
+            r"^ImportError: .*cannot open shared object file",
+            r"error while loading shared libraries",
+        ),
+    ),
+    ("disk_full", _NEAR, (r"\[Errno (?:28|122)\]", r"No space left on device|quota exceeded")),
+    ("read_only", _NEAR, (r"\[Errno 30\]", r"Read-only file system")),
+    ("file_missing", _NEAR, (r"^FileNotFoundError: ", r"NotFoundError: .*No such file")),
+    ("not_permitted", _NEAR, (r"^PermissionError: ", r": Permission denied$")),
+    ("host_memory", _NEAR, (r"^MemoryError\b", r"std::bad_alloc", r"Cannot allocate memory")),
+    (
+        "name_unknown",
+        _NEAR,
+        (r"Name or service not known", r"Temporary failure in name resolution"),
+    ),
+    ("address_in_use", _NEAR, (r"Address already in use",)),
+    (
+        "bad_arguments",
+        _NEAR,
+        (r"error: (?:unrecognized arguments|the following arguments are required|argument )",),
+    ),
+    ("syntax_error", _NEAR, (r"^(?:SyntaxError|IndentationError|TabError): ",)),
+)
+_KNOWN: List[Tuple[str, int, Pattern[str]]] = [
+    (code, depth, re.compile("|".join(parts))) for code, depth, parts in _LINES
+]
+CODES = tuple(code for code, _, _ in _LINES)
+
+
+def diagnose(tail: bytes) -> Optional[Finding]:
+    """What the end of an output says about the cause; None when nothing is known."""
+    text = _ESCAPES.sub("", tail[-TAIL_BYTES:].decode("utf-8", "replace").replace("\r", "\n"))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for distance, line in enumerate(reversed(lines[-_ANYWHERE:])):
+        for code, depth, pattern in _KNOWN:
+            if distance < depth and pattern.search(line[:2000]):
+                return Finding(code, line if len(line) <= LINE_CHARS else line[:LINE_CHARS] + "…")
+    return None

@@ -1,0 +1,98 @@
+"""The last lines of a program's output tell why it failed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.pod import diagnosis
+from jobs.pod.diagnosis import diagnose
+from jobs.rules import endings, reasons
+from tests.jobs.pod.pods import FakeDoor, Pod
+
+# As the programs print them: CPython 3.11, PyTorch 2.9, TensorFlow 2.21, NCCL 2.27, argparse.
+LINES = {
+    "missing_module": "ModuleNotFoundError: No module named 'torchvision'",
+    "cuda_out_of_memory": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+        "capacity of 23.64 GiB of which 1.19 GiB is free."
+    ),
+    "cuda_driver": (
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+    ),
+    "no_gpu_seen": "RuntimeError: No CUDA GPUs are available",
+    "shared_memory_short": (
+        "RuntimeError: DataLoader worker (pid 41) is killed by signal: Bus error. It is possible "
+        "that dataloader's workers are out of shared memory. Please try to raise your shared "
+        "memory limit."
+    ),
+    "peers_lost": (
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, remote "
+        "process exited or there was a network error, NCCL version 2.27.3"
+    ),
+    "shared_library": (
+        "ImportError: libGL.so.1: cannot open shared object file: No such file or directory"
+    ),
+    "disk_full": "OSError: [Errno 28] No space left on device",
+    "read_only": "OSError: [Errno 30] Read-only file system: '/usr/share/x'",
+    "file_missing": "FileNotFoundError: [Errno 2] No such file or directory: '/data/mnist.npz'",
+    "not_permitted": "PermissionError: [Errno 13] Permission denied: '/root/.cache'",
+    "host_memory": "MemoryError",
+    "name_unknown": "socket.gaierror: [Errno -3] Temporary failure in name resolution",
+    "address_in_use": "OSError: [Errno 98] Address already in use",
+    "bad_arguments": "train.py: error: unrecognized arguments: --ps_hosts=a:2222",
+    "syntax_error": "SyntaxError: invalid syntax",
+}
+
+
+@pytest.mark.parametrize("code", diagnosis.CODES)
+def test_each_cause_is_found_and_told(code: str) -> None:
+    output = f"step 1\n\x1b[31mTraceback (most recent call last):\x1b[0m\n{LINES[code]}\n"
+    found = diagnose(output.encode())
+    assert found is not None
+    assert (found.code, found.detail) == (code, LINES[code][:300] + "…" * (len(LINES[code]) > 300))
+    assert code in endings.OWN_CODES
+    assert found.detail[:40] in reasons.make(code, who="worker-0", detail=found.detail).text
+
+
+def test_tensorflows_own_words_for_a_full_gpu_are_known() -> None:
+    for line in (
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[64,1024,1024] and type float on /GPU:0",
+        "2026-11-20 W external/local_xla: failed: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+    ):
+        found = diagnose(f"{line}\nlast words\n".encode())
+        assert found is not None
+        assert found.code == "cuda_out_of_memory"
+
+
+def test_a_warning_long_ago_is_no_cause() -> None:
+    old = "cat: /etc/x: Permission denied\n" + "step\n" * 40
+    assert diagnose(old.encode()) is None
+    assert diagnose(b"") is None
+
+
+def test_the_last_cause_counts() -> None:
+    output = "PermissionError: [Errno 13] a\nduring handling of it\nMemoryError\n"
+    found = diagnose(output.encode())
+    assert found is not None
+    assert found.code == "host_memory"
+
+
+@given(st.binary(max_size=4000))
+def test_no_bytes_break_it(data: bytes) -> None:
+    found = diagnose(data)
+    assert found is None or found.code in diagnosis.CODES
+
+
+def test_the_runner_tells_the_cause(pod: Pod, door: FakeDoor) -> None:
+    pod.python("import no_such_thing_at_all")
+    code, _ = pod.run()
+    assert code == 1
+    assert pod.message["reason"] == "missing_module"
+    assert "no_such_thing_at_all" in pod.message["text"]
+
+
+def test_a_program_that_was_asked_to_end_is_not_diagnosed(pod: Pod, door: FakeDoor) -> None:
+    pod.python("print('MemoryError'); raise SystemExit(0)")
+    code, _ = pod.run()
+    assert code == 0
+    assert pod.message["reason"] == "completed"
