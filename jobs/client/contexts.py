@@ -62,7 +62,7 @@ def load(folder: Path, terminal: Terminal) -> Contexts:
             found = json.loads(file.read(1024**2))
     except FileNotFoundError:
         return Contexts()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ClientError(
             f"{path} cannot be read: {error}", "Correct or remove it, then sign in again."
         ) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -278,14 +279,16 @@ class Ignored:
 def read_rules(path: Path) -> list[Rule]:
     """The rules of a file; none when there is no such plain file (git follows no link here)."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return []
-    with os.fdopen(handle, "rb") as file:
-        try:
-            return parse_rules(file.read(MAX_FILE_BYTES))
-        except OSError:  # a folder of that name
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
             return []
+        with open(handle, "rb", closefd=False) as file:
+            return parse_rules(file.read(MAX_FILE_BYTES))
+    finally:
+        os.close(handle)
 
 
 def find_top(folder: Path) -> Path:

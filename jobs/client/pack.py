@@ -117,7 +117,7 @@ def _entry(root: Path, source: Path, found: Selection) -> Entry | None:
     status = source.lstat()
     if stat.S_ISLNK(status.st_mode):
         # A copy of a file next to it is what was meant; what lies elsewhere may be anything.
-        target = source.resolve()
+        target = Path(os.path.realpath(source))
         inside = root in target.parents
         if not inside or not target.is_file():
             where = "outside of the folder" if not inside else "to no file"
