@@ -102,11 +102,11 @@ NAV = (
     NavItem("lead-team", gettext_lazy("Team"), "team", "/team/", leads),
     NavItem("nodes", gettext_lazy("Nodes"), "server", "/nodes/"),
     NavItem("queue", gettext_lazy("Queue"), "queue", "/queue/"),
-    NavItem("health", gettext_lazy("Health"), "pulse", "/admin/health/", admins),
     NavItem("namespaces", gettext_lazy("Namespaces"), "anchor", "/admin/namespaces/", show=admins),
     NavItem("people", gettext_lazy("People"), "user", "/admin/people/", admins),
     NavItem("teams", gettext_lazy("Teams"), "team", "/admin/teams/", admins),
     NavItem("audit", gettext_lazy("Audit trail"), "scroll", "/admin/audit/", admins),
+    NavItem("health", gettext_lazy("Health"), "pulse", "/admin/health/", show=admins),
 )
 
 
