@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass, field
 
-from aiohttp import web
+from aiohttp import HttpVersion10, HttpVersion11, web
 
 from jobs.pod.gatekeeper import cookies, origin, pages, passes, refusals
 from jobs.pod.gatekeeper.config import Config
@@ -225,6 +225,7 @@ def _check_form(request: web.BaseRequest, target: str) -> None:
         and " " not in target
         and "#" not in target
         and request.method != "CONNECT"
+        and request.version in {HttpVersion10, HttpVersion11}
         and len(request.headers.getall("Host", [])) == 1
     )
     if not is_sane or (request.headers.get("Upgrade") and request.can_read_body):

@@ -40,7 +40,9 @@ def free_port() -> int:
         return port
 
 
-async def until(what: str, look: Callable[[], Any], *, timeout_s: float = 20) -> Any:
+async def until(
+    what: str, look: Callable[[], Any], *, timeout_s: float = 20, interval_s: float = 0.02
+) -> Any:
     """The first true answer of `look`, which may be a coroutine function."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -50,7 +52,7 @@ async def until(what: str, look: Callable[[], Any], *, timeout_s: float = 20) ->
         if answer:
             return answer
         assert time.monotonic() < deadline, f"after {timeout_s} s still not: {what}"
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(interval_s)
 
 
 def _encode(data: bytes) -> str:
@@ -194,6 +196,12 @@ class GateProcess:
         assert self.process is not None
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+    def cpu_s(self) -> float:
+        """Processor time that it has used."""
+        assert self.process is not None
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def kill(self) -> None:
         if self.process is not None:
