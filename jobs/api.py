@@ -1,7 +1,9 @@
 """REST of jobs: submit, preview, look, stop, delete, logs, events, manifests, artifacts, uploads."""
 
 import re
-from typing import Any
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -29,6 +31,7 @@ from jobs.serializers import (
     PreviewSerializer,
     SubmitSerializer,
 )
+from jobs.services.models import Service
 from portal.cluster.manifests import to_yaml
 from portal.rest import FieldError, RequestError, source_address
 from tenants import policy
@@ -86,6 +89,42 @@ def id_range(start: str) -> tuple[UUID, UUID]:
     return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
 
 
+R = TypeVar("R", Job, Service)
+
+
+def narrowed(rows: QuerySet[R], asked: Mapping[str, str], states: Collection[str]) -> QuerySet[R]:
+    """The rows of a list that `state`, `owner`, `id` and `name` of its query ask for.
+
+    Raises:
+        RequestError: there is no such state, or the id's beginning is none.
+    """
+    if state := asked.get("state", ""):
+        if state not in states:
+            raise RequestError([FieldError("state", "invalid_choice", "No such state.")])
+        rows = rows.filter(state=state)
+    if owner := _text(asked, "owner"):
+        rows = rows.filter(owner__username=owner[:150])
+    if start := asked.get("id", ""):
+        rows = rows.filter(pk__range=id_range(start))
+    name = _text(asked, "name")
+    return rows.filter(name__icontains=name[:80]) if name else rows
+
+
+def _text(asked: Mapping[str, str], name: str) -> str:
+    """No name has a NUL, and some databases do not take one."""
+    return asked.get(name, "").replace("\0", "\ufffd")
+
+
+def list_parameters(states: type[StrEnum]) -> list[OpenApiParameter]:
+    """What `narrowed` reads, for the OpenAPI document."""
+    return [
+        OpenApiParameter("state", enum=[state.value for state in states]),
+        OpenApiParameter("name", description="part of the name"),
+        OpenApiParameter("owner", description="user name of the owner"),
+        OpenApiParameter("id", description="how the id begins, at least 4 of its digits"),
+    ]
+
+
 class JobListView(generics.ListCreateAPIView[Job]):
     """Jobs that the caller may see, newest first; POST submits one."""
 
@@ -97,27 +136,9 @@ class JobListView(generics.ListCreateAPIView[Job]):
             .select_related("tenant", "owner")
             .prefetch_related("replica_rows")
         )
-        state = self.request.query_params.get("state")
-        if state:
-            if state not in set(JobState):
-                raise RequestError([FieldError("state", "invalid_choice", "No such state.")])
-            jobs = jobs.filter(state=state)
-        asked = self.request.query_params
-        if owner := asked.get("owner", ""):
-            jobs = jobs.filter(owner__username=owner[:150])
-        if start := asked.get("id", ""):
-            jobs = jobs.filter(pk__range=id_range(start))
-        name = asked.get("name", "")
-        return jobs.filter(name__icontains=name[:80]) if name else jobs
+        return narrowed(jobs, self.request.query_params, set(JobState))
 
-    @extend_schema(
-        parameters=[
-            OpenApiParameter("state", enum=[state.value for state in JobState]),
-            OpenApiParameter("name", description="part of the name"),
-            OpenApiParameter("owner", description="user name of the owner"),
-            OpenApiParameter("id", description="how the id begins, at least 4 of its digits"),
-        ]
-    )
+    @extend_schema(parameters=list_parameters(JobState))
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return super().get(request, *args, **kwargs)
 

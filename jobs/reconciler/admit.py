@@ -14,14 +14,26 @@ from datetime import datetime
 from typing import TypeVar
 from uuid import UUID
 
+from django.db.models import F
+
 from jobs import manifests
 from jobs.models import Job, Replica
 from jobs.reconciler import memo, rows
 from jobs.rules import reasons
-from jobs.rules.admission import Amount, Fit, Need, NodeRoom, reserve, total_of
+from jobs.rules.admission import (
+    RESOURCES,
+    Amount,
+    Fit,
+    Need,
+    NodeRoom,
+    reserve,
+    total_of,
+)
 from jobs.rules.queue import TenantRoom, Verdict, Waiting, decide
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_REPLICA_STATES, Desired, JobState
+from jobs.services.manifests import need_of
+from jobs.services.models import Service, ServiceState
 from portal.cluster import labels, objects, requests
 from portal.cluster.requests import Requests
 from portal.cluster.view import ClusterView
@@ -31,6 +43,7 @@ from tenants.models import Tenant
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+R = TypeVar("R", Job, Service)
 
 # A quota that does not name a resource does not limit it.
 _UNLIMITED = 2**62
@@ -40,15 +53,16 @@ _CLOSING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """A job in the queue, with the words that it shows now."""
+    """A job or service in the queue, with the words that it shows now."""
 
     waiting: Waiting
     shown: Reason
+    is_service: bool = False
 
 
 @dataclass(frozen=True)
 class HoldingJob:
-    """An admitted job: how many replicas of each role should have a pod now."""
+    """An admitted job or service: how many replicas of each role should have a pod now."""
 
     job_id: str
     namespace: str
@@ -93,9 +107,18 @@ def read() -> Queue:
         jobs.only("pk", *fields, *words, "tenant__namespace", "tenant__state", "tenant__desired")
     )
     tenants = {job.tenant_id: job.tenant for job in queued}
+    services = list(
+        Service.objects.filter(
+            state=ServiceState.QUEUED, desired=Service.Desired.RUN, seen_start=F("start_count")
+        )
+        .select_related("tenant")
+        .defer("plan", "steps")
+    )
+    tenants |= {service.tenant_id: service.tenant for service in services}
+    is_empty = not queued and not services
     return Queue(
-        queued=tuple(_readable(queued, _queued)),
-        holding=_holding() if queued else (),
+        queued=(*_readable(queued, _queued), *_readable(services, _queued_service)),
+        holding=() if is_empty else (*_holding(), *_holding_services()),
         tenants=tuple(
             TenantQueue(
                 str(pk),
@@ -108,13 +131,43 @@ def read() -> Queue:
     )
 
 
-def _readable(jobs: Iterable[Job], read_one: Callable[[Job], T]) -> Iterator[T]:
-    """What can be read of each; a broken row holds up nobody (the jobs' pass says so on it)."""
-    for job in jobs:
+def _readable(rows: Iterable[R], read_one: Callable[[R], T]) -> Iterator[T]:
+    """What can be read of each; a broken row holds up nobody (the pass says so on it)."""
+    for row in rows:
         try:
-            yield read_one(job)
+            yield read_one(row)
         except Exception:  # the named fence: one poisoned row must not stop admission
-            log.exception("job %s: its row cannot be read", job.pk)
+            log.exception("%r: the row cannot be read", row)
+
+
+def _queued_service(service: Service) -> QueuedJob:
+    waiting = Waiting(
+        job_id=str(service.pk),
+        tenant_id=str(service.tenant_id),
+        name=service.name,
+        queued_at=service.requested_at,
+        needs=(_need_of(service),),
+        not_before=service.not_before,
+    )
+    shown = Reason(service.reason_code, service.reason_text, service.reason_next_step)
+    return QueuedJob(waiting, shown, is_service=True)
+
+
+def _need_of(service: Service) -> Need:
+    return need_of(service.kind, service.cpu_millicores, service.memory_bytes, service.gpu_count)
+
+
+def _holding_services() -> tuple[HoldingJob, ...]:
+    states = (ServiceState.STARTING, ServiceState.RUNNING)
+    services = Service.objects.filter(state__in=states).select_related("tenant")
+
+    def held(service: Service) -> HoldingJob:
+        # What goes back to the queue needs no room any more.
+        is_leaving = bool(service.memo.get("leaving"))
+        needs = () if is_leaving else (_need_of(service),)
+        return HoldingJob(str(service.pk), service.tenant.namespace, needs, {})
+
+    return tuple(_readable(services.defer("plan", "steps"), held))
 
 
 def _queued(job: Job) -> QueuedJob:
@@ -158,7 +211,9 @@ def look(view: ClusterView, queue: Queue) -> Room:
     for job in queue.holding:
         missing, unbound = _outstanding(view, job)
         held = invisible.get(job.namespace, Amount())
-        invisible[job.namespace] = held + total_of(missing)
+        doors = max(0, total_of(job.needs).nodeports - _doors(view.services.of_owner(job.job_id)))
+        pods = total_of(missing).on_node
+        invisible[job.namespace] = held + pods + Amount(nodeports=doors)
         unplaced += [*missing, *unbound]
     tenants = {
         tenant.tenant_id: _tenant_room(view, tenant, invisible.get(tenant.namespace, Amount()))
@@ -201,13 +256,16 @@ def _tenant_room(view: ClusterView, tenant: TenantQueue, invisible: Amount) -> T
 
 
 def _limits(counted: Mapping[str, int]) -> Amount:
-    return Amount(
-        *(counted.get(resource, _UNLIMITED) for resource in ("cpu", "memory", "gpu", "pods"))
-    )
+    return Amount(**{resource: counted.get(resource, _UNLIMITED) for resource in RESOURCES})
 
 
 def _amount(counted: Mapping[str, int]) -> Amount:
-    return Amount(*(counted.get(resource, 0) for resource in ("cpu", "memory", "gpu", "pods")))
+    return Amount(**{resource: counted.get(resource, 0) for resource in RESOURCES})
+
+
+def _doors(services: Iterable[objects.ServiceSeen]) -> int:
+    """How many NodePorts they hold."""
+    return sum(len(seen.spec.ports) for seen in services if seen.spec.type == "NodePort")
 
 
 def amount_of(held: Requests) -> Amount:
@@ -220,7 +278,8 @@ def _held_in(view: ClusterView, namespace: str) -> Amount:
     for pod in view.pods.in_namespace(namespace).values():
         if pod.status.phase not in _ENDED:
             total += requests.of_pod(pod.spec)
-    return amount_of(total)
+    doors = _doors(view.services.in_namespace(namespace).values())
+    return amount_of(total) + Amount(nodeports=doors)
 
 
 def node_rooms(view: ClusterView) -> list[NodeRoom]:

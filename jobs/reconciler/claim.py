@@ -1,4 +1,5 @@
-"""Writes the verdicts of admission: the job is admitted with its manifests, or says why it waits.
+"""Writes the verdicts of admission: a job or service is admitted with its manifests, or says why it
+waits.
 
 Blocking; called inside `Lease.commit`. Each write claims its row: it changes nothing when the job
 was stopped, deleted or admitted meanwhile.
@@ -23,6 +24,7 @@ from jobs.rules.admission import Fit
 from jobs.rules.queue import Verdict
 from jobs.rules.reasons import Reason
 from jobs.rules.states import Desired, JobState
+from jobs.services.reconciler import claim as services
 from portal.cluster.manifests import ManifestError
 
 log = logging.getLogger(__name__)
@@ -30,16 +32,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Claim:
-    """One job's verdict, which differs from what its row says."""
+    """One verdict, which differs from what its row says."""
 
     job_id: UUID
     fit: Fit
+    is_service: bool = False
 
 
 def news(found: Sequence[tuple[QueuedJob, Verdict]]) -> list[Claim]:
     """The verdicts that have to be written."""
     return [
-        Claim(UUID(job.waiting.job_id), verdict.fit)
+        Claim(UUID(job.waiting.job_id), verdict.fit, job.is_service)
         for job, verdict in found
         if verdict.fit.kind == "now" or reason_of(verdict.fit) != job.shown
     ]
@@ -51,6 +54,8 @@ def write(claims: Sequence[Claim], now: datetime) -> list[Saved]:
 
 
 def _write_one(now: datetime, claim: Claim) -> Saved | None:
+    if claim.is_service:
+        return services.write(claim.job_id, claim.fit, reason_of(claim.fit), now)
     queued = Job.objects.filter(pk=claim.job_id, state=JobState.QUEUED, desired=Desired.RUN)
     if claim.fit.kind == "now":
         job = queued.only("pk", "attempt", "memo", "deadline_s").first()

@@ -1,8 +1,8 @@
 """The loop that holds the lease and makes the cluster follow the database.
 
 One tick: what finished steps found out and what the rows say -> observe (on the event loop) -> plan
-(pure) -> commit all changed rows in one transaction -> start the steps. Steps of different jobs run
-side by side and never hold up a tick. A tick comes at most 100 ms after a change, a message or a
+(pure) -> commit all changed rows in one transaction -> start the steps. Steps of different jobs and services
+run side by side and never hold up a tick. A tick comes at most 100 ms after a change, a message or a
 timer, and every 10 s anyway; with nothing to do it costs one small query.
 
 What may fail: one job (fenced, tried again with growing waits), the cluster (everything waits, and
@@ -34,6 +34,8 @@ from jobs.reconciler.jobs_pass import JobsPass
 from jobs.reconciler.jobs_view import JobsView
 from jobs.reconciler.lease import POLL_S, RENEW_S, Lease, Writer
 from jobs.reconciler.rows import Saved
+from jobs.services.reconciler.apply import ServiceApplier
+from jobs.services.reconciler.services_pass import ServicesPass
 from jobs.team.usage_pass import UsagePass
 from portal import live
 from portal.cluster.client import Cluster
@@ -123,6 +125,9 @@ class Shift:
         self._jobs = JobsPass(
             self._view, Applier(cluster, lease.check), lease, self._clock, self._wanted.set
         )
+        self._services = ServicesPass(
+            self._view, ServiceApplier(cluster, lease.check), lease, self._clock, self._wanted.set
+        )
         self._admission = AdmissionPass(self._view, lease, self._clock)
         self._usage = UsagePass(self._view, lease, self._clock)
         self._tenants = TenantReconciler(self._view, cluster, Writer(lease))
@@ -131,7 +136,7 @@ class Shift:
         self._nodes: dict[str, nodes.NodeRow] | None = None
         self._nodes_dirty = True
         self._nodes_untold = False
-        self._health = HealthReporter(cluster, self._view, self._jobs.report)
+        self._health = HealthReporter(cluster, self._view, self._report)
         self._problem = ""
         self._began_at = time.monotonic()
 
@@ -156,7 +161,13 @@ class Shift:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._jobs.close(), RENEW_S)
+                closing = asyncio.gather(self._jobs.close(), self._services.close())
+                await asyncio.wait_for(closing, RENEW_S)
+
+    def _report(self) -> dict[str, int]:
+        """See `RowsPass.report`; of both kinds together."""
+        services = self._services.report()
+        return {name: count + services[name] for name, count in self._jobs.report().items()}
 
     # --- parts beside the tick ---
     async def _keep_lease(self) -> None:
@@ -249,7 +260,7 @@ class Shift:
         """One pass over what changed.
 
         Args:
-            look: what is asked of the database, see `JobsPass.look_around`; empty: nothing, only
+            look: what is asked of the database, see `RowsPass.look_around`; empty: nothing, only
                 what the view and finished steps reported.
         """
         began_at = time.monotonic()
@@ -259,15 +270,17 @@ class Shift:
             self._heard = False
             await sync_to_async(close_old_connections)()
             await self._jobs.look_around(at=look)
+            await self._services.look_around(at=look)
             self._admission.note(added=True)
             self._tenants_wanted.set()
         elif dirty:
             self._admission.note(added=False)
-        changed = await self._jobs.run_once()
+        changed = [*await self._jobs.run_once(), *await self._services.run_once()]
         if changed:
             self._admission.note(added=True)
         admitted = await self._admission.run_once()
-        self._jobs.note(saved.job_id for saved in admitted)
+        self._jobs.note(saved.job_id for saved in admitted if saved.kind == "job")
+        self._services.note(saved.job_id for saved in admitted if saved.kind == "service")
         await self._usage.run_once(everything=look in {"safety", "start"})
         await self._save_nodes(dirty.nodes or look == "start")
         await self._tell([*changed, *admitted])
@@ -277,12 +290,14 @@ class Shift:
     def _take_dirty(self) -> Dirty:
         dirty = self._view.take_dirty()
         owners = [owner for owner in map(_uuid, dirty.owners) if owner is not None]
-        self._jobs.note(owners)
+        self._services.note(owner for owner in owners if self._services.knows(owner))
+        self._jobs.note(owner for owner in owners if not self._services.knows(owner))
         self._usage.note(dirty.owners)
         for pod in self._view.take_departed():
             owner = _uuid(owner_of(pod))
             if owner is not None:
-                self._jobs.note_departed(owner, pod)
+                is_service = self._services.knows(owner)
+                (self._services if is_service else self._jobs).note_departed(owner, pod)
                 self._usage.note_departed(pod)
         if dirty:
             self._tenants_dirty.owners |= dirty.owners
@@ -294,9 +309,8 @@ class Shift:
     async def _wait(self, stop: asyncio.Event, safety_s: float) -> None:
         """Until something is to be done, at most `safety_s`."""
         waits = [safety_s]
-        due = self._jobs.next_due()
-        if due is not None:
-            waits.append((due - self._clock.now()).total_seconds())
+        dues = [self._jobs.next_due(), self._services.next_due()]
+        waits += [(due - self._clock.now()).total_seconds() for due in dues if due is not None]
         admission_s = self._admission.next_due_s()
         if admission_s is not None:
             waits.append(admission_s)
@@ -314,7 +328,7 @@ class Shift:
         """Tells browsers; one that misses it is repaired by the revision."""
         last = {row.job_id: row for row in saved}
         for row in last.values():
-            await live.achanged("job", row.job_id, row.revision, row.tenant_id)
+            await live.achanged(row.kind, row.job_id, row.revision, row.tenant_id)
 
     # --- nodes, health ---
     async def _save_nodes(self, wanted: bool) -> None:
@@ -351,6 +365,7 @@ class Shift:
             self._problem = problem
             if not problem:
                 self._jobs.hurry()
+                self._services.hurry()
             await self._lease.commit(partial(_write_health, problem))
             await live.tell_everybody("cluster", _revision())
         self._problem = problem

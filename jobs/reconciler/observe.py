@@ -72,11 +72,11 @@ def observe(view: ClusterView, rows: Rows, known: Knowledge = NOTHING) -> Observ
     pods = [_pod(view, job, pod) for pod in view.pods.of_owner(job.id)]
     departed = [_pod(view, job, pod) for pod in known.departed]
     found = [seen for seen in jobs if seen.metadata.name == name]
-    others = [_thing("Job", seen.metadata) for seen in jobs if seen.metadata.name != name]
-    others += [_thing("ConfigMap", s.metadata) for s in view.config_maps.of_owner(job.id)]
+    others = [thing("Job", seen.metadata) for seen in jobs if seen.metadata.name != name]
+    others += [thing("ConfigMap", s.metadata) for s in view.config_maps.of_owner(job.id)]
     return Observed(
         is_current=view.synced and not view.problem,
-        namespace=_namespace(view, job.namespace),
+        namespace=namespace_state(view, job.namespace),
         root=_root(found[0]) if found else None,
         is_root_absent=known.absent_root == name and not found,
         made_root=known.made_root,
@@ -85,7 +85,7 @@ def observe(view: ClusterView, rows: Rows, known: Knowledge = NOTHING) -> Observ
         blocked=known.blocked,
         trouble=known.trouble,
         servers=tuple(_server(seen) for seen in view.deployments.of_owner(job.id)),
-        services=tuple(_thing("Service", s.metadata) for s in view.services.of_owner(job.id)),
+        services=tuple(thing("Service", s.metadata) for s in view.services.of_owner(job.id)),
         others=tuple(others),
         pods=tuple(pod for is_rescue, pod in pods if not is_rescue),
         rescues=tuple(pod for is_rescue, pod in pods if is_rescue),
@@ -96,7 +96,8 @@ def observe(view: ClusterView, rows: Rows, known: Knowledge = NOTHING) -> Observ
     )
 
 
-def _namespace(view: ClusterView, name: str) -> Literal["active", "terminating", "gone"]:
+def namespace_state(view: ClusterView, name: str) -> Literal["active", "terminating", "gone"]:
+    """Whether things can be made in it."""
     seen = view.namespaces.get("", name)
     if seen is None:
         return "gone"
@@ -104,11 +105,13 @@ def _namespace(view: ClusterView, name: str) -> Literal["active", "terminating",
     return "terminating" if is_going else "active"
 
 
-def _thing(kind: str, meta: objects.Meta) -> Thing:
+def thing(kind: str, meta: objects.Meta) -> Thing:
+    """Enough of an object to delete exactly it."""
     return Thing(kind, meta.name, meta.uid, meta.deletion_timestamp is not None)
 
 
-def _condition(conditions: Sequence[objects.Condition], kind: str) -> objects.Condition | None:
+def condition(conditions: Sequence[objects.Condition], kind: str) -> objects.Condition | None:
+    """The condition of this type when it is true."""
     return next((c for c in conditions if c.type == kind and c.status == "True"), None)
 
 
@@ -130,8 +133,8 @@ def parse_indexes(text: str) -> frozenset[int]:
 
 def _root(seen: objects.JobSeen) -> Root:
     conditions = seen.status.conditions
-    complete = _condition(conditions, "Complete") or _condition(conditions, "SuccessCriteriaMet")
-    failed = _condition(conditions, "Failed") or _condition(conditions, "FailureTarget")
+    complete = condition(conditions, "Complete") or condition(conditions, "SuccessCriteriaMet")
+    failed = condition(conditions, "Failed") or condition(conditions, "FailureTarget")
     meta = seen.metadata
     return Root(
         "Job",
@@ -148,7 +151,7 @@ def _root(seen: objects.JobSeen) -> Root:
 
 
 def _server(seen: objects.DeploymentSeen) -> Server:
-    refused = _condition(seen.status.conditions, "ReplicaFailure")
+    refused = condition(seen.status.conditions, "ReplicaFailure")
     meta = seen.metadata
     return Server(
         "Deployment",
@@ -182,11 +185,15 @@ def _key(job: JobRow, pod: objects.PodSeen) -> tuple[bool, ReplicaKey]:
     return False, ReplicaKey(role, index, _number(marks.get(labels.ATTEMPT, ""), job.attempt))
 
 
-def _status(statuses: Sequence[objects.ContainerStatus], name: str) -> objects.ContainerStatus:
+def container_status(
+    statuses: Sequence[objects.ContainerStatus], name: str
+) -> objects.ContainerStatus:
+    """The container of this name; an empty one while the node has said nothing of it."""
     return next((s for s in statuses if s.name == name), objects.ContainerStatus())
 
 
-def _end(ended: objects.Terminated | None, *, is_fetch: bool = False) -> End | None:
+def container_end(ended: objects.Terminated | None, *, is_fetch: bool = False) -> End | None:
+    """How a container ended; 128 + n when signal n ended it."""
     if ended is None:
         return None
     code = ended.exit_code or (128 + ended.signal if ended.signal else 0)
@@ -195,14 +202,14 @@ def _end(ended: objects.Terminated | None, *, is_fetch: bool = False) -> End | N
 
 def _pod(view: ClusterView, job: JobRow, pod: objects.PodSeen) -> tuple[bool, PodFacts]:
     is_rescue, key = _key(job, pod)
-    main = _status(pod.status.container_statuses, RESCUE_ROLE if is_rescue else "main")
-    fetch = _status(pod.status.init_container_statuses, "fetch")
+    main = container_status(pod.status.container_statuses, RESCUE_ROLE if is_rescue else "main")
+    fetch = container_status(pod.status.init_container_statuses, "fetch")
     failed_fetch = fetch.state.terminated is not None and fetch.state.terminated.exit_code != 0
     ended = main.state.terminated
     holder = fetch if fetch.state.waiting or failed_fetch else main
     waiting = holder.state.waiting or objects.Waiting()
     placed = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
-    disrupted = _condition(pod.status.conditions, "DisruptionTarget")
+    disrupted = condition(pod.status.conditions, "DisruptionTarget")
     meta = pod.metadata
     facts = PodFacts(
         "Pod",
@@ -213,19 +220,21 @@ def _pod(view: ClusterView, job: JobRow, pod: objects.PodSeen) -> tuple[bool, Po
         phase=pod.status.phase or "Pending",
         created_at=meta.creation_timestamp,
         node=pod.spec.node_name,
-        gpus=_gpus(meta.annotations.gpu_indices),
+        gpus=gpus_of(meta.annotations.gpu_indices, "main"),
         unplaced_why=placed.message if placed is not None and placed.status == "False" else "",
         fetch_runs=fetch.state.running is not None,
         is_running=main.state.running is not None,
         waiting_reason=waiting.reason,
         waiting_message=waiting.message,
         waits_in_fetch=holder is fetch,
-        end=_end(fetch.state.terminated, is_fetch=True) if failed_fetch else _end(ended),
-        last_end=_end(main.last_state.terminated)
-        or _end(fetch.last_state.terminated, is_fetch=True),
+        end=container_end(fetch.state.terminated, is_fetch=True)
+        if failed_fetch
+        else container_end(ended),
+        last_end=container_end(main.last_state.terminated)
+        or container_end(fetch.last_state.terminated, is_fetch=True),
         restarts=main.restart_count + fetch.restart_count,
         disruption=_disruption(pod, disrupted) if disrupted is not None else None,
-        mount_problem=_mount_problem(view, job.namespace, meta.name),
+        mount_problem=mount_problem(view, job.namespace, meta.name),
         pod_reason=pod.status.reason,
         pod_message=pod.status.message,
         started_at=_started(main),
@@ -245,13 +254,14 @@ def _disruption(pod: objects.PodSeen, condition: objects.Condition) -> Disruptio
     return Disruption(condition.reason, condition.message, pod.status.reason, pod.status.message)
 
 
-def _mount_problem(view: ClusterView, namespace: str, pod: str) -> str:
+def mount_problem(view: ClusterView, namespace: str, pod: str) -> str:
+    """The latest event about a volume of a pod that cannot be mounted."""
     events = view.events_about(namespace, "Pod", pod)
     problems = [event.message for event in events if event.reason in MOUNT_EVENTS]
     return problems[-1] if problems else ""
 
 
-def _gpus(annotation: str) -> str:
+def gpus_of(annotation: str, container: str) -> str:
     """`{"main": [0, 1]}` as `0,1`; empty when the node does not tell."""
     try:
         by_container = json.loads(annotation) if annotation else {}
@@ -259,7 +269,7 @@ def _gpus(annotation: str) -> str:
         return ""
     if not isinstance(by_container, dict):
         return ""
-    indices = by_container.get("main")
+    indices = by_container.get(container)
     if not isinstance(indices, list):
         return ""
     return ",".join(str(index) for index in indices)[:_GPU_MAX]

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, transaction
-from django.db.models import F, Q
+from django.db.models import F, Model, Q, QuerySet
 from django.utils import timezone
 
 from jobs import manifests
@@ -30,22 +30,23 @@ log = logging.getLogger(__name__)
 
 # What people want of a job and of its tenant; compared only, to see whether it changed.
 Intent = tuple[str, ...]
-EVENTS_MAX = 500  # per job
+EVENTS_MAX = 500  # per row
 _HEAVY = ("plan", "command", "env", "source", "cluster_flags")
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A job whose row changed, for telling browsers."""
+    """A row that changed, for telling browsers."""
 
     job_id: UUID
     tenant_id: UUID
     revision: int
+    kind: str = "job"  # as browsers hear it
 
 
 @dataclass(frozen=True)
 class EventRow:
-    """An event for `JobEvent`; `uid` makes it one row however often it is written."""
+    """An event as it is kept; `uid` makes it one row however often it is written."""
 
     uid: str
     at: Any
@@ -59,7 +60,7 @@ class EventRow:
 
 @dataclass(frozen=True)
 class Change:
-    """All that one tick writes of one job."""
+    """All that one tick writes of one row."""
 
     job_id: UUID
     plan: Plan
@@ -281,7 +282,7 @@ def _save_one(change: Change) -> Saved | None:
         Replica.objects.filter(
             job_id=change.job_id, role=key.role, index=key.index, attempt=key.attempt
         ).delete()
-    own = [_own_event(note, change.now) for note in plan.events]
+    own = [own_event(note, change.now) for note in plan.events]
     save_events(change.job_id, [*own, *change.events])
     return saved(change.job_id)
 
@@ -328,14 +329,35 @@ def save_replica(job_id: UUID, row: ReplicaRow) -> None:
         Replica.objects.create(job_id=job_id, **key, **values)
 
 
-def _own_event(note: EventNote, now: Any) -> EventRow:
+def own_event(note: EventNote, now: Any) -> EventRow:
+    """An event of our own as it is kept."""
     return EventRow(
         note.key, now, "homeport", note.subject, note.reason, note.message, note.is_warning
     )
 
 
 def save_events(job_id: UUID, events: Sequence[EventRow]) -> None:
-    """Adds or updates events; the oldest of the cluster's give way beyond `EVENTS_MAX`."""
+    """Adds or updates events of a job."""
+    keep_events(JobEvent, {"job_id": job_id}, events, {})
+
+
+def keep_events(
+    table: type[Model],
+    about: Mapping[str, UUID],
+    events: Sequence[EventRow],
+    more: Mapping[str, Any],
+) -> None:
+    """Adds or updates events; the oldest of the cluster's give way beyond `EVENTS_MAX`.
+
+    Args:
+        table: the model of the events.
+        about: the column that says whose they are, with its value.
+        events: what is kept.
+        more: columns of those that are new.
+    """
+    if not events:
+        return
+    kept = table._default_manager.filter(**about)
     for event in events:
         values = {
             "at": event.at or timezone.now(),
@@ -346,18 +368,16 @@ def save_events(job_id: UUID, events: Sequence[EventRow]) -> None:
             "message": event.message[:4000],
             "count": event.count,
         }
-        rows = JobEvent.objects.filter(job_id=job_id, uid=event.uid[:80])
-        if not rows.update(**values):
-            JobEvent.objects.create(job_id=job_id, uid=event.uid[:80], **values)
-    if events:
-        _drop_oldest(job_id)
+        uid = event.uid[:80]
+        if not kept.filter(uid=uid).update(**values):
+            table._default_manager.create(**about, **more, uid=uid, **values)
+    _drop_oldest(kept)
 
 
-def _drop_oldest(job_id: UUID) -> None:
-    rows = JobEvent.objects.filter(job_id=job_id)
-    surplus = rows.count() - EVENTS_MAX
-    for chosen in (rows.exclude(source="homeport"), rows):
+def _drop_oldest(kept: QuerySet[Any]) -> None:
+    surplus = kept.count() - EVENTS_MAX
+    for chosen in (kept.exclude(source="homeport"), kept):
         if surplus > 0:
             oldest = list(chosen.order_by("at", "id").values_list("pk", flat=True)[:surplus])
-            rows.filter(pk__in=oldest).delete()
+            kept.filter(pk__in=oldest).delete()
             surplus -= len(oldest)

@@ -137,6 +137,10 @@ class RowsPass:
         self._fatal: LeaseLostError | None = None
 
     # --- what to look at ---
+    def knows(self, pk: UUID) -> bool:
+        """Whether it is a row of this kind that was open when it was last asked for."""
+        return pk in self._intents
+
     def note(self, ids: Iterable[UUID]) -> None:
         """These jobs may need something."""
         self._pending.update(dict.fromkeys(ids))

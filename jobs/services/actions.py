@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from jobs.services.models import ENDED_STATES, Service
+from jobs.services.models import ENDED_STATES, Service, ServiceState
 from jobs.services.submission import ServiceRequest
 from portal import live
 from tenants.actions import record
@@ -81,6 +81,10 @@ def start(*, by: User, service: Service, source_address: str = "") -> Service:
         "stop_requested_by": None,
         "stop_reason": "",
     }
+    if service.state in ENDED_STATES:
+        # As after `create`: what happens to the new start is the reconciler's to tell.
+        queued = {"state": ServiceState.QUEUED, "reason_code": "", "reason_text": ""}
+        change |= queued | {"reason_next_step": ""}
     if _intend(service, change, start_count=service.start_count):
         record(by=by, verb="start", target=service, source_address=source_address)
         _tell(service)

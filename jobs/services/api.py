@@ -6,18 +6,20 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import exceptions, generics, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from jobs.api import StopSerializer, own_tenant, signed_in
+from jobs.api import StopSerializer, list_parameters, narrowed, own_tenant, signed_in
 from jobs.checks import SubmissionError
 from jobs.services import actions, submission
 from jobs.services.fit import fit
 from jobs.services.models import Service, ServiceEvent, ServiceState
+from jobs.services.opening import CannotOpenError, open_link
 from jobs.services.serializers import (
+    LinkSerializer,
     NotebookBodySerializer,
     ServiceEventSerializer,
     ServiceSerializer,
@@ -50,14 +52,7 @@ class _ListView(_OfKind, generics.ListAPIView[Service]):
     def get_queryset(self) -> QuerySet[Service]:
         if getattr(self, "swagger_fake_view", False):
             return Service.objects.none()
-        services = self.visible()
-        state = self.request.query_params.get("state")
-        if state:
-            if state not in set(ServiceState):
-                raise RequestError([FieldError("state", "invalid_choice", "No such state.")])
-            services = services.filter(state=state)
-        name = self.request.query_params.get("name", "").replace("\0", "")
-        return services.filter(name__icontains=name[:80]) if name else services
+        return narrowed(self.visible(), self.request.query_params, set(ServiceState))
 
     def get_serializer_class(self) -> type[ServiceSerializer]:
         return self.answer
@@ -133,6 +128,24 @@ class _StopView(_OfKind, APIView):
         return Response(self.answer(service).data)
 
 
+class _OpenView(_OfKind, APIView):
+    def open(self, request: Request, pk: UUID) -> Response:
+        """A link through the gate, good once and for a minute."""
+        try:
+            link = open_link(
+                by=signed_in(request),
+                service=self.find(pk),
+                source_address=source_address(request),
+            )
+        except CannotOpenError as error:
+            text = f"{error.text} {error.next_step}"
+            is_refused = error.code == "not_allowed"
+            raise RequestError(
+                [FieldError("", error.code, text)], 403 if is_refused else 409
+            ) from error
+        return Response(LinkSerializer(link).data)
+
+
 class _EventsView(_OfKind, generics.ListAPIView[ServiceEvent]):
     """What happened to it, oldest first."""
 
@@ -144,10 +157,7 @@ class _EventsView(_OfKind, generics.ListAPIView[ServiceEvent]):
         return self.find(self.kwargs["pk"]).events.all()
 
 
-_FILTERS = [
-    OpenApiParameter("state", enum=[state.value for state in ServiceState]),
-    OpenApiParameter("name", description="part of the name"),
-]
+_FILTERS = list_parameters(ServiceState)
 
 
 # --- notebooks ---
@@ -193,6 +203,14 @@ class NotebookStopView(_Notebook, _StopView):
     @extend_schema(request=StopSerializer, responses=ServiceSerializer)
     def post(self, request: Request, pk: UUID) -> Response:
         return self.stop(request, pk)
+
+
+class NotebookOpenView(_Notebook, _OpenView):
+    """Opens a notebook: the link is a secret of the caller's browser."""
+
+    @extend_schema(request=None, responses=LinkSerializer)
+    def post(self, request: Request, pk: UUID) -> Response:
+        return self.open(request, pk)
 
 
 class NotebookEventsView(_Notebook, _EventsView):
@@ -242,6 +260,14 @@ class TensorBoardStopView(_TensorBoard, _StopView):
     @extend_schema(request=StopSerializer, responses=TensorBoardSerializer)
     def post(self, request: Request, pk: UUID) -> Response:
         return self.stop(request, pk)
+
+
+class TensorBoardOpenView(_TensorBoard, _OpenView):
+    """Opens a TensorBoard: the link is a secret of the caller's browser."""
+
+    @extend_schema(request=None, responses=LinkSerializer)
+    def post(self, request: Request, pk: UUID) -> Response:
+        return self.open(request, pk)
 
 
 class TensorBoardEventsView(_TensorBoard, _EventsView):

@@ -1,6 +1,7 @@
-"""The pods' door for gates: which of these people may be inside? Under /internal/v1/services/.
+"""The pods' door for gates (which of these people may be inside?) and for TensorBoards (so many event
+files are there). Under /internal/v1/services/.
 
-Authorised by the service's own token, as `jobs/internal.py` is by that of a job. Reads only.
+Authorised by the service's own token, as `jobs/internal.py` is by that of a job.
 """
 
 import time
@@ -8,6 +9,8 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
+from django.db import transaction
+from django.db.models import F
 from django.http import HttpRequest
 from django.urls import path
 from msgspec import Meta
@@ -16,6 +19,7 @@ from jobs.doors import DoorError, door, read_body
 from jobs.services.models import Service
 from jobs.services.opening import may_be_inside
 from jobs.services.tokens import is_portal_token
+from portal import live
 from tenants.models import User
 
 MAX_SUBJECTS = 1000
@@ -56,4 +60,32 @@ def gate(request: HttpRequest, service: Service) -> dict[str, Any]:
     return {"start": service.start_count, "allowed": allowed, "now": time.time()}
 
 
-internal_urls = [path("services/<uuid:service_id>/gate/", gate)]
+class EventFilesBody(msgspec.Struct):
+    """How many event files the TensorBoard of a start has found; counted up to a limit."""
+
+    start: Annotated[int, Meta(ge=1, le=2**31)]
+    count: Annotated[int, Meta(ge=0, le=10**9)]
+
+
+@of_service
+def event_files(request: HttpRequest, service: Service) -> dict[str, Any]:
+    """Keeps the number, which the portal cannot find out by itself."""
+    body = read_body(request, EventFilesBody)
+    with transaction.atomic():
+        of_this_start = Service.objects.filter(
+            pk=service.pk, start_count=body.start, seen_start=body.start
+        )
+        changed = of_this_start.exclude(event_files=body.count) | of_this_start.filter(
+            event_files__isnull=True
+        )
+        if changed.update(event_files=body.count, revision=F("revision") + 1):
+            service.refresh_from_db(fields=["revision"])
+            pk, revision, tenant_id = service.pk, service.revision, service.tenant_id
+            transaction.on_commit(lambda: live.changed("service", pk, revision, tenant_id))
+    return {}
+
+
+internal_urls = [
+    path("services/<uuid:service_id>/gate/", gate),
+    path("services/<uuid:service_id>/event-files/", event_files),
+]

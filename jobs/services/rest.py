@@ -9,6 +9,7 @@ urls = [
     path("notebooks/<uuid:pk>/", api.NotebookDetailView.as_view(), name="api-notebook"),
     path("notebooks/<uuid:pk>/start/", api.NotebookStartView.as_view(), name="api-notebook-start"),
     path("notebooks/<uuid:pk>/stop/", api.NotebookStopView.as_view(), name="api-notebook-stop"),
+    path("notebooks/<uuid:pk>/open/", api.NotebookOpenView.as_view(), name="api-notebook-open"),
     path(
         "notebooks/<uuid:pk>/events/",
         api.NotebookEventsView.as_view(),
@@ -25,6 +26,11 @@ urls = [
         "tensorboards/<uuid:pk>/stop/",
         api.TensorBoardStopView.as_view(),
         name="api-tensorboard-stop",
+    ),
+    path(
+        "tensorboards/<uuid:pk>/open/",
+        api.TensorBoardOpenView.as_view(),
+        name="api-tensorboard-open",
     ),
     path(
         "tensorboards/<uuid:pk>/events/",

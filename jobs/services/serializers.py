@@ -128,3 +128,10 @@ class ServiceEventSerializer(serializers.ModelSerializer[ServiceEvent]):
             "message",
             "count",
         )
+
+
+class LinkSerializer(serializers.Serializer[Any]):
+    """A link that opens it once."""
+
+    url = serializers.CharField()
+    expires_at = serializers.DateTimeField()

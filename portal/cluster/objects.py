@@ -29,6 +29,7 @@ class Annotations(Seen, frozen=True):
     spec_hash: str = msgspec.field(default="", name="homeport.dev/spec-hash")
     warning: str = msgspec.field(default="", name="homeport.dev/warning")
     gpu_indices: str = msgspec.field(default="", name="homeport.dev/gpu-indices")
+    pull_progress: str = msgspec.field(default="", name="homeport.dev/pull-progress")
     gpu_models: str = msgspec.field(default="", name="homeport.dev/gpu-models")  # of a node
     gpu_note: str = msgspec.field(default="", name="homeport.dev/gpu-note")  # of a node
 

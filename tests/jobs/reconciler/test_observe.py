@@ -133,7 +133,7 @@ def test_a_disruption_carries_the_pods_own_reason() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"main": 1}', '{"main": "x"}', "null", "7"])
 def test_odd_annotations_say_nothing(text: str) -> None:
-    assert observe._gpus(text) == ""
+    assert observe.gpus_of(text, "main") == ""
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ class World:
         """Waits until the steps that were started are done (or died)."""
         assert self.shift is not None
         for _ in range(50):
-            tasks = list(self.shift._jobs._under_way.values())
+            passes = (self.shift._jobs, self.shift._services)
+            tasks = [task for one in passes for task in one._under_way.values()]
             if not tasks:
                 return
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""The reconciler's part that makes notebooks and TensorBoards follow their rows."""

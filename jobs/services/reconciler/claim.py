@@ -1,0 +1,88 @@
+"""Writes a verdict of admission about a service; see jobs/reconciler/claim.py.
+
+Blocking; called inside `Lease.commit`. It changes nothing when the service was stopped, deleted,
+started anew or admitted meanwhile.
+"""
+
+import logging
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F
+
+from jobs.reconciler.rows import EventRow, Saved
+from jobs.rules import reasons
+from jobs.rules.admission import Fit
+from jobs.rules.reasons import Reason
+from jobs.services.models import Service, ServiceState
+from jobs.services.reconciler import rows, steps
+from portal.cluster.manifests import ManifestError
+
+log = logging.getLogger(__name__)
+
+
+def write(service_id: UUID, fit: Fit, reason: Reason, now: datetime) -> Saved | None:
+    """The row's new state or words; None when it is not in the queue any more."""
+    queued = Service.objects.filter(
+        pk=service_id,
+        state=ServiceState.QUEUED,
+        desired=Service.Desired.RUN,
+        seen_start=F("start_count"),
+    )
+    row = queued.values_list("requested_at", "steps", "memo").first()
+    if row is None:
+        return None
+    requested_at, before, memo = row
+    shown = steps.load(before)
+    requested = (requested_at, "")
+    columns: dict[str, Any]
+    event: EventRow | None = None
+    if fit.kind == "now":
+        number = int(memo.get("said", 0)) + 1
+        columns, event = _admitted(service_id, number, now)
+        columns["memo"] = {**memo, "said": number}
+        line = steps.line([requested, (now, "")], shown, now)
+        if columns["state"] == ServiceState.FAILED:
+            why = columns["reason_text"]
+            line = steps.line([requested], shown, now, detail=why, failed=True)
+    else:
+        columns = _words(reason)
+        line = steps.line([requested], shown, now, detail=reason.text)
+    if not queued.update(revision=F("revision") + 1, steps=steps.dump(line), **columns):
+        return None
+    if event is not None:
+        rows.save_events(service_id, [event])
+    return rows.saved(service_id)
+
+
+def _admitted(service_id: UUID, number: int, now: datetime) -> tuple[dict[str, Any], EventRow]:
+    """Its columns with the manifests, or the failure to render them."""
+    key = f"homeport-{number}"
+    try:
+        columns = {
+            "plan": rows.rendered(service_id),
+            "state": ServiceState.STARTING,
+            "admitted_at": now,
+            "not_before": None,
+            **_words(reasons.make("creating")),
+        }
+    except (ManifestError, ValueError) as error:
+        log.exception("service %s cannot be rendered", service_id)
+        reason = reasons.make("refused", detail=str(error))
+        columns = {
+            "state": ServiceState.FAILED,
+            "ended_at": now,
+            "cleaned_at": now,
+            **_words(reason),
+        }
+        return columns, EventRow(key, now, "homeport", "", "state", reason.text, is_warning=True)
+    return columns, EventRow(key, now, "homeport", "", "admitted", "It has room now.")
+
+
+def _words(reason: Reason) -> dict[str, str]:
+    return {
+        "reason_code": reason.code,
+        "reason_text": reason.text,
+        "reason_next_step": reason.next_step,
+    }

@@ -1,0 +1,206 @@
+"""Turns what the view holds of one service into the plain data that planning works on.
+
+Runs on the event loop, between two events of the view, so that one look is one moment. No I/O.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+from jobs.reconciler.observe import (
+    Knowledge,
+    condition,
+    container_end,
+    container_status,
+    gpus_of,
+    mount_problem,
+    namespace_state,
+    thing,
+)
+from jobs.reconciler.record import Thing
+from jobs.rules.endings import Disruption, End
+from jobs.services.reconciler.record import Door, Observed, PodFacts, Root, ServiceRow
+from portal.cluster import labels, objects
+from portal.cluster.view import ClusterView
+
+_PULL_EVENTS = frozenset({"Pulling", "Pulled", "Failed", "BackOff", "ErrImageNeverPull"})
+# Before these have run, a container's place in the order says more than its own reason.
+_NOT_YET = frozenset({"", "PodInitializing", "ContainerCreating"})
+Container = Literal["", "prepare", "gate", "app"]
+
+
+def observe(view: ClusterView, row: ServiceRow, known: Knowledge) -> Observed:
+    """All that is known of one service now."""
+    deployments = view.deployments.of_owner(row.id)
+    services = view.services.of_owner(row.id)
+    pods = [_pod(view, row, pod) for pod in view.pods.of_owner(row.id) if _is_of(pod, row)]
+    roots = [seen for seen in deployments if seen.metadata.name == row.root_name]
+    others: list[Thing] = [
+        thing(kind, seen.metadata)
+        for kind, found in (("Deployment", deployments), ("Service", services))
+        for seen in found
+        if seen.metadata.name != row.kube_name
+    ]
+    others += [
+        thing("Pod", pod.metadata) for pod in view.pods.of_owner(row.id) if not _is_of(pod, row)
+    ]
+    return Observed(
+        is_current=view.synced and not view.problem,
+        namespace=namespace_state(view, row.namespace),
+        root=_root(roots[0]) if roots else None,
+        is_root_absent=known.absent_root == row.root_name and not roots,
+        made_root=known.made_root,
+        is_swept=known.is_swept,
+        blocked=known.blocked,
+        trouble=known.trouble,
+        doors=tuple(_door(s) for s in services if s.metadata.name == row.kube_name),
+        others=tuple(others),
+        pods=tuple(sorted(pods, key=_age)),
+        departed=tuple(_pod(view, row, pod) for pod in known.departed if _is_of(pod, row)),
+    )
+
+
+def _is_of(pod: objects.PodSeen, row: ServiceRow) -> bool:
+    """Whether it is a pod of the start that is seen."""
+    return pod.metadata.labels.get(labels.ATTEMPT, "") == str(row.seen_start)
+
+
+def _age(pod: PodFacts) -> tuple[float, str]:
+    return (pod.created_at.timestamp() if pod.created_at else 0.0, pod.name)
+
+
+def _root(seen: objects.DeploymentSeen) -> Root:
+    refused = condition(seen.status.conditions, "ReplicaFailure")
+    found = thing("Deployment", seen.metadata)
+    return Root(
+        found.kind,
+        found.name,
+        found.uid,
+        found.is_terminating,
+        replicas=seen.spec.replicas,
+        refused=refused.message if refused else "",
+    )
+
+
+def _door(seen: objects.ServiceSeen) -> Door:
+    found = thing("Service", seen.metadata)
+    ports = [port.node_port for port in seen.spec.ports if port.name == "gate" and port.node_port]
+    return Door(
+        found.kind,
+        found.name,
+        found.uid,
+        found.is_terminating,
+        node_port=ports[0] if ports else None,
+    )
+
+
+def _pod(view: ClusterView, row: ServiceRow, pod: objects.PodSeen) -> PodFacts:
+    status = pod.status
+    prepare = container_status(status.init_container_statuses, "prepare")
+    gate = container_status(status.init_container_statuses, "gate")
+    app = container_status(status.container_statuses, "app")
+    waiting_in, waiting = _waiting(prepare, gate, app)
+    placed = next((c for c in status.conditions if c.type == "PodScheduled"), None)
+    ready = condition(status.conditions, "Ready")
+    disrupted = condition(status.conditions, "DisruptionTarget")
+    is_placed = placed is not None and placed.status == "True"
+    pull, pulled_at = _pull(view, row, pod)
+    return PodFacts(
+        "Pod",
+        pod.metadata.name,
+        pod.metadata.uid,
+        pod.metadata.deletion_timestamp is not None,
+        phase=status.phase or "Pending",
+        created_at=pod.metadata.creation_timestamp,
+        node=pod.spec.node_name,
+        gpus=gpus_of(pod.metadata.annotations.gpu_indices, "app"),
+        scheduled_at=placed.last_transition_time if placed is not None and is_placed else None,
+        unplaced_why=placed.message if placed is not None and not is_placed else "",
+        prepared_from=_first_started(prepare, gate, app),
+        mount_problem=mount_problem(view, row.namespace, pod.metadata.name),
+        pull=pull,
+        pulled_at=pulled_at,
+        waiting_in=waiting_in,
+        waiting_reason=waiting.reason,
+        waiting_message=waiting.message,
+        prepare_end=_failure(prepare),
+        gate_end=_failure(gate),
+        is_running=app.state.running is not None,
+        started_at=app.state.running.started_at if app.state.running is not None else None,
+        end=container_end(app.state.terminated),
+        last_end=container_end(app.last_state.terminated),
+        restarts=app.restart_count,
+        is_ready=ready is not None,
+        ready_at=ready.last_transition_time if ready is not None else None,
+        probe_problem=_probe_problem(view, row.namespace, pod.metadata.name),
+        disruption=(
+            Disruption(disrupted.reason, disrupted.message, status.reason, status.message)
+            if disrupted is not None
+            else None
+        ),
+        pod_message=status.message,
+    )
+
+
+def _waiting(
+    prepare: objects.ContainerStatus, gate: objects.ContainerStatus, app: objects.ContainerStatus
+) -> tuple[Container, objects.Waiting]:
+    """Which container holds things up, in their order, and what it says."""
+    nothing = objects.Waiting()
+    named: tuple[tuple[Container, objects.ContainerStatus], ...] = (
+        ("prepare", prepare),
+        ("gate", gate),
+        ("app", app),
+    )
+    for name, status in named:
+        waiting = status.state.waiting
+        if waiting is not None and waiting.reason not in _NOT_YET:
+            return name, waiting
+    if prepare.state.terminated is None or prepare.state.terminated.exit_code != 0:
+        return "prepare", prepare.state.waiting or nothing
+    if gate.state.running is None:
+        return "gate", gate.state.waiting or nothing
+    if app.state.running is None:
+        return "app", app.state.waiting or nothing
+    return "", nothing
+
+
+def _failure(status: objects.ContainerStatus) -> End | None:
+    """How a container of ours failed, now or the time before; None when it has not."""
+    ended = container_end(status.state.terminated) or (
+        container_end(status.last_state.terminated) if status.state.running is None else None
+    )
+    return ended if ended is not None and ended.exit_code != 0 else None
+
+
+def _first_started(*statuses: objects.ContainerStatus) -> datetime | None:
+    """When the first container of the pod was started: its volumes were mounted by then."""
+    for status in statuses:
+        for state in (status.last_state, status.state):
+            began = state.terminated or state.running
+            if began is not None and began.started_at is not None:
+                return began.started_at
+    return None
+
+
+def _pull(view: ClusterView, row: ServiceRow, pod: objects.PodSeen) -> tuple[str, datetime | None]:
+    """The latest words about the app's image, and when it was there."""
+    events = [
+        event
+        for event in view.events_about(row.namespace, "Pod", pod.metadata.name)
+        if event.reason in _PULL_EVENTS and f'"{row.image}"' in event.message
+    ]
+    if not events:
+        return "", None
+    latest = events[-1]
+    pulled = [event.at for event in events if event.reason == "Pulled"]
+    progress = pod.metadata.annotations.pull_progress
+    if latest.reason == "Pulling" and progress:
+        return f"{latest.message}: {progress}", None
+    return latest.message, pulled[-1] if pulled else None
+
+
+def _probe_problem(view: ClusterView, namespace: str, pod: str) -> str:
+    events = view.events_about(namespace, "Pod", pod)
+    problems: Sequence[str] = [event.message for event in events if event.reason == "Unhealthy"]
+    return problems[-1] if problems else ""

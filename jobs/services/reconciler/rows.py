@@ -1,0 +1,190 @@
+"""The reconciler's reads and writes of services. Blocking: called in the database thread.
+
+Writes are made inside `Lease.commit` only, one transaction per tick, and only what changed.
+"""
+
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from uuid import UUID
+
+from django.db.models import F, Q
+
+from jobs.manifests import pod_settings
+from jobs.reconciler.rows import (
+    Change,
+    EventRow,
+    Intent,
+    Saved,
+    fenced,
+    keep_events,
+    own_event,
+    tenant_closed,
+)
+from jobs.rules.reasons import Reason
+from jobs.services import manifests, tokens
+from jobs.services.models import ENDED_STATES, Service, ServiceEvent, ServiceState
+from jobs.services.reconciler import memo, steps
+from jobs.services.reconciler.record import ServiceRow
+from portal import quantity
+from portal.cluster.manifests import Object
+
+log = logging.getLogger(__name__)
+
+_INTENT = (
+    "pk",
+    "desired",
+    "start_count",
+    "tenant__desired",
+    "tenant__state",
+    "owner__is_active",
+)
+
+
+# --- reading ---
+def _has_work() -> Q:
+    """In the cluster, or wanted otherwise than it is."""
+    return (
+        Q(cleaned_at__isnull=True)
+        | Q(desired=Service.Desired.DELETE)
+        | ~Q(seen_start=F("start_count"))
+    )
+
+
+def all_open() -> dict[UUID, Intent]:
+    """Every service of which something may be in the cluster, and what people want of it."""
+    return _intents(Q())
+
+
+def unsettled(known: Collection[UUID]) -> dict[UUID, Intent]:
+    """Those that may have work.
+
+    Args:
+        known: ended ones on which the reconciler still works; the others are found by their state.
+    """
+    is_lively = (
+        ~Q(state__in=ENDED_STATES)
+        | Q(desired=Service.Desired.DELETE)
+        | ~Q(seen_start=F("start_count"))
+        | Q(pk__in=list(known))
+    )
+    return _intents(is_lively)
+
+
+def _intents(chosen: Q) -> dict[UUID, Intent]:
+    services = Service.objects.filter(_has_work(), chosen)
+    return {pk: tuple(map(str, rest)) for pk, *rest in services.values_list(*_INTENT)}
+
+
+def load(ids: Iterable[UUID]) -> tuple[dict[UUID, ServiceRow], dict[UUID, str]]:
+    """The rows of services, and what is wrong with those that cannot be read."""
+    services = (
+        Service.objects.filter(pk__in=list(ids))
+        .select_related("tenant", "owner", "stop_requested_by")
+        .defer("plan")
+    )
+    planned = set(
+        Service.objects.filter(pk__in=list(ids), plan__isnull=False).values_list("pk", flat=True)
+    )
+    found: dict[UUID, ServiceRow] = {}
+    broken: dict[UUID, str] = {}
+    for service in services:
+        try:
+            found[service.pk] = row_of(service, has_plan=service.pk in planned)
+        except Exception as error:  # the named fence: one poisoned row must not stop the others
+            log.exception("service %s: its row cannot be read", service.pk)
+            broken[service.pk] = f"its row cannot be read: {type(error).__name__} {error}"
+    return found, broken
+
+
+def row_of(service: Service, *, has_plan: bool) -> ServiceRow:
+    """A row as planning reads it."""
+    start = max(1, service.seen_start)
+    return ServiceRow(
+        id=str(service.pk),
+        namespace=service.tenant.namespace,
+        kube_name=manifests.kube_name(service.name, service.pk, start),
+        kind=service.kind,
+        image=service.image,
+        memory=quantity.memory_text(service.memory_bytes),
+        requested_at=service.requested_at,
+        start_count=service.start_count,
+        seen_start=service.seen_start,
+        desired=service.desired,
+        stop_reason=service.stop_reason,
+        stopped_by=service.stopped_by,
+        tenant_closed=tenant_closed(service.tenant),
+        is_owner_active=service.owner.is_active,
+        state=ServiceState(service.state),
+        reason=Reason(service.reason_code, service.reason_text, service.reason_next_step),
+        steps=steps.load(service.steps),
+        admitted_at=service.admitted_at,
+        ready_at=service.ready_at,
+        ended_at=service.ended_at,
+        not_before=service.not_before,
+        node=service.node,
+        gpus=service.gpus,
+        pod=service.pod,
+        node_port=service.node_port,
+        restarts=service.restarts,
+        event_files=service.event_files,
+        has_plan=has_plan,
+        root_uid=service.root_uid,
+        cleaned_at=service.cleaned_at,
+        memo=memo.load(service.memo),
+    )
+
+
+def load_plan(service_id: UUID) -> Sequence[Object]:
+    """The rendered plan of a service.
+
+    Raises:
+        Service.DoesNotExist: the row is gone.
+    """
+    plan: Sequence[Object] = Service.objects.values_list("plan", flat=True).get(pk=service_id) or ()
+    return plan
+
+
+# --- writing ---
+def save(changes: Sequence[Change]) -> list[Saved]:
+    """Writes one tick. Call inside `Lease.commit`."""
+    return fenced(changes, _save_one)
+
+
+def _save_one(change: Change) -> Saved | None:
+    plan = change.plan
+    service = Service.objects.filter(pk=change.job_id)
+    if plan.delete_row:
+        row = service.values_list("tenant_id", "revision").first()
+        service.delete()
+        return Saved(change.job_id, row[0], row[1] + 1, "service") if row is not None else None
+    if not service.update(revision=F("revision") + 1, **plan.columns):
+        return None
+    own = [own_event(note, change.now) for note in plan.events]
+    save_events(change.job_id, [*own, *change.events])
+    return saved(change.job_id)
+
+
+def saved(service_id: UUID) -> Saved:
+    """The revision that a row has now."""
+    row = Service.objects.values_list("tenant_id", "revision").get(pk=service_id)
+    return Saved(service_id, row[0], row[1], "service")
+
+
+def save_events(service_id: UUID, events: Sequence[EventRow]) -> None:
+    """Adds or updates events of the start that is seen."""
+    if not events:
+        return
+    start = Service.objects.values_list("seen_start", flat=True).get(pk=service_id)
+    keep_events(ServiceEvent, {"service_id": service_id}, events, {"start_count": max(1, start)})
+
+
+def rendered(service_id: UUID) -> list[Object]:
+    """The manifests of the latest start.
+
+    Raises:
+        ManifestError, ValueError: they cannot be rendered.
+    """
+    service = Service.objects.select_related("tenant").get(pk=service_id)
+    return manifests.render_service(
+        manifests.wanted_of(service), pods=pod_settings(), has_tls=tokens.has_gate_tls()
+    )

@@ -1,0 +1,69 @@
+"""What the reconciler's looks (jobs/reconciler/rows_pass.py) know of notebooks and TensorBoards."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from jobs.reconciler.clock import SteadyClock
+from jobs.reconciler.lease import Lease
+from jobs.reconciler.observe import Knowledge
+from jobs.reconciler.record import Plan, Thing
+from jobs.reconciler.rows import Change, Intent, Saved
+from jobs.reconciler.rows_pass import RowsPass
+from jobs.services.models import ENDED_STATES, ServiceState
+from jobs.services.reconciler import rows
+from jobs.services.reconciler.apply import ServiceApplier
+from jobs.services.reconciler.observe import observe
+from jobs.services.reconciler.plan import plan
+from jobs.services.reconciler.record import ServiceRow
+from portal.cluster.view import ClusterView
+
+
+class ServicesTrade:
+    """See `rows_pass.Trade`."""
+
+    noun = "service"
+
+    def all_open(self) -> Mapping[UUID, Intent]:
+        return rows.all_open()
+
+    def unsettled(self, known: Collection[UUID]) -> Mapping[UUID, Intent]:
+        return rows.unsettled(known)
+
+    def load(self, ids: Iterable[UUID]) -> tuple[Mapping[UUID, ServiceRow], Mapping[UUID, str]]:
+        return rows.load(ids)
+
+    def head(self, loaded: ServiceRow) -> ServiceRow:
+        return loaded
+
+    def look(
+        self, view: ClusterView, loaded: ServiceRow, known: Knowledge, now: datetime
+    ) -> tuple[Thing | None, Plan]:
+        seen = observe(view, loaded, known)
+        return seen.root, plan(loaded, seen, now)
+
+    def save(self, changes: Sequence[Change]) -> list[Saved]:
+        return rows.save(changes)
+
+    def base_name(self, head: ServiceRow) -> str:
+        return head.kube_name
+
+    def is_waiting(self, state: str) -> bool:
+        return state == ServiceState.QUEUED
+
+    def is_over(self, state: str) -> bool:
+        return state in ENDED_STATES
+
+
+class ServicesPass(RowsPass):
+    """The looks at notebooks and TensorBoards."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        applier: ServiceApplier,
+        lease: Lease,
+        clock: SteadyClock,
+        wake: Callable[[], None],
+    ) -> None:
+        super().__init__(ServicesTrade(), view, applier, lease, clock, wake)
