@@ -40,10 +40,10 @@ def amount_text(amount: int, kind: str) -> str:
 
 
 def hours_text(hours: float) -> str:
-    """12.34 -> "12.3", 1234.5 -> "1,235"; a little is "< 0.1", never nothing."""
+    """12.34 -> "12.3", 1234.5 -> "1,234"; a little is "< 0.1", never nothing."""
     if 0 < hours < 0.05:
         return "< 0.1"
-    return f"{hours:,.0f}" if hours >= 999.95 else f"{hours:.1f}".removesuffix(".0")
+    return f"{hours:,.0f}" if hours >= 99.95 else f"{hours:.1f}".removesuffix(".0")
 
 
 def day_text(at: datetime) -> str:

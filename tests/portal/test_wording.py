@@ -92,3 +92,11 @@ def test_nothing_of_a_quota_is_just_zero() -> None:
     assert wording.amount_text(0, "memory") == "0"
     assert wording.amount_text(1500, "cpu") == "1.5"
     assert wording.amount_text(12000, "pods") == "12,000"
+
+
+@pytest.mark.parametrize(
+    ("hours", "text"),
+    [(0, "0"), (0.01, "< 0.1"), (0.05, "0.1"), (2, "2"), (12.34, "12.3"), (1234.6, "1,235")],
+)
+def test_hours_have_one_decimal_while_it_matters(hours: float, text: str) -> None:
+    assert wording.hours_text(hours) == text
