@@ -11,6 +11,7 @@ from typing import Any
 from tests.e2e.seed_fleet import make_nodes, report
 from tests.e2e.seed_people import make_people
 from tests.e2e.seed_services import make_services
+from tests.e2e.seed_team import make_team
 
 GIB = 1024**3
 PASSWORD = "a long demo password"
@@ -72,6 +73,7 @@ def seed() -> dict[str, Any]:
     rows = {**jobs, **make_services(tenant, jobs, at)}
     stranger = User.objects.create_user("mia", password=PASSWORD, first_name="Mia")
     make_nodes(rows, make_tenant(stranger, at), at)
+    rows |= make_team(people["lee"], at)
     return {**rows, **make_people(people["ada"], at)}
 
 
