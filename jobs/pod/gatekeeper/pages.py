@@ -35,6 +35,7 @@ _SCRIPT = """
 const ticket = new URLSearchParams(location.hash.slice(1)).get("t");
 history.replaceState(null, "", location.pathname);
 const title = document.querySelector("h1"), text = document.querySelector("p[role=status]");
+text.textContent = "";
 async function open() {
   const answer = await fetch("__gate/login", {
     method: "POST", body: ticket, credentials: "same-origin", redirect: "error",
@@ -65,7 +66,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
         f"default-src 'none'; script-src {_source(_SCRIPT)}; style-src {_source(_STYLE)}; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "Referrer-Policy": "no-referrer",
     "Server": "Homeport gate",
@@ -75,15 +76,13 @@ _HEADERS = {
 
 
 def opening(word: str) -> web.Response:
-    """The page that hands the ticket over."""
-    return _page(
-        f"Opening your {word} …",
-        '<p role="status"></p><noscript><p>This page needs JavaScript to let you in, as the '
-        f"{escape(word)} itself does. Allow it for this address and open the {escape(word)} "
-        "again from Homeport.</p></noscript>"
-        f"<script>{_SCRIPT}</script>",
-        status=200,
+    """The page that hands the ticket over; what it says before its script runs is for want of one."""
+    text = (
+        f"This page needs JavaScript to let you in, as the {word} itself does. Allow it for this "
+        f"address and open the {word} again from Homeport."
     )
+    body = f'<p role="status">{escape(text)}</p><script>{_SCRIPT}</script>'
+    return _page(f"Opening your {word}", body, status=200)
 
 
 def refused(refusal: Refusal, headers: Mapping[str, str]) -> web.Response:
@@ -135,6 +134,8 @@ def _page(title: str, body: str, *, status: int) -> web.Response:
         text=(
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            # Else browsers ask for /favicon.ico, which is nobody's here.
+            '<link rel="icon" href="data:,">'
             f"<title>{escape(title)} · Homeport</title><style>{_STYLE}</style></head>"
             f'<body><main><p class="brand">Homeport</p><h1>{escape(title)}</h1>{body}</main>'
             "</body></html>\n"
