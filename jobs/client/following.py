@@ -144,7 +144,9 @@ class Follower:
             self._history = []
         while True:
             try:
-                with self._connect() as connection:
+                query = {"replica": self.replica, "cursor": self.cursor}
+                path = f"jobs/{self._job_id}/logs/"
+                with open_socket(self._session.rest, path, query) as connection:
                     self._read(connection)
             except Over:
                 return
@@ -153,10 +155,6 @@ class Follower:
                 self._lost(error)
             except LOST as error:
                 self._lost(error)
-
-    def _connect(self) -> ClientConnection:
-        query = {"replica": self.replica, "cursor": self.cursor}
-        return open_socket(self._session.rest, f"jobs/{self._job_id}/logs/", query)
 
     def _lost(self, error: Exception) -> None:
         """Waits before the next try, or gives up."""

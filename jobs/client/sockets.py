@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,26 +22,33 @@ _FORBIDDEN = (401, 403)
 _BUSY = (429, 500, 502, 503, 504)
 
 
-def open_socket(rest: Rest, path: str, query: Query | None = None) -> ClientConnection:
-    """A websocket at `/ws/<path>`.
+@contextmanager
+def open_socket(rest: Rest, path: str, query: Query | None = None) -> Iterator[ClientConnection]:
+    """A websocket at `/ws/<path>`, closed at the end of the block.
 
     Raises:
         ClientError: trying again is of no use.
         LOST: it may be.
     """
+    with ExitStack() as stack:
+        yield _connect(rest, path, query, stack)
+
+
+def _connect(rest: Rest, path: str, query: Query | None, stack: ExitStack) -> ClientConnection:
     asked = {key: value for key, value in (query or {}).items() if value}
     url = "ws" + rest.url[len("http") :] + f"/ws/{path}" + (f"?{urlencode(asked)}" if asked else "")
     options: dict[str, Any] = {"ssl": rest.tls} if url.startswith("wss:") else {}
-    headers = {key: value for key, value in rest.headers.items() if key == "Authorization"}
     try:
-        opened = connect(
-            url,
-            additional_headers=headers,
-            user_agent_header=rest.headers["User-Agent"],
-            max_size=MAX_FRAME_BYTES,
-            open_timeout=15,
-            close_timeout=2,
-            **options,
+        opened: ClientConnection = stack.enter_context(
+            connect(
+                url,
+                additional_headers={"Authorization": rest.headers["Authorization"]},
+                user_agent_header=rest.headers["User-Agent"],
+                max_size=MAX_FRAME_BYTES,
+                open_timeout=15,
+                close_timeout=2,
+                **options,
+            )
         )
     except InvalidStatus as error:
         status = error.response.status_code
@@ -56,7 +65,6 @@ def open_socket(rest: Rest, path: str, query: Query | None = None) -> ClientConn
         raise not_homeport(rest.url) from error
     except ssl.SSLCertVerificationError as error:
         raise certificate_error(rest.url, one_line(error)) from error
-    assert isinstance(opened, ClientConnection)
     return opened
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
+from contextlib import ExitStack, suppress
 from datetime import datetime, timezone
 from types import TracebackType
 from typing import Any
@@ -30,6 +30,7 @@ class Changes:
 
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
+        self._stack = ExitStack()
         self._connection: ClientConnection | None = None
 
     def wait(self, identity: str) -> None:
@@ -37,7 +38,7 @@ class Changes:
         deadline_s = time.monotonic() + LOOK_AGAIN_S
         try:
             if self._connection is None:
-                self._connection = open_socket(self._rest, "live/")
+                self._connection = self._stack.enter_context(open_socket(self._rest, "live/"))
                 return  # what changed before it was open is seen by looking now
             while (left_s := deadline_s - time.monotonic()) > 0:
                 frame = json.loads(self._connection.recv(timeout=left_s))
@@ -50,10 +51,9 @@ class Changes:
             time.sleep(WITHOUT_SOCKET_S)
 
     def close(self) -> None:
-        if self._connection is not None:
-            with contextlib.suppress(*LOST):
-                self._connection.close()
-            self._connection = None
+        self._connection = None
+        with suppress(*LOST):
+            self._stack.close()
 
     def __enter__(self) -> Changes:  # noqa: PYI034  Self is of Python 3.11
         return self
@@ -131,7 +131,7 @@ def code_of(job: dict[str, Any]) -> int:
         if isinstance(row, dict)
         and row.get("state") == "failed"
         and isinstance(row.get("exit_code"), int)
-        and row.get("attempt") == job.get("attempt", row.get("attempt"))
+        and row.get("attempt") in (None, job.get("attempt"))
     ]
     failed.sort(key=lambda row: (row.get("role") == "ps", str(row.get("finished_at") or "~")))
     codes = [int(row["exit_code"]) & 0xFF for row in failed]

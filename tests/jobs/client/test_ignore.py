@@ -120,7 +120,7 @@ FILE = st.lists(LINE, min_size=1, max_size=4).map("\n".join)
 
 
 @settings(
-    max_examples=int(os.environ.get("IGNORE_EXAMPLES", "80")),
+    max_examples=80,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

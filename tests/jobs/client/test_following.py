@@ -1,0 +1,334 @@
+"""`logs -f` over a connection that is cut again and again: no gap, no repeat."""
+
+import copy
+import io
+import json
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from websockets.sync.server import ServerConnection, serve
+
+from jobs.client import following, watching
+from jobs.client.exits import INTERRUPTED, NOT_FOUND, NOT_SIGNED_IN, UNREACHABLE
+from jobs.client.following import cursor_file
+from tests.jobs.client.world import JOB_ID, CommandLine, Scripted, job
+
+Talk = Callable[[ServerConnection, str], None]
+
+
+class Logs:
+    """A websocket server whose connections go as a test says: `talk(connection, cursor)`."""
+
+    def __init__(self) -> None:
+        self.talk: Talk = lambda connection, cursor: None
+        self.cursors: list[str] = []
+        self.queries: list[dict[str, list[str]]] = []
+        self.headers: list[str] = []
+
+    def handle(self, connection: ServerConnection) -> None:
+        assert connection.request is not None
+        query = parse_qs(urlsplit(connection.request.path).query)
+        self.queries.append(query)
+        self.headers.append(connection.request.headers.get("Authorization", ""))
+        self.cursors.append(query.get("cursor", [""])[0])
+        self.talk(connection, self.cursors[-1])
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Logs]:
+    """Where the command line opens its websockets."""
+    made = Logs()
+    monkeypatch.setattr(following.time, "sleep", lambda _seconds: None)
+    silent = logging.getLogger("tests.silent")
+    silent.setLevel(logging.CRITICAL)
+    with serve(made.handle, "127.0.0.1", 0, ping_interval=None, logger=silent) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        port = server.socket.getsockname()[1]
+        real = following.open_socket
+
+        @contextmanager
+        def elsewhere(rest: Any, path: str, query: Any = None) -> Iterator[Any]:
+            there = copy.copy(rest)
+            there.url = f"http://127.0.0.1:{port}"
+            with real(there, path, query) as connection:
+                yield connection
+
+        monkeypatch.setattr(following, "open_socket", elsewhere)
+        monkeypatch.setattr(watching, "open_socket", elsewhere)
+        yield made
+        server.shutdown()
+        thread.join()
+
+
+def lines(
+    connection: ServerConnection, cursor: str, *texts: str, replica: str = "worker-0"
+) -> None:
+    rows = [{"t": "2026-11-20T10:00:00Z", "text": text} for text in texts]
+    frame = {"type": "lines", "replica": replica, "cursor": cursor, "lines": rows}
+    connection.send(json.dumps(frame))
+
+
+def end(connection: ServerConnection) -> None:
+    connection.send('{"type": "end"}')
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(pieces=st.lists(st.integers(0, 5), min_size=1, max_size=12), data=st.data())
+def test_every_line_once_whatever_is_cut(
+    portal: Scripted, homeport: CommandLine, logs: Logs, pieces: list[int], data: st.DataObject
+) -> None:
+    """`pieces`: how many lines each connection brings before it is cut."""
+    total = sum(pieces)
+    waiting = list(pieces)
+
+    def talk(connection: ServerConnection, cursor: str) -> None:
+        at = int(cursor or 0)
+        count = waiting.pop(0) if waiting else total - at
+        for number in range(at, min(total, at + count)):
+            lines(connection, str(number + 1), f"line {number}")
+        if at + count >= total and not waiting:
+            end(connection)
+            return
+        if data.draw(st.booleans()):
+            connection.socket.shutdown(socket.SHUT_RDWR)  # as a cable that is pulled
+        else:
+            connection.close(1013)
+
+    logs.talk = talk
+    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
+    ran = homeport("logs", "-f", JOB_ID)
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines() == [f"line {number}" for number in range(total)]
+    assert logs.headers[-1] == "Token hp_token"
+
+
+def test_replicas_have_their_names_in_front_and_nothing_moves_the_terminal(
+    portal: Scripted, homeport: CommandLine, logs: Logs
+) -> None:
+    def talk(connection: ServerConnection, cursor: str) -> None:
+        lines(connection, "1", "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", replica="worker-0")
+        lines(connection, "2", "\u202eevil\x9b2J", replica="ps-0")
+        lines(connection, "3", "x", replica="\x1b[2Jps-9")
+        connection.send('{"type": "skipped", "replica": "ps-0", "count": 7}')
+        connection.send('{"type": "later", "than": "this client"}')
+        end(connection)
+
+    logs.talk = talk
+    two = {"ps": {"count": 1}, "worker": {"count": 1}}
+    portal.answers[f"GET jobs/{JOB_ID}/"] = job(resources=two)
+    ran = homeport("logs", "-f", JOB_ID)
+    assert ran.out.splitlines() == [
+        "worker-0 | red",
+        "worker-0 | ",
+        "ps-0     | evil",
+        "ps-9     | x",
+    ]
+    assert "ps-0: 7 lines were skipped here" in ran.err
+    raw = homeport("logs", "-f", JOB_ID, "--raw", "--replica", "worker-0")
+    assert "\x1b[31mred\x1b[0m\n" in raw.out
+    assert logs.queries[-1]["replica"] == ["worker-0"]
+
+
+def test_a_tail_is_of_each_replica(portal: Scripted, homeport: CommandLine, logs: Logs) -> None:
+    def talk(connection: ServerConnection, cursor: str) -> None:
+        lines(connection, "1", "a1", "a2", "a3", replica="worker-0")
+        lines(connection, "2", "b1", replica="worker-1")
+        lines(connection, "3", "a4", replica="worker-0")
+        end(connection)
+
+    logs.talk = talk
+    portal.answers[f"GET jobs/{JOB_ID}/"] = job(resources={"worker": {"count": 2}})
+    ran = homeport("logs", "-f", JOB_ID, "--tail", "2")
+    assert ran.out.splitlines() == ["worker-0 | a3", "worker-1 | b1", "worker-0 | a4"]
+    assert homeport("logs", "-f", JOB_ID, "--tail", "0").out == ""
+
+
+def test_ctrl_c_says_how_to_go_on_and_resume_does(
+    portal: Scripted, homeport: CommandLine, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def talk(connection: ServerConnection, cursor: str) -> None:
+        at = int(cursor or 0)
+        lines(connection, str(at + 1), f"line {at}")
+        end(connection)
+
+    logs.talk = talk
+    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
+
+    def interrupted(self: Any, frame: dict[str, Any]) -> None:
+        if frame["type"] == "end":
+            raise KeyboardInterrupt
+        real(self, frame)
+
+    real = following.Follower._take
+    with monkeypatch.context() as patch:
+        patch.setattr(following.Follower, "_take", interrupted)
+        ran = homeport("logs", "-f", JOB_ID)
+    assert ran.code == INTERRUPTED
+    assert ran.out == "line 0\n"
+    assert "homeport logs -f 12345678 --resume" in ran.err
+    assert "homeport stop 12345678" in ran.err
+    path = cursor_file(JOB_ID)
+    assert path.read_text() == "1"
+
+    again = homeport("logs", "-f", JOB_ID, "--resume")
+    assert (again.code, again.out) == (0, "line 1\n")
+    assert not path.exists(), "all has been read"
+    assert homeport("logs", "-f", JOB_ID, "--resume").code == 1
+
+
+@pytest.mark.parametrize(("code", "ends"), [(4401, NOT_SIGNED_IN), (4404, NOT_FOUND)])
+def test_a_door_that_is_shut_is_not_knocked_at_again(
+    portal: Scripted, homeport: CommandLine, logs: Logs, code: int, ends: int
+) -> None:
+    logs.talk = lambda connection, cursor: connection.close(code)
+    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
+    assert homeport("logs", "-f", JOB_ID).code == ends
+    assert len(logs.cursors) == 1
+
+
+def test_a_portal_that_never_answers_is_given_up(
+    portal: Scripted, homeport: CommandLine, logs: Logs
+) -> None:
+    logs.talk = lambda connection, cursor: connection.close(1013)
+    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
+    ran = homeport("logs", "-f", JOB_ID)
+    assert ran.code == UNREACHABLE
+    assert len(logs.cursors) == following.FIRST_TRIES
+
+
+@pytest.mark.parametrize(
+    "text", ["", "null", "3", "[]", "[" * 200_000, '{"type": "lines"', "\x00", '"x"']
+)
+def test_frames_that_are_none_end_in_words(
+    portal: Scripted, homeport: CommandLine, logs: Logs, text: str
+) -> None:
+    logs.talk = lambda connection, cursor: connection.send(text)
+    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
+    ran = homeport("logs", "-f", JOB_ID)
+    assert ran.code == 1
+    assert "does not answer as Homeport does" in ran.err
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"type": "lines", "replica": 3, "cursor": None, "lines": "text"},
+        {"type": "lines", "lines": [1, None, {"text": {"a": 1}}, {}]},
+        {"type": "state", "replica": [], "state": None, "reason": 7},
+        {"type": "skipped", "count": "\x1b[2J"},
+        {"type": None},
+        {},
+    ],
+)
+def test_frames_of_a_wrong_form_do_no_harm(
+    portal: Scripted, homeport: CommandLine, logs: Logs, frame: dict[str, Any]
+) -> None:
+    def talk(connection: ServerConnection, cursor: str) -> None:
+        connection.send(json.dumps(frame))
+        end(connection)
+
+    logs.talk = talk
+    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
+    ran = homeport("logs", "-f", JOB_ID)
+    assert ran.code == 0
+    assert "\x1b" not in ran.out + ran.err
+
+
+class Closed(io.StringIO):
+    """An output that nobody reads."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_closed_output_is_no_lost_connection(
+    portal: Scripted, homeport: CommandLine, logs: Logs, tmp_path: Path
+) -> None:
+    from jobs.client.__main__ import parse
+    from jobs.client.exits import OutputClosedError
+    from jobs.client.logs import logs as command
+    from jobs.client.session import Session
+    from jobs.client.terminal import Terminal
+
+    logs.talk = lambda connection, cursor: lines(connection, "1", "line")
+    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
+    session = Session(parse(["logs", "-f", JOB_ID]), Terminal(Closed(), io.StringIO()))
+    with pytest.raises(OutputClosedError):
+        command(session)
+    assert len(logs.cursors) == 1
+
+
+# --- submit --wait ---
+
+
+@pytest.mark.parametrize(
+    ("ended", "code"),
+    [
+        ({"state": "succeeded"}, 0),
+        ({"state": "failed"}, 1),
+        ({"state": "stopped"}, 1),
+        ({"state": "failed", "replicas": [{"state": "failed", "exit_code": 7}]}, 7),
+        ({"state": "failed", "replicas": [{"state": "failed", "exit_code": None}]}, 1),
+        ({"state": "failed", "replicas": [{"state": "failed", "exit_code": 256}]}, 1),
+        ({"state": "failed", "replicas": [{"state": "failed", "exit_code": 137}]}, 137),
+        ({"state": "failed", "replicas": "none"}, 1),
+        (
+            {
+                "state": "failed",
+                "replicas": [
+                    {"role": "ps", "state": "failed", "exit_code": 3, "finished_at": "1"},
+                    {"role": "worker", "state": "failed", "exit_code": 5, "finished_at": "3"},
+                    {"role": "worker", "state": "failed", "exit_code": 4, "finished_at": "2"},
+                    {"role": "worker", "state": "succeeded", "exit_code": 0},
+                ],
+            },
+            4,
+        ),
+        (
+            {
+                "state": "failed",
+                "attempt": 2,
+                "replicas": [
+                    {"state": "failed", "exit_code": 9, "attempt": 1},
+                    {"state": "failed", "exit_code": 8, "attempt": 2},
+                ],
+            },
+            8,
+        ),
+    ],
+)
+def test_waiting_ends_with_the_trainings_own_code(
+    portal: Scripted, homeport: CommandLine, logs: Logs, ended: dict[str, Any], code: int
+) -> None:
+    def talk(connection: ServerConnection, cursor: str) -> None:
+        connection.send(json.dumps({"type": "changed", "kind": "job", "id": "another"}))
+        connection.send(json.dumps({"type": "changed", "kind": "job", "id": JOB_ID}))
+        connection.recv()
+
+    logs.talk = talk
+    portal.answers["POST jobs/"] = job(state="queued")
+    portal.answers[f"GET jobs/{JOB_ID}/"] = [job(state="queued"), job(), job(**ended)]
+    ran = homeport("submit", "--image", "x", "--name", "mnist", "--wait", "--", "python", "x.py")
+    assert ran.code == code, ran.err
+    assert ended["state"] in ran.err
+
+
+def test_waiting_needs_no_websocket(
+    portal: Scripted, homeport: CommandLine, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.talk = lambda connection, cursor: connection.close(1013)
+    portal.answers["POST jobs/"] = job(state="queued")
+    portal.answers[f"GET jobs/{JOB_ID}/"] = [job(), job(), job(), job(state="succeeded")]
+    assert homeport("submit", "--image", "x", "--wait", "--", "y").code == 0
