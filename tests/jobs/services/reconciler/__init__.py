@@ -1,0 +1,1 @@
+"""Tests of what makes notebooks and TensorBoards follow their rows."""
