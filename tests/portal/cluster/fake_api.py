@@ -183,7 +183,8 @@ class FakeApi:
             status.setdefault("phase", "Active")
         if obj["kind"] == "ResourceQuota" and self.confirms_quota:
             hard = obj["spec"]["hard"]
-            obj["status"] = {"hard": dict(hard), "used": dict.fromkeys(hard, "0")}
+            used = {**dict.fromkeys(hard, "0"), **status.get("used", {})}
+            obj["status"] = {"hard": dict(hard), "used": used}
         if obj["kind"] == "PersistentVolumeClaim" and self.binds_claims and not status:
             meta = obj["metadata"]
             volume = f"pv-{meta['uid'][:8]}"
