@@ -54,6 +54,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "ALLOWED_HOSTS", "localhost", "host names under which browsers reach the portal", parse_list
     ),
+    Setting(
+        "TRUSTED_PROXIES",
+        "",
+        "addresses of load balancers whose X-Forwarded-For says where people come from",
+        parse_list,
+    ),
     Setting("HTTPS", "no", "the portal is served by HTTPS: secure cookies and HSTS", parse_bool),
     Setting("DEBUG", "no", "error pages with code; for development only", parse_bool),
     Setting("DATABASE_URL", "", "database; SQLite in HOMEPORT_HOME when empty"),
@@ -107,6 +113,20 @@ SETTINGS: tuple[Setting, ...] = (
         str(5 * 1024**3),
         "most bytes of artifacts that are kept per training; the rest stays on the log volume",
         int,
+    ),
+    Setting("OIDC_ISSUER", "", "OpenID Connect provider for signing in; passwords only when empty"),
+    Setting("OIDC_CLIENT_ID", "", "what the provider calls this portal"),
+    Setting("OIDC_CLIENT_SECRET", "", "the secret that the provider gave for it"),
+    Setting("OIDC_NAME", "single sign-on", "what people call the provider, on the button"),
+    Setting("OIDC_SCOPES", "openid profile email", "what the provider is asked for", parse_list),
+    Setting("OIDC_GROUPS_CLAIM", "groups", "where the provider says somebody's groups"),
+    Setting(
+        "OIDC_ALLOWED_GROUP", "", "only this group may sign in by the provider; all when empty"
+    ),
+    Setting(
+        "OIDC_ADMIN_GROUP",
+        "",
+        "members are admins, others are not, at each sign-in; admins are chosen here when empty",
     ),
     Setting(
         "HOMEPORT_DEMO_PASSWORD",

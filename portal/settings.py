@@ -17,6 +17,7 @@ SECRET_KEY = environment.read("HOMEPORT_SECRET_KEY") or environment.secret_file(
 DEBUG = environment.read("DEBUG")
 PORT = environment.read("PORT")
 HTTPS = environment.read("HTTPS")
+TRUSTED_PROXIES = environment.read("TRUSTED_PROXIES")
 
 POD_PORTAL_URL = environment.read("POD_PORTAL_URL") or "http://10.244.0.1:8000"
 # The host under which pods call; it is served `/internal/` only (portal/hosts.py).
@@ -117,6 +118,22 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+OIDC_ISSUER = environment.read("OIDC_ISSUER")
+OIDC_CLIENT_ID = environment.read("OIDC_CLIENT_ID")
+OIDC_CLIENT_SECRET = environment.read("OIDC_CLIENT_SECRET")
+OIDC_NAME = environment.read("OIDC_NAME")
+OIDC_SCOPES = environment.read("OIDC_SCOPES")
+OIDC_GROUPS_CLAIM = environment.read("OIDC_GROUPS_CLAIM")
+OIDC_ALLOWED_GROUP = environment.read("OIDC_ALLOWED_GROUP")
+OIDC_ADMIN_GROUP = environment.read("OIDC_ADMIN_GROUP")
+if OIDC_ISSUER:
+    INSTALLED_APPS += ["allauth", "allauth.account", "allauth.socialaccount"]
+    MIDDLEWARE += ["allauth.account.middleware.AccountMiddleware"]
+    SOCIALACCOUNT_ADAPTER = "tenants.people.oidc.Hooks"
+    SOCIALACCOUNT_EMAIL_AUTHENTICATION = False
+    SOCIALACCOUNT_STORE_TOKENS = False
+    ACCOUNT_EMAIL_VERIFICATION = "none"
+
 LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "home"
 

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy
 VERBS: dict[str, Any] = {
     "cancel": gettext_lazy("cancelled"),
     "change": gettext_lazy("changed"),
+    "connect": gettext_lazy("connected the sign-in of"),
     "create": gettext_lazy("made"),
     "delete": gettext_lazy("deleted"),
     "disable": gettext_lazy("disabled"),
@@ -56,6 +57,7 @@ _REFUSED: dict[str, Any] = {
 }
 # What people do to themselves, said without naming them again.
 _OWN: dict[str, Any] = {
+    "connect": gettext_lazy("connected another sign-in"),
     "join": gettext_lazy("joined"),
     "password": gettext_lazy("changed the own password"),
     "sign-in": gettext_lazy("signed in"),

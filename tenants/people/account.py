@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
@@ -42,11 +43,22 @@ def account(request: PageRequest) -> HttpResponseBase:
     return _page(request, plain=plain, token=token)
 
 
+def is_connected(user: Any) -> bool:
+    """Whether the person can sign in by the OpenID Connect provider."""
+    if not settings.OIDC_ISSUER:
+        return False
+    from tenants.people import oidc  # its models exist only where a provider is set
+
+    return oidc.is_connected(user)
+
+
 def _page(request: PageRequest, status: int = 200, **changes: Any) -> HttpResponse:
     user = request.user
     here = request.session.session_key
     context = {
         "plain": "",
+        "provider": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
+        "is_connected": is_connected(user),
         "token": None,
         "token_form": TokenForm(user),
         "password_form": ChangePasswordForm(user) if user.has_usable_password() else None,

@@ -74,12 +74,17 @@ def invite(
 
 
 @transaction.atomic
-def change(*, by: User, person: User, changes: Mapping[str, Any], source_address: str = "") -> User:
+def change(
+    *, by: User | None, person: User, changes: Mapping[str, Any], source_address: str = ""
+) -> User:
     """Changes any of first_name, last_name, email, role, team, is_active; one audit row for all.
 
     Who is disabled is out at once: no session, no token; sockets and gates find it out within half
     a minute. The tenant of somebody who changes team goes along. Who leaves a team does not lead it
     any more.
+
+    Args:
+        by: None: what the OpenID Connect provider said decides.
 
     Returns:
         The person as they are now.
@@ -136,9 +141,9 @@ def joined_admins() -> QuerySet[User]:
     return User.objects.filter(role=User.Role.ADMIN, is_active=True).exclude(NOT_JOINED)
 
 
-def _keep_an_admin(by: User, person: User, news: Mapping[str, Any]) -> None:
+def _keep_an_admin(by: User | None, person: User, news: Mapping[str, Any]) -> None:
     """Refuses what would leave Homeport without anybody who can put it right again."""
-    if person.pk == by.pk and news.get("is_active") is False:
+    if by is not None and person.pk == by.pk and news.get("is_active") is False:
         text = _("You cannot disable yourself; another admin can.")
         refuse("is_active", "own_account", text)
     is_lost = news.get("is_active") is False or news.get("role", person.role) != User.Role.ADMIN

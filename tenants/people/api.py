@@ -53,7 +53,7 @@ class PersonSerializer(serializers.ModelSerializer[User]):
 
     class Meta:
         model = User
-        fields = (
+        fields: tuple[str, ...] = (
             "id",
             "username",
             "first_name",
@@ -86,6 +86,9 @@ class JoinLinkSerializer(serializers.Serializer[Any]):
 class InvitedSerializer(PersonSerializer):
     join_url = serializers.URLField()
     join_expires_at = serializers.DateTimeField()
+
+    class Meta(PersonSerializer.Meta):
+        fields = (*PersonSerializer.Meta.fields, "join_url", "join_expires_at")
 
 
 def join_url(request: Any, link: passwords.JoinLink) -> str:

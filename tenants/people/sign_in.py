@@ -64,7 +64,11 @@ def too_many_text(minutes: int) -> str:
 
 
 def _sign_in_page(request: PageRequest, form: SignInForm, status: int = 200) -> HttpResponse:
-    context = {"form": form, "next": next_page(request)}
+    context = {
+        "form": form,
+        "next": next_page(request),
+        "provider": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
+    }
     return render(request, "people/sign_in.html", context, status=status)
 
 

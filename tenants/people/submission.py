@@ -15,7 +15,7 @@ from tenants.quota import BUDGET_COLUMNS, QuotaError
 from tenants.quota import parse as parse_quota
 
 # Names that the audit trail uses for those who are nobody.
-_RESERVED = frozenset({"homeport", "somebody"})
+RESERVED_NAMES = frozenset({"homeport", "somebody"})
 
 
 class _Body(serializers.Serializer[Any]):
@@ -86,7 +86,7 @@ class InvitationBody(PersonBody):
     username = serializers.CharField(max_length=150, validators=[UnicodeUsernameValidator()])
 
     def validate_username(self, name: str) -> str:
-        if name.lower() in _RESERVED:
+        if name.lower() in RESERVED_NAMES:
             raise serializers.ValidationError(_("This name is taken."), code="name_taken")
         return name
 

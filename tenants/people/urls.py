@@ -1,5 +1,6 @@
 """Addresses of people and teams: signing in, the own account, the admin's pages, REST."""
 
+from django.conf import settings
 from django.urls import path
 
 from tenants.people import account, api, join, sign_in, team_views, token_api, views
@@ -26,6 +27,15 @@ pages = [
     path("admin/teams/<uuid:pk>/lead/", team_views.team_lead, name="team-lead"),
     path("admin/teams/<uuid:pk>/delete/", team_views.team_delete, name="team-delete"),
 ]
+
+if settings.OIDC_ISSUER:
+    # allauth's models exist only where it is installed.
+    from tenants.people import oidc
+
+    pages += [
+        path("oidc/", oidc.begin, name="oidc-begin"),
+        path("oidc/callback/", oidc.callback, name="oidc-callback"),
+    ]
 
 rest = [
     path("auth/token/", token_api.TokenView.as_view(), name="api-token"),

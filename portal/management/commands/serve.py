@@ -100,6 +100,10 @@ def _server() -> Server:
         # Longer than a viewer may leave its log unread: that ends with a code of our own (1013).
         ws_ping_timeout=_PONG_S,
         timeout_graceful_shutdown=_GRACE_S,
+        # Believed only where the operator says so, or anybody could choose the address that
+        # guessing of passwords is counted under.
+        proxy_headers=bool(settings.TRUSTED_PROXIES),
+        forwarded_allow_ips=settings.TRUSTED_PROXIES,
         access_log=False,
         log_config=None,
         log_level="warning",

@@ -1,0 +1,39 @@
+"""Invites somebody from the server's command line: the first admin, or a way back in."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.urls import reverse
+from rest_framework.exceptions import APIException
+
+from portal.rest import field_errors
+from tenants.models import User
+from tenants.people import actions
+from tenants.people.submission import parse_invitation
+
+
+class Command(BaseCommand):
+    """`manage.py invite NAME [--role admin]` prints the link by which NAME sets a password."""
+
+    help = "Invite somebody, or make a new password link for somebody who is there already."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("username")
+        parser.add_argument("--role", choices=User.Role.values, default=User.Role.RESEARCHER)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        name = options["username"]
+        person = User.objects.filter(username=name).first()
+        try:
+            if person is None:
+                given = {"username": name, "role": options["role"]}
+                _person, link = actions.invite(by=None, invitation=parse_invitation(given))
+            else:
+                link = actions.reset(by=None, person=person)
+        except APIException as refusal:
+            raise CommandError(" ".join(error.text for error in field_errors(refusal))) from refusal
+        host = settings.BROWSER_HOSTS[0]
+        start = f"https://{host}" if settings.HTTPS else f"http://{host}:{settings.PORT}"
+        self.stdout.write(f"{start}{reverse('join', args=[link.key])}")
+        self.stdout.write(f"It works once, until {link.expires_at:%d %b %Y, %H:%M} UTC.")

@@ -1,0 +1,138 @@
+"""Who comes from an OpenID Connect provider is whom here: accounts made, joined and refused."""
+
+import re
+from typing import Any
+
+from allauth.socialaccount.models import SocialAccount
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import IntegrityError, transaction
+from django.utils.translation import gettext as _
+
+from portal.rest import RequestError
+from tenants.actions import record
+from tenants.models import User
+from tenants.people import actions
+from tenants.people.submission import RESERVED_NAMES
+
+
+class NotWelcomeError(Exception):
+    """Somebody whom the provider vouches for, and who may not come in; the text is for them.
+
+    Attributes:
+        why: in few words, for the audit trail.
+    """
+
+    def __init__(self, why: str, text: str) -> None:
+        self.why = why
+        super().__init__(text)
+
+
+def welcome(
+    person: User | None, *, claims: dict[str, Any], provider: str, source_address: str
+) -> User:
+    """The person to sign in: the known one, or a new one at the first time.
+
+    Raises:
+        NotWelcomeError: disabled, not in the group that may come, or the user name or e-mail
+            address is that of an account which has not been connected.
+    """
+    groups = _groups(claims)
+    if settings.OIDC_ALLOWED_GROUP and settings.OIDC_ALLOWED_GROUP not in groups:
+        text = _("Your account of %(name)s may not use Homeport. Ask your admin.")
+        raise NotWelcomeError("not in the group", text % {"name": settings.OIDC_NAME})
+    if person is not None and not person.is_active:
+        raise NotWelcomeError("disabled", _("This account is disabled. Ask your admin."))
+    with transaction.atomic():
+        if person is None:
+            person = _make(claims, provider, source_address)
+        if settings.OIDC_ADMIN_GROUP:
+            wanted = settings.OIDC_ADMIN_GROUP in groups
+            person = _follow(person, is_admin=wanted, source_address=source_address)
+    return person
+
+
+def _groups(claims: dict[str, Any]) -> list[str]:
+    found = claims.get(settings.OIDC_GROUPS_CLAIM)
+    if isinstance(found, str):
+        return [found]
+    return [str(group) for group in found] if isinstance(found, list) else []
+
+
+def _follow(person: User, *, is_admin: bool, source_address: str) -> User:
+    """The provider's group decides on the role; the last admin stays one, whatever it says."""
+    role = User.Role.ADMIN if is_admin else User.Role.RESEARCHER
+    try:
+        return actions.change(
+            by=None, person=person, changes={"role": role}, source_address=source_address
+        )
+    except RequestError:
+        return person
+
+
+def _make(claims: dict[str, Any], provider: str, source_address: str) -> User:
+    name = user_name(claims)
+    email = _email(claims)
+    taken = User.objects.filter(username__iexact=name).exists()
+    if taken or (email and User.objects.filter(email__iexact=email).exists()):
+        text = _(
+            "Somebody here has this user name or e-mail address already. If that is you, sign in "
+            "with your password and connect %(name)s on your account page; otherwise ask your "
+            "admin."
+        )
+        raise NotWelcomeError("name or e-mail taken", text % {"name": settings.OIDC_NAME})
+    person = User(
+        username=name,
+        email=email,
+        first_name=_text(claims, "given_name"),
+        last_name=_text(claims, "family_name"),
+    )
+    person.set_unusable_password()
+    try:
+        with transaction.atomic():
+            person.save(force_insert=True)
+            SocialAccount.objects.create(user=person, provider=provider, uid=claims["sub"])
+    except IntegrityError as error:
+        text = _("You are signing in twice at once. Try again.")
+        raise NotWelcomeError("twice at once", text) from error
+    detail = {"from": settings.OIDC_NAME}
+    record(by=None, verb="create", target=person, source_address=source_address, detail=detail)
+    actions.tell(person)
+    return person
+
+
+def user_name(claims: dict[str, Any]) -> str:
+    """A user name out of what the provider says: its own, the front of the e-mail address, or a
+    part of the subject."""
+    for said in (claims.get("preferred_username"), claims.get("email"), claims["sub"]):
+        text = str(said or "").partition("@")[0]
+        # The alphabet of user names (UnicodeUsernameValidator).
+        name = re.sub(r"[^\w.+-]", "-", text).strip("-.")[:60]
+        if name and name.lower() not in RESERVED_NAMES:
+            return name
+    return "person"
+
+
+def _text(claims: dict[str, Any], key: str) -> str:
+    found = claims.get(key)
+    return found.replace("\0", "")[:150] if isinstance(found, str) else ""
+
+
+def _email(claims: dict[str, Any]) -> str:
+    found = claims.get("email")
+    if not isinstance(found, str) or len(found) > 254:
+        return ""
+    try:
+        validate_email(found)
+    except ValidationError:
+        return ""
+    return found
+
+
+@transaction.atomic
+def connect(person: User, *, provider: str, subject: str, source_address: str) -> None:
+    """From now on the person can sign in by the provider as well."""
+    SocialAccount.objects.create(user=person, provider=provider, uid=subject)
+    detail = {"with": settings.OIDC_NAME}
+    record(by=person, verb="connect", target=person, source_address=source_address, detail=detail)
