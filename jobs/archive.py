@@ -6,7 +6,7 @@ segments, or between the last one and the end, is shown as one line of ours. Eve
 """
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -149,6 +149,22 @@ def find_log(job: Job, role: str, index: int, attempt: int | None = None) -> Log
     return None
 
 
+def find_logs(job: Job, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Log]:
+    """The archived logs of several replicas, each of its latest attempt that has anything.
+
+    Two queries, however many replicas; those without an archive are absent.
+    """
+    archives = job.archives.order_by("-attempt").prefetch_related("segments")
+    if len(wanted) == 1:
+        archives = archives.filter(role=wanted[0][0], index=wanted[0][1])
+    found: dict[tuple[str, int], Log] = {}
+    for archive in archives:
+        key = (archive.role, archive.index)
+        if key not in found and (log := log_of(archive)).segments:
+            found[key] = log
+    return {key: found[key] for key in wanted if key in found}
+
+
 def replicas_of(job: Job) -> list[tuple[str, int]]:
     """All replicas of a job in the order in which they are shown."""
     return [
@@ -167,17 +183,14 @@ def job_log(
         replica: role and index; None for all of them, one after the other.
         tail_lines: only so many lines of each; None for everything.
     """
-    wanted = [replica] if replica else replicas_of(job)
-    found = [(role, index, find_log(job, role, index)) for role, index in wanted]
-    return _joined([row for row in found if row[2] is not None], tail_lines, replica is None)
+    found = find_logs(job, [replica] if replica else replicas_of(job))
+    return _joined(found, tail_lines, replica is None)
 
 
 def _joined(
-    found: Sequence[tuple[str, int, Log | None]], tail_lines: int | None, is_merged: bool
+    found: Mapping[tuple[str, int], Log], tail_lines: int | None, is_merged: bool
 ) -> Iterator[bytes]:
-    for role, index, log in found:
-        if log is None:
-            continue
+    for (role, index), log in found.items():
         start = 0 if tail_lines is None else log.tail_start(tail_lines)
         chunks = log.text(start)
         yield from prefixed(chunks, f"{role}-{index} | ".encode()) if is_merged else chunks

@@ -4,11 +4,12 @@ import re
 from collections.abc import AsyncIterator, Iterator
 
 from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpRequest, StreamingHttpResponse
+from django.http import Http404, HttpRequest, StreamingHttpResponse
 
 from jobs import archive
 from jobs.logs.text import job_text
 from jobs.models import Artifact, Job
+from portal.storage import ObjectMissingError
 from portal.streaming import file_chunks, streamed
 
 
@@ -52,12 +53,19 @@ def artifact_answer(request: HttpRequest, artifact: Artifact) -> StreamingHttpRe
 
     A download that broke off goes on with `Range: bytes=START-`, and `If-Range` with the `ETag` of
     its beginning: a file that changed meanwhile comes whole.
+
+    Raises:
+        Http404: the object store has lost it.
     """
     tag = f'"{artifact.pk}-{artifact.mtime_ns}-{artifact.size_bytes}"'
     start = _start_of(request, artifact.size_bytes, tag)
+    try:
+        chunks = archive.open_artifact(artifact, start or 0)
+    except ObjectMissingError as error:
+        raise Http404(str(error)) from error
     answer = streamed(
         request,
-        file_chunks(archive.open_artifact(artifact, start or 0)),
+        file_chunks(chunks),
         file_name=artifact.path.rsplit("/", 1)[-1],
         content_type="application/octet-stream",
     )

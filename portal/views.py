@@ -126,6 +126,8 @@ def tenant_fragment(request: PageRequest, part: str) -> HttpResponseBase:
     if part not in PARTS:
         raise Http404(part)
     page = HomePage(request.user)
+    if part != "banner" and page.tenant is None:
+        raise Http404("no namespace")
     if part in {"now", "quota"} and shows_already(request, page.revision):
         return HttpResponse(status=204)
     return render(request, f"_{part}.html", {"home": page})

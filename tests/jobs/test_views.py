@@ -596,3 +596,11 @@ def test_the_log_is_a_text_file_of_one_or_of_all(alice: Tenant, client: Client) 
 def test_the_listing_of_an_upload_is_json(client: Client) -> None:
     answer = client.post("/bundles/", {"file": SimpleUploadedFile("train.py", b"print(1)")})
     assert json.loads(answer.content)["listing"]["is_archive"] is False
+
+
+def test_an_artifact_that_the_store_has_lost_is_not_there(alice: Tenant, client: Client) -> None:
+    artifact = full_job(alice).artifacts.get(uploaded_at__isnull=False)
+    Artifact.objects.filter(pk=artifact.pk).update(storage_key="nothing/under/this/key")
+    for start in ("/trainings", "/api/v1/jobs"):
+        path = f"{start}/{artifact.job_id}/artifacts/{artifact.pk}/"
+        assert client.get(path).status_code == 404

@@ -125,6 +125,13 @@ def test_signing_out_needs_a_post_and_ends_the_session(client: Client) -> None:
 # --- the first page ---
 
 
+@pytest.mark.parametrize("part", ["quota", "namespace", "now"])
+def test_cards_of_a_namespace_are_not_there_without_one(client: Client, part: str) -> None:
+    client.force_login(make_user("root", role=User.Role.ADMIN))
+    assert client.get(f"/tenant/part/{part}/").status_code == 404
+    assert client.get("/tenant/part/banner/").status_code == 200
+
+
 def test_a_new_person_is_shown_how_to_begin(client: Client) -> None:
     lease()
     client.force_login(make_tenant().owner)

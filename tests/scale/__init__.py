@@ -1,0 +1,1 @@
+"""A large installation as rows, and every page of it measured."""

@@ -1,0 +1,106 @@
+"""Every address that answers a GET, made from the URLconf, with objects of a `Cast` filled in."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.urls import URLPattern, URLResolver, get_resolver
+from django.urls.converters import IntConverter, SlugConverter, UUIDConverter
+
+from tests.scale.rows import Cast
+
+# Pods call these by their own tokens; the rest of REST answers what is not there.
+NOT_FOR_PEOPLE = ("internal/", "^")
+# Asked with a query besides the plain address: deep pages, filters, searches.
+QUERIES: dict[str, Sequence[str]] = {
+    "jobs": ("?page=2", "?state=failed", "?q=seed"),
+    "job-new": ("?example=count",),
+    "notebooks": ("?state=running",),
+    "people": ("?q=person",),
+    "namespaces": ("?q=person", "?page=2"),
+    "audit": ("?q=sweep", "?page=2"),
+    "api-jobs": ("?page_size=200", "?state=failed"),
+    "api-tenants": ("?page_size=200",),
+    "api-users": ("?page_size=200",),
+    "api-audit": ("?page_size=200",),
+    "api-queue": ("?page_size=200",),
+    "lead-team": ("?sort=gpu",),
+}
+
+
+@dataclass(frozen=True)
+class Address:
+    """One page: the route's name (with what was chosen) and the path."""
+
+    title: str
+    path: str
+
+
+def addresses(cast: Cast) -> Iterator[Address]:
+    """All of them; whether somebody may see one is for the page to say."""
+    for name, path, converters, view in _walk(get_resolver().url_patterns, "", {}):
+        if path.startswith(NOT_FOR_PEOPLE):
+            continue
+        for title, filled in _filled(cast, name, path, converters, view):
+            yield Address(title, f"/{filled}")
+            for query in QUERIES.get(name, ()):
+                yield Address(f"{title}{query}", f"/{filled}{query}")
+
+
+def _walk(
+    patterns: Sequence[Any], prefix: str, found: dict[str, Any]
+) -> Iterator[tuple[str, str, dict[str, Any], Any]]:
+    for pattern in patterns:
+        path = prefix + str(pattern.pattern)
+        converters = {**found, **pattern.pattern.converters}
+        if isinstance(pattern, URLResolver):
+            yield from _walk(pattern.url_patterns, path, converters)
+        elif isinstance(pattern, URLPattern):
+            yield pattern.name or "", path, converters, pattern.callback
+
+
+def _filled(
+    cast: Cast, name: str, path: str, converters: dict[str, Any], view: Any
+) -> Iterator[tuple[str, str]]:
+    """The path with objects in it; once for each word where it takes one of several."""
+    words: Sequence[str] = ("",)
+    for key, converter in converters.items():
+        if isinstance(converter, UUIDConverter):
+            path = path.replace(f"<uuid:{key}>", str(_identity(cast, name, key)))
+        elif isinstance(converter, SlugConverter):
+            words = _words(key, view)
+            path = path.replace(f"<slug:{key}>", "{word}")
+        elif isinstance(converter, IntConverter):
+            path = path.replace(f"<int:{key}>", "0")
+        else:
+            raise TypeError(f"{path}: what is {key}?")
+    for word in words:
+        yield (f"{name} {word}".strip(), path.replace("{word}", word))
+
+
+def _words(key: str, view: Any) -> Sequence[str]:
+    """What the view's own module lists for this key: `PARTS` for `part`, `VERBS` for `verb`."""
+    listed = getattr(sys.modules[view.__module__], f"{key.upper()}S", None)
+    return sorted(listed) if listed else ("none",)
+
+
+def _identity(cast: Cast, name: str, key: str) -> UUID:
+    for service in cast.services.values():
+        if service.kind in name:
+            return service.pk
+    if key == "artifact_id":
+        return cast.artifact.pk
+    starts: dict[tuple[str, ...], UUID] = {
+        ("api-tenant", "tenant-", "namespace"): cast.tenant.pk,
+        ("person", "api-user"): cast.ada.pk,
+        ("team-", "api-team"): cast.team.pk,
+        ("token-",): cast.token.pk,
+        ("session-",): cast.session.id,
+        ("job", "api-job", "lead-stop"): cast.job.pk,
+    }
+    for start, identity in starts.items():
+        if name.startswith(start):
+            return identity
+    raise LookupError(f"{name}: whose id is {key}?")

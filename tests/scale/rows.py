@@ -1,0 +1,558 @@
+"""Fills a database with a lab of any size, in bulk: people, tenants, trainings, services, history.
+
+Rows only: there is no cluster behind them. One person (`Cast.ada`) has a share of everything, so that
+pages of one's own grow as well as those of a lead and of an admin. `fill` may be called again: what it
+makes comes on top of what is there.
+"""
+
+import io
+import itertools
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from django.utils.timezone import now
+
+from jobs.models import (
+    Artifact,
+    Bundle,
+    Job,
+    JobEvent,
+    LogSegment,
+    Node,
+    ReconcilerLease,
+    Replica,
+    ReplicaArchive,
+)
+from jobs.services.models import Service, ServiceEvent
+from jobs.team.models import UsageInterval
+from portal.cluster import names
+from portal.storage import get_store
+from tenants.actions import ensure_tenant
+from tenants.models import (
+    ApiToken,
+    AuditEntry,
+    Session,
+    Team,
+    Tenant,
+    TenantObject,
+    User,
+)
+from tests.e2e.seed_fleet import report
+
+GIB = 2**30
+STORED = "scale/stored"  # the one object that all logs and artifacts share
+BATCH = 1000
+STATES = ("succeeded", "succeeded", "failed", "succeeded", "stopped")
+OBJECTS = ("Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy", "PersistentVolumeClaim")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many of each; of trainings, services and history the first tenant gets a tenth."""
+
+    tenants: int = 4
+    teams: int = 2
+    finished: int = 10
+    running: int = 4
+    queued: int = 4
+    services: int = 8  # of each kind; half of them run
+    audit: int = 10
+    usage: int = 10
+    nodes: int = 2
+    inside: int = 3  # replicas, events, artifacts, tokens, sessions of the objects that are opened
+
+    def times(self, factor: int) -> "Size":
+        return Size(**{field.name: getattr(self, field.name) * factor for field in fields(self)})
+
+
+SMALL = Size()
+LARGE = Size(
+    tenants=500,
+    teams=20,
+    finished=10_000,
+    running=300,
+    queued=200,
+    services=400,
+    audit=30_000,
+    usage=40_000,
+    nodes=60,
+    inside=40,
+)
+
+
+@dataclass
+class Cast:
+    """Whom and what pages are opened with."""
+
+    ada: User
+    lead: User
+    root: User
+    team: Team
+    tenant: Tenant
+    job: Job
+    artifact: Artifact
+    services: dict[str, Service]
+    token: ApiToken
+    session: Session
+
+
+def bulk(model: Any, rows: Iterable[Any]) -> list[Any]:
+    """Inserts rows of one model."""
+    made: list[Any] = model.objects.bulk_create(list(rows), batch_size=BATCH)
+    return made
+
+
+def shares(owners: list[T], count: int) -> Iterator[T]:
+    """`count` owners: a tenth is the first one, the others take turns."""
+    others = itertools.cycle(owners[1:] or owners)
+    for number in range(count):
+        yield owners[0] if number % 10 == 0 else next(others)
+
+
+def fill(size: Size) -> Cast:
+    """Makes all rows of this size."""
+    at = now()
+    teams = _teams(size)
+    root, _ = User.objects.get_or_create(username="root", defaults={"role": User.Role.ADMIN})
+    tenants = _tenants(size, teams, at)
+    tenant = tenants[0]
+    assert tenant.team is not None
+    lead, _ = User.objects.get_or_create(username="lee", defaults={"team": tenant.team})
+    tenant.team.leads.add(lead)
+    _finished(size, tenants, at)
+    going = _going(size, tenants, at)
+    services = _services(size, tenants, at)
+    _nodes(size, [*going, *services], at)
+    _history(size, tenants, at)
+    job = _inside_job(size, tenant, at)
+    later = at + timedelta(days=1)  # nobody renews it here, and silence has a banner
+    ReconcilerLease.objects.update_or_create(
+        pk=1,
+        defaults={
+            "holder": "scale",
+            "renewed_at": later,
+            "cluster_ok_at": later,
+            "health": report(at),
+        },
+    )
+    artifact = job.artifacts.first()
+    assert artifact is not None
+    own = {kind: _inside_service(size, tenant, kind, at) for kind in ("notebook", "tensorboard")}
+    token, session = _account(size, tenant.owner, at)
+    return Cast(tenant.owner, lead, root, tenant.team, tenant, job, artifact, own, token, session)
+
+
+def _teams(size: Size) -> list[Team]:
+    have = Team.objects.count()
+    made = bulk(Team, (Team(name=f"team {have + n}") for n in range(size.teams)))
+    leads = bulk(User, (User(username=f"lead-{have + n}", password="!") for n in range(size.teams)))
+    for team, lead in zip(made, leads, strict=True):
+        team.leads.add(lead)
+    return list(Team.objects.order_by("created_at", "name")) if have else made
+
+
+def _tenants(size: Size, teams: list[Team], at: datetime) -> list[Tenant]:
+    """All tenants, Ada's first; hers is in the first team."""
+    ada = User.objects.filter(username="ada").first()
+    if ada is None:
+        ada = User.objects.create(username="ada", password="!", team=teams[0])
+    first = ensure_tenant(user=ada)
+    Tenant.objects.filter(pk=first.pk).update(
+        state="active", team=teams[0], observed_hard=first.quota, observed_used=first.quota
+    )
+    have = User.objects.filter(username__startswith="person-").count()
+    people = bulk(
+        User,
+        (
+            User(
+                username=f"person-{have + n}",
+                first_name="Person",
+                last_name=str(have + n),
+                password="!",
+                team=teams[n % len(teams)],
+            )
+            for n in range(size.tenants - 1)
+        ),
+    )
+    quota = {
+        field.attname: getattr(first, field.attname)
+        for field in Tenant._meta.concrete_fields
+        if field.attname.startswith(("quota_", "data_volume", "log_volume"))
+    }
+    tenants = bulk(
+        Tenant,
+        (
+            Tenant(
+                owner=person,
+                team=person.team,
+                namespace=names.namespace_name(person.username, person.pk),
+                state="active" if n % 9 else "suspended",
+                desired="active" if n % 9 else "suspended",
+                observed_hard=first.quota,
+                observed_used={"cpu": 1000 * (n % 8), "memory": GIB * n, "gpu": n % 3, "pods": n},
+                created_at=at - timedelta(days=n % 300),
+                **quota,
+            )
+            for n, person in enumerate(people)
+        ),
+    )
+    bulk(
+        TenantObject,
+        (
+            TenantObject(tenant=tenant, position=place, kind=kind, name=kind.lower(), state="ready")
+            for tenant in tenants
+            for place, kind in enumerate(OBJECTS)
+        ),
+    )
+    if not first.objects_seen.exists():
+        bulk(
+            TenantObject,
+            (
+                TenantObject(tenant=first, position=p, kind=kind, name=kind.lower(), state="ready")
+                for p, kind in enumerate(OBJECTS)
+            ),
+        )
+    everybody = Tenant.objects.exclude(pk=first.pk).select_related("owner", "team")
+    return [Tenant.objects.select_related("owner", "team").get(pk=first.pk), *everybody]
+
+
+def _replicas(count: int, gpu: int) -> dict[str, dict[str, int]]:
+    each = {"cpu_millicores": 2000, "memory_bytes": 4 * GIB}
+    return {
+        "worker": {"count": count, **each, "gpu_count": gpu},
+        "ps": {"count": 1, **each, "gpu_count": 0},
+    }
+
+
+def _job(tenant: Tenant, number: int, **changes: Any) -> Job:
+    columns: dict[str, Any] = {
+        "name": f"sweep lr {number % 7} seed {number}",
+        "topology": "tf-ps",
+        "image": "tensorflow/tensorflow:2.21.0",
+        "command": ["python", "train.py", "--seed", str(number)],
+        "replicas": _replicas(2, number % 3),
+        **changes,
+    }
+    return Job(tenant=tenant, owner=tenant.owner, **columns)
+
+
+def _finished(size: Size, tenants: list[Tenant], at: datetime) -> None:
+    """Ended trainings with all that they leave."""
+    made = []
+    for number, tenant in enumerate(shares(tenants, size.finished)):
+        ended = at - timedelta(minutes=7 * number + 60)
+        state = STATES[number % len(STATES)]
+        words = {"reason_text": "worker-0 ended with exit code 1."} if state == "failed" else {}
+        made.append(
+            _job(
+                tenant,
+                number,
+                state=state,
+                queued_at=ended - timedelta(minutes=50),
+                admitted_at=ended - timedelta(minutes=49),
+                started_at=ended - timedelta(minutes=48),
+                finished_at=ended,
+                cleaned_at=ended,
+                **words,
+            )
+        )
+    bulk(Job, made)
+    bulk(
+        Replica,
+        (
+            Replica(job=job, role=role, index=index, state=job.state, exit_code=0, node="node-0")
+            for job in made
+            for role, index in (("worker", 0), ("worker", 1), ("ps", 0))
+        ),
+    )
+    bulk(JobEvent, (event for job in made for event in _events(job, 3)))
+    archives = bulk(
+        ReplicaArchive,
+        (
+            ReplicaArchive(job=job, role="worker", index=0, attempt=1, is_complete=True)
+            for job in made
+        ),
+    )
+    bulk(LogSegment, (_segment(archive, 16_000) for archive in archives))
+    bulk(Artifact, (_artifact(job, "model.ckpt") for job in made))
+
+
+def _events(job: Job, count: int) -> Iterator[JobEvent]:
+    for number in range(count):
+        yield JobEvent(
+            job=job,
+            uid=f"event-{number}",
+            at=job.queued_at + timedelta(seconds=number),
+            source="homeport",
+            reason="Admitted",
+            message="All replicas fit: quota and nodes have room.",
+        )
+
+
+def _artifact(job: Job, path: str) -> Artifact:
+    return Artifact(
+        job=job,
+        path=path,
+        size_bytes=16_000,
+        mtime_ns=1,
+        storage_key=STORED,
+        uploaded_at=job.queued_at,
+    )
+
+
+def _going(size: Size, tenants: list[Tenant], at: datetime) -> list[Job]:
+    """Trainings that run, and those that wait with a reason; those that run are returned."""
+    running = [
+        _job(
+            tenant,
+            number,
+            name=f"runs {number}",
+            state="running",
+            replicas=_replicas(2, 1),
+            queued_at=at - timedelta(hours=3, minutes=number),
+            admitted_at=at - timedelta(hours=2),
+            started_at=at - timedelta(hours=2),
+        )
+        for number, tenant in enumerate(shares(tenants, size.running))
+    ]
+    queued = [
+        _job(
+            tenant,
+            number,
+            name=f"waits {number}",
+            queued_at=at - timedelta(minutes=number),
+            reason_code="quota",
+            reason_text="Waits for quota: needs 2 GPU, 0 of 2 are free.",
+            reason_next_step="It starts when something of yours ends.",
+        )
+        for number, tenant in enumerate(shares(tenants, size.queued))
+    ]
+    bulk(Job, [*running, *queued])
+    bulk(
+        Replica,
+        (
+            Replica(job=job, role=role, index=index, state="running", node="node-0", gpus="0")
+            for job in running
+            for role, index in (("worker", 0), ("worker", 1), ("ps", 0))
+        ),
+    )
+    return running
+
+
+def _services(size: Size, tenants: list[Tenant], at: datetime) -> list[Service]:
+    """Notebooks and TensorBoards; the notebooks that run are returned."""
+    states = ("running", "stopped", "queued", "running", "stopped", "failed")
+    made = [
+        Service(
+            tenant=tenant,
+            owner=tenant.owner,
+            kind=kind,
+            name=f"{kind} {number}",
+            image="quay.io/jupyter/tensorflow-notebook:2026-11-01",
+            cpu_millicores=1000,
+            memory_bytes=2 * GIB,
+            gpu_count=int(kind == "notebook"),
+            state=states[number % len(states)],
+            created_at=at - timedelta(hours=number),
+            requested_at=at - timedelta(hours=number),
+            ready_at=at - timedelta(hours=number),
+            node="node-0",
+        )
+        for kind in ("notebook", "tensorboard")
+        for number, tenant in enumerate(shares(tenants, size.services))
+    ]
+    bulk(Service, made)
+    bulk(ServiceEvent, (event for service in made for event in _service_events(service, 3)))
+    return [row for row in made if row.state == "running" and row.gpu_count]
+
+
+def _service_events(service: Service, count: int) -> Iterator[ServiceEvent]:
+    for number in range(count):
+        yield ServiceEvent(
+            service=service,
+            uid=f"event-{number}",
+            at=service.created_at + timedelta(seconds=number),
+            source="kubelet",
+            reason="Started",
+            message="Started container main.",
+        )
+
+
+def _nodes(size: Size, holding: list[Any], at: datetime) -> None:
+    have = Node.objects.count()
+    holders = itertools.cycle(holding)
+    amounts = {"cpu": 64_000, "memory": 512 * GIB, "gpu": 8, "pods": 110}
+    made = []
+    for number in range(size.nodes):
+        rows = [next(holders) for _ in range(6)]
+        made.append(
+            Node(
+                name=f"node-{have + number}",
+                is_ready=True,
+                is_schedulable=number % 7 != 6,
+                capacity=amounts,
+                allocatable={**amounts, "gpu": 8 - (number % 5 == 4)},
+                requested={"cpu": 24_000, "memory": 90 * GIB, "gpu": 6, "pods": 30},
+                labels={"nvidia.com/gpu.product": "NVIDIA-H100", "zone": f"rack-{number % 4}"},
+                conditions=[
+                    {"type": "Ready", "status": "True", "reason": "", "message": "", "since": None}
+                ],
+                holders=[
+                    {
+                        "namespace": row.tenant.namespace,
+                        "pod": f"pod-{number}-{place}",
+                        "owner": str(row.pk),
+                        "gpu": 1,
+                        "gpus": str(place),
+                        "since": at.isoformat(),
+                    }
+                    for place, row in enumerate(rows)
+                ],
+            )
+        )
+    bulk(Node, made)
+
+
+def _history(size: Size, tenants: list[Tenant], at: datetime) -> None:
+    verbs = ("job.submit", "job.stop", "sign_in", "tenant.quota")
+    bulk(
+        AuditEntry,
+        (
+            AuditEntry(
+                at=at - timedelta(minutes=number),
+                actor=tenant.owner,
+                actor_name=tenant.owner.username,
+                verb=verbs[number % len(verbs)],
+                kind="job",
+                object_id=str(tenant.pk),
+                object_name=f"sweep {number}",
+                source_address="10.1.2.3",
+                detail={"from": 1, "to": number},
+            )
+            for number, tenant in enumerate(shares(tenants, size.audit))
+        ),
+    )
+    bulk(
+        UsageInterval,
+        (
+            UsageInterval(
+                tenant=tenant,
+                owner=tenant.owner,
+                team=tenant.team,
+                kind="job",
+                object_id=uuid.uuid4(),
+                object_name=f"sweep {number}",
+                pod_uid=str(uuid.uuid4()),
+                node="node-0",
+                gpu_count=number % 4,
+                cpu_millicores=2000,
+                memory_bytes=4 * GIB,
+                started_at=at - timedelta(minutes=5 * number + 45),
+                ended_at=at - timedelta(minutes=5 * number) if number % 40 else None,
+            )
+            for number, tenant in enumerate(shares(tenants, size.usage))
+        ),
+    )
+
+
+def _inside_job(size: Size, tenant: Tenant, at: datetime) -> Job:
+    """One training with many replicas, events and artifacts."""
+    bundle = Bundle.objects.create(
+        tenant=tenant, file_name="code.zip", sha256=uuid.uuid4().hex, size_bytes=1
+    )
+    job = _job(
+        tenant,
+        0,
+        name="the one that is opened",
+        source={"bundle": str(bundle.pk)},
+        state="succeeded",
+        attempt=2,
+        replicas=_replicas(size.inside, 1),
+        queued_at=at - timedelta(hours=9),
+        admitted_at=at - timedelta(hours=9),
+        started_at=at - timedelta(hours=8),
+        finished_at=at - timedelta(hours=1),
+        plan=[{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": n}} for n in "abcdef"],
+    )
+    job.save()
+    bulk(
+        Replica,
+        (
+            Replica(
+                job=job, role=role, index=index, attempt=attempt, state="succeeded", exit_code=0
+            )
+            for attempt in (1, 2)
+            for role, count in (("worker", size.inside), ("ps", 1))
+            for index in range(count)
+        ),
+    )
+    bulk(JobEvent, _events(job, 4 * size.inside))
+    bulk(Artifact, (_artifact(job, f"checkpoints/{n}") for n in range(4 * size.inside)))
+    text = b"step 1 loss 0.5\n" * 1000
+    get_store().put_file(STORED, io.BytesIO(text))
+    archives = bulk(
+        ReplicaArchive,
+        (
+            ReplicaArchive(job=job, role="worker", index=index, attempt=2, is_complete=True)
+            for index in range(size.inside)
+        ),
+    )
+    bulk(LogSegment, (_segment(archive, len(text)) for archive in archives))
+    return job
+
+
+def _segment(archive: ReplicaArchive, size_bytes: int) -> LogSegment:
+    where = {"number": 0, "start_byte": 0, "storage_key": STORED}
+    return LogSegment(archive=archive, size_bytes=size_bytes, sha256="0", **where)
+
+
+def _inside_service(size: Size, tenant: Tenant, kind: str, at: datetime) -> Service:
+    """One notebook or TensorBoard that has stopped, with many events; another one waits."""
+    Service.objects.create(
+        tenant=tenant,
+        owner=tenant.owner,
+        kind=kind,
+        name=f"the {kind} that waits",
+        image="quay.io/jupyter/tensorflow-notebook:2026-11-01",
+        cpu_millicores=1000,
+        memory_bytes=2 * GIB,
+        reason_text="Waits for quota: needs 1 CPU.",
+    )
+    service = Service.objects.create(
+        tenant=tenant,
+        owner=tenant.owner,
+        kind=kind,
+        name=f"the {kind} that is opened",
+        image="quay.io/jupyter/tensorflow-notebook:2026-11-01",
+        cpu_millicores=1000,
+        memory_bytes=2 * GIB,
+        state="stopped",
+        desired="stop",
+        created_at=at - timedelta(days=1),
+        ended_at=at - timedelta(hours=1),
+    )
+    bulk(ServiceEvent, _service_events(service, 4 * size.inside))
+    return service
+
+
+def _account(size: Size, user: User, at: datetime) -> tuple[ApiToken, Session]:
+    later = at + timedelta(days=30)
+    tokens = bulk(
+        ApiToken,
+        (
+            ApiToken(user=user, name=f"token {n}", digest=uuid.uuid4().hex, expires_at=later)
+            for n in range(size.inside)
+        ),
+    )
+    sessions = bulk(
+        Session,
+        (
+            Session(session_key=uuid.uuid4().hex, user=user, session_data="", expire_date=later)
+            for _ in range(size.inside)
+        ),
+    )
+    return tokens[0], sessions[0]

@@ -1,0 +1,59 @@
+"""Opens pages in this process, without a network in between: what they answer, ask and take."""
+
+import time
+from dataclasses import dataclass
+
+from django.core.cache import cache
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from tenants.models import User
+from tests.scale.addresses import Address
+
+HOST = "localhost"
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One page for one person.
+
+    Attributes:
+        status: of the answer.
+        queries: asked of the database, the session's included.
+        times_s: server time of each round, the body included.
+    """
+
+    status: int
+    queries: int
+    times_s: tuple[float, ...] = ()
+    statements: tuple[str, ...] = ()
+
+
+class Visitor:
+    """Somebody who has signed in."""
+
+    def __init__(self, user: User) -> None:
+        self._client = Client(raise_request_exception=True, headers={"host": HOST})
+        self._client.force_login(user)
+
+    def open(self, address: Address) -> int:
+        """The status, after all of the body was made."""
+        answer = self._client.get(address.path)
+        if answer.streaming:
+            answer.getvalue()
+        return int(answer.status_code)
+
+    def visit(self, address: Address, rounds: int = 0) -> Visit:
+        """Opens the page once to warm up, once to count, and `rounds` times to measure."""
+        cache.clear()
+        self.open(address)
+        with CaptureQueriesContext(connection) as asked:
+            status = self.open(address)
+        times = []
+        for _ in range(rounds):
+            began = time.perf_counter()
+            self.open(address)
+            times.append(time.perf_counter() - began)
+        statements = tuple(query["sql"] for query in asked.captured_queries)
+        return Visit(status, len(asked), tuple(times), statements)
