@@ -151,6 +151,8 @@ def _log_dirs(check: Checker, user: User) -> tuple[Mapping[str, str], ...]:
         if job is None:
             check.refuse(field, "not_found", "There is no such training of yours.")
             continue
+        if str(pk) in chosen:
+            continue
         title = job.name
         if any(row["title"] == title for row in chosen.values()):
             title = f"{job.name} {names.short_id(job.pk)}"

@@ -1,0 +1,189 @@
+"""The bodies that ask for notebooks and TensorBoards: what is taken, and what is refused with words."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from jobs.checks import SubmissionError
+from jobs.services.submission import ServiceRequest, parse_notebook, parse_tensorboard
+from portal.cluster.names import job_name, short_id
+from tenants.models import Tenant
+from tests.factories import make_job, make_tenant
+
+pytestmark = pytest.mark.django_db
+GI = 2**30
+JUPYTER = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
+
+
+@pytest.fixture
+def tenant() -> Tenant:
+    return make_tenant()
+
+
+@pytest.fixture
+def catalog(settings: Any, tmp_path: Path) -> Callable[..., None]:
+    """`catalog(gpu={"locked": True, "max": 1})` changes the section of notebooks."""
+    path = tmp_path / "catalog.yaml"
+    raw = yaml.safe_load(Path(settings.CATALOG).read_text())
+
+    def change(**sections: dict[str, Any]) -> None:
+        for name, values in sections.items():
+            raw["notebooks"][name] |= values
+        path.write_text(yaml.safe_dump(raw))
+        settings.CATALOG = str(path)
+
+    return change
+
+
+def refused(body: Any, tenant: Tenant, *, board: bool = False) -> dict[str, str]:
+    """Field -> code of what is refused."""
+    parse = board_of if board else notebook_of
+    with pytest.raises(SubmissionError) as caught:
+        parse(body, tenant)
+    return {error.field: error.code for error in caught.value.errors}
+
+
+def notebook_of(body: dict[str, Any], tenant: Tenant) -> ServiceRequest:
+    return parse_notebook(body, tenant=tenant)
+
+
+def board_of(body: dict[str, Any], tenant: Tenant) -> ServiceRequest:
+    return parse_tensorboard(body, tenant=tenant, user=tenant.owner)
+
+
+# --- notebooks ---
+def test_a_name_is_enough(tenant: Tenant) -> None:
+    request = parse_notebook({"name": "notes"}, tenant=tenant)
+    assert request == ServiceRequest("notebook", "notes", JUPYTER, 1000, 2 * GI, 0)
+
+
+def test_a_size_gives_what_is_not_said(tenant: Tenant) -> None:
+    body = {"name": "notes", "size": "large", "cpu": "1500m", "gpu": 2, "image": "lab/own:1"}
+    request = parse_notebook(body, tenant=tenant)
+    assert request == ServiceRequest("notebook", "notes", "lab/own:1", 1500, 8 * GI, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "code"),
+    [
+        ({"name": ""}, "name", "required"),
+        ({"name": "-x"}, "name", "invalid_name"),
+        ({"name": "a\0b"}, "name", "invalid_name"),
+        ({"name": "a" * 81}, "name", "invalid_name"),
+        ({"name": ["a"]}, "name", "invalid"),
+        ({"image": "UPPER CASE"}, "image", "invalid_image"),
+        ({"image": "a\0"}, "image", "invalid_image"),
+        ({"image": 7}, "image", "invalid"),
+        ({"size": "huge"}, "size", "invalid_choice"),
+        ({"size": {}}, "size", "invalid"),
+        ({"cpu": "lots"}, "cpu", "invalid_quantity"),
+        ({"cpu": True}, "cpu", "invalid_quantity"),
+        ({"cpu": "1m"}, "cpu", "out_of_range"),
+        ({"cpu": "9" * 400}, "cpu", "invalid_quantity"),
+        ({"memory": "1Ki"}, "memory", "out_of_range"),
+        ({"memory": "-2Gi"}, "memory", "out_of_range"),
+        ({"memory": ["2Gi"]}, "memory", "invalid_quantity"),
+        ({"gpu": -1}, "gpu", "out_of_range"),
+        ({"gpu": 1.5}, "gpu", "out_of_range"),
+        ({"gpu": 10**30}, "gpu", "out_of_range"),
+        ({"command": ["sh"]}, "command", "unknown_field"),
+    ],
+)
+def test_bad_values_are_refused_with_their_field(
+    tenant: Tenant, changes: dict[str, Any], field: str, code: str
+) -> None:
+    assert refused({"name": "notes", **changes}, tenant) == {field: code}
+
+
+def test_every_error_is_told_at_once(tenant: Tenant) -> None:
+    found = refused({"name": "", "cpu": "x", "gpu": 99}, tenant)
+    assert set(found) == {"name", "cpu", "gpu"}
+
+
+def test_what_the_admin_locked_cannot_be_typed(
+    tenant: Tenant, catalog: Callable[..., None]
+) -> None:
+    catalog(images={"locked": True}, sizes={"locked": True}, gpu={"locked": True, "max": 1})
+    body = {"name": "notes", "image": "lab/own:1", "cpu": "1", "memory": "1Gi", "gpu": 2}
+    assert refused(body, tenant) == {
+        "image": "image_not_offered",
+        "cpu": "locked",
+        "memory": "locked",
+        "gpu": "locked",
+    }
+    assert parse_notebook({"name": "notes", "size": "medium"}, tenant=tenant).gpu_count == 1
+    assert parse_notebook({"name": "notes", "gpu": "1"}, tenant=tenant).gpu_count == 1
+
+
+# --- TensorBoards ---
+def test_without_a_training_it_shows_all_of_the_log_volume(tenant: Tenant) -> None:
+    request = board_of({"name": "all"}, tenant)
+    assert (request.kind, request.log_dirs, request.image) == ("tensorboard", (), JUPYTER)
+    assert board_of({"name": "all", "jobs": [], "job": None}, tenant).log_dirs == ()
+
+
+def test_one_training_and_several_under_titles_of_their_own(tenant: Tenant) -> None:
+    first, second = make_job(tenant, name="run"), make_job(tenant, name="run")
+    path = f"/log/jobs/{job_name('run', first.pk)}"
+    one = {"title": "run", "path": path, "job": str(first.pk)}
+    assert board_of({"name": "b", "job": str(first.pk)}, tenant).log_dirs == (one,)
+    both = board_of({"name": "b", "jobs": [str(first.pk), str(second.pk)]}, tenant).log_dirs
+    assert both[0] == one
+    assert both[1]["title"] == f"run {short_id(second.pk)}"
+    twice = board_of({"name": "b", "jobs": [str(first.pk)] * 2}, tenant).log_dirs
+    assert twice == (one,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "code"),
+    [
+        ({"job": "x"}, "job", "not_found"),
+        ({"job": 7}, "job", "not_found"),
+        ({"job": str(uuid4())}, "job", "not_found"),
+        ({"job": "a\0"}, "job", "not_found"),
+        ({"jobs": "x"}, "jobs", "invalid"),
+        ({"jobs": ["x"]}, "jobs.0", "not_found"),
+        ({"jobs": [None]}, "jobs.0", "not_found"),
+        ({"jobs": ["x"] * 51}, "jobs", "too_many"),
+        ({"job": "x", "jobs": ["x"]}, "jobs", "invalid"),
+        ({"image": "x"}, "image", "unknown_field"),
+    ],
+)
+def test_bad_trainings_are_refused(
+    tenant: Tenant, changes: dict[str, Any], field: str, code: str
+) -> None:
+    assert refused({"name": "b", **changes}, tenant, board=True) == {field: code}
+
+
+def test_another_persons_training_is_not_there(tenant: Tenant) -> None:
+    foreign = make_job(make_tenant("mallory"))
+    found = refused({"name": "b", "job": str(foreign.pk)}, tenant, board=True)
+    assert found == {"job": "not_found"}
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+fields = st.sampled_from(["name", "image", "size", "cpu", "memory", "gpu", "job", "jobs", "x"])
+
+
+@given(st.dictionaries(fields, anything, max_size=6))
+@hypothesis_settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_no_body_breaks_it(tenant: Tenant, body: dict[str, Any]) -> None:
+    for parse in (notebook_of, board_of):
+        with contextlib.suppress(SubmissionError):
+            parse(body, tenant)

@@ -1,0 +1,227 @@
+"""Manifests of notebooks and TensorBoards: whole documents against golden files, and what must hold."""
+
+import dataclasses
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kubernetes.client import ApiClient
+
+from jobs.rules.admission import Amount
+from jobs.services.manifests import (
+    GATE_CPU_MILLICORES,
+    GATE_MEMORY_BYTES,
+    Wanted,
+    completed,
+    kube_name,
+    need_of,
+    render_service,
+)
+from portal import quantity
+from portal.cluster import labels
+from portal.cluster.manifests import Object
+from tests.manifests.test_job_manifests import PODS, golden
+
+NOTEBOOK = Wanted(
+    service_id=UUID("3f2b8f0e-8a6e-4b43-9f5a-1d2c3b4a5968"),
+    kind="notebook",
+    name="Ada's notes",
+    namespace="u-ada-1b2c3d4e",
+    image="quay.io/jupyter/tensorflow-notebook:2026-11-01",
+    cpu_millicores=2000,
+    memory_bytes=4 * 2**30,
+    gpu_count=1,
+    log_dirs=(),
+    start_count=1,
+    prefix="/s/3f2b8f0e/",
+)
+BOARD = dataclasses.replace(
+    NOTEBOOK,
+    kind="tensorboard",
+    name="losses",
+    cpu_millicores=500,
+    memory_bytes=2**30,
+    gpu_count=0,
+    log_dirs=({"title": "run 1", "path": "/log/jobs/run-1-abcdef", "job": "x"},),
+    start_count=2,
+)
+SECRETS = {"portal_token": "canary-1", "ticket_key": "canary-2", "app_token": "canary-3"}
+
+
+def rendered(wanted: Wanted, *, has_tls: bool = False) -> list[Object]:
+    return render_service(wanted, pods=PODS, has_tls=has_tls)
+
+
+def pod_of(documents: list[Object]) -> dict[str, Any]:
+    spec: dict[str, Any] = documents[0]["spec"]["template"]["spec"]
+    return spec
+
+
+def container(wanted: Wanted, name: str, **more: Any) -> dict[str, Any]:
+    pod = pod_of(rendered(wanted, **more))
+    every = [*pod["initContainers"], *pod["containers"]]
+    return next(one for one in every if one["name"] == name)
+
+
+def test_a_notebook() -> None:
+    golden("notebook.yaml", rendered(NOTEBOOK))
+
+
+def test_a_tensorboard_in_its_second_start_behind_tls() -> None:
+    golden("tensorboard.yaml", rendered(BOARD, has_tls=True))
+
+
+@pytest.mark.parametrize("wanted", [NOTEBOOK, BOARD], ids=lambda wanted: wanted.kind)
+def test_the_official_client_knows_every_field(wanted: Wanted) -> None:
+    client = ApiClient()
+    types = {"Deployment": "V1Deployment", "Secret": "V1Secret", "Service": "V1Service"}
+    for document in rendered(wanted):
+        model = client.deserialize(
+            json.dumps(document), types[document["kind"]], "application/json"
+        )
+        again = client.sanitize_for_serialization(model)
+        assert again == document
+
+
+@pytest.mark.parametrize("wanted", [NOTEBOOK, BOARD], ids=lambda wanted: wanted.kind)
+def test_every_pod_passes_the_restricted_pod_security_standard(wanted: Wanted) -> None:
+    # https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
+    pod = pod_of(rendered(wanted))
+    assert not {"hostNetwork", "hostPID", "hostIPC", "hostUsers"} & set(pod)
+    security = pod["securityContext"]
+    assert (security["runAsNonRoot"], security["runAsUser"]) == (True, 1000)
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False)
+    allowed = {"emptyDir", "secret", "persistentVolumeClaim", "name"}
+    assert all(set(volume) <= allowed for volume in pod["volumes"])
+    for one in [*pod["initContainers"], *pod["containers"]]:
+        assert one["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        for kind in ("requests", "limits"):
+            assert {"cpu", "memory"} <= set(one["resources"][kind])
+        assert "hostPort" not in str(one)
+
+
+def test_what_is_counted_is_what_is_rendered() -> None:
+    for wanted in (NOTEBOOK, BOARD):
+        need = need_of(
+            wanted.kind, wanted.cpu_millicores, wanted.memory_bytes, wanted.gpu_count
+        ).each
+        app, gate = container(wanted, "app"), container(wanted, "gate")
+        prepare = container(wanted, "prepare")
+        asked = [one["resources"]["requests"] for one in (app, gate)]
+        cpu = sum(quantity.cpu_millicores(one["cpu"]) for one in asked)
+        memory = sum(quantity.memory_bytes(one["memory"]) for one in asked)
+        assert Amount(cpu, memory, wanted.gpu_count, 1, 1) == need
+        # The pod needs the larger of what runs and of what prepares it.
+        assert quantity.cpu_millicores(prepare["resources"]["requests"]["cpu"]) <= (
+            100 + GATE_CPU_MILLICORES
+        )
+        assert quantity.memory_bytes(prepare["resources"]["requests"]["memory"]) <= (
+            2**28 + GATE_MEMORY_BYTES
+        )
+
+
+def test_the_gate_is_a_sidecar_that_owns_the_port_before_the_program_runs() -> None:
+    pod = pod_of(rendered(NOTEBOOK))
+    assert [one["name"] for one in pod["initContainers"]] == ["prepare", "gate"]
+    gate = pod["initContainers"][1]
+    assert gate["restartPolicy"] == "Always"
+    assert gate["ports"] == [{"name": "gate", "containerPort": 8888, "protocol": "TCP"}]
+    assert gate["startupProbe"]["httpGet"]["path"] == "/__gate/live"
+    assert gate["readinessProbe"]["httpGet"]["path"] == "/__gate/ready"
+    assert "ports" not in pod["containers"][0]
+    assert container(NOTEBOOK, "gate", has_tls=True)["readinessProbe"]["httpGet"]["scheme"] == (
+        "HTTPS"
+    )
+
+
+def test_the_port_leads_to_the_gate_and_the_cluster_picks_it() -> None:
+    service = rendered(NOTEBOOK)[2]
+    assert service["spec"]["type"] == "NodePort"
+    (port,) = service["spec"]["ports"]
+    assert (port["name"], port["targetPort"]) == ("gate", "gate")
+    assert "nodePort" not in port
+
+
+def test_the_root_begins_with_no_pod() -> None:
+    root = rendered(NOTEBOOK)[0]
+    assert (root["kind"], root["spec"]["replicas"]) == ("Deployment", 0)
+    assert root["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_secrets_are_only_in_what_is_sent_and_only_the_gate_gets_the_key() -> None:
+    documents = rendered(NOTEBOOK)
+    root = {**documents[0], "metadata": {**documents[0]["metadata"], "uid": "root-uid"}}
+    sent = [completed(d, root=root, secrets=SECRETS) for d in documents[1:]]
+    assert [d["kind"] for d in sent if "canary" in json.dumps(d)] == ["Secret"]
+    assert "canary" not in json.dumps(documents)
+    assert all(d["metadata"]["ownerReferences"][0]["uid"] == "root-uid" for d in sent)
+    volumes = {volume["name"]: volume for volume in pod_of(documents)["volumes"]}
+    assert [item["key"] for item in volumes["app"]["secret"]["items"]] == ["app_token"]
+    mounts = {mount["name"] for mount in container(NOTEBOOK, "app")["volumeMounts"]}
+    assert "gate" not in mounts
+    assert "token" not in json.dumps(container(NOTEBOOK, "app")["env"])
+
+
+def test_a_tensorboard_can_read_the_log_volume_and_nothing_else() -> None:
+    pod = pod_of(rendered(BOARD))
+    for one in [*pod["initContainers"], *pod["containers"]]:
+        mounts = {mount["name"]: mount for mount in one["volumeMounts"]}
+        assert "data" not in mounts
+        assert mounts.get("log", {"readOnly": True})["readOnly"] is True
+    assert not [v for v in pod["volumes"] if v["name"] == "data"]
+
+
+def test_a_notebook_writes_both_volumes_and_works_in_the_data() -> None:
+    app = container(NOTEBOOK, "app")
+    mounts = {mount["name"]: mount for mount in app["volumeMounts"]}
+    assert mounts["data"]["mountPath"] == "/data"
+    assert mounts["log"] == {"name": "log", "mountPath": "/log", "readOnly": False}
+    assert app["workingDir"] == "/data"
+
+
+def test_each_start_has_names_and_a_selector_of_its_own() -> None:
+    first = rendered(NOTEBOOK)
+    second = rendered(dataclasses.replace(NOTEBOOK, start_count=2))
+    for one, other in zip(first, second, strict=True):
+        assert one["metadata"]["name"] != other["metadata"]["name"]
+    assert first[2]["spec"]["selector"] != second[2]["spec"]["selector"]
+    assert first[2]["spec"]["selector"][labels.OWNER] == str(NOTEBOOK.service_id)
+
+
+@given(st.integers(1, 10**6))
+def test_any_number_of_starts_has_a_valid_name(start: int) -> None:
+    name = kube_name("x" * 80, NOTEBOOK.service_id, start)
+    # The Deployment's pods append up to 17 characters.
+    assert len(name) + 17 <= 63
+    assert name != kube_name("x" * 80, NOTEBOOK.service_id, start + 1)
+
+
+hostile = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1),
+    st.sampled_from(['1"\n    securityContext: {privileged: true}', "no", "~", "{{ x }}"]),
+)
+
+
+@given(hostile, hostile, hostile)
+@settings(max_examples=60, deadline=None)
+def test_no_input_changes_the_shape_of_a_manifest(name: str, image: str, title: str) -> None:
+    def shape(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: shape(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [shape(inner) for inner in value]
+        return type(value)
+
+    rows = ({"title": title, "path": "/log/jobs/x", "job": "y"},)
+    wanted = dataclasses.replace(BOARD, name=name, image=image, log_dirs=rows)
+    assert [shape(d) for d in rendered(wanted)] == [shape(d) for d in rendered(BOARD)]
+    assert container(wanted, "app")["image"] == image
+    told = next(e for e in container(wanted, "app")["env"] if e["name"] == "APP_LOG_DIRS")
+    assert json.loads(told["value"]) == list(rows)
