@@ -204,10 +204,8 @@ async def test_a_straggler_is_named_and_the_deadline_ends_it(world: World) -> No
 async def test_what_is_not_placed_in_time_goes_back_to_the_queue(world: World) -> None:
     world.sim.lives = {"worker-1": [Life("unplaced"), Life("ok")]}
     await world.submit(topology="tf-ps", replicas=TF_PS, starting_deadline_s=20)
-    job = await world.until(lambda job: job.reason_code == "placing")
-    assert job.reason_text == (
-        "worker-1 waits for a node: 0/1 nodes are available: 1 Insufficient cpu."
-    )
+    job = await world.until(lambda job: job.reason_code == "cpu_taken")
+    assert job.reason_text == "worker-1 waits for free CPU: the node has too little free CPU."
     job = await world.until(is_state("queued"))
     assert job.requeued_count == 1
     assert world.sim.live_things() == []

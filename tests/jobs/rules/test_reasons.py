@@ -152,8 +152,8 @@ def test_disruptions(disruption: Disruption, code: str) -> None:
         (Wait("worker-0", "i", has_pod=False), "creating", ""),
         (
             Wait("worker-0", "i", unplaced_why="0/1 nodes are available: 1 Insufficient cpu."),
-            "placing",
-            "worker-0 waits for a node: 0/1 nodes",
+            "cpu_taken",
+            "worker-0 waits for free CPU: the node has too little free CPU.",
         ),
         (Wait("worker-0", "i"), "creating", ""),
         (
