@@ -20,7 +20,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if "--" in arguments:
         at = arguments.index("--")
         arguments, command = arguments[:at], arguments[at + 1 :]
-    options = words.build().parse_args(arguments, argparse.Namespace(**words.DEFAULTS))
+    parser = words.build()
+    options, more = parser.parse_known_args(arguments, argparse.Namespace(**words.DEFAULTS))
+    # argparse takes several words of one kind only where no option stands between or before them.
+    several = next((name for name in ("patterns", "jobs") if hasattr(options, name)), None)
+    if more and (several is None or any(word.startswith("-") for word in more)):
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
+    if several is not None:
+        setattr(options, several, [*getattr(options, several), *more])
     if command and options.command != "submit":
         raise ClientError("Only submit takes a command behind --.", "homeport --help", USAGE)
     options.command = command

@@ -21,12 +21,11 @@ from .exits import ERROR, NOT_FOUND, OK, ClientError, UnreachableError
 from .find import find_job, short_id
 from .harmless import one_line
 from .progress import Progress
-from .rest import Rest, unreachable
+from .rest import Rest, chunks_of, unreachable
 from .session import Session
 from .table import Column, age_text, size_text
 
 TRIES = 5
-CHUNK_BYTES = 256 * 1024
 PART = ".homeport-part"
 _BAD = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
 COLUMNS = (
@@ -209,7 +208,7 @@ def _fetch(  # noqa: PLR0913
             note.write_text(json.dumps({"stamp": stamp, "tag": tag}), encoding="utf-8")
             try:
                 done = start
-                for chunk in answer.stream(CHUNK_BYTES):
+                for chunk in chunks_of(answer):
                     done += len(chunk)
                     if done > size:
                         raise ClientError(f"is larger than the {size:,} bytes that were announced")

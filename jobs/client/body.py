@@ -227,10 +227,11 @@ def _yaml(text: str, where: str) -> Any:
     import yaml
 
     try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return _as_json(yaml.safe_load(text), where)
+    except RecursionError as error:
+        raise UsageError(f"{where} is nested too deeply.") from error
+    except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"{where} is no YAML: {error}") from error
-    return _as_json(value, where)
 
 
 def _as_json(value: Any, where: str) -> Any:

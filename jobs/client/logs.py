@@ -12,11 +12,10 @@ from .following import follow_job, replica_names
 from .harmless import one_line
 from .lines import LineWriter
 from .listing import Row, reason_of
-from .rest import unreachable
+from .rest import chunks_of, unreachable
 from .session import Session
 
 MAX_LINE_BYTES = 16 * 1024**2
-CHUNK_BYTES = 256 * 1024
 
 
 def logs(session: Session) -> int:
@@ -60,7 +59,7 @@ def _lines_of(answer: urllib3.BaseHTTPResponse, url: str) -> Iterator[list[str]]
     """The lines of an answer as it comes; one without end is cut."""
     rest = b""
     try:
-        for chunk in answer.stream(CHUNK_BYTES):
+        for chunk in chunks_of(answer):
             *whole, rest = (rest + chunk).split(b"\n")
             if len(rest) > MAX_LINE_BYTES:
                 whole, rest = [*whole, rest], b""

@@ -28,6 +28,7 @@ FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 60.0
 MAX_ANSWER_BYTES = 64 * 1024**2
 PAGE_SIZE = 200
+CHUNK_BYTES = 256 * 1024
 
 Query = Mapping[str, Optional[object]]
 Json = dict[str, Any]  # an object; its values are looked at where they are used
@@ -308,6 +309,16 @@ def _refusals(answer: Any) -> list[Refusal]:
 def _asked_wait_s(answer: urllib3.BaseHTTPResponse) -> float | None:
     text = answer.headers.get("Retry-After", "")
     return float(text) if text.isascii() and text.isdigit() and len(text) < 7 else None
+
+
+def chunks_of(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    """The body as it comes; what came before a connection broke off is not lost.
+
+    Raises:
+        urllib3.exceptions.HTTPError: it broke off.
+    """
+    while data := answer.read1(CHUNK_BYTES):
+        yield data
 
 
 def not_homeport(url: str) -> ClientError:

@@ -23,7 +23,7 @@ SOURCE = Path(__file__).resolve().parents[1]
 PACKAGE = "homeport_client"
 PYTHON = ">=3.9"
 REQUIRES = (
-    "urllib3>=2,<3",  # HTTP
+    "urllib3>=2.2,<3",  # HTTP
     "websockets>=15",  # logs and changes
     "PyYAML>=6",  # job files, -o yaml
 )
