@@ -1,0 +1,171 @@
+"""What starts JupyterLab and TensorBoard: preparation, configuration, and the count of event files."""
+
+import ast
+import json
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.pod import board, lab, prepare
+from jobs.pod.board import Teller, count_event_files
+from jobs.pod.door import RefusedError, UnreachableError
+from jobs.pod.task import Places
+
+MODULES = Path(board.__file__).parent
+
+
+@pytest.mark.parametrize("kind", prepare.LAUNCHERS)
+def test_launchers_have_the_syntax_of_python_3_6_and_import_only_each_other(kind: str) -> None:
+    names = prepare.LAUNCHERS[kind]
+    for name in names:
+        tree = ast.parse((MODULES / f"{name}.py").read_text(), feature_version=(3, 6))
+        for node in ast.walk(tree):
+            found = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for module in found:
+                own = module.startswith("jobs.pod.") and module.split(".")[2] in names
+                assert own or module.split(".")[0] in sys.stdlib_module_names
+
+
+# --- prepare ---
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for folder in ("data", "log/jobs", "homeport", "dev", "run/homeport", "home"):
+        (tmp_path / folder).mkdir(parents=True)
+    return tmp_path
+
+
+def prepared(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setenv("GATE_KIND", kind)
+    return prepare.main(["--root", str(root)])
+
+
+def test_a_notebook_sees_the_log_volume_and_gets_its_program(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert prepared(root, "notebook", monkeypatch) == 0
+    assert (root / "data/log").readlink() == Path("/log")
+    assert zipfile.ZipFile(root / "homeport/start.py").namelist().count("jobs/pod/lab.py") == 1
+    assert prepared(root, "notebook", monkeypatch) == 0  # a second run in the same pod
+    assert sorted(path.name for path in (root / "data").iterdir()) == ["log"]
+
+
+def test_a_file_called_log_is_left_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "data/log").write_text("mine")
+    assert prepared(root, "notebook", monkeypatch) == 0
+    assert (root / "data/log").read_text() == "mine"
+
+
+@pytest.mark.parametrize(("kind", "volume"), [("notebook", "data"), ("tensorboard", "log")])
+def test_a_volume_that_is_not_there_is_told(
+    root: Path, monkeypatch: pytest.MonkeyPatch, kind: str, volume: str
+) -> None:
+    (root / volume).rename(root / "elsewhere")
+    assert prepared(root, kind, monkeypatch) == 65
+    said = json.loads((root / "dev/termination-log").read_text())
+    assert volume in said["text"]
+    assert said["reason"] in {"volume_not_writable", "volume_not_readable"}
+
+
+def test_a_tensorboard_writes_nothing_on_the_volumes(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert prepared(root, "tensorboard", monkeypatch) == 0
+    assert list((root / "log").iterdir()) == [root / "log/jobs"]
+    assert list((root / "data").iterdir()) == []
+
+
+# --- JupyterLab ---
+def test_the_token_stands_in_no_configuration(root: Path) -> None:
+    (root / "run/homeport/app_token").write_text("the-token\n")
+    environ = {"APP_PORT": "8890", "APP_PREFIX": "/s/3f2b8f0e/"}
+    text = lab.config_text(environ, Places(str(root)))
+    assert "the-token" not in text
+
+    class Section:
+        def __init__(self) -> None:
+            self.values: dict[str, Any] = {}
+
+        def __getattr__(self, name: str) -> "Section":
+            section: Section = self.values.setdefault(name, Section())
+            return section
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "values":
+                super().__setattr__(name, value)
+            else:
+                self.values[name] = value
+
+    def read() -> dict[str, Any]:
+        config = Section()
+        exec(text, {"get_config": lambda: config})  # noqa: S102  JupyterLab does the same
+        return {
+            f"{name}.{key}": value
+            for name, section in config.values.items()
+            for key, value in section.values.items()
+        }
+
+    found = read()
+    assert found["IdentityProvider.token"] == "the-token"
+    assert found["ServerApp.ip"] == "127.0.0.1"
+    assert found["ServerApp.port"] == 8890
+    assert found["ServerApp.base_url"] == "/s/3f2b8f0e/"
+    assert found["ServerApp.root_dir"] == str(root / "data")
+    assert found["ServerApp.cookie_secret"] != read()["ServerApp.cookie_secret"]
+
+
+# --- TensorBoard ---
+ENVIRON = {"APP_PORT": "8890", "APP_PREFIX": "/s/3f2b8f0e/"}
+
+
+def test_tensorboard_shows_one_folder_several_or_all() -> None:
+    rows = [{"title": "a", "path": "/log/jobs/a-1"}, {"title": "b", "path": "/log/jobs/b-2"}]
+    one, several, every = (board.command("py", ENVIRON, r) for r in (rows[:1], rows, []))
+    assert one[-1] == "--logdir=/log/jobs/a-1"
+    assert several[-1] == "--logdir_spec=a:/log/jobs/a-1,b:/log/jobs/b-2"
+    assert every[-1] == "--logdir=/log"
+    assert {"--host=127.0.0.1", "--port=8890", "--path_prefix=/s/3f2b8f0e"} <= set(one)
+
+
+def test_event_files_are_counted_up_to_a_limit(tmp_path: Path) -> None:
+    assert count_event_files([str(tmp_path / "absent")]) == 0
+    for number in range(5):
+        folder = tmp_path / f"run {number}" / "train"
+        folder.mkdir(parents=True)
+        (folder / "events.out.tfevents.1.host").touch()
+        (folder / "checkpoint").touch()
+    assert count_event_files([str(tmp_path)]) == 5
+    assert count_event_files([str(tmp_path / "run 0"), str(tmp_path / "run 1")]) == 2
+    assert count_event_files([str(tmp_path)], most=3) == 3
+
+
+class FakeDoor:
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.problem: Exception | None = None
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if self.problem is not None:
+            raise self.problem
+        self.told.append((path, body))
+        return {}
+
+
+def test_only_changes_are_told_and_what_was_not_heard_is_told_again(tmp_path: Path) -> None:
+    door = FakeDoor()
+    teller = Teller(door, "services/x/event-files/", 2, [str(tmp_path)])  # type: ignore[arg-type]
+    assert teller.look()
+    assert teller.look()
+    assert door.told == [("services/x/event-files/", {"start": 2, "count": 0})]
+    (tmp_path / "events.out.tfevents.1.host").touch()
+    door.problem = UnreachableError("no answer")
+    assert teller.look()
+    door.problem = None
+    assert teller.look()
+    assert [body["count"] for _, body in door.told] == [0, 1]
+    (tmp_path / "events.out.tfevents.2.host").touch()
+    door.problem = RefusedError(410, "deleted")
+    assert not teller.look()
