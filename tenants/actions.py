@@ -34,7 +34,7 @@ def record(
         actor=by,
         actor_name=by.username if by else "homeport",
         verb=verb,
-        kind=type(target).__name__.lower(),
+        kind=target._meta.model_name,
         object_id=str(target.pk or ""),
         object_name=str(target)[:200],
         source_address=source_address[:64],

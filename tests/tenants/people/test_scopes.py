@@ -1,0 +1,134 @@
+"""What a token of each scope may do, over all routes of REST."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from tenants.actions import create_token
+from tenants.models import ApiToken, User
+from tests.factories import make_tenant, make_user
+from tests.portal.test_routes import Route, routes
+from tests.tenants.people.people import codes, rest, send
+
+pytestmark = pytest.mark.django_db
+UNSAFE = ("POST", "PUT", "PATCH", "DELETE")
+# Taking back the token that is sent and making one by a password are no work with a token; the
+# OpenAPI document is everybody's.
+ABOUT_TOKENS = {"api-token", "api-schema"}
+
+
+def rest_routes() -> list[Route]:
+    return [
+        route
+        for route in routes()
+        if route.path.startswith("api/v1/") and route.name not in ABOUT_TOKENS
+    ]
+
+
+def path_of(route: Route) -> str:
+    path = route.path.removeprefix("api/v1/")
+    for key in route.converters:
+        for form in ("uuid", "slug"):
+            path = path.replace(f"<{form}:{key}>", str(uuid4()) if form == "uuid" else "x")
+    return path
+
+
+@pytest.fixture
+def alice() -> User:
+    return make_tenant("alice").owner
+
+
+@pytest.mark.parametrize("route", rest_routes(), ids=lambda route: route.name)
+def test_a_token_that_may_look_changes_nothing(alice: User, route: Route) -> None:
+    root = make_user("root", role="admin")
+    for person in (alice, root):
+        client = rest(person, "read")
+        for method in UNSAFE:
+            answer = send(client, method, path_of(route), {})
+            assert answer.status_code == 403, (method, answer.content)
+            assert codes(answer) == {("", "token_scope")}
+        assert send(client, "GET", path_of(route)).status_code in {200, 403, 404, 405}
+
+
+def test_a_token_that_may_look_looks(alice: User) -> None:
+    client = rest(alice, "read")
+    assert send(client, "GET", "me/").json()["username"] == "alice"
+    assert send(client, "GET", "jobs/").status_code == 200
+
+
+def test_without_the_scope_admin_an_admin_acts_as_a_researcher(alice: User) -> None:
+    root = make_user("root", role="admin")
+    for scope in ("read", "submit"):
+        client = rest(root, scope)
+        assert send(client, "GET", "users/").status_code == 403
+        assert send(client, "GET", "audit/").status_code == 403
+        assert send(client, "GET", f"users/{alice.pk}/").status_code == 404
+        assert send(client, "GET", "tenants/").json()["count"] == 0
+    client = rest(root, "submit")
+    tenant = alice.tenant
+    assert tenant is not None
+    assert send(client, "PATCH", f"users/{alice.pk}/", {"role": "admin"}).status_code == 404
+    assert send(client, "POST", "users/", {"username": "x"}).status_code == 403
+    assert send(client, "POST", "teams/", {"name": "x"}).status_code == 403
+    quota: dict[str, Any] = {"quota": {"gpu": 0}}
+    assert send(client, "PATCH", f"tenants/{tenant.pk}/", quota).status_code == 404
+    full = rest(root, "admin")
+    assert send(full, "PATCH", f"tenants/{tenant.pk}/", quota).status_code == 200
+
+
+def test_signing_in_by_rest_gives_all_that_one_may_unless_less_is_asked(alice: User) -> None:
+    make_user("root", role="admin")
+    body = {"password": "a long password"}
+    given = {
+        (name, scope): send(
+            Client(HTTP_HOST="localhost"),
+            "POST",
+            "auth/token/",
+            {**body, "username": name, **({"scope": scope} if scope else {})},
+        )
+        for name, scope in (
+            ("alice", ""),
+            ("root", ""),
+            ("root", "read"),
+            ("alice", "admin"),
+            ("alice", "x"),
+        )
+    }
+    scopes = {key: answer.json().get("scope") for key, answer in given.items()}
+    assert scopes == {
+        ("alice", ""): "submit",
+        ("root", ""): "admin",
+        ("root", "read"): "read",
+        ("alice", "admin"): None,
+        ("alice", "x"): None,
+    }
+    assert given["alice", "admin"].status_code == 403
+    assert given["alice", "x"].status_code == 400
+
+
+@pytest.mark.parametrize("days", [0, 91, -1, "x", 1e9, None])
+def test_no_token_lives_longer_than_90_days(alice: User, days: Any) -> None:
+    body = {"username": "alice", "password": "a long password", "days": days}
+    answer = send(Client(HTTP_HOST="localhost"), "POST", "auth/token/", body)
+    assert answer.status_code == 400
+    assert not ApiToken.objects.exists()
+
+
+def test_what_is_kept_of_a_token_does_not_authenticate(alice: User) -> None:
+    token, plain = create_token(by=alice, name="t")
+    for stolen in (token.digest, str(token.pk), f"hp_{token.digest}", plain[:-1], plain.upper()):
+        client = Client(HTTP_HOST="localhost", headers={"Authorization": f"Token {stolen}"})
+        assert send(client, "GET", "me/").status_code == 401
+
+
+def test_an_expired_and_a_revoked_token_are_dead(alice: User) -> None:
+    client = rest(alice)
+    ApiToken.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert send(client, "GET", "me/").status_code == 401
+    client = rest(alice)
+    ApiToken.objects.all().delete()
+    assert send(client, "GET", "me/").status_code == 401
