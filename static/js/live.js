@@ -19,6 +19,8 @@ const timers = new Map();
 const busy = new Set();
 /** @type {Map<string, number>} id -> the revision that was announced while it was being read */
 const again = new Map();
+/** A form is on its way and another page will come: what this one shows may be gone already. */
+let isLeaving = false;
 
 /** @param {HTMLElement} element */
 function tokens(element) {
@@ -40,7 +42,7 @@ function refresh(element, revision = Infinity) {
   const ask = () => {
     timers.delete(id);
     const current = document.getElementById(id);
-    if (!current) return;
+    if (!current || isLeaving) return;
     askedAt.set(id, Date.now());
     busy.add(id);
     htmx.trigger(current, "refresh");
@@ -123,6 +125,11 @@ export function startLive() {
       else signTimer = setTimeout(() => (sign.hidden = false), SHOW_LOST_AFTER_MS);
     },
   });
+  document.addEventListener("submit", (event) => {
+    if (!event.defaultPrevented && event.target.target !== "_blank") isLeaving = true;
+  });
+  // The back button shows this page as it was left.
+  window.addEventListener("pageshow", () => (isLeaving = false));
   document.addEventListener("htmx:configRequest", (event) => {
     const { elt, headers, triggeringEvent } = event.detail;
     if (triggeringEvent?.type === "refresh" && elt.dataset.revision) {
