@@ -1,0 +1,164 @@
+"""The command line outside of this project: a wheel built without a network, and no Django."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from jobs.client import __version__
+from tests.e2e.portal import ROOT
+
+SOURCE = ROOT / "jobs" / "client"
+BUILDER = SOURCE / "packaging" / "homeport_wheel.py"
+# What people's laptops may run; those that are here are tried.
+PYTHONS = ("python3.10", "python3.12", "python3.13")
+
+
+def run(*words: object, **environ: str) -> subprocess.CompletedProcess[str]:
+    """A program without our environment: no PYTHONPATH, no package index, no home."""
+    kept = {"PATH": os.environ["PATH"], "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    return subprocess.run(
+        [str(word) for word in words],
+        env={**kept, "HOME": "/nonexistent", **environ},
+        cwd="/",
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=120,
+    )
+
+
+def build(folder: Path) -> Path:
+    done = run(sys.executable, BUILDER, folder)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("wheel"))
+
+
+def test_the_wheel_is_the_package_and_nothing_else(wheel: Path, tmp_path: Path) -> None:
+    assert wheel.name == f"homeport_client-{__version__}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel) as opened:
+        names = set(opened.namelist())
+    modules = {f"homeport_client/{path.name}" for path in SOURCE.glob("*.py")}
+    info = f"homeport_client-{__version__}.dist-info"
+    assert names == modules | {
+        f"{info}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt")
+    }
+    assert build(tmp_path).read_bytes() == wheel.read_bytes(), "equal sources, equal bytes"
+
+
+def test_it_is_built_from_a_checkout_without_a_network(tmp_path: Path, wheel: Path) -> None:
+    made = run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", tmp_path, SOURCE)
+    assert made.returncode == 0, made.stderr
+    (built,) = tmp_path.glob("*.whl")
+    assert built.read_bytes() == wheel.read_bytes()
+    assert not (SOURCE / "build").exists()
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel, and of all others only what the wheel asks for."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=True)
+    done = run(folder / "bin" / "pip", "install", "-q", "--no-deps", wheel)
+    assert done.returncode == 0, done.stderr
+    (target,) = folder.glob("lib/python*/site-packages")
+    import urllib3
+    import websockets
+    import yaml
+
+    # From here instead of from an index: these tests need no network.
+    for package in (urllib3, websockets, yaml):
+        source = Path(str(package.__file__)).parent
+        shutil.copytree(source, target / source.name)
+    return folder
+
+
+def test_it_runs_without_django(bare: Path, tmp_path: Path) -> None:
+    program = bare / "bin" / "homeport"
+    settings = {"XDG_CONFIG_HOME": str(tmp_path)}
+    assert run(program, "--version").stdout == f"homeport {__version__}\n"
+    assert run(program, "list", **settings).returncode == 3
+    for name in ("django", "rest_framework", "portal", "jobs", "requests", "aiohttp"):
+        assert run(bare / "bin" / "python", "-c", f"import {name}").returncode == 1, name
+    every = "; ".join(f"import homeport_client.{path.stem}" for path in SOURCE.glob("*.py"))
+    done = run(bare / "bin" / "python", "-W", "error", "-c", every)
+    assert done.returncode == 0, done.stderr
+    done = run(bare / "bin" / "python", "-m", "homeport_client", "submit", "--list-files", tmp_path)
+    assert done.returncode == 5, done.stderr  # nothing to send
+
+
+def test_a_shell_completes_its_words(bare: Path, tmp_path: Path) -> None:
+    program = bare / "bin" / "homeport"
+    script = run(program, "completion", "bash").stdout
+    asked = (
+        f'PATH="{bare}/bin:$PATH"; {script}\n'
+        'complete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _homeport; '
+        'echo "${COMPREPLY[*]}"; }\n'
+        "complete_words homeport lo\n"
+        "complete_words homeport artifacts ''\n"
+        "complete_words homeport list --state su\n"
+        "complete_words homeport submit --ps-\n"
+        "complete_words homeport get ''\n"
+    )
+    done = run("bash", "-c", asked, XDG_CONFIG_HOME=str(tmp_path))
+    assert done.stdout.splitlines() == [
+        "login logout logs",
+        "download list ls",
+        "succeeded",
+        "--ps-cpu --ps-gpu --ps-memory",
+        "",
+    ], done.stderr
+    assert "compdef _homeport" in run(program, "completion", "zsh").stdout
+    assert "complete -c homeport" in run(program, "completion", "fish").stdout
+
+
+def test_an_editable_install_is_this_checkout(tmp_path: Path) -> None:
+    code = f"import homeport_wheel as w; print(w.build_editable({str(tmp_path)!r}))"
+    done = run(sys.executable, "-c", code, PYTHONPATH=str(BUILDER.parent))
+    assert done.returncode == 0, done.stderr
+    code = "import homeport_client.pack as pack; print(pack.__file__)"
+    done = run(sys.executable, "-S", "-c", code, PYTHONPATH=str(tmp_path / done.stdout.strip()))
+    assert done.stdout.strip() == str(SOURCE / "pack.py"), done.stderr
+
+
+def test_its_words_are_those_of_python_3_9() -> None:
+    for path in SOURCE.rglob("*.py"):
+        ast.parse(path.read_text(), str(path), feature_version=(3, 9))
+
+
+def find_python(name: str) -> str | None:
+    """An interpreter of this name on the path, or among those of pyenv."""
+    kept = (Path.home() / ".pyenv" / "versions").glob(f"*/bin/{name}")
+    for found in (shutil.which(name), *map(str, kept)):
+        if found is not None and run(found, "-c", "").returncode == 0:
+            return found
+    return None
+
+
+@pytest.mark.parametrize("name", PYTHONS)
+def test_it_starts_on_other_pythons(name: str, wheel: Path, bare: Path, tmp_path: Path) -> None:
+    python = find_python(name)
+    if python is None:
+        pytest.skip(f"no {name} here")
+    (packages,) = bare.glob("lib/python*/site-packages")
+    # PyYAML's compiled half is of another Python; its other half does.
+    code = (
+        f"import sys; sys.path[:0] = [{str(wheel)!r}]; sys.path.append({str(packages)!r})\n"
+        "from homeport_client.__main__ import main\n"
+        f"sys.exit(main(['submit', '--list-files', {str(tmp_path)!r}]))"
+    )
+    (tmp_path / "train.py").write_text("x")
+    done = run(python, "-c", code)
+    assert (done.returncode, done.stdout) == (0, "train.py\n"), done.stderr
