@@ -42,6 +42,7 @@ class Held:
 
     kind: str
     name: str
+    namespace: str = ""
     finalizers: tuple[str, ...] = ()
 
     @property
@@ -88,7 +89,7 @@ async def look(cluster: Cluster, namespace: str, conditions: Sequence[Mapping[st
 def _held(obj: Object) -> Held:
     meta = obj["metadata"]
     finalizers = tuple(str(name) for name in meta.get("finalizers") or ())
-    return Held(str(obj["kind"]), str(meta["name"]), finalizers)
+    return Held(str(obj["kind"]), str(meta["name"]), str(meta.get("namespace", "")), finalizers)
 
 
 def explain(conditions: Sequence[Mapping[str, Any]], held: Sequence[Held]) -> Story:
@@ -133,5 +134,5 @@ def _next_step(held: Held) -> str:
     return (
         f"The controller behind {foreign} must finish its work and take the finalizer off. If that "
         f"controller is not there any more, take it off by hand: kubectl edit {held.kind.lower()} "
-        f"{held.name}, and remove it from metadata.finalizers."
+        f"{held.name} -n {held.namespace}, and remove it from metadata.finalizers."
     )

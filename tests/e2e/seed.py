@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tests.e2e.seed_fleet import make_nodes, report
+from tests.e2e.seed_namespaces import make_namespaces
 from tests.e2e.seed_people import make_people
 from tests.e2e.seed_services import make_services
 from tests.e2e.seed_team import make_team
@@ -74,6 +75,7 @@ def seed() -> dict[str, Any]:
     stranger = User.objects.create_user("mia", password=PASSWORD, first_name="Mia")
     make_nodes(rows, make_tenant(stranger, at), at)
     rows |= make_team(people["lee"], at)
+    rows |= make_namespaces(at, make_tenant)
     return {**rows, **make_people(people["ada"], at)}
 
 

@@ -106,7 +106,7 @@ def purge(page: Page, namespace: str, owner: str) -> None:
     dialog.get_by_label("Type the name of the namespace").fill(namespace)
     dialog.get_by_label("Type the user name of its owner").fill(owner)
     dialog.get_by_role("button", name="Purge it for ever").click()
-    expect(state_of(page)).to_have_text("Gone", timeout=2 * SLOW_MS)
+    expect(state_of(page)).to_have_text("Purged", timeout=2 * SLOW_MS)
 
 
 def namespaces(portal: Portal) -> set[str]:
@@ -241,7 +241,7 @@ def test_what_holds_a_namespace_is_shown_with_the_next_step(
     expect(reason).to_contain_text(
         "ConfigMap held is held by the finalizer example.org/backup", timeout=SLOW_MS
     )
-    expect(reason).to_contain_text("kubectl edit configmap held")
+    expect(reason).to_contain_text(f"kubectl edit configmap held -n {namespace}")
     page.goto("/admin/namespaces/?state=problems")
     expect(page.locator("#list")).to_contain_text("example.org/backup")
     nothing = json.dumps({"metadata": {"finalizers": None}})

@@ -28,10 +28,12 @@ def test_the_conditions_are_counted_by_kind():
 
 
 def test_an_object_with_a_finalizer_is_named_before_one_that_only_takes_its_time():
-    story = explain([REMAIN], [Held("Pod", "p"), Held("ConfigMap", "c", ("example.org/hold",))])
+    story = explain(
+        [REMAIN], [Held("Pod", "p"), Held("ConfigMap", "c", "u-a", ("example.org/hold",))]
+    )
     assert story.text == "ConfigMap c is held by the finalizer example.org/hold"
     assert "example.org/hold" in story.next_step
-    assert "kubectl edit configmap c" in story.next_step
+    assert "kubectl edit configmap c -n u-a," in story.next_step
     assert len(story.held) == 2
 
 
@@ -39,10 +41,10 @@ def test_an_object_with_a_finalizer_is_named_before_one_that_only_takes_its_time
     ("held", "words"),
     [
         (
-            Held("PersistentVolumeClaim", "data", ("kubernetes.io/pvc-protection",)),
+            Held("PersistentVolumeClaim", "data", "u-a", ("kubernetes.io/pvc-protection",)),
             "pod still uses",
         ),
-        (Held("Job", "j", ("foregroundDeletion",)), "garbage collector"),
+        (Held("Job", "j", "u-a", ("foregroundDeletion",)), "garbage collector"),
         (Held("Pod", "p"), "node"),
     ],
 )
