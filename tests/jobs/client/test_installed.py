@@ -16,8 +16,8 @@ from tests.e2e.portal import ROOT
 
 SOURCE = ROOT / "jobs" / "client"
 BUILDER = SOURCE / "packaging" / "homeport_wheel.py"
-# What people's laptops may run; those that are here are tried.
-PYTHONS = ("python3.10", "python3.12", "python3.13")
+# Newer ones than ours; older ones need older packages than those that lie here.
+PYTHONS = ("python3.12", "python3.13")
 
 
 def run(*words: object, **environ: str) -> subprocess.CompletedProcess[str]:
