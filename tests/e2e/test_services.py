@@ -139,6 +139,12 @@ def test_a_notebook_keeps_its_files_over_a_stop_and_leaves_nothing(
     inside = notebook.enter()
     assert inside.get("api/contents/kept.txt").json()["content"] == "still here"
 
+    kubectl(portal, "delete", "pod", again["pod"], "-n", again["namespace"], "--wait=false")
+    wait_for("its pod is replaced", lambda: notebook.get()["restarts"] == 1, timeout_s=90)
+    replaced = notebook.wait("running")
+    assert replaced["pod"] != again["pod"]
+    assert notebook.enter().get("api/contents/kept.txt").ok
+
     assert ada.call("DELETE", notebook.path).status_code == 204
     assert ada.call("GET", notebook.path).status_code == 404
     wait_for("nothing is left", lambda: not things_of(portal, notebook), timeout_s=60)
