@@ -3,13 +3,15 @@
 Weeks are those of ISO 8601 in UTC: Monday 00:00 to Monday 00:00. What still runs counts until now.
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import FloatField, Func, Q
 
 from jobs.team.models import UsageInterval
 from tenants.models import Team, User
@@ -44,15 +46,28 @@ class Week:
         return self.begin + timedelta(days=6)
 
 
-@dataclass(frozen=True)
-class Use:
-    """One interval as it is counted; `ended_at` is None while it goes on."""
+class Use(NamedTuple):
+    """One interval as it is counted: UNIX times in seconds, `ended_s` None while it goes on."""
 
     person_id: UUID
     gpu_count: int
     cpu_millicores: int
-    started_at: datetime
-    ended_at: datetime | None
+    started_s: float
+    ended_s: float | None
+
+
+class UnixTime(Func):
+    """A date column in seconds, by the database itself: a team may have 100,000 intervals, and
+    Python takes ten times as long to read as many dates as to add the numbers up.
+    """
+
+    template = "EXTRACT(EPOCH FROM %(expressions)s)"
+    output_field = FloatField()
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Days since 4714 BC, as SQLite counts them, to the millisecond."""
+        template = "((julianday(%(expressions)s) - 2440587.5) * 86400.0)"
+        return self.as_sql(compiler, connection, template=template, **context)
 
 
 @dataclass
@@ -61,10 +76,6 @@ class Hours:
 
     gpu: float = 0.0
     cpu: float = 0.0  # core-hours
-
-    def add(self, hours: float, use: Use) -> None:
-        self.gpu += hours * use.gpu_count
-        self.cpu += hours * use.cpu_millicores / 1000
 
 
 @dataclass(frozen=True)
@@ -115,19 +126,20 @@ def sum_up(
 ) -> dict[UUID, tuple[Hours, ...]]:
     """Person -> what was used in each of the weeks (which follow each other). Pure."""
     sums: dict[UUID, tuple[Hours, ...]] = defaultdict(lambda: tuple(Hours() for _ in weeks))
-    first = weeks[0].begin
-    for use in uses:
-        began, ended = max(use.started_at, first), min(use.ended_at or now, weeks[-1].end, now)
-        if ended <= began:
-            continue
-        theirs = sums[use.person_id]
+    first_s, last_s = weeks[0].begin.timestamp(), min(weeks[-1].end, now).timestamp()
+    week_s = WEEK.total_seconds()
+    for person_id, gpu_count, cpu_millicores, started_s, ended_s in uses:
+        began_s = max(started_s, first_s)
+        over_s = last_s if ended_s is None else min(ended_s, last_s)
         # Only the weeks that it touches: most intervals lie in one.
-        for index in range((began - first) // WEEK, len(weeks)):
-            week = weeks[index]
-            if week.begin >= ended:
-                break
-            overlap = min(ended, week.end) - max(began, week.begin)
-            theirs[index].add(overlap.total_seconds() / _HOUR_S, use)
+        while began_s < over_s:
+            index = int((began_s - first_s) // week_s)
+            until_s = min(over_s, first_s + (index + 1) * week_s)
+            hours = (until_s - began_s) / _HOUR_S
+            theirs = sums[person_id][index]
+            theirs.gpu += hours * gpu_count
+            theirs.cpu += hours * cpu_millicores / 1000
+            began_s = until_s
     return dict(sums)
 
 
@@ -145,5 +157,6 @@ def _uses(team: Team, begin: datetime, now: datetime) -> Iterable[Use]:
     touched = UsageInterval.objects.filter(team=team, started_at__lt=now).filter(
         Q(ended_at__isnull=True) | Q(ended_at__gt=begin)
     )
-    fields = ("owner_id", "gpu_count", "cpu_millicores", "started_at", "ended_at")
-    return (Use(*row) for row in touched.values_list(*fields).iterator(chunk_size=2000))
+    times = {"started_s": UnixTime("started_at"), "ended_s": UnixTime("ended_at")}
+    fields = ("owner_id", "gpu_count", "cpu_millicores", *times)
+    return itertools.starmap(Use, touched.annotate(**times).values_list(*fields).iterator())
