@@ -1,0 +1,249 @@
+"""One successful change for each mutating route: who sends what, on which rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.utils import timezone
+
+from jobs.rules.states import JobState
+from jobs.services.models import Service
+from tenants.actions import create_token, ensure_tenant
+from tenants.models import Team, Tenant, User
+from tenants.people import passwords
+from tenants.people.models import Session
+from tests.factories import make_job, make_service, make_tenant, make_user, submit_body
+
+PASSWORD = "a long password"
+NEW = {"new_password1": "orange tugboat 7", "new_password2": "orange tugboat 7"}
+
+
+class World:
+    """Rows that routes are about: Alice owns, Lee leads, Root is the admin."""
+
+    def __init__(self) -> None:
+        self.team = Team.objects.create(name="vision", budget_gpu_count=50)
+        self.empty = Team.objects.create(name="empty")
+        self.alice = make_tenant("alice", team=self.team)
+        self.lee = make_tenant("lee", team=self.team)
+        self.team.leads.add(self.lee.owner)
+        self.root = make_user("root", role="admin")
+        self.bob = make_user("bob")
+        self.job = make_job(self.alice, state=JobState.RUNNING)
+        self.notebook = make_service(self.alice, state="running", desired="run")
+        self.tensorboard = make_service(self.alice, kind="tensorboard", state="running")
+        self.token, self.plain = create_token(by=self.alice.owner, name="t")
+        self.session = Session.objects.create(
+            session_key="other",
+            user=self.alice.owner,
+            expire_date=timezone.now() + timedelta(days=1),
+        )
+        self.join_key = passwords.new_link(self.bob).key
+
+    def stopped(self, service: Service) -> None:
+        Service.objects.filter(pk=service.pk).update(state="stopped", desired="stop")
+
+    def leave(self) -> None:
+        User.objects.update(team=None)
+        Tenant.objects.update(team=None)
+
+    def tenant(self, desired: str, **changes: Any) -> None:
+        changes = {"desired": desired, "state": desired, **changes}
+        Tenant.objects.filter(pk=self.alice.pk).update(**changes)
+
+
+def _deleted(world: World) -> None:
+    later = timezone.now() - timedelta(days=1)
+    world.tenant("deleted", state="deleting", purge_after=later, purge_data="keep")
+
+
+@dataclass(frozen=True)
+class Change:
+    """Attributes:
+    verb: of the one row that it writes.
+    who: signs in before it; empty: nobody.
+    body: a form for pages, JSON for REST; given the world.
+    before: prepares the rows.
+    token: sent as a header instead of a session.
+    """
+
+    verb: str
+    who: str = "alice"
+    body: Callable[[World], Any] = field(default=lambda world: {})
+    before: Callable[[World], Any] = field(default=lambda world: None)
+    token: Callable[[World], str] | None = None
+
+
+def _names(team: str = "vision") -> Callable[[World], Any]:
+    return lambda world: {
+        "name": f"{team} two",
+        "budget_cpu": "",
+        "budget_memory": "",
+        "budget_gpu": "9",
+    }
+
+
+def _typed(world: World) -> Any:
+    return {"confirm": world.alice.namespace, "data": "keep"}
+
+
+def _upload(world: World) -> Any:
+    return {"file": SimpleUploadedFile("train.py", b"print(1)\n")}
+
+
+def _notebook(world: World) -> Any:
+    return {"name": "n"}
+
+
+def _training(world: World) -> Any:
+    return {
+        "name": "t",
+        "topology": "single",
+        "image": "python:3.11-slim",
+        "command": "python train.py",
+        "source_kind": "none",
+        "worker_count": "1",
+        "worker_cpu": "1",
+        "worker_memory": "1Gi",
+        "worker_gpu": "0",
+    }
+
+
+CHANGES: dict[tuple[str, str], Change] = {
+    # --- signing in, the own account ---
+    ("sign-in", "POST"): Change(
+        "sign-in", "", lambda world: {"username": "alice", "password": PASSWORD}
+    ),
+    ("sign-out", "POST"): Change("sign-out"),
+    ("join", "POST"): Change("join", "", lambda world: NEW, lambda world: make_home(world.bob)),
+    ("account", "POST"): Change("create", body=lambda world: {"name": "x"}),
+    ("password-change", "POST"): Change(
+        "password", body=lambda world: {"old_password": PASSWORD, **NEW}
+    ),
+    ("sessions-end", "POST"): Change("end-sessions"),
+    ("session-end", "POST"): Change("end-session"),
+    ("token-revoke", "POST"): Change("revoke"),
+    ("tenant-make", "POST"): Change("create", "root"),
+    ("api-token", "POST"): Change(
+        "create", "", lambda world: {"username": "alice", "password": PASSWORD}
+    ),
+    ("api-token", "DELETE"): Change("revoke", "", token=lambda world: world.plain),
+    # --- people and teams ---
+    ("person-invite", "POST"): Change(
+        "invite", "root", lambda world: {"username": "ann", "role": "researcher"}
+    ),
+    ("person", "POST"): Change("change", "root", lambda world: {"role": "admin", "team": ""}),
+    ("person-disable", "POST"): Change("disable", "root"),
+    ("person-enable", "POST"): Change(
+        "enable",
+        "root",
+        before=lambda world: User.objects.filter(username="alice").update(is_active=False),
+    ),
+    ("person-reset", "POST"): Change("reset", "root"),
+    ("teams", "POST"): Change("create", "root", _names("new")),
+    ("team-admin", "POST"): Change("change", "root", _names()),
+    ("team-member-add", "POST"): Change("change", "root", lambda world: {"username": "bob"}),
+    ("team-member-remove", "POST"): Change("change", "root", lambda world: {"username": "alice"}),
+    ("team-lead", "POST"): Change(
+        "change", "root", lambda world: {"username": "alice", "is_lead": "1"}
+    ),
+    ("team-delete", "POST"): Change("delete", "root"),
+    ("api-users", "POST"): Change("invite", "root", lambda world: {"username": "ann"}),
+    ("api-user", "PATCH"): Change("change", "root", lambda world: {"role": "admin"}),
+    ("api-user-reset", "POST"): Change("reset", "root"),
+    ("api-teams", "POST"): Change("create", "root", lambda world: {"name": "new"}),
+    ("api-team", "PATCH"): Change("change", "root", lambda world: {"budget": {"gpu": 9}}),
+    ("api-team", "DELETE"): Change("delete", "root", before=lambda world: world.leave()),
+    # --- namespaces ---
+    ("namespace-new", "POST"): Change("create", "root", lambda world: {"owner": "bob"}),
+    ("namespace-verb", "POST"): Change("suspend", "root"),
+    ("tenant-quota", "POST"): Change("quota", "lee", lambda world: {"gpu": "1"}),
+    ("api-tenants", "POST"): Change("create", "root", lambda world: {"owner": "bob"}),
+    ("api-tenant", "PATCH"): Change("quota", "lee", lambda world: {"quota": {"gpu": 1}}),
+    ("api-tenant-suspend", "POST"): Change("suspend", "root"),
+    ("api-tenant-resume", "POST"): Change(
+        "resume", "root", before=lambda world: world.tenant("suspended")
+    ),
+    ("api-tenant-delete", "POST"): Change("delete", "root", _typed),
+    ("api-tenant-restore", "POST"): Change("restore", "root", before=_deleted),
+    ("api-tenant-purge", "POST"): Change(
+        "purge", "root", lambda world: {"confirm": world.alice.namespace}, _deleted
+    ),
+    # --- what runs ---
+    ("job-new", "POST"): Change("submit", body=_training),
+    ("job-stop", "POST"): Change("stop"),
+    ("job-delete", "POST"): Change("delete"),
+    ("bundle-upload", "POST"): Change("upload", body=_upload),
+    ("lead-stop", "POST"): Change("stop", "lee", lambda world: {"reason": "it hangs"}),
+    ("api-bundles", "POST"): Change("upload", body=_upload),
+    ("api-jobs", "POST"): Change("submit", body=lambda world: submit_body()),
+    ("api-job", "DELETE"): Change("delete"),
+    ("api-job-stop", "POST"): Change("stop"),
+}
+for _kind in ("notebook", "tensorboard"):
+
+    def _service(world: World, kind: str = _kind) -> Any:
+        return getattr(world, kind)
+
+    CHANGES |= {
+        (f"{_kind}-new", "POST"): Change("create", body=_notebook),
+        (f"{_kind}-start", "POST"): Change(
+            "start", before=lambda world, get=_service: world.stopped(get(world))
+        ),
+        (f"{_kind}-stop", "POST"): Change("stop"),
+        (f"{_kind}-delete", "POST"): Change("delete"),
+        (f"{_kind}s-stop", "POST"): Change("stop"),
+        (f"api-{_kind}s", "POST"): Change("create", body=_notebook),
+        (f"api-{_kind}", "DELETE"): Change("delete"),
+        (f"api-{_kind}-start", "POST"): Change(
+            "start", before=lambda world, get=_service: world.stopped(get(world))
+        ),
+        (f"api-{_kind}-stop", "POST"): Change("stop"),
+    }
+CHANGES[("tensorboard-of", "POST")] = Change(
+    "create", body=lambda world: {"jobs": str(world.job.pk)}
+)
+
+
+def make_home(person: User) -> None:
+    """So that joining makes no namespace beside it."""
+    ensure_tenant(user=person)
+
+
+# POST that only looks: previews of a form, and opening, which writes a row when it succeeds (that
+# needs a gate; tests/jobs/services).
+LOOKS = {
+    "job-fit",
+    "api-job-preview",
+    "notebook-fit",
+    "tensorboard-fit",
+}
+ELSEWHERE = {"notebook-open", "tensorboard-open", "api-notebook-open", "api-tensorboard-open"}
+
+
+def identity(world: World, name: str) -> Any:
+    """The id in the address of a route."""
+    if name in {"team-delete"}:
+        return world.empty.pk
+    ids = {
+        "session-end": world.session.id,
+        "token-revoke": world.token.pk,
+        "person": world.alice.owner.pk,
+        "api-user": world.alice.owner.pk,
+        "team": world.team.pk,
+        "api-team": world.team.pk,
+        "namespace": world.alice.pk,
+        "tenant": world.alice.pk,
+        "api-tenant": world.alice.pk,
+        "notebook": world.notebook.pk,
+        "api-notebook": world.notebook.pk,
+        "tensorboard": world.tensorboard.pk,
+        "api-tensorboard": world.tensorboard.pk,
+        "job": world.job.pk,
+        "api-job": world.job.pk,
+        "lead-stop": world.job.pk,
+    }
+    fitting = [key for key in ids if name.startswith(key)]
+    return ids[max(fitting, key=len)]

@@ -1,0 +1,225 @@
+"""The audit trail: reading, searching, the CSV file, refusals, and that nothing changes a row."""
+
+import csv
+import io
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tenants.audit.export import csv_chunks, safe
+from tenants.audit.words import deed, detail_lines
+from tenants.models import AuditEntry, User
+from tests.factories import make_tenant, make_user
+from tests.tenants.people.people import codes, rest, send
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def root() -> User:
+    return make_user("root", role="admin")
+
+
+@pytest.fixture
+def page(root: User) -> Client:
+    client = Client(HTTP_HOST="localhost")
+    client.force_login(root)
+    return client
+
+
+def entry(**changes: Any) -> AuditEntry:
+    fields: dict[str, Any] = {
+        "actor_name": "ada",
+        "verb": "stop",
+        "kind": "job",
+        "object_id": "1",
+        "object_name": "mnist",
+        "source_address": "192.0.2.1",
+        **changes,
+    }
+    made: AuditEntry = AuditEntry.objects.create(**fields)
+    return made
+
+
+def found(client: Client, query: str = "") -> list[str]:
+    """Names of the objects that the CSV file has, by the same search as page and REST."""
+    answer = client.get(f"/admin/audit/csv/{query}")
+    text = b"".join(answer.streaming_content).decode("utf-8-sig")  # type: ignore[arg-type]
+    return [row["object"] for row in csv.DictReader(io.StringIO(text))]
+
+
+def test_the_page_says_what_was_done_with_before_and_after(page: Client) -> None:
+    entry(verb="quota", kind="tenant", detail={"before": {"gpu": 2}, "after": {"gpu": 4}})
+    entry(result="refused", verb="try", kind="address", object_name="POST /admin/teams/")
+    text = page.get("/admin/audit/").content.decode()
+    assert "changed the quota of" in text
+    assert "gpu: 2 → 4" in text
+    assert "Refused" in text
+    assert "192.0.2.1" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("?q=mni", ["mnist"]),
+        ("?q=ADA+stop+mni", ["mnist"]),
+        ("?q=192.0.2.8", ["resnet"]),
+        ("?person=lin", ["resnet"]),
+        ("?verb=submit", ["resnet"]),
+        ("?kind=team", ["vision"]),
+        ("?result=refused", ["vision"]),
+        ("?since=2026-11-02&until=2026-11-02", ["resnet"]),
+        ("?since=2026-11-02", ["vision", "resnet"]),
+        ("?until=2026-11-01", ["mnist"]),
+        ("?q=nothing", []),
+        ("?q=%00&result=x&until=9999-12-31", ["vision", "resnet", "mnist"]),
+    ],
+)
+def test_rows_are_found(page: Client, query: str, names: list[str]) -> None:
+    day = datetime(2026, 11, 1, 23, 59, 59, tzinfo=UTC)
+    entry(at=day)
+    entry(
+        at=day + timedelta(seconds=1),
+        actor_name="lin",
+        verb="submit",
+        object_name="resnet",
+        source_address="192.0.2.8",
+    )
+    entry(
+        at=day + timedelta(days=1, seconds=1), kind="team", object_name="vision", result="refused"
+    )
+    assert found(page, query) == names
+    shown = page.get(f"/admin/audit/{query}").content.decode()
+    assert all(f">{name}</b>" in shown for name in names)
+
+
+def test_a_day_that_is_none_is_told(page: Client, root: User) -> None:
+    assert "That is no day" in page.get("/admin/audit/?since=yesterday").content.decode()
+    answer = send(rest(root), "GET", "audit/?until=2026-13-01")
+    assert (answer.status_code, codes(answer)) == (400, {("until", "invalid")})
+
+
+def test_rest_lists_the_same(root: User) -> None:
+    entry(detail={"why": "hangs"})
+    [row] = send(rest(root), "GET", "audit/?q=mnist").json()["results"]
+    assert (row["who"], row["verb"], row["object_name"]) == ("ada", "stop", "mnist")
+    assert (row["result"], row["detail"]) == ("done", {"why": "hangs"})
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        assert send(rest(root), method, "audit/", {}).status_code == 405
+
+
+def test_only_admins_read_it() -> None:
+    client = rest(make_user("alice"))
+    assert send(client, "GET", "audit/").status_code == 403
+    browser = Client(HTTP_HOST="localhost")
+    browser.force_login(User.objects.get(username="alice"))
+    assert browser.get("/admin/audit/").status_code == 403
+    assert browser.get("/admin/audit/csv/").status_code == 403
+
+
+@pytest.mark.parametrize("text", ['=HYPERLINK("http://evil.example")', "+1", "-1", "@x", "\t=1"])
+def test_a_spreadsheet_runs_nothing_of_it(page: Client, text: str) -> None:
+    entry(object_name=text, actor_name=text, detail={text: text})
+    answer = page.get("/admin/audit/csv/")
+    lines = b"".join(answer.streaming_content).decode("utf-8-sig")  # type: ignore[arg-type]
+    for row in csv.reader(io.StringIO(lines)):
+        assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in row), row
+    assert answer["Content-Type"] == "text/csv; charset=utf-8"
+    assert answer["Content-Disposition"].startswith("attachment; filename=")
+
+
+def test_ordinary_text_is_left_alone() -> None:
+    assert safe("a=b, -c") == "a=b, -c"
+
+
+def test_a_long_trail_is_read_in_pieces() -> None:
+    AuditEntry.objects.bulk_create(
+        AuditEntry(actor_name="ada", verb="stop", kind="job", object_name=f"job {number}")
+        for number in range(1200)
+    )
+    chunks = list(csv_chunks(AuditEntry.objects.order_by("-at", "-pk")))
+    assert len(chunks) > 2
+    text = b"".join(chunks).decode("utf-8-sig")
+    assert len(list(csv.DictReader(io.StringIO(text)))) == 1200
+
+
+def test_a_row_is_never_changed_nor_removed() -> None:
+    made = entry()
+    made.object_name = "another"
+    with pytest.raises(TypeError, match="only ever added"):
+        made.save()
+    with pytest.raises(TypeError, match="only ever added"):
+        made.delete()
+    with pytest.raises(TypeError, match="only ever added"):
+        AuditEntry.objects.all().delete()
+    with pytest.raises(TypeError, match="only ever added"):
+        AuditEntry.objects.filter(pk=made.pk).update(verb="x")
+    assert AuditEntry.objects.get().object_name == "mnist"
+
+
+def test_what_somebody_may_not_is_written_down_once() -> None:
+    alice = make_tenant("alice").owner
+    client = rest(alice)
+    browser = Client(HTTP_HOST="localhost", REMOTE_ADDR="192.0.2.3")
+    browser.force_login(alice)
+    for _ in range(3):
+        send(client, "POST", "users/", {"username": "x"})
+        browser.post("/admin/people/invite/", {"username": "x"})
+    rows = AuditEntry.objects.filter(result="refused")
+    assert [(row.actor_name, row.verb, row.object_name) for row in rows] == [
+        ("alice", "try", "POST /admin/people/invite/"),
+        ("alice", "try", "POST /api/v1/users/"),
+    ]
+    assert rows[0].source_address == "192.0.2.3"
+
+
+def test_who_has_not_signed_in_fills_no_rows() -> None:
+    Client(HTTP_HOST="localhost").post("/admin/people/invite/", {"username": "x"})
+    send(Client(HTTP_HOST="localhost"), "POST", "users/", {"username": "x"})
+    assert not AuditEntry.objects.exists()
+
+
+def test_the_page_needs_as_many_queries_for_many_rows_as_for_few(
+    page: Client, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(120):
+        entry(object_name=f"job {number}")
+    with django_assert_max_num_queries(6):
+        text = page.get("/admin/audit/?page=2").content.decode()
+    assert "100 of 120" in text
+
+
+def test_markup_in_names_stays_text(page: Client) -> None:
+    entry(object_name="<script>alert(1)</script>", detail={"<b>": "<i>"})
+    text = page.get("/admin/audit/").content.decode()
+    assert "<script>alert" not in text
+    assert "<i>" not in text
+
+
+@pytest.mark.parametrize(
+    ("detail", "lines"),
+    [
+        ({}, []),
+        ({"why": "x"}, ["why: x"]),
+        ({"before": {"gpu": 2}, "after": {"gpu": None}}, ["gpu: 2 → none"]),
+        ({"before": {}, "after": {"team_name": "a"}}, ["team name: none → a"]),
+        ({"before": "text"}, ["before: text"]),
+        ({"ended": {"sessions": 1, "tokens": 0}}, ["ended: sessions 1, tokens 0"]),
+        ({"a": [1, True, ""]}, ["a: 1, yes, none"]),
+    ],
+)
+def test_details_in_words(detail: dict[str, Any], lines: list[str]) -> None:
+    assert detail_lines(detail) == lines
+
+
+def test_what_people_do_to_themselves_is_said_without_their_name() -> None:
+    own = entry(verb="sign-in", kind="user", object_name="ada")
+    assert deed(own).verb == "signed in"
+    assert deed(own).name == ""
+    refused = entry(
+        actor_name="somebody", verb="sign-in", kind="user", object_name="ada", result="refused"
+    )
+    assert (deed(refused).verb, deed(refused).name) == ("did not get in as", "ada")
+    assert deed(entry(verb="unheard-of", kind="thing")).verb == "unheard-of"

@@ -1,0 +1,156 @@
+"""The admin's pages of people."""
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tenants.models import Team, User
+from tests.factories import make_tenant, make_user
+from tests.portal.markup import Markup
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def root() -> User:
+    return make_user("root", role="admin")
+
+
+@pytest.fixture
+def page(root: User) -> Client:
+    client = Client(HTTP_HOST="localhost")
+    client.force_login(root)
+    return client
+
+
+def read(client: Client, path: str) -> str:
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.content
+    return answer.content.decode()
+
+
+def names(text: str) -> list[str]:
+    return re.findall(r'class="job-name"[^>]*>([^<]*)<', text)
+
+
+@pytest.fixture
+def crowd(root: User) -> None:
+    team = Team.objects.create(name="vision")
+    alice = make_tenant("alice", team=team).owner
+    alice.first_name, alice.email = "Alice", "al@lab.example"
+    alice.save()
+    bob = make_user("bob", team=team)
+    User.objects.filter(pk=bob.pk).update(is_active=False)
+    ann = make_user("ann")
+    ann.set_unusable_password()
+    ann.save()
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["Alice", "ann", "bob", "root"]),
+        ("?state=active", ["Alice", "root"]),
+        ("?state=invited", ["ann"]),
+        ("?state=disabled", ["bob"]),
+        ("?state=nonsense", ["Alice", "ann", "bob", "root"]),
+        ("?q=AL", ["Alice"]),
+        ("?q=al+lab.example", ["Alice"]),
+        ("?role=admin", ["root"]),
+        ("?team=vision", ["Alice", "bob"]),
+        ("?team=-", ["ann", "root"]),
+        ("?team=vision&state=disabled", ["bob"]),
+        ("?q=%00nobody", []),
+        ("?page=99", ["Alice", "ann", "bob", "root"]),
+    ],
+)
+def test_people_are_found(page: Client, crowd: None, query: str, found: list[str]) -> None:
+    assert names(read(page, f"/admin/people/{query}")) == found
+
+
+def test_tabs_count_what_the_search_finds(page: Client, crowd: None) -> None:
+    text = Markup(read(page, "/admin/people/?team=vision")).text
+    assert re.search(r"All\s*2\s*Active\s*1\s*Invited\s*0\s*Disabled\s*1", text)
+
+
+def test_an_invitation_shows_its_link_this_once(page: Client, root: User) -> None:
+    answer = page.post("/admin/people/invite/", {"username": "ann", "first_name": "Ann"})
+    assert answer.status_code == 400  # without a role
+    answer = page.post("/admin/people/invite/", {"username": "ann", "role": "researcher"})
+    text = answer.content.decode()
+    link = re.search(r"http://localhost(/join/[^<]+/)<", text)
+    assert link is not None
+    assert Client(HTTP_HOST="localhost").get(link.group(1)).status_code == 200
+    ann = User.objects.get(username="ann")
+    assert link.group(1) not in read(page, f"/admin/people/{ann.pk}/")
+    assert "no-store" in answer["Cache-Control"]
+
+
+def test_a_wrong_invitation_keeps_what_was_typed(page: Client) -> None:
+    body = {"username": "a b", "first_name": "Ann", "role": "researcher", "email": "no"}
+    answer = page.post("/admin/people/invite/", body)
+    shown = Markup(answer.content.decode())
+    assert answer.status_code == 400
+    assert (shown.value("username"), shown.value("first_name")) == ("a b", "Ann")
+    assert "username-error" in answer.content.decode()
+    assert "email-error" in answer.content.decode()
+
+
+def test_role_and_team_are_changed_on_one_form(page: Client, crowd: None) -> None:
+    alice = User.objects.get(username="alice")
+    body = {"first_name": "Al", "last_name": "", "email": "", "role": "admin", "team": ""}
+    assert page.post(f"/admin/people/{alice.pk}/", body).status_code == 302
+    alice.refresh_from_db()
+    assert (alice.first_name, alice.role, alice.team) == ("Al", "admin", None)
+    text = read(page, f"/admin/people/{alice.pk}/")
+    assert "team: vision → none" in text
+
+
+def test_the_last_admin_is_told_so(page: Client, root: User) -> None:
+    body = {"first_name": "", "last_name": "", "email": "", "role": "researcher", "team": ""}
+    answer = page.post(f"/admin/people/{root.pk}/", body)
+    assert answer.status_code == 400
+    assert "This is the last admin." in answer.content.decode()
+    answer = page.post(f"/admin/people/{root.pk}/disable/", follow=True)
+    assert "You cannot disable yourself" in answer.content.decode()
+
+
+def test_disabling_asks_first(page: Client, crowd: None) -> None:
+    alice = User.objects.get(username="alice")
+    assert "Disable Alice?" in read(page, f"/admin/people/{alice.pk}/disable/")
+    alice.refresh_from_db()
+    assert alice.is_active
+    page.post(f"/admin/people/{alice.pk}/disable/")
+    alice.refresh_from_db()
+    assert not alice.is_active
+    page.post(f"/admin/people/{alice.pk}/enable/")
+    alice.refresh_from_db()
+    assert alice.is_active
+
+
+def test_one_does_not_reset_oneself(page: Client, root: User) -> None:
+    answer = page.post(f"/admin/people/{root.pk}/reset/", follow=True)
+    assert "Change your own password on your account page." in answer.content.decode()
+    root.refresh_from_db()
+    assert root.has_usable_password()
+
+
+def test_the_list_needs_as_many_queries_for_many_people_as_for_few(
+    page: Client, django_assert_max_num_queries: Any
+) -> None:
+    team = Team.objects.create(name="vision")
+    for number in range(60):
+        team.leads.add(make_user(f"u{number:02}", team=team))
+    with django_assert_max_num_queries(9):
+        assert len(names(read(page, "/admin/people/"))) == 50
+
+
+def test_a_list_that_has_not_changed_is_not_sent_again(page: Client, crowd: None) -> None:
+    revision = re.search(r'data-revision="([^"]+)"', read(page, "/admin/people/"))
+    assert revision is not None
+    headers = {"HX-Request": "true", "Homeport-Have": revision.group(1)}
+    assert page.get("/admin/people/", headers=headers).status_code == 204
+    User.objects.filter(username="alice").update(role="admin")
+    assert page.get("/admin/people/", headers=headers).status_code == 200

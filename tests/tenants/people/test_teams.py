@@ -1,0 +1,189 @@
+"""Teams: making, budgets, leads, members, deleting, and who may."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tenants.models import AuditEntry, Team, Tenant, User
+from tests.factories import make_tenant, make_user
+from tests.tenants.people.people import codes, last_entry, rest, send
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def root() -> User:
+    return make_user("root", role="admin")
+
+
+@pytest.fixture
+def api(root: User) -> Client:
+    return rest(root)
+
+
+@pytest.fixture
+def page(root: User) -> Client:
+    client = Client(HTTP_HOST="localhost")
+    client.force_login(root)
+    return client
+
+
+def test_a_team_has_leads_a_budget_and_what_is_given(api: Client) -> None:
+    make_user("lee")
+    body = {"name": "vision", "leads": ["lee"], "budget": {"cpu": "24", "gpu": 4}}
+    made = send(api, "POST", "teams/", body)
+    assert made.status_code == 201
+    team = Team.objects.get()
+    make_tenant("alice", team=team)
+    make_tenant("bob", team=team)
+    shown = send(api, "GET", f"teams/{team.pk}/").json()
+    assert shown == {
+        "id": str(team.pk),
+        "name": "vision",
+        "leads": ["lee"],
+        "members": 2,
+        "budget": {"cpu": "24", "memory": None, "gpu": 4},
+        "quota_sum": {"cpu": "16", "memory": "32Gi", "gpu": 4},
+    }
+    assert send(api, "GET", "teams/").json()["results"] == [shown]
+    detail = AuditEntry.objects.get(verb="create", kind="team").detail
+    assert detail["leads"] == "lee"
+    assert detail["budget gpu"] == "4"
+
+
+def test_changes_are_one_row_with_before_and_after(api: Client) -> None:
+    team = Team.objects.create(name="vision", budget_gpu_count=4)
+    make_user("lee")
+    body = {"name": "seeing", "leads": ["lee"], "budget": {"gpu": None, "memory": "64Gi"}}
+    assert send(api, "PATCH", f"teams/{team.pk}/", body).status_code == 200
+    assert last_entry().detail == {
+        "before": {"name": "vision", "leads": "", "budget memory": "no limit", "budget gpu": "4"},
+        "after": {
+            "name": "seeing",
+            "leads": "lee",
+            "budget memory": "64Gi",
+            "budget gpu": "no limit",
+        },
+    }
+    count = AuditEntry.objects.count()
+    assert send(api, "PATCH", f"teams/{team.pk}/", body).status_code == 200
+    assert AuditEntry.objects.count() == count
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        ({}, ("name", "required")),
+        ({"name": ""}, ("name", "blank")),
+        ({"name": "x" * 64}, ("name", "max_length")),
+        ({"name": "VISION"}, ("name", "name_taken")),
+        ({"name": "8a7bdb1c-6b6c-4a6e-9d61-3f1d1f0f7a11"}, ("name", "invalid_name")),
+        ({"name": "x", "leads": ["nobody"]}, ("leads", "invalid_choice")),
+        ({"name": "x", "leads": "lee"}, ("leads", "not_a_list")),
+        ({"name": "x", "leads": ["idle"]}, ("leads", "disabled")),
+        ({"name": "x", "budget": 4}, ("budget", "not_a_dict")),
+        ({"name": "x", "budget": {"gpu": -1}}, ("budget.gpu", "out_of_range")),
+        ({"name": "x", "budget": {"gpu": "many"}}, ("budget.gpu", "invalid_quantity")),
+        ({"name": "x", "budget": {"cpu": True}}, ("budget.cpu", "invalid_quantity")),
+        ({"name": "x", "budget": {"pods": 4}}, ("budget.pods", "unknown_field")),
+        ({"name": "x", "members": []}, ("members", "unknown_field")),
+    ],
+)
+def test_a_bad_team_is_refused_with_its_field(
+    api: Client, body: Any, wrong: tuple[str, str]
+) -> None:
+    Team.objects.create(name="vision")
+    idle = make_user("idle")
+    User.objects.filter(pk=idle.pk).update(is_active=False)
+    answer = send(api, "POST", "teams/", body)
+    assert answer.status_code == 400
+    assert wrong in codes(answer)
+    assert Team.objects.count() == 1
+
+
+def test_only_an_empty_team_is_deleted(api: Client) -> None:
+    team = Team.objects.create(name="vision")
+    alice = make_tenant("alice", team=team).owner
+    answer = send(api, "DELETE", f"teams/{team.pk}/")
+    assert (answer.status_code, codes(answer)) == (400, {("", "not_empty")})
+    User.objects.filter(pk=alice.pk).update(team=None)
+    assert codes(send(api, "DELETE", f"teams/{team.pk}/")) == {("", "not_empty")}
+    Tenant.objects.update(team=None)
+    assert send(api, "DELETE", f"teams/{team.pk}/").status_code == 204
+    assert not Team.objects.exists()
+    assert (last_entry().verb, last_entry().object_name) == ("delete", "vision")
+
+
+def test_people_see_their_own_teams_and_change_none() -> None:
+    vision, speech = Team.objects.create(name="vision"), Team.objects.create(name="speech")
+    lee = make_user("lee", team=vision)
+    speech.leads.add(lee)
+    client = rest(lee)
+    names = [team["name"] for team in send(client, "GET", "teams/").json()["results"]]
+    assert names == ["speech", "vision"]
+    assert send(client, "PATCH", f"teams/{speech.pk}/", {"name": "x"}).status_code == 403
+    assert send(client, "DELETE", f"teams/{speech.pk}/").status_code == 403
+    assert send(client, "POST", "teams/", {"name": "x"}).status_code == 403
+    stranger = rest(make_user("mallory"))
+    assert send(stranger, "GET", "teams/").json()["count"] == 0
+    assert send(stranger, "GET", f"teams/{vision.pk}/").status_code == 404
+
+
+def test_the_page_moves_people_with_their_namespace_and_names_leads(page: Client) -> None:
+    team = Team.objects.create(name="vision")
+    alice = make_tenant("alice").owner
+    page.post(f"/admin/teams/{team.pk}/add/", {"username": "alice"})
+    page.post(f"/admin/teams/{team.pk}/lead/", {"username": "alice", "is_lead": "1"})
+    assert Tenant.objects.get(owner=alice).team == team
+    assert list(team.leads.all()) == [alice]
+    assert "No longer lead" in page.get(f"/admin/teams/{team.pk}/").content.decode()
+    page.post(f"/admin/teams/{team.pk}/remove/", {"username": "alice"})
+    alice.refresh_from_db()
+    assert alice.team is None
+    assert Tenant.objects.get(owner=alice).team is None
+    assert not team.leads.exists()
+    assert page.post(f"/admin/teams/{team.pk}/remove/", {"username": "alice"}).status_code == 404
+    assert page.post(f"/admin/teams/{team.pk}/add/", {"username": "a\0"}).status_code == 404
+
+
+def test_somebody_may_lead_a_team_from_outside(page: Client) -> None:
+    team = Team.objects.create(name="vision")
+    make_user("lee")
+    page.post(f"/admin/teams/{team.pk}/lead/", {"username": "lee", "is_lead": "1"})
+    assert "leads from outside" in page.get(f"/admin/teams/{team.pk}/").content.decode()
+
+
+def test_the_form_says_what_is_wrong_and_keeps_what_was_typed(page: Client) -> None:
+    body = {"name": "vision", "budget_gpu": "many", "budget_cpu": "64"}
+    answer = page.post("/admin/teams/", body)
+    assert answer.status_code == 400
+    text = answer.content.decode()
+    assert 'id="budget_gpu-error"' in text
+    assert 'value="many"' in text
+    assert 'value="64"' in text
+    assert not Team.objects.exists()
+
+
+def test_the_list_shows_a_budget_that_is_exceeded(page: Client) -> None:
+    team = Team.objects.create(name="vision", budget_gpu_count=1)
+    make_tenant("alice", team=team)
+    assert "over by 1" in page.get("/admin/teams/").content.decode()
+
+
+def test_a_team_is_deleted_after_a_question(page: Client) -> None:
+    team = Team.objects.create(name="vision")
+    assert "Delete the team vision?" in page.get(f"/admin/teams/{team.pk}/delete/").content.decode()
+    assert Team.objects.exists()
+    assert page.post(f"/admin/teams/{team.pk}/delete/")["Location"] == "/admin/teams/"
+    assert not Team.objects.exists()
+
+
+def test_the_list_needs_as_many_queries_for_many_teams_as_for_few(
+    page: Client, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(30):
+        team = Team.objects.create(name=f"team {number:02}", budget_gpu_count=1)
+        team.leads.add(make_tenant(f"u{number:02}", team=team).owner)
+    with django_assert_max_num_queries(8):
+        assert page.get("/admin/teams/").status_code == 200
