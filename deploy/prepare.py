@@ -7,6 +7,7 @@ makes the demo accounts on an empty database and prints them.
 import argparse
 import hashlib
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 
+from portal import command_line
+
+WHEEL_BUILDER = Path(__file__).parents[1] / "jobs" / "client" / "packaging" / "homeport_wheel.py"
 # htmx's extensions are not used, and some import names that only a bundler could resolve.
 _NOT_COLLECTED = ["django_htmx/ext/*"]
 
@@ -46,6 +50,16 @@ def collect_static() -> bool:
     return True
 
 
+def offer_command_line() -> Path:
+    """Puts the installable command line beside the static files, so that it fits this portal."""
+    folder = Path(settings.STATIC_ROOT) / command_line.FOLDER
+    for old in folder.glob("*.whl"):
+        old.unlink()
+    # A program of its own: nothing imports the command line.
+    subprocess.run([sys.executable, str(WHEEL_BUILDER), str(folder)], check=True)
+    return next(folder.glob("*.whl"))
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m deploy.prepare", description=__doc__)
     parser.add_argument("--demo", action="store_true", help="make and print the demo accounts")
@@ -54,6 +68,7 @@ def main(arguments: list[str]) -> int:
     django.setup()
     call_command("migrate", interactive=False, verbosity=0)
     collect_static()
+    offer_command_line()
     if options.demo:
         call_command("demo")
     return 0

@@ -13,6 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
+from portal.command_line import install_address
 from portal.request import PageRequest, signed_in
 from portal.rest import source_address
 from tenants import actions
@@ -61,6 +62,8 @@ def _page(request: PageRequest, status: int = 200, **changes: Any) -> HttpRespon
         "is_connected": is_connected(user),
         "token": None,
         "token_form": TokenForm(user),
+        "install_address": install_address(request),
+        "portal_address": request.build_absolute_uri("/").rstrip("/"),
         "password_form": ChangePasswordForm(user) if user.has_usable_password() else None,
         "tokens": ApiToken.objects.filter(user=user).order_by("-created_at", "pk"),
         "sessions": [

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest, global_steps, wait_for
 
@@ -119,6 +120,25 @@ def submit(homeport: CommandLine, project: Path, name: str, *words: object) -> s
     """The id of a submitted training."""
     done = homeport("submit", project, *SMALL, "--name", name, "-o", "name", "--", *words)
     return done.stdout.strip()
+
+
+def test_the_portal_offers_the_command_line_that_fits_it(portal: Portal, tmp_path: Path) -> None:
+    session = portal.session("ada")
+    page = session.get(f"{portal.url}/account/", timeout=30).text
+    found = re.search(r"pip install (http://localhost:\d+/static/cli/([\w.-]+\.whl))", page)
+    assert found is not None, page
+    wheel = tmp_path / found[2]
+    answer = requests.get(found[1], timeout=30)  # pip is signed in nowhere
+    assert answer.status_code == 200
+    wheel.write_bytes(answer.content)
+    done = subprocess.run(
+        [sys.executable, "-c", "from homeport_client.__main__ import main; main(['--version'])"],
+        env={"PYTHONPATH": str(wheel), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("homeport ")
 
 
 def test_a_failing_program_ends_the_command_with_its_own_code(
