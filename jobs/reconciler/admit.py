@@ -18,7 +18,7 @@ from django.db.models import F
 
 from jobs import manifests
 from jobs.models import Job, Replica
-from jobs.reconciler import memo, rows
+from jobs.reconciler import memo
 from jobs.rules import reasons
 from jobs.rules.admission import (
     RESOURCES,
@@ -123,7 +123,7 @@ def read() -> Queue:
             TenantQueue(
                 str(pk),
                 tenant.namespace,
-                rows.tenant_closed(tenant),
+                tenant.closed,
                 tenant.state == Tenant.State.ACTIVE,
             )
             for pk, tenant in tenants.items()

@@ -24,7 +24,6 @@ from jobs.rules.topologies import get_topology
 from portal import quantity
 from portal.cluster import names
 from portal.cluster.manifests import Object
-from tenants.models import Tenant
 
 log = logging.getLogger(__name__)
 
@@ -130,11 +129,6 @@ def load(ids: Iterable[UUID]) -> Loaded:
     return Loaded(found, broken)
 
 
-def tenant_closed(tenant: Tenant) -> str:
-    """Empty while things of the tenant may run, else "suspended" or "deleting"."""
-    return tenant.closed
-
-
 def _job_row(job: Job, has_plan: bool) -> JobRow:
     kube_name = names.job_name(job.name, job.pk, job.attempt)
     role = get_topology(job.topology).deciding.name
@@ -159,7 +153,7 @@ def _job_row(job: Job, has_plan: bool) -> JobRow:
         desired=job.desired,
         stop_reason=job.stop_reason,
         stopped_by=job.stopped_by,
-        tenant_closed=tenant_closed(job.tenant),
+        tenant_closed=job.tenant.closed,
         state=JobState(job.state),
         reason=Reason(job.reason_code, job.reason_text, job.reason_next_step),
         attempt=job.attempt,

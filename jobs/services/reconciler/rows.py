@@ -18,7 +18,6 @@ from jobs.reconciler.rows import (
     fenced,
     keep_events,
     own_event,
-    tenant_closed,
 )
 from jobs.rules.reasons import Reason
 from jobs.services import manifests, tokens
@@ -112,7 +111,7 @@ def row_of(service: Service, *, has_plan: bool) -> ServiceRow:
         desired=service.desired,
         stop_reason=service.stop_reason,
         stopped_by=service.stopped_by,
-        tenant_closed=tenant_closed(service.tenant),
+        tenant_closed=service.tenant.closed,
         is_owner_active=service.owner.is_active,
         state=ServiceState(service.state),
         reason=Reason(service.reason_code, service.reason_text, service.reason_next_step),
