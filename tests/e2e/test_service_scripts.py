@@ -1,0 +1,154 @@
+"""Our scripts on the pages of notebooks and TensorBoards, in a real browser without a cluster."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, WebSocketRoute, expect
+
+from tests.e2e.screens import open_page, seeded_portal, sign_in
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def seeded(browser: Browser) -> Iterator[tuple[str, dict[str, str], object]]:
+    with seeded_portal() as (url, ids):
+        yield url, ids, sign_in(browser, url, "ada")
+
+
+@pytest.fixture
+def page(browser: Browser, seeded: tuple[str, dict[str, str], object]) -> Iterator[Page]:
+    page = open_page(browser, seeded[0], seeded[2], width=1400, is_dark=False)
+    yield page
+    page.context.close()
+
+
+def test_a_part_that_changes_while_its_answer_is_slow_is_read_again(
+    page: Page, seeded: tuple[str, dict[str, str], object]
+) -> None:
+    pk = seeded[1]["nb-starting"]
+    sockets: list[WebSocketRoute] = []
+    asked: list[str] = []
+    page.route_web_socket("**/ws/live/", lambda socket: sockets.append(socket))
+
+    def announce(revision: int) -> None:
+        frame = {"type": "changed", "kind": "service", "id": pk, "revision": revision}
+        sockets[-1].send(json.dumps(frame))
+
+    def answer_late(route: Route) -> None:
+        asked.append(route.request.headers.get("homeport-have", ""))
+        if len(asked) == 1:
+            announce(3)
+            time.sleep(0.7)  # longer than the pause between two reads of a part
+        route.continue_()
+
+    page.goto(f"/notebooks/{pk}/")
+    page.wait_for_load_state("networkidle")
+    page.route("**/part/startup/", answer_late)
+    with page.expect_response(lambda r: "part/header" in r.url and r.request.method == "GET"):
+        page.locator("#stop").click()
+        announce(2)
+    for _ in range(50):
+        if len(asked) >= 2:
+            break
+        page.wait_for_timeout(100)
+    assert len(asked) >= 2, asked
+    announce(4)
+    expect(page.locator("#service-startup")).to_have_attribute("data-revision", "2")
+    page.wait_for_timeout(900)
+    assert len(asked) >= 3, asked
+
+
+def test_ticks_survive_the_list_being_read_again(
+    page: Page, seeded: tuple[str, dict[str, str], object]
+) -> None:
+    sockets: list[WebSocketRoute] = []
+    page.route_web_socket("**/ws/live/", lambda socket: sockets.append(socket))
+    page.goto("/trainings/")
+    page.wait_for_load_state("networkidle")
+    button = page.get_by_role("button", name="Open in TensorBoard")
+    expect(button).not_to_be_visible()
+    box = page.get_by_role("checkbox", name="Tick mnist for TensorBoard")
+    box.check()
+    expect(button).to_be_visible()
+    # A page that shows an older state is read anew.
+    page.locator("#list").evaluate("(list) => { list.dataset.revision = 'old' }")
+    with page.expect_response(lambda r: "/trainings/?" in r.url):
+        frame = {"type": "changed", "kind": "job", "id": "x", "revision": 99}
+        sockets[-1].send(json.dumps(frame))
+    expect(page.locator("#list")).not_to_have_attribute("data-revision", "old")
+    expect(box).to_be_checked()
+
+
+def test_the_form_shows_what_belongs_to_a_choice_and_tells_what_fits(page: Page) -> None:
+    page.goto("/notebooks/new/")
+    expect(page.get_by_label("Name")).to_be_focused()
+    expect(page.get_by_label("Which image?")).not_to_be_visible()
+    expect(page.get_by_label("CPU", exact=True)).not_to_be_visible()
+    page.get_by_role("radio", name=re.compile("My own")).check(force=True)
+    page.get_by_role("radio", name=re.compile("Another image")).check(force=True)
+    expect(page.get_by_label("Which image?")).to_be_visible()
+    fit = page.locator("#fit")
+    expect(fit).to_contain_text("Not readable yet")
+    page.get_by_label("Which image?").fill("lab/jax:1")
+    page.get_by_label("CPU", exact=True).fill("100")
+    expect(fit).to_contain_text("Can never fit")
+    page.goto("/tensorboards/new/")
+    expect(page.locator("#jobs")).not_to_be_visible()
+    page.get_by_role("radio", name=re.compile("Some trainings")).check(force=True)
+    expect(page.locator("#jobs")).to_be_visible()
+
+
+def test_what_cannot_be_opened_is_told_in_the_tab(
+    page: Page, seeded: tuple[str, dict[str, str], object]
+) -> None:
+    pk = seeded[1]["nb-running"]
+    refusal = {"code": "not_running", "text": "It is still starting.", "next_step": "Wait."}
+
+    def refuse(route: Route) -> None:
+        if route.request.method == "POST":
+            assert route.request.headers["x-csrftoken"]
+            route.fulfill(status=409, json=refusal)
+        else:
+            route.continue_()
+
+    page.route(f"**/notebooks/{pk}/open/", refuse)
+    page.goto(f"/notebooks/{pk}/open/")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("It is still starting.")
+    expect(alert).to_contain_text("Wait.")
+    with page.expect_request(lambda r: r.method == "POST"):
+        page.get_by_role("button", name="Try again").click()
+
+
+def test_a_tab_that_opens_goes_to_the_gate_and_leaves_no_way_back_to_itself(
+    page: Page, seeded: tuple[str, dict[str, str], object]
+) -> None:
+    pk = seeded[1]["nb-running"]
+    page.route("http://127.0.0.1:31204/**", lambda route: route.fulfill(body="the gate"))
+    page.goto(f"/notebooks/{pk}/")
+    with page.context.expect_page() as opened:
+        page.context.route("http://127.0.0.1:31204/**", lambda r: r.fulfill(body="the gate"))
+        page.locator("#open").click()
+    tab = opened.value
+    tab.wait_for_url(re.compile(r"^http://127\.0\.0\.1:31204/s/[0-9a-f]{8}/__gate#t="))
+    assert tab.evaluate("[window.opener, document.referrer, history.length]") == [None, "", 1]
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize(
+    "path",
+    ["/notebooks/", "/notebooks/new/", "/tensorboards/", "/tensorboards/new/",
+     "/notebooks/{nb-queued}/", "/notebooks/{nb-failed}/", "/tensorboards/{tb-running}/"],
+)  # fmt: skip
+def test_no_page_is_wider_than_its_window(
+    browser: Browser, seeded: tuple[str, dict[str, str], object], width: int, path: str
+) -> None:
+    url, ids, state = seeded
+    page = open_page(browser, url, state, width=width, is_dark=False)
+    page.goto(path.format(**ids))
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.context.close()
