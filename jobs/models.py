@@ -49,7 +49,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         shown = self.exclude(desired=Desired.DELETE)
         if user.is_admin:
             return shown
-        return shown.filter(Q(tenant__owner_id=user.pk) | Q(tenant__team__leads=user)).distinct()
+        return shown.filter(tenant__in=Tenant.objects.owned_or_led_by(user).values("pk"))
 
     def unfinished(self) -> "JobQuerySet":
         return self.exclude(state__in=FINAL_STATES)

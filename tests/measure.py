@@ -1,5 +1,6 @@
 """Measures a whole Homeport on this machine: `python -m tests.measure`, two to three minutes.
 
+`python -m tests.measure pages` measures every page of a large installation (tests/scale).
 Prints a table. Nothing here passes or fails; docs/performance.md says what the figures should be.
 """
 
@@ -21,6 +22,7 @@ from tests.e2e.viewers import Counting
 from tests.onebox.whole.kube import Kube, Space
 from tests.onebox.whole.measure import PODS, burst, pod_to_running
 from tests.onebox.whole.processes import descendants
+from tests.scale import measure as scale
 
 IDLE_S = 30.0
 JOBS = 200
@@ -231,5 +233,7 @@ def main() -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["fill"]:
         fill(sys.argv[2])
+    elif sys.argv[1:2] == ["pages"]:
+        scale.main(*sys.argv[2:3])
     else:
         main()

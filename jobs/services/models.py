@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from django.db import models
-from django.db.models import Q
 from django.utils import timezone
 
 from tenants.models import Tenant, User
@@ -37,7 +36,7 @@ class ServiceQuerySet(models.QuerySet["Service"]):
         shown = self.exclude(desired=Service.Desired.DELETE)
         if user.is_admin:
             return shown
-        return shown.filter(Q(tenant__owner_id=user.pk) | Q(tenant__team__leads=user)).distinct()
+        return shown.filter(tenant__in=Tenant.objects.owned_or_led_by(user).values("pk"))
 
     def unfinished(self) -> "ServiceQuerySet":
         """Those that hold something of the cluster or wait for it."""

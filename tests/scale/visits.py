@@ -22,11 +22,13 @@ class Visit:
         status: of the answer.
         queries: asked of the database, the session's included.
         times_s: server time of each round, the body included.
+        cpu_s: processor time of each round: the same, whatever else the machine does.
     """
 
     status: int
     queries: int
     times_s: tuple[float, ...] = ()
+    cpu_s: tuple[float, ...] = ()
     statements: tuple[str, ...] = ()
 
 
@@ -50,10 +52,12 @@ class Visitor:
         self.open(address)
         with CaptureQueriesContext(connection) as asked:
             status = self.open(address)
-        times = []
+        # The log of queries is emptied by the next request.
+        statements = tuple(query["sql"] for query in asked.captured_queries)
+        times, processor = [], []
         for _ in range(rounds):
-            began = time.perf_counter()
+            began, began_cpu = time.perf_counter(), time.process_time()
             self.open(address)
             times.append(time.perf_counter() - began)
-        statements = tuple(query["sql"] for query in asked.captured_queries)
-        return Visit(status, len(asked), tuple(times), statements)
+            processor.append(time.process_time() - began_cpu)
+        return Visit(status, len(statements), tuple(times), tuple(processor), statements)
