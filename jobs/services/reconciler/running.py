@@ -271,7 +271,8 @@ def show(draft: Draft, problem: str = "", *, failed: bool = False) -> None:
         done.append((pod.prepared_from, ""))
     is_image_there = pod.pulled_at is not None or pod.is_running or pod.restarts > 0
     if has_volumes and is_image_there:
-        done.append((pod.pulled_at, pod.pull))
+        # "Pulling image" is no word for what is done; not every node says more.
+        done.append((pod.pulled_at, pod.pull if pod.pulled_at else ""))
         if pod.is_running:
             done.append((pod.started_at, ""))
             if pod.is_ready:
