@@ -6,7 +6,7 @@ from django.core.paginator import Paginator
 from django.http import HttpResponseBase
 from django.shortcuts import render
 from django.utils.timezone import now
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from portal.request import PageRequest, admins_only, wants_part
 from portal.streaming import streamed
@@ -18,7 +18,7 @@ from tenants.models import AuditEntry
 PAGE_SIZE = 50
 
 
-@require_GET
+@require_safe
 @admins_only
 def audit(request: PageRequest) -> HttpResponseBase:
     wanted = search.read(request.GET)
@@ -34,7 +34,7 @@ def audit(request: PageRequest) -> HttpResponseBase:
     return render(request, template, context)
 
 
-@require_GET
+@require_safe
 @admins_only
 def audit_csv(request: PageRequest) -> HttpResponseBase:
     """What the page's search finds, all of it."""

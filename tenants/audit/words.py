@@ -81,6 +81,8 @@ def deed(entry: Any) -> Deed:
     is_own = entry.kind == "user" and entry.actor_name == entry.object_name
     if is_own and entry.verb in _OWN:
         return Deed(str(_OWN[entry.verb]), "", "")
+    if entry.verb == "sign-in" and entry.object_name == "?":
+        return Deed(_("did not get in"), "", "")
     words = _REFUSED if entry.result == "refused" else {}
     verb = words.get(entry.verb) or VERBS.get(entry.verb, entry.verb)
     return Deed(str(verb), str(KINDS.get(entry.kind, entry.kind)), entry.object_name)

@@ -28,7 +28,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from portal.request import PageRequest
 from portal.rest import source_address
@@ -243,7 +243,7 @@ class _Callback(OAuth2CallbackView):  # type: ignore[misc]
 
 
 @never_cache
-@require_GET
+@require_safe
 def callback(request: PageRequest) -> HttpResponseBase:
     """Where the provider sends people back to."""
     try:

@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from rest_framework.exceptions import APIException
 
 from portal.request import PageRequest, admins_only, shows_already, wants_part
@@ -23,7 +23,7 @@ from tenants.people.submission import PersonBody, parse, parse_invitation
 MAX_ENTRIES = 10
 
 
-@require_GET
+@require_safe
 @admins_only
 def people(request: PageRequest) -> HttpResponseBase:
     listing = PeopleListing(request.GET)
@@ -136,7 +136,9 @@ def _ask(request: PageRequest, question: str, found: User) -> HttpResponse:
     """In a dialog, or on a page of its own where there is no JavaScript."""
     template = f"people/_{question}.html" if wants_part(request) else "people/confirm.html"
     return render(
-        request, template, {"person": found, "name": found.shown_name, "question": question}
+        request,
+        template,
+        {"person": found, "state": state_of(found), "name": found.shown_name, "question": question},
     )
 
 

@@ -179,3 +179,22 @@ def test_tries_at_the_same_moment_are_all_counted(portal: OidcPortal) -> None:
     with ThreadPoolExecutor(20) as pool:
         answers = Counter(pool.map(one, range(40)))
     assert answers == {401: sign_in_limit.MAX_PER_PAIR, 429: 40 - sign_in_limit.MAX_PER_PAIR}
+    # Nor does it help to say that one comes from somewhere else.
+    assert guess_over_http(portal, "203.0.113.9") == 429
+
+
+def guess_over_http(portal: OidcPortal, forwarded_for: str) -> int:
+    return requests.post(
+        f"{portal.url}/api/v1/auth/token/",
+        json={"username": "ada", "password": "wrong"},
+        headers={"X-Forwarded-For": forwarded_for},
+        timeout=60,
+    ).status_code
+
+
+@pytest.mark.django_db(databases=[])
+def test_a_trusted_proxy_says_where_people_come_from() -> None:
+    with oidc_portal(TRUSTED_PROXIES="127.0.0.1") as portal:
+        one = [guess_over_http(portal, "203.0.113.1") for _ in range(11)]
+        assert one == [401] * 10 + [429]
+        assert guess_over_http(portal, "203.0.113.2") == 401
