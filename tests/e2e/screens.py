@@ -20,74 +20,11 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, WebSocketRoute, sync_playwright
 
+from tests.e2e.pages import PAGES
 from tests.e2e.portal import ROOT, free_port
 from tests.e2e.seed import PASSWORD
 
 WIDTHS = (1400, 400)
-# page -> who looks, path; {running} and so on are ids of seeded trainings
-PAGES = {
-    "sign-in": ("", "/sign-in/"),
-    "home": ("ada", "/"),
-    "home-new": ("new", "/"),
-    "home-admin": ("root", "/"),
-    "list": ("ada", "/trainings/"),
-    "list-none": ("ada", "/trainings/?q=nothing+like+this"),
-    "new": ("ada", "/trainings/new/"),
-    "new-example": ("ada", "/trainings/new/?example=meet"),
-    "running": ("ada", "/trainings/{running}/"),
-    "queued": ("ada", "/trainings/{queued}/"),
-    "failed": ("ada", "/trainings/{failed}/"),
-    "succeeded": ("ada", "/trainings/{succeeded}/"),
-    "notebooks": ("ada", "/notebooks/"),
-    "notebooks-none": ("lin", "/notebooks/"),
-    "notebook-new": ("ada", "/notebooks/new/"),
-    "notebook-running": ("ada", "/notebooks/{nb-running}/"),
-    "notebook-starting": ("ada", "/notebooks/{nb-starting}/"),
-    "notebook-queued": ("ada", "/notebooks/{nb-queued}/"),
-    "notebook-failed": ("ada", "/notebooks/{nb-failed}/"),
-    "notebook-stopped": ("ada", "/notebooks/{nb-stopped}/"),
-    "notebook-opening": ("ada", "/notebooks/{nb-starting}/open/"),
-    "notebook-not-opening": ("ada", "/notebooks/{nb-stopped}/open/"),
-    "notebook-stop": ("ada", "/notebooks/{nb-running}/stop/"),
-    "notebook-of-lead": ("lee", "/notebooks/{nb-running}/"),
-    "tensorboards": ("ada", "/tensorboards/"),
-    "tensorboards-none": ("lin", "/tensorboards/"),
-    "tensorboard-new": ("ada", "/tensorboards/new/?job={running}&job={succeeded}"),
-    "tensorboard": ("ada", "/tensorboards/{tb-running}/"),
-    "tensorboard-empty": ("ada", "/tensorboards/{tb-stopped}/"),
-    "nodes": ("ada", "/nodes/"),
-    "nodes-admin": ("root", "/nodes/"),
-    "queue": ("ada", "/queue/"),
-    "queue-none": ("mia", "/queue/"),
-    "queue-of-lead": ("lee", "/queue/"),
-    "health": ("root", "/admin/health/"),
-    "lead": ("lee", "/team/?team={lead-team}"),
-    "lead-other": ("lee", "/team/?show=waiting"),
-    "lead-stop": ("lee", "/team/stop/{lead-job}/"),
-    "lead-quota": ("lee", "/tenants/{lead-tenant}/quota/"),
-    "namespaces": ("root", "/admin/namespaces/"),
-    "namespaces-problems": ("root", "/admin/namespaces/?state=problems"),
-    "namespaces-none": ("root", "/admin/namespaces/?q=nothing+like+this"),
-    "namespace-new": ("root", "/admin/namespaces/new/"),
-    "namespace": ("root", "/admin/namespaces/{ns-over}/"),
-    "namespace-closed": ("root", "/admin/namespaces/{ns-closed}/"),
-    "namespace-grace": ("root", "/admin/namespaces/{ns-grace}/"),
-    "namespace-stuck": ("root", "/admin/namespaces/{ns-stuck}/"),
-    "namespace-gone": ("root", "/admin/namespaces/{ns-gone}/"),
-    "namespace-delete": ("root", "/admin/namespaces/{ns-over}/delete/"),
-    "namespace-purge": ("root", "/admin/namespaces/{ns-grace}/purge/"),
-    "namespace-suspend": ("root", "/admin/namespaces/{ns-over}/suspend/"),
-    "account": ("ada", "/account/"),
-    "people": ("root", "/admin/people/"),
-    "people-none": ("root", "/admin/people/?q=nobody+like+this"),
-    "invite": ("root", "/admin/people/invite/"),
-    "person": ("root", "/admin/people/{person-mira}/"),
-    "person-disabled": ("root", "/admin/people/{person-yuki}/"),
-    "teams": ("root", "/admin/teams/"),
-    "team-admin": ("root", "/admin/teams/{team-vision}/"),
-    "audit": ("root", "/admin/audit/"),
-    "nothing": ("ada", "/nothing-here/"),
-}
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def one(cpu_millicores: int = 1000, memory_bytes: int = 2 * GIB, gpu_count: int 
 
 
 def seed() -> dict[str, Any]:
-    """Makes people, tenants and trainings; the trainings by a short name."""
+    """Makes people, tenants and trainings; rows, and what stands in addresses, by a short name."""
     from django.utils.timezone import now
 
     from jobs.models import ReconcilerLease
@@ -402,7 +402,7 @@ def main() -> None:
     django.setup()
     jobs = seed()
     for name, job in jobs.items():
-        print(f"{name} {job.pk}")
+        print(f"{name} {getattr(job, 'pk', job)}")
 
 
 if __name__ == "__main__":

@@ -30,10 +30,15 @@ def make_people(ada: Any, at: datetime) -> dict[str, Any]:
     teams.change(by=root, team=vision, changes={"budget": budget}, source_address="10.20.0.4")
     for name in ("speech", "robotics"):
         teams.create(by=root, changes={"name": name}, source_address="10.20.0.4")
-    made: dict[str, Any] = {"team-vision": vision}
+    empty = teams.create(by=root, changes={"name": "summer school"}, source_address="10.20.0.4")
+    made: dict[str, Any] = {
+        "team-vision": vision,
+        "team-speech": Team.objects.get(name="speech"),
+        "team-empty": empty,
+    }
     for number, (username, name, team) in enumerate(NAMES):
         first, _, last = name.partition(" ")
-        person, _link = actions.invite(
+        person, link = actions.invite(
             by=root,
             invitation=actions.Invitation(
                 username=username,
@@ -48,7 +53,7 @@ def make_people(ada: Any, at: datetime) -> dict[str, Any]:
             person.set_password("a long demo password")
             person.last_login = person.last_seen_at = at - timedelta(hours=7 * number, minutes=4)
             person.save()
-        made[f"person-{username}"] = person
+        made |= {f"person-{username}": person, "join-key": link.key}  # the last one has not joined
     actions.change(
         by=root,
         person=made["person-yuki"],
