@@ -57,7 +57,7 @@ class JobListing:
         self.tenant = _tenant(user, query.get("tenant", ""))
         if self.tenant is not None:
             self._visible = self._visible.filter(tenant=self.tenant)
-        self.is_shared = user.is_admin or user.leads_teams.exists()
+        self.is_shared = user.is_admin or user.is_lead
 
     @cached_property
     def _found(self) -> JobQuerySet:

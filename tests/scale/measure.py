@@ -26,18 +26,24 @@ GOAL_MS = 150.0
 
 @dataclass(frozen=True)
 class Row:
-    """One page for one role."""
+    """One page (or file) for one role."""
 
     role: str
     title: str
     status: int
+    is_file: bool
     queries: int
     median_ms: float
     p95_ms: float
     cpu_ms: float
 
+    @property
+    def is_late(self) -> bool:
+        """A page that takes too long; a file may take as long as it is."""
+        return self.p95_ms > GOAL_MS and not self.is_file
+
     def __str__(self) -> str:
-        late = " **over**" if self.p95_ms > GOAL_MS else ""
+        late = " **over**" if self.is_late else ""
         times = f"{self.median_ms:.0f} | {self.p95_ms:.0f}{late} | {self.cpu_ms:.0f}"
         return f"| {self.role} | {self.title} | {self.status} | {self.queries} | {times} |"
 
@@ -84,6 +90,7 @@ def measure(cast: "Cast") -> Iterator[Row]:
                 role,
                 address.title,
                 visit.status,
+                visit.is_file,
                 visit.queries,
                 statistics.median(times_ms),
                 times_ms[int(len(times_ms) * 0.95)],
@@ -114,11 +121,17 @@ def main(kind: str = "sqlite") -> None:
             for row in measure(cast):
                 rows.append(row)
                 say(str(row))
-            slow = [row for row in rows if row.p95_ms > GOAL_MS]
-            slowest = max(rows, key=lambda row: row.p95_ms)
-            say(
-                f"\n{len(rows)} pages, {len(slow)} over {GOAL_MS:.0f} ms; the slowest: "
-                f"{slowest.title} ({slowest.role}), {slowest.p95_ms:.0f} ms; "
-                f"most processor time: {max(row.cpu_ms for row in rows):.0f} ms; "
-                f"most queries: {max(row.queries for row in rows)}"
-            )
+            say(f"\n{summary([row for row in rows if not row.is_file])}")
+
+
+def summary(pages: list[Row]) -> str:
+    """The worst of all pages in a sentence."""
+    late = sum(row.is_late for row in pages)
+    slowest = max(pages, key=lambda row: row.p95_ms)
+    busiest = max(pages, key=lambda row: row.cpu_ms)
+    return (
+        f"{len(pages)} pages, {late} over {GOAL_MS:.0f} ms (p95). The slowest: {slowest.title} "
+        f"({slowest.role}), {slowest.p95_ms:.0f} ms. Most processor time: {busiest.title} "
+        f"({busiest.role}), {busiest.cpu_ms:.0f} ms. Most queries: "
+        f"{max(row.queries for row in pages)}."
+    )

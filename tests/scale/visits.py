@@ -20,12 +20,14 @@ class Visit:
 
     Attributes:
         status: of the answer.
+        is_file: a download that is made while it is sent; it may take as long as it is long.
         queries: asked of the database, the session's included.
         times_s: server time of each round, the body included.
         cpu_s: processor time of each round: the same, whatever else the machine does.
     """
 
     status: int
+    is_file: bool
     queries: int
     times_s: tuple[float, ...] = ()
     cpu_s: tuple[float, ...] = ()
@@ -39,19 +41,19 @@ class Visitor:
         self._client = Client(raise_request_exception=True, headers={"host": HOST})
         self._client.force_login(user)
 
-    def open(self, address: Address) -> int:
-        """The status, after all of the body was made."""
+    def open(self, address: Address) -> tuple[int, bool]:
+        """The status, and whether it is a file; all of the body was made."""
         answer = self._client.get(address.path)
         if answer.streaming:
             answer.getvalue()
-        return int(answer.status_code)
+        return int(answer.status_code), bool(answer.streaming)
 
     def visit(self, address: Address, rounds: int = 0) -> Visit:
         """Opens the page once to warm up, once to count, and `rounds` times to measure."""
         cache.clear()
         self.open(address)
         with CaptureQueriesContext(connection) as asked:
-            status = self.open(address)
+            status, is_file = self.open(address)
         # The log of queries is emptied by the next request.
         statements = tuple(query["sql"] for query in asked.captured_queries)
         times, processor = [], []
@@ -60,4 +62,4 @@ class Visitor:
             self.open(address)
             times.append(time.perf_counter() - began)
             processor.append(time.process_time() - began_cpu)
-        return Visit(status, len(statements), tuple(times), tuple(processor), statements)
+        return Visit(status, is_file, len(statements), tuple(times), tuple(processor), statements)
