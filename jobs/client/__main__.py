@@ -8,10 +8,11 @@ import sys
 import traceback
 from importlib import import_module
 
-from . import parser as words
 from .exits import ERROR, INTERRUPTED, OK, OUTPUT_CLOSED, USAGE, ClientError, OutputClosedError
+from .parser import build
 from .session import Session
 from .terminal import Terminal
+from .words import DEFAULTS
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -20,8 +21,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if "--" in arguments:
         at = arguments.index("--")
         arguments, command = arguments[:at], arguments[at + 1 :]
-    parser = words.build()
-    options, more = parser.parse_known_args(arguments, argparse.Namespace(**words.DEFAULTS))
+    parser = build()
+    options, more = parser.parse_known_args(arguments, argparse.Namespace(**DEFAULTS))
     # argparse takes several words of one kind only where no option stands between or before them.
     several = next((name for name in ("patterns", "jobs") if hasattr(options, name)), None)
     if more and (several is None or any(word.startswith("-") for word in more)):

@@ -21,7 +21,8 @@ from .exits import ERROR, NOT_FOUND, OK, ClientError, UnreachableError
 from .find import find_job, short_id
 from .harmless import one_line
 from .progress import Progress
-from .rest import Rest, chunks_of, unreachable
+from .refusals import unreachable
+from .rest import Rest, chunks_of
 from .session import Session
 from .table import Column, age_text, size_text
 

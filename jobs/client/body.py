@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .exits import UsageError
-from .rest import Refusal
+from .refusals import Refusal
 
 MAX_FILE_BYTES = 4 * 1024**2
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.ASCII)

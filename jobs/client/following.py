@@ -22,7 +22,7 @@ from .find import short_id
 from .harmless import one_line
 from .lines import LineWriter
 from .listing import resources_of
-from .rest import not_homeport
+from .refusals import not_homeport
 from .session import Session
 from .sockets import LOST, give_up_on, open_socket
 

@@ -12,7 +12,8 @@ from .following import follow_job, replica_names
 from .harmless import one_line
 from .lines import LineWriter
 from .listing import Row, reason_of
-from .rest import chunks_of, unreachable
+from .refusals import unreachable
+from .rest import chunks_of
 from .session import Session
 
 MAX_LINE_BYTES = 16 * 1024**2

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Callable
+from typing import Any
 
 from . import __version__
-from .body import duration_s
-from .output import FORMATS
+from .submit_words import add_submit
+from .words import Commands, common_options, output_option, whole
 
-Function = Callable[[Any], int]
 EPILOG = """\
 Begin with:  homeport login URL
              homeport submit . --image IMAGE -- python train.py
@@ -18,81 +17,6 @@ Begin with:  homeport login URL
 Exit codes:  0 done, 1 error, 2 usage, 3 not signed in, 4 not found, 5 refused or invalid,
              6 portal unreachable, 130 interrupted; with --wait or --follow the training's own.
 """
-
-
-def whole(low: int, high: int) -> Callable[[str], int]:
-    """A type of argparse: a whole number within bounds."""
-
-    def parse(text: str) -> int:
-        if not (text.isascii() and text.isdigit()) or not low <= int(text[:12]) <= high:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {low} to {high}")
-        return int(text)
-
-    return parse
-
-
-def common_options() -> argparse.ArgumentParser:
-    """Options that every command takes, before or behind its name."""
-    common = argparse.ArgumentParser(add_help=False)
-    group = common.add_argument_group("everywhere")
-    # No default here: one given before the command would be lost to the command's own default.
-    none = argparse.SUPPRESS
-    group.add_argument("--context", metavar="NAME", default=none, help="the portal to work with")
-    group.add_argument(
-        "--ca-file", metavar="FILE", default=none, help="certificates to trust beside the system's"
-    )
-    group.add_argument(
-        "--color", choices=("auto", "always", "never"), default=none, help="colours (auto)"
-    )
-    group.add_argument(
-        "-q", "--quiet", action="store_true", default=none, help="only results and errors"
-    )
-    return common
-
-
-DEFAULTS = {"context": None, "ca_file": "", "color": "auto", "quiet": False}
-
-
-class Commands:
-    """Adds commands to a parser; each knows the function that carries it out, as `module:name`."""
-
-    def __init__(self, parser: argparse.ArgumentParser, title: str = "command") -> None:
-        self._common = common_options()
-        self._actions = parser.add_subparsers(metavar=title.upper(), required=True, dest=title)
-
-    def add(
-        self,
-        name: str,
-        run: str,
-        summary: str,
-        **options: Any,
-    ) -> argparse.ArgumentParser:
-        made: argparse.ArgumentParser = self._actions.add_parser(
-            name,
-            help=summary,
-            description=options.pop("description", summary[0].upper() + summary[1:] + "."),
-            parents=[self._common],
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-            **options,
-        )
-        if run:
-            made.set_defaults(run=run)
-        return made
-
-    def group(self, name: str, summary: str, title: str) -> Commands:
-        """A command that has commands of its own."""
-        return Commands(self.add(name, "", summary), title)
-
-
-def output_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=FORMATS,
-        default="table",
-        help="table, wide (all columns), json, yaml, or name (ids only)",
-    )
 
 
 def build() -> argparse.ArgumentParser:
@@ -108,7 +32,7 @@ def build() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"homeport {__version__}")
     commands = Commands(parser)
     _account(commands)
-    _submit(commands)
+    add_submit(commands)
     _jobs(commands)
     _artifacts(commands)
     _fleet(commands)
@@ -152,91 +76,6 @@ def _account(commands: Commands) -> None:
     output_option(context.add("list", "account:list_contexts", "list them"))
     use = context.add("use", "account:use_context", "choose the one to work with")
     use.add_argument("name")
-
-
-def _submit(commands: Commands) -> None:
-    submit = commands.add(
-        "submit",
-        "submitting:submit",
-        "submit a training",
-        usage="homeport submit [PATH] [options] [-- COMMAND ...]",
-        description="Packs PATH (a folder, an archive or one file), sends it unless the portal has it, and\n"
-        "submits a training. What .gitignore and .homeportignore name is not sent.",
-        epilog="For example:\n"
-        "  homeport submit . --image tensorflow/tensorflow:2.21.0 --gpu 1 -- python train.py\n"
-        "  homeport submit -f job.yaml --follow\n"
-        "  homeport submit src --workers 2 --ps 1 --cluster-flags true -- python ps.py\n",
-    )
-    submit.add_argument(
-        "path", nargs="?", metavar="PATH", help="code: a folder, an archive, a file"
-    )
-    submit.add_argument(
-        "-f", "--file", metavar="FILE", help="fields of the training in YAML or JSON; - is stdin"
-    )
-    what = submit.add_argument_group("what runs")
-    what.add_argument("--name", help="name of the training (the folder's)")
-    what.add_argument("--image", help="container image")
-    what.add_argument("--topology", help="single or tf-ps (tf-ps with --ps)")
-    what.add_argument(
-        "--env",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a variable; NAME alone takes yours",
-    )
-    what.add_argument(
-        "--env-file", action="append", default=[], metavar="FILE", help="NAME=VALUE lines"
-    )
-    what.add_argument(
-        "--cluster-flags",
-        metavar="true|NAMES",
-        help="append --ps_hosts and so on; or which of them",
-    )
-    what.add_argument("--source-url", metavar="URL", help="code from an address instead of PATH")
-    what.add_argument("--sha256", metavar="HEX", help="what that code must be")
-    what.add_argument("--source-path", metavar="/data/..", help="code from the data volume")
-    what.add_argument("--bundle", metavar="ID", help="code that was sent before")
-    much = submit.add_argument_group("how much")
-    much.add_argument("--workers", type=whole(0, 100000), metavar="N", help="workers (1)")
-    much.add_argument("--cpu", help="CPUs of each worker (1), also as 500m")
-    much.add_argument("--memory", help="memory of each worker (1Gi)")
-    much.add_argument("--gpu", type=whole(0, 100000), metavar="N", help="GPUs of each worker (0)")
-    much.add_argument("--ps", type=whole(0, 100000), metavar="N", help="parameter servers")
-    much.add_argument("--ps-cpu", metavar="CPU", help="the same for each parameter server")
-    much.add_argument("--ps-memory", metavar="MEMORY")
-    much.add_argument("--ps-gpu", type=whole(0, 100000), metavar="N")
-    much.add_argument("--shm", metavar="SIZE", help="size of /dev/shm")
-    rules = submit.add_argument_group("rules")
-    rules.add_argument("--success-policy", metavar="RULE", help="worker0 or all")
-    rules.add_argument("--priority", help="normal")
-    rules.add_argument(
-        "--retries", type=whole(0, 100000), metavar="N", help="tries after a failure"
-    )
-    rules.add_argument(
-        "--deadline", type=duration_s, metavar="TIME", help="at most so long: 90m, 2d"
-    )
-    rules.add_argument(
-        "--starting-deadline", type=duration_s, metavar="TIME", help="back to the queue after (5m)"
-    )
-    rules.add_argument("--clean-policy", metavar="RULE", help="pods at the end: running, all, none")
-    rules.add_argument(
-        "--ttl", type=duration_s, metavar="TIME", help="cleaned up so long after (1d)"
-    )
-    rules.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="any field by its name in REST: replicas.worker.cpu=2",
-    )
-    then = submit.add_argument_group("and then")
-    then.add_argument(
-        "--dry-run", action="store_true", help="only show manifests and whether it fits"
-    )
-    then.add_argument("--list-files", action="store_true", help="only list what would be sent")
-    then.add_argument("-w", "--wait", action="store_true", help="wait; end with its exit code")
-    then.add_argument("--follow", action="store_true", help="show its log, too")
-    output_option(submit)
 
 
 def _job_argument(parser: argparse.ArgumentParser) -> None:

@@ -13,15 +13,14 @@ import ssl
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Callable, Optional
 from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 
 from . import __version__
-from .exits import NOT_FOUND, NOT_SIGNED_IN, REFUSED, ClientError, UnreachableError
-from .harmless import one_line
+from .exits import ClientError, UnreachableError
+from .refusals import not_homeport, parse_refusals, refused, sent_elsewhere, unreachable
 
 TRIES = 6
 FIRST_PAUSE_S = 0.5
@@ -32,27 +31,6 @@ CHUNK_BYTES = 256 * 1024
 
 Query = Mapping[str, Optional[object]]
 Json = dict[str, Any]  # an object; its values are looked at where they are used
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """One thing wrong with a request, as the portal says it."""
-
-    field: str
-    code: str
-    text: str
-
-
-class RefusedError(ClientError):
-    """The portal says no; `status` is HTTP's, `refusals` its reasons."""
-
-    def __init__(
-        self, status: int, refusals: list[Refusal], text: str, next_step: str = ""
-    ) -> None:
-        codes = {401: NOT_SIGNED_IN, 404: NOT_FOUND}
-        super().__init__(text, next_step, codes.get(status, REFUSED if status < 500 else 1))
-        self.status = status
-        self.refusals = refusals
 
 
 def tls_context(ca_file: str) -> ssl.SSLContext:
@@ -252,58 +230,16 @@ class Rest:
             answer.release_conn()
 
     def _refusal(self, answer: urllib3.BaseHTTPResponse, path: str) -> ClientError:
+        """Why an answer is no good one."""
         status = answer.status
-        location = answer.headers.get("Location", "")
         if status < 400:
             answer.release_conn()
-            return ClientError(
-                f"{self.url} sends you elsewhere: {one_line(location)[:200] or status}",
-                "Sign in at the address that it names, if that is your portal.",
-            )
+            return sent_elsewhere(self.url, answer.headers.get("Location", "") or str(status))
         try:
-            refusals = _refusals(self.read_json(answer))
+            refusals = parse_refusals(self.read_json(answer))
         except ClientError:
             refusals = []
-        text = "; ".join(
-            one_line(f"{refusal.field}: {refusal.text}" if refusal.field else refusal.text)
-            for refusal in refusals
-        )
-        return self._in_words(status, refusals, text, path)
-
-    def _in_words(self, status: int, refusals: list[Refusal], text: str, path: str) -> ClientError:
-        if status in {502, 503, 504}:
-            return UnreachableError(
-                text or f"{self.url} is not ready (HTTP {status}).", "Try again in a minute."
-            )
-        if status == 401 and self.token:
-            return RefusedError(
-                status,
-                refusals,
-                "You are not signed in any more: " + (text or "the token is not known"),
-                f"Sign in again: homeport login {self.url}",
-            )
-        if status == 429:
-            return RefusedError(status, refusals, text or "Too many tries.", "Wait a minute.")
-        if not refusals and status == 404:
-            text = f"{self.url} has no {path.split('/')[0]!r}."
-            return RefusedError(
-                status, refusals, text, "It may be older than this command, or no Homeport."
-            )
-        if not refusals and status < 500:
-            text = f"{self.url} refuses it (HTTP {status}) and does not say why."
-        elif status >= 500:
-            text = f"Homeport has failed at it (HTTP {status}). {text}".rstrip()
-        step = "Try again; tell your admin if it repeats." if status >= 500 else ""
-        return RefusedError(status, refusals, text, step)
-
-
-def _refusals(answer: Any) -> list[Refusal]:
-    rows = answer.get("errors") if isinstance(answer, dict) else None
-    return [
-        Refusal(str(row.get("field", "")), str(row.get("code", "")), str(row.get("text", "")))
-        for row in (rows if isinstance(rows, list) else [])[:50]
-        if isinstance(row, dict)
-    ]
+        return refused(self.url, status, refusals, path, has_token=bool(self.token))
 
 
 def _asked_wait_s(answer: urllib3.BaseHTTPResponse) -> float | None:
@@ -319,43 +255,3 @@ def chunks_of(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
     """
     while data := answer.read1(CHUNK_BYTES):
         yield data
-
-
-def not_homeport(url: str) -> ClientError:
-    return ClientError(
-        f"{url} does not answer as Homeport does.",
-        "Check the address: homeport login URL; update this command if the portal is newer.",
-    )
-
-
-def unreachable(url: str, error: Exception, *, is_safe: bool) -> ClientError:
-    """A lost or refused connection in words. `is_safe`: to ask twice does no harm."""
-    cause: BaseException = error
-    while isinstance(cause, urllib3.exceptions.MaxRetryError) and cause.reason is not None:
-        cause = cause.reason
-    text = one_line(cause)
-    if isinstance(cause, urllib3.exceptions.SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
-        return certificate_error(url, text)
-    was_never_sent = isinstance(
-        cause,
-        (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError),
-    )
-    return UnreachableError(
-        f"{url} cannot be reached: {_short(text)}",
-        "Check the address and your network, or ask your admin whether the portal is up.",
-        may_have_happened=not (was_never_sent or is_safe),
-    )
-
-
-def certificate_error(url: str, text: str) -> ClientError:
-    """A certificate that is not trusted is no lost connection: trying again is of no use."""
-    return UnreachableError(
-        f"The certificate of {url} is not trusted: {_short(text)}",
-        "If it is your own: --ca-file FILE, or SSL_CERT_FILE=FILE in the environment.",
-        may_have_happened=True,  # no second try
-    )
-
-
-def _short(text: str) -> str:
-    """urllib3 begins with the name of an object: `<...HTTPConnection(...)>: what happened`."""
-    return text.rpartition(">: ")[2][:300]

@@ -11,7 +11,7 @@ from .find import find_job, find_service, short_id
 from .harmless import one_line
 from .listing import reason_of
 from .output import state_colour
-from .rest import RefusedError
+from .refusals import RefusedError
 from .session import Session
 from .table import Column, age_text
 from .watching import Changes
@@ -118,6 +118,8 @@ def stop(session: Session) -> int:
 def _said(session: Session, row: dict[str, Any], verb: str) -> int:
     if session.output.is_data:
         session.output.data(row)
+    elif session.output.form == "name":
+        session.terminal.write(one_line(row.get("id", "")))
     else:
         session.terminal.tell(f"{verb} {_shown(session, row)}; what is on /data stays.")
     return OK

@@ -13,7 +13,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from .exits import NOT_FOUND, NOT_SIGNED_IN, REFUSED, ClientError
 from .harmless import one_line
-from .rest import Query, Rest, certificate_error, not_homeport
+from .refusals import certificate_error, not_homeport
+from .rest import Query, Rest
 
 MAX_FRAME_BYTES = 32 * 1024**2
 # What a lost, refused or silent connection looks like; worth another try.

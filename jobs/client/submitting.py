@@ -12,7 +12,7 @@ from .find import short_id
 from .following import follow_job
 from .harmless import harmless, one_line
 from .pack import select
-from .rest import RefusedError
+from .refusals import RefusedError
 from .session import Session
 from .table import size_text
 from .watching import code_of, tell_end, wait_for_end

@@ -85,11 +85,14 @@ def end(connection: ServerConnection) -> None:
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(pieces=st.lists(st.integers(0, 5), min_size=1, max_size=12), data=st.data())
+@given(
+    pieces=st.lists(st.integers(0, 5), min_size=1, max_size=12),
+    is_pulled=st.lists(st.booleans(), min_size=12, max_size=12),
+)
 def test_every_line_once_whatever_is_cut(
-    portal: Scripted, homeport: CommandLine, logs: Logs, pieces: list[int], data: st.DataObject
+    portal: Scripted, homeport: CommandLine, logs: Logs, pieces: list[int], is_pulled: list[bool]
 ) -> None:
-    """`pieces`: how many lines each connection brings before it is cut."""
+    """`pieces`: how many lines each connection brings before it is cut, or closed politely."""
     total = sum(pieces)
     waiting = list(pieces)
 
@@ -101,7 +104,7 @@ def test_every_line_once_whatever_is_cut(
         if at + count >= total and not waiting:
             end(connection)
             return
-        if data.draw(st.booleans()):
+        if is_pulled[len(waiting)]:
             connection.socket.shutdown(socket.SHUT_RDWR)  # as a cable that is pulled
         else:
             connection.close(1013)

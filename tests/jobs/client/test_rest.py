@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from jobs.client.exits import NOT_FOUND, REFUSED, UNREACHABLE, ClientError, UnreachableError
-from jobs.client.rest import TRIES, RefusedError, Rest
+from jobs.client.refusals import RefusedError
+from jobs.client.rest import TRIES, Rest
 from tests.jobs.client import certificates
 from tests.jobs.client.world import (
     Answer,

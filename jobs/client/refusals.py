@@ -1,0 +1,121 @@
+"""Turns what a portal, or the way to it, says no with into errors in words. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import urllib3
+
+from .exits import ERROR, NOT_FOUND, NOT_SIGNED_IN, REFUSED, ClientError, UnreachableError
+from .harmless import one_line
+
+MAX_REFUSALS = 50
+_CODES = {401: NOT_SIGNED_IN, 404: NOT_FOUND}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One thing wrong with a request, as the portal says it."""
+
+    field: str
+    code: str
+    text: str
+
+
+class RefusedError(ClientError):
+    """The portal says no; `status` is HTTP's, `refusals` its reasons."""
+
+    def __init__(
+        self, status: int, refusals: list[Refusal], text: str, next_step: str = ""
+    ) -> None:
+        code = _CODES.get(status, REFUSED if status < 500 else ERROR)
+        super().__init__(text, next_step, code)
+        self.status = status
+        self.refusals = refusals
+
+
+def parse_refusals(answer: Any) -> list[Refusal]:
+    """The reasons in an answer, as far as there are any."""
+    rows = answer.get("errors") if isinstance(answer, dict) else None
+    return [
+        Refusal(str(row.get("field", "")), str(row.get("code", "")), str(row.get("text", "")))
+        for row in (rows if isinstance(rows, list) else [])[:MAX_REFUSALS]
+        if isinstance(row, dict)
+    ]
+
+
+def refused(
+    url: str, status: int, refusals: list[Refusal], path: str, *, has_token: bool
+) -> ClientError:
+    """The error for an answer of 400 and more."""
+    text = "; ".join(
+        one_line(f"{refusal.field}: {refusal.text}" if refusal.field else refusal.text)
+        for refusal in refusals
+    )
+    if status in {502, 503, 504}:
+        return UnreachableError(text or f"{url} is not ready (HTTP {status}).", "Try again later.")
+    step = ""
+    if status == 401 and has_token:
+        text = "You are not signed in any more: " + (text or "the token is not known")
+        step = f"Sign in again: homeport login {url}"
+    elif status == 429:
+        text, step = text or "Too many tries.", "Wait a minute."
+    elif status >= 500:
+        text = f"Homeport has failed at it (HTTP {status}). {text}".rstrip()
+        step = "Try again; tell your admin if it repeats."
+    elif not refusals and status == 404:
+        text = f"{url} has no {path.split('/')[0]!r}."
+        step = "It may be older than this command, or no Homeport."
+    elif not refusals:
+        text = f"{url} refuses it (HTTP {status}) and does not say why."
+    return RefusedError(status, refusals, text, step)
+
+
+def sent_elsewhere(url: str, location: str) -> ClientError:
+    """A redirect, which no token follows."""
+    return ClientError(
+        f"{url} sends you elsewhere: {one_line(location)[:200]}",
+        "Sign in at the address that it names, if that is your portal.",
+    )
+
+
+def not_homeport(url: str) -> ClientError:
+    """An answer that no Homeport gives."""
+    return ClientError(
+        f"{url} does not answer as Homeport does.",
+        "Check the address: homeport login URL; update this command if the portal is newer.",
+    )
+
+
+def unreachable(url: str, error: Exception, *, is_safe: bool) -> ClientError:
+    """A lost or refused connection in words. `is_safe`: to ask twice does no harm."""
+    cause: BaseException = error
+    while isinstance(cause, urllib3.exceptions.MaxRetryError) and cause.reason is not None:
+        cause = cause.reason
+    text = one_line(cause)
+    if isinstance(cause, urllib3.exceptions.SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
+        return certificate_error(url, text)
+    was_never_sent = isinstance(
+        cause,
+        (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError),
+    )
+    return UnreachableError(
+        f"{url} cannot be reached: {_short(text)}",
+        "Check the address and your network, or ask your admin whether the portal is up.",
+        may_have_happened=not (was_never_sent or is_safe),
+    )
+
+
+def certificate_error(url: str, text: str) -> ClientError:
+    """A certificate that is not trusted is no lost connection: trying again is of no use."""
+    return UnreachableError(
+        f"The certificate of {url} is not trusted: {_short(text)}",
+        "If it is your own: --ca-file FILE, or SSL_CERT_FILE=FILE in the environment.",
+        may_have_happened=True,  # no second try
+    )
+
+
+def _short(text: str) -> str:
+    """urllib3 begins with the name of an object: `<...HTTPConnection(...)>: what happened`."""
+    return text.rpartition(">: ")[2][:300]

@@ -1,0 +1,128 @@
+"""Tables fit the terminal and lose no line; amounts and times read as people say them."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.client.table import (
+    Column,
+    age_text,
+    cut,
+    lasted_text,
+    parse_time,
+    render,
+    size_text,
+    span_text,
+    text_width,
+    wrap,
+)
+
+COLUMNS = (
+    Column("ID"),
+    Column("NAME", shrinks_to=6),
+    Column("GPU", is_right=True, leaves_at=50),
+    Column("SECRET", is_wide=True),
+    Column("WHY", shrinks_to=8, wraps=True),
+)
+CELL = st.one_of(st.text(max_size=60), st.integers(), st.none())
+ROWS = st.lists(
+    st.tuples(st.just("12345678"), CELL, st.integers(0, 99), CELL, CELL), min_size=1, max_size=5
+)
+
+
+@given(rows=ROWS, width=st.integers(40, 200))
+def test_no_line_is_wider_than_the_terminal(rows: list[tuple[object, ...]], width: int) -> None:
+    lines = render(COLUMNS, rows, width=width)
+    for line in lines:
+        # A word without a blank is never broken: addresses must stay whole.
+        longest = max((text_width(word) for word in line.split()), default=0)
+        assert text_width(line) <= max(width, longest + 60)
+    assert len(lines) >= len(rows) + 1
+    assert sum(line.startswith("12345678") for line in lines) == len(rows)
+
+
+@given(rows=ROWS)
+def test_what_a_program_reads_is_never_cut(rows: list[tuple[object, ...]]) -> None:
+    lines = render(COLUMNS, rows, width=None)
+    assert len(lines) == len(rows) + 1
+    assert "SECRET" not in lines[0]
+    wide = render(COLUMNS, rows, width=60, is_wide=True)
+    assert "SECRET" in wide[0]
+    assert len(wide) == len(rows) + 1
+
+
+def test_narrow_terminals_lose_columns_and_wrap_the_last_one() -> None:
+    rows = [("12345678", "a name that is rather long", 4, "x", "because of this and that")]
+    assert render(COLUMNS, rows, width=45) == [
+        "ID        NAME              WHY",
+        "12345678  a name that is …  because of this",
+        "                            and that",
+    ]
+    assert "GPU" in render(COLUMNS, rows, width=100)[0]
+
+
+@given(st.text(), st.integers(1, 40))
+def test_a_cut_text_has_room(text: str, width: int) -> None:
+    assert text_width(cut(text, width)) <= width
+
+
+def test_wide_letters_are_counted_as_two() -> None:
+    assert text_width("日本") == 4
+    assert text_width("e\u0301") == 1
+    assert cut("日本語", 4) == "日…"
+
+
+def test_an_address_is_not_broken() -> None:
+    address = "https://homeport.lab/trainings/12345678-1234-4234-8234-123456789abc/"
+    assert wrap(f"see {address}", 40, 10)[1] == address
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (150 * 2**20, "150 MiB"),
+        (2**41, "2.0 TiB"),
+        (None, "-"),
+        ("3", "-"),
+        (True, "-"),
+    ],
+)
+def test_sizes(size: object, text: str) -> None:
+    assert size_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0s"),
+        (0, "0s"),
+        (59.9, "59s"),
+        (60, "1m"),
+        (312, "5m12s"),
+        (1200, "20m"),
+        (3600, "1h"),
+        (12000, "3h20m"),
+        (172800, "2d"),
+        (187200, "2d4h"),
+    ],
+)
+def test_spans(seconds: float, text: str) -> None:
+    assert span_text(seconds) == text
+
+
+def test_times_as_rest_writes_them() -> None:
+    now = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+    assert age_text("2026-11-20T11:00:00Z", now) == "1h"
+    assert age_text("2026-11-20T11:59:30.123456+00:00", now) == "29s"
+    assert lasted_text("2026-11-20T11:00:00Z", "2026-11-20T11:05:00Z", now) == "5m"
+    assert lasted_text("2026-11-20T11:00:00Z", None, now) == "1h"
+    assert lasted_text(None, None, now) == ""
+    for text in (None, 3, "", "yesterday", "2026-13-45", []):
+        assert parse_time(text) is None
+        assert age_text(text, now) == ""
+    assert parse_time("2026-11-20T11:00:00") == now - timedelta(hours=1)
