@@ -1,0 +1,55 @@
+"""The navigation: each role is shown its pages, wide and narrow (by keyboard: tests/e2e)."""
+
+import pytest
+from django.test import Client
+
+from tenants.models import Team, User
+from tests.factories import make_tenant, make_user
+from tests.portal.markup import Markup
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(headers={"host": "localhost"})
+
+
+def read(client: Client, path: str) -> Markup:
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.content[:500]
+    return Markup(answer.content.decode())
+
+
+def titles_of(page: Markup) -> list[str]:
+    """What the wide navigation leads to, the Admin menu included."""
+    wide = page.one("nav", class_="nav")
+    return [e.text.strip() for e in page.all("a") if wide in e.ancestors]
+
+
+def test_the_navigation_shows_each_role_its_pages(client: Client) -> None:
+    team = Team.objects.create(name="vision")
+    ada, lee = make_tenant("ada").owner, make_user("lee")
+    root = make_user("root", role=User.Role.ADMIN)
+    team.leads.add(lee)
+    shown = {}
+    for user in (ada, lee, root):
+        client.force_login(user)
+        shown[user.username] = titles_of(read(client, "/"))
+    assert {"Home", "Trainings", "Nodes", "Queue"} <= set(shown["ada"])
+    assert "Health" not in shown["ada"] + shown["lee"]
+    assert "Team" in shown["lee"]
+    assert "Team" not in shown["ada"]
+    assert {"Health", "Namespaces", "People"} <= set(shown["root"])
+
+
+def test_where_it_is_narrow_one_menu_has_the_same_pages(client: Client) -> None:
+    client.force_login(make_user("root", role=User.Role.ADMIN))
+    page = read(client, "/queue/")
+    narrow = page.one("nav", class_="nav-narrow")
+    titles = [e.text.strip() for e in page.all("a") if narrow in e.ancestors]
+    assert titles == titles_of(page)
+    here = page.all("a", aria_current="page")
+    assert [e.get("href") for e in here] == ["/queue/", "/queue/"]
+    menu = next(e for e in page.all("summary") if narrow in e.ancestors)
+    assert menu.get("aria-label") == "Menu, you are at Queue"
