@@ -159,6 +159,11 @@ class Space:
         path = f"{self.path('pods', name)}/log?{urlencode(query)}"
         return self.kube.open("GET", path)
 
+    def first_line(self, name: str) -> str:
+        """Follow a pod's log until its program has said something."""
+        with self.open_log(name, follow="true") as reply:
+            return reply.readline().decode()
+
     def output(self, name: str, *containers: Json, **spec: Any) -> str:
         """Run a pod to its end and return its log."""
         self.pod(name, *containers, restartPolicy="Never", **spec)
