@@ -19,7 +19,7 @@ from django.http import (
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
 from jobs import actions, checks, downloads, forms, submission
@@ -61,7 +61,7 @@ def find_own_tenant(request: PageRequest) -> Tenant | None:
     return tenant
 
 
-@require_GET
+@require_safe
 @signed_in
 def job_list(request: PageRequest) -> HttpResponseBase:
     listing = JobListing(request.user, request.GET)
@@ -171,21 +171,21 @@ def job_fit(request: PageRequest) -> HttpResponseBase:
     return render(request, "jobs/_fit.html", context)
 
 
-@require_GET
+@require_safe
 @signed_in
 def job_again(request: PageRequest, pk: UUID) -> HttpResponseBase:
     job = find_job(request, pk)
     return _form_page(request, forms.form_of_job(job), find_own_tenant(request))
 
 
-@require_GET
+@require_safe
 @signed_in
 def job_detail(request: PageRequest, pk: UUID) -> HttpResponseBase:
     page = JobPage(find_job(request, pk), request.user)
     return render(request, "jobs/detail.html", {"page": page, "job": page.job})
 
 
-@require_GET
+@require_safe
 @signed_in
 def job_fragment(request: PageRequest, pk: UUID, part: str) -> HttpResponseBase:
     if part not in PARTS:
@@ -241,7 +241,7 @@ def job_delete(request: PageRequest, pk: UUID) -> HttpResponseBase:
     return redirect("jobs")
 
 
-@require_GET
+@require_safe
 @signed_in
 def job_log_download(request: PageRequest, pk: UUID) -> HttpResponseBase:
     """The whole log as a file: of one replica, or of all with prefixes."""
@@ -252,7 +252,7 @@ def job_log_download(request: PageRequest, pk: UUID) -> HttpResponseBase:
     return downloads.log_answer(request, job, downloads.replica_of(job, replica), None)
 
 
-@require_GET
+@require_safe
 @signed_in
 def job_artifact(request: PageRequest, pk: UUID, artifact_id: UUID) -> HttpResponseBase:
     """One file that a training left."""

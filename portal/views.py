@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.template.loader import get_template
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_GET, require_safe
+from django.views.decorators.http import require_safe
 
 from jobs.examples import EXAMPLES
 from jobs.models import Job, ReconcilerLease
@@ -113,13 +113,13 @@ class HomePage:
         return bool(self.unfinished or self.recent)
 
 
-@require_GET
+@require_safe
 @signed_in
 def home(request: PageRequest) -> HttpResponseBase:
     return render(request, "home.html", {"home": HomePage(request.user)})
 
 
-@require_GET
+@require_safe
 @signed_in
 def tenant_fragment(request: PageRequest, part: str) -> HttpResponseBase:
     """One card of the first page, or the banner, re-read after a change."""

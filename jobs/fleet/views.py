@@ -2,7 +2,7 @@
 
 from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from jobs.fleet.health import HealthPage
 from jobs.fleet.nodes import NodesPage
@@ -10,7 +10,7 @@ from jobs.fleet.queue import QueuePage
 from portal.request import PageRequest, admins_only, shows_already, signed_in, wants_part
 
 
-@require_GET
+@require_safe
 @signed_in
 def nodes(request: PageRequest) -> HttpResponseBase:
     page = NodesPage(request.user, request.GET.get("page", "1"))
@@ -20,7 +20,7 @@ def nodes(request: PageRequest) -> HttpResponseBase:
     return render(request, template, {"page": page})
 
 
-@require_GET
+@require_safe
 @signed_in
 def queue(request: PageRequest) -> HttpResponseBase:
     page = QueuePage(request.user, request.GET.get("page", "1"))
@@ -30,7 +30,7 @@ def queue(request: PageRequest) -> HttpResponseBase:
     return render(request, template, {"page": page})
 
 
-@require_GET
+@require_safe
 @admins_only
 def health(request: PageRequest) -> HttpResponseBase:
     page = HealthPage()

@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
 from jobs.services import actions
@@ -43,7 +43,7 @@ def _part(request: PageRequest, service: Service, part: str) -> HttpResponse:
     return render(request, f"services/_{part}.html", context)
 
 
-@require_GET
+@require_safe
 @signed_in
 def service_list(request: PageRequest, kind: str) -> HttpResponseBase:
     listing = ServiceListing(request.user, kind, request.GET)
@@ -53,14 +53,14 @@ def service_list(request: PageRequest, kind: str) -> HttpResponseBase:
     return render(request, template, {"listing": listing, "kind": kind})
 
 
-@require_GET
+@require_safe
 @signed_in
 def service_detail(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
     page = ServicePage(find_service(request, kind, pk), request.user)
     return render(request, "services/detail.html", {"page": page, "service": page.service})
 
 
-@require_GET
+@require_safe
 @signed_in
 def service_fragment(request: PageRequest, kind: str, pk: UUID, part: str) -> HttpResponseBase:
     if part not in PARTS:

@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
 from jobs import actions
@@ -31,13 +31,13 @@ MAX_REASON = 500
 _HEADER = ("week", "from", "to", "user", "name", "gpu_hours", "cpu_core_hours")
 
 
-@require_GET
+@require_safe
 @signed_in
 def team(request: PageRequest) -> HttpResponseBase:
     return render(request, "team/page.html", {"page": TeamPage(request.user, request.GET)})
 
 
-@require_GET
+@require_safe
 @signed_in
 def team_fragment(request: PageRequest, part: str) -> HttpResponseBase:
     """One card, re-read after a change."""
@@ -50,7 +50,7 @@ def team_fragment(request: PageRequest, part: str) -> HttpResponseBase:
     return render(request, f"team/_{part}.html", {"page": page})
 
 
-@require_GET
+@require_safe
 @signed_in
 def team_hours(request: PageRequest) -> HttpResponseBase:
     """GPU-hours per person and week of the last year as CSV, the latest week first."""

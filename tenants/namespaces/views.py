@@ -9,7 +9,7 @@ from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
 from portal.request import PageRequest, admins_only, shows_already, wants_part
@@ -35,7 +35,7 @@ def find_tenant(request: PageRequest, pk: UUID) -> Tenant:
     return tenant
 
 
-@require_GET
+@require_safe
 @admins_only
 def namespace_list(request: PageRequest) -> HttpResponseBase:
     listing = NamespaceListing(request.user, request.GET)
@@ -45,7 +45,7 @@ def namespace_list(request: PageRequest) -> HttpResponseBase:
     return render(request, template, {"listing": listing})
 
 
-@require_GET
+@require_safe
 @admins_only
 def namespace_detail(request: PageRequest, pk: UUID) -> HttpResponseBase:
     tenant = find_tenant(request, pk)

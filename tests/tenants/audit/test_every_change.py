@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls.converters import SlugConverter, UUIDConverter
 
 from tenants.models import AuditEntry, User
-from tests.portal.test_routes import Route, routes
+from tests.portal.routes.walk import Route, routes
 from tests.tenants.audit.changes import CHANGES, ELSEWHERE, LOOKS, Change, World, identity
 
 pytestmark = pytest.mark.django_db

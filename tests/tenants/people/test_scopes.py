@@ -11,7 +11,7 @@ from django.utils import timezone
 from tenants.actions import create_token
 from tenants.models import ApiToken, User
 from tests.factories import make_tenant, make_user
-from tests.portal.test_routes import Route, routes
+from tests.portal.routes.walk import Route, routes
 from tests.tenants.people.people import codes, rest, send
 
 pytestmark = pytest.mark.django_db
