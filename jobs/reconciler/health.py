@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 
 PROBE_S = 60.0
 PREFLIGHT_S = 600.0
-PREFLIGHT_SOON_S = 30.0  # while an answer is missing
+PREFLIGHT_SOON_S = 30.0  # while an answer is missing, and twice as long each time
+LOOK_S = 5.0
 _PATIENCE_S = 10.0
 _WINDOW_S = 60.0  # the slowest tick of the last minute is told
 _LOGGERS = ("jobs", "tenants", "portal")
@@ -188,16 +189,24 @@ class HealthReporter:
             await asyncio.sleep(PROBE_S)
 
     async def _preflight_forever(self) -> None:
+        """Asks anew every few minutes, sooner while an answer is missing; and as soon as there is a
+        namespace in which Pod Security can be tried."""
+        wait_s, asked_at, tried_in = 0.0, 0.0, ""
         while True:
             await self._view.wait_synced()
-            found = await preflight.look(self._cluster, settings.STORAGE_CLASS, self._namespace())
-            checked_at = datetime.now(UTC).isoformat(timespec="seconds")
-            self._preflight = {
-                **found.as_json(),
-                "class_name": settings.STORAGE_CLASS,
-                "checked_at": checked_at,
-            }
-            await asyncio.sleep(PREFLIGHT_S if found.is_complete else PREFLIGHT_SOON_S)
+            namespace = self._namespace()
+            is_due = time.monotonic() - asked_at >= wait_s
+            if is_due or bool(namespace) != bool(tried_in):
+                found = await preflight.look(self._cluster, settings.STORAGE_CLASS, namespace)
+                self._preflight = {
+                    **found.as_json(),
+                    "class_name": settings.STORAGE_CLASS,
+                    "checked_at": datetime.now(UTC).isoformat(timespec="seconds"),
+                }
+                asked_at, tried_in = time.monotonic(), namespace
+                first_s = max(wait_s * 2, PREFLIGHT_SOON_S)
+                wait_s = PREFLIGHT_S if found.is_complete else min(first_s, PREFLIGHT_S)
+            await asyncio.sleep(LOOK_S)
 
     def _namespace(self) -> str:
         """One of ours that lives: they are all labelled for Pod Security."""

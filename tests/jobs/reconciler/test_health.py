@@ -1,5 +1,6 @@
 """What the reconciler tells of itself: complete, only when something matters, and true."""
 
+import asyncio
 import logging
 from typing import Any
 
@@ -36,6 +37,27 @@ async def test_a_report_is_written_soon_and_has_everything(lab: Lab) -> None:  #
     assert report["cluster"]["version"] == "v1.33.0"
     assert report["cluster"]["storage_class"]["state"] == "no"
     assert report["versions"]["homeport"]
+
+
+@pytest.fixture
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "LOOK_S", 0.05)
+
+
+async def test_pod_security_is_tried_as_soon_as_there_is_a_namespace(
+    hurry: None,
+    lab: Lab,  # noqa: F811
+) -> None:
+    async def is_tried() -> bool:
+        return (await told(lab)).get("cluster", {}).get("pod_security") == {
+            "state": "yes",
+            "detail": "",
+        }
+
+    await lab.until(is_tried)
+    versions = len(lab.api.requests("GET", "/version"))
+    await asyncio.sleep(0.3)
+    assert len(lab.api.requests("GET", "/version")) == versions
 
 
 @pytest.fixture
@@ -96,8 +118,6 @@ async def test_a_try_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
         async def group_discard(self, *_args: Any) -> None: ...
 
         async def receive(self, _channel: str) -> None:
-            import asyncio
-
             await asyncio.Event().wait()
 
     monkeypatch.setattr(health, "_PATIENCE_S", 0.05)
