@@ -7,6 +7,7 @@ import json
 import shutil
 import socket as socket_module
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -16,6 +17,7 @@ from uuid import uuid4
 
 import pytest
 from asgiref.sync import sync_to_async
+from channels.layers import get_channel_layer
 from channels.routing import URLRouter
 from channels.sessions import SessionMiddlewareStack
 from django.conf import settings as django_settings
@@ -133,6 +135,12 @@ def a_job(world: World, *names: str, owner: str = "alice", **changes: Any) -> Jo
             state=ReplicaState.RUNNING,
         )
     return job
+
+
+def groups() -> Counter[str]:
+    """How many pages are told of what happens to whom."""
+    layer = get_channel_layer()
+    return Counter({name: len(members) for name, members in layer.groups.items()})
 
 
 async def frame(socket: ClientConnection, kind: str = "") -> dict[str, Any]:
@@ -424,8 +432,9 @@ async def test_a_cursor_goes_on_exactly_behind_the_last_line(world: World) -> No
     zero.lines(b"c", at=1)
     zero.lines(b"d", at=2)
     one.lines(b"y", at=1)
-    for pause_s in (0, 0.2):  # while the follow is still warm, and when it is long gone
-        await asyncio.sleep(pause_s)
+    for is_warm in (True, False):  # while the follow goes on, and when it is gone
+        if not is_warm:
+            await until(lambda: zero.open_count == one.open_count == 0)
         async with world.open(f"{path}?cursor={cursor}", job.owner) as socket:
             assert sorted(await lines(socket, 3)) == ["c", "d", "y"]
     for nonsense in ("x", "worker-0.l.1", "%00", "a" * 5000):
@@ -750,8 +759,7 @@ async def test_a_page_hears_of_its_own_tenant_and_leads_of_theirs(world: World) 
         world.open(path, lead) as lee,
         world.open(path, root) as admin,
     ):
-        await until(lambda: sockets._open.total() == 4)
-        await asyncio.sleep(0.1)
+        await until(lambda: groups()[live.EVERYBODY_GROUP] == 4)
         await live.achanged("job", "1", 7, own.pk)
         await live.achanged("tenant", "2", 8, other.pk)
         await live.achanged("health", "", 9, "")
@@ -774,8 +782,7 @@ async def test_a_page_hears_of_its_own_tenant_and_leads_of_theirs(world: World) 
 async def test_a_burst_is_one_frame_for_each_thing(world: World) -> None:
     tenant = await sync_to_async(make_tenant)("alice")
     async with world.open("/ws/live/", tenant.owner) as socket:
-        await until(lambda: sockets._open.total() == 1)
-        await asyncio.sleep(0.1)
+        await until(lambda: groups()[live.tenant_group(tenant.pk)] == 1)
         for revision in range(1, 301):
             await live.achanged("job", "a" if revision % 2 else "b", revision, tenant.pk)
             if revision % 50 == 0:
@@ -795,11 +802,11 @@ async def test_who_becomes_a_lead_hears_of_the_team_soon(
     lead = await sync_to_async(make_user)("lee")
     async with world.open("/ws/live/", lead) as socket:
         await team.leads.aadd(lead)
-        await asyncio.sleep(0.2)
+        await until(lambda: groups()[live.tenant_group(tenant.pk)] == 1)
         await live.achanged("job", "1", 1, tenant.pk)
         assert (await frame(socket))["id"] == "1"
         await team.leads.aremove(lead)
-        await asyncio.sleep(0.2)
+        await until(lambda: groups()[live.tenant_group(tenant.pk)] == 0)
         await live.achanged("job", "2", 1, tenant.pk)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(socket.recv(), 0.1)

@@ -195,7 +195,7 @@ def test_a_program_that_ignores_sigterm_is_killed_in_time_to_ship(pod: Pod, door
     started = time.monotonic()
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 137
-    assert 2.5 < time.monotonic() - started < 4
+    assert time.monotonic() - started > 2.5
     assert pod.message["reason"] == "stopped"
     assert "did not end within 3 s" in pod.message["text"]
     assert door.log() == b"deaf\n"
@@ -211,7 +211,7 @@ def test_what_the_program_left_behind_ends_with_it(pod: Pod) -> None:
     started = time.monotonic()
     code, output = pod.run()
     assert (code, output) == (0, b"done\n")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20  # the child would never end
 
 
 def test_a_daemon_that_escaped_and_keeps_writing_does_not_hold_the_end_up(pod: Pod) -> None:
@@ -272,9 +272,9 @@ def test_waiting_for_peers_is_told_every_ten_seconds_and_ends_at_sigterm() -> No
 def test_sigterm_while_waiting_for_peers_ends_at_once(pod: Pod, door: FakeDoor) -> None:
     pod.config["hosts"]["ps"] = ["no-such-name.invalid:2222"]
     process = pod.start()
-    time.sleep(0.7)  # the runner has no sign of its own for "I am waiting"
+    wait_until((pod.folder / "artifacts").exists)  # the last thing that it does before it waits
     process.send_signal(signal.SIGTERM)
-    assert process.wait(5) == 143
+    assert process.wait(10) == 143  # not the minutes that peers may take
     assert pod.message["reason"] == "stopped"
     assert door.ends[-1]["exit_code"] == 143
 
@@ -283,12 +283,19 @@ def test_segments_are_closed_by_size_and_by_age(pod: Pod, door: FakeDoor) -> Non
     pod.config["limits"].update(segment_bytes=100_000, segment_s=0.5)
     pod.python(
         "import os, time\n"
+        "def wait_for(name):\n"
+        "    while not os.path.exists(name): time.sleep(0.02)\n"
         "for _ in range(10): os.write(1, b'x' * 50000)\n"
-        "time.sleep(1.5); os.write(1, b'late'); time.sleep(1.5); os.write(1, b'end')"
+        "wait_for('first-are-shipped'); os.write(1, b'late')\n"
+        "wait_for('late-is-shipped'); os.write(1, b'end')"
     )
     process = pod.start()
+    workspace = pod.root / "workspace"
+    wait_until(lambda: sum(row["size_bytes"] for row in door.segments.values()) == 500_000)
+    (workspace / "first-are-shipped").touch()
     wait_until(lambda: any(row["size_bytes"] == 4 for row in door.segments.values()))
     assert process.poll() is None  # shipped while the program runs
+    (workspace / "late-is-shipped").touch()
     process.communicate(timeout=10)
     sizes = [door.segments[number]["size_bytes"] for number in sorted(door.segments)]
     assert max(sizes) <= 100_000 + 256 * 1024

@@ -1,7 +1,6 @@
 """The whole loop on a server over real HTTP: its wakes, its lease, outages, and its end."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from channels.layers import get_channel_layer
 
 from jobs.models import Job, Node, ReconcilerLease
 from jobs.reconciler import lease as leases
+from jobs.reconciler import loop
 from jobs.reconciler.lease import Lease, LeaseLostError
 from jobs.reconciler.loop import Reconciler
 from portal import live
@@ -81,14 +81,12 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
 
 
 async def test_a_submitted_job_is_set_going_at_once(lab: Lab) -> None:
-    began = time.monotonic()
     job = await lab.submit()
 
     async def is_going() -> bool:
         return any(root["spec"]["suspend"] is False for root in lab.roots())
 
-    await lab.until(is_going)
-    assert time.monotonic() - began < 2
+    await lab.until(is_going, loop.SAFETY_S - 2)  # sooner than it would look around anyway
     await job.arefresh_from_db()
     assert job.root_uid == lab.roots()[0]["metadata"]["uid"]
     children = [o for k, o in lab.api.objects.items() if k[0] in {"services", "secrets"}]
@@ -170,8 +168,10 @@ async def test_an_outage_is_told_to_everybody_and_heals(lab: Lab) -> None:
 
 
 async def test_idle_it_asks_the_cluster_nothing(lab: Lab) -> None:
-    await asyncio.sleep(0.3)
-    before = len(lab.api.asked)
+    before = -1
+    while before != len(lab.api.asked):  # until what begins with it is done
+        before = len(lab.api.asked)
+        await asyncio.sleep(0.5)
     for _ in range(5):
         await live.awake_reconciler()
         await asyncio.sleep(0.12)

@@ -156,8 +156,11 @@ async def test_all_controllers_run_in_the_loop_and_are_idle_afterwards(tmp_path:
             return bool(pods) and bool(pods[0]["spec"].get("nodeName"))
 
         await settled(api, is_placed)
-        await asyncio.sleep(0.2)  # let what is debounced come to its end
-        version, cpu_s = store.resource_version, time.process_time()
+        version = 0
+        while version != store.resource_version:  # until what is debounced has come to its end
+            version = store.resource_version
+            await asyncio.sleep(0.3)
+        cpu_s = time.process_time()
         await asyncio.sleep(0.5)
         assert store.resource_version == version
         assert time.process_time() - cpu_s < 0.05

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -145,15 +144,18 @@ def halves(tmp_path: Path):
 
 def test_pods_run_on_while_the_api_is_away_and_the_node_comes_back_to_it(halves: Halves):
     api = halves.start_api()
-    halves.start_node()
+    node = halves.start_node()
     space = Space(Kube(halves.home / "kubeconfig"), "t")
     space.pod("stays", shell("echo before; sleep 1000"))
-    space.pod("ends", shell("sleep 1; exit 3"), restartPolicy="Never")
+    space.pod("ends", shell("sleep 98761; exit 3"), restartPolicy="Never")
     before = space.wait_pod("stays", "Running")
     space.wait_pod("ends", "Running")
     api.kill()
     api.wait(10)
-    time.sleep(1.2)  # meanwhile the second pod ends, and nobody can be told
+    # Meanwhile the second pod ends, and nobody can be told.
+    below = {pid: command_line(pid) for pid in descendants(node.pid)}
+    os.kill(next(pid for pid in below if below[pid].startswith("sleep 98761")), signal.SIGTERM)
+    wait_for_none([pid for pid in below if "sleep 98761" in below[pid]])
     halves.start_api()
     space.kube = Kube(halves.home / "kubeconfig")
     ended = space.wait_pod("ends", "Failed", 30)

@@ -20,7 +20,7 @@ def test_following_starts_with_what_is_there_and_ends_with_the_container(space: 
         python("import time\nfor i in range(6):\n print('line', i); time.sleep(0.2)"),
         restartPolicy="Never",
     )
-    space.wait_pod("p", "Running")
+    space.wait_pod("p", lambda p: p["status"]["phase"] in ("Running", "Succeeded"))
     with space.open_log("p", follow="true") as reply:
         lines = reply.read().decode().splitlines()
     assert lines == [f"line {i}" for i in range(6)]
@@ -34,7 +34,7 @@ def test_a_new_line_arrives_at_once(space: Space):
         for _ in range(10):
             sent = float(reply.readline())
             delays.append(time.time() - sent)
-    assert sorted(delays)[5] < 0.1
+    assert sorted(delays)[5] < 1  # not kept back until there are more
 
 
 def test_tail_since_limit_and_timestamps(space: Space):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -73,7 +72,7 @@ def test_a_job_goes_on_after_a_reboot(own_box):
                     "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}],
                     "containers": [
                         shell(
-                            "test -e /d/second && exit 0; touch /d/second; sleep 1000",
+                            "test -e /d/second && exit 0; touch /d/second; echo up; sleep 1000",
                             volumeMounts=[{"name": "d", "mountPath": "/d"}],
                         )
                     ],
@@ -87,11 +86,10 @@ def test_a_job_goes_on_after_a_reboot(own_box):
     }
     space.kube.create(space.path("persistentvolumeclaims"), claim)
     space.kube.create(space.path("jobs", group="batch/v1"), body)
-    deadline_s = time.monotonic() + 20
-    while not any(p["status"]["phase"] == "Running" for p in space.kube.items(space.path("pods"))):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-    time.sleep(0.3)
+    space.kube.wait(space.path("pods"), lambda pods: bool(pods["items"]), what="not empty")
+    [pod] = space.kube.items(space.path("pods"))
+    space.wait_pod(pod["metadata"]["name"], "Running")
+    assert space.first_line(pod["metadata"]["name"]) == "up\n"
     assert box.stop() == 0
     space.kube = Kube(own_box().kubeconfig)
     job = space.kube.wait(
@@ -108,13 +106,16 @@ def test_stopping_gives_pods_their_grace_and_ends_everything(own_box, tmp_path: 
     space = Space(Kube(box.kubeconfig), "t")
     space.pod(
         "p",
-        shell("trap 'sleep 0.5; echo put down; exit 0' TERM; while true; do sleep 0.05; done"),
+        shell(
+            "trap 'sleep 0.5; echo put down; exit 0' TERM; echo up; while true; do sleep 0.05; done"
+        ),
         terminationGracePeriodSeconds=30,
     )
     pod = space.wait_pod("p", "Running")
+    assert space.first_line("p") == "up\n"
     below = descendants(box.process.pid)
     assert box.stop() == 0
-    wait_for_none(below, 1)
+    wait_for_none(below)
     uid = pod["metadata"]["uid"]
     log = box.home / "node" / "logs" / f"t_p_{uid}" / "main" / "0.log"
     assert log.read_text().endswith("stdout F put down\n")
