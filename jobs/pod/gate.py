@@ -32,6 +32,9 @@ from jobs.pod.gatekeeper.standing import Clock, Standing
 log = logging.getLogger("gate")
 
 EXIT_CONFIG = 64
+# Anybody who reaches the port can make us keep as much as HEADERS times HEADER_BYTES for a while.
+# Cookies of all that answers on this host come along, so they need room.
+HEADERS, HEADER_BYTES = 64, 16 * 1024
 IDLE_S = 75.0  # of a kept connection without a request
 UNREAD_S = 3.0  # for the rest of a body that nobody wants
 GOODBYE_S = 2.5  # for websockets to close, twice that for requests
@@ -43,7 +46,9 @@ async def serve(config: Config) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with forward.session() as to_app, aiohttp.ClientSession() as to_portal:
+    # Not kept: the portal may close an idle connection at the moment when somebody comes.
+    unkept = aiohttp.TCPConnector(force_close=True)
+    async with forward.session() as to_app, aiohttp.ClientSession(connector=unkept) as to_portal:
         standing = Standing(Portal(to_portal, config).ask, config.start, Clock())
         gate = Gate(
             config=config,
@@ -59,8 +64,9 @@ async def serve(config: Config) -> int:
             keepalive_timeout=IDLE_S,
             lingering_time=UNREAD_S,
             read_bufsize=forward.BUFFER_BYTES,
-            max_line_size=forward.MAX_HEADER_BYTES,
-            max_field_size=forward.MAX_HEADER_BYTES,
+            max_line_size=HEADER_BYTES,
+            max_field_size=HEADER_BYTES,
+            max_headers=HEADERS,
         )
         # All addresses of both families.
         listener = await loop.create_server(server, None, config.port, ssl=config.tls, backlog=512)

@@ -53,6 +53,8 @@ def gate(request: HttpRequest, service: Service) -> dict[str, Any]:
     A gate of an earlier start is told that nobody may.
     """
     body = read_body(request, PeopleBody)
+    if service.desired != Service.Desired.RUN:
+        raise DoorError(410, "stopped", "the service is to stop")
     allowed: list[str] = []
     if body.start == service.start_count:
         people = User.objects.filter(pk__in=body.subjects)

@@ -63,7 +63,8 @@ class Frames:
 
 def close_frame(code: int, reason: str, *, masked: bool) -> bytes:
     """A frame that closes; what is sent towards a server has to be masked."""
-    payload = struct.pack("!H", code) + reason.encode()[:_MAX_REASON_BYTES]
+    whole = reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
+    payload = struct.pack("!H", code) + whole.encode()
     if not masked:
         return bytes((0x88, len(payload))) + payload
     mask = os.urandom(4)

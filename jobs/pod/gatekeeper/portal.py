@@ -12,6 +12,7 @@ from jobs.pod.gatekeeper.config import Config
 
 TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 256 * 1024
+_GONE = frozenset({"not_found", "deleted", "stopped"})
 
 
 class UnreachableError(Exception):
@@ -19,7 +20,7 @@ class UnreachableError(Exception):
 
 
 class GoneError(Exception):
-    """The portal says that there is no such service, or that it is being deleted."""
+    """The portal says that there is no such service, or that it is not to run any more."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def understand(status: int, body: bytes) -> Answer:
     """
     try:
         fields: Any = json.loads(body)
-        if status in (404, 410) and fields["errors"][0]["code"] in ("not_found", "deleted"):
+        if status in (404, 410) and fields["errors"][0]["code"] in _GONE:
             raise GoneError
         if status == 200:
             found = Answer(

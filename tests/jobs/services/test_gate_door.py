@@ -85,7 +85,10 @@ def test_the_gate_of_another_start_is_told_that_nobody_may(notebook: Service, st
 def test_nobody_may_stay_in_what_is_to_stop(notebook: Service) -> None:
     notebook.desired = Service.Desired.STOP
     notebook.save()
-    assert allowed(notebook, notebook.owner) == set()
+    status, answer = ask(notebook, notebook.owner)
+    assert (status, answer["errors"][0]["code"]) == (410, "stopped")
+    with pytest.raises(portal.GoneError):
+        portal.understand(status, json.dumps(answer).encode())
 
 
 def test_nobody_may_stay_in_a_suspended_namespace(notebook: Service) -> None:

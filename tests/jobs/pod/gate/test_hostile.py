@@ -125,7 +125,7 @@ LINES = [
 async def test_a_target_that_no_browser_asks_for_is_refused(line: str) -> None:
     async with world() as w:
         cookie = await w.cookie()
-        said = statuses(await talk(w, head(w, cookie, line).encode("latin-1")))
+        said = statuses(await talk(w, head(w, cookie, line, "Connection: close").encode("latin-1")))
         assert all(400 <= status < 500 for status in said), said
         assert w.seen == []
         assert (await w.call("x", cookie=cookie)).status == 200

@@ -196,3 +196,29 @@ async def test_a_websocket_message_of_240_mb_takes_less_than_100_mb() -> None:
         print(f"peak {w.gate.peak_bytes() / MIB:.0f} MiB")
         assert w.gate.peak_bytes() < LIMIT_BYTES
         raw.close()
+
+
+async def test_two_hundred_websockets_are_open_at_once_in_less_than_100_mb() -> None:
+    async with world() as w:
+        cookie = await w.cookie()
+
+        async def app(request: web.Request) -> web.StreamResponse:
+            ws = web.WebSocketResponse()
+            await ws.prepare(request)
+            async for message in ws:
+                await ws.send_bytes(message.data)
+            return ws
+
+        w.app = app
+        headers = {"Cookie": cookie, "Origin": w.url}
+        sockets = [
+            await w.session.ws_connect(w.url + PREFIX + "ws", headers=headers) for _ in range(200)
+        ]
+        data = os.urandom(100_000)
+        for _ in range(3):
+            await asyncio.gather(*(ws.send_bytes(data) for ws in sockets))
+            answers = await asyncio.gather(*(ws.receive_bytes() for ws in sockets))
+            assert answers == [data] * 200
+        print(f"peak {w.gate.peak_bytes() / MIB:.0f} MiB")
+        assert w.gate.peak_bytes() < LIMIT_BYTES
+        await asyncio.gather(*(ws.close() for ws in sockets))

@@ -303,7 +303,7 @@ async def world(*, tls: bool = False, app: bool = True, **environ: str) -> Async
     if tls:
         make_certificate(folder)
     gate = GateProcess(folder, f"http://127.0.0.1:{portal_port}", app_port, **environ)
-    connector = aiohttp.TCPConnector(ssl=False)
+    connector = aiohttp.TCPConnector(ssl=False, limit=0)
     async with aiohttp.ClientSession(
         cookie_jar=aiohttp.DummyCookieJar(), connector=connector, auto_decompress=False
     ) as session:
