@@ -6,6 +6,7 @@ Starts a portal on a seeded database of its own (tests/e2e/seed.py). There is no
 the training that runs is played by this script through the browser's websocket.
 """
 
+import itertools
 import json
 import os
 import subprocess
@@ -49,18 +50,23 @@ def seeded_portal() -> Iterator[tuple[str, dict[str, str]]]:
             stdout=subprocess.PIPE,
             text=True,
         ).stdout
-        server = subprocess.Popen(
-            [*manage, "runserver", "--noreload", str(port)],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-        )
+        log = Path(home, "server.log")
+        with log.open("wb") as output:
+            server = subprocess.Popen(
+                [*manage, "runserver", "--noreload", str(port)],
+                cwd=ROOT,
+                env=environment,
+                stdout=output,
+                stderr=output,
+            )
         try:
             wait_until_ready(f"http://localhost:{port}/readyz")
             yield f"http://localhost:{port}", dict(line.split() for line in seeded.splitlines())
         finally:
             server.terminate()
             server.wait(10)
+            _, is_broken, told = log.read_text().partition("Traceback")
+            print(is_broken + told, end="")
 
 
 def wait_until_ready(address: str, timeout_s: float = 30) -> None:
@@ -140,7 +146,7 @@ def open_page(browser: Browser, url: str, state: Any, *, width: int, is_dark: bo
     page = context.new_page()
     page.route_web_socket("**/ws/jobs/**", play_log)
     page.route_web_socket("**/ws/live/", lambda socket: None)
-    page.on("console", lambda message: print(f"  console {message.type}: {message.text}"))
+    page.on("console", lambda m: print(f"  {page.url}: console {m.type}: {m.text}"))
     page.on("pageerror", lambda error: print(f"  page error: {error}"))
     return page
 
@@ -152,20 +158,20 @@ def take(folder: Path, chosen: list[str]) -> None:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", chromium_sandbox=os.getuid() != 0
         )
-        people = {who: sign_in(browser, url, who) for who in {who for who, _path in PAGES.values()}}
-        for name, (who, path) in PAGES.items():
-            if chosen and name not in chosen:
-                continue
-            for width in WIDTHS:
-                for is_dark in (False, True):
-                    page = open_page(browser, url, people[who], width=width, is_dark=is_dark)
-                    page.goto(path.format(**jobs))
-                    page.wait_for_timeout(700)
+        wanted = {name: page for name, page in PAGES.items() if name in chosen or not chosen}
+        for who in {who for who, _path in wanted.values()}:
+            state = sign_in(browser, url, who)
+            for width, is_dark in itertools.product(WIDTHS, (False, True)):
+                page = open_page(browser, url, state, width=width, is_dark=is_dark)
+                for name in (name for name, (looks, _path) in wanted.items() if looks == who):
+                    page.goto(wanted[name][1].format(**jobs))
+                    page.wait_for_timeout(500)
                     target = folder / f"{name}-{width}-{'dark' if is_dark else 'light'}.png"
                     page.screenshot(path=target, full_page=True)
                     wide = page.evaluate("document.documentElement.scrollWidth")
-                    print(f"{target.name}: {wide} px wide" if wide > width else target.name)
-                    page.context.close()
+                    if wide > width:
+                        print(f"{target.name}: {wide} px wide")
+                page.context.close()
         browser.close()
 
 
