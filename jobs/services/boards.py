@@ -3,10 +3,13 @@
 from collections.abc import Iterable
 from uuid import UUID
 
+from jobs.checks import SubmissionError
 from jobs.models import Job
 from jobs.services import actions
+from jobs.services.fit import fit
 from jobs.services.models import Service
 from jobs.services.submission import parse_tensorboard
+from portal.rest import FieldError
 from tenants.models import Tenant, User
 
 _NAME_LENGTH = 80  # the most that a name may have
@@ -34,12 +37,15 @@ def board_for(*, by: User, tenant: Tenant, jobs: list[Job], source_address: str 
     """The TensorBoard of these trainings, running or asked to run.
 
     Raises:
-        SubmissionError: the request is refused, for instance because there are too many of them.
+        SubmissionError: the request is refused: too many of them, or it could never start.
     """
     board = find_board(tenant, [job.pk for job in jobs])
     if board is None:
         body = {"name": board_name(jobs), "jobs": [str(job.pk) for job in jobs]}
         request = parse_tensorboard(body, tenant=tenant, user=by)
+        room = fit(request, tenant)
+        if room.kind == "never":
+            raise SubmissionError([FieldError("", "never_fits", room.text)])
         return actions.create(by=by, tenant=tenant, request=request, source_address=source_address)
     # Harmless for one that runs.
     return actions.start(by=by, service=board, source_address=source_address)

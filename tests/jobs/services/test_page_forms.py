@@ -238,6 +238,17 @@ def test_a_tensorboard_of_nothing_comes_back_as_the_form(client: Client, jobs: l
     assert "not there any more" in page.one(id="errors").text
 
 
+def test_a_tensorboard_that_could_never_start_is_refused_with_the_reason(
+    alice: Tenant, client: Client
+) -> None:
+    alice.observed_hard = {**alice.quota, "nodeports": 0}
+    alice.save()
+    job = make_job(alice)
+    page = refused(client, "/tensorboards/of/", jobs=str(job.pk))
+    assert "can never start" in page.one(id="errors").text
+    assert page.one("input", value=str(job.pk)).get("checked") is not None
+
+
 def test_a_long_name_of_a_training_still_makes_a_name(alice: Tenant, client: Client) -> None:
     jobs = [make_job(alice, name="x" * 80), make_job(alice, name="y" * 80)]
     client.post("/tensorboards/of/", {"jobs": [str(job.pk) for job in jobs]})
