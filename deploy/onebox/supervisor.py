@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-EXIT_OK = 0
 EXIT_FAULT = 1
 EXIT_NO_SANDBOX = 3
 

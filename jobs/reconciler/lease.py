@@ -139,14 +139,6 @@ class Lease:
         if not self.is_held:
             raise LeaseLostError(f"the lease (epoch {self.epoch}) was not renewed in time")
 
-    async def renew(self) -> None:
-        """Holds it for another `ttl_s`.
-
-        Raises:
-            LeaseLostError: another reconciler took it.
-        """
-        await self.commit(lambda: None)
-
     async def commit(self, write: Callable[[], T]) -> T:
         """Runs `write` in the database thread, in one transaction that also checks our epoch.
 

@@ -29,11 +29,6 @@ class Column:
     hours: float
     blocks: tuple[Block, ...]
 
-    @property
-    def top_percent(self) -> float:
-        """Where the column ends, from the top."""
-        return min((block.y_percent for block in self.blocks), default=100.0)
-
 
 @dataclass(frozen=True)
 class Chart:

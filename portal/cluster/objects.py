@@ -16,13 +16,6 @@ class Seen(msgspec.Struct, gc=False, rename="camel", frozen=True):
     """What all of them have in common: camelCase names, unknown fields ignored."""
 
 
-class OwnerReference(Seen, frozen=True):
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool = False
-
-
 class Annotations(Seen, frozen=True):
     """The few annotations that are read; others, often large, are not kept."""
 
@@ -46,7 +39,6 @@ class Meta(Seen, frozen=True):
     annotations: Annotations = Annotations()
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
-    owner_references: list[OwnerReference] = []
 
 
 class Watchable(Protocol):
@@ -165,7 +157,6 @@ class JobStatus(Seen, frozen=True):
     completed_indexes: str = ""
     failed_indexes: str = ""
     start_time: datetime | None = None
-    completion_time: datetime | None = None
     conditions: list[Condition] = []
 
 
@@ -180,11 +171,7 @@ class DeploymentSpec(Seen, frozen=True):
 
 
 class DeploymentStatus(Seen, frozen=True):
-    observed_generation: int = 0
     replicas: int = 0
-    ready_replicas: int = 0
-    available_replicas: int = 0
-    unavailable_replicas: int = 0
     conditions: list[Condition] = []
 
 
@@ -240,7 +227,6 @@ class QuotaSeen(Seen, frozen=True):
 class PVCSpec(Seen, frozen=True):
     storage_class_name: str = ""
     volume_name: str = ""
-    access_modes: list[str] = []
     resources: Resources = Resources()
 
 

@@ -62,18 +62,6 @@ class NamespacePage:
         return verbs_for(self.tenant)
 
     @property
-    def is_settling(self) -> bool:
-        """Whether the cluster has not followed yet what people want."""
-        tenant = self.tenant
-        settled = {
-            Tenant.Desired.ACTIVE: Tenant.State.ACTIVE,
-            Tenant.Desired.SUSPENDED: Tenant.State.SUSPENDED,
-            Tenant.Desired.DELETED: Tenant.State.DELETING,
-            Tenant.Desired.PURGED: Tenant.State.GONE,
-        }
-        return tenant.state != settled[Tenant.Desired(tenant.desired)]
-
-    @property
     def has_grace_left(self) -> bool:
         after = self.tenant.purge_after
         return after is not None and timezone.now() < after

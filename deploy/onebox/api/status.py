@@ -110,13 +110,6 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
-def method_not_supported(resource: Resource, action: str) -> StatusError:
-    """A verb that this kind does not have."""
-    text = f"{action} is not supported on resources of kind {quote(resource.group_resource)}"
-    details = {"group": resource.group, "kind": resource.plural}
-    return StatusError(405, "MethodNotAllowed", text, {k: v for k, v in details.items() if v})
-
-
 def expired(message: str) -> StatusError:
     """A resourceVersion older than the history that is kept."""
     return StatusError(410, "Expired", message)

@@ -97,7 +97,6 @@ class _Entry:
 
 
 _Entries = list[_Entry]
-_Bodies = list[tuple[Obj, bytes]]
 
 
 class _History:
@@ -173,20 +172,12 @@ class Store:
         """Give all objects of a kind, in the order of namespace and name."""
         return [entry.obj for entry in self._entries(plural, namespace)]
 
-    def list_bodies(self, plural: str, namespace: str | None = None) -> _Bodies:
-        """Give all objects of a kind with their JSON, in the order of namespace and name."""
-        return [(entry.obj, entry.body) for entry in self._entries(plural, namespace)]
-
     def _entries(self, plural: str, namespace: str | None) -> _Entries:
         spaces = self._kinds.get(plural, {})
         if namespace:
             names = spaces.get(namespace, {})
             return [names[name] for name in sorted(names)]
         return [spaces[space][name] for space in sorted(spaces) for name in sorted(spaces[space])]
-
-    def namespaces_of(self, plural: str) -> Sequence[str]:
-        """Give the namespaces that hold objects of a kind."""
-        return [space for space, names in self._kinds.get(plural, {}).items() if names]
 
     def commit(self, writes: Sequence[Write]) -> Objects:
         """Make all writes durable together, then tell the subscribers.

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobs.logs.lines import Batch
 from jobs.logs.tail import Outcome
-from portal.cluster.errors import ClusterError, Invalid, NotFound, Unavailable
+from portal.cluster.errors import Invalid, NotFound, Unavailable
 
 
 def stamp(nanoseconds: int, zone: str = "Z") -> bytes:
@@ -184,18 +184,6 @@ async def until(condition: Any, timeout_s: float = 5) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.005)
-
-
-class Failing:
-    """A source that is down."""
-
-    async def get(self, *_: Any) -> dict[str, Any]:
-        raise Unavailable(0, "Down", "no connection")
-
-    @asynccontextmanager
-    async def logs(self, *_: Any, **__: Any) -> AsyncIterator[AsyncIterator[bytes]]:
-        raise ClusterError(0, "Down", "no connection")
-        yield
 
 
 class FakeCluster:

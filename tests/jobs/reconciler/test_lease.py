@@ -34,7 +34,7 @@ async def test_a_second_one_waits_until_the_first_was_silent_for_too_long() -> N
     assert await first.try_acquire()
     assert not await second.try_acquire()
     clock.s += 10
-    await first.renew()
+    await first.commit(lambda: None)
     assert not await second.try_acquire()
     clock.s += 14
     assert not await second.try_acquire()
@@ -80,7 +80,7 @@ async def test_a_write_that_fails_changes_nothing_and_keeps_the_lease() -> None:
     with pytest.raises(RuntimeError):
         await lease.commit(broken)
     assert not await Node.objects.aexists()
-    await lease.renew()
+    await lease.commit(lambda: None)
 
 
 async def test_one_that_was_given_back_is_free_at_once() -> None:

@@ -16,7 +16,6 @@ from deploy.onebox.api.controllers.objects import (
     controller_reference,
     created_at,
     is_deleting,
-    labels_of,
     name_of,
     spec_of,
     status_of,
@@ -220,8 +219,3 @@ def forgotten(deployment: Obj, olds: Iterable[Obj]) -> list[Obj]:
         and wanted_replicas(rs) == 0
         and int(status_of(rs).get("observedGeneration") or 0) >= rs["metadata"].get("generation", 1)
     ]
-
-
-def has_label_hash(replicaset: Obj) -> bool:
-    """True if the ReplicaSet carries a pod-template-hash."""
-    return HASH_LABEL in labels_of(replicaset)
