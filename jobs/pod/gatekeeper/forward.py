@@ -165,7 +165,7 @@ async def _pass_back(
 ) -> web.StreamResponse:
     response = web.StreamResponse(
         status=answer.status,
-        reason=answer.reason,
+        reason=headers.sendable(answer.reason or ""),
         headers=headers.to_browser(answer.headers, cookies),
     )
     await response.prepare(request)

@@ -64,10 +64,10 @@ def to_browser(headers: Headers, cookies: Cookies) -> CIMultiDict[str]:
     """The headers of an answer as the browser gets it."""
     dropped = _HOP_BY_HOP | _NOT_OUT | _named_by_connection(headers)
     passed = CIMultiDict(
-        (name, _sendable(value)) for name, value in headers.items() if name.lower() not in dropped
+        (name, sendable(value)) for name, value in headers.items() if name.lower() not in dropped
     )
     for header in headers.getall("Set-Cookie", []):
-        kept = cookies.from_app(_sendable(header))
+        kept = cookies.from_app(sendable(header))
         if kept is not None:
             passed.add("Set-Cookie", kept)
     # On top of what the app says: pages of other ports may not frame it.
@@ -80,6 +80,6 @@ def _named_by_connection(headers: Headers) -> set[str]:
     return {name.strip().lower() for name in named.split(",") if name.strip()}
 
 
-def _sendable(value: str) -> str:
+def sendable(value: str) -> str:
     """Bytes that are not UTF-8 come as surrogates, which cannot be written again."""
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

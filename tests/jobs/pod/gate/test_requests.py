@@ -324,6 +324,22 @@ async def test_an_app_that_speaks_no_http_is_a_page_in_words(said: bytes) -> Non
             assert (await w.call("a", cookie=cookie)).json["message"]
 
 
+async def test_bytes_that_are_no_text_pass_as_far_as_they_can() -> None:
+    async with world(app=False) as w:
+        cookie = await w.cookie()
+
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 \xff\r\nX-Name: caf\xe9\r\nContent-Length: 1\r\n\r\nx")
+            writer.close()
+
+        port = int(w.gate.environ["GATE_UPSTREAM_PORT"])
+        async with await asyncio.start_server(talk, "127.0.0.1", port):
+            answer = await w.call("x", cookie=cookie)
+            assert (answer.status, answer.text) == (200, "x")
+            assert answer.headers["X-Name"] == "caf\ufffd"
+
+
 async def test_curl_may_ask_before_it_sends() -> None:
     """`Expect: 100-continue`: the word to go on comes when the app is there, not before."""
     async with world() as w:
