@@ -1,7 +1,6 @@
 """The list of trainings: which are shown, in which tab, on which page."""
 
 import hashlib
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -14,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from jobs.models import Job, JobQuerySet
 from jobs.rules.states import HOLDING_STATES, JobState
 from jobs.summary import JobRow, job_rows
+from portal.tabs import Tab
 from tenants.models import Tenant
 
 PAGE_SIZE = 25
@@ -26,14 +26,6 @@ _TABS: dict[str, tuple[Any, frozenset[JobState]]] = {
     "failed": (_("Failed"), frozenset({JobState.FAILED})),
     "stopped": (_("Stopped"), frozenset({JobState.STOPPED})),
 }
-
-
-@dataclass(frozen=True)
-class Tab:
-    key: str
-    title: Any  # a lazy text
-    count: int
-    is_here: bool
 
 
 def _tenant(user: Any, text: str) -> Tenant | None:

@@ -11,9 +11,9 @@ from django.db.models import Count
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from jobs.listing import Tab
 from jobs.services.models import ENDED_STATES, Service, ServiceQuerySet, ServiceState
 from portal.catalog import get_catalog
+from portal.tabs import Tab
 
 PAGE_SIZE = 50
 _TABS: dict[str, tuple[Any, frozenset[ServiceState]]] = {

@@ -13,11 +13,11 @@ from django.core.paginator import Page, Paginator
 from django.db.models import F
 from django.utils.translation import gettext_lazy as _
 
-from jobs.listing import Tab
 from jobs.models import Job, Replica
 from jobs.rules.states import FINAL_REPLICA_STATES, Desired, JobState
 from jobs.services.models import Service, ServiceState
 from jobs.usage import totals
+from portal.tabs import Tab
 from tenants.models import Team
 
 PAGE_SIZE = 50

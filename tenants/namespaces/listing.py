@@ -12,6 +12,7 @@ from django.db.models.functions import Cast
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
+from portal.tabs import Tab
 from tenants.models import Tenant
 from tenants.quota import COLUMNS
 from tenants.usage import UsageLine, held_lines
@@ -30,14 +31,6 @@ _TABS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "deleting": (_("Being deleted"), (State.DELETING,)),
     "gone": (_("Purged"), (State.GONE,)),
 }
-
-
-@dataclass(frozen=True)
-class Tab:
-    key: str
-    title: Any  # a lazy text
-    count: int
-    is_here: bool
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from django.db.models import Count, Q, QuerySet
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
+from portal.tabs import Tab
 from tenants.models import Team, User
 from tenants.people.actions import NOT_JOINED
 
@@ -35,14 +36,6 @@ def state_of(person: User) -> str:
         return "disabled"
     has_come = person.last_login is not None or person.has_usable_password()
     return "active" if has_come else "invited"
-
-
-@dataclass(frozen=True)
-class Tab:
-    key: str
-    title: Any  # a lazy text
-    count: int
-    is_here: bool
 
 
 @dataclass(frozen=True)
