@@ -16,8 +16,9 @@ from uuid import UUID
 from django.db.models import F
 
 from jobs.models import Job
-from jobs.reconciler import memo, rows
+from jobs.reconciler import notes, rows
 from jobs.reconciler.admit import QueuedJob, reason_of
+from jobs.reconciler.memo import Memo
 from jobs.reconciler.rows import EventRow, Saved
 from jobs.rules import reasons
 from jobs.rules.admission import Fit
@@ -65,9 +66,9 @@ def _write_one(now: datetime, claim: Claim) -> Saved | None:
 
 
 def _admit(job: Job, now: datetime) -> Saved | None:
-    notes = memo.load(job.memo)
-    left_s = None if job.deadline_s is None else max(1, job.deadline_s - notes.spent_s)
-    number = notes.said + 1
+    memo = notes.load(Memo, job.memo)
+    left_s = None if job.deadline_s is None else max(1, job.deadline_s - memo.spent_s)
+    number = memo.said + 1
     columns: dict[str, Any] = {"memo": {**job.memo, "said": number}}
     try:
         columns |= {

@@ -96,7 +96,7 @@ def end_workers(draft: Draft) -> None:
     if root is None or root.uid != draft.job.root_uid or root.is_terminating:
         return
     if not root.is_suspended and root.verdict != "complete" and not _has_failed_alone(draft):
-        draft.step(SetSuspended(root.name, root.uid, value=True))
+        draft.call(SetSuspended(root.name, root.uid, value=True))
 
 
 def _has_failed_alone(draft: Draft) -> bool:
@@ -230,12 +230,12 @@ def vacate(draft: Draft) -> bool:
         return False
     may_exist = draft.job.has_plan or draft.job.root_uid
     if may_exist and not seen.is_root_absent:
-        draft.step(Verify(draft.job.root_name))
+        draft.call(Verify(draft.job.root_name))
         return False
     left = things(draft)
     draft.delete(*left)
     if not draft.memo.swept and may_exist:
-        draft.step(Sweep())
+        draft.call(Sweep())
         return False
     if not left:
         return True
@@ -252,6 +252,6 @@ def erase(draft: Draft) -> None:
     if draft.job.cleaned_at is None and not _is_untouched(draft) and not vacate(draft):
         return
     if not draft.memo.erased:
-        draft.step(Erase())
+        draft.call(Erase())
         return
     draft.delete_row()

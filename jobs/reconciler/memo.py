@@ -1,29 +1,12 @@
 """The reconciler's own notes about a job, kept in `Job.memo` as JSON.
 
-They hold what neither the request nor the cluster can tell after a restart. Fields may be added;
-one that is missing in a stored note takes its default, one that is not known any more is dropped,
-so that running jobs survive an upgrade.
+They hold what neither the request nor the cluster can tell after a restart. Fields may be added,
+see `jobs.reconciler.notes`.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
-
-_TIMES = frozenset(
-    {
-        "committed_at",
-        "starting_since",
-        "leaving_at",
-        "stopping_at",
-        "worker0_ended_at",
-        "verdict_at",
-        "pods_ended_at",
-        "rescue_at",
-        "missing_since",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -83,40 +66,3 @@ class Memo:
     def for_new_attempt(self) -> "Memo":
         """What stays true when everything of an attempt is down and the next one may begin."""
         return Memo(said=self.said, spent_s=self.spent_s, retries_used=self.retries_used)
-
-
-def load(raw: Mapping[str, Any]) -> Memo:
-    """The notes of a row; an empty mapping is a job that nobody has looked at yet."""
-    known: dict[str, Any] = {}
-    for item in dataclasses.fields(Memo):
-        if item.name not in raw:
-            continue
-        value = raw[item.name]
-        if item.name in _TIMES:
-            value = datetime.fromisoformat(value) if value else None
-        elif item.name == "restarts":
-            value = {name: tuple(times) for name, times in value.items()}
-        elif isinstance(value, list):
-            value = tuple(value)
-        known[item.name] = value
-    return Memo(**known)
-
-
-def dump(memo: Memo) -> dict[str, Any]:
-    """JSON of the notes; what has its default value is left out."""
-    plain = Memo()
-    raw: dict[str, Any] = {}
-    for item in dataclasses.fields(memo):
-        value = getattr(memo, item.name)
-        if value == getattr(plain, item.name):
-            continue
-        if isinstance(value, datetime):
-            value = value.isoformat()
-        elif isinstance(value, tuple):
-            value = list(value)
-        elif item.name == "restarts":
-            value = {name: list(times) for name, times in value.items()}
-        elif isinstance(value, Mapping):
-            value = dict(value)
-        raw[item.name] = value
-    return raw

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from jobs.reconciler import ending, outcome, replicas
 from jobs.reconciler.draft import Draft
 from jobs.reconciler.record import (
+    VIEW_LAG_S,
     CreateAll,
     JobRow,
     Observed,
@@ -29,9 +30,6 @@ from jobs.rules import endings, patterns, queue, reasons, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_STATES, JobState, ReplicaState
 from jobs.rules.topologies import get_topology
-
-# A watch may be so much behind what we have just made; after that a fresh read decides.
-VIEW_LAG_S = 2
 
 
 def plan(job: JobRow, seen: Observed, now: datetime) -> Plan:
@@ -109,7 +107,7 @@ def _drive(draft: Draft) -> None:
 
 
 def _create(draft: Draft) -> None:
-    draft.step(CreateAll())
+    draft.call(CreateAll())
     draft.explain(draft.seen.trouble if draft.seen.trouble.code else reasons.make("creating"))
     _withdraw_late(draft)
 
@@ -134,7 +132,7 @@ def _without_root(draft: Draft) -> None:
         if draft.memo.missing_since is None:
             draft.note(missing_since=draft.now)
         if draft.is_past(draft.memo.missing_since, VIEW_LAG_S):
-            draft.step(Verify(job.root_name))
+            draft.call(Verify(job.root_name))
 
 
 def _commit(draft: Draft, root: Root) -> None:
@@ -142,7 +140,7 @@ def _commit(draft: Draft, root: Root) -> None:
     if draft.memo.committed_at is None:
         draft.note(committed_at=draft.now)
     if root.is_suspended and not root.verdict:
-        draft.step(SetSuspended(root.name, root.uid, value=False))
+        draft.call(SetSuspended(root.name, root.uid, value=False))
 
 
 def _follow(draft: Draft, root: Root) -> None:

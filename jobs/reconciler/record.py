@@ -13,6 +13,9 @@ from jobs.rules.endings import Disruption, End
 from jobs.rules.reasons import Reason
 from jobs.rules.states import JobState, ReplicaState
 
+# A watch may be so much behind what we have just made; after that a fresh read decides.
+VIEW_LAG_S = 2
+
 
 @dataclass(frozen=True, order=True)
 class ReplicaKey:

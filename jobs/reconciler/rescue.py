@@ -80,7 +80,7 @@ def _see_to(draft: Draft, key: ReplicaKey) -> None:
     pods = [pod for pod in draft.seen.rescues if pod.key == key and pod.number == number]
     if not pods:
         _note_try(draft, key, number)
-        draft.step(Rescue(key, _pod_uid(draft, key), number))
+        draft.call(Rescue(key, _pod_uid(draft, key), number))
         return
     pod = pods[0]
     if pod.phase == "Succeeded":

@@ -15,7 +15,8 @@ from django.utils import timezone
 
 from jobs import manifests
 from jobs.models import Job, JobEvent, Replica, ReplicaArchive
-from jobs.reconciler import memo
+from jobs.reconciler import notes
+from jobs.reconciler.memo import Memo
 from jobs.reconciler.observe import Rows
 from jobs.reconciler.record import ArchiveRow, EventNote, JobRow, Plan, ReplicaKey, ReplicaRow
 from jobs.rules.reasons import Reason
@@ -166,7 +167,7 @@ def _job_row(job: Job, has_plan: bool) -> JobRow:
         has_plan=has_plan,
         root_uid=job.root_uid,
         cleaned_at=job.cleaned_at,
-        memo=memo.load(job.memo),
+        memo=notes.load(Memo, job.memo),
     )
 
 

@@ -1,26 +1,11 @@
 """The reconciler's own notes about a service, kept in `Service.memo` as JSON.
 
-They hold what neither the request nor the cluster can tell after a restart. Fields may be added; one
-that is missing takes its default, one that is not known any more is dropped.
+They hold what neither the request nor the cluster can tell after a restart. Fields may be added,
+see `jobs.reconciler.notes`.
 """
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
-
-_TIMES = frozenset(
-    {
-        "committed_at",
-        "starting_since",
-        "missing_since",
-        "leaving_at",
-        "problem_since",
-        "running_since",
-        "silent_since",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -70,34 +55,3 @@ class Memo:
     def for_new_start(self) -> "Memo":
         """What stays true when another start begins."""
         return Memo(said=self.said)
-
-
-def load(raw: Mapping[str, Any]) -> Memo:
-    """The notes of a row; an empty mapping is a service that nobody has looked at yet."""
-    known: dict[str, Any] = {}
-    for item in dataclasses.fields(Memo):
-        if item.name not in raw:
-            continue
-        value = raw[item.name]
-        if item.name in _TIMES:
-            value = datetime.fromisoformat(value) if value else None
-        elif isinstance(value, list):
-            value = tuple(value)
-        known[item.name] = value
-    return Memo(**known)
-
-
-def dump(memo: Memo) -> dict[str, Any]:
-    """JSON of the notes; what has its default value is left out."""
-    plain = Memo()
-    raw: dict[str, Any] = {}
-    for item in dataclasses.fields(memo):
-        value = getattr(memo, item.name)
-        if value == getattr(plain, item.name):
-            continue
-        if isinstance(value, datetime):
-            value = value.isoformat()
-        elif isinstance(value, tuple):
-            value = list(value)
-        raw[item.name] = value
-    return raw

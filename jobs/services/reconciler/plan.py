@@ -13,15 +13,12 @@ one before is left.
 
 from datetime import datetime
 
-from jobs.reconciler.record import CreateAll, Plan, Scale, Verify
+from jobs.reconciler.record import VIEW_LAG_S, CreateAll, Plan, Scale, Verify
 from jobs.rules import reasons
 from jobs.services.models import ENDED_STATES, ServiceState
 from jobs.services.reconciler import leaving, running
 from jobs.services.reconciler.draft import Draft
 from jobs.services.reconciler.record import Observed, Root, ServiceRow
-
-# A watch may be so much behind what we have just made; after that a fresh read decides.
-VIEW_LAG_S = 2
 
 
 def plan(row: ServiceRow, seen: Observed, now: datetime) -> Plan:

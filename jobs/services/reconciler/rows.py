@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db.models import F, Q
 
 from jobs.manifests import pod_settings
+from jobs.reconciler import notes
 from jobs.reconciler.rows import (
     Change,
     EventRow,
@@ -22,7 +23,8 @@ from jobs.reconciler.rows import (
 from jobs.rules.reasons import Reason
 from jobs.services import manifests, tokens
 from jobs.services.models import ENDED_STATES, Service, ServiceEvent, ServiceState
-from jobs.services.reconciler import memo, steps
+from jobs.services.reconciler import steps
+from jobs.services.reconciler.memo import Memo
 from jobs.services.reconciler.record import ServiceRow
 from portal import quantity
 from portal.cluster.manifests import Object
@@ -129,7 +131,7 @@ def row_of(service: Service, *, has_plan: bool) -> ServiceRow:
         has_plan=has_plan,
         root_uid=service.root_uid,
         cleaned_at=service.cleaned_at,
-        memo=memo.load(service.memo),
+        memo=notes.load(Memo, service.memo),
     )
 
 

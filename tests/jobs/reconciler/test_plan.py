@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from jobs.reconciler.memo import Memo, dump, load
+from jobs.reconciler.memo import Memo
+from jobs.reconciler.notes import dump, load
 from jobs.reconciler.plan import plan
 from jobs.reconciler.record import (
     ArchiveRow,
@@ -474,7 +475,7 @@ def test_what_follows(case: Case) -> None:
     assert made.columns.get("state", case.job.state) == (case.state or case.job.state)
     if case.code is not None:
         assert made.columns.get("reason_code", case.job.reason.code) == case.code
-    memo = load(made.columns.get("memo", dump(case.job.memo)))
+    memo = load(Memo, made.columns.get("memo", dump(case.job.memo)))
     assert memo.leaving == case.more.get("leaving", "")
     assert sum(len(times) for times in memo.restarts.values()) == case.more.get("restarts", 0)
     assert ("cleaned_at" in made.columns) >= case.more.get("cleaned", False)
@@ -502,7 +503,7 @@ def after(made: Plan, rows: JobRow, observed: Observed) -> tuple[JobRow, Observe
     if words[0] in columns:
         columns["reason"] = reasons.Reason(*(columns.pop(word) for word in words))
     if "memo" in columns:
-        columns["memo"] = load(columns["memo"])
+        columns["memo"] = load(Memo, columns["memo"])
     if "plan" in columns:
         columns.pop("plan")
         columns["has_plan"] = False
@@ -601,7 +602,7 @@ def test_notes_survive_being_stored() -> None:
         again=("c", "t", "n"),
         rescues={"worker-0/1": 2},
     )
-    assert load(dump(notes)) == notes
-    assert load({**dump(notes), "of a later version": 1}) == notes
-    assert load({}) == Memo()
+    assert load(Memo, dump(notes)) == notes
+    assert load(Memo, {**dump(notes), "of a later version": 1}) == notes
+    assert load(Memo, {}) == Memo()
     assert dump(Memo()) == {}

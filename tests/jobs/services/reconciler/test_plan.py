@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from jobs.reconciler import notes
 from jobs.reconciler.record import CreateAll, Delete, Plan, Scale, Sweep, Thing, Verify
 from jobs.rules import reasons
 from jobs.rules.endings import Disruption, End
 from jobs.services.models import ServiceState
+from jobs.services.reconciler import steps
 from jobs.services.reconciler.memo import Memo
 from jobs.services.reconciler.plan import plan
 from jobs.services.reconciler.record import Door, Observed, PodFacts, Root, ServiceRow
@@ -252,15 +254,12 @@ def test_the_table(about: str) -> None:
 
 def after(one: ServiceRow, decided: Plan) -> ServiceRow:
     """The row as it is read back."""
-    from jobs.services.reconciler import memo as memos
-    from jobs.services.reconciler import steps
-
     columns = dict(decided.columns)
     if "reason_code" in columns:
         words = [columns.pop(f"reason_{part}") for part in ("code", "text", "next_step")]
         columns["reason"] = reasons.Reason(*words)
     if "memo" in columns:
-        columns["memo"] = memos.load(columns["memo"])
+        columns["memo"] = notes.load(Memo, columns["memo"])
     if "steps" in columns:
         columns["steps"] = steps.load(columns["steps"])
     if "plan" in columns:
