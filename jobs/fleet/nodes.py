@@ -13,7 +13,7 @@ from jobs.fleet.holders import Holder, Holders
 from jobs.fleet.remarks import Remark, is_simulated, remarks, taint_text
 from jobs.models import Node
 
-PAGE_SIZE = 50
+PAGE_SIZE = 24  # cards are tall
 MAX_CELLS = 16  # GPUs of one node that are drawn one by one
 _TITLES = {"gpu": _("GPU"), "cpu": _("CPU"), "memory": _("Memory"), "pods": _("Pods")}
 
