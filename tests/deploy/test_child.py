@@ -5,13 +5,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from deploy.child import Child
+from tests.tools.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 SLEEPS = "import time; print('up', flush=True); time.sleep(600)"
@@ -25,14 +24,6 @@ child.start()
 print(child.process.pid, flush=True)
 time.sleep(600)
 """
-
-
-def wait_for(what: str, look: Callable[[], Any], timeout_s: float = 10) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"after {timeout_s} s still not: {what}"
-        time.sleep(0.02)
-    return found
 
 
 def is_alive(pid: int) -> bool:

@@ -13,7 +13,8 @@ import pytest
 import requests
 from websockets.sync.client import connect
 
-from tests.e2e.portal import Portal, wait_for
+from tests.e2e.portal import Portal
+from tests.tools.waiting import wait_for
 
 ENDLESS = "import time\nwhile True: print('tick'); time.sleep(0.1)"
 

@@ -3,11 +3,9 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,34 +13,12 @@ from typing import Any
 import requests
 
 from tests.tools.kubectls import any_kubectl
+from tests.tools.servers import free_port
+from tests.tools.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "a long demo password"
 FINAL = {"succeeded", "failed", "stopped"}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_for(
-    what: str, look: Callable[[], Any], *, timeout_s: float = 60, interval_s: float = 0.2
-) -> Any:
-    """The first true answer of `look`.
-
-    Raises:
-        AssertionError: none came in time; the text names what was waited for.
-    """
-    deadline = time.monotonic() + timeout_s
-    while True:
-        answer = look()
-        if answer:
-            return answer
-        assert time.monotonic() < deadline, f"after {timeout_s} s still not: {what}"
-        time.sleep(interval_s)
 
 
 @dataclass

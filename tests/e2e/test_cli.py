@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest, global_steps, wait_for
+from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest, global_steps
+from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 

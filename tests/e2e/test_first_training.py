@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.portal import ROOT, Portal, Rest, global_steps, kubectl, wait_for
+from tests.e2e.portal import ROOT, Portal, Rest, global_steps, kubectl
+from tests.tools.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.tensorflow]
 

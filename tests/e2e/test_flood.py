@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 import requests
 
-from tests.e2e.portal import Portal, Rest, kubectl, wait_for
+from tests.e2e.portal import Portal, Rest, kubectl
 from tests.e2e.viewers import Counting, Stuck
 from tests.onebox.whole.processes import command_line
+from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 

@@ -13,8 +13,9 @@ import requests
 import websockets.exceptions
 
 from tests.e2e.jupyter import CHUNK_BYTES, Lab
-from tests.e2e.portal import Portal, Rest, wait_for
+from tests.e2e.portal import Portal, Rest
 from tests.e2e.test_services import Service
+from tests.tools.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.tensorflow]
 

@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from tests.e2e.portal import Portal, Rest, kubectl, wait_for
+from tests.e2e.portal import Portal, Rest, kubectl
+from tests.tools.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.tensorflow]
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.portal import Portal, Rest, kubectl, wait_for
+from tests.e2e.portal import Portal, Rest, kubectl
+from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 

@@ -7,31 +7,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
 from websockets.sync.client import connect
 
 from portal.management.commands.serve import listen
+from tests.tools.servers import free_port
+from tests.tools.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def wait_for(what: str, look: Callable[[], Any], timeout_s: float = 30) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"after {timeout_s} s still not: {what}"
-        time.sleep(0.02)
-    return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Served:

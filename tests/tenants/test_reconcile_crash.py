@@ -7,30 +7,21 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from deploy.probe import Probe
 from tests.onebox.cluster import start_onebox
+from tests.tools.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKE_TENANT = (
     "from tenants.actions import ensure_tenant; from tenants.models import User;"
     "print(ensure_tenant(user=User.objects.get(username='{name}')).namespace)"
 )
-
-
-def wait_for(what: str, look: Callable[[], Any], timeout_s: float = 30) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"after {timeout_s} s still not: {what}"
-        time.sleep(0.05)
-    return found
 
 
 @dataclass

@@ -18,6 +18,7 @@ from deploy.onebox.node.endpoints import (
 )
 from deploy.onebox.node.proxy import Balancer, Forward, Listener, dial_host
 from deploy.onebox.node.services import Services
+from tests.tools.servers import free_port
 
 from .bench import DEADLINE_S, Bench, until
 from .test_dns import endpoint_slice, service
@@ -28,11 +29,6 @@ def local_server() -> socket.socket:
     server = socket.create_server(("127.0.0.1", 0))
     server.setblocking(False)
     return server
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 async def receive_all(connection: socket.socket) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.server
-import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import yaml
 
 from tests.onebox.cluster import OneBox, start_onebox
 from tests.onebox.whole.kube import Kube, Space, python, shell
+from tests.tools.servers import free_port
 
 
 class Portal(http.server.BaseHTTPRequestHandler):
@@ -37,12 +37,6 @@ def portal_port() -> Iterator[int]:
     server.shutdown()
     thread.join()
     server.server_close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import requests
 
-from tests.e2e.portal import ROOT, free_port, wait_for
+from tests.e2e.portal import ROOT
 from tests.tenants.people.provider import CLIENT_ID, CLIENT_SECRET, Provider
+from tests.tools.servers import free_port
+from tests.tools.waiting import wait_for
 
 PASSWORD = "a long demo password"
 PEOPLE = {

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,8 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from tests.tools.servers import free_port
+
 ROOT = Path(__file__).resolve().parents[4]
 SERVICE = "0123abcd-0000-4000-8000-000000000000"
 PREFIX = "/s/0123abcd/"
@@ -31,13 +32,6 @@ COOKIE = "gate_0123abcd"
 ALICE = "aaaaaaaa-0000-4000-8000-000000000000"
 BOB = "bbbbbbbb-0000-4000-8000-000000000000"
 SECRETS = {"portal_token": "p" * 64, "ticket_key": "k" * 64, "app_token": "a" * 64}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def until(
