@@ -7,7 +7,7 @@ API: https://kubernetes.io/docs/reference/using-api/api-concepts/
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal
 from weakref import WeakSet
 
@@ -285,41 +285,6 @@ class Cluster:
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """An endless answer as chunks: see `Transport.stream`."""
         return self._transport.stream(path, params, silence_s=silence_s, accept=accept)
-
-    @asynccontextmanager
-    async def logs(  # noqa: PLR0913 (the parameters of the API's own call)
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        *,
-        follow: bool,
-        tail_lines: int | None = None,
-        since_time: str | None = None,
-        previous: bool = False,
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The log of a container as chunks of bytes, each line beginning with its RFC 3339 time.
-
-        Args:
-            since_time: RFC 3339; lines at or after it.
-
-        Raises:
-            Invalid: the container has not started yet. NotFound: no such pod. Unavailable: cut.
-        """
-        params = {"container": container, "timestamps": "true"}
-        if follow:
-            params["follow"] = "true"
-        if tail_lines is not None:
-            params["tailLines"] = str(tail_lines)
-        if since_time is not None:
-            params["sinceTime"] = since_time
-        if previous:
-            params["previous"] = "true"
-        self.calls["log", "Pod"] += 1
-        path = get_kind("Pod").path(namespace, pod, "log")
-        # A program may be silent for hours; a follow that died unseen is the tail's to notice.
-        async with self.stream(path, params, silence_s=None if follow else _LIST_S) as chunks:
-            yield chunks
 
     async def _call(
         self,
