@@ -1,0 +1,41 @@
+"""What tests of logs start with: a served portal, a store of its own."""
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.logs import consumers, hub, tail
+from tenants import sockets
+from tests.jobs.logs.fakes import FakeCluster
+from tests.jobs.logs.served import ROUTES, World
+from tests.portal.servers import serving
+
+
+@pytest.fixture
+def store(settings: Any) -> Iterator[None]:
+    root = Path(tempfile.mkdtemp(prefix="homeport-logs-"))
+    settings.HOMEPORT_HOME = root
+    yield
+    shutil.rmtree(root)
+
+
+@pytest.fixture
+async def world(
+    transactional_db: None, settings: Any, store: None, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[World]:
+    monkeypatch.setattr(tail, "RETRY_FIRST_S", 0.005)
+    monkeypatch.setattr(hub, "LINGER_S", 0.05)
+    monkeypatch.setattr(consumers, "DEBOUNCE_S", 0.01)
+    cluster = FakeCluster()
+    made = hub.Hub(cluster)
+    hub.set_hub(made)
+    async with serving(ROUTES) as port:
+        settings.WEBSOCKET_ORIGINS = [f"http://localhost:{port}"]
+        yield World(port, cluster)
+    await made.close()
+    hub.set_hub(None)
+    assert not sockets._open
