@@ -7,6 +7,7 @@ simulated cluster follow.
 
 import asyncio
 import json
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,6 +16,7 @@ from asgiref.sync import sync_to_async
 from django.core.management import call_command
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.converters import UUIDConverter
+from django.utils import timezone
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -103,6 +105,27 @@ class Portal(RuleBasedStateMachine):
     @rule(who=st.sampled_from(PEOPLE))
     def submit(self, who: str) -> None:
         self._call(who, "POST", "jobs/", submit_body())
+
+    @rule(
+        who=st.sampled_from(PEOPLE),
+        kind=st.sampled_from(["notebooks", "tensorboards"]),
+        verb=st.sampled_from(["", "", "start/", "stop/", "open/"]),
+        whose=st.integers(0, 5),
+    )
+    def service(self, who: str, kind: str, verb: str, whose: int) -> None:
+        of_kind = Service.objects.filter(kind=kind.removesuffix("s")).order_by("pk")
+        ids = list(of_kind.values_list("pk", flat=True))
+        if not verb or not ids:
+            self._call(who, "POST", f"{kind}/", {"name": "n"})
+        else:
+            self._call(who, "POST", f"{kind}/{ids[whose % len(ids)]}/{verb}", {})
+
+    @rule()
+    def all_graces_end(self) -> None:
+        """A week passes: what was deleted may be purged, and nobody asks for it."""
+        past = timezone.now() - timedelta(hours=1)
+        Tenant.objects.filter(purge_after__isnull=False).update(purge_after=past)
+        self.time_passes(1)
 
     @rule(
         data=st.data(),

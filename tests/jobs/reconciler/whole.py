@@ -12,8 +12,8 @@ from typing import Any
 from portal.cluster.client import Object
 from portal.cluster.errors import AlreadyExists, Conflict, NotFound
 from portal.cluster.view import Dirty
-from tests.jobs.reconciler.simulation import Sim
 from tests.jobs.reconciler.world import World
+from tests.jobs.services.reconciler.simulation import ServiceSim
 
 _OF_TENANTS = {
     "Namespace",
@@ -27,8 +27,8 @@ _OF_TENANTS = {
 
 
 @dataclass
-class WholeSim(Sim):
-    """`Sim`, and the parts of tenants."""
+class WholeSim(ServiceSim):
+    """Trainings and services, and the parts of tenants."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
