@@ -14,7 +14,7 @@ from portal.storage import get_store
 from tenants.actions import create_token
 from tenants.models import ApiToken, AuditEntry, Team, Tenant
 from tests.factories import make_job, make_tenant
-from tests.jobs.test_views import body_of, client_of
+from tests.jobs.browsing import body_of, client_of
 
 pytestmark = pytest.mark.django_db
 

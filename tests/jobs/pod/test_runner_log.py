@@ -1,0 +1,219 @@
+"""What the runner keeps of a log, whatever volume, stdout and pods before it do."""
+
+import json
+import signal
+import subprocess
+import sys
+
+from tests.jobs.pod.pods import FakeDoor, Pod, wait_until
+
+UID = "abcdef01-0000-4000-8000-000000000000"
+
+
+def test_segments_are_closed_by_size_and_by_age(pod: Pod, door: FakeDoor) -> None:
+    pod.config["limits"].update(segment_bytes=100_000, segment_s=0.5)
+    pod.python(
+        "import os, time\n"
+        "def wait_for(name):\n"
+        "    while not os.path.exists(name): time.sleep(0.02)\n"
+        "for _ in range(10): os.write(1, b'x' * 50000)\n"
+        "wait_for('first-are-shipped'); os.write(1, b'late')\n"
+        "wait_for('late-is-shipped'); os.write(1, b'end')"
+    )
+    process = pod.start()
+    workspace = pod.root / "workspace"
+    wait_until(lambda: sum(row["size_bytes"] for row in door.segments.values()) == 500_000)
+    (workspace / "first-are-shipped").touch()
+    wait_until(lambda: any(row["size_bytes"] == 4 for row in door.segments.values()))
+    assert process.poll() is None  # shipped while the program runs
+    (workspace / "late-is-shipped").touch()
+    process.communicate(timeout=10)
+    sizes = [door.segments[number]["size_bytes"] for number in sorted(door.segments)]
+    assert max(sizes) <= 100_000 + 256 * 1024
+    assert sizes[-2:] == [4, 3]
+    assert door.log() == b"x" * 500_000 + b"lateend"
+
+
+def test_of_too_long_a_log_the_first_and_the_newest_half_are_kept_and_the_rest_counted(
+    pod: Pod, door: FakeDoor
+) -> None:
+    pod.config["limits"].update(log_archive_bytes=600_000, segment_bytes=100_000)
+    lines = 200_000
+    pod.python(f"import sys\nfor i in range({lines}): sys.stdout.write('%09d\\n' % i)")
+    pod.environ["PYTHONUNBUFFERED"] = ""  # 200,000 writes would take a while
+    code, output = pod.run()
+    assert code == 0
+    assert len(output) == lines * 10
+    kept = door.log()
+    skipped = door.ends[-1]["skipped_bytes"]
+    assert skipped > 1_000_000
+    assert len(kept) + skipped == lines * 10
+    assert kept.startswith(b"000000000\n")
+    assert kept.endswith(b"%09d\n" % (lines - 1))
+    on_volume = sum(path.stat().st_size for path in pod.state.glob("*.log"))
+    assert on_volume == len(kept)
+
+
+def test_a_burst_that_is_read_at_once_keeps_its_beginning_too(pod: Pod, door: FakeDoor) -> None:
+    from jobs.pod import shipping
+    from jobs.pod.door import Door, Patience
+    from jobs.pod.volume import LogVolume
+
+    pod.state.mkdir(parents=True)
+    limits = {"log_archive_bytes": 40, "segment_bytes": 10, "segment_s": 60}
+    shipper = shipping.Shipper(
+        Door(door.url, "the-token-of-the-job"), "jobs/x/replicas/worker/0/1/", UID, Patience(1)
+    )
+    volume = LogVolume(str(pod.state), limits, shipper)
+    volume.write(b"".join(b"%010d" % number for number in range(1, 9)))
+    volume.close()
+    kept = b"".join(path.read_bytes() for path in sorted(pod.state.glob("*.log")))
+    assert kept == b"".join(b"%010d" % number for number in (1, 2, 7, 8))
+    assert volume.skipped_bytes == 40
+
+
+def test_a_shipped_segment_that_is_dropped_later_is_dropped_at_the_portal_too(
+    pod: Pod, door: FakeDoor
+) -> None:
+    from jobs.pod import shipping
+    from jobs.pod.door import Door, Patience
+    from jobs.pod.volume import LogVolume
+
+    pod.state.mkdir(parents=True)
+    limits = {"log_archive_bytes": 40, "segment_bytes": 10, "segment_s": 60}
+    patience = Patience(1)
+    shipper = shipping.Shipper(
+        Door(door.url, "the-token-of-the-job"), "jobs/x/replicas/worker/0/1/", UID, patience
+    )
+    volume = LogVolume(str(pod.state), limits, shipper)
+    shipping.RING_AGE_S, age = 0, shipping.RING_AGE_S
+    try:
+        shipper.start()
+        for number in range(1, 9):
+            volume.write(b"%010d" % number)
+            wait_until(lambda number=number: number in door.segments)
+    finally:
+        shipping.RING_AGE_S = age
+    volume.close()
+    assert shipper.finish()
+    assert door.dropped == [3, 4, 5, 6]
+    assert sorted(door.segments) == [1, 2, 7, 8]
+    assert volume.skipped_bytes == 40
+
+
+def test_a_full_log_volume_is_told_once_and_the_output_goes_on(pod: Pod, door: FakeDoor) -> None:
+    # A limit on the size of files is the nearest thing to a full volume that needs no mount.
+    code = (
+        "import errno, os, resource, runpy, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "real = os.write\n"
+        "def write(fd, data):\n"
+        "    try: return real(fd, data)\n"
+        "    except OSError as e:\n"
+        "        e.errno = errno.ENOSPC; raise\n"
+        "os.write = write\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))\n"
+        "sys.argv = sys.argv[1:]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    pod.config["artifacts_bytes"] = 0
+    pod.python(
+        "import os, resource\nfor i in range(1000): os.write(1, b'%06d ' % i + b'z' * 992 + b'\\n')"
+    )
+    pod.start().communicate(timeout=20)  # once, so that all files are there
+    door.segments.clear()
+    door.ends.clear()
+    pod.environ["HOMEPORT_POD_UID"] = "c" * 36
+    pod.config["attempt"] = 2
+    (pod.root / "etc/homeport/job.json").write_text(json.dumps(pod.config))
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            code,
+            str(pod.root / "homeport/runner.py"),
+            "--root",
+            str(pod.root),
+        ],
+        cwd=pod.root / "workspace",
+        env=pod.environ,
+        stdout=subprocess.PIPE,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0
+    notice = b"[homeport] the log volume is full"
+    assert done.stdout.count(notice) == 1
+    assert done.stdout.count(b"z" * 992) == 1000
+    assert door.ends[-1]["reason"] == "volume_full"
+    assert pod.message["archive"] == "volume_full"
+    kept = door.log("worker-0-2")
+    assert 0 < len(kept) <= 300_000
+    assert len(kept) + door.ends[-1]["skipped_bytes"] == 1000 * 1000
+
+
+def test_a_log_folder_that_cannot_be_written_does_not_stop_the_program(
+    pod: Pod, door: FakeDoor
+) -> None:
+    pod.folder.parent.mkdir(parents=True)
+    pod.folder.write_text("a file where the folder belongs")
+    code, output = pod.run()
+    assert code == 0
+    assert b"hello" in output
+    assert b"[homeport] the log volume cannot be written" in output
+    assert door.ends[-1] == {
+        "exit_code": 0,
+        "reason": "volume_not_writable",
+        "skipped_bytes": 6,
+        "by_rescue": False,
+        "pod_uid": UID,
+    }
+
+
+def test_a_stdout_that_nobody_reads_loses_nothing_of_the_archive(pod: Pod, door: FakeDoor) -> None:
+    size = 3_000_000
+    pod.python(f"import os, sys; sys.stdout.write('x' * {size}); sys.stdout.flush()")
+    process = pod.start()  # its pipe holds 64 KiB, and we do not read
+    open_segment = pod.state / "000001.log"
+    wait_until(lambda: open_segment.exists() and open_segment.stat().st_size >= 1_000_000)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(15) == 143
+    kept = door.log()
+    # All that the program could write until it was stopped.
+    assert kept == b"x" * len(kept)
+    assert len(kept) >= 1_000_000
+    assert door.ends[-1]["skipped_bytes"] == 0
+
+
+def test_a_second_pod_of_the_attempt_goes_on_with_the_log_of_the_first(
+    pod: Pod, door: FakeDoor
+) -> None:
+    pod.python(
+        "import os, time\n"
+        "parent = os.getppid()\n"
+        "os.write(1, b'first')\n"
+        "while os.getppid() == parent: time.sleep(0.02)\n"
+    )
+    process = pod.start()
+    first = pod.state
+    segment = first / "000001.log"
+    wait_until(lambda: segment.exists() and segment.read_bytes() == b"first")
+    process.kill()
+    process.communicate(timeout=10)
+    assert not door.segments
+    pod.environ["HOMEPORT_POD_UID"] = "99999999-0000-4000-8000-000000000000"
+    pod.python("print('second', flush=True)")
+    assert pod.run()[0] == 0
+    assert door.log() == b"first\n[homeport] worker-0 was started again (pod 99999999)\nsecond\n"
+    assert (first / "uploaded").exists()
+    assert (pod.state / "uploaded").exists()
+
+
+def test_a_container_that_starts_again_in_its_pod_goes_on_too(pod: Pod, door: FakeDoor) -> None:
+    pod.python("print('one')")
+    pod.run()
+    pod.python("print('two')")
+    pod.run()
+    assert door.log() == b"one\n[homeport] worker-0 was started again (pod abcdef01)\ntwo\n"
+    assert len(door.ends) == 2

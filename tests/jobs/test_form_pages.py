@@ -1,0 +1,242 @@
+"""The form of a new training, what it says at once, and its uploads."""
+
+import io
+import zipfile
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+
+from jobs.models import Bundle, Job
+from tenants.models import AuditEntry, Tenant
+from tests.factories import make_job, make_tenant
+from tests.jobs.browsing import HTMX, client_of, read, tenant_with_a_node
+from tests.portal.markup import Markup, find_faults
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def alice() -> Tenant:
+    return tenant_with_a_node("alice")
+
+
+@pytest.fixture
+def client(alice: Tenant) -> Client:
+    return client_of(alice)
+
+
+def fields(**changes: Any) -> dict[str, Any]:
+    return {
+        "name": "mnist",
+        "source_kind": "none",
+        "command": "python train.py",
+        "image": "python:3.11-slim",
+        "topology": "single",
+        **changes,
+    }
+
+
+def zip_file(**files: str) -> SimpleUploadedFile:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return SimpleUploadedFile("code.zip", content.getvalue())
+
+
+def test_a_submitted_form_is_a_queued_training(alice: Tenant, client: Client) -> None:
+    answer = client.post("/trainings/new/", fields(flags=["task_index"], retries="1"))
+    job = Job.objects.get()
+    assert answer["Location"] == f"/trainings/{job.pk}/"
+    assert (job.name, job.state, job.owner) == ("mnist", "queued", alice.owner)
+    assert (job.command, job.cluster_flags, job.retries) == (
+        ["python", "train.py"],
+        ["task_index"],
+        1,
+    )
+    entry = AuditEntry.objects.get(verb="submit")
+    assert (entry.actor, entry.object_id) == (alice.owner, str(job.pk))
+
+
+def test_errors_are_at_the_fields_and_nothing_typed_is_lost(client: Client, alice: Tenant) -> None:
+    bundle = Bundle.objects.create(
+        tenant=alice, file_name="code.zip", sha256="a" * 64, size_bytes=2048
+    )
+    typed = fields(
+        name="",
+        source_kind="bundle",
+        command="python train.py --lr 'a b'\nnext line",
+        image="Not An Image",
+        topology="tf-ps",
+        flags=["ps_hosts", "log_dir"],
+        env_name=["GOOD", "LD_PRELOAD"],
+        env_value=["1 & <2>", "evil"],
+        deadline="tomorrow",
+        shm="1Gi",
+        **{
+            "source.bundle": str(bundle.pk),
+            "source.url": "https://typed.example/",
+            "replicas.worker.count": "3",
+            "replicas.ps.memory": "lots",
+        },
+    )
+    answer = client.post("/trainings/new/", typed)
+    assert answer.status_code == 200
+    page = Markup(answer.content.decode())
+    assert not find_faults(page)
+    assert not Job.objects.exists()
+    summary = page.one(id="errors").text
+    for label in ("Name:", "Image:", "Parameter servers, memory:", "Time limit:", "Environment"):
+        assert label in summary
+    for name in ("name", "image", "replicas.ps.memory", "deadline"):
+        assert page.one(id=name).get("aria-invalid") == "true", name
+        assert page.one("p", id=f"{name}-error").text.strip()
+    assert page.one(id="env-1").get("aria-invalid") == "true"
+    assert page.one("details", id="more").get("open") is not None
+    for name in (
+        "command",
+        "image",
+        "deadline",
+        "shm",
+        "source.bundle",
+        "source.url",
+        "source_kind",
+        "topology",
+        "replicas.worker.count",
+        "replicas.ps.memory",
+    ):
+        assert page.value(name) == typed[name], name
+    assert [e.get("value") for e in page.all("input", name="env_value")][:2] == ["1 & <2>", "evil"]
+    checked = [e for e in page.all("input", name="flags") if e.get("checked") is not None]
+    assert [e.get("value") for e in checked] == ["ps_hosts", "log_dir"]
+    assert "code.zip" in page.one("div", data_upload="").text
+    assert "2 KiB" in page.one("div", data_upload="").text
+
+
+def test_what_can_never_fit_is_refused_at_its_field(client: Client) -> None:
+    answer = client.post("/trainings/new/", fields(**{"replicas.worker.gpu": "5"}))
+    page = Markup(answer.content.decode())
+    assert not Job.objects.exists()
+    assert page.one(id="replicas.worker.gpu").get("aria-invalid") == "true"
+    assert "GPU" in page.one(id="errors").text
+
+
+def test_without_javascript_the_file_comes_with_the_form(client: Client) -> None:
+    file = zip_file(**{"train.py": "print(1)"})
+    client.post("/trainings/new/", fields(source_kind="bundle", file=file))
+    job = Job.objects.get()
+    assert job.source["bundle"] == str(Bundle.objects.get().pk)
+
+
+def test_uploads_of_others_cannot_be_used(client: Client) -> None:
+    mallory = make_tenant("mallory")
+    bundle = Bundle.objects.create(
+        tenant=mallory, file_name="secret.zip", sha256="a" * 64, size_bytes=1
+    )
+    typed = fields(source_kind="bundle", **{"source.bundle": str(bundle.pk)})
+    answer = client.post("/trainings/new/", typed)
+    assert not Job.objects.exists()
+    assert "secret.zip" not in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "Fits now"),
+        ({"replicas.worker.gpu": "2"}, "Will wait"),
+        ({"replicas.worker.gpu": "3"}, "Can never fit"),
+        ({"replicas.worker.cpu": "many"}, "Not readable yet"),
+        ({"name": "", "command": ""}, "Fits now"),
+    ],
+)
+def test_the_panel_tells_at_once_whether_it_fits(
+    alice: Tenant, client: Client, changes: dict[str, str], words: str
+) -> None:
+    alice.observed_used = {**alice.observed_used, "gpu": 1}
+    alice.save()
+    answer = client.post("/trainings/new/fit/", fields(**changes), headers=HTMX)
+    assert words in Markup(answer.content.decode()).text
+    assert not Job.objects.exists()
+
+
+def test_the_panel_shows_the_command_of_each_replica(client: Client) -> None:
+    typed = fields(
+        topology="tf-ps",
+        command="python train.py --dir {{log_dir}} && echo {{nothing}}",
+        flags=["job_name", "task_index", "ps_hosts"],
+        **{"replicas.worker.count": "2"},
+    )
+    page = Markup(client.post("/trainings/new/fit/", typed, headers=HTMX).content.decode())
+    preview = page.one("div", id="preview")
+    assert preview.get("hx-swap-oob") == "true"
+    assert "--dir /log/jobs/mnist-xxxxxx" in preview.text
+    assert "--job_name=worker --task_index=1" in preview.text
+    assert "--job_name=ps --task_index=0" in preview.text
+    assert "--ps_hosts=mnist-xxxxxx-ps-0.mnist-xxxxxx:2222" in preview.text
+    assert "&& is passed on as a word" in preview.text
+    assert "{{nothing}} is not a placeholder" in preview.text
+
+
+def test_the_panel_shows_the_manifests_when_asked(client: Client) -> None:
+    typed = fields(topology="tf-ps", show_manifests="1")
+    page = Markup(client.post("/trainings/new/fit/", typed, headers=HTMX).content.decode())
+    shown = page.one("pre", id="preview-manifests").text
+    for kind in ("Job", "Service", "ConfigMap", "Deployment"):
+        assert f"kind: {kind}" in shown
+    assert "mnist-aaaaaa" in shown
+
+
+def test_an_admin_without_a_namespace_is_told_where_to_get_one() -> None:
+    from tests.factories import make_user
+
+    client = Client(headers={"host": "localhost"})
+    client.force_login(make_user("root", role="admin"))
+    assert "you have none" in read(client, "/trainings/new/").text
+    assert client.post("/trainings/new/", fields()).status_code == 200
+    assert client.post("/trainings/new/fit/", fields()).status_code == 404
+    assert not Job.objects.exists()
+
+
+def test_running_again_fills_the_form(alice: Tenant, client: Client) -> None:
+    job = make_job(alice, name="once", command=["python", "x.py", "a b"], env={"A": "1"})
+    page = read(client, f"/trainings/{job.pk}/again/")
+    assert page.value("name") == "once"
+    assert page.value("command") == "python x.py 'a b'"
+    assert page.all("input", name="env_name")[0].get("value") == "A"
+    assert page.value("source_kind") == "none"
+
+
+def test_running_again_forgets_an_upload_that_is_gone(alice: Tenant, client: Client) -> None:
+    source = {"bundle": "00000000-0000-4000-8000-000000000000", "sha256": "a", "file_name": "x"}
+    job = make_job(alice, source=source)
+    page = read(client, f"/trainings/{job.pk}/again/")
+    assert page.value("source.bundle") == ""
+    assert page.value("source_kind") == "bundle"
+
+
+def test_an_upload_says_what_is_inside(client: Client, alice: Tenant) -> None:
+    file = zip_file(**{"p/train.py": "print(1)", "p/data.txt": "x" * 300})
+    answer = client.post("/bundles/", {"file": file})
+    body = answer.json()
+    assert answer.status_code == 200
+    bundle = Bundle.objects.get(pk=body["id"])
+    assert (bundle.tenant, body["file_name"]) == (alice, "code.zip")
+    assert body["listing"]["top_folder"] == "p"
+    assert body["listing"]["files"][1] == {"path": "p/data.txt", "size_bytes": 300}
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        (None, "No file arrived"),
+        (SimpleUploadedFile("empty.py", b""), "The upload is empty."),
+        (SimpleUploadedFile("broken.tar.gz", b"nonsense" * 200), "cannot be read as an archive"),
+    ],
+)
+def test_a_bad_upload_is_refused_in_words(client: Client, file: Any, words: str) -> None:
+    answer = client.post("/bundles/", {"file": file} if file else {})
+    assert answer.status_code == 400
+    assert words in answer.json()["errors"][0]["text"]
+    assert not Bundle.objects.exists()
