@@ -81,7 +81,9 @@ class HealthPage:
     def fingerprint(self) -> str:
         """Changes with each report, and when the reconciler falls silent."""
         lease = self.lease
-        known = f"{lease.epoch}.{lease.renewed_at.timestamp()}" if lease and lease.renewed_at else ""
+        known = (
+            f"{lease.epoch}.{lease.renewed_at.timestamp()}" if lease and lease.renewed_at else ""
+        )
         return f"~{known}.{int(self.is_silent)}"
 
     # --- lamps ---

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -148,10 +150,10 @@ def test_a_machine_without_user_namespaces_is_told_what_is_missing(tmp_path: Pat
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become an ordinary user")
-def test_an_ordinary_user_runs_the_same_pods(tmp_path_factory: pytest.TempPathFactory):
-    folder = tmp_path_factory.mktemp("user")
-    for parent in (folder, folder.parent, folder.parent.parent):
-        parent.chmod(0o755)
+def test_an_ordinary_user_runs_the_same_pods():
+    # Not below pytest's own folder, which another run closes to everybody but its user.
+    folder = Path(tempfile.mkdtemp(prefix="homeport-user-"))
+    folder.chmod(0o755)
     box = start_onebox(folder / "onebox", uid=NOBODY)
     try:
         space = Space(Kube(box.kubeconfig), "t")
@@ -180,3 +182,4 @@ def test_an_ordinary_user_runs_the_same_pods(tmp_path_factory: pytest.TempPathFa
         wait_for_none(below)
     finally:
         box.kill9()
+        shutil.rmtree(folder)
