@@ -42,12 +42,6 @@ LANES = (
     (
         Call("tests without a browser", ("-m", "not e2e and not slow", "tests")),
         Call("killed around every call", ("-m", "e2e and not slow", CRASHES)),
-    ),
-    (
-        Call(
-            "tests in a real browser, on a real cluster",
-            ("-m", "e2e and not slow", "tests/e2e", f"--ignore={CRASHES}"),
-        ),
         Call(
             "with PostgreSQL and Redis",
             # The server is thrown away, and its database with it.
@@ -58,6 +52,12 @@ LANES = (
             "trainings with PostgreSQL, Redis and S3",
             ("-m", "e2e and not slow", TRAININGS),
             servers=True,
+        ),
+    ),
+    (
+        Call(
+            "tests in a real browser, on a real cluster",
+            ("-m", "e2e and not slow", "tests/e2e", f"--ignore={CRASHES}"),
         ),
     ),
 )
