@@ -118,9 +118,12 @@ def one_of_a_route(names: list[str]) -> list[str]:
     """Pages by the same template once."""
     first: dict[str, str] = {}
     for name in names:
-        path = re.sub(r"{[^}]*}", "ID", PAGES[name][1].partition("?")[0])
-        first.setdefault(path, name)
+        first.setdefault(route_of(name), name)
     return list(first.values())
+
+
+def route_of(name: str) -> str:
+    return re.sub(r"{[^}]*}", "ID", PAGES[name][1].partition("?")[0])
 
 
 @pytest.mark.parametrize("who", WHO, ids=lambda who: who or "nobody")
@@ -178,19 +181,25 @@ def openers(page: Page) -> list[str]:
 
 
 def test_every_question_keeps_the_focus_and_gives_it_back(seeded: Seeded) -> None:
-    asked, problems = 0, {}
+    asked: set[tuple[str, str]] = set()
+    problems = {}
     for who in WHO:
         page = seeded.page(who)
         for name in seen_by(who):
+            if "data-dialog" not in page.request.get(seeded.address(name)).text():
+                continue
             seeded.visit(page, name)
             for identity in openers(page):
+                sort = (route_of(name), identity.split("-")[0])
+                if sort in asked:
+                    continue
+                asked.add(sort)
                 found = walk_through(page, identity)
-                asked += 1
                 if found:
                     problems[f"{name} #{identity}"] = found
         page.context.close()
     assert not problems, told(problems)
-    assert asked > 10
+    assert len(asked) > 10
 
 
 def walk_through(page: Page, opener: str) -> list[str]:
