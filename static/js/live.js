@@ -89,15 +89,19 @@ function recheck() {
   }
 }
 
-/** A part that came with a newer revision than its neighbours show: they are read as well. */
+/**
+ * Neighbours that show an older revision than a part that came are read as well; so is the part,
+ * if it is the older one: the slow answer to an action may come after what it has caused.
+ */
 function alignNeighbours(element) {
   for (const token of tokens(element)) {
     const [kind, id] = token.split(":");
     const revision = Number(element.dataset.revision);
-    if (id && revision) {
-      for (const other of document.querySelectorAll(`[data-live~="${token}"][data-revision]`)) {
-        if (Number(other.dataset.revision) < revision) refresh(other, revision);
-      }
+    if (!id || Number.isNaN(revision)) continue;
+    for (const other of document.querySelectorAll(`[data-live~="${token}"][data-revision]`)) {
+      const theirs = Number(other.dataset.revision);
+      if (theirs < revision) refresh(other, revision);
+      if (theirs > revision) refresh(element, theirs);
     }
   }
 }
@@ -139,6 +143,14 @@ export function startLive() {
   // The element that asked may have been replaced by now; its id is the same.
   document.addEventListener("htmx:afterRequest", (event) => {
     answered(event.detail.requestConfig?.elt?.id ?? event.detail.elt.id);
+  });
+  // The answer to an action takes the place of a part that is being read: what that read brings
+  // goes to an element that is gone, and htmx tells nobody of it.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const { requestConfig, shouldSwap, target } = event.detail;
+    if (!shouldSwap || requestConfig.elt === target || !busy.delete(target.id)) return;
+    again.delete(target.id);
+    refresh(target);
   });
   document.addEventListener("htmx:load", (event) => {
     const { elt } = event.detail;

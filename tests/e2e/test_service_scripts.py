@@ -63,6 +63,51 @@ def test_a_part_that_changes_while_its_answer_is_slow_is_read_again(
     assert len(asked) >= 3, asked
 
 
+def _header(page: Page, pk: str) -> str:
+    return page.request.get(f"/notebooks/{pk}/part/header/").text()
+
+
+def test_an_answer_to_an_action_that_is_older_than_the_page_is_read_anew(
+    page: Page, seeded: tuple[str, dict[str, str], object]
+) -> None:
+    pk = seeded[1]["nb-queued"]
+    page.goto(f"/notebooks/{pk}/")
+    page.wait_for_load_state("networkidle")
+    header = page.locator("#service-header")
+    shown = header.get_attribute("data-revision")
+    assert shown
+    late = _header(page, pk).replace(f'data-revision="{shown}"', 'data-revision="0"')
+    page.route("**/stop/", lambda route: route.fulfill(body=late, content_type="text/html"))
+    with page.expect_response(lambda r: "part/header" in r.url):
+        page.locator("#stop").click()
+    expect(header).to_have_attribute("data-revision", shown)
+
+
+def test_a_part_that_was_replaced_while_it_was_read_listens_again(
+    page: Page, seeded: tuple[str, dict[str, str], object]
+) -> None:
+    pk = seeded[1]["nb-queued"]
+    sockets: list[WebSocketRoute] = []
+    held: list[Route] = []
+    page.route_web_socket("**/ws/live/", lambda socket: sockets.append(socket))
+    page.goto(f"/notebooks/{pk}/")
+    page.wait_for_load_state("networkidle")
+    answer = _header(page, pk)
+    page.route("**/part/header/", lambda route: held.append(route))
+    page.route("**/stop/", lambda route: route.fulfill(body=answer, content_type="text/html"))
+
+    def announce() -> None:
+        frame = {"type": "changed", "kind": "service", "id": pk, "revision": 99}
+        sockets[-1].send(json.dumps(frame))
+
+    with page.expect_request("**/part/header/"):
+        announce()
+    with page.expect_response("**/stop/"), page.expect_request("**/part/header/"):
+        page.locator("#stop").click()
+    for route in held:
+        route.abort()
+
+
 def test_ticks_survive_the_list_being_read_again(
     page: Page, seeded: tuple[str, dict[str, str], object]
 ) -> None:
