@@ -127,7 +127,7 @@ def route_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("who", WHO, ids=lambda who: who or "nobody")
-def test_axe_finds_no_serious_fault(seeded: Seeded, who: str) -> None:
+def test_no_page_has_a_serious_fault(seeded: Seeded, who: str) -> None:
     """All rules in light; in dark and where it is narrow what can differ there."""
     faults = {}
     page = seeded.page(who)
@@ -140,6 +140,8 @@ def test_axe_finds_no_serious_fault(seeded: Seeded, who: str) -> None:
         found += page.evaluate(FAULTS, ["color-contrast"])
         page.set_viewport_size({"width": 400, "height": 900})
         found += page.evaluate(FAULTS, ["color-contrast", "scrollable-region-focusable"])
+        if page.evaluate("document.documentElement.scrollWidth") > 400:
+            found.append("wider than its window of 400 px")
         if found:
             faults[name] = found
     page.context.close()
