@@ -1,6 +1,7 @@
 """Asynchronous training on parameter servers, as scripts of 2017 do it; runs on TensorFlow 2.
 
-Command: `python ps_v1.py --log_dir={{log_dir}}` with the cluster flags switched on.
+Command: `python ps_v1.py --log_dir={{log_dir}}` and, under "Append flags",
+--ps_hosts, --worker_hosts, --job_name and --task_index (REST: `"cluster_flags": true`).
 """
 
 import argparse

@@ -29,7 +29,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "quota_unknown": ("{text}", _WAIT),
     "nodes": ("{text}", "It starts as soon as there is room."),
     "no_nodes": ("{text}", _WAIT),
-    "queue": ("{text}", _WAIT),
+    "queue": ("{text}", "It starts after that one; stop that one if this is more urgent."),
     "withdrawn": ("{text}", "Ask for less per replica if this repeats."),
     "over_quota": ("{text}", "Delete it and submit a smaller one, or ask your lead for quota."),
     "over_node": ("{text}", "Delete it and ask for less per replica."),
@@ -256,7 +256,7 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "bad_arguments": (
         "{who} ended because it does not know its arguments: {detail}",
-        "Check the command, and whether the program takes the cluster flags.",
+        "Check the command. Flags like --ps_hosts and --task_index are added to it under “Append flags”.",
     ),
     "syntax_error": (
         "{who} ended because its code is not valid Python: {detail}",
