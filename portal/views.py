@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 MAX_UNFINISHED = 50
 MAX_RECENT = 6
 MAX_STOPPED_NOTEBOOKS = 2  # offered to be started again
-PARTS = frozenset({"quota", "namespace", "now", "banner"})
+PARTS = frozenset({"quota", "namespace", "now", "closed", "banner"})
 
 
 class HomePage:

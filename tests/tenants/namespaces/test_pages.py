@@ -263,9 +263,12 @@ def test_the_owner_of_a_closed_namespace_reads_why(admin: User):
     actions.suspend(by=admin, tenant=tenant, why="the budget is spent")
     alice = Client(HTTP_HOST="localhost")
     alice.force_login(tenant.owner)
-    text = read(alice, "/").elements[0].text
+    assert alice.get("/").content.index(b"is suspended") < alice.get("/").content.index(b"Quota")
+    text = read(alice, "/tenant/part/closed/").elements[0].text
     assert "Your namespace is suspended" in text
     assert "the budget is spent" in text
+    assert "Ask your admin to resume it" in text
     actions.resume(by=admin, tenant=tenant)
+    assert not read(alice, "/tenant/part/closed/").elements[0].text.strip()
     actions.delete(by=admin, tenant=tenant, confirm=tenant.namespace, data="keep")
     assert "Your namespace was deleted" in read(alice, "/").elements[0].text
