@@ -90,7 +90,11 @@ def stop(*, by: User, job: Job, source_address: str = "", reason: str = "") -> J
     }
     if _intend(job, change):
         record(
-            by=by, verb="stop", target=job, source_address=source_address, detail={"why": reason}
+            by=by,
+            verb="stop",
+            target=job,
+            source_address=source_address,
+            detail={"why": reason} if reason else {},
         )
         _tell(job)
     return job

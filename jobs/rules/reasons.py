@@ -387,7 +387,10 @@ def make(code: str, **facts: str | int) -> Reason:
     """
     text, next_step = ROWS[code]
     clean = {name: clip(str(value)) for name, value in facts.items()}
-    return Reason(code, text.format_map(clean), next_step.format_map(clean))
+    sentence = text.format_map(clean)
+    if sentence.startswith("the "):  # "the notebook"; replicas have names, which stay as they are
+        sentence = f"The {sentence.removeprefix('the ')}"
+    return Reason(code, sentence, next_step.format_map(clean))
 
 
 def stopped(*, by: str, why: str) -> Reason:

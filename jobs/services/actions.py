@@ -107,7 +107,7 @@ def stop(*, by: User, service: Service, reason: str = "", source_address: str = 
             verb="stop",
             target=service,
             source_address=source_address,
-            detail={"why": reason},
+            detail={"why": reason} if reason else {},
         )
         _tell(service)
     return service

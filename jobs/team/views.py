@@ -8,6 +8,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.text import slugify
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
@@ -58,7 +59,8 @@ def team_hours(request: PageRequest) -> HttpResponseBase:
     if page.team is None:
         raise Http404("no team")
     table = hours_table(page.team, count=WEEKS_IN_FILE, now=now())
-    return csv_answer(f"gpu-hours-{page.team.pk}.csv", _HEADER, _rows(table))
+    name = slugify(page.team.name) or page.team.pk
+    return csv_answer(f"gpu-hours-{name}-{now():%Y-%m-%d}.csv", _HEADER, _rows(table))
 
 
 def _rows(table: HoursTable) -> Iterator[tuple[str | float, ...]]:

@@ -67,7 +67,7 @@ class ServiceRow:
     @property
     def who(self) -> str:
         """As sentences name it."""
-        return "notebook" if self.kind == "notebook" else "TensorBoard"
+        return "the notebook" if self.kind == "notebook" else "the TensorBoard"
 
     @property
     def program(self) -> str:

@@ -215,3 +215,11 @@ def test_every_wait_that_ends_badly_is_a_row() -> None:
 )
 def test_durations_read_well(seconds: int, text: str) -> None:
     assert reasons.duration_text(seconds) == text
+
+
+def test_a_sentence_begins_with_a_capital_unless_it_begins_with_the_name_of_a_replica() -> None:
+    assert reasons.make("preparing", who="the notebook", node="n").text.startswith(
+        "The notebook is"
+    )
+    assert reasons.make("preparing", who="worker-0", node="n").text.startswith("worker-0 is")
+    assert "mounts" in reasons.make("volume_source_missing", who="the notebook", detail="x").text

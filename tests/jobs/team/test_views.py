@@ -350,6 +350,7 @@ def test_the_file_has_a_line_for_each_person_and_week_and_no_formulas(team: Team
     hours(ada, 24 * 15, ended_at=timezone.now() - timedelta(hours=24 * 15 - 1))
     answer = client_of("lee").get(f"/team/gpu-hours.csv?team={team.pk}")
     assert answer["Content-Type"].startswith("text/csv")
+    assert f'filename="gpu-hours-{team.name}-20' in answer["Content-Disposition"]
     rows = list(csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig"), newline="")))
     assert sum(float(row["gpu_hours"]) for row in rows) == pytest.approx(3, abs=0.01)
     assert {row["user"] for row in rows} == {"ada"}
