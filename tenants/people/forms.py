@@ -42,15 +42,19 @@ class SignInForm(AuthenticationForm):
     )
 
 
-def _new_password(label: Any) -> forms.CharField:
+def _new_password(label: Any, help_text: Any = "") -> forms.CharField:
     widget = forms.PasswordInput(attrs={"autocomplete": "new-password"})
-    return forms.CharField(label=label, strip=False, max_length=1000, widget=widget)
+    return forms.CharField(
+        label=label, strip=False, max_length=1000, widget=widget, help_text=help_text
+    )
 
 
 class NewPasswordForm(forms.Form):
     """A password, twice."""
 
-    new_password1 = _new_password(_("New password"))
+    new_password1 = _new_password(
+        _("New password"), _("At least 8 characters, and none that many people use.")
+    )
     new_password2 = _new_password(_("The same again"))
 
     def __init__(self, user: User, *args: Any, **kwargs: Any) -> None:
