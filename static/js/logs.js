@@ -96,7 +96,7 @@ class LogPane {
     }
     const [replica, { reason }] = replicas.find(([, state]) => state.reason) ?? replicas[0];
     const count = replicas.length - 1;
-    const rest = count ? ` ${say("log_more_waiting", { count })}` : "";
+    const rest = count ? ` (${say("log_more_waiting", { count })})` : "";
     const why = reason || job?.reason;
     // A reason that names its replica says it all.
     if (why?.startsWith(replica)) return why + rest;

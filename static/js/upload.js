@@ -36,6 +36,16 @@ function likelyScript(listing) {
   return known ?? (names.length === 1 ? names[0] : "");
 }
 
+/** A training without a name is called like its file, in the letters that names may have. */
+function suggestName(fileName) {
+  const field = document.getElementById("name");
+  if (field.value || field === document.activeElement) return;
+  const stem = fileName.replace(/(\.tar)?\.[a-z0-9]{1,4}$/i, "");
+  const name = stem.replace(/[^A-Za-z0-9 ._-]+/g, "-").replace(/^[^A-Za-z0-9]+/, "");
+  field.value = name.slice(0, field.maxLength);
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
 export class UploadZone {
   /** @param {HTMLElement} zone the element with `data-drop` */
   constructor(zone) {
@@ -158,6 +168,7 @@ export class UploadZone {
     this.#find("[data-upload]").hidden = false;
     this.#find("[data-upload-file]").textContent = answer.file_name;
     this.#find("[data-upload-size]").textContent = bytesText(answer.size_bytes);
+    suggestName(answer.file_name);
     rememberListing(answer.id, answer.listing);
     this.#showListing(answer.listing);
     this.hidden.dispatchEvent(new Event("change", { bubbles: true }));
