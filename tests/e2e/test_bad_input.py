@@ -166,10 +166,11 @@ def test_more_than_the_quota_is_refused_at_once(ada: Rest) -> None:
     assert "500" in error["text"]
 
 
-def test_a_program_that_fails_says_its_code_and_keeps_its_log(portal: Portal, ada: Rest) -> None:
+def test_a_program_that_fails_says_its_cause_and_keeps_its_log(portal: Portal, ada: Rest) -> None:
     done = fails(
         portal, ada, command=["python", "-c", "print('before the end'); import nonexistent"]
     )
     assert done["replicas"][0]["exit_code"] == 1
-    assert "exit code 1" in done["reason"]["text"]
+    assert done["reason"]["code"] == "missing_module"
+    assert "No module named 'nonexistent'" in done["reason"]["text"]
     assert "No module named 'nonexistent'" in ada.text(f"jobs/{done['id']}/logs/?download=1")
