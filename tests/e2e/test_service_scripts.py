@@ -9,7 +9,6 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, WebSocketRoute, expect
 
 from tests.e2e.screens import open_page, seeded_portal, sign_in
-from tests.e2e.test_scripts import FAINT_TEXTS
 
 pytestmark = pytest.mark.e2e
 
@@ -198,23 +197,3 @@ def test_no_page_is_wider_than_its_window(
     page.goto(path.format(**ids))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.context.close()
-
-
-@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
-def test_every_text_can_be_read(
-    browser: Browser, seeded: tuple[str, dict[str, str], object], is_dark: bool
-) -> None:
-    url, ids, state = seeded
-    page = open_page(browser, url, state, width=1400, is_dark=is_dark)
-    faint = {}
-    paths = ["/", "/notebooks/", "/notebooks/new/", "/tensorboards/new/?job={running}"]
-    paths += ["/notebooks/{nb-running}/", "/notebooks/{nb-queued}/", "/notebooks/{nb-failed}/"]
-    paths += ["/notebooks/{nb-starting}/open/", "/tensorboards/{tb-stopped}/"]
-    for path in paths:
-        page.goto(path.format(**ids))
-        page.wait_for_load_state("networkidle")
-        found = page.evaluate(FAINT_TEXTS)
-        if found:
-            faint[path] = found
-    page.context.close()
-    assert not faint, faint
