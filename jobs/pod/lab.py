@@ -52,6 +52,18 @@ def command(python: str, config: str) -> List[str]:
     return [python, "-m", "jupyterlab", "--config=" + config]
 
 
+def keep_quiet(settings: str) -> None:
+    """JupyterLab does not ask at each start whether it may fetch news; who wants them says so."""
+    folder = os.path.join(settings, "@jupyterlab", "apputils-extension")
+    path = os.path.join(folder, "notification.jupyterlab-settings")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(path, "x") as file:
+            file.write('{"fetchNews": "false"}\n')
+    except OSError:
+        pass  # chosen before, or a full volume: then it asks
+
+
 def main(arguments: List[str]) -> int:
     """Does not return when all is well."""
     places = read_places(arguments)
@@ -65,6 +77,7 @@ def main(arguments: List[str]) -> int:
     # The same look in all of a person's notebooks, and after another start.
     settings = os.path.join(places.root, "data/.jupyter/lab/user-settings")
     environ.setdefault("JUPYTERLAB_SETTINGS_DIR", settings)
+    keep_quiet(environ["JUPYTERLAB_SETTINGS_DIR"])
     words = command(sys.executable, path)
     sys.stdout.flush()
     os.execve(words[0], words, environ)

@@ -291,7 +291,7 @@ def look_after_a_namespace(page: Page, admin: Callable[[str], None], theirs: Pag
     dialog.get_by_role("button", name="Suspend it").click()
     expect(badge(page)).to_have_text("Suspended", timeout=RUN_MS)
     picture(page, "admin-suspended")
-    expect(theirs.locator("#namespace")).to_contain_text("the machines move on Friday")
+    expect(theirs.locator("#closed")).to_contain_text("the machines move on Friday")
     page.locator("#resume").click()
     dialog.get_by_role("button", name="Resume it").click()
     expect(badge(page)).to_have_text("Ready", timeout=RUN_MS)

@@ -289,7 +289,7 @@ def test_a_message_that_was_missed_is_repaired_on_reconnect(seeded: Seeded) -> N
 def test_an_open_fold_stays_open_when_its_part_is_read_again(seeded: Seeded) -> None:
     page, live = seeded.page(), Server()
     page.route_web_socket("**/ws/live/", live.take)
-    open_and_settle(page, "/", "part/namespace/")
+    open_and_settle(page, "/", "part/closed/")
     fold = page.locator("#objects")
     assert fold.get_attribute("open") is None
     fold.locator("summary").click()

@@ -59,6 +59,16 @@ def test_a_file_called_log_is_left_alone(root: Path, monkeypatch: pytest.MonkeyP
     assert (root / "data/log").read_text() == "mine"
 
 
+def test_jupyterlab_is_told_once_not_to_ask_about_news(tmp_path: Path) -> None:
+    lab.keep_quiet(str(tmp_path / "settings"))
+    (path,) = (tmp_path / "settings").rglob("*.jupyterlab-settings")
+    assert json.loads(path.read_text()) == {"fetchNews": "false"}
+    path.write_text('{"fetchNews": "true"}')  # the person's own choice
+    lab.keep_quiet(str(tmp_path / "settings"))
+    assert json.loads(path.read_text()) == {"fetchNews": "true"}
+    lab.keep_quiet(str(path))  # a file where the folder should be: nothing is raised
+
+
 @pytest.mark.parametrize(("kind", "volume"), [("notebook", "data"), ("tensorboard", "log")])
 def test_a_volume_that_is_not_there_is_told(
     root: Path, monkeypatch: pytest.MonkeyPatch, kind: str, volume: str
