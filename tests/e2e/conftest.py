@@ -40,14 +40,14 @@ def portal() -> Iterator[Portal]:
             running.log.unlink(missing_ok=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # some tests end everything that a person is signed in with
 def ada(portal: Portal) -> Rest:
     rest = portal.sign_in("ada")
     rest.tenant()
     return rest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # some tests end everything that a person is signed in with
 def lin(portal: Portal) -> Rest:
     rest = portal.sign_in("lin")
     rest.tenant()
