@@ -43,7 +43,7 @@ class JobListing:
 
     def __init__(self, user: Any, query: QueryDict) -> None:
         self.state = query.get("state", "") if query.get("state") in _TABS else ""
-        self.words = query.get("q", "").strip()[:80]
+        self.words = query.get("q", "").replace("\0", "").strip()[:80]
         self._page_number = query.get("page", "1")
         self._visible: JobQuerySet = Job.objects.visible_to(user)
         self.tenant = _tenant(user, query.get("tenant", ""))

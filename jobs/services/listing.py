@@ -75,7 +75,7 @@ class ServiceListing:
     def __init__(self, user: Any, kind: str, query: QueryDict) -> None:
         self.kind = kind
         self.state = query.get("state", "") if query.get("state") in _TABS else ""
-        self.words = query.get("q", "").strip()[:80]
+        self.words = query.get("q", "").replace("\0", "").strip()[:80]
         self.user = user
         self._page_number = query.get("page", "1")
         self._visible: ServiceQuerySet = Service.objects.visible_to(user).filter(kind=kind)
