@@ -1,6 +1,6 @@
 """REST of notebooks and TensorBoards: ask for one, look, start, stop, delete, open, events."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -31,6 +31,9 @@ from portal.rest import FieldError, RequestError, source_address
 from tenants import policy
 from tenants.models import Tenant
 
+# The checked body; raises SubmissionError with every error.
+Parse = Callable[[Mapping[str, Any], Tenant], ServiceRequest]
+
 
 class _OfKind:
     """What the views of one kind have in common; `kind` says which."""
@@ -57,22 +60,14 @@ class _ListView(_OfKind, generics.ListAPIView[Service]):
     def get_serializer_class(self) -> type[ServiceSerializer]:
         return self.answer
 
-    def parse(self, body: Mapping[str, Any], tenant: Tenant) -> ServiceRequest:
-        """The checked body.
-
-        Raises:
-            SubmissionError: with every error.
-        """
-        raise NotImplementedError
-
-    def ask_for(self, request: Request) -> Response:
+    def ask_for(self, request: Request, parse: Parse) -> Response:
         """Queues what the body asks for, unless it could never start."""
         user = signed_in(request)
         tenant = own_tenant(user)
         if not isinstance(request.data, dict):
             raise RequestError([FieldError("", "invalid", "The body must be a JSON object.")])
         try:
-            wanted = self.parse(request.data, tenant)
+            wanted = parse(request.data, tenant)
         except SubmissionError as error:
             raise RequestError(error.errors) from error
         room = fit(wanted, tenant)
@@ -175,7 +170,7 @@ class NotebookListView(_Notebook, _ListView):
 
     @extend_schema(request=NotebookBodySerializer, responses={201: ServiceSerializer})
     def post(self, request: Request) -> Response:
-        return self.ask_for(request)
+        return self.ask_for(request, self.parse)
 
     def parse(self, body: Mapping[str, Any], tenant: Tenant) -> ServiceRequest:
         return submission.parse_notebook(body, tenant=tenant)
@@ -232,7 +227,7 @@ class TensorBoardListView(_TensorBoard, _ListView):
 
     @extend_schema(request=TensorBoardBodySerializer, responses={201: TensorBoardSerializer})
     def post(self, request: Request) -> Response:
-        return self.ask_for(request)
+        return self.ask_for(request, self.parse)
 
     def parse(self, body: Mapping[str, Any], tenant: Tenant) -> ServiceRequest:
         return submission.parse_tensorboard(body, tenant=tenant, user=signed_in(self.request))

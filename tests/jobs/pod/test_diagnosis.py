@@ -35,7 +35,7 @@ LINES = {
     "disk_full": "OSError: [Errno 28] No space left on device",
     "read_only": "OSError: [Errno 30] Read-only file system: '/usr/share/x'",
     "file_missing": "FileNotFoundError: [Errno 2] No such file or directory: '/data/mnist.npz'",
-    "not_permitted": "PermissionError: [Errno 13] Permission denied: '/root/.cache'",
+    "not_permitted": "PermissionError: [Errno 13] Permission denied: '/usr/local/cache'",
     "host_memory": "MemoryError",
     "name_unknown": "socket.gaierror: [Errno -3] Temporary failure in name resolution",
     "address_in_use": "OSError: [Errno 98] Address already in use",
