@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from jobs.models import Job, JobQuerySet
 from jobs.rules.states import HOLDING_STATES, JobState
 from jobs.summary import JobRow, job_rows
+from portal.request import search_words
 from portal.tabs import Tab
 from tenants.models import Tenant
 
@@ -43,7 +44,7 @@ class JobListing:
 
     def __init__(self, user: Any, query: QueryDict) -> None:
         self.state = query.get("state", "") if query.get("state") in _TABS else ""
-        self.words = query.get("q", "").replace("\0", "").strip()[:80]
+        self.words = search_words(query)
         self._page_number = query.get("page", "1")
         self._visible: JobQuerySet = Job.objects.visible_to(user)
         self.tenant = _tenant(user, query.get("tenant", ""))

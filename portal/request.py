@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase, QueryDict
 from django.urls import reverse
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.utils.http import urlencode
@@ -82,3 +82,8 @@ def shows_already(request: PageRequest, revision: str) -> bool:
 def wants_part(request: PageRequest) -> bool:
     """Whether htmx asks for a part of the page; going back in its history asks for all of it."""
     return bool(request.htmx) and not request.htmx.history_restore_request
+
+
+def search_words(query: QueryDict) -> str:
+    """What a list is searched for. PostgreSQL takes a NUL for an error, which nobody's name has."""
+    return query.get("q", "").replace("\0", "").strip()[:80]

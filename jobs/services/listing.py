@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobs.services.models import ENDED_STATES, Service, ServiceQuerySet, ServiceState
 from portal.catalog import get_catalog
+from portal.request import search_words
 from portal.tabs import Tab
 
 PAGE_SIZE = 50
@@ -75,7 +76,7 @@ class ServiceListing:
     def __init__(self, user: Any, kind: str, query: QueryDict) -> None:
         self.kind = kind
         self.state = query.get("state", "") if query.get("state") in _TABS else ""
-        self.words = query.get("q", "").replace("\0", "").strip()[:80]
+        self.words = search_words(query)
         self.user = user
         self._page_number = query.get("page", "1")
         self._visible: ServiceQuerySet = Service.objects.visible_to(user).filter(kind=kind)

@@ -12,6 +12,7 @@ from django.db.models.functions import Cast
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
+from portal.request import search_words
 from portal.tabs import Tab
 from tenants.models import Tenant
 from tenants.quota import COLUMNS
@@ -90,7 +91,7 @@ class NamespaceListing:
     def __init__(self, user: Any, query: QueryDict) -> None:
         self.state = query.get("state", "") if query.get("state") in _TABS else ""
         self.sort = query.get("sort", "") if query.get("sort") in SORTS else "name"
-        self.words = query.get("q", "").replace("\0", "").strip()[:80]
+        self.words = search_words(query)
         self._page_number = query.get("page", "1")
         self._visible: QuerySet[Tenant] = Tenant.objects.visible_to(user)
 

@@ -10,6 +10,7 @@ from django.db.models import Count, Q, QuerySet
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
+from portal.request import search_words
 from portal.tabs import Tab
 from tenants.models import Team, User
 from tenants.people.actions import NOT_JOINED
@@ -52,7 +53,7 @@ class PeopleListing:
         self.state = query.get("state", "") if query.get("state") in _STATES else ""
         self.role = query.get("role", "") if query.get("role") in User.Role.values else ""
         self.team = query.get("team", "").replace("\0", "")[:63]
-        self.words = query.get("q", "").replace("\0", "").strip()[:80]
+        self.words = search_words(query)
         self._page_number = query.get("page", "1")
 
     @cached_property
