@@ -1,0 +1,1 @@
+"""An upstream Kubernetes control plane on this machine, built from its published Go modules."""
