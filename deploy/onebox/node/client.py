@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,11 +128,22 @@ def _tls_context(
     elif cluster.get("insecure-skip-tls-verify"):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    _load_own_certificate(context, user, folder)
+    return context
+
+
+def _load_own_certificate(context: ssl.SSLContext, user: Mapping[str, Any], folder: Path) -> None:
     if user.get("client-certificate") and user.get("client-key"):
         context.load_cert_chain(
             str(folder / user["client-certificate"]), str(folder / user["client-key"])
         )
-    return context
+    elif user.get("client-certificate-data") and user.get("client-key-data"):
+        both = (user["client-certificate-data"], user["client-key-data"])
+        # The ssl module loads keys from files only: a private one that is gone at once.
+        with tempfile.NamedTemporaryFile(prefix="onebox-") as file:
+            file.write(b"\n".join(base64.b64decode(data) for data in both))
+            file.flush()
+            context.load_cert_chain(file.name)
 
 
 class Client:

@@ -10,6 +10,7 @@ from deploy.onebox.node.client import ApiError, Client, Json, resource_path
 from deploy.onebox.node.events import Recorder
 from deploy.onebox.node.gpus import Allocator
 from deploy.onebox.node.images import Images
+from deploy.onebox.node.projection import VolumeError
 from deploy.onebox.node.sandbox import Sandbox
 
 
@@ -49,6 +50,37 @@ class NodeContext:
             if error.code == 404:
                 return None
             raise
+
+    async def issue_token(self, pod: Json, source: Json) -> str:
+        """Ask for a token of the pod's ServiceAccount that ends with the pod.
+
+        It is not renewed: a pod that lives longer than `expirationSeconds` keeps the old one.
+
+        Args:
+            source: a ServiceAccountTokenProjection.
+
+        Raises:
+            VolumeError: the control plane issues no tokens.
+            ApiError, aiohttp.ClientError, TimeoutError: the API refused or is away.
+        """
+        meta = pod["metadata"]
+        account = pod["spec"].get("serviceAccountName") or "default"
+        path = resource_path("v1", "serviceaccounts", meta["namespace"], account, "token")
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
+        spec: Json = {
+            "audiences": [source["audience"]] if source.get("audience") else [],
+            "expirationSeconds": source.get("expirationSeconds") or 3600,
+            "boundObjectRef": bound,
+        }
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        try:
+            answer = await self.client.create(path, body)
+        except ApiError as error:
+            if error.code in (404, 405):
+                text = f"no token can be had for the ServiceAccount {account}: {error.message}"
+                raise VolumeError(text) from error
+            raise
+        return str(answer["status"]["token"])
 
     def pod_folder(self, uid: str) -> Path:
         """Where the volumes of a pod lie."""

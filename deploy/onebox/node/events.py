@@ -81,10 +81,15 @@ def reference_to(obj: Json, field_path: str = "") -> Json:
 
 
 class Recorder:
-    """Collects events; `run` sends them until cancelled."""
+    """Collects events; `run` sends them until cancelled.
 
-    def __init__(self, client: Client, node_name: str) -> None:
+    Args:
+        component: who says so.
+    """
+
+    def __init__(self, client: Client, node_name: str, component: str = COMPONENT) -> None:
         self._client = client
+        self._component = component
         self._node_name = node_name
         self._known: OrderedDict[Key, _Event] = OrderedDict()
         self._dirty: OrderedDict[Key, None] = OrderedDict()
@@ -185,8 +190,8 @@ class Recorder:
             "count": count,
             "firstTimestamp": format_time(event.first),
             "lastTimestamp": format_time(event.last),
-            "source": {"component": COMPONENT, "host": self._node_name},
-            "reportingComponent": COMPONENT,
+            "source": {"component": self._component, "host": self._node_name},
+            "reportingComponent": self._component,
             "reportingInstance": self._node_name,
         }
         await self._client.create(resource_path("v1", "events", namespace), body)

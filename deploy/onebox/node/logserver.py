@@ -1,36 +1,29 @@
 """The node's log server: what the API server asks when somebody reads a pod's log.
 
-HTTPS on loopback with a bearer token, `GET /containerLogs/{namespace}/{pod}/{container}`, with
-the kubelet's query parameters and words. A reader that does not read stops the sending, not the
-program that writes, and costs one block of memory.
+HTTPS on loopback, `GET /containerLogs/{namespace}/{pod}/{container}`, with the kubelet's query
+parameters and words. A reader that does not read stops the sending, not the program that writes,
+and costs one block of memory. What else a kubelet serves (exec, attach, port-forward) is refused
+in words.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hmac
 import logging
-import os
-import ssl
-import tempfile
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
-from pathlib import Path
 
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from deploy.onebox.node.inotify import FolderWatcher
+from deploy.onebox.node.logaccess import LogAccess
 from deploy.onebox.node.logs import LogOptions, LogRun, read_log
 
 log = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
 SHUTDOWN_S = 0.2
+_NOT_OFFERED = ("attach", "checkpoint", "exec", "portForward", "run")
 
 
 class LogRefusedError(Exception):
@@ -49,8 +42,8 @@ Find = Callable[[str, str, str, bool], LogRun]
 class LogServer:
     """Serves logs until closed."""
 
-    def __init__(self, token: str, find: Find) -> None:
-        self._token = token
+    def __init__(self, access: LogAccess, find: Find) -> None:
+        self._access = access
         self._find = find
         self._watcher: FolderWatcher | None = None
         self._runner: web.AppRunner | None = None
@@ -61,12 +54,14 @@ class LogServer:
         app = web.Application()
         app.router.add_get("/healthz", self._health)
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._serve)
+        for name in _NOT_OFFERED:
+            app.router.add_route("*", f"/{name}/{{rest:.*}}", self._refuse)
         # Cancellation: a reader that goes away while the log is silent must be noticed.
         self._runner = web.AppRunner(
             app, access_log=None, shutdown_timeout=SHUTDOWN_S, handler_cancellation=True
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, HOST, port, ssl_context=self_signed_context(HOST))
+        site = web.TCPSite(self._runner, HOST, port, ssl_context=self._access.tls(HOST))
         await site.start()
         return int(self._runner.addresses[0][1])
 
@@ -81,11 +76,16 @@ class LogServer:
     async def _health(_request: web.Request) -> web.Response:
         return web.Response(text="ok")
 
+    async def _refuse(self, request: web.Request) -> web.Response:
+        """Answer what a kubelet would do and this node does not."""
+        what = request.path.split("/")[1]
+        text = f"{what} is not offered by this node: it runs pods and serves their logs"
+        return self._access.refusal(request) or web.Response(status=501, text=text)
+
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        wanted = f"Bearer {self._token}".encode()
-        given = request.headers.get("Authorization", "").encode()
-        if not hmac.compare_digest(given, wanted):
-            return web.Response(status=401, text="a bearer token of this node is needed")
+        refusal = self._access.refusal(request)
+        if refusal is not None:
+            return refusal
         assert self._watcher is not None
         try:
             options = parse_options(request.query)
@@ -152,36 +152,3 @@ def _time(text: str | None) -> datetime | None:
     except ValueError as error:
         raise LogRefusedError(400, f"sinceTime must be an RFC 3339 time, not {text!r}") from error
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def self_signed_context(host: str) -> ssl.SSLContext:
-    """Make a TLS server context with a fresh key and a self-signed certificate for `host`."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "onebox-node")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=3650))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(host))]), False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # The ssl module loads keys from files only: a private one that is gone at once.
-    descriptor, path = tempfile.mkstemp(prefix="onebox-")
-    try:
-        os.write(descriptor, pem)
-        context.load_cert_chain(path)
-    finally:
-        os.close(descriptor)
-        Path(path).unlink()
-    return context

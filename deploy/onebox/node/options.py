@@ -7,6 +7,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from deploy.onebox.node.logaccess import CertificateAccess
+
+API_SERVER = "kube-apiserver-kubelet-client"  # as kubeadm names it
 PORTAL_PORT = 8000  # where pods find the portal, at the gateway's address
 
 
@@ -15,6 +18,9 @@ class NodeOptions:
     """What the node was asked to be.
 
     Args:
+        services_kubeconfig: of who follows Services and makes volumes, which is no node's right;
+            the node's own where the API makes no difference.
+        certificates: how the log server and the API server know each other; None: by the token.
         cpu_cores: offered; None for the default.
         gpus: "auto" or a number.
         forwards: (port on this machine's loopback, port at 10.244.0.1 that leads pods to it).
@@ -24,8 +30,10 @@ class NodeOptions:
     """
 
     kubeconfig: Path
+    services_kubeconfig: Path
     home: Path
     token_file: Path
+    certificates: CertificateAccess | None
     name: str
     cpu_cores: int | None
     gpus: str
@@ -44,13 +52,18 @@ def parse_options(arguments: list[str]) -> NodeOptions:
     )
     parser.add_argument("--kubeconfig", type=Path, required=True, help="how to reach the API")
     parser.add_argument("--home", type=Path, required=True, help="folder for pods, logs, images")
-    parser.add_argument("--token-file", type=Path, help="bearer token of the log server")
     parser.add_argument("--node-name", default="onebox", help="name of the Node object")
+    _add_joining_arguments(parser)
     add_node_arguments(parser)
     given = parser.parse_args(arguments)
     home = given.home.absolute()
+    files = (given.tls_cert, given.tls_key, given.client_ca)
+    if any(files) and not all(files):
+        parser.error("--tls-cert, --tls-key and --client-ca go together")
     return NodeOptions(
         kubeconfig=given.kubeconfig,
+        services_kubeconfig=given.services_kubeconfig or given.kubeconfig,
+        certificates=CertificateAccess(*files, given.client_name) if all(files) else None,
         home=home,
         token_file=given.token_file or home / "token",
         name=given.node_name,
@@ -61,6 +74,36 @@ def parse_options(arguments: list[str]) -> NodeOptions:
         node_ports=given.node_port_range,
         volumes_folder=(given.volumes_dir or home / "volumes").absolute(),
         grace_s=given.grace,
+    )
+
+
+def _add_joining_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what a control plane other than onebox's own needs."""
+    group = parser.add_argument_group(
+        "joining another control plane",
+        "The node is system:node:NAME in the group system:nodes. Following Services and making "
+        "volumes is no node's right: that takes a user with the ClusterRoles system:node-proxier "
+        "and system:persistent-volume-provisioner.",
+    )
+    group.add_argument(
+        "--services-kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="who follows Services and makes volumes (default: as --kubeconfig)",
+    )
+    group.add_argument("--tls-cert", type=Path, metavar="FILE", help="certificate for 127.0.0.1")
+    group.add_argument("--tls-key", type=Path, metavar="FILE", help="its key")
+    group.add_argument(
+        "--client-ca", type=Path, metavar="FILE", help="who signs the API server's certificate"
+    )
+    group.add_argument(
+        "--client-name",
+        default=API_SERVER,
+        metavar="NAME",
+        help=f"common name of the API server's certificate (default: {API_SERVER})",
+    )
+    group.add_argument(
+        "--token-file", type=Path, metavar="FILE", help="a shared token in place of certificates"
     )
 
 

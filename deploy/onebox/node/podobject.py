@@ -24,6 +24,8 @@ class PodObject:
         self._client = client
         self._uid = meta["uid"]
         self._path = resource_path("v1", "pods", meta["namespace"], meta["name"])
+        # A node may write a pod's status, and annotations along with it, but not the pod.
+        self._status_path = f"{self._path}/status"
         self._annotating = asyncio.Lock()
 
     async def annotate(self, annotations: Mapping[str, str | None]) -> None:
@@ -31,7 +33,7 @@ class PodObject:
         patch: Json = {"metadata": {"uid": self._uid, "annotations": dict(annotations)}}
         async with self._annotating:
             try:
-                await self._client.patch(self._path, patch)
+                await self._client.patch(self._status_path, patch)
             except (ApiError, aiohttp.ClientError, TimeoutError) as error:
                 log.debug("annotation of %s was not written: %s", self._path, error)
 

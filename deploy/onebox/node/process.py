@@ -24,6 +24,7 @@ from deploy.onebox.node.events import Recorder
 from deploy.onebox.node.feed import ServiceFeed
 from deploy.onebox.node.gpus import Allocator, Inventory
 from deploy.onebox.node.images import Images
+from deploy.onebox.node.logaccess import TokenAccess
 from deploy.onebox.node.logserver import LogServer
 from deploy.onebox.node.nodestatus import (
     Offer,
@@ -75,32 +76,47 @@ async def run_node(options: NodeOptions) -> None:
         loop.add_signal_handler(number, stop.signalled)
     options.home.mkdir(parents=True, exist_ok=True)
     options.home.chmod(0o700)
-    client = Client(load_kubeconfig(options.kubeconfig))
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        clients = Clients.of(options)
+        for client in (clients.node, clients.services):
+            stack.push_async_callback(client.close)
         inventory, sandbox = await asyncio.gather(
             asyncio.to_thread(gpus.discover, options.gpus), Sandbox.start(options.home)
         )
-        try:
-            await _run_parts(options, client, (sandbox, inventory), stop)
-        finally:
-            await sandbox.close()
-    finally:
-        await client.close()
+        stack.push_async_callback(sandbox.close)
+        await _run_parts(options, clients, (sandbox, inventory), stop)
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The node's own access to the API, and that of who follows Services and makes volumes."""
+
+    node: Client
+    services: Client
+
+    @classmethod
+    def of(cls, options: NodeOptions) -> Clients:
+        """Raises KubeconfigError."""
+        accesses = [
+            load_kubeconfig(path) for path in (options.kubeconfig, options.services_kubeconfig)
+        ]
+        return cls(*map(Client, accesses))
 
 
 async def _run_parts(
-    options: NodeOptions, client: Client, machine: tuple[Sandbox, Inventory], stop: Stop
+    options: NodeOptions, clients: Clients, machine: tuple[Sandbox, Inventory], stop: Stop
 ) -> None:
     sandbox, inventory = machine
-    recorder = Recorder(client, options.name)
+    recorder = Recorder(clients.node, options.name)
+    services_recorder = Recorder(clients.services, options.name, "onebox")
     services = Services(sandbox, forwards=options.forwards, egress=options.egress)
-    feed = ServiceFeed(client, recorder, services)
+    feed = ServiceFeed(clients.services, services_recorder, services)
     images = Images(options.home)
     offer = _offer(options, sandbox, inventory)
     context = NodeContext(
         name=options.name,
         home=options.home,
-        client=client,
+        client=clients.node,
         sandbox=sandbox,
         images=images,
         recorder=recorder,
@@ -111,16 +127,21 @@ async def _run_parts(
         pod_environment=pod_environment(options, feed),
     )
     agent = Agent(context)
-    log_server = LogServer(read_token(options.token_file), agent.find_log)
-    registration = Registration(client, offer, log_port=await log_server.start())
+    access = options.certificates or TokenAccess(read_token(options.token_file))
+    log_server = LogServer(access, agent.find_log)
+    registration = Registration(clients.node, offer, log_port=await log_server.start())
     provisioner = Provisioner(
-        client, recorder, options.volumes_folder, is_root=sandbox.mode == "root"
+        clients.services,
+        services_recorder,
+        options.volumes_folder,
+        is_root=sandbox.mode == "root",
     )
     await services.start()
     tasks = [
         asyncio.create_task(work)
         for work in (
             recorder.run(),
+            services_recorder.run(),
             feed.run(),
             _keep_registered(registration),
             _run_agent(agent, feed),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from deploy.onebox.node.client import Json
 from deploy.onebox.node.downward import DownwardError, PodView, field_text, resource_text
@@ -39,13 +40,22 @@ def projected_objects(volume: Json) -> set[Reference]:
     return found
 
 
+def token_sources(volume: Json) -> list[Json]:
+    """Give the tokens of the pod's ServiceAccount that a volume needs (ServiceAccountToken...)."""
+    return [s["serviceAccountToken"] for s in _sources(volume) if "serviceAccountToken" in s]
+
+
 def projected_files(
-    volume: Json, objects: Mapping[Reference, Json], view: PodView
+    volume: Json,
+    objects: Mapping[Reference, Json],
+    view: PodView,
+    tokens: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, File]:
     """Compute the files of a volume: path below its root -> content and mode.
 
     Args:
         objects: configmaps and secrets that were found.
+        tokens: path of each of `token_sources` -> token.
 
     Raises:
         VolumeError: an object or key that is not optional is missing, or a source is unknown.
@@ -59,11 +69,14 @@ def projected_files(
             files.update(_from_object("secrets", source["secret"], objects, default_mode))
         elif "downwardAPI" in source:
             files.update(_from_fields(source["downwardAPI"], view, default_mode))
+        elif "serviceAccountToken" in source:
+            path = source["serviceAccountToken"]["path"]
+            files[checked_path(path)] = File(tokens[path].encode(), default_mode)
         else:
             kind = next(iter(source), "nothing")
             raise VolumeError(
                 f'volume "{volume["name"]}": a projected {kind} is not offered by this node; '
-                "it projects configMap, secret and downwardAPI"
+                "it projects configMap, secret, downwardAPI and serviceAccountToken"
             )
     return files
 

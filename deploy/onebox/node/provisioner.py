@@ -24,6 +24,11 @@ from deploy.onebox.node.watch import Watch
 log = logging.getLogger(__name__)
 
 PROVISIONER = "homeport.dev/folder"
+# The control plane says so which claims it found no volume for and whose turn it is.
+ASKED = (
+    "volume.kubernetes.io/storage-provisioner",
+    "volume.beta.kubernetes.io/storage-provisioner",
+)
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 STORAGE = "storage.k8s.io/v1"
@@ -121,12 +126,14 @@ class Provisioner:
         return is_done
 
     async def _provision(self, claim: Json) -> None:
-        """Make folder and volume for one claim; leaves claims of other classes alone."""
+        """Make folder and volume for one claim; leaves claims that others are asked for alone."""
+        annotations = claim["metadata"].get("annotations") or {}
+        if PROVISIONER not in (annotations.get(key) for key in ASKED):
+            return
         class_name = claim["spec"].get("storageClassName")
         storage_class = await self._class(class_name) if class_name else None
         if storage_class is None or storage_class.get("provisioner") != PROVISIONER:
             return
-        annotations = claim["metadata"].get("annotations") or {}
         waits = storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
         if waits and SELECTED_NODE not in annotations:
             return

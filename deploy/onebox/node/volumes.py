@@ -14,12 +14,24 @@ from deploy.onebox.node.client import Json
 from deploy.onebox.node.downward import PodView
 from deploy.onebox.node.environment import ConfigError, Reference
 from deploy.onebox.node.expansion import expand
-from deploy.onebox.node.projection import File, VolumeError, projected_files, projected_objects
+from deploy.onebox.node.projection import (
+    File,
+    VolumeError,
+    projected_files,
+    projected_objects,
+    token_sources,
+)
 from deploy.onebox.node.spec import Mount
 from deploy.onebox.quantity import memory_bytes
 
 Find = Callable[[str, str | None, str], Awaitable[Json | None]]
 """find(plural, namespace or None, name): the object, or None when there is none."""
+
+Issue = Callable[[Json, Json], Awaitable[str]]
+"""issue(pod, source): a token of the pod's ServiceAccount for a projected source.
+
+Raises VolumeError where the control plane issues none.
+"""
 
 _PROJECTED = ("configMap", "secret", "downwardAPI", "projected")
 
@@ -62,6 +74,7 @@ class VolumeSetup:
     view: PodView
     owner: Owner | None
     find: Find
+    issue: Issue
 
 
 async def prepare_volumes(setup: VolumeSetup) -> dict[str, Volume]:
@@ -90,7 +103,8 @@ async def _prepare(setup: VolumeSetup, volume: Json) -> Volume:
         return await _claim(setup, volume["persistentVolumeClaim"])
     if any(kind in volume for kind in _PROJECTED):
         objects = await find_all(setup, projected_objects(volume))
-        files = projected_files(volume, objects, setup.view)
+        tokens = {s["path"]: await setup.issue(setup.pod, s) for s in token_sources(volume)}
+        files = projected_files(volume, objects, setup.view, tokens)
         await asyncio.to_thread(write_files, target, files, setup.owner)
         return Volume(str(target), read_only=True)
     kind = next((key for key in volume if key != "name"), "none")

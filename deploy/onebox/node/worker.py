@@ -293,6 +293,7 @@ class PodWorker:
             view=PodView(self.pod, None, HOST_IP, self._context.allocatable),
             owner=pod_owner(self.pod) if self._context.is_root else None,
             find=self._context.find,
+            issue=self._context.issue_token,
         )
 
     async def _create_sandbox(self) -> Pod:

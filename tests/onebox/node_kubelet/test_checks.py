@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from deploy.onebox.node.checks import Checker, Target
-from deploy.onebox.node.logserver import self_signed_context
+from deploy.onebox.node.logaccess import self_signed_context
 from deploy.onebox.node.spec import PodGone
 
 LOOPBACK = "127.0.0.1"

@@ -25,7 +25,10 @@ def setup(folder: Path, *volumes: dict, objects: dict | None = None) -> VolumeSe
     async def find(kind: str, _namespace: str | None, name: str):
         return known.get((kind, name))
 
-    return VolumeSetup(made, folder, PodView(made, None, "127.0.0.1", {}), None, find)
+    async def issue(_pod: dict, source: dict) -> str:
+        return f"token for {source.get('audience', 'the API')}"
+
+    return VolumeSetup(made, folder, PodView(made, None, "127.0.0.1", {}), None, find, issue)
 
 
 def mode(path: Path) -> int:
@@ -54,6 +57,17 @@ async def test_items_choose_keys_paths_and_modes(tmp_path: Path):
     files = [p.relative_to(root) for p in root.rglob("*") if p.is_file()]
     assert files == [Path("deep/er/A")]
     assert mode(root / "deep/er/A") == 0o400
+
+
+async def test_tokens_of_the_account_are_asked_for(tmp_path: Path):
+    sources = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+        {"serviceAccountToken": {"path": "vault/token", "audience": "vault"}},
+    ]
+    ready = await prepare_volumes(setup(tmp_path, {"name": "v", "projected": {"sources": sources}}))
+    root = Path(ready["v"].source)
+    assert (root / "token").read_text() == "token for the API"
+    assert (root / "vault" / "token").read_text() == "token for vault"
 
 
 async def test_a_projected_volume_joins_its_sources(tmp_path: Path):
@@ -112,7 +126,7 @@ REFUSED = [
     ({"persistentVolumeClaim": {"claimName": "no"}}, 'claim "no" not found'),
     ({"persistentVolumeClaim": {"claimName": "open"}}, "not bound"),
     ({"hostPath": {"path": "/etc"}}, "hostPath are not offered"),
-    ({"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}, "not offered"),
+    ({"projected": {"sources": [{"clusterTrustBundle": {"path": "t"}}]}}, "not offered"),
 ]
 
 
