@@ -1,4 +1,4 @@
-"""`python -m deploy.testcluster --home DIR`: an upstream control plane until Ctrl-C."""
+"""`python -m deploy.testcluster --home DIR`: an upstream cluster on this machine until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -7,29 +7,45 @@ import signal
 import sys
 from pathlib import Path
 
-from deploy.testcluster.binaries import NoBinariesError
+from deploy.testcluster.binaries import KUBERNETES, NoBinariesError
+from deploy.testcluster.cluster import TestCluster
 from deploy.testcluster.controlplane import ControlPlane, ControlPlaneError, Options
+from deploy.testcluster.node import NodeError, NodeOptions
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m deploy.testcluster",
-        description="An upstream Kubernetes control plane on loopback, for tests. It has no nodes.",
+        description="An upstream Kubernetes on loopback, for tests: the control plane, and "
+        "onebox's node half as its node.",
     )
     parser.add_argument("--home", type=Path, required=True, help="folder for state, keys and logs")
     parser.add_argument("--audit", action="store_true", help="write audit.log into the folder")
+    parser.add_argument(
+        "--control-plane-only", action="store_true", help="no node: pods stay pending"
+    )
+    parser.add_argument(
+        "--forward",
+        action="append",
+        default=[],
+        metavar="PORT[:POD_PORT]",
+        help="make 127.0.0.1:PORT reachable for pods as 10.244.0.1:POD_PORT (default: 8000)",
+    )
     given = parser.parse_args()
     options = Options(is_audited=given.audit)
+    node = NodeOptions(forwards=given.forward, has_egress=True)
     ending = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)
     try:
-        with ControlPlane(given.home, options, say=print) as cluster:
-            print(
-                f"Kubernetes {cluster.version} is ready: KUBECONFIG={cluster.kubeconfig}",
-                flush=True,
-            )
+        if given.control_plane_only:
+            cluster: ControlPlane | TestCluster = ControlPlane(given.home, options, say=print)
+        else:
+            cluster = TestCluster(given.home, options, node, say=print)
+        with cluster:
+            text = f"Kubernetes {KUBERNETES.version} is ready: KUBECONFIG={cluster.kubeconfig}"
+            print(text, flush=True)
             signal.sigwait(ending)
-    except (NoBinariesError, ControlPlaneError) as error:
+    except (NoBinariesError, ControlPlaneError, NodeError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
