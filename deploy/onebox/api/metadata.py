@@ -35,7 +35,7 @@ def prepare_create(resource: Resource, namespace: str | None, obj: Obj, now: dat
     """
     check_type(resource, obj)
     meta = obj.setdefault("metadata", {})
-    for field in (*SERVER_FIELDS, *_DELETION_FIELDS, "resourceVersion", "managedFields"):
+    for field in (*SERVER_FIELDS, *_DELETION_FIELDS, "resourceVersion"):
         meta.pop(field, None)
     set_namespace(resource, namespace, meta)
     meta["uid"] = str(uuid.uuid4())
@@ -124,7 +124,6 @@ def prepare_update(resource: Resource, new: Obj, old: Obj) -> None:
             meta[field] = before[field]
         else:
             meta.pop(field, None)
-    meta.pop("managedFields", None)
 
 
 def check_preconditions(

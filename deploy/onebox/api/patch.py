@@ -1,4 +1,4 @@
-"""Patches: JSON merge patch, strategic merge patch, JSON patch, and apply as an upsert."""
+"""Patches: JSON merge patch, strategic merge patch and JSON patch."""
 
 from __future__ import annotations
 
@@ -73,10 +73,7 @@ def _too_much_copied() -> StatusError:
 
 
 def apply(kind: str, resource: Resource, old: Obj, changes: Any) -> Obj:
-    """Give `old` as changed by a patch of kind "json", "merge", "strategic" or "apply".
-
-    "apply" is server-side apply without field ownership: what the client sends is merged in
-    by the strategic rules, nothing is ever taken away.
+    """Give `old` as changed by a patch of kind "json", "merge" or "strategic".
 
     Raises:
         StatusError: 400 for a patch that is none, 422 for one that cannot be applied.

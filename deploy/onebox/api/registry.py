@@ -17,6 +17,7 @@ from deploy.onebox.api import admission, metadata, patch, steps
 from deploy.onebox.api.admission.lifecycle import check_deletion
 from deploy.onebox.api.allocate import Allocator
 from deploy.onebox.api.deletion import DeleteRequest, Step, decide_deletion, is_finished_deleting
+from deploy.onebox.api.managed.apply import ApplyRequest, apply
 from deploy.onebox.api.recorder import Recorder
 from deploy.onebox.api.resources import Obj, Resource, resource_named
 from deploy.onebox.api.status import (
@@ -28,7 +29,7 @@ from deploy.onebox.api.status import (
 )
 from deploy.onebox.api.store import Change, Objects, Put, Remove, Store, Write
 from deploy.onebox.api.strategy import Context, WriteOptions
-from deploy.onebox.api.timestamps import utc_now
+from deploy.onebox.api.timestamps import format_time, utc_now
 
 log = logging.getLogger(__name__)
 
@@ -97,14 +98,25 @@ class Api:
                 422 (invalid).
         """
         resource = resource_named(plural)
-        ctx = self._context(options or WriteOptions(user=user))
-        new = steps.read(ctx, resource, obj, is_internal=options is None)
+        ctx = self._context(options or WriteOptions(user=user, is_internal=True))
+        return self._create(ctx, resource, namespace, obj)
+
+    def _create(
+        self,
+        ctx: Context,
+        resource: Resource,
+        namespace: str | None,
+        obj: Obj,
+    ) -> Obj:
+        plural = resource.plural
+        new = steps.read(ctx, resource, obj)
         metadata.prepare_create(resource, namespace, new, ctx.now)
         space = new["metadata"].get("namespace")
         metadata.draw_name(
             resource, new, lambda name: self.store.get(plural, space, name) is not None
         )
         steps.apply_defaults(resource, new)
+        steps.note_owner(ctx, resource, new, None, None)
         admission.admit_create(ctx, resource, new)
         steps.prepare_and_validate_create(ctx, resource, new)
         charges = admission.charge_create(ctx, resource, new)
@@ -128,8 +140,8 @@ class Api:
     ) -> Obj:
         """Replace an object, or a part of it by its subresource.
 
-        `subresource` is "status", for Namespaces "finalize" (their spec.finalizers), or for
-        Pods "binding" (`obj` is then a Binding). A change of nothing writes nothing and tells
+        `subresource` is "status", for Namespaces "finalize" (their spec.finalizers), for workloads
+        "scale" (`obj` is the workload), or for Pods "binding" (`obj` is then a Binding). A change of nothing writes nothing and tells
         nobody. An update that takes the last finalizer of a deleted object removes it.
 
         Raises:
@@ -138,7 +150,50 @@ class Api:
         if subresource == "binding":
             node = (obj.get("target") or {}).get("name", "")
             return self.bind(namespace, name, node, uid=obj.get("metadata", {}).get("uid"))
-        return self._replace(plural, namespace, name, lambda _old: obj, subresource, options)
+        resource = resource_named(plural)
+        old = self.get(plural, namespace, name)
+        return self._replace(self._context(options), resource, old, obj, subresource)
+
+    def apply(
+        self,
+        plural: str,
+        namespace: str | None,
+        name: str,
+        config: Obj,
+        *,
+        subresource: str | None = None,
+        options: WriteOptions,
+    ) -> tuple[Obj, bool]:
+        """Carry out a server-side apply: `config` has the fields that the manager wants.
+
+        Returns:
+            the object, and whether it was created.
+
+        Raises:
+            StatusError: as `update`; 409 when others own a field that would change; 404 for a
+                subresource of an object that does not exist.
+        """
+        resource = resource_named(plural)
+        old = self.find(plural, namespace, name)
+        if old is None and subresource:
+            raise not_found(resource, name)
+        ctx = Context(self, self.clock(), options, is_applied=True)
+        now = format_time(ctx.now)
+        request = ApplyRequest(config, options.manager, options.force, subresource or "", now)
+        applied = apply(resource, old, request)
+        obj = {**applied.obj, "metadata": {**applied.obj["metadata"]}}
+        meta = obj["metadata"]
+        meta["managedFields"] = applied.entries
+        if old is None:
+            if meta.get("uid"):
+                text = (
+                    f"uid mismatch: the provided object specified uid {meta['uid']}, "
+                    "and no existing object was found"
+                )
+                raise conflict(resource, name, text)
+            meta["name"] = meta.get("name") or name
+            return self._create(ctx, resource, namespace, obj), True
+        return self._replace(ctx, resource, old, obj, subresource), False
 
     def patch(  # noqa: PLR0913 - the parts of a PATCH request
         self,
@@ -151,34 +206,21 @@ class Api:
         subresource: str | None = None,
         options: WriteOptions | None = None,
     ) -> Obj:
-        """Change an object by a patch of kind "merge", "strategic", "json" or "apply".
+        """Change an object by a patch of kind "merge", "strategic" or "json".
 
         Raises:
             StatusError: as `update`; 400 or 422 for a patch that cannot be applied.
         """
         resource = resource_named(plural)
-        return self._replace(
-            plural,
-            namespace,
-            name,
-            lambda old: patch.apply(kind, resource, old, patch_body),
-            subresource,
-            options,
-        )
+        old = self.get(plural, namespace, name)
+        new = patch.apply(kind, resource, old, patch_body)
+        return self._replace(self._context(options), resource, old, new, subresource)
 
     def _replace(
-        self,
-        plural: str,
-        namespace: str | None,
-        name: str,
-        make: Callable[[Obj], Obj],
-        subresource: str | None,
-        options: WriteOptions | None,
+        self, ctx: Context, resource: Resource, old: Obj, obj: Obj, subresource: str | None
     ) -> Obj:
-        resource = resource_named(plural)
-        ctx = self._context(options or WriteOptions())
-        old = self.get(plural, namespace, name)
-        new = steps.read(ctx, resource, make(old), is_internal=options is None)
+        plural, name = resource.plural, old["metadata"]["name"]
+        new = steps.read(ctx, resource, obj)
         given = new.get("metadata", {}).get("resourceVersion")
         if given and given != old["metadata"]["resourceVersion"]:
             raise conflict(resource, name, STALE_OBJECT)
@@ -187,7 +229,7 @@ class Api:
         if new == old:
             return old
         charges: Sequence[Write] = ()
-        if subresource is None:
+        if subresource in (None, "scale"):
             charges = admission.charge_update(ctx, resource, new, old)
         if ctx.options.dry_run:
             return new
@@ -260,8 +302,8 @@ class Api:
         """Record an Event about an object, or count up the one that says the same."""
         self._recorder.record(involved, type_, reason, message, component)
 
-    def _context(self, options: WriteOptions) -> Context:
-        return Context(self, self.clock(), options)
+    def _context(self, options: WriteOptions | None) -> Context:
+        return Context(self, self.clock(), options or WriteOptions(is_internal=True))
 
     def _commit(self, writes: Sequence[Write]) -> Sequence[Obj]:
         try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from deploy.onebox.api.resources import Obj, Resource
 from deploy.onebox.api.rules import fields
-from deploy.onebox.api.status import invalid
+from deploy.onebox.api.status import bad_request, invalid
 from deploy.onebox.api.tables.cells import NONE, format_selector
+
+SCALE_VERSION = "autoscaling/v1"
 
 
 def scale_of(obj: Obj) -> Obj:
@@ -15,13 +17,33 @@ def scale_of(obj: Obj) -> Obj:
     selector = format_selector(obj["spec"].get("selector"))
     return {
         "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
+        "apiVersion": SCALE_VERSION,
         "metadata": {key: meta[key] for key in kept if key in meta},
         "spec": {"replicas": obj["spec"].get("replicas", 0)},
         "status": {
             "replicas": obj.get("status", {}).get("replicas", 0),
             "selector": "" if selector == NONE else selector,
         },
+    }
+
+
+def scale_config(resource: Resource, config: Obj) -> Obj:
+    """Give what an applied Scale says of its workload.
+
+    Raises:
+        StatusError: 400, it is no Scale.
+    """
+    given = (config.get("apiVersion"), config.get("kind"))
+    if given != (SCALE_VERSION, "Scale"):
+        group, _slash, version = str(given[0] or "").rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{version}, Kind={given[1] or ''}")
+    spec = config.get("spec") or {}
+    kept = {"replicas": spec["replicas"]} if isinstance(spec, dict) and "replicas" in spec else {}
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": config.get("metadata") or {},
+        "spec": kept,
     }
 
 

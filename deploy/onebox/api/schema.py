@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import copy
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from deploy.onebox.api.shape import (
 
 DEFINITIONS_FILE = Path(__file__).with_name("schemas") / "kubernetes.json"
 
+_MAP_TYPE = "x-kubernetes-map-type"
+
 _SPECIAL: dict[str, Callable[[], Shape]] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": Amount,
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": Shape,
@@ -49,17 +52,26 @@ class Shapes:
         shape = self._shapes.get(name)
         if shape is None:
             definition = self.definitions[name]
-            record = Record(name)
+            record = Record(name, is_atomic=definition.get(_MAP_TYPE) == "atomic")
             self._shapes[name] = shape = record  # before its fields: definitions may be recursive
+            properties = definition.get("properties", {})
             record.required = frozenset(definition.get("required", ()))
-            record.fields = {
-                key: self._shape(value) for key, value in definition.get("properties", {}).items()
+            record.defaults = {
+                key: value["default"]
+                for key, value in properties.items()
+                if isinstance(value.get("default"), str | int)
             }
+            record.fields = {key: self._shape(value) for key, value in properties.items()}
         return shape
 
     def _shape(self, schema: dict[str, Any]) -> Shape:
         for wrapped in schema.get("allOf", ()):
-            return self._shape(wrapped)
+            shape = self._shape(wrapped)
+            if schema.get(_MAP_TYPE) == "granular" and isinstance(shape, Record):
+                # The field has its own word on how this kind of object is merged.
+                shape = copy(shape)
+                shape.is_atomic = False
+            return shape
         if "$ref" in schema:
             return self.named(schema["$ref"].rsplit("/", 1)[-1])
         match schema.get("type"):
@@ -74,10 +86,31 @@ class Shapes:
                     self._shape(schema["items"]),
                     merges="merge" in schema.get("x-kubernetes-patch-strategy", ""),
                     merge_key=schema.get("x-kubernetes-patch-merge-key", ""),
+                    is_atomic=_is_atomic_list(schema),
+                    keys=_list_keys(schema),
                 )
             case "object" if "additionalProperties" in schema:
-                return Mapping(self._shape(schema["additionalProperties"]))
+                return Mapping(
+                    self._shape(schema["additionalProperties"]),
+                    is_atomic=schema.get(_MAP_TYPE) == "atomic",
+                )
         return ANYTHING
+
+
+def _is_atomic_list(schema: dict[str, Any]) -> bool:
+    kind = schema.get("x-kubernetes-list-type")
+    if kind:
+        return bool(kind == "atomic")
+    return "merge" not in schema.get("x-kubernetes-patch-strategy", "").split(",")
+
+
+def _list_keys(schema: dict[str, Any]) -> tuple[str, ...]:
+    if schema.get("x-kubernetes-list-type") == "set":
+        return ()
+    keys = schema.get("x-kubernetes-list-map-keys")
+    if keys is None:
+        keys = [schema.get("x-kubernetes-patch-merge-key", "")]
+    return tuple(sorted(key for key in keys if key))
 
 
 @lru_cache(maxsize=1)

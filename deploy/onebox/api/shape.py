@@ -229,12 +229,24 @@ class Items(Shape):
     Attributes:
         merge_key: field by which a strategic merge patch finds items; "" for plain values.
         merges: a strategic merge patch merges this list instead of replacing it.
+        is_atomic: a server-side apply owns this list as a whole, not item by item.
+        keys: fields by which a server-side apply tells items apart; none for plain values.
     """
 
-    def __init__(self, item: Shape, *, merges: bool, merge_key: str) -> None:
+    def __init__(
+        self,
+        item: Shape,
+        *,
+        merges: bool,
+        merge_key: str,
+        is_atomic: bool = True,
+        keys: tuple[str, ...] = (),
+    ) -> None:
         self.item = item
         self.merges = merges
         self.merge_key = merge_key
+        self.is_atomic = is_atomic
+        self.keys = keys
         self.go_type = f"[]{item.go_type}"
 
     def empty(self) -> Any:
@@ -252,10 +264,15 @@ class Items(Shape):
 
 
 class Mapping(Shape):
-    """A map from strings to values of one shape."""
+    """A map from strings to values of one shape.
 
-    def __init__(self, value: Shape) -> None:
+    Attributes:
+        is_atomic: a server-side apply owns this map as a whole, not key by key.
+    """
+
+    def __init__(self, value: Shape, *, is_atomic: bool = False) -> None:
         self.value = value
+        self.is_atomic = is_atomic
         self.go_type = f"map[string]{value.go_type}"
 
     def empty(self) -> Any:
@@ -277,10 +294,17 @@ class Mapping(Shape):
 
 
 class Record(Shape):
-    """An object with named fields."""
+    """An object with named fields.
 
-    def __init__(self, definition: str) -> None:
+    Attributes:
+        defaults: plain values that fields have when they are left out.
+        is_atomic: a server-side apply owns this object as a whole, not field by field.
+    """
+
+    def __init__(self, definition: str, *, is_atomic: bool = False) -> None:
         self.definition = definition
+        self.is_atomic = is_atomic
+        self.defaults: dict[str, Any] = {}
         self.name = definition.rsplit(".", 1)[-1]
         self.go_type = f"v1.{self.name}"
         self.fields: dict[str, Shape] = {}

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from deploy.onebox.api import metadata
 from deploy.onebox.api.kinds import STRATEGIES
+from deploy.onebox.api.managed.track import track
 from deploy.onebox.api.resources import Obj, Resource
 from deploy.onebox.api.rules import fields, names
 from deploy.onebox.api.rules.meta import check_meta, check_meta_update
@@ -25,7 +26,7 @@ from deploy.onebox.api.timestamps import format_time
 log = logging.getLogger(__name__)
 
 
-def read(ctx: Context, resource: Resource, obj: Obj, *, is_internal: bool) -> Obj:
+def read(ctx: Context, resource: Resource, obj: Obj) -> Obj:
     """Read an object as upstream's typed decoder does; gives a fresh one in canonical form.
 
     Fields that the kind does not have are dropped: silently, with a warning or with a refusal,
@@ -42,7 +43,7 @@ def read(ctx: Context, resource: Resource, obj: Obj, *, is_internal: bool) -> Ob
     if not unknown:
         return new
     sentences = [f'unknown field "{path}"' for path in unknown]
-    if is_internal:
+    if ctx.options.is_internal:
         log.warning("a controller wrote %s with %s", resource.kind, ", ".join(sentences))
     elif ctx.options.field_validation == "Strict":
         text = ", ".join(sentences)
@@ -55,6 +56,14 @@ def read(ctx: Context, resource: Resource, obj: Obj, *, is_internal: bool) -> Ob
 def apply_defaults(resource: Resource, obj: Obj) -> None:
     """Fill in what the client left out."""
     STRATEGIES[resource.plural].defaults(obj)
+
+
+def note_owner(
+    ctx: Context, resource: Resource, new: Obj, old: Obj | None, subresource: str | None
+) -> None:
+    """Write down who owns the fields of an object after this write."""
+    if not ctx.is_applied:
+        track(resource, new, old, ctx.options.manager, subresource, format_time(ctx.now))
 
 
 def prepare_and_validate_create(ctx: Context, resource: Resource, new: Obj) -> None:
@@ -93,6 +102,7 @@ def prepare_and_validate_update(
     strategy = STRATEGIES[resource.plural]
     if subresource == "status":
         new = {**old, "metadata": new["metadata"], "status": new.get("status", {})}
+        note_owner(ctx, resource, new, old, subresource)
         causes = strategy.validate_status(new, old)
     elif subresource == "finalize":
         finalizers = new.get("spec", {}).get("finalizers", [])
@@ -100,11 +110,13 @@ def prepare_and_validate_update(
         if not finalizers:
             del spec["finalizers"]
         new = {**old, "metadata": new["metadata"], "spec": spec}
+        note_owner(ctx, resource, new, old, subresource)
         causes = []
     else:
         if resource.has_status:
             _keep_status(new, old)
         strategy.defaults(new)
+        note_owner(ctx, resource, new, old, subresource)
         strategy.prepare_update(ctx, new, old)
         _count_generation(resource, new, old)
         causes = [*strategy.validate(new), *strategy.validate_update(new, old)]

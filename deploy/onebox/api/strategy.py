@@ -27,21 +27,32 @@ class WriteOptions:
         field_validation: "Ignore", "Warn" or "Strict" towards fields that the kind does not have.
         warnings: sentences for the client are appended here.
         user: who writes, for sentences and events.
+        manager: name under which the fields that are set become owned.
+        force: a server-side apply takes over what others own.
+        is_internal: a controller writes, whose mistakes are ours.
     """
 
     dry_run: bool = False
     field_validation: str = "Warn"
     warnings: list[str] = field(default_factory=list)
     user: str = "system:onebox"
+    manager: str = "kube-controller-manager"
+    force: bool = False
+    is_internal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a strategy may look at besides the object."""
+    """What a strategy may look at besides the object.
+
+    Attributes:
+        is_applied: a server-side apply has already written down who owns which field.
+    """
 
     api: Api
     now: datetime
     options: WriteOptions
+    is_applied: bool = False
 
 
 class Strategy:

@@ -79,22 +79,6 @@ async def test_dry_runs_leave_no_trace(http: Http, api: Api) -> None:
     assert (status, body["reason"]) == (422, "Invalid")
 
 
-async def test_server_side_apply_creates_and_merges_and_says_what_it_is(http: Http) -> None:
-    headers = {"Content-Type": "application/apply-patch+yaml"}
-    path = f"{MAPS}/c?fieldManager=me&force=true"
-    body = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}})
-    async with http.session.patch(http.base + path, data=body, headers=headers) as reply:
-        assert reply.status == 201
-        assert "keeps no field ownership" in reply.headers["Warning"]
-    body = json.dumps({"data": {"b": "2"}})
-    status, merged = await http.call("PATCH", path, data=body, headers=headers)
-    assert (status, merged["data"]) == (200, {"a": "1", "b": "2"})
-    status, _body = await http.call("PATCH", f"{MAPS}/c", data=body, headers=headers)
-    assert status == 422, "a field manager is required"
-    status, _body = await http.call("PATCH", path, data="a: [b", headers=headers)
-    assert status == 400
-
-
 @pytest.mark.parametrize(
     ("content", "content_type", "status"),
     [

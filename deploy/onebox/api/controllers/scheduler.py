@@ -31,6 +31,7 @@ from deploy.onebox.api.controllers.runtime import Controller
 from deploy.onebox.api.resources import Obj
 from deploy.onebox.api.status import StatusError
 from deploy.onebox.api.store import clone
+from deploy.onebox.api.strategy import WriteOptions
 from deploy.onebox.api.timestamps import format_time
 
 if TYPE_CHECKING:
@@ -271,7 +272,14 @@ class Scheduler(Controller):
         others = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
         status["conditions"] = [*others, new]
         status.setdefault("phase", "Pending")
-        self.api.update("pods", namespace_of(pod), name_of(pod), changed, subresource="status")
+        self.api.update(
+            "pods",
+            namespace_of(pod),
+            name_of(pod),
+            changed,
+            subresource="status",
+            options=WriteOptions(manager="kube-scheduler", is_internal=True),
+        )
         self.api.event(pod, "Warning", "FailedScheduling", message, COMPONENT)
 
 

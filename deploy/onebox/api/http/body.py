@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import yaml
 from aiohttp import web
 
 from deploy.onebox.api import protobuf
@@ -13,6 +14,8 @@ from deploy.onebox.api.status import bad_request, too_large, unsupported_media_t
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """As upstream's limit of a request."""
+
+MAX_YAML_NODES = 500_000
 
 JSON = "application/json"
 PATCH_KINDS = {
@@ -87,6 +90,53 @@ def decode(content: bytes) -> Any:
         return _decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(f"the body is no JSON: {error}") from error
+
+
+class _YamlLoader(yaml.SafeLoader):
+    """YAML as Go reads it for Kubernetes: what JSON does not have stays text."""
+
+
+_YamlLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def decode_yaml(content: bytes) -> Any:
+    """Read YAML, of which JSON is a part.
+
+    Raises:
+        StatusError: 400.
+    """
+    try:
+        return _decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # not JSON, so the slow way
+    try:
+        loader = _YamlLoader(content)
+        try:
+            root = loader.get_single_node()
+            if root is not None and _weight(root, {}) > MAX_YAML_NODES:
+                raise bad_request("error decoding YAML: document contains excessive aliasing")
+            return None if root is None else loader.construct_document(root)
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise bad_request(f"error decoding YAML: {error}") from error
+
+
+def _weight(node: yaml.Node, known: dict[int, int]) -> int:
+    """Count the values that a node stands for once every alias is written out."""
+    if id(node) in known:
+        return known[id(node)]
+    known[id(node)] = MAX_YAML_NODES + 1  # until it is counted: it holds itself
+    total = 1
+    if isinstance(node, yaml.SequenceNode):
+        total += sum(_weight(item, known) for item in node.value)
+    elif isinstance(node, yaml.MappingNode):
+        total += sum(_weight(key, known) + _weight(item, known) for key, item in node.value)
+    known[id(node)] = total
+    return total
 
 
 def patch_kind(request: web.Request) -> str:

@@ -16,6 +16,7 @@ _FALSE = frozenset({"", "0", "f", "F", "false", "FALSE", "False"})
 _POLICIES = ("Foreground", "Background", "Orphan")
 _VALIDATIONS = ("Ignore", "Warn", "Strict")
 MAX_GRACE_S = 2**31 - 1
+MAX_MANAGER_BYTES = 128
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
@@ -60,25 +61,64 @@ def _invalid_options(kind: str, causes: list[Cause]) -> StatusError:
     return StatusError(422, "Invalid", message, details)
 
 
-def _dry_run(values: list[str], kind: str) -> bool:
+def _dry_run(values: list[str]) -> tuple[bool, list[Cause]]:
     given = [value for value in values if value]
     if any(value != "All" for value in given):
-        raise _invalid_options(kind, [fields.not_supported("dryRun", given, ("All",))])
-    return bool(given)
+        return False, [fields.not_supported("dryRun", given, ("All",))]
+    return bool(given), []
 
 
-def write_options(query: Mapping[str, str], user: str, kind: str) -> WriteOptions:
+def write_options(
+    query: Mapping[str, str], user: str, kind: str, *, agent: str = "", is_apply: bool = False
+) -> WriteOptions:
     """Read the options of a create, update or patch.
 
+    Args:
+        agent: the client's User-Agent, whose first word names it when it does not name itself.
+        is_apply: of a server-side apply, which has to name its manager and may force.
+
     Raises:
-        StatusError: 422.
+        StatusError: 400, 422.
     """
+    manager, force = query.get("fieldManager", ""), flag(query, "force")
+    causes: list[Cause] = []
+    if is_apply and not manager:
+        causes.append(fields.required("fieldManager", "is required for apply patch"))
+    if not is_apply and "force" in query and kind == "PatchOptions":
+        text = "may not be specified for non-apply patch"
+        causes.append(fields.forbidden("force", text))
+    causes.extend(_check_manager(manager))
+    dry_run, wrong = _dry_run([query.get("dryRun", "")])
+    causes.extend(wrong)
     validation = query.get("fieldValidation") or "Warn"
     if validation not in _VALIDATIONS:
         cause = fields.not_supported("fieldValidation", validation, ("", *_VALIDATIONS))
-        raise _invalid_options(kind, [cause])
-    dry_run = _dry_run([query.get("dryRun", "")], kind)
-    return WriteOptions(dry_run=dry_run, field_validation=validation, user=user)
+        causes.append(cause)
+    if causes:
+        raise _invalid_options(kind, causes)
+    return WriteOptions(
+        dry_run=dry_run,
+        field_validation=validation,
+        user=user,
+        manager=manager or _printable(agent.partition("/")[0]),
+        force=force,
+    )
+
+
+def _check_manager(manager: str) -> list[Cause]:
+    causes: list[Cause] = []
+    if len(manager.encode()) > MAX_MANAGER_BYTES:
+        causes.append(fields.too_long("fieldManager", MAX_MANAGER_BYTES))
+    for i, char in enumerate(manager):
+        if not char.isprintable():
+            text = f"invalid character U+{ord(char):04X} (at position {i})"
+            causes.append(fields.invalid("fieldManager", manager, text))
+    return causes
+
+
+def _printable(text: str) -> str:
+    shown = "".join(char for char in text if char.isprintable())
+    return shown.encode()[:MAX_MANAGER_BYTES].decode(errors="ignore")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +163,16 @@ def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
     waits = policy == "Foreground" or orphan is False
     if orphan is not None:
         policy = "Orphan" if orphan else "Background"
+    is_dry, wrong = _dry_run([str(value) for value in dry_run])
+    if wrong:
+        raise _invalid_options("DeleteOptions", wrong)
     return DeleteOptions(
         propagation=policy,
         grace_s=grace_s,
         waits=waits,
         uid=_text(preconditions, "uid"),
         resource_version=_text(preconditions, "resourceVersion"),
-        dry_run=_dry_run([str(value) for value in dry_run], "DeleteOptions"),
+        dry_run=is_dry,
     )
 
 

@@ -19,7 +19,7 @@ from deploy.onebox.api.http.reply import (
 from deploy.onebox.api.http.target import Target
 from deploy.onebox.api.registry import Api
 from deploy.onebox.api.resources import EVENTS_VIEW, Obj
-from deploy.onebox.api.scale import read_scale, scale_of
+from deploy.onebox.api.scale import read_scale, scale_config, scale_of
 from deploy.onebox.api.status import StatusError, bad_request
 from deploy.onebox.api.store import clone
 from deploy.onebox.api.strategy import WriteOptions
@@ -27,11 +27,6 @@ from deploy.onebox.api.tables import partial, table
 
 USER = web.RequestKey("user", str)
 """Who asks; set by the server once the token is known."""
-
-_APPLY_WARNING = (
-    "onebox merges a server-side apply into the object and keeps no field ownership: "
-    "fields that you leave out stay"
-)
 
 
 class Verbs:
@@ -85,8 +80,10 @@ class Verbs:
         objects, meta = listing.list_objects(self._api, target, request.query)
         return raw_reply(listing.list_body(self._api, target, form, objects, meta))
 
-    def _options(self, request: web.Request, kind: str) -> WriteOptions:
-        return write_options(request.query, request.get(USER, ""), kind)
+    def _options(self, request: web.Request, kind: str, *, is_apply: bool = False) -> WriteOptions:
+        agent = request.headers.get("User-Agent", "")
+        user = request.get(USER, "")
+        return write_options(request.query, user, kind, agent=agent, is_apply=is_apply)
 
     async def create(self, request: web.Request, target: Target) -> web.Response:
         """Create an object, or bind a pod."""
@@ -138,18 +135,25 @@ class Verbs:
         meta = changed["metadata"]
         meta["resourceVersion"] = version or meta["resourceVersion"]
         meta["uid"] = uid or meta["uid"]
-        plural = target.resource.plural
-        new = self._api.update(plural, target.namespace, target.name, changed, options=options)
+        new = self._api.update(
+            target.resource.plural,
+            target.namespace,
+            target.name,
+            changed,
+            subresource="scale",
+            options=options,
+        )
         return json_reply(scale_of(new), 200, options.warnings)
 
     async def patch(self, request: web.Request, target: Target) -> web.Response:
         """Change an object by a patch; a server-side apply also creates it."""
         form = self.form(request)
         kind = bodies.patch_kind(request)
-        options = self._options(request, "PatchOptions")
-        changes = bodies.decode(await bodies.read_bytes(request))
+        options = self._options(request, "PatchOptions", is_apply=kind == "apply")
+        content = await bodies.read_bytes(request)
         if kind == "apply":
-            return self._apply(request, target, _as_object(changes), form, options)
+            return self._apply(target, _as_object(bodies.decode_yaml(content)), form, options)
+        changes = bodies.decode(content)
         if target.subresource == "scale":
             return self._patch_scale(target, kind, changes, options)
         if target.resource is EVENTS_VIEW:
@@ -177,26 +181,20 @@ class Verbs:
         return self._scale(target, scale, options)
 
     def _apply(
-        self, request: web.Request, target: Target, obj: Obj, form: Form, options: WriteOptions
+        self, target: Target, config: Obj, form: Form, options: WriteOptions
     ) -> web.Response:
-        if not request.query.get("fieldManager"):
-            raise _missing_manager()
-        options.warnings.append(_APPLY_WARNING)
-        plural, namespace = target.resource.storage_plural, target.namespace or None
-        if self._api.find(plural, namespace, target.name) is None and not target.subresource:
-            meta = {**(obj.get("metadata") or {}), "name": target.name}
-            new = self._api.create(plural, namespace, {**obj, "metadata": meta}, options=options)
-            return self._reply(target, new, form, 201, options)
-        new = self._api.patch(
-            plural,
-            namespace,
-            target.name,
-            obj,
-            kind="apply",
-            subresource=target.subresource or None,
-            options=options,
+        if target.resource is EVENTS_VIEW:
+            raise bad_request("apply events through api/v1, where they are stored")
+        plural, namespace = target.resource.plural, target.namespace or None
+        subresource = target.subresource or None
+        if subresource == "scale":
+            config = scale_config(target.resource, config)
+        new, is_created = self._api.apply(
+            plural, namespace, target.name, config, subresource=subresource, options=options
         )
-        return self._reply(target, new, form, 200, options)
+        if subresource == "scale":
+            return json_reply(scale_of(new), 200, options.warnings)
+        return self._reply(target, new, form, 201 if is_created else 200, options)
 
     async def delete(self, request: web.Request, target: Target) -> web.Response:
         """Delete an object."""
@@ -252,8 +250,3 @@ def _as_object(value: object) -> Obj:
     if not isinstance(value, dict):
         raise bad_request("the body is no object")
     return value
-
-
-def _missing_manager() -> StatusError:
-    text = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: '
-    return StatusError(422, "Invalid", f"{text}is required for apply patch")

@@ -45,7 +45,7 @@ def referenced(value: Any) -> set[str]:
 
 
 def shorten(schema: Any) -> Any:
-    """Keep the first sentence of each description, and no defaults."""
+    """Keep the first sentence of each description."""
     if isinstance(schema, list):
         return [shorten(item) for item in schema]
     if not isinstance(schema, dict):
@@ -57,7 +57,7 @@ def shorten(schema: Any) -> Any:
             kept[key] = {name: shorten(field) for name, field in value.items()}
         elif key == "description":
             kept[key] = value.split(". ")[0]
-        elif key != "default":
+        else:
             kept[key] = shorten(value)
     return kept
 
