@@ -33,6 +33,7 @@ class Product:
     """One module and its programs.
 
     Attributes:
+        folder_name: where its go.mod lies, beside this file.
         module: the module path whose version names the build.
         programs: name of the file -> package.
         is_stamped: the version is linked in, as Kubernetes' own builds do; unstamped ones call
@@ -40,17 +41,25 @@ class Product:
     """
 
     name: str
+    folder_name: str
     module: str
     programs: dict[str, str]
     is_stamped: bool = False
 
     @property
     def folder(self) -> Path:
-        return HERE / self.name
+        return HERE / self.folder_name
 
     @property
     def version(self) -> str:
-        """As in go.mod, "v1.36.3"."""
+        """As in go.mod, "v1.36.3".
+
+        Raises:
+            NoBinariesError: there is no such go.mod.
+        """
+        if not self.folder.is_dir():
+            known = ", ".join(sorted(path.name for path in HERE.glob(f"{self.name}-*")))
+            raise NoBinariesError(f"{self.folder_name} is not among {known}")
         found = re.search(
             rf"^\s*(?:require )?{re.escape(self.module)} (v\S+)",
             (self.folder / "go.mod").read_text(),
@@ -84,17 +93,21 @@ class Product:
         return " ".join(flags)
 
 
-KUBERNETES = Product(
-    "kubernetes",
-    "k8s.io/kubernetes",
-    {
-        name: f"k8s.io/kubernetes/cmd/{name}"
-        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-    },
-    is_stamped=True,
-)
-ETCD = Product("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"})
-KWOK = Product("kwok", "sigs.k8s.io/kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"})
+def kubernetes(minor: str) -> Product:
+    """The control plane of a minor version that a go.mod is here for, such as "1.36"."""
+    names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+    return Product(
+        "kubernetes",
+        f"kubernetes-{minor}",
+        "k8s.io/kubernetes",
+        {name: f"k8s.io/kubernetes/cmd/{name}" for name in names},
+        is_stamped=True,
+    )
+
+
+KUBERNETES = kubernetes(os.environ.get("TESTCLUSTER_KUBERNETES") or "1.36")
+ETCD = Product("etcd", "etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"})
+KWOK = Product("kwok", "kwok", "sigs.k8s.io/kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"})
 
 
 def cache_root() -> Path:
