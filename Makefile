@@ -22,7 +22,7 @@ $(VENV)/.made-dev: $(VENV)/.made requirements-dev.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode -r requirements-dev.txt
 	@touch $@
 
-.PHONY: help run test check format pins
+.PHONY: help run test check bench format pins
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -32,6 +32,9 @@ run: $(VENV)/.made ## set up, start everything on this machine, print the addres
 
 test: $(VENV)/.made-dev ## run every test, with a real cluster and a real browser
 	@exec $(BIN)/python -m tests.run
+
+bench: $(VENV)/.made-dev ## measure against the plainest things that do the same (ROWS="M1 M5" for some)
+	@exec $(BIN)/python -m tests.bench $(ROWS)
 
 check: $(VENV)/.made-dev ## format, lint, types, layers, templates
 	$(BIN)/ruff format --check .

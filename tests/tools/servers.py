@@ -43,7 +43,7 @@ def find_program(name: str, package: str, *places: str) -> str:
     return found
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1):
             return True
@@ -135,7 +135,7 @@ def redis(folder: Path, port: int = 0) -> Iterator[str]:
     folder.mkdir(parents=True)
     command = [server, "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir"]
     log = folder.with_suffix(".log")
-    with running([*command, str(folder)], log, lambda: _answers(port)):
+    with running([*command, str(folder)], log, lambda: answers(port)):
         yield f"redis://127.0.0.1:{port}/0"
 
 
@@ -179,7 +179,7 @@ def s3(folder: Path) -> Iterator[dict[str, str]]:
     command += ["--access", access["AWS_ACCESS_KEY_ID"]]
     command += ["--secret", access["AWS_SECRET_ACCESS_KEY"]]
     command += ["posix", "--sidecar", str(folder / "metadata"), str(folder / "objects")]
-    with running(command, folder.with_suffix(".log"), lambda: _answers(port)):
+    with running(command, folder.with_suffix(".log"), lambda: answers(port)):
         # A folder of the top level is a bucket.
         (folder / "objects" / "homeport").mkdir()
         yield {

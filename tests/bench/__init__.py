@@ -1,0 +1,1 @@
+"""Measures Homeport against the plainest thing that does the same work: `make bench`."""

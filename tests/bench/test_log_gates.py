@@ -1,0 +1,176 @@
+"""The bench sees what it is there to see: relays that lose lines, or follow a pod twice."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+
+from tests.bench import fakelogs, relay
+from tests.bench.fakelogs import Work
+from tests.bench.ledger import Ledger
+from tests.bench.results import Result
+from tests.bench.runs import Crowd, run
+from tests.bench.viewers import Target, arrive, delivered
+from tests.bench.world import FakeLogs, Relay
+from tests.tools.servers import answers, free_port
+
+Bend = Callable[[bytes], list[bytes]]
+
+
+@asynccontextmanager
+async def api() -> AsyncIterator[FakeLogs]:
+    port = free_port()
+    task = asyncio.create_task(fakelogs.serve(port))
+    while not await asyncio.to_thread(answers, port):
+        await asyncio.sleep(0.01)
+    try:
+        yield FakeLogs(port, 0)
+    finally:
+        task.cancel()
+
+
+@asynccontextmanager
+async def bent_relay(logs: FakeLogs, bend: Bend, upstreams: int = 1) -> AsyncIterator[Relay]:
+    """A relay that does to each batch what `bend` says, with so many upstreams for each viewer."""
+
+    async def show(socket: ServerConnection) -> None:
+        assert socket.request is not None
+        pod = socket.request.path.strip("/")
+        more = [asyncio.create_task(drain(pod)) for _ in range(upstreams - 1)]
+        sending = asyncio.create_task(send(socket, pod))
+        try:
+            await socket.wait_closed()
+        finally:
+            for task in (sending, *more):
+                task.cancel()
+
+    async def send(socket: ServerConnection, pod: str) -> None:
+        async for data in relay.upstream(logs.port, pod):
+            for message in bend(data):
+                await socket.send(message, text=True)
+
+    async def drain(pod: str) -> None:
+        async for _ in relay.upstream(logs.port, pod):
+            pass
+
+    port = free_port()
+    async with serve(show, "127.0.0.1", port, compression=None):
+        yield Relay("bent", 1, port)
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.bench.runs.SETTLE_S", 0.05)
+
+
+async def gates(bend: Bend, upstreams: int = 1, viewers: int = 1) -> dict[str, Result]:
+    """M5 and M7 of a relay that is bent so."""
+    ledger = Ledger()
+    crowd = _Crowd(pods=1, viewers=viewers, work=Work(500))
+    async with api() as logs, bent_relay(logs, bend, upstreams) as side:
+        ledger.enter(await run(logs, side, 0, crowd))
+    return {result.row: result for result in ledger.results()}
+
+
+class _Crowd(Crowd):
+    longest_s = 1.0
+
+
+def whole(data: bytes) -> list[bytes]:
+    return [data]
+
+
+async def test_an_honest_relay_passes() -> None:
+    found = await gates(whole)
+    assert not found["M5"].fails_the_run, found["M5"].sides
+    assert not found["M7"].fails_the_run, found["M7"].sides
+
+
+async def test_a_relay_that_drops_a_line_fails() -> None:
+    def drop(data: bytes) -> list[bytes]:
+        return [
+            b"".join(line for line in data.splitlines(keepends=True) if b"#000000250" not in line)
+        ]
+
+    found = await gates(drop)
+    assert found["M5"].fails_the_run
+    assert found["M5"].value == 1
+
+
+async def test_a_relay_that_drops_its_last_lines_fails() -> None:
+    def drop(data: bytes) -> list[bytes]:
+        return [
+            b"".join(line for line in data.splitlines(keepends=True) if b"#0000004" not in line)
+        ]
+
+    found = await gates(drop)
+    assert found["M5"].value == 100
+
+
+async def test_dropped_lines_that_are_announced_are_not_lost() -> None:
+    def drop(data: bytes) -> list[bytes]:
+        lines = data.splitlines(keepends=True)
+        at = next((n for n, line in enumerate(lines) if b"#000000250" in line), None)
+        if at is None:
+            return [data]
+        marker = b'{"type":"skipped","replica":"worker-0","count":1}'
+        return [part for part in (b"".join(lines[:at]), marker, b"".join(lines[at + 1 :])) if part]
+
+    found = await gates(drop)
+    assert not found["M5"].fails_the_run, found["M5"].sides
+    assert "1 announced as skipped" in found["M5"].sides
+
+
+async def test_a_wrong_announcement_is_a_loss() -> None:
+    def drop(data: bytes) -> list[bytes]:
+        lines = data.splitlines(keepends=True)
+        at = next((n for n, line in enumerate(lines) if b"#000000250" in line), None)
+        if at is None:
+            return [data]
+        # Two are missing and one is told, which a duplicate further on would hide in a sum.
+        marker = b'{"type":"skipped","replica":"worker-0","count":1}'
+        return [b"".join(lines[:at]), marker, b"".join([*lines[at + 2 :], lines[-1]])]
+
+    assert (await gates(drop))["M5"].fails_the_run
+
+
+async def test_lines_that_come_twice_or_out_of_order_are_seen() -> None:
+    def twice(data: bytes) -> list[bytes]:
+        return [data, data] if b"#000000000" in data else [data]
+
+    assert (await gates(twice))["M5"].fails_the_run
+
+
+async def test_two_upstreams_of_a_pod_fail() -> None:
+    assert (await gates(whole, upstreams=2))["M7"].fails_the_run
+    assert (await gates(whole, viewers=2))["M7"].fails_the_run
+
+
+async def test_an_upstream_that_stays_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.bench.runs.LEAVE_S", 0.2)
+    async with api() as logs:
+        reader, writer = await asyncio.open_connection("127.0.0.1", logs.port)
+        writer.write(b"GET /api/v1/namespaces/x/pods/p/log?follow=true HTTP/1.1\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        ledger = Ledger()
+        async with bent_relay(logs, whole) as side:
+            ledger.enter(await run(logs, side, 0, _Crowd(pods=1, viewers=1, work=Work(10))))
+        writer.close()
+    assert ledger.results()[1].fails_the_run
+
+
+async def test_refused_viewers_are_not_taken_for_quiet_ones() -> None:
+    async with api() as logs:
+        with pytest.raises(AssertionError, match=r"HTTP/1\.1 200"):
+            await arrive([Target(logs.port, "/not-a-websocket")])
+
+
+def test_nothing_delivered_is_everything_lost() -> None:
+    class Silent:
+        from tests.bench.viewers import Account
+
+        account = Account()
+
+    assert delivered([Silent()], written=10).silently_lost == 10  # type: ignore[list-item]
