@@ -1,0 +1,1 @@
+"""A large cluster behind a whole Homeport: upstream's control plane, KWOK's nodes, and measures."""
