@@ -1,0 +1,1 @@
+"""Behaviours as sequences of requests; each was played on upstream, which wrote its transcript."""

@@ -1,0 +1,37 @@
+"""The contract itself: scripts and transcripts belong together, and no exception is left over."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract import exceptions, transcripts
+from tests.contract.clusters import Cluster
+from tests.contract.compare import differences
+from tests.contract.conftest import Plays
+from tests.contract.test_transcripts import NAMES
+
+
+def test_each_script_has_a_transcript_and_each_transcript_a_script() -> None:
+    assert transcripts.recorded() == set(NAMES)
+
+
+def test_each_exception_still_excuses_something(plays: Plays, cluster: Cluster) -> None:
+    if cluster.side != "onebox":
+        pytest.skip("exceptions are onebox's")
+    excuses = exceptions.load()
+    used: set[tuple[str, str]] = set()
+    for name in NAMES:
+        if name not in plays.runs:
+            pytest.skip("only a whole run can tell")
+        found = differences(transcripts.load(name), plays.of(name)[0])
+        used |= exceptions.judge(name, found, excuses).used
+    idle = [
+        f"{excuse.id}: {place}"
+        for excuse in excuses
+        if not excuse.is_gap
+        for place in excuse.places
+        if (excuse.id, place) not in used
+    ]
+    assert not idle, "take out of exceptions.toml what does not differ any more:\n" + "\n".join(
+        idle
+    )
