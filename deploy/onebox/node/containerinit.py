@@ -30,6 +30,10 @@ _RESTING_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 1.0
 
 
+Outcome = dict[str, Any]
+"""How a program ended: status (as wait gives it), oom_killed, finished_at (seconds)."""
+
+
 class Ends(NamedTuple):
     """The descriptors of a container's init: to the pod's init, and of the program's output."""
 
@@ -101,28 +105,29 @@ def _start(program: Program, ends: Ends) -> int:
     if pid == 0:
         become(program, Pipes(ends.stdout, ends.stderr, error, ends.cgroups))
     os.close(error)
-    text = _read_all(report)
+    text = read_all(report)
     os.close(report)
     if text:
         raise Failure.from_json(text)
     return pid
 
 
-def _read_all(fd: int) -> bytes:
+def read_all(fd: int) -> bytes:
+    """Read to the end."""
     parts = []
     while part := os.read(fd, 65536):
         parts.append(part)
     return b"".join(parts)
 
 
-def _reap_until(main_pid: int, watch: MemoryWatch | None) -> dict[str, Any]:
+def _reap_until(main_pid: int, watch: MemoryWatch | None) -> Outcome:
     """Reap every process that ends here until the program itself has; return how it ended."""
-    oom_killed = False
     while True:
         pid, status, usage = os.wait4(-1, os.WNOHANG)
         if pid == main_pid:
-            if watch and watch.was_exceeded(usage.ru_maxrss * 1024):
-                oom_killed = True
+            oom_killed = watch is not None and (
+                watch.oom_killed or watch.was_exceeded(usage.ru_maxrss * 1024)
+            )
             return {"status": status, "oom_killed": oom_killed, "finished_at": time.time()}
         if pid:
             continue
@@ -131,10 +136,15 @@ def _reap_until(main_pid: int, watch: MemoryWatch | None) -> dict[str, Any]:
             continue
         pause_s = watch.measure()
         if pause_s < 0:
-            oom_killed = True
+            watch.oom_killed = True
             os.kill(main_pid, signal.SIGKILL)
             pause_s = _LONGEST_PAUSE_S
         signal.sigtimedwait([signal.SIGCHLD], pause_s)
+
+
+def _list_processes() -> list[int]:
+    """Return the processes of this pid namespace but this one."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
 
 
 class MemoryWatch:
@@ -143,6 +153,10 @@ class MemoryWatch:
     What counts is what a cgroup could not take back: anonymous and shared memory, not the pages of
     files. Processes that share pages after a fork are first counted in full, which is cheap, and
     exactly only when that is over the limit.
+
+    Attributes:
+        list_processes: gives the processes; another one where there is no pid namespace.
+        oom_killed: for whoever kills by what was measured to remember that.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -150,6 +164,8 @@ class MemoryWatch:
         self._file_bytes = 0
         self._last_bytes = -1
         self._unchanged = 0
+        self.list_processes = _list_processes
+        self.oom_killed = False
 
     def measure(self) -> float:
         """Return the seconds until the next measurement; negative: the limit is exceeded."""
@@ -174,11 +190,9 @@ class MemoryWatch:
 
     def _sum(self, file_name: str, wanted: tuple[str, ...]) -> int:
         total_kib = 0
-        for name in os.listdir("/proc"):
-            if not name.isdigit() or name == "1":
-                continue
+        for pid in self.list_processes():
             try:
-                with open(f"/proc/{name}/{file_name}") as file:
+                with open(f"/proc/{pid}/{file_name}") as file:
                     lines = file.read().splitlines()
             except OSError:
                 continue  # it has ended meanwhile

@@ -39,6 +39,8 @@ class Surroundings:
         is_root: whether containers change their user; otherwise all are this process's user.
         root_bytes: size of a container's own root; written files count as its memory.
         tmp_bytes: size of a container's /tmp; likewise.
+        end_signal: upon which a pod's init ends with all of the pod: the kernel sees to that where
+            it has a pid namespace, else the init itself, which must hear of it.
     """
 
     home: Path
@@ -46,6 +48,7 @@ class Surroundings:
     cgroups: Cgroups | None
     root_bytes: int
     tmp_bytes: int
+    end_signal: signal.Signals = signal.SIGKILL
 
 
 class Container:
@@ -92,7 +95,8 @@ class Container:
         return reply["code"], reply["output"].encode("latin-1")
 
     def _started(self, reply: Message) -> None:
-        self.pid = 0 if reply.fields.get("ended") else reply.pid
+        # Where all processes are numbered alike, the number itself is in the reply.
+        self.pid = 0 if reply.fields.get("ended") else reply.fields.get("process", reply.pid)
         self._started_at = datetime.fromtimestamp(reply.fields["started_at"], UTC)
 
     def _ended(self, how: _Ending) -> None:
@@ -189,7 +193,7 @@ class Pod:
         if self._pidfd < 0:
             return False
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            signal.pidfd_send_signal(self._pidfd, self._around.end_signal)
         return True
 
     async def ask(self, fields: Fields, fds: list[int] | None = None) -> Message:

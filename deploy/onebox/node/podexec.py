@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from deploy.onebox.node import syscalls
@@ -53,18 +53,20 @@ class Executions:
         self._running: list[_Execution] = []
 
     def start(
-        self, fields: Fields, program: Program, init_pid: int, cgroups: Sequence[int]
+        self, fields: Fields, become: Callable[[Pipes], NoReturn], cgroups: Sequence[int]
     ) -> None:
-        """Run a program in the container whose init has this process id; answer when it ended."""
+        """Run a program in a container; answer when it ended.
+
+        Args:
+            become: turns a child of this process into whoever runs the program.
+        """
         report_read, report_write = os.pipe2(os.O_CLOEXEC)
         out = OutputPipe()
-        namespaces = os.pidfd_open(init_pid)
         pid = os.fork()
         if pid == 0:
             leave_init()
-            pipes = Pipes(out.write_end, out.write_end, report_write, cgroups)
-            _run_helper(namespaces, program, pipes)
-        for fd in (report_write, out.write_end, namespaces):
+            become(Pipes(out.write_end, out.write_end, report_write, cgroups))
+        for fd in (report_write, out.write_end):
             os.close(fd)
         deadline = time.monotonic() + fields["timeout_s"]
         execution = _Execution(fields["id"], pid, deadline)
@@ -120,6 +122,10 @@ class Executions:
                 execution.drain_until = time.monotonic() + _DRAIN_S
                 self._answer(execution)
 
+    def helpers(self) -> list[int]:
+        """Return the children of this process that run programs."""
+        return [execution.helper_pid for execution in self._running if execution.code is None]
+
     def moments(self) -> list[float]:
         """Return when `look_at_clock` has something to do."""
         return [execution.drain_until or execution.deadline for execution in self._running]
@@ -145,10 +151,12 @@ class Executions:
                 os.kill(execution.helper_pid, signal.SIGKILL)
 
 
-def _run_helper(namespaces: int, program: Program, pipes: Pipes) -> NoReturn:
-    """Join a container and run a program there; ends with its exit code (128 + signal)."""
+def run_helper(init_pid: int, program: Program, pipes: Pipes) -> NoReturn:
+    """Join the container of an init and run a program there; ends with its exit code."""
     try:
+        namespaces = os.pidfd_open(init_pid)
         syscalls.setns(namespaces, syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS)
+        os.close(namespaces)
         pid = os.fork()
         if pid == 0:
             become(program, pipes)

@@ -20,7 +20,8 @@ from deploy.onebox.node import netlink, syscalls
 from deploy.onebox.node.containerinit import Ends, program_of, run_container
 from deploy.onebox.node.descriptors import OutputPipe, Watcher, keep_only
 from deploy.onebox.node.logwriter import LogWriter
-from deploy.onebox.node.podexec import Executions, leave_init
+from deploy.onebox.node.podexec import Executions, leave_init, run_helper
+from deploy.onebox.node.program import Pipes, Program
 from deploy.onebox.node.rootfs import mount_shared_tmpfs
 from deploy.onebox.node.wire import (
     ChannelClosed,
@@ -151,23 +152,17 @@ class PodInit:
 
     def _run(self, message: Message) -> None:
         spec: Fields = message.fields["spec"]
-        stage = self._settings["stage"]
-        spec["stage"], spec["tmpfs_folder"] = f"{stage}/root", f"{stage}/tmpfs"
-        for mount in spec["mounts"]:
-            if mount["kind"] == "tmpfs":
-                gid = self._settings["fs_gid"]
-                mount_shared_tmpfs(spec["tmpfs_folder"], mount["source"], mount["size_bytes"], gid)
+        self._place(spec)
         log = LogWriter(spec["log_path"])
         ours, theirs = make_pair()
         out, err = OutputPipe(), OutputPipe()
         try:
-            pid = syscalls.fork_into(syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS)
+            pid = self._fork()
             if pid == 0:
                 leave_init()
                 ends = [theirs.fileno(), out.write_end, err.write_end]
                 kept = keep_only([*ends, *message.fds])
-                syscalls.die_with_parent()
-                run_container(spec, Ends(kept[0], kept[1], kept[2], kept[3:]))
+                self._become_container(spec, Ends(kept[0], kept[1], kept[2], kept[3:]))
         except OSError:
             for fd in (ours.detach(), out.read_end, err.read_end):
                 os.close(fd)
@@ -195,7 +190,8 @@ class PodInit:
             send_message(self._channel, {"id": fields["id"], "gone": True})
             return
         program = program_of(container.spec)._replace(argv=fields["argv"])
-        self._executions.start(fields, program, container.init_pid, container.cgroups)
+        become = functools.partial(self._become_probe, container.spec, container.init_pid, program)
+        self._executions.start(fields, become, container.cgroups)
 
     def _signal(self, fields: Fields) -> None:
         container = self._containers.get(fields["key"])
@@ -228,13 +224,10 @@ class PodInit:
             status.detach()
         fields = message.fields
         if "started" in fields:
-            container.main_pid = message.pid
+            container.main_pid = fields.get("process", message.pid)
             answer = {"id": container.request_id, "started_at": fields["started_at"]}
             container.request_id = 0
-            try:
-                send_message(self._channel, answer, pid=message.pid)
-            except ProcessLookupError:  # it has ended already
-                send_message(self._channel, {**answer, "ended": True})
+            self._tell_started(answer, container.main_pid)
         else:
             container.outcome = fields
 
@@ -255,7 +248,45 @@ class PodInit:
         killed = {"status": signal.SIGKILL, "oom_killed": False, "finished_at": time.time()}
         send_message(self._channel, {"event": "exited", "key": container.key, **killed, **outcome})
 
+    # What depends on namespaces
+
+    def _place(self, spec: Fields) -> None:
+        """Say where the container's root is made, and make the pod's volumes in memory."""
+        stage = self._settings["stage"]
+        spec["stage"], spec["tmpfs_folder"] = f"{stage}/root", f"{stage}/tmpfs"
+        for mount in spec["mounts"]:
+            if mount["kind"] == "tmpfs":
+                gid = self._settings["fs_gid"]
+                mount_shared_tmpfs(spec["tmpfs_folder"], mount["source"], mount["size_bytes"], gid)
+
+    def _fork(self) -> int:
+        """Fork the init of a container."""
+        return syscalls.fork_into(syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS)
+
+    def _become_container(self, spec: Fields, ends: Ends) -> NoReturn:
+        """Be the init of a container."""
+        syscalls.die_with_parent()
+        run_container(spec, ends)
+
+    def _become_probe(
+        self, _spec: Fields, init_pid: int, program: Program, pipes: Pipes
+    ) -> NoReturn:
+        """Run another program in a container, and end as it does."""
+        run_helper(init_pid, program, pipes)
+
+    def _tell_started(self, answer: Fields, pid: int) -> None:
+        """Tell the node half which process the program is, as the node half numbers it."""
+        try:
+            send_message(self._channel, answer, pid=pid)
+        except ProcessLookupError:  # it has ended already
+            send_message(self._channel, {**answer, "ended": True})
+
     # Children and time
+
+    def _known_children(self) -> set[int]:
+        """Return the children that are inits of containers or run probes."""
+        inits = {container.init_pid for container in self._containers.values()}
+        return inits | set(self._executions.helpers())
 
     def _reap(self, wake_fd: int) -> None:
         with contextlib.suppress(BlockingIOError):

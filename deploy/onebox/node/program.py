@@ -78,30 +78,36 @@ def become(program: Program, pipes: Pipes) -> NoReturn:
         report = failure
     except (OSError, ValueError) as error:  # ValueError: a zero byte, a name with "="
         report = Failure(128, "StartError", f"cannot start the container: {error}")
-    os.write(pipes.error, report.to_json())
-    os._exit(report.code)
+    report_failure(report, pipes)
+
+
+def report_failure(failure: Failure, pipes: Pipes) -> NoReturn:
+    """Say why there is no program, and end."""
+    os.write(pipes.error, failure.to_json())
+    os._exit(failure.code)
 
 
 def _become(program: Program, pipes: Pipes) -> NoReturn:
     os.setsid()
     for cgroup in pipes.cgroups:
         os.write(cgroup, b"0")
-    _set_streams(program, pipes)
-    _set_limits()
+    set_streams(program, pipes)
+    set_limits()
     syscalls.drop_capability_bounds()
     if program.set_ids:
         os.setgroups(sorted(program.groups))
         os.setresgid(program.gid, program.gid, program.gid)
         os.setresuid(program.uid, program.uid, program.uid)
-    _enter_directory(program.cwd)
+    enter_directory(program.cwd)
     syscalls.drop_capabilities()
     syscalls.forbid_new_privileges()
     forbid_dangerous_calls()
-    _reset_signals()
-    _execute(program)
+    reset_signals()
+    execute(program)
 
 
-def _set_streams(program: Program, pipes: Pipes) -> None:
+def set_streams(program: Program, pipes: Pipes) -> None:
+    """Read from nothing, write to the pipes."""
     nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
     os.dup2(nothing, 0)
     os.dup2(pipes.stdout, 1)
@@ -112,7 +118,8 @@ def _set_streams(program: Program, pipes: Pipes) -> None:
         os.fchown(2, program.uid, program.gid)
 
 
-def _set_limits() -> None:
+def set_limits() -> None:
+    """No core files, many open files, first to go when the machine is out of memory."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     soft = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
@@ -121,15 +128,20 @@ def _set_limits() -> None:
         file.write(_OOM_SCORE)
 
 
-def _enter_directory(path: str) -> None:
+def enter_directory(path: str, *, shown_as: str = "") -> None:
+    """Enter the working directory.
+
+    Raises:
+        Failure: it is not there.
+    """
     try:
         os.chdir(path)
     except OSError as error:
-        text = f'the working directory "{path}" cannot be entered: {os.strerror(error.errno or 0)}'
+        text = f'the working directory "{shown_as or path}" cannot be entered: {os.strerror(error.errno or 0)}'
         raise Failure(128, "StartError", text) from error
 
 
-def _reset_signals() -> None:
+def reset_signals() -> None:
     """Undo what the interpreter ignores or blocks: exec would hand it on to the program."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
@@ -137,7 +149,12 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-def _execute(program: Program) -> NoReturn:
+def execute(program: Program) -> NoReturn:
+    """Become the program.
+
+    Raises:
+        Failure: there is none of that name, or it cannot be executed.
+    """
     name = program.argv[0]
     denied = ""
     for candidate in _candidates(name, program.env.get("PATH", _DEFAULT_PATH)):

@@ -21,10 +21,10 @@ from deploy.onebox.node import syscalls
 from deploy.onebox.node.program import Failure
 from deploy.onebox.node.syscalls import ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY
 
-_PROGRAM_FOLDERS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
+PROGRAM_FOLDERS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # No secrets: what the C library, the dynamic linker, TLS and common tools look up. passwd, group,
 # hosts, resolv.conf and nsswitch.conf are written for each container.
-_ETC_ENTRIES = (
+ETC_ENTRIES = (
     *("alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "debian_version"),
     *("fonts", "gai.conf", "host.conf", "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d"),
     *("localtime", "locale.alias", "magic", "mime.types", "networks", "OpenCL", "os-release"),
@@ -50,7 +50,7 @@ _PROC_MASKED = (
 _PROC_READ_ONLY = ("bus", "fs", "irq", "sys")
 _SYS_ENTRIES = ("devices/system/cpu", "devices/system/node")
 _SYS_ENTRIES_FOR_GPUS = ("bus/pci", "module/nvidia", "module/nvidia_uvm")
-_EMPTY_FOLDERS = ("home", "media", "mnt", "opt", "run", "srv", "var/cache", "var/lib", "var/log")
+EMPTY_FOLDERS = ("home", "media", "mnt", "opt", "run", "srv", "var/cache", "var/lib", "var/log")
 
 _HOST_ATTRIBUTES = ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV
 _TEMPORARY_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
@@ -101,7 +101,7 @@ def build_root(plan: RootPlan) -> None:
     syscalls.mount("tmpfs", plan.stage, "tmpfs", _TEMPORARY_FLAGS, options)
     proc_is_own = _mount_proc(plan.stage + "/proc")
     links = {
-        name: os.readlink(f"/{name}") for name in _PROGRAM_FOLDERS if os.path.islink(f"/{name}")
+        name: os.readlink(f"/{name}") for name in PROGRAM_FOLDERS if os.path.islink(f"/{name}")
     }
     syscalls.pivot_root(plan.stage)
     for name, target in links.items():
@@ -135,9 +135,9 @@ def mount_shared_tmpfs(folder: str, name: str, size_bytes: int | None, gid: int 
 
 
 def _take_host(devices: Sequence[str]) -> list[_Tree]:
-    wanted = [(f"/{name}", _HOST_ATTRIBUTES) for name in _PROGRAM_FOLDERS]
+    wanted = [(f"/{name}", _HOST_ATTRIBUTES) for name in PROGRAM_FOLDERS]
     wanted = [(path, attributes) for path, attributes in wanted if not os.path.islink(path)]
-    wanted += [(f"/etc/{name}", _HOST_ATTRIBUTES | ATTR_NOEXEC) for name in _ETC_ENTRIES]
+    wanted += [(f"/etc/{name}", _HOST_ATTRIBUTES | ATTR_NOEXEC) for name in ETC_ENTRIES]
     wanted += [(f"/sys/{name}", _HOST_ATTRIBUTES) for name in _sys_entries(devices)]
     wanted += [(f"/dev/{name}", ATTR_NOSUID | ATTR_NOEXEC) for name in _DEVICES]
     wanted += [(path, ATTR_NOSUID | ATTR_NOEXEC) for path in devices]
@@ -158,7 +158,7 @@ def _take(source: str, path: str, attributes: int) -> _Tree:
 
 
 def _take_mount(mount: Mapping[str, Any], tmpfs_folder: str) -> _Tree:
-    path = _checked_path(mount["path"])
+    path = checked_path(mount["path"])
     source = mount["source"]
     if mount["kind"] == "tmpfs":
         source = os.path.join(tmpfs_folder, source)
@@ -178,7 +178,7 @@ def _take_mount(mount: Mapping[str, Any], tmpfs_folder: str) -> _Tree:
         raise Failure(128, "CreateContainerError", text) from error
 
 
-def _checked_path(path: str) -> str:
+def checked_path(path: str) -> str:
     """Return a mount path in its plain form, or refuse it."""
     plain = os.path.normpath(path)
     parts = path.split("/")
@@ -206,7 +206,7 @@ def _mount_proc(target: str) -> bool:
 
 def _make_folders(plan: RootPlan) -> None:
     os.chown("/", plan.uid, plan.gid)
-    for name in (*_EMPTY_FOLDERS, "dev", "etc", "sys"):
+    for name in (*EMPTY_FOLDERS, "dev", "etc", "sys"):
         os.makedirs(f"/{name}", exist_ok=True)
     os.symlink("/run", "/var/run")
     for path in ("/tmp", "/var/tmp"):

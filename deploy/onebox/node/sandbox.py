@@ -2,7 +2,8 @@
 
 `Sandbox.start` runs the holder (a small program that owns the cluster network and forks the pods'
 inits) and proves by a throw-away pod that everything works. All pods end with this process, however
-it ends.
+it ends. Where namespaces cannot be had another holder does without them (`plain`); the two take
+the same requests, and what differs here is told by their `Kind`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 
 import deploy
 from deploy.onebox.node.addresses import Addresses
 from deploy.onebox.node.cgroup import Cgroups, find_cgroups, remove_stale
+from deploy.onebox.node.kinds import NAMESPACES, PLAIN, Kind, Locate
 from deploy.onebox.node.link import Link, Refused
 from deploy.onebox.node.pod import Container, Pod, Surroundings
 from deploy.onebox.node.spec import (
@@ -38,7 +41,7 @@ from deploy.onebox.node.spec import (
     SandboxUnavailable,
     StartError,
 )
-from deploy.onebox.node.trial import describe_limits, explain_refusal, run_trial
+from deploy.onebox.node.trial import describe_limits
 from deploy.onebox.node.wire import ChannelClosed, Message, make_pair
 
 __all__ = [
@@ -70,17 +73,24 @@ class Sandbox:
     """All pods of this node and the cluster network that joins them.
 
     Attributes:
-        mode: "root" (each container drops to its own plain user) or "user" (all run as ours).
+        mode: "root" (each container drops to its own plain user), "user" (all run as ours) or
+            "plain" (all run as ours, without namespaces).
         limits: what of the containers' limits is enforced here.
         notes: sentences about what is weaker here than it could be; for the log and the Node.
         lost: set when the holder ended by itself; every pod ended with it.
     """
 
-    def __init__(self, home: Path, cgroups: Cgroups | None, sizes: tuple[int, int]) -> None:
-        self.mode = "root" if os.getuid() == 0 else "user"
+    def __init__(
+        self, home: Path, cgroups: Cgroups | None, sizes: tuple[int, int], kind: Kind
+    ) -> None:
+        self.mode = kind.mode
         self.notes: tuple[str, ...] = ()
         self.lost = asyncio.Event()
-        self._around = Surroundings(home, self.mode == "root", cgroups, *sizes)
+        self._kind = kind
+        self._around = Surroundings(
+            home, self.mode == "root", cgroups, *sizes, end_signal=kind.end_signal
+        )
+        self._locate: Locate = lambda ip, port: (ip, port)
         self._stage = home / "sandbox" / "stage"
         self._addresses = Addresses(POD_NETWORK, GATEWAY_IP)
         self._pods: set[Pod] = set()
@@ -120,11 +130,26 @@ class Sandbox:
         if threading.current_thread() is not threading.main_thread():
             raise SandboxUnavailable("the sandbox must be started from the main thread")
         home = home.resolve()
+        sizes = (root_bytes, tmp_bytes)
+        try:
+            return await cls._start_kind(home, sizes, NAMESPACES)
+        except SandboxUnavailable as refusal:
+            if refusal.is_final:
+                raise
+            try:
+                return await cls._start_kind(home, sizes, PLAIN)
+            except SandboxUnavailable as second:
+                raise SandboxUnavailable(f"{refusal} {second}") from refusal
+
+    @classmethod
+    async def _start_kind(cls, home: Path, sizes: tuple[int, int], kind: Kind) -> Sandbox:
         lock = _lock_home(home)
         await remove_stale(home)
-        cgroups = find_cgroups(home, is_root=os.getuid() == 0)
+        cgroups = None
+        if kind is NAMESPACES:
+            cgroups = find_cgroups(home, is_root=os.getuid() == 0)
         shutil.rmtree(home / "sandbox", ignore_errors=True)
-        sandbox = cls(home, cgroups, (root_bytes, tmp_bytes))
+        sandbox = cls(home, cgroups, sizes, kind)
         sandbox._lock = lock
         sandbox._stage.mkdir(parents=True)
         try:
@@ -178,7 +203,7 @@ class Sandbox:
         """
         made = await self._socket()
         try:
-            await asyncio.get_running_loop().sock_connect(made, (ip, port))
+            await asyncio.get_running_loop().sock_connect(made, self._locate(ip, port))
         except BaseException:
             made.close()
             raise
@@ -210,7 +235,7 @@ class Sandbox:
 
     async def _start_holder(self) -> None:
         ours, theirs = make_pair()
-        self._process = _launch_holder(theirs.fileno())
+        self._process = _launch_holder(self._kind.holder, theirs.fileno())
         theirs.close()
         self._link = Link(ours, self._holder_said, self._holder_ended)
         try:
@@ -221,16 +246,15 @@ class Sandbox:
 
     async def _prove(self) -> tuple[str, ...]:
         try:
-            return await run_trial(self.create_pod, self._stage.parent)
+            return await self._kind.prove(self.create_pod, self._stage.parent)
         except SandboxUnavailable:
             if self._around.cgroups is None:
                 raise
         # Control groups that can be made but not joined: do without them.
         await self._around.cgroups.remove_all()
         around = self._around
-        sizes = (around.root_bytes, around.tmp_bytes)
-        self._around = Surroundings(around.home, around.is_root, None, *sizes)
-        return await run_trial(self.create_pod, self._stage.parent)
+        self._around = replace(around, cgroups=None)
+        return await self._kind.prove(self.create_pod, self._stage.parent)
 
     async def _connect_pod(self, pod: Pod) -> None:
         link = self._required_link()
@@ -307,9 +331,10 @@ class Sandbox:
         if self._ready.done():
             return
         if fields["event"] == "ready":
+            self._locate = self._kind.locate(fields)
             self._ready.set_result(None)
         else:
-            text = explain_refusal(fields["stage"], fields["error"], is_root=self.mode == "root")
+            text = self._kind.explain(fields["stage"], fields["error"])
             self._ready.set_exception(SandboxUnavailable(text))
 
     def _holder_ended(self) -> None:
@@ -326,18 +351,19 @@ def _lock_home(home: Path) -> int:
         home.mkdir(parents=True, exist_ok=True)
         lock = os.open(home / "sandbox.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise SandboxUnavailable(f"the node's home cannot be written: {error}") from error
+        text = f"the node's home cannot be written: {error}"
+        raise SandboxUnavailable(text, is_final=True) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(lock)
         text = f"another node uses the home {home}; stop it, or choose another --home"
-        raise SandboxUnavailable(text) from error
+        raise SandboxUnavailable(text, is_final=True) from error
     return lock
 
 
-def _launch_holder(channel_fd: int) -> subprocess.Popen[bytes]:
-    argv = [sys.executable, "-S", "-P", "-m", "deploy.onebox.node.holder", str(channel_fd)]
+def _launch_holder(module: str, channel_fd: int) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-S", "-P", "-m", module, str(channel_fd)]
     return subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,

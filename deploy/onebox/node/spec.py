@@ -171,7 +171,15 @@ class StartError(Exception):
 
 
 class SandboxUnavailable(Exception):  # noqa: N818 - reads better where it is caught
-    """This machine cannot run pods; the text says what is missing and what to do."""
+    """This machine cannot run pods; the text says what is missing and what to do.
+
+    Attributes:
+        is_final: pods made in another way would not help.
+    """
+
+    def __init__(self, message: str, *, is_final: bool = False) -> None:
+        super().__init__(message)
+        self.is_final = is_final
 
 
 class PodGone(Exception):  # noqa: N818 - an event rather than an error

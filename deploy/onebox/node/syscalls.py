@@ -34,6 +34,7 @@ _RESOLVE_IN_ROOT = 0x10
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
 _PR_CAPBSET_DROP = 24
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
@@ -66,7 +67,8 @@ def _number(name: str) -> int:
     return _NUMBERS[machine][name]
 
 
-def _syscall(what: str, number: int, *args: int | bytes | ctypes.Array[ctypes.c_char]) -> int:
+def raw(what: str, number: int, *args: int | bytes | ctypes.Array[ctypes.c_char]) -> int:
+    """Make a system call by its number; `what` is the text of the error."""
     native = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
     return _checked(_libc.syscall(ctypes.c_long(number), *native), what)
 
@@ -124,13 +126,13 @@ def open_tree(path: str, dir_fd: int = _AT_FDCWD) -> int:
     if not path:
         flags |= _AT_EMPTY_PATH
     what = f"copy the mount at {path or f'descriptor {dir_fd}'}"
-    return _syscall(what, _OPEN_TREE, dir_fd, os.fsencode(path), flags)
+    return raw(what, _OPEN_TREE, dir_fd, os.fsencode(path), flags)
 
 
 def move_mount(tree_fd: int, target: str) -> None:
     """Attach a detached mount at `target`."""
     arguments = (tree_fd, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
-    _syscall(f"mount on {target}", _MOVE_MOUNT, *arguments)
+    raw(f"mount on {target}", _MOVE_MOUNT, *arguments)
 
 
 def restrict_tree(tree_fd: int, attributes: int, *, recursive: bool = True) -> None:
@@ -139,7 +141,7 @@ def restrict_tree(tree_fd: int, attributes: int, *, recursive: bool = True) -> N
     block = ctypes.create_string_buffer(struct.pack("=QQQQ", attributes, 0, 0, 0), size)
     flags = _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
     arguments = (_MOUNT_SETATTR, tree_fd, b"", flags)
-    _syscall("mount_setattr", *arguments, block, size)
+    raw("mount_setattr", *arguments, block, size)
 
 
 def open_beneath(root_fd: int, path: str) -> int:
@@ -147,20 +149,20 @@ def open_beneath(root_fd: int, path: str) -> int:
     flags = os.O_PATH | os.O_CLOEXEC
     how = struct.pack("=QQQ", flags, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
     block = ctypes.create_string_buffer(how, len(how))
-    return _syscall(f"open {path}", _OPENAT2, root_fd, os.fsencode(path), block, len(how))
+    return raw(f"open {path}", _OPENAT2, root_fd, os.fsencode(path), block, len(how))
 
 
 def pivot_root(new_root: str) -> None:
     """Make a mount the root of this mount namespace and let go of the old root."""
     os.chdir(new_root)
-    _syscall(f"pivot_root to {new_root}", _number("pivot_root"), b".", b".")
+    raw(f"pivot_root to {new_root}", _number("pivot_root"), b".", b".")
     _checked(_libc.umount2(b".", ctypes.c_int(_MNT_DETACH)), "let go of the old root")
     os.chdir("/")
 
 
 def close_from(first_fd: int) -> None:
     """Close every descriptor from `first_fd` on, however high their numbers."""
-    _syscall("close_range", _CLOSE_RANGE, first_fd, 0xFFFFFFFF, 0)
+    raw("close_range", _CLOSE_RANGE, first_fd, 0xFFFFFFFF, 0)
 
 
 def _prctl(option: int, value: int | bytes, what: str, third: int = 0) -> None:
@@ -169,9 +171,14 @@ def _prctl(option: int, value: int | bytes, what: str, third: int = 0) -> None:
     _checked(result, what)
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when the thread that forked it ends."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, "PR_SET_PDEATHSIG")
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Ask the kernel to kill (or signal) this process when the thread that forked it ends."""
+    _prctl(_PR_SET_PDEATHSIG, number, "PR_SET_PDEATHSIG")
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1, "PR_SET_CHILD_SUBREAPER")
 
 
 def unignore_libc_signals() -> None:
@@ -183,7 +190,7 @@ def unignore_libc_signals() -> None:
     # struct sigaction of the kernel: handler (0 is the default), flags, restorer, mask.
     default = ctypes.create_string_buffer(32)
     for number in (32, 33):
-        _syscall("rt_sigaction", _number("rt_sigaction"), number, default, 0, 8)
+        raw("rt_sigaction", _number("rt_sigaction"), number, default, 0, 8)
 
 
 def set_process_name(name: str) -> None:
@@ -204,7 +211,7 @@ def drop_capabilities() -> None:
     """Give up every capability that is held now."""
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
     nothing = ctypes.create_string_buffer(24)
-    _syscall("capset", _number("capset"), header, nothing)
+    raw("capset", _number("capset"), header, nothing)
 
 
 def forbid_new_privileges() -> None:

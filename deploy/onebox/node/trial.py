@@ -6,6 +6,7 @@ Only a full trial is safe: some systems let namespaces be made and then refuse w
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 from collections.abc import Awaitable, Callable
@@ -81,25 +82,45 @@ async def run_trial(
         SandboxUnavailable: it does not work; in words.
     """
     is_root = os.getuid() == 0
+    spec = PodSpec("trial", "kube-system", "trial", "trial")
+    explain = functools.partial(explain_refusal, is_root=is_root)
+    ended, output = await run_program(create_pod, folder, spec, _PROGRAM, explain)
+    return judge(ended, output)
+
+
+async def run_program(
+    create_pod: Callable[[PodSpec], Awaitable[Pod]],
+    folder: Path,
+    spec: PodSpec,
+    program: str,
+    explain: Callable[[str, str], str],
+) -> tuple[Exit, str]:
+    """Run a Python program in a throw-away pod; return how it ended and its log.
+
+    Args:
+        explain: makes a sentence of a stage (pod, container, interpreter) and an error.
+
+    Raises:
+        SandboxUnavailable: it could not be run.
+    """
     try:
-        pod = await create_pod(PodSpec("trial", "kube-system", "trial", "trial"))
+        pod = await create_pod(spec)
     except (OSError, PodGone) as error:
-        raise SandboxUnavailable(explain_refusal("pod", str(error), is_root=is_root)) from error
+        raise SandboxUnavailable(explain("pod", str(error))) from error
     log_path = folder / "trial.log"
     try:
-        container = await pod.run(_trial_container(str(log_path)))
+        container = await pod.run(_trial_container(str(log_path), program))
         ended = await asyncio.wait_for(container.wait(), _TIMEOUT_S)
     except StartError as error:
         stage = "interpreter" if error.code in (126, 127) else "container"
-        text = explain_refusal(stage, error.message, is_root=is_root)
-        raise SandboxUnavailable(text) from error
+        text = explain(stage, error.message)
+        raise SandboxUnavailable(text, is_final=stage == "interpreter") from error
     except (TimeoutError, PodGone) as error:
         text = f"a throw-away pod did not end within {_TIMEOUT_S:.0f} s"
         raise SandboxUnavailable(text) from error
     finally:
         await pod.remove()
-    output = log_path.read_text(errors="replace") if log_path.exists() else ""
-    return judge(ended, output)
+    return ended, log_path.read_text(errors="replace") if log_path.exists() else ""
 
 
 def judge(ended: Exit, output: str) -> tuple[str, ...]:
@@ -188,9 +209,9 @@ def _switch_text(name: str) -> str:
     return text if found == value else ""
 
 
-def _trial_container(log_path: str) -> ContainerSpec:
+def _trial_container(log_path: str, program: str) -> ContainerSpec:
     image = ImageEnv("trial", "", {}, interpreter_mounts())
-    argv = (real_interpreter(), "-I", "-S", "-c", _PROGRAM)
+    argv = (real_interpreter(), "-I", "-S", "-c", program)
     return ContainerSpec(
         name="trial",
         argv=argv,

@@ -171,11 +171,14 @@ async def test_without_user_namespaces_it_says_which_switch_to_turn(tmp_path):
 
 @pytest.mark.skipif(not IS_ROOT, reason="takes rights that only root can give up")
 async def test_root_without_rights_says_what_is_missing(tmp_path):
-    wrapper = ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
+    setpriv = ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
+    drop = (sys.executable, str(HERE.parent / "plain" / "drop.py"), "--only-notification", "busy")
+    wrapper = (*drop, *setpriv)
     node = start_node(tmp_path, wrapper=wrapper)
     output, _ = await asyncio.to_thread(node.communicate, timeout=DEADLINE_S)
     assert "root lacks CAP_SYS_ADMIN here" in output
     assert "--privileged" in output
+    assert "answering their system calls, they cannot run either" in output
 
 
 def test_refusals_in_words():

@@ -1,4 +1,7 @@
-"""Run a command as an ordinary user on what looks like a machine without user namespaces."""
+"""Run a command as an ordinary user on what looks like a machine without user namespaces.
+
+Its calls cannot be answered by others either, so that nothing is left to make pods of.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from deploy.onebox.node import syscalls
+from tests.onebox.plain.drop import refuse_seccomp
 
 
 def main() -> None:
@@ -18,6 +22,7 @@ def main() -> None:
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
     Path("/proc/sys/user/max_user_namespaces").write_text("0")
+    refuse_seccomp()
     # The exec takes the new namespace's rights away, for this is not its root.
     os.execv(sys.argv[1], sys.argv[1:])
 

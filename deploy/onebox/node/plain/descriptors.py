@@ -1,0 +1,31 @@
+"""Copies of other processes' descriptors."""
+
+from __future__ import annotations
+
+import os
+
+from deploy.onebox.node import syscalls
+from deploy.onebox.node.plain.calls import numbers
+
+
+def borrow(tid: int, fd: int) -> int:
+    """Return our own copy of a descriptor of a thread's process.
+
+    Raises:
+        OSError: EBADF, or the process is gone.
+    """
+    process = os.pidfd_open(process_of(tid))
+    try:
+        number = numbers(os.uname().machine)["pidfd_getfd"]
+        return syscalls.raw("pidfd_getfd", number, process, fd & 0xFFFFFFFF, 0)
+    finally:
+        os.close(process)
+
+
+def process_of(tid: int) -> int:
+    """Return the process that a thread belongs to."""
+    with open(f"/proc/{tid}/status") as file:
+        for line in file:
+            if line.startswith("Tgid:"):
+                return int(line.split()[1])
+    return tid

@@ -1,0 +1,264 @@
+"""Does calls on files in a pod's stead, with the paths that are meant."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+from typing import NamedTuple
+
+from deploy.onebox.node import syscalls
+from deploy.onebox.node.plain.calls import SIGNATURES, STEERED, Signature, numbers
+from deploy.onebox.node.plain.descriptors import borrow
+from deploy.onebox.node.plain.memory import Memory
+from deploy.onebox.node.plain.notify import Call
+from deploy.onebox.node.plain.view import Place, View
+
+_AT_FDCWD = -100
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_MOST_BYTES = 1 << 16
+_NODE_NAME_AT, _FIELD_BYTES = 65, 65
+_UTSNAME_BYTES = 6 * _FIELD_BYTES
+
+
+class LetThrough(NamedTuple):
+    """The kernel does the call as it was made."""
+
+
+class Value(NamedTuple):
+    """The call's result; negative is an error number."""
+
+    value: int
+
+
+class Opened(NamedTuple):
+    """The call's result is a copy of this descriptor of ours."""
+
+    fd: int
+    closes_on_exec: bool
+
+
+class Steer(NamedTuple):
+    """The process makes the call itself, with this path."""
+
+    argument: int
+    path: bytes
+    is_exec: bool
+
+
+Answer = LetThrough | Value | Opened | Steer
+LET_THROUGH = LetThrough()
+
+
+class Files:
+    """Answers the calls of one container."""
+
+    def __init__(self, view: View, memory: Memory, hostname: str) -> None:
+        self._view = view
+        self._memory = memory
+        self._hostname = hostname.encode()
+        machine = os.uname().machine
+        known = numbers(machine)
+        self._signatures = {
+            known[name]: signature for name, signature in SIGNATURES.items() if name in known
+        }
+        self._steered = {known[name]: at for name, at in STEERED.items()}
+        self._chdir, self._getcwd, self._uname = known["chdir"], known["getcwd"], known["uname"]
+
+    def answer(self, call: Call) -> Answer | None:
+        """Return the answer; None: this is no call on files.
+
+        Raises:
+            OSError: what the call points to cannot be read; or it failed, which is its answer.
+        """
+        signature = self._signatures.get(call.number)
+        if signature is not None:
+            return self._answer_path(call, signature)
+        if call.number in self._steered:
+            return self._steer(call, self._steered[call.number])
+        if call.number == self._getcwd:
+            return self._working_directory(call)
+        if call.number == self._uname:
+            return self._name(call)
+        return None
+
+    def _answer_path(self, call: Call, signature: Signature) -> Answer:
+        paths: dict[int, bytes] = {}
+        places: dict[int, Place] = {}
+        for index, word in enumerate(signature.words):
+            if word != "path" or not call.args[index]:
+                continue
+            path = paths[index] = self._memory.read_string(call.tid, call.args[index])
+            if path[:1] == b"/":
+                place = self._view.find(path)
+                if place is not None:
+                    places[index] = place
+        if all(place.real == paths[index] for index, place in places.items()):
+            refused = self._refuse(call, signature, places) if places else 0
+            return Value(-refused) if refused else LET_THROUGH
+        refused = self._refuse(call, signature, places)
+        if refused:
+            return Value(-refused)
+        return self._do(call, signature, paths, places)
+
+    def _refuse(self, call: Call, signature: Signature, places: dict[int, Place]) -> int:
+        """Return the error number of a call that mounts refuse, or 0."""
+        writes = signature.changes
+        if signature.flags_at >= 0:
+            writes = bool(call.args[signature.flags_at] & _WRITING)
+        for place in places.values():
+            if signature.removes and place.is_mount:
+                return errno.EBUSY
+            if writes and place.is_read_only:
+                flags = call.args[signature.flags_at] if signature.flags_at >= 0 else 0
+                only_creates = flags & _WRITING == os.O_CREAT
+                if only_creates and os.path.lexists(place.real):
+                    continue
+                return errno.EROFS
+        return 0
+
+    def _do(
+        self, call: Call, signature: Signature, paths: dict[int, bytes], places: dict[int, Place]
+    ) -> Answer:
+        arguments: list[int | bytes | ctypes.Array[ctypes.c_char]] = []
+        results: list[tuple[int, ctypes.Array[ctypes.c_char], bool]] = []
+        borrowed = -1
+        for index, word in enumerate(signature.words):
+            value = call.args[index]
+            kind, _, size_text = word.partition(":")
+            if kind == "path":
+                arguments.append(self._path(call, signature, index, paths, places))
+            elif kind == "dir":
+                arguments.append(_AT_FDCWD)
+            elif kind == "text":
+                arguments.append(self._memory.read_string(call.tid, value))
+            elif kind == "fd":
+                borrowed = borrow(call.tid, value)
+                arguments.append(borrowed)
+            elif kind in ("in", "inn"):
+                size = int(size_text) if kind == "in" else call.args[int(size_text)]
+                arguments.append(self._input(call.tid, value, size))
+            elif kind in ("out", "outn"):
+                size = int(size_text) if kind == "out" else call.args[int(size_text)]
+                buffer = ctypes.create_string_buffer(min(size, _MOST_BYTES))
+                results.append((value, buffer, kind == "outn"))
+                arguments.append(buffer if size else 0)
+            else:
+                arguments.append(_signed(value))
+        try:
+            result = self._make(call, signature, arguments, next(iter(places.values())))
+        finally:
+            if borrowed >= 0:
+                os.close(borrowed)
+        if signature.opens:
+            flags = call.args[signature.flags_at] if signature.flags_at >= 0 else 0
+            return Opened(result, bool(flags & os.O_CLOEXEC))
+        for address, buffer, has_length in results:
+            data = buffer.raw[:result] if has_length else buffer.raw
+            if data and address:
+                self._memory.write(call.tid, address, data)
+        return Value(result)
+
+    def _make(
+        self,
+        call: Call,
+        signature: Signature,
+        arguments: list[int | bytes | ctypes.Array[ctypes.c_char]],
+        place: Place,
+    ) -> int:
+        creates = signature.creates
+        if signature.flags_at >= 0:
+            flags = call.args[signature.flags_at]
+            creates = bool(flags & (os.O_CREAT | os.O_TMPFILE & ~os.O_DIRECTORY))
+            if not flags & os.O_NONBLOCK and _is_pipe(place.real):
+                # We may not wait for the other end: everybody else's calls would wait too.
+                raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
+        if not creates:
+            return syscalls.raw("call", call.number, *arguments)
+        before = os.umask(_umask_of(call.tid))
+        try:
+            return syscalls.raw("call", call.number, *arguments)
+        finally:
+            os.umask(before)
+
+    def _path(
+        self,
+        call: Call,
+        signature: Signature,
+        index: int,
+        paths: dict[int, bytes],
+        places: dict[int, Place],
+    ) -> bytes | int:
+        if index in places:
+            return places[index].real
+        if index not in paths:
+            return 0
+        if paths[index][:1] == b"/":
+            return paths[index]
+        # The other path of two is a relative one: it begins where the process is.
+        base = f"/proc/{call.tid}/cwd/"
+        if index and signature.words[index - 1] == "dir":
+            folder = _signed(call.args[index - 1])
+            if folder != _AT_FDCWD:
+                base = f"/proc/{call.tid}/fd/{folder}/"
+        return base.encode() + paths[index]
+
+    def _input(self, tid: int, address: int, size: int) -> ctypes.Array[ctypes.c_char] | int:
+        if not address or not size:
+            return 0
+        data = self._memory.read(tid, address, min(size, _MOST_BYTES))
+        return ctypes.create_string_buffer(data, len(data))
+
+    def _steer(self, call: Call, argument: int) -> Answer:
+        path = self._memory.read_string(call.tid, call.args[argument])
+        if path[:1] != b"/":
+            return LET_THROUGH
+        place = self._view.find(path)
+        if place is None or place.real == path:
+            return LET_THROUGH
+        is_exec = call.number != self._chdir
+        if is_exec:
+            os.stat(place.real)  # most are tries along PATH
+        return Steer(argument, place.real, is_exec)
+
+    def _working_directory(self, call: Call) -> Answer:
+        found = self._view.virtual(os.readlink(f"/proc/{call.tid}/cwd").encode())
+        if found is None:
+            return LET_THROUGH
+        text = found + b"\0"
+        if len(text) > call.args[1]:
+            return Value(-errno.ERANGE)
+        self._memory.write(call.tid, call.args[0], text)
+        return Value(len(text))
+
+    def _name(self, call: Call) -> Answer:
+        buffer = ctypes.create_string_buffer(_UTSNAME_BYTES)
+        syscalls.raw("uname", self._uname, buffer)
+        name = self._hostname[: _FIELD_BYTES - 1].ljust(_FIELD_BYTES, b"\0")
+        text = buffer.raw[:_NODE_NAME_AT] + name + buffer.raw[_NODE_NAME_AT + _FIELD_BYTES :]
+        self._memory.write(call.tid, call.args[0], text)
+        return Value(0)
+
+
+def _signed(value: int) -> int:
+    """Return an argument as the int that most calls take."""
+    low = value & 0xFFFFFFFF
+    if value >> 32 in (0, 0xFFFFFFFF):
+        return low - (1 << 32) if low >> 31 else low
+    return value
+
+
+def _umask_of(tid: int) -> int:
+    with open(f"/proc/{tid}/status") as file:
+        for line in file:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    return 0o022
+
+
+def _is_pipe(path: bytes) -> bool:
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    except OSError:
+        return False

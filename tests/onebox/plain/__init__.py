@@ -1,0 +1,1 @@
+"""onebox where there are neither namespaces nor rights."""
