@@ -42,6 +42,8 @@ def prepare_create(resource: Resource, namespace: str | None, obj: Obj, now: dat
     meta["creationTimestamp"] = format_time(now)
     if resource.has_generation:
         meta["generation"] = 1
+    elif resource.first_generation:
+        meta["generation"] = resource.first_generation
 
 
 def draw_name(resource: Resource, obj: Obj, is_taken: Callable[[str], bool]) -> None:
@@ -106,11 +108,8 @@ def prepare_update(resource: Resource, new: Obj, old: Obj) -> None:
     """
     check_type(resource, new)
     meta, before = new.setdefault("metadata", {}), old["metadata"]
-    if meta.get("name") and meta["name"] != before["name"]:
-        raise bad_request(
-            f"the name of the object ({meta['name']}) does not match the name on the URL "
-            f"({before['name']})"
-        )
+    if meta.get("name"):
+        check_name(meta["name"], before["name"])
     set_namespace(resource, before.get("namespace"), meta)
     if meta.get("uid") and meta["uid"] != before["uid"]:
         raise conflict(
@@ -124,6 +123,26 @@ def prepare_update(resource: Resource, new: Obj, old: Obj) -> None:
             meta[field] = before[field]
         else:
             meta.pop(field, None)
+
+
+def check_name(given: str, name: str) -> None:
+    """Compare the name in an object with the one in the URL.
+
+    Raises:
+        StatusError: 400.
+    """
+    if given != name:
+        raise bad_request(
+            f"the name of the object ({given}) does not match the name on the URL ({name})"
+        )
+
+
+def mark_reset(obj: Obj) -> Obj:
+    """Keep the wish to forget all managers, `managedFields: []`, from vanishing as it is empty."""
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict) or meta.get("managedFields") != []:
+        return obj
+    return {**obj, "metadata": {**meta, "managedFields": [{}]}}
 
 
 def check_preconditions(

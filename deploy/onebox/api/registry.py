@@ -192,6 +192,7 @@ class Api:
                 )
                 raise conflict(resource, name, text)
             meta["name"] = meta.get("name") or name
+            metadata.check_name(meta["name"], name)
             return self._create(ctx, resource, namespace, obj), True
         return self._replace(ctx, resource, old, obj, subresource), False
 
@@ -220,7 +221,7 @@ class Api:
         self, ctx: Context, resource: Resource, old: Obj, obj: Obj, subresource: str | None
     ) -> Obj:
         plural, name = resource.plural, old["metadata"]["name"]
-        new = steps.read(ctx, resource, obj)
+        new = steps.read(ctx, resource, metadata.mark_reset(obj))
         given = new.get("metadata", {}).get("resourceVersion")
         if given and given != old["metadata"]["resourceVersion"]:
             raise conflict(resource, name, STALE_OBJECT)

@@ -33,6 +33,7 @@ class Resource:
         group: API group, "" for core.
         subresources: served below one object, without their verbs.
         has_generation: metadata.generation counts changes of the spec.
+        first_generation: metadata.generation of a new object that does not count afterwards.
         returns_deleted: DELETE answers with the object and not with a Status.
         orphans_by_default: DELETE without a policy leaves dependents (upstream's old Job rule).
         create_warning: sentence sent in a Warning header with each create.
@@ -48,6 +49,7 @@ class Resource:
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     has_generation: bool = False
+    first_generation: int = 0
     returns_deleted: bool = False
     orphans_by_default: bool = False
     create_warning: str = ""
@@ -217,7 +219,7 @@ RESOURCES: tuple[Resource, ...] = (
         "PriorityClass",
         namespaced=False,
         short_names=("pc",),
-        has_generation=True,
+        first_generation=1,
     ),
     Resource(
         "storage.k8s.io",

@@ -8,22 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from deploy.onebox.api import labelselector
 from deploy.onebox.api.resources import Obj
-from deploy.onebox.api.rules import names
-from deploy.onebox.api.status import bad_request
+from deploy.onebox.api.status import bad_request, quote
 
 Selector = Callable[[Obj], bool]
 
 MAX_LENGTH = 16_384
 """Longer selectors are refused: nobody writes them, and each costs a scan of every object."""
 
-_SET_TERM = re.compile(r"\s*(\S+)\s+(in|notin)\s*\(([^()]*)\)\s*")
-_SPLIT = re.compile(r",(?![^(]*\))")
 _EQUALITY = re.compile(r"\s*([^\s=!]+)\s*(==|=|!=)\s*(\S*)\s*")
-_COMPARISON = re.compile(r"\s*(\S+?)\s*([<>])\s*(-?\d+)\s*")
-_EXISTS = re.compile(r"\s*(!?)\s*([^\s=!<>]+)\s*")
-
-_Term = Callable[[dict[str, str]], bool]
 
 
 def everything(_obj: Obj) -> bool:
@@ -40,7 +34,10 @@ def parse_labels(text: str | None) -> Selector:
     if not text or not text.strip():
         return everything
     _check_length(text)
-    terms = [_label_term(part) for part in _SPLIT.split(text)]
+    try:
+        terms = labelselector.parse(text)
+    except labelselector.SelectorError as error:
+        raise bad_request(str(error)) from error
 
     def matches(obj: Obj) -> bool:
         labels = obj["metadata"].get("labels") or {}
@@ -52,57 +49,6 @@ def parse_labels(text: str | None) -> Selector:
 def _check_length(text: str) -> None:
     if len(text) > MAX_LENGTH:
         raise bad_request(f"the selector is longer than {MAX_LENGTH} characters")
-
-
-def _label_term(part: str) -> _Term:
-    if match := _SET_TERM.fullmatch(part):
-        values = frozenset(value.strip() for value in match[3].split(","))
-        for value in values:
-            _check_value(value)
-        return _member(_key(match[1]), values, wanted=match[2] == "in")
-    if match := _EQUALITY.fullmatch(part):
-        _check_value(match[3])
-        return _member(_key(match[1]), frozenset({match[3]}), wanted=match[2] != "!=")
-    if match := _COMPARISON.fullmatch(part):
-        return _compare(_key(match[1]), match[2], int(match[3]))
-    if match := _EXISTS.fullmatch(part):
-        return _presence(_key(match[2]), wanted=not match[1])
-    raise bad_request(f"unable to parse requirement: {part!r} is no label selector")
-
-
-def _member(key: str, values: frozenset[str], *, wanted: bool) -> _Term:
-    # A missing label is in no set, so it satisfies notin and != as upstream has it.
-    return lambda labels: (labels.get(key) in values) == wanted
-
-
-def _presence(key: str, *, wanted: bool) -> _Term:
-    return lambda labels: (key in labels) == wanted
-
-
-def _compare(key: str, operator: str, bound: int) -> _Term:
-    def matches(labels: dict[str, str]) -> bool:
-        try:
-            value = int(labels[key])
-        except (KeyError, ValueError):
-            return False
-        return value > bound if operator == ">" else value < bound
-
-    return matches
-
-
-def _key(text: str) -> str:
-    wrong = names.label_key(text)
-    if wrong:
-        raise bad_request(f"unable to parse requirement: key: Invalid value: {text!r}: {wrong[0]}")
-    return text
-
-
-def _check_value(text: str) -> None:
-    wrong = names.label_value(text)
-    if wrong:
-        raise bad_request(
-            f"unable to parse requirement: values: Invalid value: {text!r}: {wrong[0]}"
-        )
 
 
 _COMMON = ("metadata.name", "metadata.namespace")
@@ -173,16 +119,28 @@ def parse_fields(plural: str, text: str | None) -> Selector:
 def _field_term(plural: str, part: str) -> Selector:
     match = _EQUALITY.fullmatch(part)
     if match is None:
-        raise bad_request(f"invalid selector: {part!r}; write field=value or field!=value")
+        raise bad_request(f"invalid selector: '{part}'; can't understand '{part}'")
     name, operator, value = match.groups()
     path = _ALIASES.get((plural, name), name)
     known = name in _COMMON or name in _FIELDS.get(plural, ()) or (plural, name) in _ALIASES
     if not known:
-        raise bad_request(f"field label not supported: {name}")
+        raise bad_request(_unsupported(plural, name))
     keys = path.split(".")
     default = "0" if path in _ZERO_BY_DEFAULT else "false" if path in _FALSE_BY_DEFAULT else ""
     wanted = operator != "!="
     return lambda obj: (_text_at(obj, keys, default) == value) == wanted
+
+
+def _unsupported(plural: str, name: str) -> str:
+    if plural == "jobs":
+        return f"field label {quote(name)} not supported for Job"
+    if plural == "replicasets":
+        return f"field label not supported for appsv1.ReplicaSet: {name}"
+    if plural in _FIELDS:
+        return f"field label not supported: {name}"
+    return (
+        f'{quote(name)} is not a known field selector: only "metadata.name", "metadata.namespace"'
+    )
 
 
 def _text_at(obj: Obj, keys: list[str], default: str) -> str:

@@ -24,27 +24,36 @@ class StatusError(Exception):
         reason: upstream's one-word machine-readable reason, for example "NotFound".
         message: the sentence for people.
         details: upstream's `details` object: name, group, kind, causes, retryAfterSeconds.
+        continue_token: with which a list may go on all the same, "" for none.
     """
 
     def __init__(
-        self, code: int, reason: str, message: str, details: dict[str, Any] | None = None
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: dict[str, Any] | None = None,
+        *,
+        continue_token: str = "",
     ) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
         self.message = message
         self.details: dict[str, Any] = details or {}
+        self.continue_token = continue_token
 
     def body(self) -> dict[str, Any]:
         """Give the `Status` object that goes over the wire."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.continue_token} if self.continue_token else {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            status["reason"] = self.reason
         if self.details:
             status["details"] = self.details
         status["code"] = self.code
@@ -110,9 +119,21 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
-def expired(message: str) -> StatusError:
+def expired(message: str, continue_token: str = "") -> StatusError:
     """A resourceVersion older than the history that is kept."""
-    return StatusError(410, "Expired", message)
+    return StatusError(410, "Expired", message, continue_token=continue_token)
+
+
+def too_large_version(wanted: int, current: int) -> StatusError:
+    """A resourceVersion that is still to come."""
+    text = "Too large resource version"
+    causes = [{"reason": "ResourceVersionTooLarge", "message": text}]
+    return StatusError(
+        504,
+        "Timeout",
+        f"Timeout: {text}: {wanted}, current: {current}",
+        {"causes": causes, "retryAfterSeconds": 1},
+    )
 
 
 def internal(message: str) -> StatusError:

@@ -54,7 +54,7 @@ class HistoryGoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Write an object; its metadata.resourceVersion is set by the store, which then owns it."""
+    """Write an object; the store makes its own with the new metadata.resourceVersion."""
 
     plural: str
     obj: Obj
@@ -111,6 +111,11 @@ class _History:
         self.changes.append(change)
         if len(self.changes) > self._limit:
             self.floor = self.changes.popleft().resource_version
+
+
+def type_head(obj: Obj) -> bytes:
+    """Give what the encoded body of a stored object begins with: its kind and version."""
+    return _encode({"kind": obj.get("kind"), "apiVersion": obj.get("apiVersion")})[:-1] + b","
 
 
 def clone(obj: Obj) -> Obj:
@@ -177,7 +182,9 @@ class Store:
         if namespace:
             names = spaces.get(namespace, {})
             return [names[name] for name in sorted(names)]
-        return [spaces[space][name] for space in sorted(spaces) for name in sorted(spaces[space])]
+        # In the order of "NAMESPACE/NAME", as upstream's storage keeps them.
+        ordered = sorted(spaces, key=lambda space: f"{space}/")
+        return [spaces[space][name] for space in ordered for name in sorted(spaces[space])]
 
     def commit(self, writes: Sequence[Write]) -> Objects:
         """Make all writes durable together, then tell the subscribers.
@@ -207,11 +214,12 @@ class Store:
         namespace = meta.get("namespace") or ""
         previous = self.get(write.plural, namespace, meta["name"])
         stamped = {**meta, "resourceVersion": str(version)}
+        kind = DELETED
         if isinstance(write, Put):
-            write.obj["metadata"] = stamped
-            obj, kind = write.obj, ADDED if previous is None else MODIFIED
-        else:
-            obj, kind = {**write.obj, "metadata": stamped}, DELETED
+            kind = ADDED if previous is None else MODIFIED
+        # What it is comes first: see `type_head`.
+        head = {"kind": write.obj.get("kind"), "apiVersion": write.obj.get("apiVersion")}
+        obj = {**head, **write.obj, "metadata": stamped}
         return Change(
             kind, version, write.plural, namespace, meta["name"], obj, _encode(obj), previous
         )

@@ -342,7 +342,7 @@ async def test_events_have_the_newer_shape_too(http: Http, api: Api) -> None:
     path = "/apis/events.k8s.io/v1/namespaces/lab/events"
     _status, found = await http.get(f"{path}?fieldSelector=regarding.name%3Dp")
     event = found["items"][0]
-    assert (event["apiVersion"], event["note"], event["reason"]) == (
+    assert (found["apiVersion"], event["note"], event["reason"]) == (
         "events.k8s.io/v1",
         "go",
         "Started",

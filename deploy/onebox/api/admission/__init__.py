@@ -9,6 +9,7 @@ from __future__ import annotations
 from deploy.onebox.api.admission import limitrange, podsecurity
 from deploy.onebox.api.admission.defaults import PROTECTION, fill_claim, fill_pod, protect
 from deploy.onebox.api.admission.lifecycle import check_namespace
+from deploy.onebox.api.admission.priority import check_default
 from deploy.onebox.api.admission.quota import charge, quotas_of
 from deploy.onebox.api.resources import Obj, Resource
 from deploy.onebox.api.status import forbidden
@@ -44,6 +45,8 @@ def charge_create(ctx: Context, resource: Resource, obj: Obj) -> list[Put]:
         StatusError: 403.
     """
     namespace = obj["metadata"].get("namespace")
+    if resource.plural == "priorityclasses":
+        check_default(ctx.api, resource, obj, is_new=True)
     if not namespace:
         return []
     if resource.plural in ("pods", "persistentvolumeclaims"):
@@ -56,11 +59,13 @@ def charge_create(ctx: Context, resource: Resource, obj: Obj) -> list[Put]:
 
 
 def charge_update(ctx: Context, resource: Resource, new: Obj, old: Obj) -> list[Put]:
-    """Check what grows with an update: node ports of Services, the size of claims.
+    """Check what grows with an update: node ports, the size of claims, the default priority.
 
     Raises:
         StatusError: 403.
     """
+    if resource.plural == "priorityclasses":
+        check_default(ctx.api, resource, new, is_new=False)
     if resource.plural == "persistentvolumeclaims":
         _check_expansion(ctx, resource, new, old)
         _check_limits(ctx, resource, new, new["metadata"]["namespace"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deploy.onebox.api.admission import limitrange
+from deploy.onebox.api.admission.priority import fill_priority
 from deploy.onebox.api.resources import Obj, resource_named
 from deploy.onebox.api.status import forbidden
 
@@ -28,13 +29,14 @@ def fill_pod(api: Api, pod: Obj) -> None:
     """Fill in what admission gives a pod.
 
     Raises:
-        StatusError: 403, it names a service account or a priority class that does not exist.
+        StatusError: 403, it names a service account or a priority class that does not exist, or
+            another priority than that of its class.
     """
     namespace = pod["metadata"]["namespace"]
     for limit_range in api.list("limitranges", namespace):
         limitrange.apply_defaults(pod, limit_range)
     _fill_account(api, pod, namespace)
-    _fill_priority(api, pod)
+    fill_priority(api, pod)
     _fill_tolerations(pod["spec"])
 
 
@@ -50,24 +52,6 @@ def _fill_account(api: Api, pod: Obj, namespace: str) -> None:
         )
         raise forbidden(resource_named("pods"), pod["metadata"].get("name", ""), text)
     spec["serviceAccountName"] = spec["serviceAccount"] = name
-
-
-def _fill_priority(api: Api, pod: Obj) -> None:
-    spec = pod["spec"]
-    name = spec.get("priorityClassName")
-    found: Obj | None
-    if name:
-        found = api.find("priorityclasses", None, name)
-        if found is None:
-            text = f"no PriorityClass with name {name} was found"
-            raise forbidden(resource_named("pods"), pod["metadata"].get("name", ""), text)
-    else:
-        found = next((c for c in api.list("priorityclasses") if c.get("globalDefault")), None)
-        if found is not None:
-            spec["priorityClassName"] = found["metadata"]["name"]
-    spec["priority"] = found["value"] if found else 0
-    policy = found["preemptionPolicy"] if found else "PreemptLowerPriority"
-    spec.setdefault("preemptionPolicy", policy)
 
 
 def _fill_tolerations(spec: Obj) -> None:

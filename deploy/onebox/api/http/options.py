@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from deploy.onebox.api.resources import Obj
 from deploy.onebox.api.rules import fields
-from deploy.onebox.api.status import Cause, StatusError, bad_request
+from deploy.onebox.api.status import Cause, StatusError, bad_request, quote
 from deploy.onebox.api.strategy import WriteOptions
 
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
@@ -16,6 +17,9 @@ _FALSE = frozenset({"", "0", "f", "F", "false", "FALSE", "False"})
 _POLICIES = ("Foreground", "Background", "Orphan")
 _VALIDATIONS = ("Ignore", "Warn", "Strict")
 MAX_GRACE_S = 2**31 - 1
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_MAX_DIGITS = 20
+_LIMIT = 1 << 63
 MAX_MANAGER_BYTES = 128
 
 
@@ -42,16 +46,79 @@ def number(query: Mapping[str, str], name: str) -> int | None:
     value = query.get(name)
     if value is None or value == "":
         return None
-    try:
-        if len(value) > 20:
-            raise ValueError(value)
+    if not _WHOLE.fullmatch(value):
+        raise bad_request(f"strconv.ParseInt: parsing {quote(value)}: invalid syntax")
+    if len(value) > _MAX_DIGITS or not -_LIMIT <= int(value) < _LIMIT:
+        raise bad_request(f"strconv.ParseInt: parsing {quote(value)}: value out of range")
+    return int(value)
+
+
+def version(query: Mapping[str, str]) -> int | None:
+    """Read resourceVersion, None when absent.
+
+    Raises:
+        StatusError: 400.
+    """
+    value = query.get("resourceVersion") or ""
+    if not value:
+        return None
+    if value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS:
         return int(value)
-    except ValueError:
-        raise bad_request(f"{name}={value!r} is not a whole number") from None
+    why = "invalid syntax" if not value.isdecimal() else "value out of range"
+    raise bad_request(
+        f"invalid resource version: resourceVersion: Invalid value: {quote(value)}: "
+        f"strconv.ParseUint: parsing {quote(value)}: {why}"
+    )
+
+
+_EXACT, _NOT_OLDER = "Exact", "NotOlderThan"
+
+
+def check_list_options(query: Mapping[str, str], *, is_watch: bool) -> None:
+    """Check which options of a list or a watch go together.
+
+    https://github.com/kubernetes/apimachinery/blob/v0.36.3/pkg/apis/meta/internalversion/validation/validation.go
+
+    Raises:
+        StatusError: 400, 422.
+    """
+    match = query.get("resourceVersionMatch", "")
+    initial = query.get("sendInitialEvents", "")
+    flag(query, "sendInitialEvents")
+    path, causes = "resourceVersionMatch", []
+    if is_watch:
+        if initial and match != _NOT_OLDER:
+            text = f"sendInitialEvents requires setting resourceVersionMatch to {_NOT_OLDER}"
+            causes.append(fields.forbidden(path, text))
+        if match and not initial:
+            text = (
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            )
+            causes.append(fields.forbidden(path, text))
+        if match and match != _NOT_OLDER:
+            causes.append(fields.not_supported(path, match, (_NOT_OLDER,)))
+    elif match and not query.get("resourceVersion"):
+        text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        causes.append(fields.forbidden(path, text))
+    if match and query.get("continue"):
+        text = "resourceVersionMatch is forbidden when continue is provided"
+        causes.append(fields.forbidden(path, text))
+    if match and not is_watch:
+        if match not in (_EXACT, _NOT_OLDER):
+            causes.append(fields.not_supported(path, match, (_EXACT, _NOT_OLDER, "")))
+        if match == _EXACT and query.get("resourceVersion") == "0":
+            text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            causes.append(fields.forbidden(path, text))
+    if initial and not is_watch:
+        text = "sendInitialEvents is forbidden for list"
+        causes.append(fields.forbidden("sendInitialEvents", text))
+    if causes:
+        raise _invalid_options("ListOptions", causes)
 
 
 def _invalid_options(kind: str, causes: list[Cause]) -> StatusError:
-    text = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+    sentences = [f"{cause.field}: {cause.message}" for cause in causes]
+    text = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
     details = {
         "group": "meta.k8s.io",
         "kind": kind,

@@ -47,6 +47,7 @@ class Verbs:
     def get(self, request: web.Request, target: Target) -> web.Response:
         """Reply with one object, or its scale."""
         form = self.form(request)
+        listing.wait_for(self._api, request.query)
         obj = self._find(target)
         if target.subresource == "scale":
             return json_reply(scale_of(obj))

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from deploy.onebox.api import events_view
 from deploy.onebox.api.http.listing import choose, object_body
-from deploy.onebox.api.http.options import flag, number
+from deploy.onebox.api.http.options import check_list_options, flag, number, version
 from deploy.onebox.api.http.reply import Form, encode
 from deploy.onebox.api.http.target import Target
 from deploy.onebox.api.registry import Api
@@ -59,7 +59,8 @@ def read_request(target: Target, query: Mapping[str, str], form: Form) -> WatchR
     Raises:
         StatusError: 400.
     """
-    version = number(query, "resourceVersion")
+    check_list_options(query, is_watch=True)
+    since = version(query)
     seconds = number(query, "timeoutSeconds")
     initial = flag(query, "sendInitialEvents")
     if seconds is None or seconds < 0:
@@ -68,7 +69,7 @@ def read_request(target: Target, query: Mapping[str, str], form: Form) -> WatchR
         target=target,
         selector=choose(target, query),
         form=form,
-        version=version if version and not initial else None,
+        version=since if since and not initial else None,
         timeout_s=float(seconds),
         bookmarks=flag(query, "allowWatchBookmarks"),
         initial_end=initial,

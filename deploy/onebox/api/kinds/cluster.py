@@ -9,7 +9,7 @@ from deploy.onebox.api.strategy import Context, Strategy
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_PREEMPTION = ("Never", "PreemptLowerPriority")
+_PREEMPTION = ("PreemptLowerPriority", "Never")
 MAX_USER_PRIORITY = 1_000_000_000
 SYSTEM_CLASSES = {
     "system-cluster-critical": 2_000_000_000,
@@ -97,7 +97,10 @@ class PriorityClassStrategy(Strategy):
         causes: list[Cause] = []
         if name.startswith("system-"):
             if SYSTEM_CLASSES.get(name) != value:
-                text = "priority class names with 'system-' prefix are reserved for system use only"
+                text = (
+                    "priority class names with 'system-' prefix are reserved for system use only. "
+                    f"error: {_system_error(name, value)}"
+                )
                 causes.append(fields.forbidden("metadata.name", text))
         elif value > MAX_USER_PRIORITY:
             text = f"maximum allowed value of a user defined priority is {MAX_USER_PRIORITY}"
@@ -112,6 +115,12 @@ class PriorityClassStrategy(Strategy):
             return [fields.forbidden("value", "may not be changed in an update.")]
         path = "preemptionPolicy"
         return fields.immutable(path, new["preemptionPolicy"], old["preemptionPolicy"])
+
+
+def _system_error(name: str, value: int) -> str:
+    if name not in SYSTEM_CLASSES:
+        return f"{name} is not a known system priority class"
+    return f"value of {name} PriorityClass must be {SYSTEM_CLASSES[name]}"
 
 
 class LeaseStrategy(Strategy):

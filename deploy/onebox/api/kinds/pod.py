@@ -45,6 +45,12 @@ class PodStrategy(Strategy):
         """Start as Pending, with nothing observed yet."""
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
 
+    def prepare_update(self, ctx: Context, new: Obj, old: Obj) -> None:
+        """Keep the priority, which admission has resolved once."""
+        for field in ("priority", "preemptionPolicy"):
+            if field in old["spec"]:
+                new["spec"].setdefault(field, old["spec"][field])
+
     def validate(self, obj: Obj) -> list[Cause]:
         """Check the whole spec."""
         causes = check_pod_spec("spec", obj["spec"])

@@ -159,7 +159,7 @@ def _wrong_scalar(value: Any, shape: Shape) -> str:
         case Text():
             if isinstance(value, str):
                 return ""
-            return f"expected string, got &value.valueUnstructured{{Value:{_show(value)}}}"
+            return f"expected string, got &value.valueUnstructured{{Value:{_go_syntax(value)}}}"
     return ""
 
 
@@ -169,6 +169,16 @@ def _go_type(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     return "[]interface {}" if isinstance(value, list) else "map[string]interface {}"
+
+
+def _go_syntax(value: Any) -> str:
+    """Give a value as Go's %#v writes it."""
+    if isinstance(value, dict):
+        inner = ", ".join(f"{json.dumps(key)}:{_go_syntax(value[key])}" for key in sorted(value))
+        return f"map[string]interface {{}}{{{inner}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(map(_go_syntax, value))}}}"
+    return json.dumps(value)
 
 
 def _show(value: Any) -> str:
