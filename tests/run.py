@@ -40,7 +40,7 @@ class Call:
 
 LANES = (
     (
-        Call("tests without a browser", ("-m", "not e2e and not slow", "tests")),
+        Call("tests without a browser", ("-m", "not e2e and not slow and not upstream", "tests")),
         Call("killed around every call", ("-m", "e2e and not slow", CRASHES)),
         Call(
             "with PostgreSQL and Redis",

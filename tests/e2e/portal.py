@@ -111,7 +111,8 @@ class Portal:
 
     @property
     def kubeconfig(self) -> Path:
-        return self.home / "onebox" / "kubeconfig"
+        given = self.environment.get("HOMEPORT_KUBECONFIG")
+        return Path(given) if given else self.home / "onebox" / "kubeconfig"
 
     def sign_in(self, name: str) -> "Rest":
         answer = requests.post(

@@ -108,10 +108,15 @@ class Provisioner:
     async def _one_pass(self) -> bool:
         """Look at everything that is open; False when something has to be tried again."""
         is_done = True
-        for uid, claim in list(self._claims.items()):
+        for uid in list(self._claims):
+            claim = self._claims.get(uid)
+            if claim is None:
+                continue
             try:
                 await self._provision(claim)
-                self._claims.pop(uid, None)
+                # A newer version that came meanwhile is looked at in the next pass.
+                if self._claims.get(uid) is claim:
+                    del self._claims[uid]
             except _EXPECTED as error:
                 is_done = False
                 text = f"failed to provision volume: {error}"

@@ -1,0 +1,181 @@
+"""Homeport's main job on an upstream cluster: what a person does in a first week, for real.
+
+Upstream admits, defaults, schedules, counts and collects here; Pod Security `restricted` is
+enforced on every pod of a tenant by its own admission plugin.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from playwright.sync_api import Page, expect
+
+from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest, global_steps, kubectl
+from tests.e2e.test_first_training import BODY, ENDED_S, FIRST_TRAINING_S, SCRIPT
+from tests.e2e.test_gate import enter
+from tests.e2e.test_services import START_S, Service, things_of
+from tests.tools.waiting import wait_for
+from tests.upstream.conftest import Upstream
+
+pytestmark = [pytest.mark.upstream, pytest.mark.e2e, pytest.mark.tensorflow]
+
+
+@pytest.fixture(scope="module")
+def portal(upstream: Upstream) -> Iterator[Portal]:
+    """The portal on that cluster, with the demo accounts."""
+    folder = Path(tempfile.mkdtemp(prefix="homeport-upstream-portal-"))
+    environment = {
+        "HOMEPORT_KUBECONFIG": str(upstream.kubeconfig),
+        "POD_PORTAL_URL": upstream.pod_portal_url,
+    }
+    running = Portal(folder / "home", upstream.portal_port, environment)
+    try:
+        make_accounts(running)
+        running.start()
+        yield running
+        assert running.stop() == 0
+    finally:
+        running.kill_everything()
+        if not os.environ.get("KEEP_E2E"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def make_accounts(portal: Portal) -> None:
+    """The launcher makes demo accounts on its own cluster only."""
+    environment = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
+    environment |= {"HOMEPORT_HOME": str(portal.home), "HOMEPORT_DEMO_PASSWORD": PASSWORD}
+    command = [sys.executable, "-m", "deploy.prepare", "--demo"]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def ada(portal: Portal) -> Rest:
+    rest = portal.sign_in("ada")
+    rest.tenant()
+    return rest
+
+
+@pytest.fixture
+def page_of(portal: Portal, page_of_own: Callable[..., Page]) -> Callable[[str], Page]:
+    return lambda name: page_of_own(portal, name)
+
+
+def test_a_tenant_has_all_that_a_team_works_in(portal: Portal, ada: Rest) -> None:
+    namespace = ada.tenant()["namespace"]
+    labels = kubectl(portal, "get", "namespace", namespace, "--show-labels")
+    assert "pod-security.kubernetes.io/enforce=restricted" in labels
+    claims = kubectl(portal, "-n", namespace, "get", "pvc", "--no-headers").splitlines()
+    assert claims
+    assert all(" Bound " in claim for claim in claims), claims
+    assert kubectl(portal, "-n", namespace, "get", "resourcequota", "-o", "name")
+
+
+def test_a_distributed_training_with_live_logs(
+    portal: Portal, ada: Rest, page_of: Callable[[str], Page]
+) -> None:
+    job = ada.submit(**BODY, source={"bundle": ada.upload(SCRIPT)})
+    page = page_of("ada")
+    page.goto(f"/trainings/{job['id']}/")
+    log = page.get_by_role("log")
+    ada.wait(job, "running", timeout_s=FIRST_TRAINING_S)
+    for line in ("server up ps 0", "server up worker 0", "server up worker 1", "step "):
+        expect(log).to_contain_text(line, timeout=60_000)
+    for line in ("done task 0", "done task 1"):
+        expect(log).to_contain_text(line, timeout=120_000)
+    done = ada.wait(job, "succeeded", timeout_s=ENDED_S)
+    expect(page.locator("[data-state=succeeded]").first).to_be_visible(timeout=30_000)
+    workers = [replica for replica in done["replicas"] if replica["role"] == "worker"]
+    assert [worker["exit_code"] for worker in workers] == [0, 0]
+
+    namespace = ada.tenant()["namespace"]
+    wait_for(
+        "the parameter server is gone",
+        lambda: "-ps-" not in kubectl(portal, "-n", namespace, "get", "deploy,svc,pods"),
+        timeout_s=90,
+    )
+    # Archive and artifacts are there when no pod is.
+    kubectl(portal, "-n", namespace, "delete", "jobs", "--all", "--wait=true")
+    wait_for(
+        "no pod is left", lambda: not kubectl(portal, "-n", namespace, "get", "pods", "-o", "name")
+    )
+    assert max(global_steps(ada.text(f"jobs/{job['id']}/logs/?download=1"))) >= 1990
+    paths = [a["path"] for a in ada.get(f"jobs/{job['id']}/artifacts/?page_size=200")["results"]]
+    assert any(path.startswith("model.ckpt-2") for path in paths), paths
+
+    board = Service(ada, "tensorboard", name="board", job=job["id"])
+    board.wait("running")
+    inside = board.enter()
+    assert inside.get("").ok
+    assert wait_for("its events are read", lambda: inside.get("data/runs").json(), timeout_s=60)
+    assert requests.get(f"{inside.base}data/runs", timeout=30).status_code == 401
+    ada.call("DELETE", board.path)
+    wait_for("it is gone", lambda: not things_of(portal, board), timeout_s=60)
+
+
+def test_gpus_are_exclusive(ada: Rest) -> None:
+    program = (
+        "import os, time; print('gpu', os.environ['CUDA_VISIBLE_DEVICES'], flush=True);"
+        "time.sleep(1 if '{{job_name}}' == 'worker' else 1000)"
+    )
+    job = ada.submit(
+        name="gpus",
+        topology="tf-ps",
+        command=["python", "-c", program],
+        replicas={"worker": {"count": 2, "gpu": 1, "cpu": "500m"}, "ps": {"cpu": "500m"}},
+    )
+    done = ada.wait(job, "succeeded")
+    seen = re.findall(r"worker-\d \| gpu (\S+)", ada.text(f"jobs/{job['id']}/logs/?download=1"))
+    assert len(set(seen)) == 2, seen
+    assert sorted(r["gpus"] for r in done["replicas"] if r["role"] == "worker") == sorted(seen)
+
+
+def test_a_failed_training_says_why(ada: Rest) -> None:
+    job = ada.submit(
+        name="fails",
+        command=["python", "-c", "raise SystemExit(3)"],
+        replicas={"worker": {"cpu": "500m"}},
+    )
+    failed = ada.wait(job, "failed")
+    assert failed["replicas"][0]["exit_code"] == 3
+
+
+def test_a_training_is_stopped_and_deleted(portal: Portal, ada: Rest) -> None:
+    job = ada.submit(
+        name="stopped",
+        command=["python", "-c", "import time; time.sleep(1000)"],
+        replicas={"worker": {"cpu": "500m"}},
+    )
+    ada.wait(job, "running")
+    assert ada.call("POST", f"jobs/{job['id']}/stop/").ok
+    ada.wait(job, "stopped")
+    namespace = ada.tenant()["namespace"]
+    owner = f"homeport.dev/owner={job['id']}"
+    assert not kubectl(portal, "-n", namespace, "get", "pods", "-l", owner, "-o", "name")
+    assert ada.call("DELETE", f"jobs/{job['id']}/").ok
+    assert ada.call("GET", f"jobs/{job['id']}/").status_code == 404
+    kinds = "jobs,pods,services,configmaps,secrets"
+    wait_for(
+        "nothing of it is left",
+        lambda: not kubectl(portal, "-n", namespace, "get", kinds, "-l", owner, "-o", "name"),
+        timeout_s=60,
+    )
+
+
+def test_a_notebook_computes_behind_its_gate(portal: Portal, ada: Rest) -> None:
+    notebook = Service(ada, "notebook", name="my notebook")
+    notebook.wait("running", timeout_s=START_S)
+    lab = enter(notebook)
+    assert lab.call("GET", "lab").ok
+    with lab.kernel() as kernel:
+        assert kernel.run("import os; 6 * 7") == "42"
+    notebook.do("stop")
+    notebook.wait("stopped", timeout_s=120)
+    wait_for("nothing is left", lambda: not things_of(portal, notebook), timeout_s=60)
+    assert ada.call("DELETE", notebook.path).status_code == 204
