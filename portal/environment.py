@@ -80,6 +80,12 @@ SETTINGS: tuple[Setting, ...] = (
         "for everything else when empty",
     ),
     Setting(
+        "WEB_KUBECONFIG",
+        "",
+        "kubeconfig of the account with which the web server reads logs; the same account as for "
+        "everything else when empty",
+    ),
+    Setting(
         "POD_PORTAL_URL",
         "",
         "URL under which pods reach the portal; http://10.244.0.1:8000 when empty",

@@ -37,6 +37,24 @@ QUOTA_KEYS = {
 
 
 @dataclass(frozen=True)
+class Access:
+    """What an account of Homeport's own may do in each tenant's namespace: a ClusterRole of
+    `deploy/cluster`."""
+
+    name: str
+    role: str
+    account: str
+    account_namespace: str = "homeport"
+
+
+# docs/cluster.md. Where an admin has not made these accounts, they name nobody.
+ACCESSES = (
+    Access("homeport-reconciler", "homeport-tenant", "reconciler"),
+    Access("homeport-web", "homeport-tenant-logs", "web"),
+)
+
+
+@dataclass(frozen=True)
 class Peer:
     """Where pods may go besides the internet: an address and port, or a whole namespace."""
 
@@ -64,6 +82,7 @@ class TenantManifest:
     gate_cidrs: tuple[str, ...]
     closed_cidrs: tuple[str, ...]
     is_internet_open: bool
+    accesses: tuple[Access, ...] = ACCESSES
     pod_security_version: str = POD_SECURITY_VERSION
     quota_name: str = QUOTA
     limits_name: str = LIMITS

@@ -11,7 +11,14 @@ from portal import quantity
 from portal.cluster import labels
 from portal.cluster.index import owner_of
 from portal.cluster.mergepatch import difference, is_equal
-from portal.cluster.objects import EventSeen, NamespaceSeen, PVCSeen, QuotaSeen, ServiceAccountSeen
+from portal.cluster.objects import (
+    EventSeen,
+    NamespaceSeen,
+    PVCSeen,
+    QuotaSeen,
+    RoleBindingSeen,
+    ServiceAccountSeen,
+)
 from tenants.models import TenantObject
 
 Object = dict[str, Any]
@@ -116,6 +123,9 @@ def _content_patch(document: Object, seen: Any) -> Object:
         wanted = document["automountServiceAccountToken"]
         same = seen.automount_service_account_token == wanted
         return {} if same else {"automountServiceAccountToken": wanted}
+    if isinstance(seen, RoleBindingSeen):
+        wanted = document["subjects"]
+        return {} if seen.subjects == wanted else {"subjects": wanted}
     if isinstance(seen, PVCSeen):
         wanted = _storage(document)
         if quantity.parse(wanted) <= quantity.parse(_requested(seen)):
@@ -145,6 +155,11 @@ def _condition(document: Object, seen: Any, around: Surroundings) -> tuple[str, 
         return State.WAITING, f"the cluster says {seen.status.phase or 'nothing'} of it yet"
     if isinstance(seen, QuotaSeen) and not is_equal(seen.status.hard, document["spec"]["hard"]):
         return State.WAITING, "the cluster has not confirmed these limits yet"
+    if isinstance(seen, RoleBindingSeen) and seen.role_ref != document["roleRef"]:
+        return State.REFUSED, (
+            f"it names the role {seen.role_ref.get('name') or '?'}, which cannot be changed. "
+            "Remove it, and Homeport makes its own"
+        )
     if isinstance(seen, PVCSeen):
         return _claim_condition(document, seen, around)
     return State.READY, seen.metadata.annotations.warning

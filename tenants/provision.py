@@ -13,6 +13,7 @@ from portal.cluster.client import Cluster
 from portal.cluster.errors import (
     ClusterError,
     Conflict,
+    Forbidden,
     NotFound,
     QuotaExceeded,
     TooManyRequests,
@@ -27,6 +28,9 @@ from tenants.records import Part, PartKey
 _WAIT_S = (0.2, 60.0)
 _CALM_S = 60.0  # a part left alone for so long starts with short waits again
 _CLASS_KNOWN_S = 60.0
+_RIGHTS = "our rights in the namespace"
+_NO_RIGHT = " cannot create resource "  # as the API server's authorizer says it
+_HEARD_S = 10.0  # by then every API server knows of a RoleBinding
 _JUST_MADE = "made a moment ago"
 
 Key = tuple[UUID, str, str]  # tenant, kind, name
@@ -76,6 +80,7 @@ class Provisioner:
         self._cluster = cluster
         self._attempts: dict[Key, _Attempts] = {}
         self._made: dict[Key, str] = {}  # uid of what we made or found last
+        self._bound_at: dict[UUID, float] = {}  # tenant -> when we were given rights in it
         self._classes: dict[str, tuple[float, Surroundings]] = {}
         self._shelves: dict[str, Shelf[Any]] = {
             "Namespace": view.namespaces,
@@ -83,6 +88,7 @@ class Provisioner:
             "LimitRange": view.limit_ranges,
             "NetworkPolicy": view.network_policies,
             "ServiceAccount": view.service_accounts,
+            "RoleBinding": view.role_bindings,
             "PersistentVolumeClaim": view.claims,
         }
 
@@ -100,16 +106,21 @@ class Provisioner:
     ) -> Tended:
         """One look at all parts of a tenant; writes what is missing or wrong."""
         parts: list[Part] = []
-        has_namespace = True
+        lacks = ""  # what the rest cannot be made without
         keys = []
         for document in documents:
             kind, name = document["kind"], document["metadata"]["name"]
             key = (tenant.pk, kind, name)
             keys.append(key)
             row = rows.get((kind, name))
-            part = await self._tend_part(key, document, row, may_write=has_namespace)
-            if kind == "Namespace":
-                has_namespace = part.state == State.READY
+            is_binding = kind == "RoleBinding"
+            waits_for = "" if is_binding and lacks == _RIGHTS else lacks
+            part = await self._tend_part(key, document, row, waits_for)
+            if kind == "Namespace" and part.state != State.READY:
+                lacks = "the namespace"
+            elif is_binding and part.state in {State.MISSING, State.WAITING}:
+                # One that is refused is told; whoever may do everything does not need it.
+                lacks = lacks or _RIGHTS
             parts.append(part)
         keys += await self._remove_former(tenant, documents)
         attempts = [self._attempts[key] for key in keys if key in self._attempts]
@@ -117,7 +128,7 @@ class Provisioner:
         return Tended(parts, min(again, default=None))
 
     async def _tend_part(
-        self, key: Key, document: Object, row: TenantObject | None, *, may_write: bool
+        self, key: Key, document: Object, row: TenantObject | None, waits_for: str
     ) -> Part:
         meta = document["metadata"]
         seen = self._shelves[key[1]].get(meta.get("namespace", ""), meta["name"])
@@ -126,9 +137,9 @@ class Provisioner:
         if not verdict.must_create and not verdict.patch:
             self._calm(key)
             return errand.part(verdict.state, verdict.detail)
-        if not may_write:
+        if waits_for:
             state = State.WAITING if errand.had_it else State.MISSING
-            return errand.part(state, "waits for the namespace")
+            return errand.part(state, f"waits for {waits_for}")
         if not self._may_try(key):
             return self._held_back(errand)
         try:
@@ -156,6 +167,8 @@ class Provisioner:
         uid = made["metadata"]["uid"]
         is_new = self._made.get(errand.key) != uid
         self._made[errand.key] = uid
+        if errand.key[1] == "RoleBinding":
+            self._bound_at[errand.key[0]] = time.monotonic()
         return errand.part(State.WAITING, _JUST_MADE, was_repaired=errand.had_it and is_new)
 
     async def _change(self, errand: _Errand) -> Part:
@@ -179,11 +192,19 @@ class Provisioner:
             return errand.part(verdict.state, detail)
         if isinstance(error, Unavailable | TooManyRequests):
             detail = f"the cluster does not answer ({error.message}); it is asked again"
-        elif isinstance(error, QuotaExceeded | NotFound | Conflict):
+        elif isinstance(error, QuotaExceeded | NotFound | Conflict) or self._is_early(
+            errand, error
+        ):
             detail = f"not yet: {error.message}"
         else:
             return errand.part(State.REFUSED, f"the cluster refuses it: {error.message}")
         return errand.part(State.WAITING if errand.had_it else State.MISSING, detail)
+
+    def _is_early(self, errand: _Errand, error: ClusterError) -> bool:
+        """Whether the cluster may not have heard yet of the rights that we have just been given."""
+        bound_at = self._bound_at.get(errand.key[0], float("-inf"))
+        is_about_rights = isinstance(error, Forbidden) and _NO_RIGHT in error.message
+        return is_about_rights and time.monotonic() - bound_at < _HEARD_S
 
     async def _remove_former(self, tenant: Tenant, documents: Sequence[Object]) -> list[Key]:
         """Deletes our policies that are no longer wanted: settings decide how many there are."""

@@ -29,6 +29,8 @@ _TELLING = (
     "NamespaceContentRemaining",
 )
 _CLAIM_IN_USE = "kubernetes.io/pvc-protection"
+# Listing Secrets is reading them, which no account of ours may; nothing holds up an Event.
+_NOT_LISTED = frozenset({"Secret", "Event"})
 _COLLECTED = frozenset({"foregroundDeletion", "orphan"})
 
 
@@ -79,7 +81,7 @@ async def look(cluster: Cluster, namespace: str, conditions: Sequence[Mapping[st
     held: list[Held] = []
     for kind in KINDS.values():
         plural = f"{kind.plural}.{kind.group}".rstrip(".")
-        if plural not in left or not kind.is_namespaced:
+        if plural not in left or not kind.is_namespaced or kind.name in _NOT_LISTED:
             continue
         with suppress(ClusterError):
             held += [_held(obj) for obj in await cluster.list(kind.name, namespace)]

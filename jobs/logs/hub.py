@@ -137,7 +137,8 @@ class ClusterSource(LogReader):
 
 
 async def _connect() -> Hub:
-    return Hub(ClusterSource(await asyncio.to_thread(credentials.load, settings.KUBECONFIG)))
+    kubeconfig = settings.WEB_KUBECONFIG or settings.KUBECONFIG
+    return Hub(ClusterSource(await asyncio.to_thread(credentials.load, kubeconfig)))
 
 
 def set_hub(hub: Hub | None) -> None:

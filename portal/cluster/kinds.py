@@ -48,6 +48,7 @@ _TABLE = (
     Kind("Deployment", "apps", "v1", "deployments"),
     Kind("Job", "batch", "v1", "jobs"),
     Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies"),
+    Kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings"),
 )
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _TABLE}
 

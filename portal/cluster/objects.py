@@ -254,6 +254,14 @@ class ServiceAccountSeen(Seen, frozen=True):
     automount_service_account_token: bool | None = None
 
 
+class RoleBindingSeen(Seen, frozen=True):
+    """Who may do in a namespace what a role says; both are compared as a whole."""
+
+    metadata: Meta
+    role_ref: dict[str, Any] = {}
+    subjects: list[dict[str, Any]] = []
+
+
 # --- Node, Event ---
 class Taint(Seen, frozen=True):
     key: str = ""

@@ -26,6 +26,7 @@ from portal.cluster.objects import (
     PodSeen,
     PVCSeen,
     QuotaSeen,
+    RoleBindingSeen,
     ServiceAccountSeen,
     ServiceSeen,
     SpecSeen,
@@ -128,6 +129,7 @@ class ClusterView:
         self.limit_ranges = managed("LimitRange", SpecSeen)
         self.network_policies = managed("NetworkPolicy", SpecSeen)
         self.service_accounts = managed("ServiceAccount", ServiceAccountSeen)
+        self.role_bindings = managed("RoleBinding", RoleBindingSeen)
         self.claims = managed("PersistentVolumeClaim", PVCSeen)
         self.jobs = managed("Job", JobSeen)
         self.deployments = managed("Deployment", DeploymentSeen)

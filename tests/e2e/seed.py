@@ -23,6 +23,8 @@ WORKERS_AND_PS = {
 }
 OBJECTS = (
     ("Namespace", "{namespace}", ""),
+    ("RoleBinding", "homeport-reconciler", ""),
+    ("RoleBinding", "homeport-web", ""),
     ("ResourceQuota", "homeport", "8 CPU, 16Gi, 2 GPU, 20 pods"),
     ("LimitRange", "homeport", ""),
     ("NetworkPolicy", "homeport-boundary", ""),

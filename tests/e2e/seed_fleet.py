@@ -7,7 +7,7 @@ GIB = 1024**3
 KINDS = (
     ("Namespace", 3), ("ResourceQuota", 3), ("LimitRange", 3), ("NetworkPolicy", 6),
     ("ServiceAccount", 3), ("PersistentVolumeClaim", 6), ("Job", 9), ("Deployment", 4),
-    ("Service", 6), ("ConfigMap", 5), ("Pod", 31), ("Node", 4), ("Event", 212),
+    ("RoleBinding", 6), ("Service", 6), ("ConfigMap", 5), ("Pod", 31), ("Node", 4), ("Event", 212),
 )  # fmt: skip
 
 

@@ -72,7 +72,7 @@ def test_a_tenant_of_a_lab(settings: Settings):
 def test_the_namespace_is_made_first_and_volumes_last():
     kinds = [document["kind"] for document in render_tenant(ada())]
     assert kinds[0] == "Namespace"
-    assert kinds[1] == "ResourceQuota"
+    assert kinds[1:4] == ["RoleBinding", "RoleBinding", "ResourceQuota"]
     assert kinds[-2:] == ["PersistentVolumeClaim"] * 2
 
 

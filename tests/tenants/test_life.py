@@ -56,7 +56,7 @@ async def test_suspending_takes_pods_from_the_quota_and_keeps_the_rest(room: Roo
     assert changed == {"pods", "services.nodeports"}
     assert claims(room) == kept
     await room.until(lambda r: r.tenant.reason_text == "")
-    assert len(await room.rows()) == 7
+    assert len(await room.rows()) == 9
     assert not [write for write in room.writes() if write.startswith("DELETE")]
 
 

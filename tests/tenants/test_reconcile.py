@@ -18,6 +18,8 @@ from tests.tenants.conftest import DirectWriter, Room
 
 PARTS = [
     "Namespace",
+    "RoleBinding",
+    "RoleBinding",
     "ResourceQuota",
     "LimitRange",
     "NetworkPolicy",
@@ -37,8 +39,9 @@ async def test_a_new_tenant_becomes_active_with_all_its_parts(room: Room):
     assert room.tenant.observed_used["gpu"] == 0
     made = [write for write in room.writes() if write.startswith("POST")]
     assert made[0] == "POST namespaces"
-    assert made[1] == "POST resourcequotas"
-    assert len(made) == 7
+    assert made[1:3] == ["POST rolebindings"] * 2
+    assert made[3] == "POST resourcequotas"
+    assert len(made) == 9
 
 
 async def test_when_nothing_changes_nothing_is_written(room: Room):
@@ -62,7 +65,7 @@ async def test_nothing_is_done_before_the_view_has_seen_the_cluster(room: Room):
 
 async def test_it_is_active_only_when_the_quota_is_confirmed(room: Room):
     room.api.confirms_quota = False
-    await room.until(lambda r: len(r.writes()) >= 7)
+    await room.until(lambda r: len(r.writes()) >= 9)
     await room.until(lambda r: "ResourceQuota" in r.tenant.reason_text)
     assert room.tenant.state == "provisioning"
     assert "not confirmed" in room.tenant.reason_text
@@ -105,7 +108,7 @@ async def test_a_claim_that_waits_says_what_for(room: Room):
 
 async def test_a_missing_storage_class_is_named(room: Room):
     room.api.binds_claims = False
-    await room.until(lambda r: len(r.writes()) >= 7)
+    await room.until(lambda r: len(r.writes()) >= 9)
     for name in ("data", "log"):
         room.api.change(
             "PersistentVolumeClaim", room.namespace, name, {"status": {"phase": "Pending"}}
@@ -122,7 +125,7 @@ async def test_a_class_that_waits_for_a_pod_binds_on_first_use(room: Room):
             "volumeBindingMode": "WaitForFirstConsumer",
         }
     )
-    await room.until(lambda r: len(r.writes()) >= 7)
+    await room.until(lambda r: len(r.writes()) >= 9)
     for name in ("data", "log"):
         room.api.change(
             "PersistentVolumeClaim", room.namespace, name, {"status": {"phase": "Pending"}}
@@ -139,6 +142,7 @@ async def test_a_class_that_waits_for_a_pod_binds_on_first_use(room: Room):
         ("LimitRange", "homeport"),
         ("NetworkPolicy", "homeport-boundary"),
         ("ServiceAccount", "homeport"),
+        ("RoleBinding", "homeport-web"),
     ],
 )
 async def test_a_part_that_somebody_deletes_is_made_anew(room: Room, kind: str, name: str):
@@ -214,12 +218,13 @@ async def test_a_quota_change_reaches_the_cluster_and_is_no_repair(room: Room):
             {"spec": {"podSelector": {"matchLabels": {"a": "b"}}}},
         ),
         ("ServiceAccount", "homeport", {"automountServiceAccountToken": True}),
+        ("RoleBinding", "homeport-web", {"subjects": []}),
     ],
 )
 async def test_drift_is_repaired(room: Room, kind: str, name: str, change: dict[str, Any]):
     await room.until_active()
     before = room.api.find(kind, room.namespace, name)
-    wanted = {key: before.get(key) for key in ("spec", "automountServiceAccountToken")}
+    wanted = {key: before.get(key) for key in ("spec", "automountServiceAccountToken", "subjects")}
     room.api.change(kind, room.namespace, name, change)
 
     def is_repaired(r: Room) -> bool:
@@ -299,6 +304,40 @@ async def test_what_the_cluster_refuses_is_said_and_tried_again_rarely(room: Roo
     await room.until_active()
 
 
+async def test_rights_that_the_cluster_has_not_heard_of_yet_are_waited_for(room: Room):
+    message = (
+        'limitranges is forbidden: User "system:serviceaccount:homeport:reconciler" cannot create '
+        'resource "limitranges" in API group "" in the namespace "u-x"'
+    )
+    body = {"kind": "Status", "reason": "Forbidden", "message": message}
+    room.api.trouble.append(Trouble("POST limitranges", "status", status=403, body=body, times=2))
+    await room.until(lambda r: "not yet" in r.tenant.reason_text)
+    assert (await room.rows())["LimitRange/homeport"].state == "missing"
+    await room.until_active()
+
+
+async def test_nothing_is_made_before_we_have_our_rights(room: Room):
+    body = {"kind": "Status", "reason": "InternalError", "message": "later"}
+    broken = Trouble("POST rolebindings", "status", status=500, body=body, times=-1)
+    room.api.trouble.append(broken)
+    await room.until(lambda r: len(r.writes()) >= 3)
+    assert set(room.writes()) == {"POST namespaces", "POST rolebindings"}
+    assert (await room.rows())[
+        "LimitRange/homeport"
+    ].detail == "waits for our rights in the namespace"
+    broken.times = 0
+    await room.until_active()
+
+
+async def test_a_binding_of_another_role_is_told(room: Room):
+    await room.until_active()
+    other = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+    room.api.change("RoleBinding", room.namespace, "homeport-web", {"roleRef": other})
+    await room.until(lambda r: "it names the role edit" in r.tenant.reason_text)
+    room.api.remove("RoleBinding", room.namespace, "homeport-web")
+    await room.until_active()
+
+
 async def test_a_quarrel_about_a_part_does_not_become_a_storm(room: Room):
     await room.until_active()
     began = len(room.writes())
@@ -316,6 +355,7 @@ async def test_every_fault_of_every_creation_is_survived(room: Room, what: str):
         Trouble(f"POST {plural}", what)
         for plural in (
             "namespaces",
+            "rolebindings",
             "resourcequotas",
             "limitranges",
             "networkpolicies",
@@ -333,7 +373,7 @@ async def test_a_reconciler_that_starts_in_the_middle_goes_on(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ):
     """The process dies after each single creation; the next one finishes, without doubles."""
-    for nth in range(1, 8):
+    for nth in range(1, 10):
         name = f"alice{nth}"
         room.tenant = await sync_to_async(make_tenant)(name, active=False)
 
@@ -351,7 +391,7 @@ async def test_a_reconciler_that_starts_in_the_middle_goes_on(
         room.reconciler = TenantReconciler(room.view, room.cluster, writer)
         await room.until_active()
         mine = [key for key in room.api.objects if room.namespace in key[1:]]
-        assert len(mine) == 7
+        assert len(mine) == 9
         assert {row.repaired_count for row in (await room.rows()).values()} == {0}
 
 

@@ -21,6 +21,7 @@ _OF_TENANTS = {
     "LimitRange",
     "NetworkPolicy",
     "ServiceAccount",
+    "RoleBinding",
     "PersistentVolumeClaim",
     "PersistentVolume",
 }

@@ -37,11 +37,11 @@ def pod(name: str, owner: str = "", *, node: str = "", phase: str = "Pending") -
 
 
 async def test_one_watch_per_kind_whatever_the_number_of_objects(api: FakeApi, view: ClusterView):
-    await until(lambda: api.open_watches == 13)
+    await until(lambda: api.open_watches == 14)
     for number in range(50):
         api.put(pod(f"p{number}", f"job{number}"))
     await until(lambda: len(view.pods) == 50)
-    assert api.open_watches == 13
+    assert api.open_watches == 14
     assert not any(asked.path.endswith("/secrets") for asked in api.asked)
 
 
@@ -70,7 +70,7 @@ async def test_an_owner_label_without_our_mark_counts_for_nothing(api: FakeApi, 
 
 
 async def test_what_changed_is_dirty_once(api: FakeApi, view: ClusterView):
-    await until(lambda: api.open_watches == 13)
+    await until(lambda: api.open_watches == 14)
     view.take_dirty()
     api.put(pod("a", "job1"))
     await asyncio.wait_for(view.changed.wait(), 5)
@@ -182,7 +182,7 @@ async def test_an_outage_is_one_sentence(api: FakeApi, view: ClusterView):
 
 
 async def test_during_an_outage_one_watch_asks_for_all(api: FakeApi, view: ClusterView):
-    await until(lambda: api.open_watches == 13)
+    await until(lambda: api.open_watches == 14)
     shelves = view._shelves
 
     def tries() -> int:
