@@ -68,10 +68,23 @@ class Probe:
         return self.get("/readyz") is not None
 
     def has_ready_node(self) -> bool:
-        nodes = self.get("/api/v1/nodes")
-        items = nodes.get("items") or [] if isinstance(nodes, dict) else []
         return any(
             condition.get("type") == "Ready" and condition.get("status") == "True"
+            for condition in self._node_conditions()
+        )
+
+    def lost_isolation(self) -> str:
+        """What pods lack where namespaces are refused, in sentences; empty where they are not."""
+        for condition in self._node_conditions():
+            if condition.get("reason") == "PlainProcesses":
+                return str(condition.get("message", ""))
+        return ""
+
+    def _node_conditions(self) -> list[dict[str, Any]]:
+        nodes = self.get("/api/v1/nodes")
+        items = nodes.get("items") or [] if isinstance(nodes, dict) else []
+        return [
+            condition
             for node in items
             for condition in node.get("status", {}).get("conditions") or []
-        )
+        ]

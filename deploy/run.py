@@ -17,6 +17,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import textwrap
 import time
 import urllib.error
 import urllib.request
@@ -259,6 +260,10 @@ class Launcher:
         say("  its API answers")
         self.wait_until(asks(Probe.has_ready_node), self.cluster, _CLUSTER_READY_S)
         say("  its node takes pods")
+        probe = Probe.of(kubeconfig)
+        lost = probe.lost_isolation() if probe is not None else ""
+        if lost:
+            say(textwrap.fill(lost, 100, initial_indent="  ", subsequent_indent="  "))
 
     def start_portal(self) -> None:
         say("Starting the portal ...")

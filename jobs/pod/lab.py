@@ -17,6 +17,8 @@ CONFIG = """\
 import os
 
 c = get_config()
+# A pod's user is never root, but in a plain container there may be no other, without its rights.
+c.ServerApp.allow_root = os.geteuid() == 0
 with open({token_file!r}) as file:
     c.IdentityProvider.token = file.read().strip()
 # New with each start: a cookie of an earlier one is worth nothing.

@@ -110,8 +110,10 @@ def _honest(offer: Offer) -> list[Json]:
     over = offer.cpu_cores > offer.real_cores
     text = f"{offer.cpu_cores} CPUs are offered on a machine with {offer.real_cores}"
     pods_as = "uid 1000 unless they name another" if offer.mode == "root" else "the user of onebox"
+    is_plain = offer.mode == "plain"
+    own = "" if is_plain else " with their own network, names and files"
     isolation = (
-        f"Pods are processes of this machine with their own network, names and files, as {pods_as}. "
+        f"Pods are processes of this machine{own}, as {pods_as}. "
         "Not enforced: NetworkPolicy, RBAC, seccomp and AppArmor profiles of pods."
     )
     enforced = offer.limits.memory != "none" and offer.limits.cpu
@@ -122,7 +124,7 @@ def _honest(offer: Offer) -> list[Json]:
         _condition(
             "homeport.dev/Isolation",
             False,
-            "ProcessesOfOneMachine",
+            "PlainProcesses" if is_plain else "ProcessesOfOneMachine",
             " ".join([isolation, *offer.notes]),
         ),
         _condition(

@@ -42,6 +42,8 @@ from deploy.onebox.node.services import Services
 log = logging.getLogger(__name__)
 
 FAREWELL_S = 1.0
+# Begins each line of the log that says what is weaker here than it could be.
+NOTE = "note: "
 
 
 class NodeFault(Exception):  # noqa: N818 - the end of the program, not an error of a call
@@ -84,6 +86,8 @@ async def run_node(options: NodeOptions) -> None:
             asyncio.to_thread(gpus.discover, options.gpus), Sandbox.start(options.home)
         )
         stack.push_async_callback(sandbox.close)
+        for note in sandbox.notes:
+            log.warning("%s%s", NOTE, note)
         await _run_parts(options, clients, (sandbox, inventory), stop)
 
 

@@ -7,6 +7,7 @@ single-threaded programs of the sandbox (holder, pod init, container init).
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import struct
@@ -30,6 +31,7 @@ _OPEN_TREE_CLONE = 1
 _MOVE_MOUNT_F_EMPTY_PATH = 0x04
 _MNT_DETACH = 2
 _RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_NO_SYMLINKS = 0x04
 _RESOLVE_IN_ROOT = 0x10
 
 _PR_SET_PDEATHSIG = 1
@@ -150,6 +152,17 @@ def open_beneath(root_fd: int, path: str) -> int:
     how = struct.pack("=QQQ", flags, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
     block = ctypes.create_string_buffer(how, len(how))
     return raw(f"open {path}", _OPENAT2, root_fd, os.fsencode(path), block, len(how))
+
+
+def has_links(path: bytes) -> bool:
+    """Whether a symbolic link lies on the way of an absolute path, its end included."""
+    how = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS)
+    block = ctypes.create_string_buffer(how, len(how))
+    try:
+        os.close(raw("openat2", _OPENAT2, _AT_FDCWD, path, block, len(how)))
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def pivot_root(new_root: str) -> None:

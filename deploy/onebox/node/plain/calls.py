@@ -21,7 +21,8 @@ class Signature(NamedTuple):
         opens: it returns a descriptor.
         flags_at: the argument with open's flags.
         removes: it takes a name away, which a mount point refuses.
-        follows: a link at the end of the path is followed.
+        stays: a link at the end of the path is not followed.
+        link_flags_at: the argument whose AT_SYMLINK_NOFOLLOW says so.
     """
 
     words: tuple[str, ...]
@@ -30,6 +31,8 @@ class Signature(NamedTuple):
     opens: bool = False
     flags_at: int = -1
     removes: bool = False
+    stays: bool = False
+    link_flags_at: int = -1
 
 
 def _signature(text: str, **more: bool | int) -> Signature:
@@ -43,48 +46,48 @@ SIGNATURES = {
     "openat": _signature("dir path int int", opens=True, flags_at=2),
     "creat": _signature("path int", opens=True, changes=True, creates=True),
     "stat": _signature(f"path out:{_STAT_BYTES}"),
-    "lstat": _signature(f"path out:{_STAT_BYTES}"),
-    "newfstatat": _signature(f"dir path out:{_STAT_BYTES} int"),
-    "statx": _signature("dir path int int out:256"),
+    "lstat": _signature(f"path out:{_STAT_BYTES}", stays=True),
+    "newfstatat": _signature(f"dir path out:{_STAT_BYTES} int", link_flags_at=3),
+    "statx": _signature("dir path int int out:256", link_flags_at=2),
     "access": _signature("path int"),
     "faccessat": _signature("dir path int"),
-    "faccessat2": _signature("dir path int int"),
-    "readlink": _signature("path outn:2 int"),
-    "readlinkat": _signature("dir path outn:3 int"),
+    "faccessat2": _signature("dir path int int", link_flags_at=3),
+    "readlink": _signature("path outn:2 int", stays=True),
+    "readlinkat": _signature("dir path outn:3 int", stays=True),
     "statfs": _signature("path out:120"),
-    "mkdir": _signature("path int", changes=True, creates=True),
-    "mkdirat": _signature("dir path int", changes=True, creates=True),
-    "mknod": _signature("path int int", changes=True, creates=True),
-    "mknodat": _signature("dir path int int", changes=True, creates=True),
-    "rmdir": _signature("path", changes=True, removes=True),
-    "unlink": _signature("path", changes=True, removes=True),
-    "unlinkat": _signature("dir path int", changes=True, removes=True),
-    "rename": _signature("path path", changes=True, removes=True),
-    "renameat": _signature("dir path dir path", changes=True, removes=True),
-    "renameat2": _signature("dir path dir path int", changes=True, removes=True),
-    "link": _signature("path path", changes=True),
-    "linkat": _signature("dir path dir path int", changes=True),
-    "symlink": _signature("text path", changes=True),
-    "symlinkat": _signature("text dir path", changes=True),
+    "mkdir": _signature("path int", changes=True, creates=True, stays=True),
+    "mkdirat": _signature("dir path int", changes=True, creates=True, stays=True),
+    "mknod": _signature("path int int", changes=True, creates=True, stays=True),
+    "mknodat": _signature("dir path int int", changes=True, creates=True, stays=True),
+    "rmdir": _signature("path", changes=True, removes=True, stays=True),
+    "unlink": _signature("path", changes=True, removes=True, stays=True),
+    "unlinkat": _signature("dir path int", changes=True, removes=True, stays=True),
+    "rename": _signature("path path", changes=True, removes=True, stays=True),
+    "renameat": _signature("dir path dir path", changes=True, removes=True, stays=True),
+    "renameat2": _signature("dir path dir path int", changes=True, removes=True, stays=True),
+    "link": _signature("path path", changes=True, stays=True),
+    "linkat": _signature("dir path dir path int", changes=True, stays=True),
+    "symlink": _signature("text path", changes=True, stays=True),
+    "symlinkat": _signature("text dir path", changes=True, stays=True),
     "chmod": _signature("path int", changes=True),
     "fchmodat": _signature("dir path int", changes=True),
-    "fchmodat2": _signature("dir path int int", changes=True),
+    "fchmodat2": _signature("dir path int int", changes=True, link_flags_at=3),
     "chown": _signature("path int int", changes=True),
-    "lchown": _signature("path int int", changes=True),
-    "fchownat": _signature("dir path int int int", changes=True),
+    "lchown": _signature("path int int", changes=True, stays=True),
+    "fchownat": _signature("dir path int int int", changes=True, link_flags_at=4),
     "utime": _signature("path in:16", changes=True),
     "utimes": _signature("path in:32", changes=True),
     "futimesat": _signature("dir path in:32", changes=True),
-    "utimensat": _signature("dir path in:32 int", changes=True),
+    "utimensat": _signature("dir path in:32 int", changes=True, link_flags_at=3),
     "truncate": _signature("path int", changes=True),
     "setxattr": _signature("path text inn:3 int int", changes=True),
-    "lsetxattr": _signature("path text inn:3 int int", changes=True),
+    "lsetxattr": _signature("path text inn:3 int int", changes=True, stays=True),
     "getxattr": _signature("path text outn:3 int"),
-    "lgetxattr": _signature("path text outn:3 int"),
+    "lgetxattr": _signature("path text outn:3 int", stays=True),
     "listxattr": _signature("path outn:2 int"),
-    "llistxattr": _signature("path outn:2 int"),
+    "llistxattr": _signature("path outn:2 int", stays=True),
     "removexattr": _signature("path text", changes=True),
-    "lremovexattr": _signature("path text", changes=True),
+    "lremovexattr": _signature("path text", changes=True, stays=True),
     "inotify_add_watch": _signature("fd path int"),
 }
 """Calls that are made in the pod's stead, with the path that is meant."""

@@ -11,11 +11,14 @@ from typing import NamedTuple
 from deploy.onebox.node import syscalls
 from deploy.onebox.node.plain.calls import SIGNATURES, STEERED, Signature, numbers
 from deploy.onebox.node.plain.descriptors import borrow
+from deploy.onebox.node.plain.links import follow
 from deploy.onebox.node.plain.memory import Memory
 from deploy.onebox.node.plain.notify import Call
 from deploy.onebox.node.plain.view import Place, View
 
 _AT_FDCWD = -100
+_AT_SYMLINK_NOFOLLOW = 0x100
+_NEW = os.O_CREAT | os.O_EXCL
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _MOST_BYTES = 1 << 16
 _NODE_NAME_AT, _FIELD_BYTES = 65, 65
@@ -92,6 +95,8 @@ class Files:
             path = paths[index] = self._memory.read_string(call.tid, call.args[index])
             if path[:1] == b"/":
                 place = self._view.find(path)
+                if place is not None and place.real != path:
+                    place = follow(self._view, path, place, stays=_stays(call, signature))
                 if place is not None:
                     places[index] = place
         if all(place.real == paths[index] for index, place in places.items()):
@@ -217,6 +222,7 @@ class Files:
         place = self._view.find(path)
         if place is None or place.real == path:
             return LET_THROUGH
+        place = follow(self._view, path, place, stays=False)
         is_exec = call.number != self._chdir
         if is_exec:
             os.stat(place.real)  # most are tries along PATH
@@ -239,6 +245,16 @@ class Files:
         text = buffer.raw[:_NODE_NAME_AT] + name + buffer.raw[_NODE_NAME_AT + _FIELD_BYTES :]
         self._memory.write(call.tid, call.args[0], text)
         return Value(0)
+
+
+def _stays(call: Call, signature: Signature) -> bool:
+    """Whether a link at the end of a path is what is meant, and not what it leads to."""
+    if signature.link_flags_at >= 0:
+        return bool(call.args[signature.link_flags_at] & _AT_SYMLINK_NOFOLLOW)
+    if signature.flags_at >= 0:
+        flags = call.args[signature.flags_at]
+        return bool(flags & os.O_NOFOLLOW) or flags & _NEW == _NEW
+    return signature.stays
 
 
 def _signed(value: int) -> int:

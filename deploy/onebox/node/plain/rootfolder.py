@@ -39,9 +39,10 @@ def build_view(spec: Mapping[str, Any], loopback: Loopback) -> View:
             _source(mount, spec["tmpfs_folder"]),
             mount["read_only"],
         )
-    seen = [f"/{name}" for name in (*PROGRAM_FOLDERS, "proc", "sys", "dev")]
-    seen += [f"/etc/{name}" for name in ETC_ENTRIES]
-    seen = [path for path in seen if os.path.exists(path)]
+    seen = {f"/{name}": False for name in ("proc", "sys", "dev")}
+    seen |= {f"/{name}": True for name in PROGRAM_FOLDERS}
+    seen |= {f"/etc/{name}": True for name in ETC_ENTRIES}
+    seen = {path: read_only for path, read_only in seen.items() if os.path.exists(path)}
     view = View(seen, places, root, read_only_root=read_only)
     _fill_root(root, spec, loopback)
     for path in (*seen, *(path for path, _ in places.items()), *_real_folders(places, root)):

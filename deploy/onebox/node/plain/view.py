@@ -7,7 +7,7 @@ the pod lie where their volumes lie, and everything else is the container's own 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 _MOST_REMEMBERED = 8192
@@ -18,26 +18,31 @@ class Place(NamedTuple):
 
     Args:
         real: the path on the machine.
-        is_mount: the path is itself a mount point.
+        depth: bytes of `real` at which what lies below a mount begins.
     """
 
     real: bytes
     is_read_only: bool
-    is_mount: bool
+    depth: int
+
+    @property
+    def is_mount(self) -> bool:
+        """Whether the path is itself a mount point."""
+        return self.depth >= len(self.real)
 
 
 class View:
     """The translation of absolute paths.
 
     Args:
-        seen: paths that are what they are on the machine.
+        seen: paths that are what they are on the machine, and whether they are read-only.
         places: path in the container -> (path on the machine, read-only).
         root: the folder that is the container's own root.
     """
 
     def __init__(
         self,
-        seen: Iterable[str],
+        seen: Mapping[str, bool],
         places: Mapping[str, tuple[str, bool]],
         root: str,
         *,
@@ -49,8 +54,9 @@ class View:
         # A program may have the real path of a file from /proc or from a script's first line.
         for real, read_only in [*places.values(), (root, read_only_root)]:
             self._places[os.fsencode(real)] = (os.fsencode(real), read_only)
-        for path in seen:
-            self._places[os.fsencode(path)] = None
+        for path, read_only in seen.items():
+            name = os.fsencode(path)
+            self._places[name] = (name, True) if read_only else None
         for path, (real, read_only) in places.items():
             self._places[os.fsencode(path)] = (os.fsencode(real), read_only)
         self._back = {
@@ -101,14 +107,15 @@ class View:
             if head in self._places:
                 return self._place(head, plain, path)
             head = head.rpartition(b"/")[0]
-        return Place(self._root + plain + _tail(path), self._read_only_root, False)
+        real = self._root + plain + _tail(path)
+        return Place(real, self._read_only_root, len(self._root))
 
     def _place(self, head: bytes, plain: bytes, path: bytes) -> Place | None:
         found = self._places[head]
         if found is None:
             return None
         real, read_only = found
-        return Place(real + plain[len(head) :] + _tail(path), read_only, head == plain)
+        return Place(real + plain[len(head) :] + _tail(path), read_only, len(real))
 
 
 def _tail(path: bytes) -> bytes:
