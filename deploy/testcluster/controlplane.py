@@ -274,6 +274,9 @@ class ControlPlane:
             "service-account-private-key-file": keys / "sa.key",
             "root-ca-file": keys / "ca.crt",
             "use-service-account-credentials": "true",
+            # Ending a namespace takes a hundred calls; tests end many at once.
+            "kube-api-qps": 300,
+            "kube-api-burst": 600,
             "service-cluster-ip-range": SERVICE_RANGE,
         }
 
