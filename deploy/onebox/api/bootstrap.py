@@ -6,6 +6,7 @@ from deploy.onebox.api.admission.defaults import DEFAULT_CLASS
 from deploy.onebox.api.kinds.cluster import SYSTEM_CLASSES
 from deploy.onebox.api.registry import Api
 from deploy.onebox.api.resources import Obj
+from deploy.onebox.api.strategy import WriteOptions
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 PROVISIONER = "homeport.dev/folder"
@@ -49,4 +50,5 @@ def ensure_first_objects(api: Api) -> None:
 
 def _ensure(api: Api, plural: str, obj: Obj) -> None:
     if api.find(plural, None, obj["metadata"]["name"]) is None:
-        api.create(plural, None, obj)
+        options = WriteOptions(manager="kube-apiserver", is_internal=True)
+        api.create(plural, None, obj, options=options)

@@ -149,7 +149,10 @@ def aggregated(version: str, *, core: bool) -> Obj:
             "versions": [
                 {
                     "version": group_version,
-                    "resources": [_aggregated_entry(r) for r in _served(group, group_version)],
+                    "resources": [
+                        *(_aggregated_binding() if core else ()),
+                        *(_aggregated_entry(r) for r in _served(group, group_version)),
+                    ],
                     "freshness": "Current",
                 }
             ],
@@ -167,6 +170,18 @@ def aggregated(version: str, *, core: bool) -> Obj:
 
 def _response_kind(group: str, version: str, kind: str) -> Obj:
     return {"group": group, "version": version, "kind": kind}
+
+
+def _aggregated_binding() -> list[Obj]:
+    return [
+        {
+            "resource": "bindings",
+            "responseKind": _response_kind("", "v1", "Binding"),
+            "scope": "Namespaced",
+            "singularResource": "binding",
+            "verbs": ["create"],
+        }
+    ]
 
 
 def _aggregated_entry(resource: Resource) -> Obj:

@@ -1,9 +1,7 @@
-"""OpenAPI documents: version 3 in full for current clients, version 2 as far as clients need it.
+"""OpenAPI version 3, which kubectl 1.27 and newer reads.
 
-kubectl 1.27 and newer reads version 3: for `explain`, for `apply` (does PATCH know
-fieldValidation and dryRun?). Older ones ask for version 2 as protobuf and only need an answer
-that can be read; an empty document makes them skip their own validation, which the server does
-anyway.
+It is for `explain`, and for `apply` (does PATCH know fieldValidation and dryRun?). Version 2 for
+older ones is in `openapi_v2`.
 """
 
 from __future__ import annotations
@@ -15,11 +13,9 @@ from typing import Any
 import msgspec
 
 from deploy.onebox.api.discovery import GIT_VERSION
+from deploy.onebox.api.openapi_v2 import GVK
 from deploy.onebox.api.resources import SERVED, Obj, Resource, group_versions
 from deploy.onebox.api.schema import definition_name, shapes
-
-GVK = "x-kubernetes-group-version-kind"
-PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 _REF = "#/components/schemas/"
 _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "force", "pretty")
@@ -123,49 +119,3 @@ def _operation(resource: Resource, action: str, parameters: tuple[str, ...]) -> 
         "x-kubernetes-action": action,
         GVK: {"group": resource.group, "version": resource.version, "kind": resource.kind},
     }
-
-
-@lru_cache(maxsize=1)
-def document_v2() -> bytes:
-    """Give the answer of /openapi/v2 as JSON: the definitions, without paths."""
-    definitions = _swagger(shapes().definitions)
-    body = {
-        "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": GIT_VERSION},
-        "paths": {},
-        "definitions": definitions,
-    }
-    return msgspec.json.encode(body)
-
-
-def _swagger(value: Any) -> Any:
-    if isinstance(value, dict):
-        wrapped = value.get("allOf")
-        if isinstance(wrapped, list) and len(wrapped) == 1 and "$ref" in wrapped[0]:
-            value = {**value, **wrapped[0]}
-            del value["allOf"]
-        return {
-            key: f"#/definitions/{item.removeprefix(_REF)}"
-            if key == "$ref" and isinstance(item, str)
-            else _swagger(item)
-            for key, item in value.items()
-        }
-    if isinstance(value, list):
-        return [_swagger(item) for item in value]
-    return value
-
-
-def _field(number: int, content: bytes) -> bytes:
-    # One length-delimited protobuf field; all lengths here fit one byte.
-    return bytes([number << 3 | 2, len(content)]) + content
-
-
-@lru_cache(maxsize=1)
-def document_v2_protobuf() -> bytes:
-    """Give the answer of /openapi/v2 as protobuf: an openapi.v2.Document without paths.
-
-    Fields by https://github.com/google/gnostic-models/blob/main/openapiv2/OpenAPIv2.proto:
-    swagger = 1, info = 2 (title = 1, version = 2), paths = 8.
-    """
-    info = _field(1, b"Kubernetes") + _field(2, GIT_VERSION.encode())
-    return _field(1, b"2.0") + _field(2, info) + _field(8, b"")

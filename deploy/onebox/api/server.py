@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from deploy.onebox.api import discovery, openapi
+from deploy.onebox.api import discovery, openapi, openapi_v2
 from deploy.onebox.api.http.body import MAX_BODY_BYTES
 from deploy.onebox.api.http.logs import LogProxy
 from deploy.onebox.api.http.options import flag
@@ -229,7 +229,7 @@ def _optional_raw(body: bytes | None) -> web.Response | None:
 def _openapi_v2(accept: str) -> web.Response:
     # Old clients ask for protobuf with "@" in the type, which Go cannot parse in a reply.
     if "protobuf" in accept:
-        response = web.Response(body=openapi.document_v2_protobuf())
-        response.headers["Content-Type"] = openapi.PROTOBUF_V2
+        response = web.Response(body=openapi_v2.document_protobuf())
+        response.headers["Content-Type"] = openapi_v2.MEDIA_TYPE
         return response
-    return raw_reply(openapi.document_v2())
+    return raw_reply(openapi_v2.document())
