@@ -22,10 +22,10 @@ $(VENV)/.made-dev: $(VENV)/.made requirements-dev.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode -r requirements-dev.txt
 	@touch $@
 
-.PHONY: help run test check bench format pins
+.PHONY: help run test test-cluster check bench format pins
 
 help: ## list these commands
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 run: $(VENV)/.made ## set up, start everything on this machine, print the address and the accounts
 	@exec $(BIN)/python -m deploy.run
@@ -35,6 +35,9 @@ test: $(VENV)/.made-dev ## run every test, with a real cluster and a real browse
 
 bench: $(VENV)/.made-dev ## measure against the plainest things that do the same (ROWS="M1 M5" for some)
 	@exec $(BIN)/python -m tests.bench $(ROWS)
+
+test-cluster: $(VENV)/.made-dev ## test against upstream Kubernetes: one that Go 1.26 builds, or that CONTRACT_KUBECONFIG names
+	@exec $(BIN)/python -m tests.upstream.run
 
 check: $(VENV)/.made-dev ## format, lint, types, layers, templates
 	$(BIN)/ruff format --check .
