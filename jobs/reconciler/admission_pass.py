@@ -1,5 +1,6 @@
 """Looks at the queue: who has room now is admitted, the others are told why they wait."""
 
+import asyncio
 import time
 from datetime import datetime
 from functools import partial
@@ -16,6 +17,11 @@ from jobs.rules.queue import Verdict
 from portal.cluster.view import ClusterView
 
 _GAP_S = 0.5  # between two looks at a queue that nobody has added to
+# A look costs what the queue, the nodes and all that runs are many. A costly one is followed by a
+# rest of so many times its processor time: it takes a tenth of a core then, and not the whole.
+_COSTLY_S = 0.1
+_REST_TIMES = 10
+_REST_MOST_S = 10.0
 _AT_ONCE = 10  # admissions in one transaction: rendering takes its time, and others want to write
 
 
@@ -29,13 +35,15 @@ class AdmissionPass:
         self._is_empty = False
         self._is_wanted = True
         self._looked_at = float("-inf")  # monotonic
+        self._took_s = 0.0
+        self._is_urgent = True
         self._not_before: datetime | None = None
 
     def note(self, *, added: bool) -> None:
         """Room or the queue changed; `added` when the queue itself may have grown."""
         if added:
             self._is_empty = False
-            self._looked_at = float("-inf")
+            self._is_urgent = True
         self._is_wanted = True
 
     def next_due_s(self) -> float | None:
@@ -44,40 +52,54 @@ class AdmissionPass:
             return None
         waits = []
         if self._is_wanted:
-            waits.append(self._looked_at + _GAP_S - time.monotonic())
+            waits.append(self._looked_at + self._gap_s - time.monotonic())
         if self._not_before is not None:
             waits.append((self._not_before - self._clock.now()).total_seconds())
         return max(0.0, min(waits)) if waits else None
+
+    @property
+    def _gap_s(self) -> float:
+        is_costly = self._took_s > _COSTLY_S
+        rest_s = min(self._took_s * _REST_TIMES, _REST_MOST_S) if is_costly else 0.0
+        return rest_s if self._is_urgent else max(_GAP_S, rest_s)
 
     async def run_once(self) -> list[Saved]:
         """Looks at the queue if that is due; returns the jobs whose rows changed."""
         due_s = self.next_due_s()
         if due_s is None or due_s > 0:
             return []
-        self._looked_at = time.monotonic()
+        self._is_urgent = False
+        began_s = time.process_time()
         queue = await sync_to_async(admit.read)()
         self._is_empty = not queue.queued
         if not queue.queued:
-            self._is_wanted = False
+            self._is_wanted, self._took_s = False, 0.0
             return []
         now = self._clock.now()
         times = [job.waiting.not_before for job in queue.queued]
         self._not_before = min((at for at in times if at is not None and at > now), default=None)
-        claims = claim.news(self._verdicts(queue, now))
+        claims = claim.news(await self._verdicts(queue, now))
+        self._looked_at, self._took_s = time.monotonic(), time.process_time() - began_s
         admitted = [claimed for claimed in claims if claimed.fit.kind == "now"]
         late = admitted[_AT_ONCE:]
-        claims = [claimed for claimed in claims if claimed not in late]
+        if late:
+            left_out = {claimed.job_id for claimed in late}
+            claims = [claimed for claimed in claims if claimed.job_id not in left_out]
         written: list[Saved] = []
         if claims:
             written = await self._lease.commit(partial(claim.write, claims, now))
         self._is_wanted = bool(late)
-        if late:
-            self._looked_at = float("-inf")
+        if late:  # they are not kept waiting
+            self._is_urgent, self._took_s = True, 0.0
         return written
 
-    def _verdicts(self, queue: admit.Queue, now: datetime) -> list[tuple[admit.QueuedJob, Verdict]]:
+    async def _verdicts(
+        self, queue: admit.Queue, now: datetime
+    ) -> list[tuple[admit.QueuedJob, Verdict]]:
         if not self._view.synced or self._view.problem:
             words = reasons.make("cluster_unreachable")
             waits = Fit("later", words.code, words.text)
             return [(job, Verdict(job.waiting.job_id, waits)) for job in queue.queued]
-        return admit.verdicts(queue, admit.look(self._view, queue), now)
+        room = admit.look(self._view, queue)
+        # Packing a long queue takes its time, and the event loop has viewers to serve.
+        return await asyncio.to_thread(admit.verdicts, queue, room, now)

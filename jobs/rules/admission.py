@@ -104,9 +104,20 @@ class NodeRoom:
     is_open: bool = True
     only_gpu: bool = False
 
-    def takes(self, each: Amount) -> bool:
-        """Whether one more pod of this size finds room."""
-        return self.is_open and self.allows(each) and not self.free.lacking(each)
+    def places(self, each: Amount) -> int:
+        """How many more pods of this size find room; `each.pods` is at least one."""
+        if not self.is_open or not self.allows(each):
+            return 0
+        free = self.free
+        found = free.pods // each.pods
+        # Asked of every node at each look at the queue, so it is written out.
+        if each.cpu:
+            found = min(found, free.cpu // each.cpu)
+        if each.memory:
+            found = min(found, free.memory // each.memory)
+        if each.gpu:
+            found = min(found, free.gpu // each.gpu)
+        return max(0, found)
 
     def allows(self, each: Amount) -> bool:
         return bool(each.gpu) or not self.only_gpu
@@ -239,7 +250,7 @@ def _over_cluster(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> Fit | Non
         text = f"This can never start: {who} {words}. Ask for less{less}."
         field = f"replicas.{need.role}" + (f".{_FIELDS[lacking[0]]}" if lacking else "")
         return Fit("never", "over_node", text, field)
-    empty = [replace(node, free=node.allocatable, is_open=True) for node in nodes]
+    empty = [NodeRoom(n.name, n.allocatable, n.allocatable, only_gpu=n.only_gpu) for n in nodes]
     if pack(needs, empty) is not None:
         return None
     whole = _sum(node.allocatable for node in nodes)
@@ -265,17 +276,16 @@ def _all_text(amount: Amount) -> str:
 
 
 def _sum(amounts: Iterable[Amount]) -> Amount:
-    total = Amount()
-    for amount in amounts:
-        total += amount
-    return total
+    listed = list(amounts)
+    return Amount(**{resource: sum(a.get(resource) for a in listed) for resource in RESOURCES})
 
 
 def _placed(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> Fit:
     """Now, or later with what lacks on the nodes."""
     if not nodes:
         return Fit("later", "no_nodes", "Waits for the cluster: its nodes are not known yet.")
-    if pack(needs, nodes) is not None:
+    left_over = _fill(needs, nodes)[1]
+    if not left_over:
         return NOW
     open_nodes = [node for node in nodes if node.is_open]
     if not open_nodes:
@@ -287,7 +297,7 @@ def _placed(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> Fit:
     words = "; ".join(needs_text(r, total.get(r), free.get(r), whole.get(r)) for r in lacking)
     if not words:
         count = sum(need.count for need in needs)
-        placed = count - len(_unplaced(needs, nodes))
+        placed = count - left_over
         largest = max(needs, key=lambda need: (need.each.gpu, need.each.cpu, need.each.memory))
         words = (
             f"enough is free in all, but on single nodes only {placed} of {count} replicas find "
@@ -313,20 +323,22 @@ def reserve(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> list[NodeRoom]:
     return _fill(needs, nodes)[0]
 
 
-def _unplaced(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> list[Amount]:
-    return _fill(needs, nodes)[1]
-
-
-def _fill(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> tuple[list[NodeRoom], list[Amount]]:
+def _fill(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> tuple[list[NodeRoom], int]:
+    """The nodes with what stays free, and how many replicas found no room."""
     rooms = sorted(nodes, key=lambda n: (n.free.gpu, n.free.cpu, n.name))
-    replicas = [need.each.on_node for need in needs for _ in range(need.count)]
-    replicas.sort(key=lambda a: (a.gpu, a.cpu, a.memory), reverse=True)
-    left_over = []
-    for each in replicas:
+    counts: dict[Amount, int] = {}
+    for need in needs:
+        each = need.each.on_node
+        counts[each] = counts.get(each, 0) + need.count
+    left_over = 0
+    for each in sorted(counts, key=lambda a: (a.gpu, a.cpu, a.memory), reverse=True):
+        # A node that has no room for one has none for the next of the same size: one walk for all.
+        count = counts[each]
         for place, room in enumerate(rooms):
-            if room.takes(each):
-                rooms[place] = replace(room, free=room.free - each)
+            if not count:
                 break
-        else:
-            left_over.append(each)
+            if taken := min(count, room.places(each)):
+                rooms[place] = replace(room, free=room.free - each.times(taken))
+                count -= taken
+        left_over += count
     return rooms, left_over

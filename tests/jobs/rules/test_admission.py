@@ -182,6 +182,26 @@ def test_packing_never_gives_more_than_there_is_and_loses_nothing(needs, nodes) 
     assert before - after == total_of(needs)
 
 
+def packed_one_by_one(needs: list[Need], nodes: list[NodeRoom]) -> list[NodeRoom] | None:
+    """First fit as one would write it down: each replica looks at each node."""
+    rooms = sorted(nodes, key=lambda n: (n.free.gpu, n.free.cpu, n.name))
+    replicas = [need.each for need in needs for _ in range(need.count)]
+    for each in sorted(replicas, key=lambda a: (a.gpu, a.cpu, a.memory), reverse=True):
+        for place, room in enumerate(rooms):
+            if room.is_open and room.allows(each) and not room.free.lacking(each):
+                rooms[place] = replace(room, free=room.free - each)
+                break
+        else:
+            return None
+    return rooms
+
+
+@given(needs_lists, nodes_lists)
+@settings(max_examples=200, deadline=None)
+def test_packing_many_at_once_is_packing_them_one_by_one(needs, nodes) -> None:
+    assert pack(needs, nodes) == packed_one_by_one(needs, nodes)
+
+
 @given(needs_lists, nodes_lists)
 @settings(max_examples=50, deadline=None)
 def test_reserving_what_does_not_fit_does_no_harm(needs, nodes) -> None:
