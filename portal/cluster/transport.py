@@ -79,8 +79,12 @@ class Transport:
             except TooManyRequests as busy:
                 if not tries_left or busy.retry_after_s > _PATIENCE_S:
                     raise
-                await asyncio.sleep(busy.retry_after_s)
+                await self.pause(busy.retry_after_s)
         raise AssertionError("unreachable: the last try returns or raises")
+
+    async def pause(self, wait_s: float) -> None:
+        """Waits as the server asked; tests let their own clock pass instead."""
+        await asyncio.sleep(wait_s)
 
     async def _once(self, request: Request, data: bytes | None) -> bytes:
         headers = await self._headers(request.accept)

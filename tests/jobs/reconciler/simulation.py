@@ -351,7 +351,7 @@ class Sim(Cluster):
     def _kubelet(self) -> None:
         for pod in self.of("Pod"):
             status, meta = pod["status"], pod["metadata"]
-            before = copy.deepcopy(pod)
+            before = _told_by_kubelet(pod)
             if status["phase"] in ENDED:
                 if "deletionTimestamp" in meta:
                     self.remove(pod)
@@ -363,7 +363,7 @@ class Sim(Cluster):
                 self._schedule(pod, life)
             else:
                 self._live(pod, life)
-            if pod != before:
+            if _told_by_kubelet(pod) != before:
                 self.touch(pod)
 
     def _schedule(self, pod: Object, life: Life) -> None:
@@ -416,6 +416,13 @@ class Sim(Cluster):
             state = {"terminated": {**ended, "startedAt": started}}
             status["containerStatuses"] = [{"name": name, "state": state}]
             self.ended.append((copy.deepcopy(pod), is_marked, code))
+
+
+def _told_by_kubelet(pod: Object) -> Any:
+    """A copy of what the life of a pod may change of it; most of it never does."""
+    meta = pod["metadata"]
+    told = meta.get("age"), meta.get("deletionTimestamp"), pod["spec"].get("nodeName")
+    return told, copy.deepcopy(pod["status"])
 
 
 def _index(pod: Object) -> int:

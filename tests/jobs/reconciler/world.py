@@ -18,6 +18,7 @@ from jobs.reconciler.lease import Lease
 from jobs.reconciler.loop import Shift
 from portal.cluster import labels
 from portal.cluster.view import Shelf
+from portal.cluster.watch import Watch
 from tenants.models import Tenant
 from tests.factories import make_job, make_tenant
 from tests.jobs.reconciler.simulation import START, Sim
@@ -75,13 +76,16 @@ class World:
             marks = obj["metadata"].get("labels", {})
             if watch.selection.label_selector and marks.get(labels.MANAGED_BY) != labels.MANAGER:
                 continue
-            seen = msgspec.json.decode(msgspec.json.encode(obj), type=watch.selection.seen)
+            seen = self._decode(watch, obj)
             fresh[seen.metadata.namespace, seen.metadata.name] = seen
         changes = list(watch._differences(fresh))
         watch.items = fresh
         watch.synced.set()
         if changes:
             shelf._take(changes)
+
+    def _decode(self, watch: Watch[Any], obj: dict[str, Any]) -> Any:
+        return msgspec.json.decode(msgspec.json.encode(obj), type=watch.selection.seen)
 
     async def round(self, seconds: int = 1) -> None:
         """Some seconds of the cluster, then one tick; a killed process is started again."""
