@@ -20,6 +20,7 @@ from portal.cluster.errors import (
     ClusterError,
     Conflict,
     NotFound,
+    QuotaExceeded,
     Unavailable,
 )
 from portal.cluster.kinds import get_kind
@@ -168,13 +169,15 @@ class Cluster:
 
         Raises:
             Conflict: the name is taken by something else; the text says what.
-            ClusterError: as `create`; `Unavailable` also when reading back found nothing.
+            ClusterError: as `create`; `Unavailable` and `QuotaExceeded` when reading back found
+                nothing.
         """
         try:
             return await self.create(obj)
         except AlreadyExists:
             return self._adopted(obj, await self._read_back(obj))
-        except Unavailable as lost:
+        except (Unavailable, QuotaExceeded) as lost:
+            # Quotas are looked at before names are: what is there may be what they have no room for.
             try:
                 found = await self._read_back(obj)
             except ClusterError:

@@ -157,6 +157,21 @@ async def test_adopt_repairs_a_lost_reply(api: FakeApi, cluster: Cluster):
 
 
 @pytest.mark.usefixtures("namespace")
+async def test_adopt_finds_what_fills_a_quota_by_itself(api: FakeApi, cluster: Cluster):
+    """Upstream looks at quotas before it looks whether the name is taken."""
+    first = await cluster.create_or_adopt(config_map())
+    message = "configmaps is forbidden: exceeded quota: homeport"
+    body = {"kind": "Status", "reason": "Forbidden", "message": message}
+    full = Trouble("POST configmaps", "status", status=403, body=body, times=-1)
+    api.trouble.append(full)
+    again = await cluster.create_or_adopt(config_map())
+    assert again["metadata"]["uid"] == first["metadata"]["uid"]
+    api.remove("ConfigMap", "u-x", "a")
+    with pytest.raises(QuotaExceeded):
+        await cluster.create_or_adopt(config_map())
+
+
+@pytest.mark.usefixtures("namespace")
 async def test_adopt_says_when_nothing_was_made(api: FakeApi, cluster: Cluster):
     api.trouble.append(Trouble("POST configmaps", "refuse"))
     with pytest.raises(Unavailable):
