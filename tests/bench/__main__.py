@@ -19,7 +19,14 @@ from tests.bench.world import world
 
 # Rows that are judged from what all workloads about logs did.
 GATES = ("M5", "M7")
-LOG_WORKLOADS = {log_rows.flood: ("M1", "M2"), log_rows.paced: ("M4",)}
+# Idle memory first: it wants processes that have done nothing yet.
+LOG_WORKLOADS = {
+    log_rows.idle: ("M8",),
+    log_rows.flood: ("M1", "M2"),
+    log_rows.single: ("M3",),
+    log_rows.paced: ("M4",),
+    log_rows.stalled: ("M6",),
+}
 PAGES = ("M11", "M12")
 ROWS = (*(row for rows in LOG_WORKLOADS.values() for row in rows), *GATES, *PAGES)
 REPEATS, QUICK_REPEATS = 5, 2

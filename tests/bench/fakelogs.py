@@ -2,8 +2,8 @@
 
 It writes each line as a chunk of its own, as a kubelet does. Lines are made in blocks and the time
 is put in by one replacement per block, so that this process is never what limits a measurement.
-All streams wait for `/bench/open?lines=N[&per_s=R]`, write the same N numbered lines (as fast as they
-are read, or R each second), and stay open until `/bench/close`. `/bench/stats` counts.
+All streams begin with line 0, wait for `/bench/open?lines=N[&per_s=R][&loud=K]`, write the same N numbered lines (as fast
+as they are read, or R each second; see `Work`), and stay open until `/bench/close`. `/bench/stats` counts.
 """
 
 import asyncio
@@ -26,10 +26,20 @@ _STAMP = b"2000-01-01T00:00:00.000000000Z"
 
 @dataclass(frozen=True)
 class Work:
-    """What every stream writes: `lines`, as fast as they are read or `per_s`."""
+    """What every stream writes: `lines`, as fast as they are read or `per_s`.
+
+    Attributes:
+        loud: the pod whose name ends with `-0` writes so many times as much, in the same time.
+    """
 
     lines: int
     per_s: float = 0.0
+    loud: int = 1
+
+    def of(self, pod: str) -> "Work":
+        if self.loud == 1 or not pod.endswith("-0"):
+            return self
+        return Work(self.lines * self.loud, self.per_s * self.loud)
 
 
 @dataclass
@@ -49,7 +59,7 @@ def line_of(number: int) -> bytes:
     return f"{head}{'x' * (LINE_BYTES - len(head) - len(END) - 1)}{END}\n".encode()
 
 
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=10_000)
 def block_of(first: int, count: int, *, stamped: bool) -> bytes:
     """Chunks of the lines from `first` on; with the placeholder where each time belongs."""
     stamp = _STAMP + b" " if stamped else b""
@@ -116,7 +126,7 @@ class Connection(asyncio.Protocol):
         if path[0] == "bench":
             self._control(path[1], query)
         elif path[-1] == "log":
-            self._task = asyncio.create_task(self._log(query))
+            self._task = asyncio.create_task(self._log(path[-2], query))
         elif len(path) > 2 and path[-2] == "pods":
             self._json(_pod(path[-1], path[-3]))
         else:
@@ -125,7 +135,9 @@ class Connection(asyncio.Protocol):
     def _control(self, what: str, query: dict[str, str]) -> None:
         gate = self._gate()
         if what == "open":
-            gate.work = Work(int(query["lines"]), float(query.get("per_s", "0")))
+            gate.work = Work(
+                int(query["lines"]), float(query.get("per_s", "0")), int(query.get("loud", "1"))
+            )
             gate.opened.set()
         elif what == "close":
             gate.closed.set()
@@ -137,7 +149,7 @@ class Connection(asyncio.Protocol):
         head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
         self._transport.write(f"{head}\r\n\r\n".encode() + data)
 
-    async def _log(self, query: dict[str, str]) -> None:
+    async def _log(self, pod: str, query: dict[str, str]) -> None:
         head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
         self._transport.write(head.encode())
         if query.get("follow") != "true":
@@ -145,12 +157,14 @@ class Connection(asyncio.Protocol):
             self._transport.write(b"0\r\n\r\n")
             return
         stats, gate, stamped = self._stats, self._gate(), query.get("timestamps") == "true"
+        self._write(0, 1, stamped)
         stats.follows += 1
         stats.open += 1
         stats.peak = max(stats.peak, stats.open)
         try:
             await gate.opened.wait()
-            await (self._paced if gate.work.per_s else self._flood)(gate.work, stamped)
+            work = gate.work.of(pod)
+            await (self._paced if work.per_s else self._flood)(work, stamped)
             await gate.closed.wait()
             self._transport.write(b"0\r\n\r\n")
         finally:
@@ -161,11 +175,11 @@ class Connection(asyncio.Protocol):
         self._transport.write(block.replace(_STAMP, stamp_now()) if stamped else block)
 
     async def _flood(self, work: Work, stamped: bool) -> None:
-        for first in range(0, work.lines, BLOCK):
-            self._write(first, min(BLOCK, work.lines - first), stamped)
+        for done in range(0, work.lines, BLOCK):
+            self._write(1 + done, min(BLOCK, work.lines - done), stamped)
             if not self._writable.is_set():
                 await self._writable.wait()
-            elif first % (16 * BLOCK) == 0:
+            elif done % (16 * BLOCK) == 0:
                 await asyncio.sleep(0)
 
     async def _paced(self, work: Work, stamped: bool) -> None:
@@ -174,9 +188,11 @@ class Connection(asyncio.Protocol):
         began, written = time.monotonic(), 0
         while written < work.lines:
             due = min(work.lines, int((time.monotonic() - began) * work.per_s) + 1)
-            for number in range(written, due):
-                self._write(number, 1, stamped)
-            written = due
+            while written < due:
+                # Up to the next whole block, so that blocks are made once.
+                count = min(due - written, BLOCK - written % BLOCK)
+                self._write(1 + written, count, stamped)
+                written += count
             await asyncio.sleep(TICK_S)
 
 

@@ -1,16 +1,25 @@
 """Rows about logs against an API server of our own: M1 to M8 of performance.md."""
 
+import statistics
 from dataclasses import dataclass
 
 from tests.bench.fakelogs import Work
+from tests.bench.kubectl_side import kubectl_logs
 from tests.bench.ledger import Ledger
-from tests.bench.results import Result, Sides, at_least, at_most
-from tests.bench.runs import Crowd, Run, run
+from tests.bench.processes import rss_bytes
+from tests.bench.results import Result, Sides, at_least, at_most, figure
+from tests.bench.runs import Crowd, Run, none_left, run, settled, stats
+from tests.bench.viewers import arrive
 from tests.bench.world import Relay, World
 
 VIEWERS, PODS = 200, 20
 FLOOD = Work(15_000)
 PACED = Work(250, per_s=50.0)  # 10,000 deliveries each second
+# One pod writes 15,000 lines: a viewer of it who does not read has soon filled every buffer.
+LOUD = Work(250, per_s=50.0, loud=60)
+SINGLE = Work(300_000)
+IDLE_WARM_UP = 20
+MIB = 2**20
 
 
 @dataclass
@@ -33,9 +42,9 @@ class Bench:
     turns: Turns
     repeats: int
 
-    async def portal(self, crowd: Crowd) -> Run:
-        made = await run(self.world.api, self.world.portal, self.turns.next(), crowd)
-        return self.ledger.enter(made)
+    async def portal(self, crowd: Crowd, *, with_stalled: bool = False) -> Run:
+        api, portal, turn = self.world.api, self.world.portal, self.turns.next()
+        return self.ledger.enter(await run(api, portal, turn, crowd, with_stalled=with_stalled))
 
     async def relay(self, side: Relay, crowd: Crowd) -> Run:
         return await run(self.world.api, side, self.turns.next(), crowd)
@@ -106,4 +115,89 @@ async def paced(bench: Bench) -> list[Result]:
             sides=cost.words("s", "raw"),
             void=cost.void,
         ),
+    ]
+
+
+async def stalled(bench: Bench) -> list[Result]:
+    """M6: one of 200 viewers does not read."""
+    late, grown = Sides(), []
+    crowd = Crowd(PODS, VIEWERS, LOUD)
+    for number in range(bench.repeats):
+        runs = {}
+        for with_stalled in (False, True) if number % 2 else (True, False):
+            runs[with_stalled] = await bench.portal(crowd, with_stalled=with_stalled)
+        late.add(runs[True].got.oldest_p99_ms(), runs[False].got.oldest_p99_ms())
+        grown.append((runs[True].grown_bytes - runs[False].grown_bytes) / MIB)
+    return [
+        Result(
+            "M6",
+            "p99 of 199 healthy viewers, one stalled / none",
+            late.ratio,
+            at_most(1.2),
+            sides=late.words("ms", "without"),
+            void=late.void,
+        ),
+        Result(
+            "M6",
+            "memory of the stalled viewer",
+            max(0.0, statistics.median(grown)),
+            at_most(1),
+            "MiB",
+            f"repeats: {', '.join(f'{mib:.1f}' for mib in grown)}",
+        ),
+    ]
+
+
+async def idle(bench: Bench) -> list[Result]:
+    """M8: what a viewer costs to whom nothing is sent. Wants processes that did nothing before."""
+    kib = {}
+    for side in (bench.world.portal, bench.world.batch):
+        targets = side.targets(bench.turns.next(), PODS, VIEWERS)
+        seen = side.shows_the_past
+        first = await arrive(targets[:IDLE_WARM_UP])
+        await settled(bench.world.api, PODS, first if seen else ())
+        before = rss_bytes(side.pid)
+        others = await arrive(targets[IDLE_WARM_UP:])
+        await settled(bench.world.api, PODS, others if seen else ())
+        kib[side.title] = (rss_bytes(side.pid) - before) / 1024 / len(others)
+        for viewer in (*first, *others):
+            viewer.leave()
+        await none_left(bench.world.api)
+        await stats(bench.world.api, "close")
+    ours, theirs = kib.values()
+    return [
+        Result(
+            "M8",
+            "memory of an idle viewer, portal / raw relay",
+            ours / theirs,
+            at_most(4),
+            sides=f"{figure(ours)} KiB to raw's {figure(theirs)}",
+        ),
+        Result("M8", "memory of an idle viewer of the portal", ours, at_most(48), "KiB"),
+    ]
+
+
+async def single(bench: Bench) -> list[Result]:
+    """M3: one viewer of one pod, as fast as it goes, and `kubectl logs -f` of the same."""
+    cost, speed = Sides(), Sides()
+    crowd = Crowd(1, 1, SINGLE)
+    for number in range(bench.repeats):
+        if number % 2:
+            theirs = await kubectl_logs(bench.world, bench.turns.next(), SINGLE)
+        ours = await bench.portal(crowd)
+        if not number % 2:
+            theirs = await kubectl_logs(bench.world, bench.turns.next(), SINGLE)
+        cost.add(ours.cpu_ms_per_mb, theirs.cpu_ms_per_mb)
+        speed.add(ours.got.lines_per_s, theirs.lines_per_s)
+    return [
+        Result(
+            "M3",
+            "CPU per MB, portal with one viewer / kubectl logs -f",
+            cost.ratio,
+            at_most(1.0),
+            sides=(
+                f"{cost.words('ms/MB', 'kubectl')}; {speed.words('million lines/s', 'it', 1e-6)}"
+            ),
+            void=cost.void,
+        )
     ]

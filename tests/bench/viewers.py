@@ -9,6 +9,7 @@ import asyncio
 import base64
 import os
 import re
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,11 +28,23 @@ _PING = bytes([0x89, 0x80, 0, 0, 0, 0])
 
 @dataclass(frozen=True)
 class Target:
-    """Where one viewer looks, and what it shows of itself (`Name: text`, one row each)."""
+    """Where one viewer looks, and what it shows of itself (`Name: text`, one row each).
+
+    Attributes:
+        buffer_bytes: the system's, for what was not read yet; 0: as it likes.
+    """
 
     port: int
     path: str
     headers: tuple[str, ...] = ()
+    buffer_bytes: int = 0
+
+    def socket(self) -> socket.socket:
+        made = socket.socket()
+        if self.buffer_bytes:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.buffer_bytes)
+        made.setblocking(False)
+        return made
 
 
 @dataclass
@@ -39,6 +52,7 @@ class Account:
     """What one viewer got.
 
     Attributes:
+        is_ready: line 0 came, which is written before a measurement begins and not counted.
         next_number: of the line that has to come next.
         lines: that came.
         skipped: that did not come, and were announced.
@@ -46,7 +60,8 @@ class Account:
         oldest_ms: for each message, how old its first line was.
     """
 
-    next_number: int = 0
+    is_ready: bool = False
+    next_number: int = 1
     lines: int = 0
     skipped: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -73,6 +88,11 @@ class Account:
             self.wrong.append(f"lines without numbers: {bytes(raw[start : start + 80])!r}")
             return
         begins, ends = int(first[1]), int(last[1])
+        if begins == 0 and not self.is_ready:
+            self.is_ready = True
+            begins, count = 1, count - 1
+            if not count:
+                return
         if ends - begins + 1 != count:
             self.wrong.append(f"{count} lines from {begins} to {ends}")
         if begins != self.next_number + self._announced:
@@ -110,10 +130,10 @@ _buffer = memoryview(bytearray(512 * 1024))
 class Viewer(asyncio.BufferedProtocol):
     """One websocket; `account` is what came through it."""
 
-    def __init__(self, target: Target, expected: int = 0) -> None:
+    def __init__(self, target: Target) -> None:
         """`done` is set when `expected` lines came or were announced as missing."""
         self.account = Account()
-        self.expected = expected
+        self.expected = 0
         self.is_open = asyncio.Event()
         self.done = asyncio.Event()
         self.pong = asyncio.Event()
@@ -214,7 +234,7 @@ class Viewer(asyncio.BufferedProtocol):
         self._transport.abort()
 
 
-async def arrive(targets: Sequence[Target], expected: int = 0) -> list[Viewer]:
+async def arrive(targets: Sequence[Target]) -> list[Viewer]:
     """One viewer for each target, all of them let in.
 
     Raises:
@@ -223,8 +243,10 @@ async def arrive(targets: Sequence[Target], expected: int = 0) -> list[Viewer]:
     loop = asyncio.get_running_loop()
     viewers: list[Viewer] = []
     for number, target in enumerate(targets):
-        viewer = Viewer(target, expected)
-        await loop.create_connection(lambda viewer=viewer: viewer, "127.0.0.1", target.port)
+        viewer = Viewer(target)
+        connection = target.socket()
+        await loop.sock_connect(connection, ("127.0.0.1", target.port))
+        await loop.create_connection(lambda viewer=viewer: viewer, sock=connection)
         viewers.append(viewer)
         if number % _OPEN_AT_ONCE == _OPEN_AT_ONCE - 1:
             await asyncio.sleep(0.02)
@@ -264,14 +286,14 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else float("nan")
 
 
-def delivered(viewers: Sequence[Viewer], written: int) -> Delivered:
-    """The accounts together; `written` lines were written for each viewer."""
+def delivered(viewers: Sequence[Viewer]) -> Delivered:
+    """The accounts together; `expected` lines were written for each viewer."""
     accounts = [viewer.account for viewer in viewers]
     starts = [account.first_at for account in accounts if account.first_at]
     return Delivered(
         lines=sum(account.lines for account in accounts),
         skipped=sum(account.skipped for account in accounts),
-        silently_lost=sum(account.lost_silently(written) for account in accounts),
+        silently_lost=sum(viewer.account.lost_silently(viewer.expected) for viewer in viewers),
         wrong=tuple(text for account in accounts for text in account.wrong)[:5],
         seconds=max(account.last_at for account in accounts) - min(starts) if starts else 0.0,
         oldest_ms=tuple(ms for account in accounts for ms in account.oldest_ms),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import requests
 
@@ -33,17 +33,23 @@ class FakeLogs:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two that are compared: its process and where its viewers look."""
+    """One of the two that are compared: its process and where its viewers look.
+
+    Attributes:
+        shows_the_past: who comes later is shown what was there before.
+    """
 
     title: str
     pid: int
     port: int
+    shows_the_past: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class Portal(Side):
     """A portal with its rows; each repeat has a set of jobs of its own."""
 
+    shows_the_past = True
     cookies: list[str]
     jobs: list[list[str]]
 
