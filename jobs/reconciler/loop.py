@@ -25,7 +25,6 @@ from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
 
 from jobs.models import ReconcilerLease
-from jobs.reconciler import nodes
 from jobs.reconciler.admission_pass import AdmissionPass
 from jobs.reconciler.apply import Applier
 from jobs.reconciler.clock import SteadyClock
@@ -33,6 +32,7 @@ from jobs.reconciler.health import HealthReporter
 from jobs.reconciler.jobs_pass import JobsPass
 from jobs.reconciler.jobs_view import JobsView
 from jobs.reconciler.lease import POLL_S, RENEW_S, Lease, Writer
+from jobs.reconciler.nodes import NodesPass
 from jobs.reconciler.rows import Saved
 from jobs.services.reconciler.apply import ServiceApplier
 from jobs.services.reconciler.services_pass import ServicesPass
@@ -133,8 +133,7 @@ class Shift:
         self._tenants = TenantReconciler(self._view, cluster, Writer(lease))
         self._tenants_dirty = Dirty()
         self._tenants_wanted = asyncio.Event()
-        self._nodes: dict[str, nodes.NodeRow] | None = None
-        self._nodes_dirty = True
+        self._nodes = NodesPass(self._view, lease)
         self._nodes_untold = False
         self._health = HealthReporter(cluster, self._view, self._report)
         self._problem = ""
@@ -282,7 +281,8 @@ class Shift:
         self._jobs.note(saved.job_id for saved in admitted if saved.kind == "job")
         self._services.note(saved.job_id for saved in admitted if saved.kind == "service")
         await self._usage.run_once(everything=look in {"safety", "start"})
-        await self._save_nodes(dirty.nodes or look == "start")
+        self._nodes.note((), everything=look == "start")
+        self._nodes_untold |= await self._nodes.run_once()
         await self._tell([*changed, *admitted])
         await self._note_health()
         self._health.ticks.note(dirty.heard_at, began_at)
@@ -293,6 +293,7 @@ class Shift:
         self._services.note(owner for owner in owners if self._services.knows(owner))
         self._jobs.note(owner for owner in owners if not self._services.knows(owner))
         self._usage.note(dirty.owners)
+        self._nodes.note(dirty.nodes)
         for pod in self._view.take_departed():
             owner = _uuid(owner_of(pod))
             if owner is not None:
@@ -331,24 +332,6 @@ class Shift:
             await live.achanged(row.kind, row.job_id, row.revision, row.tenant_id)
 
     # --- nodes, health ---
-    async def _save_nodes(self, wanted: bool) -> None:
-        self._nodes_dirty = self._nodes_dirty or wanted
-        if not self._nodes_dirty or not self._view.synced:
-            return
-        seen = nodes.look(self._view)
-        before = self._nodes
-        if before is None:
-            known = await sync_to_async(nodes.known_names)()
-            gone = sorted(set(known) - seen.keys())
-            changed = list(seen.values())
-        else:
-            changed, gone = nodes.differences(before, seen)
-        if changed or gone:
-            await self._lease.commit(partial(nodes.write, changed, gone))
-            self._nodes_untold = True
-        self._nodes = seen
-        self._nodes_dirty = False
-
     async def _tell_nodes(self) -> None:
         """Once a second at most: everybody's page of nodes reads them all anew."""
         if self._nodes_untold:

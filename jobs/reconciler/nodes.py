@@ -1,15 +1,19 @@
 """Keeps the rows of `jobs.models.Node` true: what each node has, and what pods hold of it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError
 from django.utils import timezone
 
 from jobs.models import Node
 from jobs.reconciler.admit import amount_of, is_ready
+from jobs.reconciler.lease import Lease
 from jobs.rules.admission import Amount
 from portal.cluster import requests
 from portal.cluster.index import owner_of
@@ -18,6 +22,7 @@ from portal.cluster.view import ClusterView
 
 _LABELS_MAX = 100
 _TAINTS_MAX = 50
+_WRITTEN_AT_ONCE = 100
 _TEXT_MAX = 1000  # of what a node says of itself
 
 
@@ -38,27 +43,36 @@ class NodeRow:
     about: Mapping[str, str] = field(default_factory=dict)
 
 
-def look(view: ClusterView) -> dict[str, NodeRow]:
-    """All nodes by name. On the event loop."""
-    found = {}
-    for (_, name), node in view.nodes.watch.items.items():
-        found[name] = NodeRow(
-            name=name,
-            is_ready=is_ready(node),
-            is_schedulable=not node.spec.unschedulable,
-            capacity=amount_of(view.capacity_of(name)),
-            allocatable=amount_of(view.allocatable_of(name)),
-            requested=amount_of(view.held_of(name)),
-            labels=dict(sorted(node.metadata.labels.items())[:_LABELS_MAX]),
-            conditions=_conditions(node),
-            taints=tuple(
-                {"key": taint.key, "value": taint.value, "effect": taint.effect}
-                for taint in node.spec.taints[:_TAINTS_MAX]
-            ),
-            holders=_holders(view.gpu_pods_of(name)),
-            about=_about(node),
-        )
-    return found
+def look(view: ClusterView, names: Iterable[str] | None = None) -> dict[str, NodeRow]:
+    """Nodes by name, all of them when none are named. On the event loop.
+
+    What is named and does not exist is left out.
+    """
+    if names is None:
+        names = [name for _, name in view.nodes.watch.items]
+    return {name: row for name in names if (row := _look_at(view, name)) is not None}
+
+
+def _look_at(view: ClusterView, name: str) -> NodeRow | None:
+    node = view.nodes.get("", name)
+    if node is None:
+        return None
+    return NodeRow(
+        name=name,
+        is_ready=is_ready(node),
+        is_schedulable=not node.spec.unschedulable,
+        capacity=amount_of(view.capacity_of(name)),
+        allocatable=amount_of(view.allocatable_of(name)),
+        requested=amount_of(view.held_of(name)),
+        labels=dict(sorted(node.metadata.labels.items())[:_LABELS_MAX]),
+        conditions=_conditions(node),
+        taints=tuple(
+            {"key": taint.key, "value": taint.value, "effect": taint.effect}
+            for taint in node.spec.taints[:_TAINTS_MAX]
+        ),
+        holders=_holders(view.gpu_pods_of(name)),
+        about=_about(node),
+    )
 
 
 def _conditions(node: NodeSeen) -> tuple[Mapping[str, str | None], ...]:
@@ -118,12 +132,51 @@ def _iso(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()
 
 
-def differences(
-    before: Mapping[str, NodeRow], now: Mapping[str, NodeRow]
-) -> tuple[list[NodeRow], list[str]]:
-    """Rows to write, and names of nodes that are gone. Pure."""
-    changed = [row for name, row in now.items() if before.get(name) != row]
-    return changed, sorted(set(before) - set(now))
+class NodesPass:
+    """Writes the rows of nodes that changed, and tells whether any did.
+
+    After the first look at all of them, a look costs what changed, whatever the size of the cluster.
+    """
+
+    def __init__(self, view: ClusterView, lease: Lease) -> None:
+        self._view = view
+        self._lease = lease
+        self._written: dict[str, NodeRow] | None = None  # None: not known, all are to be written
+        self._dirty: set[str] = set()
+
+    def note(self, names: Iterable[str], *, everything: bool = False) -> None:
+        """These nodes, or what pods hold of them, changed."""
+        self._dirty.update(names)
+        if everything:
+            self._written = None
+
+    async def run_once(self) -> bool:
+        """Writes what differs; whether anything did.
+
+        Raises:
+            DatabaseError: nothing was written, and what changed is still known.
+        """
+        if not self._view.synced or (self._written is not None and not self._dirty):
+            return False
+        dirty, before = self._dirty, self._written
+        if before is None:
+            seen = look(self._view)
+            known = await sync_to_async(known_names)()
+            before, gone = {}, sorted(set(known) - seen.keys())
+        else:
+            seen = look(self._view, dirty)
+            gone = sorted(name for name in dirty if name in before and name not in seen)
+        changed = [row for name, row in seen.items() if before.get(name) != row]
+        # What changes from here on, is for the next look.
+        self._dirty = set()
+        try:
+            if changed or gone:
+                await self._lease.commit(partial(write, changed, gone))
+        except DatabaseError:
+            self._dirty |= dirty
+            raise
+        self._written = {name: row for name, row in (before | seen).items() if name not in gone}
+        return bool(changed or gone)
 
 
 def known_names() -> list[str]:
@@ -133,19 +186,29 @@ def known_names() -> list[str]:
 
 def write(changed: list[NodeRow], gone: list[str]) -> None:
     """Blocking; call inside `Lease.commit`."""
-    for row in changed:
-        values: dict[str, Any] = {
-            "is_ready": row.is_ready,
-            "is_schedulable": row.is_schedulable,
-            "capacity": asdict(row.capacity),
-            "allocatable": asdict(row.allocatable),
-            "requested": asdict(row.requested),
-            "labels": dict(row.labels),
-            "conditions": [dict(condition) for condition in row.conditions],
-            "taints": [dict(taint) for taint in row.taints],
-            "holders": [dict(holder) for holder in row.holders],
-            "about": dict(row.about),
-            "seen_at": timezone.now(),
-        }
-        Node.objects.update_or_create(name=row.name, defaults=values)
+    at = timezone.now()
+    Node.objects.bulk_create(
+        [_stored(row, at) for row in changed],
+        batch_size=_WRITTEN_AT_ONCE,
+        update_conflicts=True,
+        unique_fields=["name"],
+        update_fields=[f.attname for f in Node._meta.concrete_fields if not f.primary_key],
+    )
     Node.objects.filter(name__in=gone).delete()
+
+
+def _stored(row: NodeRow, at: datetime) -> Node:
+    return Node(
+        name=row.name,
+        is_ready=row.is_ready,
+        is_schedulable=row.is_schedulable,
+        capacity=asdict(row.capacity),
+        allocatable=asdict(row.allocatable),
+        requested=asdict(row.requested),
+        labels=dict(row.labels),
+        conditions=[dict(condition) for condition in row.conditions],
+        taints=[dict(taint) for taint in row.taints],
+        holders=[dict(holder) for holder in row.holders],
+        about=dict(row.about),
+        seen_at=at,
+    )

@@ -49,13 +49,13 @@ class Dirty:
     Attributes:
         owners: values of the `homeport.dev/owner` label: ids of jobs and tenants as text.
         namespaces: where anything of ours, or an event, changed.
-        nodes: whether a node, or what pods hold of one, changed.
+        nodes: names of nodes that changed, or of which pods hold something else now.
         heard_at: monotonic seconds of the first of these changes; None: there is none.
     """
 
     owners: set[str] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
-    nodes: bool = False
+    nodes: set[str] = field(default_factory=set)
     heard_at: float | None = None
 
     def __bool__(self) -> bool:
@@ -220,7 +220,7 @@ class ClusterView:
             for (node, amount), sign in ((before, -1), (after, 1)):
                 if node:
                     self._hold(node, amount, sign)
-            self._dirty.nodes = True
+                    self._dirty.nodes.add(node)
         self._note_gpus(change, before, after)
         if any(seen is not None and owner_of(seen) for seen in (change.old, change.new)):
             self._note(change)
@@ -238,7 +238,8 @@ class ClusterView:
             # Which GPUs they are is told a little later than how many.
             told = change.new.metadata.annotations.gpu_indices
             known = change.old.metadata.annotations.gpu_indices if change.old else ""
-            self._dirty.nodes = self._dirty.nodes or told != known
+            if told != known:
+                self._dirty.nodes.add(node)
 
     def _hold(self, node: str, amount: Requests, sign: int) -> None:
         held = self.held_of(node)
@@ -249,8 +250,7 @@ class ClusterView:
             self._held[node] = total
 
     def _note_node(self, change: Change[NodeSeen]) -> None:
-        del change
-        self._dirty.nodes = True
+        self._dirty.nodes.add(change.key[1])
         self._wake()
 
     def _note_event(self, change: Change[EventSeen]) -> None:

@@ -1,8 +1,11 @@
 """Rows of nodes from what the watches bring: capacity, taints, and whose pods hold GPUs."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
+from django.db import OperationalError
 
 from jobs.models import Node
 from jobs.reconciler import nodes
@@ -98,7 +101,73 @@ async def test_gpus_that_are_named_later_make_the_node_dirty(
     marks = {"homeport.dev/gpu-indices": '{"main": [2, 0]}'}
     api.change("Pod", "u-x", "ours", {"metadata": {"annotations": marks}})
     await until(lambda: nodes.look(seen)["n1"].holders[1]["gpus"] == "0,2")
-    assert seen.take_dirty().nodes
+    assert seen.take_dirty().nodes == {"n1"}
+
+
+class Commits:
+    """A lease that is never lost."""
+
+    async def commit(self, write: Callable[[], Any]) -> Any:
+        return await sync_to_async(write)()
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_look_after_the_first_is_at_what_changed(
+    api: FakeApi,  # noqa: F811
+    seen: ClusterView,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("n2", "n3"):
+        other = node()
+        other["metadata"]["name"] = name
+        api.put(other)
+    await until(lambda: len(seen.nodes) == 3)
+    await Node.objects.acreate(name="from before")
+    following = nodes.NodesPass(seen, Commits())  # type: ignore[arg-type]
+    assert await following.run_once()
+    assert sorted([row.name async for row in Node.objects.all()]) == ["n1", "n2", "n3"]
+
+    looked_at: list[str] = []
+    look_at = nodes._look_at
+    monkeypatch.setattr(
+        nodes, "_look_at", lambda of, name: (looked_at.append(name), look_at(of, name))[1]
+    )
+    seen.take_dirty()
+    assert not await following.run_once()
+    api.change("Pod", "u-x", "ours", {"status": {"phase": "Failed"}})
+    api.remove("Node", "", "n2")
+    await until(lambda: len(seen.nodes) == 2 and len(seen.gpu_pods_of("n1")) == 1)
+    following.note(seen.take_dirty().nodes)
+    assert await following.run_once()
+    assert sorted(looked_at) == ["n1", "n2"]
+    assert sorted([row.name async for row in Node.objects.all()]) == ["n1", "n3"]
+    assert (await Node.objects.aget(name="n1")).requested["gpu"] == 1
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_what_could_not_be_written_is_written_later(seen: ClusterView) -> None:
+    class Broken(Commits):
+        is_broken = True
+
+        async def commit(self, write: Callable[[], Any]) -> Any:
+            if self.is_broken:
+                raise OperationalError("the database is away")
+            return await super().commit(write)
+
+    lease = Broken()
+    following = nodes.NodesPass(seen, lease)  # type: ignore[arg-type]
+    with pytest.raises(OperationalError):
+        await following.run_once()
+    lease.is_broken = False
+    assert await following.run_once()
+    lease.is_broken = True
+    await Node.objects.all().adelete()
+    following.note({"n1"}, everything=True)
+    with pytest.raises(OperationalError):
+        await following.run_once()
+    lease.is_broken = False
+    assert await following.run_once()
+    assert await Node.objects.acount() == 1
 
 
 @pytest.mark.parametrize(
