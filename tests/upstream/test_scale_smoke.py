@@ -39,7 +39,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     if why_not := _why_not():
         pytest.skip(why_not)
     told = tmp_path_factory.mktemp("scale") / "table.json"
-    command = [sys.executable, "-m", "tests.scale.cluster", *SIZE, "--calls-only"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.scale.cluster",
+        *SIZE,
+        "--calls-only",
+        "--by-controllers",
+    ]
     done = subprocess.run(
         [*command, f"--json={told}", "--patience-s=300"],
         cwd=ROOT,

@@ -18,6 +18,7 @@ from deploy.child import Child
 from deploy.testcluster import kwok
 from deploy.testcluster.controlplane import ControlPlane, Options
 from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest
+from tests.scale.cluster import pods
 from tests.scale.cluster.kube import Admin, Audit
 from tests.scale.cluster.relay import Relay
 from tests.tools import servers
@@ -28,6 +29,9 @@ IMAGE = "python:3.11-slim"
 WEB, RECONCILER = "homeport-web", "homeport-reconciler"
 NODE = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
 GIB = 2**30
+
+_NO_JOBS = "--controllers=*,-job-controller"
+_MANAGER = "kube-controller-manager"
 
 # Upstream's own limits are for clusters with a real machine behind each node.
 _OPTIONS = Options(
@@ -40,11 +44,12 @@ _OPTIONS = Options(
             "--audit-log-mode=batch",
             "--audit-log-batch-max-wait=1s",
         ),
-        "kube-controller-manager": (
+        _MANAGER: (
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
             "--concurrent-job-syncs=20",
             *kwok.MANAGER_FLAGS,
+            _NO_JOBS,
         ),
         "kube-scheduler": ("--kube-api-qps=1000", "--kube-api-burst=2000"),
     },
@@ -81,6 +86,8 @@ def body(name: str, workers: int, servers: int = 1, gpu: int = 0) -> dict[str, A
         "image": IMAGE,
         "command": ["python", "train.py"],
         "topology": "tf-ps",
+        # Filling a large cluster takes long on a small machine, and nothing is to be withdrawn.
+        "starting_deadline_s": 86_400,
         "replicas": {
             "worker": {"count": workers, "gpu": gpu, **each},
             "ps": {"count": servers, **each},
@@ -200,7 +207,7 @@ class Lab:
     def make_nodes(self, count: int) -> None:
         """Nodes of `NODE`, and a StorageClass for the tenants' volumes."""
         labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
-        documents = [kwok.node(f"gpu-{n:04}", NODE, labels) for n in range(count)]
+        documents = [kwok.node(pods.node_name(n), NODE, labels) for n in range(count)]
         self.admin.create("/api/v1/nodes", documents)
         storage = {
             "apiVersion": "storage.k8s.io/v1",
@@ -280,6 +287,28 @@ class Lab:
             rest = self.rest_of(user.username)
             for number in range(size.trainings):
                 rest.submit(**body(f"run {number}", size.workers, gpu=int(number < size.gpu_share)))
+
+    def make_pods(self, size: Size) -> None:
+        """The workers' pods, without the Job controller (see pods.py); then it is started."""
+        expected = size.tenants * size.trainings
+
+        def all_may_run() -> bool:
+            self.pid(RECONCILER)
+            jobs = self.admin.get("/apis/batch/v1/jobs")["items"]
+            return sum(not job["spec"]["suspend"] for job in jobs) == expected
+
+        wait_for("all Jobs may run", all_may_run, timeout_s=3600, interval_s=5)
+        self._say("all Jobs may run")
+        pods.make(self.admin, pods.Nodes(size.nodes, int(NODE["nvidia.com/gpu"])))
+        self._say("their pods are made")
+        self.start_job_controller()
+
+    def start_job_controller(self) -> None:
+        """It is left out at first."""
+        manager = self.cluster.children[_MANAGER]
+        self.cluster.stop(_MANAGER)
+        manager.argv = [word for word in manager.argv if word != _NO_JOBS]
+        self.cluster.start(_MANAGER)
 
     def wait_running(self, pods: int, timeout_s: float) -> None:
         """Until this many replicas run, as Homeport's pages say."""

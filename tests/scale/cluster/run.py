@@ -51,36 +51,45 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.scale.cluster", description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--tenants", type=int, default=200)
-    parser.add_argument("--trainings", type=int, default=5, help="of each tenant")
-    parser.add_argument("--workers", type=int, default=9, help="of each training, beside one PS")
-    parser.add_argument("--gpu-trainings", type=int, default=3, help="so many of them hold GPUs")
+    parser.add_argument("--trainings", type=int, default=2, help="of each tenant")
+    parser.add_argument("--workers", type=int, default=24, help="of each training, beside one PS")
+    parser.add_argument("--gpu-trainings", type=int, default=1, help="so many of them hold GPUs")
     parser.add_argument("--rounds", type=int, default=20, help="how often each page is opened")
     parser.add_argument("--events", type=int, default=200, help="how many are timed")
     parser.add_argument("--watch-s", type=float, default=60.0, help="how long steady states last")
     parser.add_argument("--patience-s", type=float, default=1800.0, help="for filling")
+    parser.add_argument(
+        "--by-controllers",
+        action="store_true",
+        help="upstream's Job controller and scheduler make all pods (slow)",
+    )
     parser.add_argument("--calls-only", action="store_true", help="count calls, time nothing")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
 
-def fill(lab: Lab, size: Size, table: Table, patience_s: float, *, is_short: bool) -> None:
+def fill(lab: Lab, size: Size, table: Table, given: argparse.Namespace) -> None:
     """Everything that is to be there, through Homeport itself."""
     table.say(f"Kubernetes {lab.cluster.version}; filling: {size}")
     lab.make_nodes(size.nodes)
     lab.start(RECONCILER)
     lab.start(WEB)
     table.say("nodes are made")
-    if not is_short:
+    if given.by_controllers:
+        lab.start_job_controller()
+    if not given.calls_only:
         time.sleep(5)
         table.add("reconciler without pods, MiB", rss_bytes(lab.pid(RECONCILER)) / MIB)
     lab.make_people(size)
     began_s = time.monotonic()
-    lab.wait_tenants(patience_s)
+    lab.wait_tenants(given.patience_s)
     table.add("tenants provisioned, s", time.monotonic() - began_s)
     began_s = time.monotonic()
     lab.submit_all(size)
     table.add("trainings submitted, s", time.monotonic() - began_s)
-    lab.wait_running(size.pods, patience_s)
+    if not given.by_controllers:
+        lab.make_pods(size)
+    lab.wait_running(size.pods, given.patience_s)
     table.add("from the first submit to all pods running, s", time.monotonic() - began_s)
 
 
@@ -93,7 +102,7 @@ def main() -> None:
         folder = Path(name)
         folder.chmod(0o755)  # PostgreSQL runs as another user
         with Lab(folder, table.say) as lab:
-            fill(lab, size, table, given.patience_s, is_short=given.calls_only)
+            fill(lab, size, table, given)
             restarts = Restarts(lab)
             measures.calls(lab, table.add, given.workers)
             if given.calls_only:
