@@ -58,7 +58,7 @@ def job(name: str = "j", template: Json | None = None, **spec: Any) -> Json:
         "kind": "Job",
         "metadata": {"name": name},
         "spec": {
-            "template": {"spec": pod_spec(restartPolicy="Never", **(template or {}))},
+            "template": {"spec": pod_spec(**{"restartPolicy": "Never", **(template or {})})},
             **spec,
         },
     }

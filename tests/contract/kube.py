@@ -97,7 +97,7 @@ class Kube:
         reply = self._pool.request(
             method, self.server + path, body=data, headers=headers, timeout=TIMEOUT_S
         )
-        warnings = [text.split('"')[1] for text in reply.headers.getlist("Warning")]
+        warnings = [_warning(text) for text in reply.headers.getlist("Warning")]
         try:
             return Reply(reply.status, json.loads(reply.data), warnings)
         except ValueError:
@@ -113,7 +113,7 @@ class Kube:
         return reply.body
 
     def until(
-        self, path: str, is_as_wanted: Callable[[Any], Any], timeout_s: float = 30.0
+        self, path: str, is_as_wanted: Callable[[Any], Any], timeout_s: float = 45.0
     ) -> Reply:
         """Ask until the answer's body is as wanted; a 404 is asked again, too.
 
@@ -130,7 +130,7 @@ class Kube:
             )
             time.sleep(0.05)
 
-    def until_gone(self, path: str, timeout_s: float = 30.0) -> Reply:
+    def until_gone(self, path: str, timeout_s: float = 45.0) -> Reply:
         """Ask until there is nothing."""
         deadline_s = time.monotonic() + timeout_s
         while (reply := self.send("GET", path)).code != 404:
@@ -213,3 +213,9 @@ def _data(section: Json, key: str) -> bytes:
     if f"{key}-data" in section:
         return base64.b64decode(section[f"{key}-data"])
     return Path(section[key]).read_bytes()
+
+
+def _warning(header: str) -> str:
+    """The text of `299 - "..."`."""
+    text = header.partition('"')[2].rpartition('"')[0]
+    return text.replace('\\"', '"').replace("\\\\", "\\")

@@ -86,13 +86,16 @@ def normalise(value: Any, namespace: str, *, keep_managers: bool = False) -> Any
     def walk(found: Any) -> Any:
         if isinstance(found, dict):
             made: dict[str, Any] = {}
-            for key, inner in _without_ages(found).items():
+            content = _without_ages(found)
+            for key in sorted(content):
+                inner = content[key]
                 if key == _FIELD_MANAGERS and not keep_managers:
                     continue
                 is_special, replaced = special(key, inner, found)
-                made[text(key)] = replaced if is_special else walk(inner)
-            return made
-        if isinstance(found, list):
+                made[key] = replaced if is_special else walk(inner)
+            # Named in the order of the alphabet, shown in the order in which they came.
+            return {text(key): made[key] for key in content if key in made}
+        if isinstance(found, list | tuple):
             return [walk(item) for item in found]
         return text(found) if isinstance(found, str) else found
 

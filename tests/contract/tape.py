@@ -127,14 +127,14 @@ class Tape:
         is_as_wanted: Callable[[Any], Any],
         *,
         show: Show | None = None,
-        timeout_s: float = 30.0,
+        timeout_s: float = 45.0,
     ) -> Reply:
         """Ask until the answer is as wanted, and write the last one down."""
         reply = self.kube.until(path, is_as_wanted, timeout_s)
         self._keep({"wait for": f"GET {path}", "reply": self._shown(reply, show)})
         return reply
 
-    def until_gone(self, path: str, *, timeout_s: float = 30.0) -> None:
+    def until_gone(self, path: str, *, timeout_s: float = 45.0) -> None:
         """Ask until there is nothing, and write that down."""
         reply = self.kube.until_gone(path, timeout_s)
         self._keep({"wait until gone": f"GET {path}", "reply": self._shown(reply, None)})

@@ -237,7 +237,8 @@ def an_object_with_finalizers_goes_when_the_last_is_removed(tape: Tape) -> None:
     body["metadata"]["finalizers"] = ["example.com/one", "example.com/two"]
     made = tape.post(tape.path("configmaps"), body)
     one = tape.path("configmaps", "c")
-    with tape.watch(tape.path("configmaps"), resourceVersion=made.version) as stream:
+    query = {"resourceVersion": made.version, "fieldSelector": "metadata.name=c"}
+    with tape.watch(tape.path("configmaps"), **query) as stream:
         tape.delete(one)
         tape.delete(one)
         tape.post(tape.path("configmaps"), config_map())
