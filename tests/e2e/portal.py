@@ -23,11 +23,16 @@ FINAL = {"succeeded", "failed", "stopped"}
 
 @dataclass
 class Portal:
-    """One running installation; `home` survives `stop` and `start`."""
+    """One running installation; `home` survives `stop` and `start`.
+
+    Attributes:
+        wrapper: words in front of the launcher's command line, such as `env NAME=VALUE`.
+    """
 
     home: Path
     port: int = field(default_factory=free_port)
     environment: dict[str, str] = field(default_factory=dict)
+    wrapper: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
     log: Path = field(init=False)
 
@@ -43,7 +48,7 @@ class Portal:
         started = time.monotonic()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "deploy.run"],
+                [*self.wrapper, sys.executable, "-m", "deploy.run"],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

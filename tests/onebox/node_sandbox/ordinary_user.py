@@ -41,7 +41,7 @@ def main() -> None:
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
-    kept = ("PATH", "LANG", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+    kept = ("PATH", "LANG", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "SSL_CERT_FILE")
     env = {name: value for name, value in os.environ.items() if name in kept}
     os.execvpe(sys.argv[4], sys.argv[4:], {**env, "HOME": home})
 
