@@ -8,6 +8,7 @@ run as tasks of their own, side by side; a row is not planned while its steps ar
 import asyncio
 import logging
 import random
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 16  # rows whose steps are under way
 _PER_LOOK = 200  # so that a start with thousands of rows does not hold up the event loop
+_PER_SAFETY = 200  # with more rows than these, a look in safety is at some of them, in turn
 _AGAIN_S = 1.0  # after steps that changed nothing we know of yet
 _BACKOFF_S = (1.0, 60.0)
 
@@ -127,6 +129,7 @@ class RowsPass:
         self._pending: dict[UUID, None] = {}  # in the order in which they are looked at
         self._due: dict[UUID, datetime] = {}
         self._ending: set[UUID] = set()  # ended jobs that are not settled yet
+        self._safe_up_to = UUID(int=0)  # whose turn it was last
         self._under_way: dict[UUID, asyncio.Task[None]] = {}
         self._results: dict[UUID, Result] = {}
         self._absent: dict[UUID, str] = {}
@@ -155,8 +158,8 @@ class RowsPass:
 
         Args:
             at: "heard": somebody changed something: new jobs, changed minds, and ended jobs whose
-                archive may have been completed; "safety": all with work to do; "start": all that
-                are not cleaned up.
+                archive may have been completed; "safety": all with work to do, of many that just
+                run some in turn; "start": all that are not cleaned up.
         """
         if at == "start":
             found = await sync_to_async(self._trade.all_open)()
@@ -168,7 +171,22 @@ class RowsPass:
                 self._resting.pop(pk, None)
                 self.note([pk])
             self._intents[pk] = intent
-        self.note(found if at != "heard" else self._ending & found.keys())
+        if at == "safety":
+            self.note(self._turn(found))
+        self.note(found if at == "start" else self._ending & found.keys())
+
+    def _turn(self, found: Mapping[UUID, Intent]) -> list[UUID]:
+        """All of a few rows; of many the next ones, so that the cost has a bound.
+
+        Whatever happens to a row is heard of at once; this is for what nobody thought of.
+        """
+        if len(found) <= _PER_SAFETY:
+            return list(found)
+        ordered = sorted(found)
+        place = bisect_right(ordered, self._safe_up_to)
+        chosen = (ordered[place:] + ordered[:place])[:_PER_SAFETY]
+        self._safe_up_to = chosen[-1]
+        return chosen
 
     def hurry(self) -> None:
         """The cluster is back: what rested because of it goes on at once."""

@@ -1,0 +1,62 @@
+"""Which rows a look in safety is at."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from jobs.reconciler import rows_pass
+from jobs.reconciler.rows_pass import RowsPass
+
+
+class Rows:
+    """So many rows of which nothing new is known."""
+
+    noun = "row"
+
+    def __init__(self, count: int) -> None:
+        self.found = {UUID(int=number + 1): ("run",) for number in range(count)}
+
+    def unsettled(self, known: Any) -> dict[UUID, tuple[str, ...]]:
+        del known
+        return self.found
+
+
+def looking(rows: Rows) -> RowsPass:
+    nothing: Any = None
+    return RowsPass(rows, nothing, nothing, nothing, nothing, nothing)  # type: ignore[arg-type]
+
+
+async def noted(looks: RowsPass) -> set[UUID]:
+    looks._pending.clear()
+    await looks.look_around(at="safety")
+    return set(looks._pending)
+
+
+async def test_a_few_rows_are_looked_at_all_together() -> None:
+    rows = Rows(rows_pass._PER_SAFETY)
+    looks = looking(rows)
+    await looks.look_around(at="safety")  # they are new to it
+    assert await noted(looks) == rows.found.keys()
+    assert await noted(looks) == rows.found.keys()
+
+
+async def test_of_many_rows_each_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_pass, "_PER_SAFETY", 20)
+    rows = Rows(50)
+    looks = looking(rows)
+    await looks.look_around(at="safety")
+    seen = [await noted(looks) for _ in range(3)]
+    assert [len(turn) for turn in seen] == [20, 20, 20]
+    assert set.union(*seen) == rows.found.keys()
+
+
+async def test_a_changed_mind_is_looked_at_whose_turn_ever_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rows_pass, "_PER_SAFETY", 1)
+    rows = Rows(50)
+    looks = looking(rows)
+    await looks.look_around(at="safety")
+    rows.found[UUID(int=40)] = ("stop",)
+    assert UUID(int=40) in await noted(looks)
