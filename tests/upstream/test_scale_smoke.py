@@ -18,7 +18,7 @@ from tests.tools import servers
 pytestmark = pytest.mark.upstream
 
 WORKERS = 49
-SIZE = ("--nodes=50", "--tenants=5", "--trainings=1", f"--workers={WORKERS}", "--gpu-trainings=0")
+SIZE = ("--nodes=50", "--tenants=5", "--trainings=1", f"--workers={WORKERS}", "--gpu-tenants=0")
 
 
 def _why_not() -> str:

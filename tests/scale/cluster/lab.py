@@ -61,14 +61,14 @@ class Size:
     """How much there is; each training has `workers` and one parameter server.
 
     Attributes:
-        gpu_share: of so many trainings of a tenant the workers hold a GPU each.
+        gpu_tenants: of so many tenants all workers hold a GPU each.
     """
 
     nodes: int
     tenants: int
     trainings: int  # of each tenant
     workers: int
-    gpu_share: int = 1
+    gpu_tenants: int = 0
 
     @property
     def pods(self) -> int:
@@ -283,10 +283,11 @@ class Lab:
         """Everybody's trainings, over REST."""
         from tenants.models import User
 
-        for user in User.objects.filter(role=User.Role.RESEARCHER):
-            rest = self.rest_of(user.username)
+        people = User.objects.filter(role=User.Role.RESEARCHER).order_by("date_joined")
+        for place, user in enumerate(people):
+            rest, gpu = self.rest_of(user.username), int(place < size.gpu_tenants)
             for number in range(size.trainings):
-                rest.submit(**body(f"run {number}", size.workers, gpu=int(number < size.gpu_share)))
+                rest.submit(**body(f"run {number}", size.workers, gpu=gpu))
 
     def make_pods(self, size: Size) -> None:
         """The workers' pods, without the Job controller (see pods.py); then it is started."""

@@ -51,9 +51,9 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.scale.cluster", description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--tenants", type=int, default=200)
-    parser.add_argument("--trainings", type=int, default=2, help="of each tenant")
-    parser.add_argument("--workers", type=int, default=24, help="of each training, beside one PS")
-    parser.add_argument("--gpu-trainings", type=int, default=1, help="so many of them hold GPUs")
+    parser.add_argument("--trainings", type=int, default=1, help="of each tenant")
+    parser.add_argument("--workers", type=int, default=49, help="of each training, beside one PS")
+    parser.add_argument("--gpu-tenants", type=int, default=150, help="so many hold GPUs")
     parser.add_argument("--rounds", type=int, default=20, help="how often each page is opened")
     parser.add_argument("--events", type=int, default=200, help="how many are timed")
     parser.add_argument("--watch-s", type=float, default=60.0, help="how long steady states last")
@@ -96,7 +96,7 @@ def fill(lab: Lab, size: Size, table: Table, given: argparse.Namespace) -> None:
 def main() -> None:
     """See the module."""
     given = options()
-    size = Size(given.nodes, given.tenants, given.trainings, given.workers, given.gpu_trainings)
+    size = Size(given.nodes, given.tenants, given.trainings, given.workers, given.gpu_tenants)
     table = Table()
     with tempfile.TemporaryDirectory(prefix="homeport-scale-") as name:
         folder = Path(name)
