@@ -11,6 +11,7 @@ from typing import NamedTuple
 from deploy.onebox.node import syscalls
 from deploy.onebox.node.plain.calls import SIGNATURES, STEERED, Signature, numbers
 from deploy.onebox.node.plain.descriptors import borrow
+from deploy.onebox.node.plain.execution import Script, find_script
 from deploy.onebox.node.plain.links import follow
 from deploy.onebox.node.plain.memory import Memory
 from deploy.onebox.node.plain.notify import Call
@@ -43,11 +44,11 @@ class Opened(NamedTuple):
 
 
 class Steer(NamedTuple):
-    """The process makes the call itself, with this path."""
+    """The process makes the call itself, with this path or as this script is started."""
 
     argument: int
     path: bytes
-    is_exec: bool
+    script: Script | None
 
 
 Answer = LetThrough | Value | Opened | Steer
@@ -223,10 +224,12 @@ class Files:
         if place is None or place.real == path:
             return LET_THROUGH
         place = follow(self._view, path, place, stays=False)
-        is_exec = call.number != self._chdir
-        if is_exec:
+        script = None
+        if call.number != self._chdir:
             os.stat(place.real)  # most are tries along PATH
-        return Steer(argument, place.real, is_exec)
+            if os.access(place.real, os.R_OK | os.X_OK) and os.path.isfile(place.real):
+                script = find_script(self._view, path, place.real)
+        return Steer(argument, place.real, script)
 
     def _working_directory(self, call: Call) -> Answer:
         found = self._view.virtual(os.readlink(f"/proc/{call.tid}/cwd").encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
 import signal
@@ -15,6 +16,7 @@ from deploy.onebox.node import syscalls
 from deploy.onebox.node.containerinit import MemoryWatch, Outcome, read_all
 from deploy.onebox.node.plain import files, steer
 from deploy.onebox.node.plain.calls import numbers
+from deploy.onebox.node.plain.execution import read_arguments, with_path, with_script
 from deploy.onebox.node.plain.files import Answer, Files, LetThrough, Opened, Steer, Value
 from deploy.onebox.node.plain.loopback import Loopback
 from deploy.onebox.node.plain.memory import Memory
@@ -181,16 +183,16 @@ class Supervisor:
             self._steer(listener, call, answer)
 
     def _steer(self, listener: Listener, call: Call, answer: Steer) -> None:
+        make = functools.partial(with_path, answer.argument, answer.path)
         try:
+            if answer.script is not None:
+                words = read_arguments(self._memory, call.tid, call.args[answer.argument + 1])
+                make = functools.partial(with_script, answer.argument, answer.script, words)
             steer.seize(call.tid)
         except OSError as error:
             listener.answer(call, -(error.errno or 1))
             return
         listener.answer(call, 0)
-
-        def make(address: int) -> tuple[bytes, dict[int, int]]:
-            return answer.path + b"\0", {answer.argument: address}
-
         with contextlib.suppress(OSError):  # it ended meanwhile
             status = steer.redirect(call.tid, call.number, make, self._memory)
             if status is not None and call.tid == self._main_pid:
