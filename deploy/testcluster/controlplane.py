@@ -242,6 +242,8 @@ class ControlPlane:
             "etcd-compaction-interval": f"{self.options.compaction_s}s",
             "service-cluster-ip-range": SERVICE_RANGE,
             "service-node-port-range": f"{first}-{last}",
+            # As kubeadm has it: what pods may be is for Pod Security to say.
+            "allow-privileged": "true",
             "authorization-mode": "Node,RBAC",
             "enable-admission-plugins": "NodeRestriction",
             "client-ca-file": keys / "ca.crt",
