@@ -1,0 +1,141 @@
+"""A cluster with Homeport's accounts installed as an admin does it, and a portal that has no others."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.cluster import rights
+from deploy.testcluster import binaries
+from deploy.testcluster.cluster import TestCluster
+from deploy.testcluster.controlplane import ControlPlane, Options, free_port
+from deploy.testcluster.node import NodeOptions
+from tests.e2e.portal import PASSWORD, ROOT, Portal
+from tests.tools.waiting import wait_for
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What kubectl said."""
+
+    code: int
+    text: str
+
+    @property
+    def is_done(self) -> bool:
+        return self.code == 0
+
+
+@dataclass
+class Accounts:
+    """A control plane with the accounts, roles and policies of `deploy/cluster`.
+
+    Attributes:
+        kubeconfigs: account -> its kubeconfig, with a token of its own.
+    """
+
+    cluster: ControlPlane
+    kubeconfigs: dict[str, Path]
+
+    def ask(self, account: str, *arguments: str, body: Any = None) -> Answer:
+        """kubectl as one of the accounts, or as "admin"; `body` is what it reads with `-f -`."""
+        kubeconfig = self.kubeconfigs.get(account, self.cluster.kubeconfig)
+        done = subprocess.run(
+            [str(self.cluster.kubectl), f"--kubeconfig={kubeconfig}", *arguments],
+            input=json.dumps(body) if body is not None else None,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=90,
+        )
+        return Answer(done.returncode, done.stdout.strip())
+
+    def admin(self, *arguments: str, body: Any = None) -> str:
+        """Output of an admin's kubectl, which has to succeed."""
+        answer = self.ask("admin", *arguments, body=body)
+        assert answer.is_done, f"kubectl {' '.join(arguments)}: {answer.text}"
+        return answer.text
+
+    def get(self, *arguments: str) -> Any:
+        return json.loads(self.admin("get", *arguments, "-o", "json"))
+
+
+def install(cluster: ControlPlane) -> Accounts:
+    """What docs/cluster.md tells an admin to do, and a kubeconfig for each account."""
+    accounts = Accounts(cluster, {})
+    accounts.admin("apply", "-f", str(rights.FOLDER))
+    for account in rights.ACCOUNTS:
+        token = accounts.admin("-n", rights.NAMESPACE, "create", "token", account, "--duration=24h")
+        accounts.kubeconfigs[account] = cluster.keys.token_kubeconfig(account, token)
+
+    def is_enforced() -> bool:
+        # A policy holds when every API server has read it, a moment after it was made.
+        tried = accounts.ask("reconciler", "create", "namespace", "not-ours", "--dry-run=server")
+        return "homeport-accounts" in tried.text
+
+    wait_for("the policy is enforced", is_enforced, timeout_s=30, interval_s=0.3)
+    return accounts
+
+
+def skip_without_upstream() -> None:
+    if not binaries.is_built(binaries.KUBERNETES, binaries.ETCD) and not binaries.find_go():
+        pytest.skip("an upstream control plane of one's own is built with Go; there is none here")
+
+
+@contextmanager
+def folder_of(name: str) -> Iterator[Path]:
+    """A folder that pods' users can enter; removed in the end, unless KEEP_UPSTREAM is set."""
+    folder = Path(tempfile.mkdtemp(prefix=f"homeport-{name}-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        if not os.environ.get("KEEP_UPSTREAM"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def audited_cluster(port: int) -> Iterator[Accounts]:
+    """Control plane and node, with an audit log; pods reach a portal on `port`."""
+    skip_without_upstream()
+    with folder_of("power") as folder:
+        node = NodeOptions(forwards=[str(port)], has_egress=True)
+        with TestCluster(folder, Options(is_audited=True), node) as cluster:
+            yield install(cluster.control_plane)
+
+
+def portal_of(accounts: Accounts, home: Path, port: int, **environment: str) -> Portal:
+    """A portal whose parts have the three accounts and nothing else; not started."""
+    given = accounts.kubeconfigs
+    return Portal(
+        home,
+        port,
+        {
+            "HOMEPORT_KUBECONFIG": str(given["reconciler"]),
+            "WEB_KUBECONFIG": str(given["web"]),
+            "PURGE_KUBECONFIG": str(given["purge"]),
+            "POD_PORTAL_URL": "http://10.244.0.1:8000",
+            **environment,
+        },
+    )
+
+
+def make_people(portal: Portal) -> None:
+    """The demo accounts, which the launcher makes on its own cluster only."""
+    environment = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
+    environment |= {"HOMEPORT_HOME": str(portal.home), "HOMEPORT_DEMO_PASSWORD": PASSWORD}
+    command = [sys.executable, "-m", "deploy.prepare", "--demo"]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
+
+
+__all__ = ["Accounts", "Answer", "audited_cluster", "free_port", "install", "portal_of"]

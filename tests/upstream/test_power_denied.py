@@ -1,0 +1,46 @@
+"""What Homeport's accounts must not be able to do, tried for real with the token of each."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.upstream.powerhouse import Scene, scene
+from tests.upstream.refused import ALL, CALLS
+
+pytestmark = pytest.mark.upstream
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Scene]:
+    with scene() as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_account_is_refused_what_it_does_not_need(stage: Scene, name: str) -> None:
+    before = stage.everything()
+    tried = [call for call in CALLS if name in call.by]
+    assert len(tried) >= 25
+    wrong = []
+    for call in tried:
+        reply = stage.callers[name].call(call.method, call.path, call.body, call.headers)
+        if reply.status != 403 or call.words.get(name, "") not in reply.text:
+            wrong.append(f"{call.name}: {reply.status} {reply.text[:300]}")
+    assert wrong == []
+    after = stage.everything()
+    assert after == before
+
+
+def test_what_is_refused_here_can_be_done_by_an_admin(stage: Scene) -> None:
+    """Or the refusals would say nothing: paths and bodies are right."""
+    admin = stage.callers["admin"]
+    wrong = []
+    for call in CALLS:
+        is_for_nobody = "PodSecurity" in call.words.values()
+        if is_for_nobody or call.headers or call.method == "GET" or "/token" in call.path:
+            continue
+        mark = "&" if "?" in call.path else "?"
+        reply = admin.call(call.method, f"{call.path}{mark}dryRun=All", call.body)
+        if reply.status in {401, 403, 404, 405}:
+            wrong.append(f"{call.name}: {reply.status} {reply.text[:200]}")
+    assert wrong == []
