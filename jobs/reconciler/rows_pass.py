@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 16  # rows whose steps are under way
 _PER_LOOK = 200  # so that a start with thousands of rows does not hold up the event loop
-_PER_SAFETY = 200  # with more rows than these, a look in safety is at some of them, in turn
+_PER_SAFETY = 500  # rows and their pods; of more than these, a look in safety is at some, in turn
 _AGAIN_S = 1.0  # after steps that changed nothing we know of yet
 _BACKOFF_S = (1.0, 60.0)
 
@@ -180,12 +180,15 @@ class RowsPass:
 
         Whatever happens to a row is heard of at once; this is for what nobody thought of.
         """
-        if len(found) <= _PER_SAFETY:
-            return list(found)
         ordered = sorted(found)
         place = bisect_right(ordered, self._safe_up_to)
-        chosen = (ordered[place:] + ordered[:place])[:_PER_SAFETY]
-        self._safe_up_to = chosen[-1]
+        chosen, cost = [], 0
+        for pk in ordered[place:] + ordered[:place]:
+            chosen.append(pk)
+            cost += 1 + self._view.pods.count_of_owner(str(pk))
+            if cost >= _PER_SAFETY:
+                break
+        self._safe_up_to = chosen[-1] if chosen else self._safe_up_to
         return chosen
 
     def hurry(self) -> None:

@@ -63,6 +63,11 @@ def span_of(pod: PodSeen, now: datetime, *, gone_at: datetime | None = None) -> 
     )
 
 
+def has_ended(pod: PodSeen) -> bool:
+    """Whether its own status says that it is over."""
+    return pod.status.phase in _ENDED
+
+
 def _started(pod: PodSeen) -> datetime | None:
     """When the first of its programs began, as far back as the status tells."""
     times = [
@@ -87,7 +92,7 @@ def _ended(pod: PodSeen, gone_at: datetime | None, now: datetime) -> datetime | 
     """When the last of its programs ended, or the best that can be said; None: it goes on."""
     statuses = pod.status.container_statuses
     ends = [status.state.terminated for status in statuses]
-    if pod.status.phase in _ENDED:
+    if has_ended(pod):
         return _last(ends) or now
     if gone_at is None:
         return None

@@ -21,7 +21,7 @@ from jobs.reconciler.clock import SteadyClock
 from jobs.reconciler.lease import Lease
 from jobs.services.models import Service
 from jobs.team.models import UsageInterval
-from jobs.team.recording import Span, span_of
+from jobs.team.recording import Span, has_ended, span_of
 from portal.cluster.index import owner_of
 from portal.cluster.objects import PodSeen
 from portal.cluster.view import ClusterView
@@ -105,7 +105,7 @@ class UsagePass:
         self._done.difference_update(departed)
 
     def _news(self, now: datetime, gone_at: datetime, *, everything: bool) -> News:
-        spans = [span_of(pod, now) for pod in self._chosen(everything)]
+        spans = [span_of(pod, now) for pod in self._chosen(everything) if self._may_be_news(pod)]
         spans += [span_of(pod, now, gone_at=gone_at) for pod in self._departed.values()]
         fresh = [span for span in spans if span is not None and span.pod_uid not in self._done]
         lost = []
@@ -119,6 +119,11 @@ class UsagePass:
             ended=tuple(s for s in fresh if s.pod_uid in self._open and s.ended_at is not None),
             lost=tuple(lost),
         )
+
+    def _may_be_news(self, pod: PodSeen) -> bool:
+        """Not of a pod that goes on as its open row says, which nearly all of them do."""
+        uid = pod.metadata.uid
+        return uid not in self._done and (uid not in self._open or has_ended(pod))
 
     def _chosen(self, everything: bool) -> Iterable[PodSeen]:
         if everything:

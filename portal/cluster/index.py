@@ -52,3 +52,7 @@ class Index(Generic[T]):
     def of_owner(self, owner: str) -> list[T]:
         """What carries our label with this id, in any namespace."""
         return list(self._by_owner.get(owner, {}).values())
+
+    def count_of_owner(self, owner: str) -> int:
+        """How many `of_owner` would give."""
+        return len(self._by_owner.get(owner, ()))

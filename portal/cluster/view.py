@@ -100,6 +100,10 @@ class Shelf(Generic[T]):
         """What carries our owner label with this id."""
         return self._index.of_owner(owner)
 
+    def count_of_owner(self, owner: str) -> int:
+        """How many carry our owner label with this id."""
+        return self._index.count_of_owner(owner)
+
 
 class ClusterView:
     """The shelves, what changed on them, and what pods hold of the nodes."""

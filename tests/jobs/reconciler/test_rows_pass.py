@@ -22,9 +22,22 @@ class Rows:
         return self.found
 
 
-def looking(rows: Rows) -> RowsPass:
+class View:
+    """Each row has this many pods."""
+
+    def __init__(self, pods_each: int) -> None:
+        self.pods = self
+        self.pods_each = pods_each
+
+    def count_of_owner(self, owner: str) -> int:
+        del owner
+        return self.pods_each
+
+
+def looking(rows: Rows, pods_each: int = 0) -> RowsPass:
     nothing: Any = None
-    return RowsPass(rows, nothing, nothing, nothing, nothing, nothing)  # type: ignore[arg-type]
+    view: Any = View(pods_each)
+    return RowsPass(rows, view, nothing, nothing, nothing, nothing)  # type: ignore[arg-type]
 
 
 async def noted(looks: RowsPass) -> set[UUID]:
@@ -49,6 +62,12 @@ async def test_of_many_rows_each_has_its_turn(monkeypatch: pytest.MonkeyPatch) -
     seen = [await noted(looks) for _ in range(3)]
     assert [len(turn) for turn in seen] == [20, 20, 20]
     assert set.union(*seen) == rows.found.keys()
+
+
+async def test_rows_with_many_pods_take_turns_sooner() -> None:
+    looks = looking(Rows(200), pods_each=49)
+    await looks.look_around(at="safety")
+    assert len(await noted(looks)) == rows_pass._PER_SAFETY // 50
 
 
 async def test_a_changed_mind_is_looked_at_whose_turn_ever_it_is(
