@@ -1,8 +1,9 @@
 """`make test-cluster`: builds and starts an upstream cluster, tries everything on it, and stops it.
 
-Tried are the contract (tests/contract) and what only upstream can judge (tests/upstream). With
-CONTRACT_KUBECONFIG that cluster is used in place of one of our own; the tests of tests/upstream
-that need a control plane to stop and start still build theirs.
+Tried are the contract (tests/contract), the pods of onebox's node half (tests/onebox/whole) and what
+only upstream can judge (tests/upstream). With CONTRACT_KUBECONFIG that cluster is used in place of
+one of our own; the tests of tests/upstream that need a control plane to stop and start still build
+theirs.
 """
 
 import os
@@ -38,11 +39,20 @@ class Call:
 
     title: str
     arguments: tuple[str, ...]
+    needs_our_node: bool = False
 
 
+NODE_TESTS = ("deletion", "gpus", "kubectl", "logs", "network", "pods", "volumes", "workloads")
 CALLS = (
     Call("the contract", ("tests/contract",)),
-    Call("what only upstream judges", ("-m", "upstream and not e2e and not slow", "tests/upstream")),
+    Call(
+        "pods on onebox's node half",
+        tuple(f"tests/onebox/whole/test_{name}.py" for name in NODE_TESTS),
+        needs_our_node=True,
+    ),
+    Call(
+        "what only upstream judges", ("-m", "upstream and not e2e and not slow", "tests/upstream")
+    ),
     Call("Homeport's main job", ("-m", "upstream and e2e and not slow", "tests/upstream")),
 )
 NO_TESTS = 5  # pytest's exit code
@@ -116,7 +126,8 @@ def main() -> int:
         return EXIT_NO_CLUSTER
     try:
         with cluster() as environment:
-            passed = [run(call, environment) for call in CALLS]
+            calls = [call for call in CALLS if environment or not call.needs_our_node]
+            passed = [run(call, environment) for call in calls]
     except (binaries.NoBinariesError, ControlPlaneError, NodeError) as error:
         print(error, file=sys.stderr)
         return EXIT_FAILED

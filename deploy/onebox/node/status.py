@@ -145,7 +145,8 @@ def changed_fields(sent: Json, wanted: Json) -> Json:
     """Give the part of `wanted` that the API does not have yet, {} when nothing changed.
 
     Conditions are merged by type on the server (strategic merge patch), so only changed ones
-    are sent; other lists and maps are sent whole.
+    are sent; other lists and maps are sent whole. Addresses would be merged too, and a pod that
+    got another one would have both.
     """
     changed: Json = {}
     for key, value in wanted.items():
@@ -155,8 +156,14 @@ def changed_fields(sent: Json, wanted: Json) -> Json:
             if any(patches):
                 changed[key] = [patch for patch in patches if patch]
         elif sent.get(key) != value:
-            changed[key] = value
+            is_merged = key in _MERGED and bool(sent.get(key))
+            changed[key] = [*value, _REPLACE] if is_merged else value
     return changed
+
+
+_MERGED = ("hostIPs", "podIPs")
+# https://github.com/kubernetes/community/blob/main/contributors/devel/sig-api-machinery/strategic-merge-patch.md
+_REPLACE = {"$patch": "replace"}
 
 
 def _condition_patch(known: Json, wanted: Json) -> Json:
@@ -171,6 +178,9 @@ def _condition_patch(known: Json, wanted: Json) -> Json:
 def merged(sent: Json, changed: Json) -> Json:
     """Give the status that the API has after the patch `changed` was accepted."""
     result = {**sent, **changed}
+    for key in _MERGED:
+        if key in changed:
+            result[key] = [address for address in changed[key] if address != _REPLACE]
     if "conditions" in changed:
         by_type = {c["type"]: c for c in sent.get("conditions") or []}
         for patch in changed["conditions"]:

@@ -124,3 +124,13 @@ def test_waiting_without_a_message_has_no_message():
     made = record("main", Role.MAIN, state=Waiting("ContainerCreating"))
     assert container_status(made)["state"] == {"waiting": {"reason": "ContainerCreating"}}
     assert container()["name"] == "main"
+
+
+def test_another_address_takes_the_place_of_the_one_before():
+    """The server merges addresses: a pod with two of one family would be refused."""
+    sent = {"podIP": "10.244.0.3", "podIPs": [{"ip": "10.244.0.3"}]}
+    wanted = {"podIP": "10.244.0.6", "podIPs": [{"ip": "10.244.0.6"}]}
+    changed = changed_fields(sent, wanted)
+    assert changed["podIPs"] == [{"ip": "10.244.0.6"}, {"$patch": "replace"}]
+    assert merged(sent, changed) == wanted
+    assert changed_fields({}, wanted)["podIPs"] == wanted["podIPs"]

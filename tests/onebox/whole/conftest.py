@@ -1,7 +1,12 @@
-"""One real onebox for all tests of this folder; each test gets a namespace of its own."""
+"""One real onebox for all tests of this folder; each test gets a namespace of its own.
+
+With CONTRACT_KUBECONFIG those tests that look at the API alone run on that cluster, such as an
+upstream control plane that onebox's node half has joined.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,11 +17,14 @@ import pytest
 from tests.onebox.cluster import OneBox, start_onebox
 from tests.onebox.whole.kube import Kube, Space, names
 
+GIVEN = os.environ.get("CONTRACT_KUBECONFIG")
 _names = names()
 
 
 @pytest.fixture(scope="session")
 def box() -> Iterator[OneBox]:
+    if GIVEN:
+        pytest.skip("it looks into onebox's own processes, and a cluster is given")
     folder = Path(tempfile.mkdtemp(prefix="onebox-whole-"))
     started = start_onebox(folder / "onebox")
     yield started
@@ -28,8 +36,16 @@ def box() -> Iterator[OneBox]:
 
 
 @pytest.fixture(scope="session")
-def kube(box: OneBox) -> Kube:
-    return Kube(box.kubeconfig)
+def kubeconfig(request: pytest.FixtureRequest) -> Path:
+    if GIVEN:
+        return Path(GIVEN)
+    box: OneBox = request.getfixturevalue("box")
+    return box.kubeconfig
+
+
+@pytest.fixture(scope="session")
+def kube(kubeconfig: Path) -> Kube:
+    return Kube(kubeconfig)
 
 
 @pytest.fixture

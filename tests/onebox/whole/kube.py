@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import ssl
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,15 +36,22 @@ class Kube:
     def __init__(self, kubeconfig: Path) -> None:
         config = yaml.safe_load(kubeconfig.read_text())
         cluster = config["clusters"][0]["cluster"]
-        self._token = config["users"][0]["user"]["token"]
+        user = config["users"][0]["user"]
+        self._headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
         self._host = urlsplit(cluster["server"]).netloc
         pem = base64.b64decode(cluster["certificate-authority-data"]).decode()
         self._tls = ssl.create_default_context(cadata=pem)
+        if "client-certificate-data" in user:
+            with tempfile.NamedTemporaryFile() as file:
+                for part in ("certificate", "key"):
+                    file.write(base64.b64decode(user[f"client-{part}-data"]))
+                file.flush()
+                self._tls.load_cert_chain(file.name)
 
     def open(self, method: str, path: str, body: Any = None, kind: str = "application/json"):
         """Send a request; returns the response, which the caller reads."""
         connection = http.client.HTTPSConnection(self._host, context=self._tls, timeout=60)
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
+        headers = {**self._headers, "Content-Type": kind}
         data = None if body is None else json.dumps(body)
         connection.request(method, path, data, headers)
         reply = connection.getresponse()
@@ -117,6 +125,8 @@ class Space:
         self.name = name
         self.core = f"{CORE}/namespaces/{name}"
         kube.create(f"{CORE}/namespaces", {"metadata": {"name": name}})
+        # Pods are admitted when their account exists, which a controller makes.
+        kube.wait(self.path("serviceaccounts", "default"), lambda _account: True)
 
     def path(self, plural: str, name: str = "", group: str = "") -> str:
         root = f"/apis/{group}/namespaces/{self.name}" if group else self.core

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.onebox.cluster import OneBox
 from tests.onebox.whole.kube import Space
 
 CACHE = Path(tempfile.gettempdir()) / "homeport-kubectl-1.20"
@@ -69,12 +68,12 @@ def debian_kubectl() -> str:
 
 
 @pytest.fixture(params=["current", "debian"])
-def kubectl(request: pytest.FixtureRequest, box: OneBox, space: Space, tmp_path: Path):
+def kubectl(request: pytest.FixtureRequest, kubeconfig: Path, space: Space, tmp_path: Path):
     program = current_kubectl() if request.param == "current" else debian_kubectl()
 
     def run(*arguments: str, stdin: str | None = None) -> str:
         done = subprocess.run(
-            [program, "--kubeconfig", str(box.kubeconfig), "-n", space.name, *arguments],
+            [program, "--kubeconfig", str(kubeconfig), "-n", space.name, *arguments],
             input=stdin,
             capture_output=True,
             text=True,

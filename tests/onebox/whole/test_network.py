@@ -16,7 +16,7 @@ WEB = (
     " def log_message(self, *a): pass\n"
     "http.server.ThreadingHTTPServer(('', 8080), H).serve_forever()"
 )
-GET = "import sys, urllib.request as u\nprint(u.urlopen(sys.argv[1], timeout=5).read().decode())"
+GET = "import sys, urllib.request as u\nprint(u.build_opener(u.ProxyHandler({})).open(sys.argv[1], timeout=5).read().decode())"
 
 
 def web(space: Space, name: str, **spec: object) -> None:
