@@ -12,23 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 
-import msgspec
-
-from jobs.logs.ansi import CONTROL_BYTES, clean, is_clean
+from jobs.logs.ansi import clean
 from jobs.logs.cursor import ANCHOR_LINES, Position, anchor_of
+from jobs.logs.rows import MAX_LINE_BYTES, Line, encode, encode_data, last_state
 
 BATCH_BYTES = 128 * 1024  # at most; each costs a frame for each viewer
-MAX_LINE_BYTES = 64 * 1024
 # What the runner puts in the place of lines that it did not show (jobs.pod.pace).
 _GAP = re.compile(rb"^\S+ \[homeport\] (\d{1,15}) lines were skipped here", re.MULTILINE)
 _PROGRESS_BYTES = 4 * 1024  # an unfinished line of a progress bar is shown when it is this long
-
-
-class Line(msgspec.Struct, gc=False):
-    """One line as viewers get it."""
-
-    t: str
-    text: str
 
 
 @dataclass(slots=True)
@@ -63,10 +54,6 @@ class Batch:
         return len(self.encoded)
 
 
-def encode(lines: list[Line]) -> str:
-    return msgspec.json.encode(lines).decode()
-
-
 def parse_time(text: str) -> int:
     """Nanoseconds since 1970 of RFC 3339 text with up to 9 digits of a second; 0 for other text."""
     try:
@@ -84,11 +71,6 @@ def parse_time(text: str) -> int:
         return whole_s * 10**9 + int(digits[:9].ljust(9, "0") or 0)
     except (ValueError, KeyError):
         return 0
-
-
-def last_state(text: str) -> str:
-    """What a terminal shows of a line with carriage returns: the last thing written over it."""
-    return text.rstrip("\r").rsplit("\r", 1)[-1] if "\r" in text else text
 
 
 class Reader:
@@ -167,30 +149,28 @@ class Reader:
         if not data:
             return None
         previous = self._last
-        lines = _split(data)
-        if _has_long_line(data):
-            lines = [_capped(line) for line in lines]
-        first, last = self._advance([line.t for line in lines], previous)
+        rows, encoded = encode_data(data)
+        first, last = self._advance(rows, previous)
         anchor = self._note(data)
-        batch = Batch(encode(lines), len(lines), first, last, anchor)
+        batch = Batch(encoded, len(rows), first, last, anchor)
         if b" [homeport] " in data:
             gaps = [int(count) for count in _GAP.findall(data)]
             batch.stands_for += sum(gaps) - len(gaps)
         return batch
 
-    def _advance(self, times: list[str], previous: Position) -> tuple[Position, Position]:
-        """Positions of the first and the last line; lines of one time are numbered."""
-        if times[0] == self._last_time:
+    def _advance(self, rows: list[str], previous: Position) -> tuple[Position, Position]:
+        """Positions of the first and the last row; rows of one time are numbered."""
+        first_time, last_time = _time_of(rows[0]), _time_of(rows[-1])
+        if first_time == self._last_time:
             first = Position(previous.time_ns, previous.ordinal + 1)
         else:
-            first = Position(parse_time(times[0]), 1)
-        last_time = times[-1]
+            first = Position(parse_time(first_time), 1)
         equal = 0
-        for time in reversed(times):
-            if time != last_time:
+        for row in reversed(rows):
+            if _time_of(row) != last_time:
                 break
             equal += 1
-        if equal == len(times):
+        if equal == len(rows):
             last = Position(first.time_ns, first.ordinal + equal - 1)
         else:
             last = Position(parse_time(last_time), equal)
@@ -210,7 +190,7 @@ class Reader:
         while start < len(data):
             end = data.index(b"\n", start) + 1
             before = self._last_time, self._last
-            _, position = self._advance([_time_of(data[start:end])], self._last)
+            _, position = self._advance([_row_of(data[start:end])], self._last)
             if position > self._after:
                 self._last_time, self._last = before
                 self._after = None
@@ -225,7 +205,7 @@ class Reader:
         kept, state = 0, (self._last_time, self._last)
         while kept < len(data) and not self.is_over:
             end = data.index(b"\n", kept) + 1
-            _, position = self._advance([_time_of(data[kept:end])], self._last)
+            _, position = self._advance([_row_of(data[kept:end])], self._last)
             if position >= self._before:
                 self.is_over = True
             else:
@@ -251,53 +231,13 @@ class Reader:
             self._partial = self._partial[:MAX_LINE_BYTES]
 
 
-def _time_of(line: bytes) -> str:
+def _time_of(row: str) -> str:
+    return row.partition(" ")[0]
+
+
+def _row_of(line: bytes) -> str:
+    """The time of a line, where only its time matters."""
     return line.partition(b" ")[0].decode("latin-1").rstrip("\n")
-
-
-def _split(data: bytes) -> list[Line]:
-    """Whole lines, each a time, a blank and text, cleaned."""
-    text = data.decode("utf-8", "replace")[:-1]
-    if data.isascii():
-        has_controls = len(data.translate(None, CONTROL_BYTES)) != len(data)
-    else:
-        has_controls = not is_clean(text)
-    if has_controls:
-        if "\r" in text:
-            text = "\n".join(map(_last_state_after_time, text.split("\n")))
-        text = clean(text)
-    parts = [line.partition(" ") for line in text.split("\n")]
-    return [Line(time, rest) for time, _, rest in parts]
-
-
-def _last_state_after_time(line: str) -> str:
-    time, _, rest = line.partition(" ")
-    return f"{time} {last_state(rest)}"
-
-
-def _has_long_line(data: bytes) -> bool:
-    start = 0
-    while len(data) - start > MAX_LINE_BYTES:
-        end = data.rfind(b"\n", start, start + MAX_LINE_BYTES)
-        if end < 0:
-            return True
-        start = end + 1
-    return False
-
-
-def _capped(line: Line) -> Line:
-    if len(line.text) <= MAX_LINE_BYTES:
-        return line
-    cut = len(line.text) - MAX_LINE_BYTES
-    marker = f" [homeport] {cut} more characters of this line were cut"
-    return Line(line.t, line.text[:MAX_LINE_BYTES] + marker)
-
-
-def plain_lines(data: bytes) -> list[Line]:
-    """Whole lines of an archived log, which have no times."""
-    text = data.decode("utf-8", "replace")
-    text = text.removesuffix("\n")
-    return [_capped(Line("", clean(last_state(line)))) for line in text.split("\n")]
 
 
 def find_anchor(data: bytes, anchor: str) -> list[int]:

@@ -8,15 +8,8 @@ from dataclasses import dataclass
 
 from jobs.archive import Log, Piece
 from jobs.logs.cursor import Archived, Live, Place, Position
-from jobs.logs.lines import (
-    BATCH_BYTES,
-    MAX_LINE_BYTES,
-    Batch,
-    Line,
-    encode,
-    find_anchor,
-    plain_lines,
-)
+from jobs.logs.lines import BATCH_BYTES, Batch, find_anchor
+from jobs.logs.rows import MAX_LINE_BYTES, Line, encode, plain_lines
 from jobs.logs.tail import FIRST_LINES
 
 _NOWHERE = Position(0, 0)  # archived lines have no times

@@ -8,16 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobs.logs.ansi import clean
 from jobs.logs.cursor import Archived, Live, Position, anchor_of, read, write
-from jobs.logs.lines import (
-    MAX_LINE_BYTES,
-    Batch,
-    Reader,
-    find_anchor,
-    last_state,
-    parse_time,
-    plain_lines,
-)
+from jobs.logs.lines import Batch, Reader, find_anchor, parse_time
+from jobs.logs.rows import MAX_LINE_BYTES, last_state, plain_lines
 from tests.jobs.logs.fakes import stamp, texts
 
 
@@ -223,3 +217,20 @@ def test_cursors_come_back_and_nonsense_does_not() -> None:
 @given(st.text(max_size=80))
 def test_no_text_breaks_the_reading_of_cursors(text: str) -> None:
     assert isinstance(read(text), dict)
+
+
+def test_a_line_of_which_only_the_time_came_has_no_text() -> None:
+    (batch,) = all_of(Reader(), line(1, b"one") + stamp(2) + b"\n" + line(3, b"three"))
+    assert texts([batch]) == ["one", "", "three"]
+
+
+@settings(max_examples=200)
+@given(st.lists(st.text(st.sampled_from('a ä"\\/\t\x1b[31m\u2028€{}:,'), max_size=20), min_size=1))
+def test_whatever_a_line_holds_the_array_is_json(written: list[str]) -> None:
+    data = b"".join(line(n, text.encode()) for n, text in enumerate(written))
+    shown = [
+        row["text"]
+        for batch in all_of(Reader(), data)
+        for row in msgspec.json.decode(batch.encoded)
+    ]
+    assert shown == [clean(text) for text in written]
