@@ -6,6 +6,7 @@ https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/apis/core/validation/v
 from __future__ import annotations
 
 import base64
+import json
 
 from deploy.onebox.api.resources import Obj
 from deploy.onebox.api.rules import fields, names
@@ -14,9 +15,10 @@ from deploy.onebox.api.strategy import Context, Strategy
 
 MAX_SIZE_BYTES = 1024 * 1024
 
+_DOCKER_CONFIG = ".dockerconfigjson"
 _NEEDED_KEYS = {
     "kubernetes.io/dockercfg": (".dockercfg",),
-    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockerconfigjson": (_DOCKER_CONFIG,),
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
@@ -57,6 +59,17 @@ class ConfigMapStrategy(Strategy):
         return _check_immutable(new, old, "data", "binaryData")
 
 
+def _check_docker_config(encoded: str) -> list[Cause]:
+    try:
+        is_object = isinstance(json.loads(base64.b64decode(encoded)), dict)
+    except ValueError:
+        is_object = False
+    if is_object:
+        return []
+    path, text = f"data[{_DOCKER_CONFIG}]", "must be a JSON object"
+    return [fields.invalid(path, "<secret contents redacted>", text)]
+
+
 class SecretStrategy(Strategy):
     """The rules of Secrets."""
 
@@ -79,13 +92,15 @@ class SecretStrategy(Strategy):
         size_bytes = 0
         for key, value in data.items():
             causes.extend(fields.each_invalid(f"data[{key}]", key, names.config_key(key)))
-            size_bytes += len(value) * 3 // 4
+            size_bytes += len(base64.b64decode(value))
         if size_bytes > MAX_SIZE_BYTES:
             causes.append(fields.too_long("data", MAX_SIZE_BYTES))
         kind = obj["type"]
         for key in _NEEDED_KEYS.get(kind, ()):
             if key not in data:
                 causes.append(fields.required(f"data[{key}]"))
+        if kind == "kubernetes.io/dockerconfigjson" and _DOCKER_CONFIG in data:
+            causes.extend(_check_docker_config(data[_DOCKER_CONFIG]))
         if kind == "kubernetes.io/basic-auth" and not data.keys() & {"username", "password"}:
             causes.extend(fields.required(f"data[{key}]") for key in ("username", "password"))
         annotation = "kubernetes.io/service-account.name"

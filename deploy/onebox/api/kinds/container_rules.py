@@ -15,7 +15,7 @@ from deploy.onebox.api.status import Cause
 
 _POLICIES = ("Always", "IfNotPresent", "Never")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
-_MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
+_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _SCHEMES = ("HTTP", "HTTPS")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -298,7 +298,8 @@ def _check_security(path: str, context: Obj | None) -> list[Cause]:
         if context.get("privileged"):
             text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
             causes.append(fields.invalid(path, context, text))
-        if "SYS_ADMIN" in _added(context) or "CAP_SYS_ADMIN" in _added(context):
+        # Without the prefix it is let through here, as upstream lets it.
+        if "CAP_SYS_ADMIN" in _added(context):
             text = (
                 "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` "
                 "CAP_SYS_ADMIN"

@@ -133,7 +133,8 @@ def _check_limit(path: str, kind: str, limit: Obj) -> list[Cause]:
         for resource in limit.get(low, {}).keys() & limit.get(high, {}).keys():
             least, most = limit[low][resource], limit[high][resource]
             if parse_quantity(most) < parse_quantity(least):
-                shown = limit[at][resource]
+                # Upstream quotes the maximum where a default is above it.
+                shown = most if (low, high) == ("default", "max") else limit[at][resource]
                 where = f"{path}.{at}[{resource}]"
                 causes.append(fields.invalid(where, shown, text.format(low=least, high=most)))
     for resource, ratio in limit.get("maxLimitRequestRatio", {}).items():

@@ -13,7 +13,7 @@ from deploy.onebox.api.status import Cause
 from deploy.onebox.api.strategy import Strategy
 
 _ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
-_POLICY_TYPES = ("Egress", "Ingress")
+_POLICY_TYPES = ("Ingress", "Egress")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 MAX_ENDPOINTS = 1_000
 MAX_ADDRESSES = 100
@@ -78,17 +78,26 @@ class NetworkPolicyStrategy(Strategy):
         """Check selectors, ports and address blocks."""
         spec = obj["spec"]
         causes = labels.check_selector("spec.podSelector", spec["podSelector"])
-        for kind in spec["policyTypes"]:
-            causes.extend(fields.one_of("spec.policyTypes", kind, _POLICY_TYPES))
+        for i, kind in enumerate(spec["policyTypes"]):
+            causes.extend(fields.one_of(f"spec.policyTypes[{i}]", kind, _POLICY_TYPES))
         for side, peers in (("ingress", "from"), ("egress", "to")):
             for i, rule in enumerate(spec.get(side, ())):
                 path = f"spec.{side}[{i}]"
                 for j, port in enumerate(rule.get("ports", ())):
-                    where = f"{path}.ports[{j}].protocol"
-                    causes.extend(fields.one_of(where, port["protocol"], _PROTOCOLS))
+                    causes.extend(_check_port(f"{path}.ports[{j}]", port))
                 for j, peer in enumerate(rule.get(peers, ())):
                     causes.extend(_check_peer(f"{path}.{peers}[{j}]", peer))
         return causes
+
+
+def _check_port(path: str, port: Obj) -> list[Cause]:
+    causes = fields.one_of(f"{path}.protocol", port["protocol"], _PROTOCOLS)
+    number = port.get("port")
+    if isinstance(number, int):
+        causes.extend(fields.in_range(f"{path}.port", number, 1, 65535))
+    elif number is not None:
+        causes.extend(fields.each_invalid(f"{path}.port", number, names.port_name(number)))
+    return causes
 
 
 def _check_peer(path: str, peer: Obj) -> list[Cause]:
@@ -106,6 +115,20 @@ def _check_peer(path: str, peer: Obj) -> list[Cause]:
         cidrs.extend((f"except[{i}]", cidr) for i, cidr in enumerate(block.get("except", ())))
         for field, cidr in cidrs:
             causes.extend(_check_cidr(f"{path}.ipBlock.{field}", cidr))
+        if not causes:
+            causes.extend(_check_except(f"{path}.ipBlock.except", block))
+    return causes
+
+
+def _check_except(path: str, block: Obj) -> list[Cause]:
+    whole = ipaddress.ip_network(block["cidr"], strict=False)
+    causes: list[Cause] = []
+    for i, cidr in enumerate(block.get("except", ())):
+        part = ipaddress.ip_network(cidr, strict=False)
+        is_inside = part.version == whole.version and part.subnet_of(whole)  # type: ignore[arg-type]
+        if not is_inside or part == whole:
+            text = "must be a strict subset of `cidr`"
+            causes.append(fields.invalid(f"{path}[{i}]", cidr, text))
     return causes
 
 

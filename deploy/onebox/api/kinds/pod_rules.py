@@ -73,6 +73,9 @@ def _check_security(path: str, context: Obj) -> list[Cause]:
 
 
 def _check_dns(path: str, spec: Obj) -> list[Cause]:
+    if spec.get("dnsPolicy") == "None" and "dnsConfig" not in spec:
+        text = "must provide `dnsConfig` when `dnsPolicy` is None"
+        return [fields.required(f"{path}.dnsConfig", text)]
     config = spec.get("dnsConfig", {})
     causes: list[Cause] = []
     if spec.get("dnsPolicy") == "None" and not config.get("nameservers"):

@@ -195,7 +195,5 @@ class ClassStrategy(Strategy):
         """Check that only labels, annotations and expansion have changed."""
         causes: list[Cause] = []
         for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
-            if new.get(field) != old.get(field):
-                text = f"updates to {field} are forbidden."
-                causes.append(fields.forbidden(field, text))
+            causes.extend(fields.immutable(field, new.get(field), old.get(field)))
         return causes

@@ -94,7 +94,7 @@ def check_quota_name(path: str, resource: str) -> list[Cause]:
     if resource in _QUOTA:
         return []
     causes = check_name(path, resource)
-    if "/" not in resource and not causes and not is_hugepages(resource):
+    if "/" not in resource and not is_hugepages(resource):
         text = "must be a standard resource for quota"
         causes.append(fields.invalid(path, resource, text))
     return causes
