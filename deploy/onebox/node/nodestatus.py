@@ -30,6 +30,7 @@ class Offer:
         memory_bytes: of the machine.
         limits: what the sandbox enforces.
         notes: further sentences of the sandbox about isolation.
+        is_joined: the control plane is another than onebox's own.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Offer:
     mode: str
     limits: Limits
     notes: tuple[str, ...]
+    is_joined: bool = False
 
 
 def default_cpu_cores(real_cores: int) -> int:
@@ -114,7 +116,8 @@ def _honest(offer: Offer) -> list[Json]:
     own = "" if is_plain else " with their own network, names and files"
     isolation = (
         f"Pods are processes of this machine{own}, as {pods_as}. "
-        "Not enforced: NetworkPolicy, RBAC, seccomp and AppArmor profiles of pods."
+        f"Not enforced: NetworkPolicy, {'' if offer.is_joined else 'RBAC, '}seccomp and AppArmor "
+        "profiles of pods."
     )
     enforced = offer.limits.memory != "none" and offer.limits.cpu
     return [

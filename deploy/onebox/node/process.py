@@ -181,6 +181,7 @@ def _offer(options: NodeOptions, sandbox: Sandbox, inventory: Inventory) -> Offe
         mode=sandbox.mode,
         limits=sandbox.limits,
         notes=sandbox.notes,
+        is_joined=options.certificates is not None,
     )
 
 

@@ -74,6 +74,11 @@ def pod_status(facts: PodFacts) -> Json:
     inits = [container_status(r) for r in facts.records if r.role is not Role.MAIN]
     if inits:
         status["initContainerStatuses"] = inits
+    generation = facts.pod["metadata"].get("generation")
+    if generation is not None:  # control planes before 1.33 count none for pods
+        status["observedGeneration"] = generation
+        for condition in status["conditions"]:
+            condition["observedGeneration"] = generation
     if facts.ip is not None:
         status["podIP"] = facts.ip
         status["podIPs"] = [{"ip": facts.ip}]
@@ -168,7 +173,7 @@ _REPLACE = {"$patch": "replace"}
 
 def _condition_patch(known: Json, wanted: Json) -> Json:
     """Give the patch from one condition to the other, {} when they are the same."""
-    keys = ("status", "reason", "message", "lastTransitionTime")
+    keys = ("status", "reason", "message", "lastTransitionTime", "observedGeneration")
     if all(known.get(key) == wanted.get(key) for key in keys):
         return {}
     removed = {key: None for key in keys if key in known and key not in wanted}

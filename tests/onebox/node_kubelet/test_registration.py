@@ -50,6 +50,9 @@ def test_what_is_not_as_on_a_real_cluster_is_said():
     assert "8 CPUs are offered on a machine with 2" in str(found["homeport.dev/CPUOvercommitted"])
     assert "NetworkPolicy" in found["homeport.dev/Isolation"]["message"]
     assert found["homeport.dev/Limits"]["status"] == "True"
+    assert "RBAC" in found["homeport.dev/Isolation"]["message"]
+    joined = conditions(offer(is_joined=True))["homeport.dev/Isolation"]["message"]
+    assert "RBAC" not in joined  # another control plane has its own rules
     weak = offer(limits=Limits("none", cpu=False, pids=False, text="nothing holds"), cpu_cores=2)
     found = conditions(weak)
     assert found["homeport.dev/Limits"]["status"] == "False"

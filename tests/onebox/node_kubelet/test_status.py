@@ -134,3 +134,12 @@ def test_another_address_takes_the_place_of_the_one_before():
     assert changed["podIPs"] == [{"ip": "10.244.0.6"}, {"$patch": "replace"}]
     assert merged(sent, changed) == wanted
     assert changed_fields({}, wanted)["podIPs"] == wanted["podIPs"]
+
+
+def test_the_generation_that_the_status_is_of_is_said_where_pods_have_one():
+    counted = pod()
+    counted["metadata"]["generation"] = 2
+    found = status([running("main")], pod=counted)
+    assert found["observedGeneration"] == 2
+    assert {c["observedGeneration"] for c in found["conditions"]} == {2}
+    assert "observedGeneration" not in status([running("main")])
