@@ -14,7 +14,6 @@ import pytest
 
 from tests.e2e.portal import Portal, Rest
 from tests.onebox.cluster import OneBox, launch
-from tests.onebox.whole.kube import Kube, Space
 
 DROP = (sys.executable, str(Path(__file__).with_name("drop.py")))
 
@@ -29,18 +28,6 @@ def box() -> Iterator[OneBox]:
     with contextlib.closing(launch(command, home, folder / "onebox.log")) as started:
         yield started
     shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def kube(box: OneBox) -> Kube:
-    return Kube(box.kubeconfig)
-
-
-@pytest.fixture
-def space(kube: Kube, request: pytest.FixtureRequest) -> Iterator[Space]:
-    made = Space(kube, f"t-{abs(hash(request.node.name)) % 10**8}")
-    yield made
-    made.kube.delete(f"/api/v1/namespaces/{made.name}")
 
 
 @pytest.fixture(scope="module")
