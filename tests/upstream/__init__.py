@@ -1,0 +1,1 @@
+"""What only an upstream cluster can judge; `make test-cluster` runs it."""
