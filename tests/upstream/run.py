@@ -128,6 +128,8 @@ def main() -> int:
         with cluster() as environment:
             calls = [call for call in CALLS if environment or not call.needs_our_node]
             passed = [run(call, environment) for call in calls]
+            say("== parity")
+            subprocess.call([sys.executable, "-m", "tests.contract.report"])
     except (binaries.NoBinariesError, ControlPlaneError, NodeError) as error:
         print(error, file=sys.stderr)
         return EXIT_FAILED

@@ -99,4 +99,5 @@ def test_a_namespace_takes_its_pods_with_it(kube: Kube):
     space.wait_pod("p", "Running")
     kube.create(space.path("configmaps"), {"metadata": {"name": "c"}, "data": {}})
     kube.delete("/api/v1/namespaces/doomed")
-    kube.wait_gone("/api/v1/namespaces/doomed", 20)
+    # Upstream looks again only after a while where it found pods that take their grace.
+    kube.wait_gone("/api/v1/namespaces/doomed", 60)
