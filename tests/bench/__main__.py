@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.bench import log_rows, page_rows
+from tests.bench import cache_rows, log_rows, page_rows, submit_row
 from tests.bench.ledger import Ledger
 from tests.bench.results import HEAD, Result, line_of, summary
 from tests.bench.world import world
@@ -27,9 +27,13 @@ LOG_WORKLOADS = {
     log_rows.paced: ("M4",),
     log_rows.stalled: ("M6",),
 }
+CACHE = ("M9", "M10")
 PAGES = ("M11", "M12")
-ROWS = (*(row for rows in LOG_WORKLOADS.values() for row in rows), *GATES, *PAGES)
+SUBMIT = ("M13",)
+LOGS = tuple(row for rows in LOG_WORKLOADS.values() for row in rows)
+ROWS = tuple(sorted((*LOGS, *GATES, *CACHE, *PAGES, *SUBMIT), key=lambda row: int(row[1:])))
 REPEATS, QUICK_REPEATS = 5, 2
+CACHE_REPEATS = 3  # each takes half a minute, nearly all of it the informer's
 SPARE_TURNS = 4
 
 
@@ -91,10 +95,14 @@ def main(arguments: Sequence[str]) -> int:
     repeats = QUICK_REPEATS if parsed.quick else REPEATS
     began = time.monotonic()
     say(f"Load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.\n")
-    table = Table()
+    table, wanted = Table(), set(parsed.rows)
     with tempfile.TemporaryDirectory(prefix="homeport-bench-") as folder:
-        asyncio.run(logs(Path(folder), set(parsed.rows), repeats, table))
-        asyncio.run(pages(Path(folder), set(parsed.rows), repeats, table))
+        asyncio.run(logs(Path(folder), wanted, repeats, table))
+        if wanted.intersection(CACHE):
+            table.add(asyncio.run(cache_rows.cache(Path(folder), min(repeats, CACHE_REPEATS))))
+        asyncio.run(pages(Path(folder), wanted, repeats, table))
+        if wanted.intersection(SUBMIT):
+            table.add(submit_row.submit(repeats))
     say(f"\n{summary(table.results)}")
     say(
         f"Took {time.monotonic() - began:.0f} s; load at the end {os.getloadavg()[0]:.1f}. "

@@ -1,0 +1,103 @@
+"""Row M13 of performance.md: what a training of 100 replicas costs before the cluster hears of it."""
+
+import marshal
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.bench.results import Result, Sides, at_most
+
+PS, WORKERS = 20, 80
+_ROUNDS = 10
+
+
+def _cost_ms(work: Callable[[], object], rounds: int) -> float:
+    began = time.process_time()
+    for _ in range(rounds):
+        work()
+    return (time.process_time() - began) * 1000 / rounds
+
+
+def _training(ps: int, workers: int) -> Any:
+    from uuid import UUID
+
+    from jobs.manifests import Training
+
+    each = {"cpu_millicores": 2000, "memory_bytes": 2**32, "gpu_count": 0}
+    return Training(
+        job_id=UUID(int=1),
+        name="wide and deep",
+        namespace="u-ada-00000001",
+        topology="tf-ps",
+        image="tensorflow/tensorflow:2.21.0",
+        command=["python", "train.py", "--batch", "128"],
+        source=None,
+        replicas={"worker": {"count": workers, **each}, "ps": {"count": ps, **each}},
+        env={"SEED": "7"},
+        cluster_flags=(),
+        retries=0,
+        deadline_s=None,
+        ttl_s=86_400,
+        shm_bytes=None,
+    )
+
+
+def submit(repeats: int) -> list[Result]:
+    """M13; in this process, with settings of its own."""
+    with tempfile.TemporaryDirectory(prefix="homeport-bench-") as home:
+        os.environ |= {"HOMEPORT_HOME": home, "DJANGO_SETTINGS_MODULE": "portal.settings"}
+        import django
+
+        django.setup()
+        return _measure(repeats)
+
+
+def _measure(repeats: int) -> list[Result]:
+    import msgspec
+
+    from jobs.manifests import pod_settings, render_training
+
+    settings = pod_settings()
+
+    def documents(ps: int, workers: int) -> list[Any]:
+        return render_training(_training(ps, workers), attempt=1, pods=settings)
+
+    made = documents(PS, WORKERS)
+    flat = marshal.dumps(made)
+
+    def plainly() -> bytes:
+        # New dicts of the same content at the speed of C, written as JSON at the speed of C.
+        return msgspec.json.encode(marshal.loads(flat))
+
+    cost = Sides()
+    for _ in range(repeats):
+        ours = _cost_ms(lambda: documents(PS, WORKERS), _ROUNDS)
+        cost.add(ours, _cost_ms(plainly, 20 * _ROUNDS))
+    more = len(documents(PS, WORKERS)) - len(documents(PS, 2))
+    return [
+        Result(
+            "M13",
+            "100 replicas: CPU of render and check, portal / plain dicts and JSON",
+            cost.ratio,
+            at_most(100),
+            sides=f"{cost.words('ms', 'plain')}, in a thread",
+            void=cost.void,
+        ),
+        Result(
+            "M13",
+            "100 replicas: CPU of render and check",
+            sorted(cost.ours)[len(cost.ours) // 2],
+            at_most(60),
+            "ms",
+        ),
+        Result(
+            "M13",
+            "calls that 78 more workers add to a submit",
+            more,
+            at_most(0),
+            "calls",
+            f"{len(made)} objects for {WORKERS} workers and {PS} parameter servers",
+        ),
+    ]
