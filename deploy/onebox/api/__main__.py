@@ -130,6 +130,7 @@ async def serve(options: Options) -> None:
     try:
         api = Api(store, allocator=Allocator(store, node_ports=options.node_ports))
         ensure_first_objects(api)
+        store.begin_history()
         tokens = {credentials.admin_token: ADMIN, credentials.node_token: NODE}
         server = Server(api, Access(tokens), node_token_file=options.node_token_file)
         stop_controllers = controllers.start(api, ca_pem=credentials.ca_pem.decode())

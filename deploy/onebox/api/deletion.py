@@ -42,7 +42,7 @@ class DeleteRequest:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The step, and the object as it is after it (REMOVE: its last state)."""
+    """The step, and the object as it is after it (REMOVE: its last state, written before)."""
 
     step: Step
     obj: Obj
@@ -76,7 +76,8 @@ def decide_deletion(
         _mark(new, now)
     if finalizers or graceful_s:
         return Decision(Step.NOTHING if new == obj else Step.MARK, new)
-    return Decision(Step.REMOVE, obj)
+    # A pod without any grace is still told of before it goes.
+    return Decision(Step.REMOVE, obj if graceful_s is None else new)
 
 
 def _mark_namespace(new: Obj, now: datetime) -> Step | None:

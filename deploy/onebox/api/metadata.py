@@ -7,8 +7,19 @@ import uuid
 from collections.abc import Callable
 from datetime import datetime
 
+import msgspec
+
 from deploy.onebox.api.resources import Obj, Resource
-from deploy.onebox.api.status import Cause, bad_request, conflict, invalid, quote
+from deploy.onebox.api.status import (
+    Cause,
+    StatusError,
+    bad_request,
+    conflict,
+    invalid,
+    invalid_patch,
+    quote,
+    unmet_precondition,
+)
 from deploy.onebox.api.timestamps import format_time
 
 NameRule = Callable[[str], list[str]]
@@ -31,11 +42,15 @@ def prepare_create(resource: Resource, namespace: str | None, obj: Obj, now: dat
     """Set namespace, type, uid and time; take away what only the server may set.
 
     Raises:
-        StatusError: 400 when kind or namespace contradict the request.
+        StatusError: 400 when kind or namespace contradict the request, 500 (as upstream) for an
+            object with a resourceVersion.
     """
     check_type(resource, obj)
     meta = obj.setdefault("metadata", {})
-    for field in (*SERVER_FIELDS, *_DELETION_FIELDS, "resourceVersion"):
+    if meta.get("resourceVersion"):
+        raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+    # The generation of kinds that do not count it is what the client says, as upstream has it.
+    for field in ("uid", "creationTimestamp", "selfLink", *_DELETION_FIELDS):
         meta.pop(field, None)
     set_namespace(resource, namespace, meta)
     meta["uid"] = str(uuid.uuid4())
@@ -100,29 +115,50 @@ def set_namespace(resource: Resource, namespace: str | None, meta: Obj) -> None:
     meta["namespace"] = namespace
 
 
-def prepare_update(resource: Resource, new: Obj, old: Obj) -> None:
+def prepare_update(resource: Resource, new: Obj, old: Obj, *, is_patch: bool = False) -> None:
     """Carry over what an update cannot change.
 
     Raises:
-        StatusError: 400 when name, kind or namespace contradict; 409 for another uid.
+        StatusError: 400 when name, kind or namespace contradict; 409 for another uid (in a
+            patch: left for validation); 422 for a patch that changes the kind.
     """
+    if is_patch:
+        _check_patched_type(resource, new)
     check_type(resource, new)
     meta, before = new.setdefault("metadata", {}), old["metadata"]
     if meta.get("name"):
         check_name(meta["name"], before["name"])
     set_namespace(resource, before.get("namespace"), meta)
-    if meta.get("uid") and meta["uid"] != before["uid"]:
-        raise conflict(
-            resource,
-            before["name"],
-            f"Precondition failed: UID in precondition: {meta['uid']}, "
-            f"UID in object meta: {before['uid']}",
-        )
+    uid = meta.get("uid")
+    if uid and uid != before["uid"] and not is_patch:
+        raise conflict(resource, before["name"], _storage_error(resource, before, uid))
     for field in ("name", "generateName", "resourceVersion", *SERVER_FIELDS, *_DELETION_FIELDS):
         if field in before:
             meta[field] = before[field]
         else:
             meta.pop(field, None)
+    if uid and is_patch:
+        meta["uid"] = uid
+
+
+def _check_patched_type(resource: Resource, new: Obj) -> None:
+    kind = new.get("kind", resource.kind)
+    if kind != resource.kind:
+        why = (
+            f"converting ({resource.version}.{kind}) to "
+            f"({resource.group.partition('.')[0] or 'core'}.{resource.kind}): unknown conversion"
+        )
+        raise invalid_patch(msgspec.json.encode(new).decode(), why)
+
+
+def _storage_error(resource: Resource, meta: Obj, uid: str) -> str:
+    parts = [resource.group, resource.plural, meta.get("namespace", ""), meta["name"]]
+    key = "/".join(part for part in parts if part)
+    return (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
+        f"UID in object meta: {meta['uid']}"
+    )
 
 
 def check_name(given: str, name: str) -> None:
@@ -154,15 +190,18 @@ def check_preconditions(
         StatusError: 409.
     """
     meta = obj["metadata"]
+    if resource.plural == "namespaces" and uid is not None and uid != meta["uid"]:
+        text = f"UID in precondition: {uid}, UID in object meta: {meta['uid']}"
+        raise conflict(resource, meta["name"], f"Precondition failed: {text}")
     if uid is not None and uid != meta["uid"]:
-        raise conflict(
+        raise unmet_precondition(
             resource,
             meta["name"],
             f"the UID in the precondition ({uid}) does not match the UID in record "
             f"({meta['uid']}). The object might have been deleted and then recreated",
         )
     if resource_version is not None and resource_version != meta["resourceVersion"]:
-        raise conflict(
+        raise unmet_precondition(
             resource,
             meta["name"],
             f"the ResourceVersion in the precondition ({resource_version}) does not match the "

@@ -15,6 +15,9 @@ from deploy.onebox.api.status import StatusError, bad_request
 from deploy.onebox.api.store import clone
 
 MAX_JSON_PATCH_OPERATIONS = 10_000
+_UNREADABLE = "error decoding patch: json: cannot unmarshal"
+_OPERATIONS = "[]handlers.jsonPatchOp"
+_MAP = "map[string]interface {}"
 MAX_COPIED_BYTES = 3 * 1024 * 1024
 """Both as upstream: https://github.com/kubernetes/apiserver/blob/v0.36.3/pkg/endpoints/handlers."""
 
@@ -34,7 +37,7 @@ def merge(target: Any, changes: Any) -> Any:
 
 def _json_patch(old: Obj, operations: Any) -> Any:
     if not isinstance(operations, list):
-        raise bad_request("a JSON patch is a list of operations")
+        raise bad_request(f"{_UNREADABLE} {_name(operations)} into Go value of type {_OPERATIONS}")
     if len(operations) > MAX_JSON_PATCH_OPERATIONS:
         raise StatusError(
             413,
@@ -52,7 +55,7 @@ def _json_patch(old: Obj, operations: Any) -> Any:
                 copied_bytes += len(msgspec.json.encode(source))
                 if copied_bytes > MAX_COPIED_BYTES:
                     raise _too_much_copied()
-            document = jsonpatch.JsonPatch([operation]).apply(document, in_place=True)
+            document = _operate(document, operation)
     except (
         jsonpatch.JsonPatchException,
         jsonpointer.JsonPointerException,
@@ -62,9 +65,29 @@ def _json_patch(old: Obj, operations: Any) -> Any:
         raise StatusError(
             422,
             "Invalid",
-            f"the server rejected our request due to an error in our request: {error}",
+            "the server rejected our request due to an error in our request",
+            {},
         ) from error
     return document
+
+
+def _operate(document: Any, operation: Any) -> Any:
+    try:
+        return jsonpatch.JsonPatch([operation]).apply(document, in_place=True)
+    except jsonpatch.JsonPatchConflict:
+        # Upstream's library lets a replacement make the key of an object.
+        if not isinstance(operation, dict) or operation.get("op") != "replace":
+            raise
+        parent, _slash, _key = str(operation.get("path", "")).rpartition("/")
+        if not isinstance(jsonpointer.resolve_pointer(document, parent), dict):
+            raise
+        made = {**operation, "op": "add"}
+        return jsonpatch.JsonPatch([made]).apply(document, in_place=True)
+
+
+def _name(value: Any) -> str:
+    known = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
+    return known.get(type(value), "number")
 
 
 def _too_much_copied() -> StatusError:
@@ -79,7 +102,9 @@ def apply(kind: str, resource: Resource, old: Obj, changes: Any) -> Obj:
         StatusError: 400 for a patch that is none, 422 for one that cannot be applied.
     """
     if kind != "json" and not isinstance(changes, dict):
-        raise bad_request(f"a {kind} patch is an object, not {type(changes).__name__}")
+        where = "error decoding patch: " if kind == "merge" else ""
+        text = f"json: cannot unmarshal {_name(changes)} into Go value of type {_MAP}"
+        raise bad_request(f"{where}{text}")
     try:
         if kind == "json":
             result = _json_patch(old, changes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -215,7 +216,8 @@ class Api:
         resource = resource_named(plural)
         old = self.get(plural, namespace, name)
         new = patch.apply(kind, resource, old, patch_body)
-        return self._replace(self._context(options), resource, old, new, subresource)
+        ctx = replace(self._context(options), is_patch=True)
+        return self._replace(ctx, resource, old, new, subresource)
 
     def _replace(
         self, ctx: Context, resource: Resource, old: Obj, obj: Obj, subresource: str | None
@@ -225,7 +227,7 @@ class Api:
         given = new.get("metadata", {}).get("resourceVersion")
         if given and given != old["metadata"]["resourceVersion"]:
             raise conflict(resource, name, STALE_OBJECT)
-        metadata.prepare_update(resource, new, old)
+        metadata.prepare_update(resource, new, old, is_patch=ctx.is_patch)
         new = steps.prepare_and_validate_update(ctx, resource, new, old, subresource)
         if new == old:
             return old
@@ -235,7 +237,9 @@ class Api:
         if ctx.options.dry_run:
             return new
         if is_finished_deleting(new, old):
-            return self._commit([Remove(plural, new)])[-1]
+            # Watchers see the last state that was stored, whoever asked what he wanted.
+            self._commit([Remove(plural, old)])
+            return new
         return self._commit([*charges, Put(plural, new)])[-1]
 
     def delete(  # noqa: PLR0913 - the parts of a DELETE request
@@ -272,6 +276,8 @@ class Api:
             return decision.obj
         if decision.step is Step.MARK:
             return self._commit([Put(plural, decision.obj)])[-1]
+        if decision.obj is not old:
+            return self._commit([Put(plural, decision.obj), Remove(plural, decision.obj)])[-1]
         return self._commit([Remove(plural, decision.obj)])[-1]
 
     def bind(

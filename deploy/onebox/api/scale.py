@@ -7,7 +7,8 @@ from deploy.onebox.api.rules import fields
 from deploy.onebox.api.status import bad_request, invalid
 from deploy.onebox.api.tables.cells import NONE, format_selector
 
-SCALE_VERSION = "autoscaling/v1"
+SCALE = Resource("autoscaling", "v1", "scales", "Scale")
+SCALE_VERSION = SCALE.api_version
 
 
 def scale_of(obj: Obj) -> Obj:
@@ -19,7 +20,8 @@ def scale_of(obj: Obj) -> Obj:
         "kind": "Scale",
         "apiVersion": SCALE_VERSION,
         "metadata": {key: meta[key] for key in kept if key in meta},
-        "spec": {"replicas": obj["spec"].get("replicas", 0)},
+        # Go leaves a zero out.
+        "spec": {"replicas": obj["spec"]["replicas"]} if obj["spec"].get("replicas") else {},
         "status": {
             "replicas": obj.get("status", {}).get("replicas", 0),
             "selector": "" if selector == NONE else selector,
@@ -47,7 +49,7 @@ def scale_config(resource: Resource, config: Obj) -> Obj:
     }
 
 
-def read_scale(resource: Resource, name: str, scale: Obj) -> tuple[int, str | None, str | None]:
+def read_scale(name: str, scale: Obj) -> tuple[int, str | None, str | None]:
     """Read a Scale.
 
     Returns:
@@ -59,6 +61,6 @@ def read_scale(resource: Resource, name: str, scale: Obj) -> tuple[int, str | No
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
         cause = fields.invalid("spec.replicas", replicas, fields.NEGATIVE)
-        raise invalid(resource, name, [cause])
+        raise invalid(SCALE, name, [cause])
     meta = scale.get("metadata") or {}
     return replicas, meta.get("resourceVersion") or None, meta.get("uid") or None

@@ -28,6 +28,8 @@ from deploy.onebox.api.shape import (
 )
 
 DEFINITIONS_FILE = Path(__file__).with_name("schemas") / "kubernetes.json"
+WIRE_FILE = DEFINITIONS_FILE.with_name("wire.json")
+"""Definition -> number -> field: "*NAME" for a pointer, ">DEFINITION" for an embedded struct."""
 
 _MAP_TYPE = "x-kubernetes-map-type"
 
@@ -41,10 +43,17 @@ _SPECIAL: dict[str, Callable[[], Shape]] = {
 
 
 class Shapes:
-    """All definitions, as shapes."""
+    """All definitions, as shapes.
 
-    def __init__(self, definitions: dict[str, Any]) -> None:
+    Args:
+        wire: see WIRE_FILE.
+    """
+
+    def __init__(
+        self, definitions: dict[str, Any], wire: dict[str, dict[str, str]] | None = None
+    ) -> None:
         self.definitions = definitions
+        self._wire = wire or {}
         self._shapes: dict[str, Shape] = {name: make() for name, make in _SPECIAL.items()}
 
     def named(self, name: str) -> Shape:
@@ -62,7 +71,31 @@ class Shapes:
                 if isinstance(value.get("default"), str | int)
             }
             record.fields = {key: self._shape(value) for key, value in properties.items()}
+            self._note_go_types(record)
         return shape
+
+    def _note_go_types(self, record: Record) -> None:
+        plain = self._plain_fields(record.definition)
+        record.vanishing = frozenset(
+            key
+            for key in plain - record.required
+            if isinstance(record.fields.get(key), Text | Truth | Whole)
+        )
+        if record.name != "ObjectMeta":  # whose creationTimestamp may be left out
+            record.zeros = {k: None for k in plain if isinstance(record.fields.get(k), Moment)}
+        if record.name.endswith("Status"):
+            structs = [k for k in plain if isinstance(record.fields.get(k), Record)]
+            record.zeros |= {key: {} for key in structs}
+
+    def _plain_fields(self, definition: str) -> frozenset[str]:
+        """Give the fields that are no pointers in Go, which cannot tell "not set" from zero."""
+        found: set[str] = set()
+        for name in self._wire.get(definition, {}).values():
+            if name.startswith(">"):
+                found |= self._plain_fields(name[1:])
+            elif not name.startswith("*"):
+                found.add(name)
+        return frozenset(found)
 
     def _shape(self, schema: dict[str, Any]) -> Shape:
         for wrapped in schema.get("allOf", ()):
@@ -116,7 +149,7 @@ def _list_keys(schema: dict[str, Any]) -> tuple[str, ...]:
 @lru_cache(maxsize=1)
 def shapes() -> Shapes:
     """Load the definitions, once."""
-    return Shapes(json.loads(DEFINITIONS_FILE.read_text()))
+    return Shapes(json.loads(DEFINITIONS_FILE.read_text()), json.loads(WIRE_FILE.read_text()))
 
 
 _PACKAGES = {

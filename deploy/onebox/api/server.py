@@ -17,7 +17,7 @@ from deploy.onebox.api.http.body import MAX_BODY_BYTES
 from deploy.onebox.api.http.logs import LogProxy
 from deploy.onebox.api.http.options import flag
 from deploy.onebox.api.http.reply import accepted_parameter, failure, json_reply, raw_reply
-from deploy.onebox.api.http.target import Target, find_target, split_path
+from deploy.onebox.api.http.target import Target, find_target, serves_group, split_path
 from deploy.onebox.api.http.verbs import USER, Verbs
 from deploy.onebox.api.http.watch import read_request, stream
 from deploy.onebox.api.registry import Api
@@ -124,12 +124,13 @@ class Server:
         target = find_target(segments)
         if target is not None:
             return await self._serve(request, target)
-        if request.method not in ("GET", "HEAD"):
+        is_read = request.method in ("GET", "HEAD")
+        reply = self._document(request, segments) if is_read else None
+        if reply is not None:
+            return reply
+        if serves_group(segments):
             raise no_such_path()
-        reply = self._document(request, segments)
-        if reply is None:
-            raise no_such_path()
-        return reply
+        return web.Response(text="404 page not found\n", status=404)
 
     async def _serve(self, request: web.Request, target: Target) -> web.StreamResponse:
         verbs = self._verbs
@@ -215,7 +216,7 @@ class Server:
 
 def _not_allowed() -> StatusError:
     text = "the server does not allow this method on the requested resource"
-    return StatusError(405, "MethodNotAllowed", text)
+    return StatusError(405, "MethodNotAllowed", text, {})
 
 
 def _optional(body: Obj | None) -> web.Response | None:

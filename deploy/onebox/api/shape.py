@@ -298,6 +298,8 @@ class Record(Shape):
 
     Attributes:
         defaults: plain values that fields have when they are left out.
+        zeros: what Go writes of fields that are not set but cannot be left out.
+        vanishing: fields that Go leaves out when they are "", 0 or false.
         is_atomic: a server-side apply owns this object as a whole, not field by field.
     """
 
@@ -305,6 +307,8 @@ class Record(Shape):
         self.definition = definition
         self.is_atomic = is_atomic
         self.defaults: dict[str, Any] = {}
+        self.zeros: dict[str, Any] = {}
+        self.vanishing: frozenset[str] = frozenset()
         self.name = definition.rsplit(".", 1)[-1]
         self.go_type = f"v1.{self.name}"
         self.fields: dict[str, Shape] = {}
@@ -331,8 +335,14 @@ class Record(Shape):
             except MismatchError as error:
                 error.owner = error.owner or self.name
                 raise
-            if read or not isinstance(shape, Items | Mapping) or key in self.required:
+            if read or (
+                key not in self.vanishing
+                and (key in self.required or not isinstance(shape, Items | Mapping))
+            ):
                 result[key] = read
+        for key, zero in self.zeros.items():
+            if key not in result:
+                result[key] = {} if zero == {} else zero
         return result
 
     def child(self, key: str) -> Shape:

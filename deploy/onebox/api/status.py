@@ -41,6 +41,7 @@ class StatusError(Exception):
         self.reason = reason
         self.message = message
         self.details: dict[str, Any] = details or {}
+        self._shows_details = details is not None
         self.continue_token = continue_token
 
     def body(self) -> dict[str, Any]:
@@ -54,7 +55,7 @@ class StatusError(Exception):
         }
         if self.reason:
             status["reason"] = self.reason
-        if self.details:
+        if self._shows_details:
             status["details"] = self.details
         status["code"] = self.code
         return status
@@ -81,7 +82,7 @@ def not_found(resource: Resource, name: str) -> StatusError:
 
 def no_such_path() -> StatusError:
     """The URL names no kind or subresource that is served here."""
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
+    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def already_exists(resource: Resource, name: str, found: dict[str, Any]) -> StatusError:
@@ -96,6 +97,15 @@ def conflict(resource: Resource, name: str, why: str) -> StatusError:
     """A write based on a state that is no longer the current one."""
     text = f"Operation cannot be fulfilled on {resource.group_resource} {quote(name)}: {why}"
     return StatusError(409, "Conflict", text, _details(resource, name))
+
+
+def unmet_precondition(resource: Resource, name: str, why: str) -> StatusError:
+    """A delete that relies on another state; here upstream names the kind, not the resource."""
+    text = f"Operation cannot be fulfilled on {resource.kind} {quote(name)}: {why}"
+    if resource.group:
+        text = text.replace(resource.kind, f"{resource.kind}.{resource.group}", 1)
+    details = {**_details(resource, name), "kind": resource.kind}
+    return StatusError(409, "Conflict", text, details)
 
 
 STALE_OBJECT = (
@@ -158,9 +168,22 @@ def unsupported_media_type(message: str) -> StatusError:
     return StatusError(415, "UnsupportedMediaType", message)
 
 
-def not_acceptable(message: str) -> StatusError:
+def unsupported_patch() -> StatusError:
+    """A patch of a kind that is not known."""
+    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+
+
+def not_acceptable() -> StatusError:
     """A client that wants a format that is not written here."""
-    return StatusError(406, "NotAcceptable", message)
+    text = "406: Not Acceptable\n\nAvailable representations: application/json"
+    return StatusError(406, "NotAcceptable", text, {})
+
+
+def invalid_patch(result: str, why: str) -> StatusError:
+    """A patch whose result is no object of the kind."""
+    cause = Cause("FieldValueInvalid", "patch", f"Invalid value: {quote(result)}: {why}")
+    text = f' "" is invalid: {cause.field}: {cause.message}'
+    return StatusError(422, "Invalid", text, {"causes": [cause.body()]})
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
+import msgspec
+
 from deploy.onebox.api import metadata
 from deploy.onebox.api.kinds import STRATEGIES
 from deploy.onebox.api.managed.track import track
@@ -18,7 +20,14 @@ from deploy.onebox.api.rules.meta import check_meta, check_meta_update
 from deploy.onebox.api.schema import read as read_shape
 from deploy.onebox.api.schema import shape_of
 from deploy.onebox.api.shape import ShapeError
-from deploy.onebox.api.status import bad_request, conflict, invalid, quote
+from deploy.onebox.api.status import (
+    StatusError,
+    bad_request,
+    conflict,
+    invalid,
+    invalid_patch,
+    quote,
+)
 from deploy.onebox.api.store import clone
 from deploy.onebox.api.strategy import Context, Strategy
 from deploy.onebox.api.timestamps import format_time
@@ -35,22 +44,29 @@ def read(ctx: Context, resource: Resource, obj: Obj) -> Obj:
     Raises:
         StatusError: 400, a value has the wrong type or, under Strict, a field is unknown.
     """
-    failed = f"{resource.kind} in version {quote(resource.version)} cannot be handled as a "
     try:
         new, unknown = read_shape(shape_of(resource), obj)
     except ShapeError as error:
-        raise bad_request(f"{failed}{resource.kind}: {error}") from error
-    if not unknown:
-        return new
+        raise _unreadable(ctx, resource, obj, str(error)) from error
     sentences = [f'unknown field "{path}"' for path in unknown]
+    sentences.extend(f'duplicate field "{path}"' for path in ctx.options.duplicates)
+    if not sentences:
+        return new
     if ctx.options.is_internal:
         log.warning("a controller wrote %s with %s", resource.kind, ", ".join(sentences))
     elif ctx.options.field_validation == "Strict":
-        text = ", ".join(sentences)
-        raise bad_request(f"{failed}{resource.kind}: strict decoding error: {text}")
+        text = f"strict decoding error: {', '.join(sentences)}"
+        raise _unreadable(ctx, resource, obj, text)
     elif ctx.options.field_validation == "Warn":
         ctx.options.warnings.extend(sentences)
     return new
+
+
+def _unreadable(ctx: Context, resource: Resource, obj: Obj, why: str) -> StatusError:
+    if ctx.is_patch:
+        return invalid_patch(msgspec.json.encode(obj).decode(), why)
+    failed = f"{resource.kind} in version {quote(resource.version)} cannot be handled as a "
+    return bad_request(f"{failed}{resource.kind}: {why}")
 
 
 def apply_defaults(resource: Resource, obj: Obj) -> None:
@@ -120,7 +136,8 @@ def prepare_and_validate_update(
         strategy.prepare_update(ctx, new, old)
         _count_generation(resource, new, old)
         causes = [*strategy.validate(new), *strategy.validate_update(new, old)]
-    causes.extend(check_meta(new["metadata"], _name_rule(strategy)))
+    found = check_meta(new["metadata"], _name_rule(strategy))
+    causes.extend([*found, *found])
     causes.extend(check_meta_update(new["metadata"], old["metadata"]))
     if causes:
         raise invalid(resource, old["metadata"]["name"], causes)

@@ -300,6 +300,11 @@ class Store:
             newer.appendleft(change)
         return list(newer)
 
+    def begin_history(self) -> None:
+        """Forget the changes until now: watches begin at the present version, as after a start."""
+        self._start_version = self.resource_version
+        self._history.clear()
+
     def close(self) -> None:
         """Close the database; the store must not be used afterwards."""
         self._db.close()

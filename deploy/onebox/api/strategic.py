@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from typing import Any, cast
 
 from deploy.onebox.api.shape import Items, Shape
-from deploy.onebox.api.status import bad_request
+from deploy.onebox.api.status import StatusError, bad_request
 
 _PATCH = "$patch"
 _RETAIN_KEYS = "$retainKeys"
@@ -70,7 +70,7 @@ def _replace_or_delete(patch: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in patch.items() if key != _PATCH}
     if directive == "delete":
         return {}
-    raise bad_request(f"unknown patch type: {directive!r}; $patch takes replace or delete")
+    raise StatusError(500, "", f"unknown patch type: {directive} in map: map[$patch:{directive}]")
 
 
 def _retain_keys(result: dict[str, Any], patch: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ class WriteOptions:
         manager: name under which the fields that are set become owned.
         force: a server-side apply takes over what others own.
         is_internal: a controller writes, whose mistakes are ours.
+        duplicates: paths of fields that the client has sent twice.
     """
 
     dry_run: bool = False
@@ -39,6 +40,7 @@ class WriteOptions:
     manager: str = "kube-controller-manager"
     force: bool = False
     is_internal: bool = False
+    duplicates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,14 @@ class Context:
 
     Attributes:
         is_applied: a server-side apply has already written down who owns which field.
+        is_patch: the object is what a patch has made of the stored one.
     """
 
     api: Api
     now: datetime
     options: WriteOptions
     is_applied: bool = False
+    is_patch: bool = False
 
 
 class Strategy:

@@ -79,7 +79,9 @@ async def test_strange_patches_are_refused_or_do_no_harm(
 ) -> None:
     api.create("pods", "lab", pod())
     status, body = await send(http, "PATCH", "/api/v1/namespaces/lab/pods/p", patch, kind)
-    assert status in (200, 400, 413, 422), body
+    # Upstream calls a directive that it does not know a failure of its own.
+    is_directive = "unknown patch type" in body.get("message", "")
+    assert status in (200, 400, 413, 422) or (status == 500 and is_directive), body
     assert api.get("pods", "lab", "p")["spec"]["containers"][0]["name"] == "main"
 
 
@@ -118,14 +120,22 @@ async def test_long_lists_are_handled_in_time_that_grows_with_their_length(
     assert time.perf_counter() - start < 2 * PATIENCE_S
 
 
+async def send_plain(
+    http: Http, method: str, path: str, headers: dict[str, str] | None = None
+) -> tuple[int, str]:
+    """A path that leads nowhere is answered in plain text, as upstream does."""
+    async with http.session.request(method, http.base + path, json={}, headers=headers) as reply:
+        return reply.status, await reply.text()
+
+
 async def test_names_never_reach_the_file_system(http: Http, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     for name in ("../../x", "..%2f..%2fx", "/etc/passwd", "a%00b", "~root", "$(id)"):
         for method in ("GET", "PUT", "DELETE", "PATCH"):
             headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
-            status, _body = await http.call(method, f"{MAPS}/{name}", json={}, headers=headers)
+            status, _body = await send_plain(http, method, f"{MAPS}/{name}", headers)
             assert status in (400, 404, 405), (method, name)
-        status, _body = await http.call("GET", f"/api/v1/namespaces/{name}/pods/{name}/log")
+        status, _body = await send_plain(http, "GET", f"/api/v1/namespaces/{name}/pods/{name}/log")
         assert status in (400, 404)
     assert sorted(tmp_path.rglob("*")) == before
 

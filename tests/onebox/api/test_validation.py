@@ -31,7 +31,14 @@ from .conftest import Obj, pod
         ("pods", FULL_POD, "metadata.name", "Bad", "metadata.name", "RFC 1123 subdomain"),
         ("pods", FULL_POD, "metadata.name", "a\n", "metadata.name", "RFC 1123 subdomain"),
         ("pods", FULL_POD, "metadata.name", "../etc", "metadata.name", "RFC 1123 subdomain"),
-        ("pods", FULL_POD, "metadata.name", "a" * 254, "metadata.name", "no more than 253 bytes"),
+        (
+            "pods",
+            FULL_POD,
+            "metadata.name",
+            "a" * 254,
+            "metadata.name",
+            "no more than 253 characters",
+        ),
         (
             "pods",
             FULL_POD,
@@ -447,7 +454,7 @@ from .conftest import Obj, pod
             "may not be 0 when `maxSurge` is 0",
         ),
         ("deployments", DEPLOYMENT, "spec.replicas", -1, "spec.replicas", "equal to 0"),
-        ("services", SERVICE, "metadata.name", "1a", "metadata.name", "DNS-1035"),
+        ("services", SERVICE, "metadata.name", "a.b", "metadata.name", "must not contain dots"),
         ("services", SERVICE, "spec.ports", [], "spec.ports", "Required value"),
         ("services", SERVICE, "spec.ports.0.port", 0, "spec.ports[0].port", "between 1 and 65535"),
         (

@@ -438,6 +438,7 @@ def test_two_pods_of_one_index_are_reduced_to_one(world: World) -> None:
     indexed(world, 1)
     twin = clone(pod_of(world, 0))
     twin["metadata"]["name"] = "mnist-0-twin"
+    del twin["metadata"]["resourceVersion"]
     world.api.create("pods", "ada", twin)
     world.settle()
     assert len(world.active()) == 1

@@ -66,6 +66,10 @@ def charge_update(ctx: Context, resource: Resource, new: Obj, old: Obj) -> list[
     """
     if resource.plural == "priorityclasses":
         check_default(ctx.api, resource, new, is_new=False)
+    if resource.plural in _TEMPLATED:
+        spec = new["spec"]["template"]["spec"]
+        if spec != old["spec"]["template"]["spec"]:
+            _warn_security(ctx, spec, new["metadata"]["namespace"])
     if resource.plural == "persistentvolumeclaims":
         _check_expansion(ctx, resource, new, old)
         _check_limits(ctx, resource, new, new["metadata"]["namespace"])

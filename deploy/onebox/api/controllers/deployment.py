@@ -145,7 +145,8 @@ class DeploymentController(Controller):
     def _set_revision(self, deployment: Obj, revision: str) -> None:
         current = clone(self.api.get("deployments", *key_of(deployment)))
         current["metadata"].setdefault("annotations", {})[plan.REVISION] = revision
-        self.api.update("deployments", *key_of(deployment), current)
+        # Through the status, as upstream: the generation counts what users want.
+        self.api.update("deployments", *key_of(deployment), current, subresource="status")
 
     def _create_new(self, deployment: Obj, olds: Sequence[Obj]) -> Obj | None:
         collisions = int(status_of(deployment).get("collisionCount") or 0)

@@ -33,6 +33,7 @@ from deploy.onebox.api.controllers.podstate import (
     cheapest_first,
     is_active,
     is_ready,
+    is_terminating,
 )
 from deploy.onebox.api.controllers.podwriter import PodWriter
 from deploy.onebox.api.controllers.runtime import Controller
@@ -98,9 +99,12 @@ class Failure:
 
 
 def status_for(
-    replicaset: Obj, active: Sequence[Obj], failure: Failure | None, now: datetime
+    replicaset: Obj, pods: Sequence[Obj], failure: Failure | None, now: datetime
 ) -> tuple[Obj, float | None]:
     """Work out the status.
+
+    Args:
+        pods: all that the ReplicaSet owns.
 
     Returns:
         the status, and the seconds until the next ready pod becomes available (None: none will).
@@ -109,8 +113,10 @@ def status_for(
     spec = spec_of(replicaset)
     template_labels = labels_of(spec.get("template") or {})
     min_ready_s = int(spec.get("minReadySeconds") or 0)
+    active = [pod for pod in pods if is_active(pod)]
     waits = [available_in_s(pod, min_ready_s, now) for pod in active]
     status["replicas"] = len(active)
+    status["terminatingReplicas"] = sum(is_terminating(pod) for pod in pods)
     counts = {
         "fullyLabeledReplicas": sum(has_labels(labels_of(p), template_labels) for p in active),
         "readyReplicas": sum(is_ready(pod) for pod in active),
@@ -184,8 +190,8 @@ class ReplicaSetController(Controller):
         pods = claim_owned(self.api, Claim(replicaset, "pods"))
         decision = decide(replicaset, [pod for pod in pods if is_active(pod)])
         failure = self._apply(key, replicaset, decision, now)
-        active = [p for p in self.api.list("pods", namespace) if _is_active_of(p, replicaset)]
-        status, available_in = status_for(replicaset, active, failure, now)
+        owned = [p for p in self.api.list("pods", namespace) if _owns(replicaset, p)]
+        status, available_in = status_for(replicaset, owned, failure, now)
         new = {**replicaset, "status": status}
         self.api.update("replicasets", namespace, name, new, subresource="status")
         hold = self._holds.find(key, now)
@@ -213,6 +219,6 @@ class ReplicaSetController(Controller):
         return None
 
 
-def _is_active_of(pod: Obj, replicaset: Obj) -> bool:
+def _owns(replicaset: Obj, pod: Obj) -> bool:
     ref = find_controller(pod)
-    return ref is not None and ref["uid"] == replicaset["metadata"]["uid"] and is_active(pod)
+    return ref is not None and ref["uid"] == replicaset["metadata"]["uid"]

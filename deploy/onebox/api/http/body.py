@@ -1,7 +1,9 @@
-"""Request bodies: bounded, JSON or protobuf, with a clear word about everything else."""
+"""Request bodies: bounded; JSON, YAML or protobuf, with a clear word about everything else."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -9,8 +11,13 @@ import yaml
 from aiohttp import web
 
 from deploy.onebox.api import protobuf
-from deploy.onebox.api.resources import Resource
-from deploy.onebox.api.status import bad_request, too_large, unsupported_media_type
+from deploy.onebox.api.resources import Obj, Resource
+from deploy.onebox.api.status import (
+    bad_request,
+    too_large,
+    unsupported_media_type,
+    unsupported_patch,
+)
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """As upstream's limit of a request."""
@@ -18,6 +25,8 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 MAX_YAML_NODES = 500_000
 
 JSON = "application/json"
+YAML = "application/yaml"
+_READ = (JSON, YAML, protobuf.MEDIA_TYPE)
 PATCH_KINDS = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
@@ -43,7 +52,7 @@ async def read_bytes(request: web.Request) -> bytes:
 
 
 async def read_object(request: web.Request, resource: Resource) -> Any:
-    """Read an object of a kind, as JSON or as protobuf.
+    """Read an object of a kind, as JSON, YAML or protobuf.
 
     Raises:
         StatusError: 400, 413, 415.
@@ -58,7 +67,7 @@ async def read_object(request: web.Request, resource: Resource) -> Any:
 
 
 async def read_json(request: web.Request) -> Any:
-    """Read a JSON body; None when there is none.
+    """Read a JSON or YAML body; None when there is none.
 
     Raises:
         StatusError: 400, 413, 415.
@@ -66,18 +75,40 @@ async def read_json(request: web.Request) -> Any:
     content = await read_bytes(request)
     if not content:
         return None
-    if request.content_type not in (JSON, "application/octet-stream", "text/plain"):
-        raise unsupported_media_type(_explain(request.content_type))
+    if request.content_type == YAML:
+        return decode_yaml(content)
+    # Without a word about it a body is JSON; aiohttp then calls it application/octet-stream.
+    if request.content_type not in (JSON, "application/octet-stream"):
+        raise unsupported_media_type(f"{_UNREADABLE}{', '.join(_READ)}")
     return decode(content)
 
 
-def _explain(content_type: str) -> str:
-    hint = ""
-    if "protobuf" in content_type:
-        hint = ". onebox reads protobuf only of whole objects in a create or an update"
-    elif "yaml" in content_type:
-        hint = ". Send the object as JSON (kubectl does so for -f FILE)"
-    return f"{_UNREADABLE}{JSON}{hint}"
+def duplicate_fields(content: bytes) -> tuple[str, ...]:
+    """Name the fields that a JSON body has twice, of which only the last counts."""
+    twice: dict[int, list[str]] = {}
+
+    def note(pairs: list[tuple[str, Any]]) -> Obj:
+        made = dict(pairs)
+        if len(made) != len(pairs):
+            names = [name for name, _value in pairs]
+            twice[id(made)] = sorted({name for name in names if names.count(name) > 1})
+            kept.append(made)
+        return made
+
+    kept: list[Obj] = []  # so that no id is given out again
+    root = json.loads(content, object_pairs_hook=note)
+    return tuple(_paths_of(root, "", twice)) if twice else ()
+
+
+def _paths_of(value: Any, path: str, twice: Mapping[int, list[str]]) -> Iterator[str]:
+    if isinstance(value, dict):
+        start = f"{path}." if path else ""
+        yield from (f"{start}{name}" for name in twice.get(id(value), ()))
+        for key, item in value.items():
+            yield from _paths_of(item, f"{start}{key}", twice)
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _paths_of(item, f"{path}[{i}]", twice)
 
 
 def decode(content: bytes) -> Any:
@@ -147,5 +178,5 @@ def patch_kind(request: web.Request) -> str:
     """
     kind = PATCH_KINDS.get(request.content_type)
     if kind is None:
-        raise unsupported_media_type(_UNREADABLE + ", ".join(PATCH_KINDS))
+        raise unsupported_patch()
     return kind

@@ -23,8 +23,9 @@ from aiohttp import web
 from deploy.onebox.api.http.options import flag, number
 from deploy.onebox.api.http.target import Target
 from deploy.onebox.api.registry import Api
-from deploy.onebox.api.resources import Obj
-from deploy.onebox.api.status import StatusError, bad_request, internal
+from deploy.onebox.api.resources import Obj, Resource
+from deploy.onebox.api.rules import fields
+from deploy.onebox.api.status import Cause, StatusError, bad_request, internal, invalid
 from deploy.onebox.api.timestamps import parse_time
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ _CONNECT_S = 10.0
 _CHUNK_BYTES = 64 * 1024
 _PASSED_ON = ("follow", "timestamps", "previous")
 _NUMBERS = ("tailLines", "sinceSeconds", "limitBytes")
+_OPTIONS = Resource("", "v1", "podlogoptions", "PodLogOptions")
 
 
 def choose_container(pod: Obj, wanted: str) -> str:
@@ -58,32 +60,35 @@ def choose_container(pod: Obj, wanted: str) -> str:
     return wanted
 
 
-def log_query(query: Mapping[str, str]) -> dict[str, str]:
+def log_query(pod_name: str, query: Mapping[str, str]) -> dict[str, str]:
     """Check the options of a log request, and give those that the node is told.
 
     Raises:
         StatusError: 400, 422.
     """
     passed = {name: "true" for name in _PASSED_ON if flag(query, name)}
+    causes: list[Cause] = []
     for name in _NUMBERS:
         value = number(query, name)
         if value is None:
             continue
-        if value < 0 or (value == 0 and name != "tailLines"):
-            least = "0" if name == "tailLines" else "1"
-            text = f'PodLogOptions "" is invalid: {name}: Invalid value: {value}: must be greater '
-            raise StatusError(422, "Invalid", f"{text}than or equal to {least}")
+        if name == "tailLines" and value < 0:
+            causes.append(fields.invalid(name, value, fields.NEGATIVE))
+        elif name != "tailLines" and value < 1:
+            causes.append(fields.invalid(name, value, "must be greater than 0"))
         passed[name] = str(value)
     since = query.get("sinceTime")
     if since:
-        if "sinceSeconds" in passed:
-            text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
-            raise StatusError(422, "Invalid", f'PodLogOptions "" is invalid: {text}')
         try:
             parse_time(since)
         except ValueError as error:
             raise bad_request(f"sinceTime={since!r} is no RFC 3339 time") from error
+        if "sinceSeconds" in passed:
+            text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+            causes.append(fields.forbidden("[]", text))
         passed["sinceTime"] = since
+    if causes:
+        raise invalid(_OPTIONS, pod_name, causes)
     return passed
 
 
@@ -119,7 +124,7 @@ class LogProxy:
         """
         pod = self._api.get("pods", target.namespace, target.name)
         container = choose_container(pod, request.query.get("container", ""))
-        options = log_query(request.query)
+        options = log_query(target.name, request.query)
         if not pod["spec"].get("nodeName"):
             return web.Response(status=204)  # as upstream: nothing yet, and nobody to ask
         url, tls = self._location(pod, container, options)

@@ -15,7 +15,7 @@ from deploy.onebox.api.strategy import WriteOptions
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"", "0", "f", "F", "false", "FALSE", "False"})
 _POLICIES = ("Foreground", "Background", "Orphan")
-_VALIDATIONS = ("Ignore", "Warn", "Strict")
+_VALIDATIONS = ("Ignore", "Strict", "Warn")
 MAX_GRACE_S = 2**31 - 1
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _MAX_DIGITS = 20
@@ -227,7 +227,7 @@ def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
     _check_policy(policy, orphan)
     if grace_s is not None and (not isinstance(grace_s, int) or abs(grace_s) > MAX_GRACE_S):
         raise bad_request(f"gracePeriodSeconds={grace_s!r} is not a number of seconds")
-    waits = policy == "Foreground" or orphan is False
+    waits = orphan is False
     if orphan is not None:
         policy = "Orphan" if orphan else "Background"
     is_dry, wrong = _dry_run([str(value) for value in dry_run])

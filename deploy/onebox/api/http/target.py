@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from deploy.onebox.api.resources import BY_PATH, Resource
+from deploy.onebox.api.resources import BY_PATH, Resource, group_versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,16 @@ class Target:
 def split_path(raw_path: str) -> list[str]:
     """Split an encoded path into decoded segments; a %2F inside a name stays inside it."""
     return [unquote(part) for part in raw_path.strip("/").split("/")]
+
+
+def serves_group(segments: list[str]) -> bool:
+    """Tell whether a path lies below a group and version that are served."""
+    match segments:
+        case ["api", version, *_rest]:
+            return ("", version) in group_versions()
+        case ["apis", group, version, *_rest]:
+            return (group, version) in group_versions()
+    return False
 
 
 def find_target(segments: list[str]) -> Target | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aiohttp import web
 
-from deploy.onebox.api import events_view, patch
+from deploy.onebox.api import events_view, patch, protobuf
 from deploy.onebox.api.http import body as bodies
 from deploy.onebox.api.http import listing
 from deploy.onebox.api.http.options import DeleteOptions, delete_options, write_options
@@ -18,7 +20,7 @@ from deploy.onebox.api.http.reply import (
 )
 from deploy.onebox.api.http.target import Target
 from deploy.onebox.api.registry import Api
-from deploy.onebox.api.resources import EVENTS_VIEW, Obj
+from deploy.onebox.api.resources import EVENTS_VIEW, Obj, Resource
 from deploy.onebox.api.scale import read_scale, scale_config, scale_of
 from deploy.onebox.api.status import StatusError, bad_request
 from deploy.onebox.api.store import clone
@@ -93,7 +95,7 @@ class Verbs:
         resource = target.resource
         if target.subresource == "binding":
             return self._bind(target, _as_object(await bodies.read_json(request)))
-        obj = _as_object(await bodies.read_object(request, resource))
+        obj, options = await self._read(request, resource, options)
         if resource.namespaced and not target.namespace:
             raise bad_request("an empty namespace may not be set during creation")
         if resource is EVENTS_VIEW:
@@ -103,12 +105,32 @@ class Verbs:
         )
         return self._reply(target, new, form, 201, options)
 
+    async def _read(
+        self, request: web.Request, resource: Resource, options: WriteOptions
+    ) -> tuple[Obj, WriteOptions]:
+        """Read an object, and what is to be said about fields that it has twice."""
+        value = await bodies.read_object(request, resource)
+        # A body that says null is an object without anything, one that is empty is none.
+        is_null = value is None and bool(await bodies.read_bytes(request))
+        obj = {} if is_null else _as_object(value)
+        is_json = request.content_type not in (protobuf.MEDIA_TYPE, bodies.YAML)
+        if is_json and value is not None and options.field_validation != "Ignore":
+            twice = bodies.duplicate_fields(await bodies.read_bytes(request))
+            options = replace(options, duplicates=twice)
+        return obj, options
+
     def _bind(self, target: Target, binding: Obj) -> web.Response:
         meta = binding.get("metadata") or {}
-        name = target.name or meta.get("name") or ""
+        name = meta.get("name") or target.name
+        if target.name and name != target.name:
+            raise bad_request("name in URL does not match name in Binding object")
         node = (binding.get("target") or {}).get("name") or ""
-        self._api.bind(target.namespace, name, node, uid=meta.get("uid") or None)
-        return json_reply({**success_status({}), "code": 201}, 201)
+        try:
+            self._api.bind(target.namespace, name, node, uid=meta.get("uid") or None)
+        except StatusError as error:
+            raise _of_binding(error) from error
+        done = {key: value for key, value in success_status({}).items() if key != "details"}
+        return json_reply({**done, "code": 201}, 201)
 
     async def update(self, request: web.Request, target: Target) -> web.Response:
         """Replace an object, its status or its scale."""
@@ -116,7 +138,7 @@ class Verbs:
         options = self._options(request, "UpdateOptions")
         if target.subresource == "scale":
             return self._scale(target, _as_object(await bodies.read_json(request)), options)
-        obj = _as_object(await bodies.read_object(request, target.resource))
+        obj, options = await self._read(request, target.resource, options)
         if target.resource is EVENTS_VIEW:
             obj = events_view.from_view(obj)
         new = self._api.update(
@@ -130,7 +152,7 @@ class Verbs:
         return self._reply(target, new, form, 200, options)
 
     def _scale(self, target: Target, scale: Obj, options: WriteOptions) -> web.Response:
-        replicas, version, uid = read_scale(target.resource, target.name, scale)
+        replicas, version, uid = read_scale(target.name, scale)
         changed = clone(self._find(target))
         changed["spec"]["replicas"] = replicas
         meta = changed["metadata"]
@@ -202,6 +224,7 @@ class Verbs:
         form = self.form(request)
         options = delete_options(request.query, await bodies.read_json(request))
         obj, gone = self._delete_one(target, options)
+        warnings = _delete_warnings(target, options)
         status = 202 if options.waits and not gone else 200
         resource = target.resource
         if gone and not resource.returns_deleted:
@@ -209,8 +232,8 @@ class Verbs:
             details = {"name": meta["name"], "group": resource.group, "kind": resource.plural}
             details["uid"] = meta["uid"]
             found = {key: value for key, value in details.items() if value}
-            return json_reply(success_status(found), status)
-        return self._reply(target, obj, form, status)
+            return json_reply(success_status(found), status, warnings)
+        return self._reply(target, obj, form, status, WriteOptions(warnings=warnings))
 
     def _delete_one(self, target: Target, options: DeleteOptions) -> tuple[Obj, bool]:
         """Delete; gives the object, and whether it is gone."""
@@ -244,10 +267,31 @@ class Verbs:
             except StatusError as error:
                 if error.code != 404:  # Deleting one may have taken another along.
                     raise
-        return raw_reply(listing.list_body(self._api, target, form, deleted, meta))
+        body = listing.list_body(self._api, target, form, deleted, meta)
+        return raw_reply(body, 200, _delete_warnings(target, options))
+
+
+_PRESERVED = (
+    "child pods are preserved by default when jobs are deleted; set "
+    "propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress "
+    "this warning"
+)
+
+
+def _delete_warnings(target: Target, options: DeleteOptions) -> list[str]:
+    is_default = options.propagation is None
+    return [_PRESERVED] if is_default and target.resource.orphans_by_default else []
 
 
 def _as_object(value: object) -> Obj:
     if not isinstance(value, dict):
         raise bad_request("the body is no object")
     return value
+
+
+def _of_binding(error: StatusError) -> StatusError:
+    """Name the subresource in a conflict, as upstream does."""
+    if error.code != 409:
+        return error
+    text = error.message.replace(" on pods ", " on pods/binding ", 1)
+    return StatusError(409, error.reason, text, {**error.details, "kind": "pods/binding"})

@@ -60,7 +60,12 @@ def read_request(target: Target, query: Mapping[str, str], form: Form) -> WatchR
         StatusError: 400.
     """
     check_list_options(query, is_watch=True)
-    since = version(query)
+    try:
+        since = version(query)
+    except StatusError as error:
+        # As upstream, whose watch does not expect this.
+        text = error.message.removeprefix("invalid resource version: ")
+        raise StatusError(500, "", text) from error
     seconds = number(query, "timeoutSeconds")
     initial = flag(query, "sendInitialEvents")
     if seconds is None or seconds < 0:
@@ -185,7 +190,6 @@ class Feed:
         resource = self._request.target.resource
         meta: Obj = {
             "resourceVersion": str(self._api.store.resource_version),
-            "creationTimestamp": None,
         }
         if annotations:
             meta["annotations"] = annotations

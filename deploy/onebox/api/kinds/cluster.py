@@ -155,6 +155,8 @@ class EventStrategy(Strategy):
         """Write the parts that clients rely on."""
         obj.setdefault("involvedObject", {})
         obj.setdefault("source", {})
+        obj.setdefault("reportingComponent", "")
+        obj.setdefault("reportingInstance", "")
 
     def validate(self, obj: Obj) -> list[Cause]:
         """Check that the event lies beside what it is about."""

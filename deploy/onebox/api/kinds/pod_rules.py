@@ -131,7 +131,8 @@ def check_pod_update(new: Obj, old: Obj) -> list[Cause]:
     if _without_changeable(new, old) != old:
         text = f"pod updates may not change fields other than {_UPDATABLE}"
         changed = sorted(k for k in new.keys() | old.keys() if new.get(k) != old.get(k))
-        causes.append(fields.forbidden("spec", f"{text} (changed: {', '.join(changed)})"))
+        # Upstream shows a difference of Go structs on the next lines.
+        causes.append(fields.forbidden("spec", f"{text}\n(changed: {', '.join(changed)})"))
     return causes
 
 

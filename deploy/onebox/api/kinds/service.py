@@ -32,8 +32,8 @@ class ServiceStrategy(Strategy):
 
     @staticmethod
     def name_rule(name: str) -> list[str]:
-        """Check a Service's name, which becomes a host name and environment variables."""
-        return names.dns_1035_label(name)
+        """Check a Service's name, which becomes a host name."""
+        return names.dns_label(name)
 
     def defaults(self, obj: Obj) -> None:
         """Fill in what the user left out."""

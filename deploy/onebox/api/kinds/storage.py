@@ -10,6 +10,7 @@ from deploy.onebox.api.rules import fields, labels, names
 from deploy.onebox.api.status import Cause
 from deploy.onebox.api.store import clone
 from deploy.onebox.api.strategy import Context, Strategy
+from deploy.onebox.api.timestamps import format_time
 from deploy.onebox.quantity import parse_quantity
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -123,7 +124,7 @@ class VolumeStrategy(Strategy):
 
     def prepare_create(self, ctx: Context, obj: Obj) -> None:
         """Start as Pending; the binder makes it Available."""
-        obj["status"] = {"phase": "Pending"}
+        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": format_time(ctx.now)}
 
     def validate(self, obj: Obj) -> list[Cause]:
         """Check the whole spec."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from deploy.onebox.api.managed.typed import ABSENT, TypedError, element_of, is_leaf
@@ -48,7 +49,7 @@ def _merge_items(live: list[Any], config: list[Any], shape: Items) -> list[Any]:
     """
     names = [element_of(shape, item) for item in live]
     wanted = {element_of(shape, item): item for item in config}
-    doubles = {name for name in names if names.count(name) > 1}
+    doubles = {name for name, count in Counter(names).items() if count > 1}
     have = {name: None if name in doubles else item for name, item in zip(names, live, strict=True)}
     queue = list(wanted)
     shared = [name for name in queue if name in have]

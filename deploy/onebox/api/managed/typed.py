@@ -23,6 +23,7 @@ class _Absent:
 
 
 ABSENT = _Absent()
+_compact = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class TypedError(ValueError):
@@ -77,10 +78,6 @@ def element_of(shape: Items, item: Any) -> str:
             "(and doesn't have default values for any key fields)"
         )
     return f"k:{_compact(keys)}"
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def _index(shape: Items, items: list[Any] | None) -> dict[str, list[Any]]:

@@ -13,6 +13,7 @@ from deploy.onebox.api.rules import fields, labels, names
 from deploy.onebox.api.status import Cause
 
 _PATH = "metadata"
+_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 def check_meta(meta: Obj, name_rule: NameRule) -> list[Cause]:
@@ -57,6 +58,10 @@ def _check_finalizers(finalizers: list[str]) -> list[Cause]:
     causes: list[Cause] = []
     for name in finalizers:
         causes.extend(fields.each_invalid(path, name, names.label_key(name)))
+    for i, name in enumerate(finalizers):
+        if "/" not in name and name not in _STANDARD_FINALIZERS:
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            causes.append(fields.invalid(f"{path}[{i}]", name, text))
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         text = "finalizer orphan and foregroundDeletion cannot be both set"
         causes.append(fields.invalid(path, finalizers, text))
@@ -64,7 +69,19 @@ def _check_finalizers(finalizers: list[str]) -> list[Cause]:
 
 
 def check_meta_update(new: Obj, old: Obj) -> list[Cause]:
-    """Check what an update changes in the metadata."""
+    """Check what an update changes in the metadata, and what is bound to no name.
+
+    Upstream does so once for all kinds and once for each: its clients see each cause twice.
+    """
+    causes = labels.check_labels(f"{_PATH}.labels", new.get("labels"))
+    causes.extend(labels.check_annotations(f"{_PATH}.annotations", new.get("annotations")))
+    causes.extend(_check_owners(new.get("ownerReferences", [])))
+    causes.extend(fields.immutable(f"{_PATH}.uid", new["uid"], old["uid"]))
+    causes.extend(_check_new_finalizers(new, old))
+    return [*causes, *causes]
+
+
+def _check_new_finalizers(new: Obj, old: Obj) -> list[Cause]:
     if "deletionTimestamp" not in old:
         return []
     extra = sorted(set(new.get("finalizers", [])) - set(old.get("finalizers", [])))

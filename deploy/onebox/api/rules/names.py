@@ -12,7 +12,6 @@ from functools import lru_cache
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = _LABEL + r"(\." + _LABEL + ")*"
-_DNS_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_KEY})?"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
@@ -20,7 +19,6 @@ _HEADER = "[-A-Za-z0-9]+"
 
 _is_label = re.compile(_LABEL).fullmatch
 _is_subdomain = re.compile(_SUBDOMAIN).fullmatch
-_is_1035 = re.compile(_DNS_1035).fullmatch
 _is_key = re.compile(_KEY).fullmatch
 _is_value = re.compile(_VALUE).fullmatch
 _is_config_key = re.compile(_CONFIG_KEY).fullmatch
@@ -30,19 +28,20 @@ _is_printable = re.compile("[ -<>-~]+").fullmatch
 
 
 def _regex(message: str, pattern: str, *examples: str) -> str:
-    shown = " or ".join(f"'{example}'," for example in examples)
+    # Two blanks, as upstream's sentence has them.
+    shown = "  or ".join(f"'{example}'," for example in examples)
     return f"{message} (e.g. {shown} regex used for validation is '{pattern}')"
 
 
-def _limit(value: str, limit: int) -> list[str]:
-    return [f"must be no more than {limit} bytes"] if len(value.encode()) > limit else []
+def _limit(value: str, limit: int, unit: str = "bytes") -> list[str]:
+    return [f"must be no more than {limit} {unit}"] if len(value.encode()) > limit else []
 
 
 def dns_label(value: str) -> list[str]:
     """Check a DNS-1123 label: namespaces, containers, volumes, hostnames."""
     if len(value) <= 63 and _is_label(value):
         return []
-    errors = _limit(value, 63)
+    errors = _limit(value, 63, "characters")
     if not _is_label(value):
         if _is_subdomain(value):
             errors.append("must not contain dots")
@@ -63,7 +62,7 @@ def dns_subdomain(value: str) -> list[str]:
     """Check a DNS-1123 subdomain: the names of most kinds."""
     if len(value) <= 253 and _is_subdomain(value):
         return []
-    errors = _limit(value, 253)
+    errors = _limit(value, 253, "characters")
     if not _is_subdomain(value):
         errors.append(
             _regex(
@@ -71,22 +70,6 @@ def dns_subdomain(value: str) -> list[str]:
                 "characters, '-' or '.', and must start and end with an alphanumeric character",
                 _SUBDOMAIN,
                 "example.com",
-            )
-        )
-    return errors
-
-
-def dns_1035_label(value: str) -> list[str]:
-    """Check a DNS-1035 label: the names of Services."""
-    errors = _limit(value, 63)
-    if not _is_1035(value):
-        errors.append(
-            _regex(
-                "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
-                "start with an alphabetic character, and end with an alphanumeric character",
-                _DNS_1035,
-                "my-name",
-                "abc-123",
             )
         )
     return errors
@@ -152,7 +135,7 @@ def label_value(value: str) -> list[str]:
 
 def config_key(value: str) -> list[str]:
     """Check a key of a ConfigMap or a Secret, which becomes a file name."""
-    errors = _limit(value, 253)
+    errors = _limit(value, 253, "characters")
     if not _is_config_key(value):
         errors.append(
             _regex(

@@ -73,7 +73,7 @@ def table(plural: str, objects: Iterable[Obj], meta: Obj, now: datetime, style: 
 
 def _object(obj: Obj, style: TableStyle) -> Obj:
     if style.include == "None":
-        return {}
+        return {"object": None}
     if style.include == "Object":
         return {"object": obj}
     return {"object": partial(obj, style.version)}
