@@ -118,12 +118,12 @@ def _wait(tests: subprocess.Popen[bytes]) -> int:
 
 def main() -> int:
     """Exit code 0 when everything passed, 2 when there can be no cluster."""
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGHUP, _stop)
     is_built = binaries.is_built(binaries.KUBERNETES, binaries.ETCD)
     if not (os.environ.get(GIVEN) or is_built or binaries.find_go()):
         print(NEITHER, file=sys.stderr)
         return EXIT_NO_CLUSTER
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGHUP, _stop)
     try:
         with cluster() as environment:
             calls = [call for call in CALLS if environment or not call.needs_our_node]
