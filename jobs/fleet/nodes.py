@@ -182,9 +182,12 @@ class NodesPage:
     @cached_property
     def _all(self) -> list[Counted]:
         # Of a thousand nodes, what each tells of itself and who is on it would be most of the work.
-        columns = [field.name for field in fields(Counted)][:-1]
-        marked: Any = Node.objects.values_list(*columns, KT(f"labels__{SIMULATED}"))
-        counted = [Counted(*row[:-1], row[-1] == "true") for row in marked]
+        columns = [field.name for field in fields(Counted) if field.name != "is_simulated"]
+        marked = Node.objects.annotate(mark=KT(f"labels__{SIMULATED}"))
+        counted = []
+        for row in marked.values(*columns, "mark"):
+            mark = row.pop("mark")
+            counted.append(Counted(**row, is_simulated=mark == "true"))
         return sorted(counted, key=lambda node: (-meter(node, "gpu").total, node.name))
 
     @cached_property
