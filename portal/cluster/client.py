@@ -150,6 +150,15 @@ class Cluster:
         path = get_kind(obj["kind"]).path(obj["metadata"].get("namespace"))
         return await self._call("POST", path, body=obj, params={"dryRun": "All"})
 
+    async def review(self, path: str, body: Object) -> Object:
+        """A question that is sent as an object, of which nothing is kept.
+
+        Raises:
+            NotFound, Forbidden, Unavailable: see errors.py.
+        """
+        self.calls["review", path] += 1
+        return await self._call("POST", path, body=body)
+
     # --- writing ---
     async def create(self, obj: Object) -> Object:
         """Makes an object under the name that it carries; returns it as stored.

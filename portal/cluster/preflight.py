@@ -1,4 +1,5 @@
-"""Whether a cluster has what Homeport relies on: its version, the StorageClass, Pod Security, metrics.
+"""Whether a cluster has what Homeport relies on: its version, the StorageClass, Pod Security, metrics;
+and whether our account may do what it has to.
 
 Asked when the reconciler starts and every few minutes after that, never by a page. Each answer is a
 word that a program can use and a sentence of the cluster where it refused.
@@ -8,8 +9,10 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from portal.cluster import rights
 from portal.cluster.client import Cluster, Object
 from portal.cluster.errors import ClusterError, Forbidden, NotFound, QuotaExceeded
+from portal.cluster.rights import Rights
 
 OLDEST = (1, 33)  # the oldest Kubernetes that Homeport supports
 _METRICS = "/apis/metrics.k8s.io/v1beta1"
@@ -39,6 +42,7 @@ class Preflight:
     storage_class: Answer = field(default_factory=Answer)
     pod_security: Answer = field(default_factory=Answer)
     metrics: Answer = field(default_factory=Answer)
+    rights: Rights = field(default_factory=Rights)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -46,7 +50,7 @@ class Preflight:
     @property
     def is_complete(self) -> bool:
         """Whether every question was answered."""
-        answers = (self.storage_class, self.pod_security, self.metrics)
+        answers = (self.storage_class, self.pod_security, self.metrics, self.rights)
         return bool(self.version) and all(answer.state != "unknown" for answer in answers)
 
 
@@ -66,6 +70,7 @@ async def look(cluster: Cluster, storage_class: str, namespace: str) -> Prefligh
         storage_class=await _storage_class(cluster, storage_class),
         pod_security=await _pod_security(cluster, namespace),
         metrics=await _metrics(cluster),
+        rights=await rights.look(cluster, namespace),
     )
 
 

@@ -144,6 +144,7 @@ def report(at: datetime) -> dict[str, Any]:
             "storage_class": {"state": "no", "detail": ""},
             "pod_security": {"state": "yes", "detail": ""},
             "metrics": {"state": "no", "detail": ""},
+            "rights": {"state": "no", "missing": [], "excess": [], "detail": ""},
             "class_name": "glusterfs",
             "checked_at": at.isoformat(),
         },

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.upstream.powerhouse import Scene, scene
+from portal.cluster import rights
+from portal.cluster.client import Cluster
+from portal.cluster.rights import Rights
+from tests.upstream.powerhouse import OURS, Scene, scene
 from tests.upstream.refused import ALL, CALLS
 
 pytestmark = pytest.mark.upstream
@@ -44,3 +47,23 @@ def test_what_is_refused_here_can_be_done_by_an_admin(stage: Scene) -> None:
         if reply.status in {401, 403, 404, 405}:
             wrong.append(f"{call.name}: {reply.status} {reply.text[:200]}")
     assert wrong == []
+
+
+async def look(stage: Scene, account: str) -> Rights:
+    path = stage.accounts.kubeconfigs.get(account, stage.accounts.cluster.kubeconfig)
+    cluster = await Cluster.connect(str(path))
+    try:
+        return await rights.look(cluster, OURS)
+    finally:
+        await cluster.close()
+
+
+async def test_the_health_page_knows_what_the_account_may_do(stage: Scene) -> None:
+    assert await look(stage, "reconciler") == Rights("yes")
+
+
+async def test_the_health_page_tells_an_account_that_may_not_or_may_too_much(stage: Scene) -> None:
+    web, admin = await look(stage, "web"), await look(stage, "admin")
+    assert "create namespaces" in web.missing
+    assert admin.missing == ()
+    assert {"delete persistentvolumeclaims", "list secrets"} <= {*admin.excess}

@@ -24,6 +24,7 @@ def lamps(
         _nodes(open_nodes),
         _storage_class(told, class_name),
         _pod_security(told),
+        _rights(told),
         _metrics(told),
     ]
 
@@ -88,6 +89,37 @@ def _pod_security(told: Report) -> Lamp:
         return Lamp("bad", title, text, step)
     text = _("Not tried yet: that needs the first namespace of somebody.")
     return Lamp("rest", title, text, "", None, detail)
+
+
+_TOLD = 4  # rights that are named; the others are counted
+
+
+def _rights(told: Report) -> Lamp:
+    found = told.get("rights") or {}
+    title = _("Rights")
+    if found.get("missing"):
+        text = _("Homeport's account may not: %(rights)s.") % {"rights": _some(found["missing"])}
+        step = _("Apply deploy/cluster again; docs/cluster.md says what each right is for.")
+        return Lamp("bad", title, text, step)
+    if found.get("excess"):
+        rights = _some(found["excess"])
+        text = _("Homeport's account could also: %(rights)s.") % {"rights": rights}
+        step = _("Give each part of Homeport an account of its own, as docs/cluster.md shows.")
+        return Lamp("warn", title, text, step)
+    state = found.get("state", "unknown")
+    if state == "yes":
+        return Lamp("good", title, _("Homeport's account may do what it has to, and no more."))
+    if state == "no":
+        text = _("This cluster does not limit accounts: whoever can reach it may do everything.")
+        return Lamp("rest", title, text)
+    return Lamp("rest", title, _("Not known yet."), "", None, found.get("detail", ""))
+
+
+def _some(rights: Sequence[str]) -> str:
+    named = ", ".join(rights[:_TOLD])
+    if len(rights) <= _TOLD:
+        return named
+    return _("%(named)s and %(count)s more") % {"named": named, "count": len(rights) - _TOLD}
 
 
 def _metrics(told: Report) -> Lamp:

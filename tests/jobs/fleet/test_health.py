@@ -71,7 +71,7 @@ def test_all_is_well(client: Client) -> None:
     page = read(client)
     assert "All is well" in page.text
     assert "epoch 7, held by here/1/2" in page.text
-    assert "all 13 are open" in page.text
+    assert "all 14 are open" in page.text
     assert "v1.33.2" in page.text
     assert "118 ms at most" in page.text
 
@@ -103,6 +103,24 @@ def test_each_thing_that_is_missing_in_the_cluster_is_named() -> None:
     lease(health=good_report(cluster={**cluster, "version": "v1.30.1", "is_old": True}))
     make_node("closed", is_schedulable=False)
     assert troubles() == ["Kubernetes", "Nodes", "StorageClass nfs", "Pod Security"]
+
+
+@pytest.mark.parametrize(
+    ("rights", "tone", "words"),
+    [
+        ({"missing": ["create pods", "get jobs.batch"]}, "bad", "may not: create pods, get jobs"),
+        ({"excess": list("abcdef")}, "warn", "could also: a, b, c, d and 2 more"),
+        ({"state": "yes"}, "good", "what it has to, and no more"),
+        ({"state": "no"}, "rest", "does not limit accounts"),
+        ({"detail": "not now"}, "rest", "Not known yet"),
+    ],
+)
+def test_what_the_account_may_do_is_told(rights: dict[str, Any], tone: str, words: str) -> None:
+    lease(health=good_report(cluster={"rights": rights}))
+    lamp = next(lamp for lamp in HealthPage().cluster if lamp.title == "Rights")
+    assert lamp.tone == tone
+    assert words in lamp.text
+    assert bool(lamp.next_step) == (tone in {"bad", "warn"})
 
 
 def test_a_cluster_that_does_not_answer_is_told_in_its_own_words() -> None:

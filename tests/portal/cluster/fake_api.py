@@ -73,6 +73,7 @@ class FakeApi:
         self.version_name = "v1.33.0"
         self.honours_pod_security = True
         self.has_metrics = False
+        self.rules: Object = {}  # the SelfSubjectRulesReview that is answered
         self.open_watches = 0
         self._news = asyncio.Event()
         self._runner: web.AppRunner | None = None
@@ -208,6 +209,9 @@ class FakeApi:
             return web.json_response({"gitVersion": self.version_name})
         if request.path.startswith("/apis/metrics.k8s.io/"):
             found = {"kind": "APIResourceList"} if self.has_metrics else None
+            return web.json_response(found) if found else _status(404, "NotFound", "no such group")
+        if request.path.startswith("/apis/authorization.k8s.io/"):
+            found = self.rules
             return web.json_response(found) if found else _status(404, "NotFound", "no such group")
         kind, namespace, name = self._parse(request.path)
         if "watch" in query:

@@ -24,7 +24,7 @@ async def test_a_cluster_that_has_everything(api: FakeApi, cluster: Cluster) -> 
     assert found.storage_class == Answer("yes", "nfs.csi.k8s.io, WaitForFirstConsumer")
     assert (found.pod_security.state, found.metrics.state) == ("yes", "yes")
     assert not api.has("Pod", "u-alice", "homeport-preflight")
-    asked = api.requests("POST")
+    asked = [a for a in api.requests("POST") if not a.path.endswith("reviews")]
     assert [(a.path, a.query) for a in asked] == [
         ("/api/v1/namespaces/u-alice/pods", {"dryRun": "All"})
     ]
@@ -68,7 +68,7 @@ async def test_without_a_namespace_pod_security_is_not_tried(
 ) -> None:
     found = await preflight.look(cluster, "nfs", "")
     assert found.pod_security == Answer()
-    assert api.requests("POST") == []
+    assert not [asked for asked in api.requests("POST") if asked.path.endswith("/pods")]
 
 
 @pytest.mark.parametrize(
