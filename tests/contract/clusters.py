@@ -20,6 +20,7 @@ Side = Literal["onebox", "upstream"]
 GIVEN = "CONTRACT_KUBECONFIG"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _RENEW_S = 8.0
+COMPACTION_S = 5  # what is older is forgotten soon, which a test waits for
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,11 @@ def _started(wanted: Side) -> Iterator[Path]:
                 yield box.kubeconfig
         else:
             # Imported here: the programs of upstream are looked for where they are needed.
-            from deploy.testcluster.controlplane import ControlPlane
+            from deploy.testcluster.cluster import TestCluster
+            from deploy.testcluster.controlplane import Options
 
-            with ControlPlane(home) as plane:
-                yield plane.kubeconfig
+            with TestCluster(home, Options(compaction_s=COMPACTION_S)) as started:
+                yield started.kubeconfig
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 SIDE_BY_SIDE = 5  # most of a script's time is waiting for controllers
 _results = pytest.StashKey[Results]()
 _side = pytest.StashKey[str]()
+_whole = pytest.StashKey[bool]()  # every behaviour was tried
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,6 +58,10 @@ class Plays:
     def of(self, name: str) -> tuple[list[Json], Exception | None]:
         """The transcript of a script on this cluster, and what stopped it."""
         return self.runs[name].result()
+
+    def wait(self) -> None:
+        """Wait until every script is over, as who needs a whole cluster for itself has to."""
+        wait(self.runs.values())
 
 
 @pytest.fixture(scope="session")
@@ -161,10 +166,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     is_whole = ran == {file.name for file in HERE.glob("test_*.py")}
     options = session.config.option
     if side and is_whole and not options.keyword and session.testscollected == len(session.items):
+        session.config.stash[_whole] = True
         session.config.stash[_results].save(side)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if terminalreporter.config.stash.get(_side, ""):
+    if terminalreporter.config.stash.get(_whole, False):
         terminalreporter.section("contract")
         terminalreporter.write_line(report.text()[0])

@@ -8,6 +8,7 @@ import ssl
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -137,6 +138,18 @@ class Kube:
             assert time.monotonic() < deadline_s, f"{path} is still there: {reply.body}"
             time.sleep(0.05)
         return reply
+
+    @contextmanager
+    def follow(self, path: str, timeout_s: float = 60.0) -> Iterator[Iterator[str]]:
+        """A text that grows, such as a followed log: its lines up to the end."""
+        timeout = urllib3.Timeout(connect=10.0, read=timeout_s)
+        reply = self._pool.request(
+            "GET", self.server + path, headers=self._headers, preload_content=False, timeout=timeout
+        )
+        try:
+            yield (chunk.decode() for chunk in reply.stream(64 * 1024))
+        finally:
+            reply.close()
 
     def watch(self, path: str, timeout_s: float = 60.0, accept: str = JSON) -> Stream:
         """Open a watch; the path has its whole query."""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from deploy.testcluster import binaries
 from deploy.testcluster.cluster import TestCluster
-from deploy.testcluster.controlplane import ControlPlaneError, free_port
+from deploy.testcluster.controlplane import ControlPlaneError, Options, free_port
 from deploy.testcluster.node import NodeError, NodeOptions
 
 EXIT_FAILED = 1
@@ -80,7 +80,9 @@ def cluster() -> Iterator[Mapping[str, str]]:
             say(f"Building what is missing in {binaries.cache_root()} (once, some minutes) ...")
         say(f"Starting Kubernetes {binaries.KUBERNETES.version} and a node that runs pods ...")
         node = NodeOptions(forwards=[str(port)], has_egress=True)
-        with TestCluster(folder, node=node, say=say) as started:
+        # The contract waits until the cluster has forgotten something.
+        options = Options(compaction_s=5)
+        with TestCluster(folder, options, node, say) as started:
             say(f"It is ready after {time.monotonic() - began_s:.0f} s, until the tests are over.")
             yield {
                 GIVEN: str(started.kubeconfig),
