@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.bench import cache_rows, log_rows, page_rows, submit_row
+from tests.bench import cache_rows, cluster_rows, log_rows, page_rows, submit_row
 from tests.bench.ledger import Ledger
 from tests.bench.results import HEAD, Result, line_of, summary
 from tests.bench.world import world
@@ -27,12 +27,14 @@ LOG_WORKLOADS = {
     log_rows.paced: ("M4",),
     log_rows.stalled: ("M6",),
 }
+REAL = ("M3", "M5", "M7")  # with real pods, too
 CACHE = ("M9", "M10")
 PAGES = ("M11", "M12")
 SUBMIT = ("M13",)
 LOGS = tuple(row for rows in LOG_WORKLOADS.values() for row in rows)
 ROWS = tuple(sorted((*LOGS, *GATES, *CACHE, *PAGES, *SUBMIT), key=lambda row: int(row[1:])))
 REPEATS, QUICK_REPEATS = 5, 2
+REAL_REPEATS = 2
 CACHE_REPEATS = 3  # each takes half a minute, nearly all of it the informer's
 SPARE_TURNS = 4
 
@@ -70,6 +72,15 @@ async def logs(folder: Path, wanted: set[str], repeats: int, table: Table) -> No
         table.add(bench.ledger.results())
 
 
+async def real_pods(clusters: Sequence[str], repeats: int, table: Table) -> None:
+    """The rows that make sense with real pods, on each cluster."""
+    for cluster in clusters:
+        try:
+            table.add(await cluster_rows.real_logs(cluster, repeats))
+        except cluster_rows.NoClusterError as error:
+            say(f"\nNot measured with real pods on {cluster}: {error}.\n")
+
+
 async def pages(folder: Path, wanted: set[str], repeats: int, table: Table) -> None:
     """The rows about pages."""
     if wanted.intersection(PAGES):
@@ -80,9 +91,17 @@ async def pages(folder: Path, wanted: set[str], repeats: int, table: Table) -> N
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}; all of them")
+    parser.add_argument(
+        "--cluster",
+        action="append",
+        choices=[*cluster_rows.CLUSTERS, "none"],
+        help=f"where {', '.join(REAL)} are measured with real pods; may be given twice; all of them",
+    )
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_REPEATS} repeats of each")
     parsed = parser.parse_args(arguments)
     parsed.rows = [row.upper() for row in parsed.rows] or list(ROWS)
+    parsed.cluster = parsed.cluster or list(cluster_rows.CLUSTERS)
+    parsed.cluster = [name for name in parsed.cluster if name != "none"]
     for row in parsed.rows:
         if row not in ROWS:
             parser.error(f"{row} is no row (there are {', '.join(ROWS)})")
@@ -98,6 +117,8 @@ def main(arguments: Sequence[str]) -> int:
     table, wanted = Table(), set(parsed.rows)
     with tempfile.TemporaryDirectory(prefix="homeport-bench-") as folder:
         asyncio.run(logs(Path(folder), wanted, repeats, table))
+        if wanted.intersection(REAL):
+            asyncio.run(real_pods(parsed.cluster, min(repeats, REAL_REPEATS), table))
         if wanted.intersection(CACHE):
             table.add(asyncio.run(cache_rows.cache(Path(folder), min(repeats, CACHE_REPEATS))))
         asyncio.run(pages(Path(folder), wanted, repeats, table))

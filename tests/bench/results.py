@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 VOID_SPREAD = 2.0  # the other side alone differs more than this from its own median
 
@@ -71,6 +71,10 @@ class Result:
     @property
     def fails_the_run(self) -> bool:
         return self.goal.hard and not self.is_met
+
+    def on(self, cluster: str) -> "Result":
+        """The same, said to be of real pods on this cluster."""
+        return replace(self, what=f"{self.what}, real pods on {cluster}")
 
 
 @dataclass
