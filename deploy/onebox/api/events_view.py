@@ -25,6 +25,9 @@ def to_view(event: Obj) -> Obj:
     """Give a core event in the newer shape."""
     view = {_TO_VIEW.get(key, key): value for key, value in event.items()}
     view["apiVersion"], view["kind"] = EVENTS_VIEW.api_version, EVENTS_VIEW.kind
+    for field in ("reportingController", "reportingInstance"):
+        if not view.get(field):
+            view.pop(field, None)
     if not view.get("eventTime"):
         # Required in the newer shape, where core events of controllers have only seconds.
         seconds = event.get("firstTimestamp") or event["metadata"].get("creationTimestamp")

@@ -55,7 +55,7 @@ def count_status(deployment: Obj, new: Obj | None, olds: Sequence[Obj], now: dat
         else:
             status.pop(field, None)
     ending = [status_of(rs).get("terminatingReplicas") for rs in every]
-    if ending and None not in ending:
+    if None not in ending:
         status["terminatingReplicas"] = sum(ending)
     status["observedGeneration"] = deployment["metadata"].get("generation", 1)
     if available >= wanted_replicas(deployment) - unavailable_of(deployment):

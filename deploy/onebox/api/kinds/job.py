@@ -104,8 +104,11 @@ class JobStrategy(Strategy):
 
     def validate(self, obj: Obj) -> list[Cause]:
         """Check the whole spec."""
+        return [*self._check_generated(obj), *self._check_spec(obj)]
+
+    def _check_spec(self, obj: Obj) -> list[Cause]:
         spec = obj["spec"]
-        causes = self._check_generated(obj)
+        causes: list[Cause] = []
         for field in _NUMBERS:
             causes.extend(fields.non_negative(f"spec.{field}", spec.get(field)))
         causes.extend(_check_mode(spec))
@@ -139,9 +142,9 @@ class JobStrategy(Strategy):
         return causes
 
     def validate_update(self, new: Obj, old: Obj) -> list[Cause]:
-        """Check that only what may change has changed."""
+        """Check that only what may change has changed; upstream names wrong fields again here."""
         after, before = new["spec"], old["spec"]
-        causes: list[Cause] = []
+        causes = self._check_spec(new)
         for field in _IMMUTABLE:
             causes.extend(fields.immutable(f"spec.{field}", after.get(field), before.get(field)))
         causes.extend(_check_completions_update(after, before))

@@ -103,10 +103,10 @@ class ServiceStrategy(Strategy):
         after, before = new["spec"], old["spec"]
         if "ExternalName" in (after["type"], before["type"]):
             return []
+        addresses, had = after.get("clusterIPs"), before.get("clusterIPs")
+        text = "may not change once set"
         return [
-            *fields.immutable(
-                "spec.clusterIPs[0]", after.get("clusterIP"), before.get("clusterIP")
-            ),
+            *([] if addresses == had else [fields.invalid("spec.clusterIPs[0]", addresses, text)]),
             *fields.immutable("spec.ipFamilies", after.get("ipFamilies"), before.get("ipFamilies")),
         ]
 
@@ -156,6 +156,9 @@ def _allocate_address(allocator: Allocator, service: Obj) -> None:
     spec["clusterIP"] = wanted
     if wanted == "None":
         return
+    wrong = names.ip_address(wanted) if wanted else []
+    if wrong:
+        raise _refuse(service, "spec.clusterIPs[0]", wanted, wrong[0])
     try:
         if wanted:
             allocator.check_address(wanted)

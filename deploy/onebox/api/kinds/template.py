@@ -35,7 +35,7 @@ def check_template_labels(path: str, spec: Obj) -> list[Cause]:
     found = spec.get("template", {}).get("metadata", {}).get("labels", {})
     if labels.selects(spec.get("selector"), found):
         return []
-    return [fields.invalid(path, found, "`selector` does not match template `labels`")]
+    return [fields.invalid(path, found or None, "`selector` does not match template `labels`")]
 
 
 def warn_about_name(name: str) -> list[str]:

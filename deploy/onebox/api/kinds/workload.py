@@ -42,7 +42,9 @@ class ReplicaSetStrategy(Strategy):
         causes.extend(fields.non_negative("spec.minReadySeconds", spec.get("minReadySeconds")))
         selector = spec.get("selector")
         if selector is None:
+            # Nothing is selected then, so the template is not either.
             causes.append(fields.required("spec.selector"))
+            causes.extend(check_template_labels("spec.template.metadata.labels", spec))
         else:
             causes.extend(labels.check_selector("spec.selector", selector))
             if labels.is_empty_selector(selector):
@@ -133,7 +135,7 @@ def _check_share(path: str, value: Any) -> list[Cause]:
     if isinstance(value, str) and not _PERCENT.fullmatch(value):
         text = (
             "a valid percent string must be a numeric string followed by an ending '%' "
-            "(e.g. '1%', or '93%', regex used for validation is '[0-9]+%')"
+            "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
         )
         return [fields.invalid(path, value, text)]
     if isinstance(value, int) and value < 0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from typing import Any
 
 from deploy.onebox.api.managed.fieldset import EMPTY, SELF, Tree, join, split
@@ -59,11 +60,15 @@ def element_of(shape: Items, item: Any) -> str:
             raise TypedError("not supported: associative list with lists as elements")
         if item is None:
             raise TypedError("associative list without keys has an element that's an explicit null")
-        return f"v:{_compact(item)}"
+        return f"v:{encode_basestring(item) if isinstance(item, str) else _compact(item)}"
     if item is None:
         raise TypedError("associative list with keys may not have a null element")
     if not isinstance(item, dict):
         raise TypedError("associative list with keys may not have non-map elements")
+    if len(shape.keys) == 1:
+        value = item.get(shape.keys[0])
+        if isinstance(value, str):  # nearly always
+            return f'k:{{"{shape.keys[0]}":{encode_basestring(value)}}}'
     defaults = shape.item.defaults if isinstance(shape.item, Record) else {}
     keys = {}
     for name in shape.keys:
