@@ -1,8 +1,8 @@
-"""Run a command as in a plain container: `python drop.py [--no-notification HOW] COMMAND...`
+"""Run a command as in a plain container: `python drop.py [OPTION HOW] COMMAND...`
 
-No user namespaces, no capability, none to be had by exec. What --no-notification adds: `busy`, as
-where the container's engine answers calls itself, or `refused`, as where seccomp is not allowed.
---only-notification HOW does that and leaves all rights.
+No user namespaces, no capability, none to be had by exec. --no-notification adds `busy`, as where
+the container's engine answers calls itself, or `refused`, as where seccomp is not allowed;
+--engine docker refuses what Docker's own profile does. --only-notification HOW leaves all rights.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from deploy.onebox.node.plain.notify import install_filter
 
 _PR_SET_SECUREBITS, _NOROOT_LOCKED = 28, 3
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
+_PIDFD_GETFD = 438
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 
@@ -46,9 +47,13 @@ def hold_a_listener() -> None:
 
 def refuse_seccomp() -> None:
     """Refuse seccomp(2) as an engine's profile may do."""
-    number = _SECCOMP[os.uname().machine]
-    refuse = _ERRNO | errno.EPERM
-    parts = ((0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, refuse), (0x06, 0, 0, _ALLOW))
+    refuse(_SECCOMP[os.uname().machine])
+
+
+def refuse(number: int) -> None:
+    """Refuse a system call with EPERM."""
+    refused = _ERRNO | errno.EPERM
+    parts = ((0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, refused), (0x06, 0, 0, _ALLOW))
     os.close(install_filter(_program(*parts)))
 
 
@@ -67,6 +72,8 @@ def main() -> None:
         hold_a_listener()
     elif how == "refused":
         refuse_seccomp()
+    elif how == "docker":
+        refuse(_PIDFD_GETFD)
     with contextlib.suppress(FileNotFoundError):
         os.execvp(arguments[0], arguments)
     sys.exit(127)

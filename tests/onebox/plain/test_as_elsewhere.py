@@ -74,16 +74,23 @@ def run(argv: Sequence[str], **environment: str) -> None:
     assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-3000:]
 
 
-def test_pods_are_as_elsewhere_but_for_what_is_listed() -> None:
+@pytest.mark.parametrize(
+    ("engine", "files"),
+    [((), OF_PODS), (("--engine", "docker"), ("network", "dns", "services"))],
+    ids=["no-rights", "as-in-docker"],
+)
+def test_pods_are_as_elsewhere_but_for_what_is_listed(
+    engine: tuple[str, ...], files: tuple[str, ...]
+) -> None:
     home = tempfile.mkdtemp(prefix="onebox-plain-")
     as_user: list[str] = []
     if os.getuid() == 0:
         os.chown(home, int(NOBODY), int(NOBODY))
         as_user = [sys.executable, f"{SANDBOX}/ordinary_user.py", NOBODY, NOBODY, home]
     options = ["-q", "-p", "no:cacheprovider", "--basetemp", f"{home}/pytest"]
-    chosen = selection(SANDBOX, OF_PODS, LOST_OF_PODS)
+    chosen = selection(SANDBOX, files, LOST_OF_PODS)
     try:
-        run([*as_user, *DROP, sys.executable, "-m", "pytest", *options, *chosen])
+        run([*as_user, *DROP, *engine, sys.executable, "-m", "pytest", *options, *chosen])
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

@@ -184,6 +184,18 @@ print(client.recv(10).decode(), os.listdir("/tmp"))
     assert not Path("/tmp/own.socket").exists()
 
 
+async def test_whoever_opens_a_pipe_waits_for_the_other_end(bench: Bench, pod: Pod) -> None:
+    script = "mkfifo /data/pipe; (sleep 0.3; echo through > /data/pipe) & cat /data/pipe"
+    text = await bench.shell(pod, script, mounts=(volume(bench, "d", "/data"),))
+    assert text == "through\n"
+
+
+async def test_a_program_that_ends_at_once_is_noticed(bench: Bench, pod: Pod) -> None:
+    for _ in range(10):
+        ended, _text = await bench.run(pod, "/bin/true")
+        assert ended.code == 0
+
+
 async def test_a_signal_to_everybody_reaches_the_container_alone(bench: Bench, pod: Pod) -> None:
     other = await bench.start(await bench.pod("other"), "/bin/sleep", "100")
     ended, _text = await bench.run(pod, "/bin/sh", "-c", "sleep 100 & sleep 100 & kill -9 -1")

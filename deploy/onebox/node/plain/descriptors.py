@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from deploy.onebox.node import syscalls
 from deploy.onebox.node.plain.calls import numbers
+
+
+class BorrowRefused(Exception):  # noqa: N818 - a state of affairs: do it another way
+    """The engine around us does not let descriptors be copied, as Docker's own profile does."""
 
 
 def borrow(tid: int, fd: int) -> int:
@@ -13,11 +18,16 @@ def borrow(tid: int, fd: int) -> int:
 
     Raises:
         OSError: EBADF, or the process is gone.
+        BorrowRefused: that is not allowed here.
     """
     process = os.pidfd_open(process_of(tid))
     try:
         number = numbers(os.uname().machine)["pidfd_getfd"]
         return syscalls.raw("pidfd_getfd", number, process, fd & 0xFFFFFFFF, 0)
+    except OSError as error:
+        if error.errno in (errno.EPERM, errno.ENOSYS):
+            raise BorrowRefused from error
+        raise
     finally:
         os.close(process)
 

@@ -7,9 +7,10 @@ find: such a script is started as the kernel would start it, interpreter first.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from deploy.onebox.node.plain.answers import Arguments
 from deploy.onebox.node.plain.links import follow
 from deploy.onebox.node.plain.memory import Memory
 from deploy.onebox.node.plain.view import View
@@ -50,14 +51,12 @@ def find_script(view: View, path: bytes, real: bytes) -> Script | None:
     return Script(follow(view, words[0], place, stays=False).real, (*words, path))
 
 
-def with_path(argument: int, path: bytes, address: int) -> tuple[bytes, Mapping[int, int]]:
+def with_path(argument: int, path: bytes, address: int) -> Arguments:
     """Return what to write at an address, and the arguments that make a call use that path."""
     return path + b"\0", {argument: address}
 
 
-def with_script(
-    argument: int, script: Script, arguments: Sequence[int], address: int
-) -> tuple[bytes, Mapping[int, int]]:
+def with_script(argument: int, script: Script, arguments: Sequence[int], address: int) -> Arguments:
     """Return the same for an interpreter and its words.
 
     Args:

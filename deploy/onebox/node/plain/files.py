@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 import stat
-from typing import NamedTuple
 
 from deploy.onebox.node import syscalls
+from deploy.onebox.node.plain.answers import (
+    LET_THROUGH,
+    Answer,
+    Opened,
+    Steer,
+    Value,
+    Waits,
+)
 from deploy.onebox.node.plain.calls import SIGNATURES, STEERED, Signature, numbers
-from deploy.onebox.node.plain.descriptors import borrow
-from deploy.onebox.node.plain.execution import Script, find_script
+from deploy.onebox.node.plain.descriptors import BorrowRefused, borrow
+from deploy.onebox.node.plain.execution import (
+    find_script,
+    read_arguments,
+    with_path,
+    with_script,
+)
 from deploy.onebox.node.plain.links import follow
 from deploy.onebox.node.plain.memory import Memory
 from deploy.onebox.node.plain.notify import Call
@@ -21,38 +34,13 @@ _AT_FDCWD = -100
 _AT_SYMLINK_NOFOLLOW = 0x100
 _NEW = os.O_CREAT | os.O_EXCL
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_TEMPORARY = os.O_TMPFILE & ~os.O_DIRECTORY
 _MOST_BYTES = 1 << 16
 _NODE_NAME_AT, _FIELD_BYTES = 65, 65
 _UTSNAME_BYTES = 6 * _FIELD_BYTES
 
 
-class LetThrough(NamedTuple):
-    """The kernel does the call as it was made."""
-
-
-class Value(NamedTuple):
-    """The call's result; negative is an error number."""
-
-    value: int
-
-
-class Opened(NamedTuple):
-    """The call's result is a copy of this descriptor of ours."""
-
-    fd: int
-    closes_on_exec: bool
-
-
-class Steer(NamedTuple):
-    """The process makes the call itself, with this path or as this script is started."""
-
-    argument: int
-    path: bytes
-    script: Script | None
-
-
-Answer = LetThrough | Value | Opened | Steer
-LET_THROUGH = LetThrough()
+CallArguments = list[int | bytes | ctypes.Array[ctypes.c_char]]
 
 
 class Files:
@@ -127,7 +115,7 @@ class Files:
     def _do(
         self, call: Call, signature: Signature, paths: dict[int, bytes], places: dict[int, Place]
     ) -> Answer:
-        arguments: list[int | bytes | ctypes.Array[ctypes.c_char]] = []
+        arguments: CallArguments = []
         results: list[tuple[int, ctypes.Array[ctypes.c_char], bool]] = []
         borrowed = -1
         for index, word in enumerate(signature.words):
@@ -140,7 +128,11 @@ class Files:
             elif kind == "text":
                 arguments.append(self._memory.read_string(call.tid, value))
             elif kind == "fd":
-                borrowed = borrow(call.tid, value)
+                try:
+                    borrowed = borrow(call.tid, value)
+                except BorrowRefused:
+                    path_at, place = next(iter(places.items()))
+                    return Steer(functools.partial(with_path, path_at, place.real))
                 arguments.append(borrowed)
             elif kind in ("in", "inn"):
                 size = int(size_text) if kind == "in" else call.args[int(size_text)]
@@ -152,41 +144,23 @@ class Files:
                 arguments.append(buffer if size else 0)
             else:
                 arguments.append(_signed(value))
+        if signature.opens:
+            flags = call.args[signature.flags_at] if signature.flags_at >= 0 else os.O_CREAT
+            place = next(iter(places.values()))
+            if not flags & (os.O_NONBLOCK | os.O_PATH) and _is_pipe(place.real):
+                # Whoever opens a pipe waits for its other end: nobody else's calls may wait too.
+                return Waits(functools.partial(_open, call.number, arguments, flags, -1))
+            return _open(call.number, arguments, flags, _umask_of(call, flags))
         try:
-            result = self._make(call, signature, arguments, next(iter(places.values())))
+            result = _make(call, signature, arguments)
         finally:
             if borrowed >= 0:
                 os.close(borrowed)
-        if signature.opens:
-            flags = call.args[signature.flags_at] if signature.flags_at >= 0 else 0
-            return Opened(result, bool(flags & os.O_CLOEXEC))
         for address, buffer, has_length in results:
             data = buffer.raw[:result] if has_length else buffer.raw
             if data and address:
                 self._memory.write(call.tid, address, data)
         return Value(result)
-
-    def _make(
-        self,
-        call: Call,
-        signature: Signature,
-        arguments: list[int | bytes | ctypes.Array[ctypes.c_char]],
-        place: Place,
-    ) -> int:
-        creates = signature.creates
-        if signature.flags_at >= 0:
-            flags = call.args[signature.flags_at]
-            creates = bool(flags & (os.O_CREAT | os.O_TMPFILE & ~os.O_DIRECTORY))
-            if not flags & os.O_NONBLOCK and _is_pipe(place.real):
-                # We may not wait for the other end: everybody else's calls would wait too.
-                raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
-        if not creates:
-            return syscalls.raw("call", call.number, *arguments)
-        before = os.umask(_umask_of(call.tid))
-        try:
-            return syscalls.raw("call", call.number, *arguments)
-        finally:
-            os.umask(before)
 
     def _path(
         self,
@@ -224,12 +198,14 @@ class Files:
         if place is None or place.real == path:
             return LET_THROUGH
         place = follow(self._view, path, place, stays=False)
-        script = None
         if call.number != self._chdir:
             os.stat(place.real)  # most are tries along PATH
             if os.access(place.real, os.R_OK | os.X_OK) and os.path.isfile(place.real):
                 script = find_script(self._view, path, place.real)
-        return Steer(argument, place.real, script)
+                if script is not None:
+                    words = read_arguments(self._memory, call.tid, call.args[argument + 1])
+                    return Steer(functools.partial(with_script, argument, script, words))
+        return Steer(functools.partial(with_path, argument, place.real))
 
     def _working_directory(self, call: Call) -> Answer:
         found = self._view.virtual(os.readlink(f"/proc/{call.tid}/cwd").encode())
@@ -268,8 +244,32 @@ def _signed(value: int) -> int:
     return value
 
 
-def _umask_of(tid: int) -> int:
-    with open(f"/proc/{tid}/status") as file:
+def _make(call: Call, signature: Signature, arguments: CallArguments) -> int:
+    """Make a call that opens nothing."""
+    if not signature.creates:
+        return syscalls.raw("call", call.number, *arguments)
+    before = os.umask(_umask_of(call, os.O_CREAT))
+    try:
+        return syscalls.raw("call", call.number, *arguments)
+    finally:
+        os.umask(before)
+
+
+def _open(number: int, arguments: CallArguments, flags: int, umask: int) -> Opened:
+    before = os.umask(umask) if umask >= 0 else -1
+    try:
+        fd = syscalls.raw("open", number, *arguments)
+    finally:
+        if before >= 0:
+            os.umask(before)
+    return Opened(fd, bool(flags & os.O_CLOEXEC))
+
+
+def _umask_of(call: Call, flags: int) -> int:
+    """Return the umask of who makes a file; -1 where none is made."""
+    if not flags & (os.O_CREAT | _TEMPORARY):
+        return -1
+    with open(f"/proc/{call.tid}/status") as file:
         for line in file:
             if line.startswith("Umask:"):
                 return int(line.split()[1], 8)

@@ -119,11 +119,16 @@ class Holder:
         """Reply with the init's process id and a pidfd of it."""
         fields = message.fields
         fields["loopback"] = (self._loopback.block, self._loopback.moves_low_ports)
-        pid = os.fork()
-        if pid == 0:
-            signal.set_wakeup_fd(-1)
-            run_pod(message.fds[0], fields)
-        self._pods.add(pid)
+        # The init unblocks it when it knows what to do then.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        try:
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                run_pod(message.fds[0], fields)
+            self._pods.add(pid)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         pidfd = os.pidfd_open(pid)
         send_message(self._channel, {"id": fields["id"], "pid": pid}, [pidfd])
         os.close(pidfd)

@@ -49,7 +49,7 @@ class Loopback:
         """Return the port that stands for `port` at an address of the cluster."""
         if 0 < port < FIRST_PLAIN_PORT:
             return _LOW_PORTS_AT + port if self.moves_low_ports else port
-        if port and real_ip == self.real(_GATEWAY):
+        if 0 < port < _GATEWAY_PORTS_AT and real_ip == self.real(_GATEWAY):
             # A program of the machine may listen on all addresses at such a port: the portal.
             return _GATEWAY_PORTS_AT + port % _GATEWAY_PORTS
         return port

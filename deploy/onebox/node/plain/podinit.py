@@ -32,13 +32,11 @@ def run_pod(channel_fd: int, settings: Fields) -> NoReturn:
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        signal.signal(signal.SIGTERM, _stop)
         syscalls.adopt_orphans()
-        syscalls.die_with_parent(signal.SIGTERM)
         os.umask(0o022)
         folders = _make_folders(settings)
         PlainPodInit(channel, settings, *folders).serve()
-    except (ChannelClosed, _Stopped):
+    except ChannelClosed:
         pass
     except Exception as error:  # noqa: BLE001 - the fence: the init reports, then ends
         with contextlib.suppress(OSError, ChannelClosed):
@@ -49,14 +47,6 @@ def run_pod(channel_fd: int, settings: Fields) -> NoReturn:
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
-
-
-class _Stopped(Exception):  # noqa: N818 - somebody asked for the end
-    """SIGTERM came."""
-
-
-def _stop(_number: int, _frame: object) -> None:
-    raise _Stopped
 
 
 def _make_folders(settings: Fields) -> list[str]:
@@ -76,6 +66,12 @@ class PlainPodInit(PodInit):
 
     def __init__(self, channel: socket.socket, settings: Fields, stage: str, memory: str) -> None:
         super().__init__(channel, settings)
+        self._is_asked_to_end = False
+        # The watched pipe of signals wakes the loop, which then looks. A fork inherits no more
+        # than a note.
+        signal.signal(signal.SIGTERM, self._ask_to_end)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        syscalls.die_with_parent(signal.SIGTERM)
         self._pod_stage = stage
         self._pod_memory = memory
 
@@ -104,3 +100,14 @@ class PlainPodInit(PodInit):
         super()._child_ended(pid, status)
         if os.WIFSIGNALED(status):  # whoever supervised a program was killed itself
             kill_orphans(self._known_children())
+
+    def _ask_to_end(self, _number: int, _frame: object) -> None:
+        self._is_asked_to_end = True
+
+    def _pause_ms(self) -> float | None:
+        return 0 if self._is_asked_to_end else super()._pause_ms()
+
+    def _look_at_clock(self) -> None:
+        super()._look_at_clock()
+        if self._is_asked_to_end:
+            raise ChannelClosed

@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from deploy.onebox.node.plain.answers import Arguments
 from deploy.onebox.node.plain.memory import Memory
 
 _SEIZE, _INTERRUPT, _DETACH, _GET_REGISTERS, _SET_REGISTERS = 0x4206, 0x4207, 17, 0x4204, 0x4205
@@ -61,9 +62,7 @@ def seize(tid: int) -> None:
     _ptrace(_INTERRUPT, tid)
 
 
-def redirect(
-    tid: int, number: int, make: Callable[[int], tuple[bytes, Mapping[int, int]]], memory: Memory
-) -> int | None:
+def redirect(tid: int, number: int, make: Callable[[int], Arguments], memory: Memory) -> int | None:
     """Make a seized thread, whose call has just been answered, repeat it with other arguments.
 
     Args:
@@ -106,7 +105,7 @@ def redirect(
 def _write(
     tid: int,
     stack: int,
-    make: Callable[[int], tuple[bytes, Mapping[int, int]]],
+    make: Callable[[int], Arguments],
     memory: Memory,
 ) -> Mapping[int, int]:
     size = len(make(0)[0])

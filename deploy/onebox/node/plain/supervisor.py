@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import errno
 import os
 import select
 import signal
 import socket
 import sys
+import threading
 import time
 from typing import NamedTuple
 
 from deploy.onebox.node import syscalls
 from deploy.onebox.node.containerinit import MemoryWatch, Outcome, read_all
-from deploy.onebox.node.plain import files, steer
+from deploy.onebox.node.plain import steer
+from deploy.onebox.node.plain.answers import (
+    LET_THROUGH,
+    Answer,
+    LetThrough,
+    Opened,
+    Steer,
+    Value,
+    Waits,
+)
 from deploy.onebox.node.plain.calls import numbers
-from deploy.onebox.node.plain.execution import read_arguments, with_path, with_script
-from deploy.onebox.node.plain.files import Answer, Files, LetThrough, Opened, Steer, Value
+from deploy.onebox.node.plain.files import Files
 from deploy.onebox.node.plain.loopback import Loopback
 from deploy.onebox.node.plain.memory import Memory
 from deploy.onebox.node.plain.notify import Call, Listener
@@ -47,9 +56,7 @@ class Supervisor:
         self._place = place
         self._memory = Memory()
         self._files = Files(place.view, self._memory, place.hostname)
-        self._sockets = Sockets(
-            place.ip, place.loopback, place.view, self._memory, self._answer_later
-        )
+        self._sockets = Sockets(place.ip, place.loopback, place.view, self._memory)
         self._kill_number = numbers(os.uname().machine)["kill"]
         self._listener: Listener | None = None
         self._poll = select.poll()
@@ -102,6 +109,7 @@ class Supervisor:
             watch.list_processes = self._list_processes
         pause_s: float | None = None
         measure_at = time.monotonic()
+        self._reap(watch)  # it may have ended while its start was awaited
         while self._ended is None and not self._asked_to_end:
             if watch is not None and time.monotonic() >= measure_at:
                 measured_s = watch.measure()
@@ -154,22 +162,17 @@ class Supervisor:
         try:
             answer = self._answer(call)
         except OSError as error:
-            answer = Value(-(error.errno or 5))
+            answer = Value(-(error.errno or errno.EIO))
         except Exception as error:  # noqa: BLE001 - the fence: one call must not end the pod
             sys.stderr.write(f"system call {call.number} could not be answered: {error!r}\n")
-            answer = files.LET_THROUGH
-        if answer is not None:
-            self._give(listener, call, answer)
+            answer = LET_THROUGH
+        self._give(listener, call, answer)
 
-    def _answer(self, call: Call) -> Answer | None:
-        found = self._files.answer(call)
-        if found is not None:
-            return found
-        if self._sockets.takes(call.number):
-            return self._sockets.answer(call)
-        if call.number == self._kill_number:
-            return self._kill_everybody(call)
-        return files.LET_THROUGH
+    def _answer(self, call: Call) -> Answer:
+        answer = self._files.answer(call) or self._sockets.answer(call)
+        if answer is None and call.number == self._kill_number:
+            answer = self._kill_everybody(call)
+        return LET_THROUGH if answer is None else answer
 
     def _give(self, listener: Listener, call: Call, answer: Answer) -> None:
         if isinstance(answer, LetThrough):
@@ -179,22 +182,27 @@ class Supervisor:
         elif isinstance(answer, Opened):
             listener.hand_over(call, answer.fd, closes_on_exec=answer.closes_on_exec)
             os.close(answer.fd)
+        elif isinstance(answer, Waits):
+            arguments = (listener, call, answer)
+            threading.Thread(target=self._wait_for, args=arguments, daemon=True).start()
         else:
             self._steer(listener, call, answer)
 
-    def _steer(self, listener: Listener, call: Call, answer: Steer) -> None:
-        make = functools.partial(with_path, answer.argument, answer.path)
+    def _wait_for(self, listener: Listener, call: Call, answer: Waits) -> None:
         try:
-            if answer.script is not None:
-                words = read_arguments(self._memory, call.tid, call.args[answer.argument + 1])
-                make = functools.partial(with_script, answer.argument, answer.script, words)
+            self._give(listener, call, answer.make())
+        except OSError as error:
+            listener.answer(call, -(error.errno or errno.EIO))
+
+    def _steer(self, listener: Listener, call: Call, answer: Steer) -> None:
+        try:
             steer.seize(call.tid)
         except OSError as error:
-            listener.answer(call, -(error.errno or 1))
+            listener.answer(call, -(error.errno or errno.EPERM))
             return
         listener.answer(call, 0)
         with contextlib.suppress(OSError):  # it ended meanwhile
-            status = steer.redirect(call.tid, call.number, make, self._memory)
+            status = steer.redirect(call.tid, call.number, answer.make, self._memory)
             if status is not None and call.tid == self._main_pid:
                 self._note_end(status, 0, None)
 
@@ -206,10 +214,6 @@ class Supervisor:
                 with contextlib.suppress(OSError):
                     os.kill(pid, number)
         return Value(0)
-
-    def _answer_later(self, call: Call, value: int) -> None:
-        if self._listener is not None:
-            self._listener.answer(call, value)
 
     def _reap(self, watch: MemoryWatch | None) -> None:
         with contextlib.suppress(ChildProcessError):
