@@ -39,6 +39,9 @@ from portal.cluster.watch import NORMAL_PACE, Change, Key, Outage, Pace, Selecti
 T = TypeVar("T", bound=Watchable)
 
 _TENANT_PREFIX = "u-"  # of every namespace that Homeport makes
+# Upstream has no watch cache of events, and without one it sends no bookmarks: a quiet stream of them
+# would be taken for a dead one.
+_EVENTS_TIMEOUT_S = (45, 60)
 _ENDED = {"Succeeded", "Failed"}  # phases of pods that hold nothing any more
 
 
@@ -142,7 +145,9 @@ class ClusterView:
         # Pods of all namespaces: foreign ones hold capacity too.
         self.pods = put_up(Selection("Pod", PodSeen), self._note_pod)
         self.nodes = put_up(Selection("Node", NodeSeen), self._note_node)
-        about_tenants = Selection("Event", EventSeen, keep=_is_about_tenant)
+        about_tenants = Selection(
+            "Event", EventSeen, keep=_is_about_tenant, server_timeout_s=_EVENTS_TIMEOUT_S
+        )
         self.events = put_up(about_tenants, self._note_event)
 
     # --- life ---

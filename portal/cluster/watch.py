@@ -53,6 +53,8 @@ class Selection(Generic[T]):
     Attributes:
         keep: objects for which it says False are neither cached nor reported.
         only_metadata: ask the server to leave out the rest; one that cannot sends it all the same.
+        server_timeout_s: after how long the server ends the watch, at least and at most; less than
+            the silence of a dead stream where the server sends no bookmarks.
     """
 
     kind: str
@@ -61,6 +63,7 @@ class Selection(Generic[T]):
     field_selector: str = ""
     keep: Callable[[T], bool] | None = None
     only_metadata: bool = False
+    server_timeout_s: tuple[int, int] = _SERVER_TIMEOUT_S
 
 
 @dataclass(frozen=True)
@@ -240,7 +243,7 @@ class Watch(Generic[T]):
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
-            "timeoutSeconds": str(random.randint(*_SERVER_TIMEOUT_S)),
+            "timeoutSeconds": str(random.randint(*self.selection.server_timeout_s)),
         }
         self.health.connects += 1
         self._cluster.calls["watch", self.selection.kind] += 1
