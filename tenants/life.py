@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tenants.models import Tenant
 from tenants.parts import State
-from tenants.records import Part
+from tenants.records import NOT_CHANGED, Part
 
 # A pod that rescues a log starts at most 20 s after the last replica has ended (jobs/reconciler).
 QUIET_S = 60.0
@@ -39,7 +39,9 @@ def stand(tenant: Tenant, parts: Sequence[Part], running: int) -> Standing:
         running: pods in its namespace that have not ended.
     """
     late = next((part for part in parts if part.state != State.READY), None)
-    words = f"{late.kind} {late.name}: {late.detail or late.state}" if late else ""
+    wrong = next((part for part in parts if NOT_CHANGED in part.detail), None)
+    shown = late or wrong
+    words = f"{shown.kind} {shown.name}: {shown.detail or shown.state}" if shown else ""
     if tenant.desired == Tenant.Desired.ACTIVE:
         state = Tenant.State.PROVISIONING if late else Tenant.State.ACTIVE
         return Standing(state, words)

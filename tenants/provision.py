@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -23,9 +22,9 @@ from portal.cluster.objects import PVCSeen
 from portal.cluster.view import ClusterView, Shelf
 from tenants.models import Tenant, TenantObject
 from tenants.parts import Object, State, Surroundings, Verdict, foreign, judge
-from tenants.records import Part, PartKey
+from tenants.records import NOT_CHANGED, Part, PartKey
 
-_WAIT_S = (0.2, 60.0)
+_WAIT_S = (0.2, 20.0)  # when a cause is mended, nobody waits longer than half a minute
 _CALM_S = 60.0  # a part left alone for so long starts with short waits again
 _CLASS_KNOWN_S = 60.0
 _RIGHTS = "our rights in the namespace"
@@ -79,6 +78,7 @@ class Provisioner:
         self._view = view
         self._cluster = cluster
         self._attempts: dict[Key, _Attempts] = {}
+        self._kept: dict[Key, str] = {}  # why what is not wanted any more is still there
         self._made: dict[Key, str] = {}  # uid of what we made or found last
         self._bound_at: dict[UUID, float] = {}  # tenant -> when we were given rights in it
         self._classes: dict[str, tuple[float, Surroundings]] = {}
@@ -122,7 +122,9 @@ class Provisioner:
                 # One that is refused is told; whoever may do everything does not need it.
                 lacks = lacks or _RIGHTS
             parts.append(part)
-        keys += await self._remove_former(tenant, documents)
+        former = await self._remove_former(tenant, documents)
+        keys += former
+        parts += [Part(*key[1:], State.READY, former[key]) for key in former if former[key]]
         attempts = [self._attempts[key] for key in keys if key in self._attempts]
         again = [attempt.not_before for attempt in attempts if attempt.is_open]
         return Tended(parts, min(again, default=None))
@@ -158,8 +160,10 @@ class Provisioner:
         try:
             made = await self._cluster.create_or_adopt(document)
         except Conflict as conflict:
-            if conflict.reason != "OtherSpec":
+            if conflict.reason == "Foreign":
                 return errand.part(State.REFUSED, foreign(document))
+            if conflict.reason != "OtherSpec":
+                raise  # the cluster's own, when two requests were counted against a quota at once
             made = await self._cluster.get(errand.key[1], meta.get("namespace"), meta["name"])
         if made["metadata"]["labels"].get(labels.MANAGED_BY) != labels.MANAGER:
             # Somebody took the label by which we watch; with it the rest is seen and repaired.
@@ -187,7 +191,7 @@ class Provisioner:
         if isinstance(error, TooManyRequests):
             attempts.not_before = max(attempts.not_before, time.monotonic() + error.retry_after_s)
         if not verdict.must_create:
-            said = f"cannot be changed: {error.message}"
+            said = f"{NOT_CHANGED}{error.message}"
             detail = ". ".join(part for part in (verdict.detail, said) if part)
             return errand.part(verdict.state, detail)
         if isinstance(error, Unavailable | TooManyRequests):
@@ -206,21 +210,29 @@ class Provisioner:
         is_about_rights = isinstance(error, Forbidden) and _NO_RIGHT in error.message
         return is_about_rights and time.monotonic() - bound_at < _HEARD_S
 
-    async def _remove_former(self, tenant: Tenant, documents: Sequence[Object]) -> list[Key]:
-        """Deletes our policies that are no longer wanted: settings decide how many there are."""
-        found = []
+    async def _remove_former(self, tenant: Tenant, documents: Sequence[Object]) -> dict[Key, str]:
+        """Deletes our policies that are no longer wanted: settings decide how many there are.
+
+        Returns:
+            those that are still there, with what the cluster says against it.
+        """
+        found = {}
         wanted = {(document["kind"], document["metadata"]["name"]) for document in documents}
         for policy in self._view.network_policies.of_owner(str(tenant.pk)):
             meta = policy.metadata
             key = (tenant.pk, "NetworkPolicy", meta.name)
             if key[1:] in wanted or meta.namespace != tenant.namespace:
                 continue
-            found.append(key)
             if meta.deletion_timestamp is None and self._may_try(key):
-                with suppress(ClusterError):  # the next pass tries again
+                try:
                     await self._cluster.delete(
                         "NetworkPolicy", meta.namespace, meta.name, uid=meta.uid
                     )
+                except ClusterError as error:  # the next pass tries again
+                    self._kept[key] = f"is not wanted any more; {NOT_CHANGED}{error.message}"
+            found[key] = self._kept.get(key, "")
+        for key in [key for key in self._kept if key[0] == tenant.pk and key not in found]:
+            del self._kept[key]
         return found
 
     # --- pace ---
@@ -246,6 +258,8 @@ class Provisioner:
     @staticmethod
     def _held_back(errand: _Errand) -> Part:
         row, verdict = errand.row, errand.verdict
+        if row is not None and not verdict.must_create and NOT_CHANGED in row.detail:
+            return errand.part(verdict.state, row.detail)
         if row is None or not verdict.must_create:
             return errand.part(verdict.state, verdict.detail)
         if row.state == State.READY:

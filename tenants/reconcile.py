@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _AT_ONCE = 8  # tenants; each waits for one call at a time
-_AFTER_A_BUG_S = 30.0
+_AFTER_A_BUG_S = 20.0
 _REMOVAL_S = 5.0  # between two looks at a namespace that somebody else is removing
 
 

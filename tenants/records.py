@@ -11,6 +11,9 @@ from django.utils import timezone
 from tenants.actions import record
 from tenants.models import Tenant, TenantObject
 
+# In the detail of a part that is there, but not as it is wanted.
+NOT_CHANGED = "cannot be changed: "
+
 PartKey = tuple[str, str]  # kind, name
 
 

@@ -278,9 +278,12 @@ def _stub(task: Task) -> Object:
 
 
 def _failed(result: Result, error: ClusterError) -> Result:
+    # What will pass by itself is everybody's, and told by the banner; a refusal is this row's.
+    will_pass = isinstance(error, Unavailable | TooManyRequests)
     return replace(
         result,
         error=error.message,
+        trouble=reasons.NONE if will_pass else _said("change_refused", error),
         is_outage=isinstance(error, Unavailable),
         retry_after_s=error.retry_after_s if isinstance(error, TooManyRequests) else 0.0,
     )

@@ -187,6 +187,8 @@ def recycle(draft: Draft) -> None:
 
 def _may_remove(draft: Draft) -> bool:
     job = draft.job
+    if draft.memo.committed_at is None:
+        return True  # half made, and nothing of it ever ran: there is nothing to look at
     return job.clean_policy == "all" or draft.is_past(job.finished_at, job.ttl_s)
 
 

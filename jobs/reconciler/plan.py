@@ -59,6 +59,8 @@ def plan(job: JobRow, seen: Observed, now: datetime) -> Plan:
             ending.begin_stop(draft)
         else:
             _drive(draft)
+        if draft.job.state not in FINAL_STATES:
+            draft.explain_trouble(seen.trouble)
     return draft.finish()
 
 

@@ -72,6 +72,11 @@ class RowDraft(Generic[R, S]):
         """Changes the reason only."""
         self.set(reason=reason)
 
+    def explain_trouble(self, trouble: Reason) -> None:
+        """Why the calls of this plan could not be made the last time outdoes all other reasons."""
+        if trouble.code and self._calls:
+            self.explain(trouble)
+
     def say(self, reason: str, message: str, *, subject: str = "", warning: bool = False) -> None:
         """An event of our own."""
         number = self.row.memo.said + 1

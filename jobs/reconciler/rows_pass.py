@@ -37,7 +37,7 @@ _AT_ONCE = 16  # rows whose steps are under way
 _PER_LOOK = 200  # so that a start with thousands of rows does not hold up the event loop
 _PER_SAFETY = 500  # rows and their pods; of more than these, a look in safety is at some, in turn
 _AGAIN_S = 1.0  # after steps that changed nothing we know of yet
-_BACKOFF_S = (1.0, 60.0)
+_BACKOFF_S = (1.0, 20.0)  # when a cause is mended, nobody waits longer than half a minute
 
 
 class Head(Rooted, Protocol):
@@ -136,6 +136,7 @@ class RowsPass:
         self._departed: dict[UUID, list[PodSeen]] = defaultdict(list)
         self._intents: dict[UUID, Intent] = {}
         self._failures: dict[UUID, int] = {}
+        self._troubles: dict[UUID, Reason] = {}  # why steps cannot be done, until they are
         self._resting: dict[UUID, datetime] = {}  # until when a job that failed is left alone
         self._fatal: LeaseLostError | None = None
 
@@ -275,7 +276,7 @@ class RowsPass:
             is_swept=result.is_swept,
             is_erased=result.is_erased,
             blocked=result.blocked,
-            trouble=result.trouble,
+            trouble=self._troubles.get(pk, reasons.NONE),
             departed=tuple(self._departed.get(pk, ())),
         )
 
@@ -342,6 +343,8 @@ class RowsPass:
             self._ending.discard(pk)
         if decided.next_due is not None:
             self._due[pk] = decided.next_due
+        if not decided.steps:
+            self._troubles.pop(pk, None)
         if decided.steps:
             self._start(look)
         elif decided.writes:
@@ -377,6 +380,10 @@ class RowsPass:
     def _finished(self, result: Result) -> None:
         pk = result.job_id
         self._results[pk] = result
+        if result.trouble.code:
+            self._troubles[pk] = result.trouble
+        elif not result.error:
+            self._troubles.pop(pk, None)
         is_news = (
             result.root_uid
             or result.absent_root
@@ -411,6 +418,7 @@ class RowsPass:
             self._departed,
             self._intents,
             self._failures,
+            self._troubles,
             self._resting,
         )
         for table in tables:

@@ -351,6 +351,10 @@ ROWS: dict[str, tuple[str, str]] = {
         "Remove that object, then submit again.",
     ),
     "refused": ("The cluster refused the training's objects: {detail}", _ADMIN),
+    "change_refused": (
+        "The cluster refuses a change that Homeport asks for: {detail} It is tried again.",
+        _ADMIN,
+    ),
     "not_placed": ("Not all replicas found a node within {waited}. {detail}", _WAIT),
     # --- ended by people ---
     "stopped": ("Stopped on request.", ""),

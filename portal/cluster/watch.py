@@ -78,7 +78,7 @@ class Pace:
     silence_s: float = 75.0
     healthy_s: float = 5.0
     first_wait_s: float = 0.2
-    most_wait_s: float = 30.0
+    most_wait_s: float = 12.0
 
 
 NORMAL_PACE = Pace()

@@ -34,6 +34,7 @@ MOST_PASSES = 6  # of the tenants' part within a second
 # Pods are told by what they are, the others are not ours.
 KINDS = sorted(ALL_KINDS.keys() - {"Pod", "Node", "Event", "StorageClass"})
 
+ENDED = {"succeeded", "failed", "stopped"}
 Call = tuple[str, str]  # verb, kind
 
 
@@ -177,6 +178,8 @@ class FaultWorld(World):
         self.names[str(tenant.pk)] = f"{name}'s"
         if name == "alice":
             self.alice = tenant.pk
+        else:
+            self.sim.others.add(tenant.namespace)
 
     async def change_tenant(self, **columns: Any) -> None:
         """What an admin asks for of Alice's namespace."""
@@ -307,15 +310,16 @@ class FaultWorld(World):
         }
 
     async def words(self) -> str:
-        """What alice and her admin read about what she asked for."""
+        """What alice and her admin read about what she asked for: reasons, parts, events."""
         tenant = await self.tenant()
         texts = [f"{tenant.state}: {tenant.reason_text} {tenant.reason_next_step}"]
         texts += [part.detail async for part in TenantObject.objects.filter(tenant=tenant)]
-        async for row in Job.objects.filter(tenant=tenant):
-            texts.append(f"{row.state}: {row.reason_text} {row.reason_next_step}")
-        async for service in Service.objects.filter(tenant=tenant):
-            texts.append(f"{service.state}: {service.reason_text} {service.reason_next_step}")
-        return "\n".join(texts)
+        for table in (Job, Service):
+            async for row in table.objects.filter(tenant=tenant):
+                texts.append(f"{row.state}: {row.reason_text} {row.reason_next_step}")
+                if row.state in ENDED:  # the reason is that of its end
+                    texts += [e.message async for e in row.events.filter(is_warning=True)]
+        return "\n".join(text for text in texts if text)
 
     async def tell(self) -> str:
         """How things are, for the message of a failure."""

@@ -45,6 +45,8 @@ def plan(row: ServiceRow, seen: Observed, now: datetime) -> Plan:
         leaving.begin(draft, "stop", leaving.stop_reason(draft.row))
     else:
         _drive(draft)
+    if draft.row.state not in {*ENDED_STATES, ServiceState.QUEUED}:
+        draft.explain_trouble(seen.trouble)
     return draft.finish()
 
 

@@ -188,10 +188,10 @@ CASES = [
     ),
     Case("the root is being deleted: waits", job(), seen(at=root(is_terminating=True)), ()),
     Case(
-        "somebody else's object has the name",
+        "somebody else's object has the name: fails, and nothing half made is left",
         FRESH,
         replace(NOTHING, blocked=reasons.make("name_taken", detail="x")),
-        (),
+        (Verify(FRESH.root_name),),
         JobState.FAILED,
         "name_taken",
     ),
