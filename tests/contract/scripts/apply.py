@@ -9,11 +9,12 @@ from tests.contract.tape import Tape, pick
 
 
 def _owners(obj: Json) -> list[list[str]]:
-    """Who manages what, without times."""
-    return [
+    """Who manages what, without times, by which they are ordered."""
+    found = [
         [entry["manager"], entry["operation"], entry.get("subresource", ""), entry["fieldsV1"]]
         for entry in obj["metadata"].get("managedFields", [])
     ]
+    return sorted(found, key=lambda entry: entry[:3])
 
 
 def _with_owners(obj: Json) -> Json:

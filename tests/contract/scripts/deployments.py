@@ -147,9 +147,13 @@ def a_rollout_back_takes_the_old_replica_set_again(tape: Tape) -> None:
     path = _make(tape, replicas=0)
     tape.until(path, _progressed, show=_status)
     _patch(tape, path, _new_template())
-    tape.until(path, lambda obj: _revision(obj) == "2" and _progressed(obj), show=_status)
+    tape.until(
+        path, lambda obj: _revision(obj) == "2" and _progressed(obj) and _has()(obj), show=_status
+    )
     _patch(tape, path, {"template": {"spec": {"containers": [container()]}}})
-    tape.until(path, lambda obj: _revision(obj) == "3" and _progressed(obj), show=_status)
+    tape.until(
+        path, lambda obj: _revision(obj) == "3" and _progressed(obj) and _has()(obj), show=_status
+    )
     tape.until(
         tape.path("replicasets", group=APPS, labelSelector="app=d"),
         lambda body: len(body["items"]) == 2,
