@@ -215,6 +215,16 @@ async def protobuf_replies(http: Http) -> str:  # noqa: F811
     return " ".join((await message(http, "GET", MAPS, headers=accept)).split())
 
 
+async def access(http: Http) -> str:  # noqa: F811
+    ask = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    _status, found = await http.post(path, ask)
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    _status, who = await http.post(path, {})
+    assert (found["status"]["allowed"], who["status"]["userInfo"]["username"]) == (True, "admin")
+    return str(found["status"]["reason"])
+
+
 async def rbac(http: Http) -> str:  # noqa: F811
     path = "/apis/rbac.authorization.k8s.io/v1/namespaces/lab/roles"
     return await warning(http, path, {"metadata": {"name": "r"}})
@@ -281,8 +291,10 @@ TRIALS: dict[str, Callable[[Http], Awaitable[str]]] = {
         "/apis/apps/v1/namespaces/lab/daemonsets",
         "/apis/batch/v1/namespaces/lab/cronjobs",
     ),
-    "access reviews (`kubectl auth can-i`)": refused(
-        "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    "reviews of other users' access (`kubectl auth can-i --as`)": refused(
+        "POST",
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        "/apis/authorization.k8s.io/v1/namespaces/lab/localsubjectaccessreviews",
     ),
     "custom resources, webhooks, admission policies": refused(
         "POST",
@@ -295,6 +307,7 @@ TRIALS: dict[str, Callable[[Http], Awaitable[str]]] = {
         "/apis/autoscaling/v2/namespaces/lab/horizontalpodautoscalers",
         "/apis/policy/v1/namespaces/lab/poddisruptionbudgets",
     ),
+    "`kubectl auth can-i`, `auth whoami`": access,
     "RBAC": rbac,
     "NetworkPolicies": policies,
     "namespaces of the machine for pods": host_network,

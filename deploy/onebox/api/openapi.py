@@ -90,6 +90,10 @@ def _references(value: Any) -> set[str]:
 
 def _paths(resource: Resource) -> Obj:
     root = f"/{_root(resource.group, resource.version)}"
+    if resource.is_review:
+        return {
+            f"{root}/{resource.plural}": {"post": _operation(resource, "post", _WRITE_PARAMETERS)}
+        }
     base = f"{root}/namespaces/{{namespace}}" if resource.namespaced else root
     return {
         f"{base}/{resource.plural}": {

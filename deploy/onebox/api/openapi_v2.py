@@ -104,6 +104,8 @@ def _swagger(value: Any) -> Any:
 def _paths(resource: Resource) -> Obj:
     root = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
     base = f"{root}/namespaces/{{namespace}}" if resource.namespaced else root
+    if resource.is_review:
+        return {f"{base}/{resource.plural}": _operations(resource, {"post": _LIST_VERBS["post"]})}
     return {
         f"{base}/{resource.plural}": _operations(resource, _LIST_VERBS),
         f"{base}/{resource.plural}/{{name}}": _operations(resource, _VERBS),

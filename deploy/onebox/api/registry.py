@@ -129,6 +129,15 @@ class Api:
             return new
         return self._commit([*charges, Put(plural, new)])[-1]
 
+    def read(self, resource: Resource, obj: Obj, options: WriteOptions) -> Obj:
+        """Read an object that is not kept, as upstream's typed decoder does.
+
+        Raises:
+            StatusError: 400, it is none of this kind.
+        """
+        metadata.check_type(resource, obj)
+        return steps.read(self._context(options), resource, obj)
+
     def update(
         self,
         plural: str,

@@ -38,6 +38,7 @@ class Resource:
         orphans_by_default: DELETE without a policy leaves dependents (upstream's old Job rule).
         create_warning: sentence sent in a Warning header with each create.
         stored_as: plural under which the objects are kept, when this is a view.
+        is_review: a question that is answered, and not kept.
     """
 
     group: str
@@ -54,6 +55,7 @@ class Resource:
     orphans_by_default: bool = False
     create_warning: str = ""
     stored_as: str = ""
+    is_review: bool = False
 
     @property
     def api_version(self) -> str:
@@ -63,6 +65,8 @@ class Resource:
     @property
     def verbs(self) -> tuple[str, ...]:
         """Give the verbs; namespaces are deleted one by one, as with upstream."""
+        if self.is_review:
+            return ("create",)
         if self.plural == "namespaces":
             return tuple(verb for verb in STANDARD_VERBS if verb != "deletecollection")
         return STANDARD_VERBS
@@ -236,8 +240,19 @@ EVENTS_VIEW = Resource(
     "events.k8s.io", "v1", "events", "Event", short_names=("ev",), stored_as="events"
 )
 
+
+def _review(group: str, plural: str, kind: str) -> Resource:
+    return Resource(group, "v1", plural, kind, namespaced=False, is_review=True)
+
+
+REVIEWS: tuple[Resource, ...] = (
+    _review("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview"),
+    _review("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+    _review("authorization.k8s.io", "selfsubjectrulesreviews", "SelfSubjectRulesReview"),
+)
+
 BY_PLURAL: dict[str, Resource] = {resource.plural: resource for resource in RESOURCES}
-SERVED: tuple[Resource, ...] = (*RESOURCES, EVENTS_VIEW)
+SERVED: tuple[Resource, ...] = (*RESOURCES, EVENTS_VIEW, *REVIEWS)
 BY_PATH: dict[tuple[str, str, str], Resource] = {
     (resource.group, resource.version, resource.plural): resource for resource in SERVED
 }

@@ -155,6 +155,8 @@ def shapes() -> Shapes:
 _PACKAGES = {
     "": "core",
     "apps": "apps",
+    "authentication.k8s.io": "authentication",
+    "authorization.k8s.io": "authorization",
     "batch": "batch",
     "coordination.k8s.io": "coordination",
     "discovery.k8s.io": "discovery",

@@ -137,6 +137,10 @@ class Server:
         kind = (request.method, bool(target.name))
         if target.subresource:
             return await self._serve_subresource(request, target)
+        if target.resource.is_review:
+            if kind != ("POST", False):
+                raise _not_allowed()
+            return await verbs.review(request, target)
         match kind:
             case ("GET", False):
                 if flag(request.query, "watch"):

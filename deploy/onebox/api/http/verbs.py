@@ -21,6 +21,7 @@ from deploy.onebox.api.http.reply import (
 from deploy.onebox.api.http.target import Target
 from deploy.onebox.api.registry import Api
 from deploy.onebox.api.resources import EVENTS_VIEW, Obj, Resource
+from deploy.onebox.api.reviews import answer
 from deploy.onebox.api.scale import read_scale, scale_config, scale_of
 from deploy.onebox.api.status import StatusError, bad_request
 from deploy.onebox.api.store import clone
@@ -104,6 +105,13 @@ class Verbs:
             resource.storage_plural, target.namespace or None, obj, options=options
         )
         return self._reply(target, new, form, 201, options)
+
+    async def review(self, request: web.Request, target: Target) -> web.Response:
+        """Answer a question about the client; nothing is kept."""
+        options = self._options(request, "CreateOptions")
+        obj, options = await self._read(request, target.resource, options)
+        asked = self._api.read(target.resource, obj, options)
+        return json_reply(answer(target.resource, asked, options.user), 201, options.warnings)
 
     async def _read(
         self, request: web.Request, resource: Resource, options: WriteOptions

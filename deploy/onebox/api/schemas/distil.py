@@ -21,6 +21,10 @@ ROOTS = {
         "core.v1.ResourceQuota core.v1.Secret core.v1.Service core.v1.ServiceAccount"
     ),
     "apis__apps__v1": "apps.v1.Deployment apps.v1.ReplicaSet autoscaling.v1.Scale",
+    "apis__authentication.k8s.io__v1": "authentication.v1.SelfSubjectReview",
+    "apis__authorization.k8s.io__v1": (
+        "authorization.v1.SelfSubjectAccessReview authorization.v1.SelfSubjectRulesReview"
+    ),
     "apis__batch__v1": "batch.v1.Job",
     "apis__coordination.k8s.io__v1": "coordination.v1.Lease",
     "apis__discovery.k8s.io__v1": "discovery.v1.EndpointSlice",
