@@ -12,7 +12,7 @@ from typing import Any
 from channels.db import database_sync_to_async
 from django.urls import path
 
-from portal import live
+from portal import live, supervise
 from tenants.models import Tenant, User
 from tenants.sockets import UserSocket
 
@@ -45,8 +45,7 @@ class LiveConsumer(UserSocket):
         for group in self._joined:
             await self.channel_layer.group_discard(group, self.channel_name)
         if self._work is not None:
-            self._work.cancel()
-            await asyncio.gather(self._work, return_exceptions=True)
+            await supervise.end([self._work])
 
     async def still_allowed(self) -> int | None:
         # Somebody may have become a lead, or is none any more.

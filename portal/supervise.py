@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from portal.cluster.backoff import Backoff
 log = logging.getLogger(__name__)
 
 _HEALTHY_S = 60.0  # a task that ran so long is not "dying again and again"
+_AGAIN_S = 1.0  # between two cancellations of a task that did not end
 
 
 @dataclass
@@ -56,6 +57,23 @@ def report() -> dict[str, dict[str, Any]]:
         }
         for name, task in health.items()
     }
+
+
+async def end(tasks: Iterable["asyncio.Task[Any]"]) -> None:
+    """Cancels tasks and waits until all have ended.
+
+    As often as it takes: before Python 3.12 `asyncio.wait_for` loses a cancellation that comes in the
+    moment in which what it waits for is done, and a library on the way may use it. A task that goes
+    on unnoticed would be waited for without end.
+    """
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        done, left = await asyncio.wait(left, timeout=_AGAIN_S)
+        for task in done:
+            if not task.cancelled():
+                task.exception()  # looked at, so that nothing is logged about it
 
 
 async def run_forever(

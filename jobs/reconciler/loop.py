@@ -37,7 +37,7 @@ from jobs.reconciler.rows import Saved
 from jobs.services.reconciler.apply import ServiceApplier
 from jobs.services.reconciler.services_pass import ServicesPass
 from jobs.team.usage_pass import UsagePass
-from portal import live
+from portal import live, supervise
 from portal.cluster.client import Cluster
 from portal.cluster.errors import CredentialsError
 from portal.cluster.index import owner_of
@@ -156,9 +156,7 @@ class Shift:
             for task in done:
                 task.result()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await supervise.end(tasks)
             with suppress(TimeoutError):
                 closing = asyncio.gather(self._jobs.close(), self._services.close())
                 await asyncio.wait_for(closing, RENEW_S)
@@ -300,10 +298,11 @@ class Shift:
                 is_service = self._services.knows(owner)
                 (self._services if is_service else self._jobs).note_departed(owner, pod)
                 self._usage.note_departed(pod)
-        if dirty:
-            self._tenants_dirty.owners |= dirty.owners
-            self._tenants_dirty.namespaces |= dirty.namespaces
-            self._tenants_dirty.nodes |= dirty.nodes
+        # What belongs to no job and no service may be a tenant's; pods change far more often.
+        knowing = (self._jobs, self._services)
+        others = {str(o) for o in owners if not any(rows.knows(o) for rows in knowing)}
+        if others:
+            self._tenants_dirty.owners |= others
             self._tenants_wanted.set()
         return dirty
 

@@ -66,3 +66,35 @@ def test_waits_double_up_to_a_limit_and_start_small_again():
         assert most / 2 <= step <= most
     backoff.reset()
     assert backoff.next_s() <= 0.2
+
+
+async def test_a_task_that_loses_a_cancellation_is_ended_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervise, "_AGAIN_S", 0.01)
+    lost = []
+
+    async def loses_two() -> None:
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                lost.append(1)
+                if len(lost) > 2:
+                    raise
+
+    async def fails() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise ValueError("broken")
+
+    tasks = [asyncio.create_task(loses_two()), asyncio.create_task(fails())]
+    await asyncio.sleep(0)
+    await asyncio.wait_for(supervise.end(tasks), 10)
+    assert all(task.done() for task in tasks)
+    assert len(lost) == 3
+
+
+async def test_ending_nothing_is_nothing() -> None:
+    await supervise.end([])

@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -169,10 +169,7 @@ async def run(web: socket.socket | None, *, with_reconciler: bool) -> bool:
     except asyncio.CancelledError:  # the second signal
         return False
     finally:
-        for task in background:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await supervise.end(background)
 
 
 def _start_reconciler(stop: Stop) -> "asyncio.Task[None]":
