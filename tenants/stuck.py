@@ -31,6 +31,9 @@ _TELLING = (
 _CLAIM_IN_USE = "kubernetes.io/pvc-protection"
 # Listing Secrets is reading them, which no account of ours may; nothing holds up an Event.
 _NOT_LISTED = frozenset({"Secret", "Event"})
+# Until all pods are gone nothing else is removed, and the conditions say that nothing is left.
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/#deletion-order
+_FIRST_TO_GO = "Pod"
 _COLLECTED = frozenset({"foregroundDeletion", "orphan"})
 
 
@@ -76,12 +79,13 @@ def remaining(conditions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 async def look(cluster: Cluster, namespace: str, conditions: Sequence[Mapping[str, Any]]) -> Story:
-    """Looks up the objects that the conditions count; what may not be read is left out."""
+    """Looks up pods and the objects that the conditions count; what may not be read is left out."""
     left = remaining(conditions)
     held: list[Held] = []
     for kind in KINDS.values():
         plural = f"{kind.plural}.{kind.group}".rstrip(".")
-        if plural not in left or not kind.is_namespaced or kind.name in _NOT_LISTED:
+        is_told = plural in left or kind.name == _FIRST_TO_GO
+        if not is_told or not kind.is_namespaced or kind.name in _NOT_LISTED:
             continue
         with suppress(ClusterError):
             held += [_held(obj) for obj in await cluster.list(kind.name, namespace)]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tenants.stuck import Held, explain, remaining
+from tenants.stuck import Held, explain, look, remaining
+from tests.tenants.conftest import Room
 
 REMAIN = {
     "type": "NamespaceContentRemaining",
@@ -61,3 +62,18 @@ def test_kinds_that_homeport_does_not_know_are_told_as_the_cluster_does():
 def test_a_removal_that_goes_on_needs_no_step():
     assert explain([DONE], []).next_step == ""
     assert explain([], []).text
+
+
+async def test_pods_are_looked_up_though_the_cluster_says_that_nothing_is_left(room: Room):
+    """Upstream removes pods first, and does not count them among what remains."""
+    meta = {"name": "p", "namespace": "u-a", "finalizers": ["example.org/hold"]}
+    room.api.put({"kind": "Pod", "metadata": meta})
+    story = await look(room.cluster, "u-a", [DONE])
+    assert story.text == "Pod p is held by the finalizer example.org/hold"
+
+
+async def test_secrets_are_never_listed(room: Room):
+    message = "Some resources are remaining: secrets. has 1 resource instances"
+    story = await look(room.cluster, "u-a", [{**REMAIN, "message": message}])
+    assert message in story.text
+    assert not any(asked.path.endswith("/secrets") for asked in room.api.asked)
