@@ -21,6 +21,7 @@ from tests.tools import servers
 CRASHES = "tests/e2e/test_crash_table.py"
 PORTAL_FOLDERS = ("portal", "tenants", "jobs")
 TRAININGS = "tests/e2e/test_first_training.py"
+PLAIN = "tests/onebox/plain"
 POD_S3_PORT = 9000  # at the embedded cluster's gateway
 
 
@@ -59,6 +60,7 @@ LANES = (
             "tests in a real browser, on a real cluster",
             ("-m", "e2e and not slow", "tests/e2e", f"--ignore={CRASHES}"),
         ),
+        Call("the main job in a plain container", ("-m", "e2e and not slow", PLAIN)),
     ),
 )
 
