@@ -117,7 +117,8 @@ async def patches(http: Http) -> str:  # noqa: F811
 async def apply(http: Http) -> str:  # noqa: F811
     headers = {"Content-Type": "application/apply-patch+yaml"}
     for manager, value, wanted in (("x", "1", 201), ("y", "2", 409), ("y&force=true", "2", 200)):
-        text = f"{{apiVersion: v1, kind: ConfigMap, data: {{a: '{value}'}}}}"
+        name = "metadata: {name: applied}"
+        text = f"{{apiVersion: v1, kind: ConfigMap, {name}, data: {{a: '{value}'}}}}"
         path = f"{MAPS}/applied?fieldManager={manager}"
         assert (await http.call("PATCH", path, data=text, headers=headers))[0] == wanted
     text = "{apiVersion: v1, kind: ConfigMap}"

@@ -167,6 +167,11 @@ def check_name(given: str, name: str) -> None:
     Raises:
         StatusError: 400.
     """
+    if not given:
+        raise bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: "
+            "name must be provided"
+        )
     if given != name:
         raise bad_request(
             f"the name of the object ({given}) does not match the name on the URL ({name})"

@@ -201,8 +201,7 @@ class Api:
                     "and no existing object was found"
                 )
                 raise conflict(resource, name, text)
-            meta["name"] = meta.get("name") or name
-            metadata.check_name(meta["name"], name)
+            metadata.check_name(meta.get("name", ""), name)
             return self._create(ctx, resource, namespace, obj), True
         return self._replace(ctx, resource, old, obj, subresource), False
 

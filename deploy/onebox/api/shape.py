@@ -19,6 +19,10 @@ from deploy.onebox.quantity import QuantityError, canonical
 
 _INT_LIMIT = {"int32": 1 << 31, "int64": 1 << 63}
 _INDEX = re.compile(r"\[\d+\]")
+# Go reads a MicroTime only with all of its six digits.
+_MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
+_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.*")
+_SECONDS_LENGTH = len("2006-01-02T15:04:05")
 _PLAIN_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
@@ -195,6 +199,12 @@ class Moment(Shape):
             raise _wrong(value, path, self.go_type)
         if not self._micro and _PLAIN_TIME.fullmatch(value):
             return value
+        if self._micro and not _MICRO_TIME.fullmatch(value) and _SECONDS.fullmatch(value):
+            rest = value[_SECONDS_LENGTH:]
+            raise ShapeError(
+                f'parsing time {json.dumps(value)} as "2006-01-02T15:04:05.000000Z07:00": '
+                f'cannot parse {json.dumps(rest)} as ".000000"'
+            )
         try:
             moment = parse_time(value)
         except ValueError as error:

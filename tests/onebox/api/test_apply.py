@@ -231,6 +231,10 @@ def test_a_configuration_that_is_none_is_refused(
 async def test_apply_over_http(http: Http) -> None:
     path = f"{MAPS}/c?fieldManager=me"
     text = "apiVersion: v1\nkind: ConfigMap\ndata: {a: '1', b: 2026-01-01}\n"
+    status, refused = await http.call("PATCH", path, data=text, headers=APPLY)
+    expected = "the name of the object (c based on URL) was undeterminable: name must be provided"
+    assert (status, refused["message"]) == (400, expected)
+    text += "metadata: {name: c}\n"
     status, made = await http.call("PATCH", path, data=text, headers=APPLY)
     assert (status, made["data"]) == (201, {"a": "1", "b": "2026-01-01"})
     body = json.dumps(config(a="1"))
