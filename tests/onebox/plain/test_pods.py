@@ -190,6 +190,15 @@ async def test_whoever_opens_a_pipe_waits_for_the_other_end(bench: Bench, pod: P
     assert text == "through\n"
 
 
+async def test_a_program_that_hides_its_memory_goes_on(bench: Bench, pod: Pod) -> None:
+    program = """
+import ctypes, os
+ctypes.CDLL(None).prctl(4, 0)  # PR_SET_DUMPABLE
+print(os.path.exists("/usr"), os.path.exists("/no/such/file"))
+"""
+    assert await bench.python(pod, program) == "True False\n"
+
+
 async def test_a_program_that_ends_at_once_is_noticed(bench: Bench, pod: Pod) -> None:
     for _ in range(10):
         ended, _text = await bench.run(pod, "/bin/true")

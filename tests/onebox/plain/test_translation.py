@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from deploy.onebox.node.gpus import Inventory
+from deploy.onebox.node.nodestatus import Offer, conditions
 from deploy.onebox.node.plain.callfilter import build_filter
 from deploy.onebox.node.plain.calls import SIGNATURES, STEERED, numbers
 from deploy.onebox.node.plain.links import follow
 from deploy.onebox.node.plain.loopback import Loopback
 from deploy.onebox.node.plain.trial import judge
 from deploy.onebox.node.plain.view import View
-from deploy.onebox.node.spec import SandboxUnavailable
+from deploy.onebox.node.spec import Limits, SandboxUnavailable
 
 VIEW = View(
     {"/usr": True, "/dev": False},
@@ -148,3 +151,14 @@ def test_the_trial_is_judged() -> None:
     for name, wrong in (("said", []), ("cwd", "/x"), ("files", False), ("capabilities", 1)):
         with pytest.raises(SandboxUnavailable, match=name):
             judge({**report, name: wrong}, is_root=False)
+
+
+def test_the_node_says_what_is_lost() -> None:
+    limits = Limits("watched", cpu=False, pids=False)
+    machine = ("onebox", 8, 2, 1 << 30, 1 << 30, Inventory((), simulated=False))
+    offer = Offer(*machine, mode="plain", limits=limits, notes=("No boundary.",))
+    found = {c["type"]: c for c in conditions(offer, datetime.now(UTC), is_ready=True)}
+    isolation = found["homeport.dev/Isolation"]
+    assert (isolation["status"], isolation["reason"]) == ("False", "PlainProcesses")
+    assert isolation["message"].endswith("No boundary.")
+    assert "own network" not in isolation["message"]

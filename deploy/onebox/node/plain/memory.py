@@ -26,6 +26,10 @@ for _call in (_read, _write):
     _call.restype = ctypes.c_ssize_t
 
 
+class UnreadableError(OSError):
+    """The memory is not there, or may not be looked at, or its process is gone."""
+
+
 class Memory:
     """One reader and writer; not for several threads."""
 
@@ -40,28 +44,29 @@ class Memory:
         """Return `size` bytes.
 
         Raises:
-            OSError: they are not all there, or the process is gone.
+            UnreadableError: they are not all there, or the process is gone.
         """
         target = ctypes.create_string_buffer(size)
         if self._move(_read, tid, ctypes.addressof(target), address, size) != size:
-            raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
+            raise UnreadableError(errno.EFAULT, os.strerror(errno.EFAULT))
         return target.raw
 
     def write(self, tid: int, address: int, data: bytes) -> None:
         """Write bytes.
 
         Raises:
-            OSError: that memory cannot be written, or the process is gone.
+            UnreadableError: that memory cannot be written, or the process is gone.
         """
         source = ctypes.create_string_buffer(data, len(data))
         if self._move(_write, tid, ctypes.addressof(source), address, len(data)) != len(data):
-            raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
+            raise UnreadableError(errno.EFAULT, os.strerror(errno.EFAULT))
 
     def read_string(self, tid: int, address: int) -> bytes:
         """Return the bytes up to a zero, as the kernel reads a path.
 
         Raises:
-            OSError: ENAMETOOLONG, or as `read`.
+            OSError: ENAMETOOLONG.
+            UnreadableError: as `read`.
         """
         found = b""
         size = _FIRST_BYTES
@@ -86,5 +91,5 @@ class Memory:
         moved: int = call(tid, self._here_at, 1, self._there_at, 1, 0)
         if moved <= 0:
             code = ctypes.get_errno() or errno.EFAULT
-            raise OSError(code, os.strerror(code))
+            raise UnreadableError(code, os.strerror(code))
         return moved

@@ -28,7 +28,7 @@ from deploy.onebox.node.plain.answers import (
 from deploy.onebox.node.plain.calls import numbers
 from deploy.onebox.node.plain.files import Files
 from deploy.onebox.node.plain.loopback import Loopback
-from deploy.onebox.node.plain.memory import Memory
+from deploy.onebox.node.plain.memory import Memory, UnreadableError
 from deploy.onebox.node.plain.notify import Call, Listener
 from deploy.onebox.node.plain.program import become
 from deploy.onebox.node.plain.sockets import Sockets
@@ -161,6 +161,9 @@ class Supervisor:
             return
         try:
             answer = self._answer(call)
+        except UnreadableError:
+            # Gone, or a process that hides itself (PR_SET_DUMPABLE): it gets no help.
+            answer = LET_THROUGH
         except OSError as error:
             answer = Value(-(error.errno or errno.EIO))
         except Exception as error:  # noqa: BLE001 - the fence: one call must not end the pod
@@ -169,7 +172,9 @@ class Supervisor:
         self._give(listener, call, answer)
 
     def _answer(self, call: Call) -> Answer:
-        answer = self._files.answer(call) or self._sockets.answer(call)
+        answer = self._files.answer(call)
+        if answer is None:
+            answer = self._sockets.answer(call)
         if answer is None and call.number == self._kill_number:
             answer = self._kill_everybody(call)
         return LET_THROUGH if answer is None else answer
