@@ -7,7 +7,7 @@ import json
 import ssl
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,14 +89,15 @@ class Kube:
         *,
         kind: str = JSON,
         accept: str = JSON,
+        headers: Mapping[str, str] | None = None,
     ) -> Reply:
         """Send a request; errors are answers too."""
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        headers = {**self._headers, "Accept": accept}
+        sent = {**self._headers, "Accept": accept, **(headers or {})}
         if data is not None:
-            headers["Content-Type"] = kind
+            sent["Content-Type"] = kind
         reply = self._pool.request(
-            method, self.server + path, body=data, headers=headers, timeout=TIMEOUT_S
+            method, self.server + path, body=data, headers=sent, timeout=TIMEOUT_S
         )
         warnings = [_warning(text) for text in reply.headers.getlist("Warning")]
         try:

@@ -52,13 +52,20 @@ def _has(**wanted: int) -> Callable[[Json], bool]:
     def hold(obj: Json) -> bool:
         status = obj.get("status") or {}
         same = all(status.get(key, 0) == value for key, value in wanted.items())
-        return same and status.get("observedGeneration") == obj["metadata"]["generation"]
+        is_whole = "terminatingReplicas" in status
+        return same and is_whole and status.get("observedGeneration") == _generation(obj)
 
     return hold
 
 
+def _generation(obj: Json) -> int:
+    return obj["metadata"]["generation"]
+
+
 def _progressed(obj: Json) -> bool:
-    return any(c[2] == "NewReplicaSetAvailable" for c in conditions(obj))
+    # Known when the replica set has told of its own.
+    is_whole = "terminatingReplicas" in obj.get("status", {})
+    return is_whole and any(c[2] == "NewReplicaSetAvailable" for c in conditions(obj))
 
 
 def _patch(tape: Tape, path: str, spec: Json) -> None:
