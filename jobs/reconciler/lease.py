@@ -31,13 +31,15 @@ class LeaseLostError(Exception):
 
 
 def _started_ticks(pid: int) -> str:
-    """Start time of a process of this machine, empty when there is none."""
+    """Start time of a process of this machine, empty when there is none that still does anything."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
     # The command may hold blanks and parentheses; the fields after its last one do not.
-    return stat.rpartition(")")[2].split()[19]
+    fields = stat.rpartition(")")[2].split()
+    # One that was killed and that nobody has waited for is no reconciler any more.
+    return "" if fields[0] in "ZX" else fields[19]
 
 
 def _place() -> str:
