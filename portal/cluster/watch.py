@@ -11,6 +11,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -145,6 +146,7 @@ class _Bookmark(msgspec.Struct):
     metadata: _ListMeta = _ListMeta()
 
 
+_CHANGES = ("ADDED", "MODIFIED", "DELETED")
 _EVENTS = msgspec.json.Decoder(_Event)
 _BOOKMARKS = msgspec.json.Decoder(_Bookmark)
 _RAW_PAGES = msgspec.json.Decoder(_RawPage)
@@ -174,7 +176,13 @@ class Watch(Generic[T]):
         self._pace = pace
         self._outage = outage or Outage()
         self._version = ""  # empty: a list is needed
-        self._objects = msgspec.json.Decoder(selection.seen)
+        seen = selection.seen
+        self._objects = msgspec.json.Decoder(seen)
+        # Whole pages and events in one go; what does not fit is taken apart object by object.
+        page = [("metadata", _ListMeta, _ListMeta()), ("items", list[seen] | None, None)]  # type: ignore[valid-type]
+        self._pages: Any = msgspec.json.Decoder(msgspec.defstruct("Page", page))
+        event = [("type", str), ("object", seen)]
+        self._events: Any = msgspec.json.Decoder(msgspec.defstruct("Event", event))
 
     async def run(self) -> None:
         """Lists and watches until cancelled."""
@@ -202,10 +210,10 @@ class Watch(Generic[T]):
         accept = _METADATA_LIST if self.selection.only_metadata else JSON
         kind, chosen = self.selection.kind, self._selectors()
         async for page in self._cluster.pages(kind, None, chosen, accept=accept):
-            raw = self._read_page(page)
-            version = raw.metadata.resource_version
-            for item in raw.items or ():
-                self._add(fresh, item)
+            version, objects = self._read_page(page)
+            for seen in objects:
+                if self.selection.keep is None or self.selection.keep(seen):
+                    fresh[_key(seen)] = seen
         self.health.lists += 1
         changes = list(self._differences(fresh))
         self.items = fresh
@@ -215,17 +223,17 @@ class Watch(Generic[T]):
         if changes:
             self._on_changes(changes)
 
-    @staticmethod
-    def _read_page(page: bytes) -> _RawPage:
+    def _read_page(self, page: bytes) -> tuple[str, list[T]]:
+        """The version of the list, and those of its objects that can be read."""
+        with suppress(msgspec.DecodeError):
+            read = self._pages.decode(page)
+            return read.metadata.resource_version, read.items or []
         try:
-            return _RAW_PAGES.decode(page)
+            raw = _RAW_PAGES.decode(page)
         except msgspec.DecodeError as error:
             raise Unavailable(0, "BadAnswer", f"a list that is not one: {error}") from error
-
-    def _add(self, fresh: dict[Key, T], item: msgspec.Raw) -> None:
-        seen = self._decode(item)
-        if seen is not None and (self.selection.keep is None or self.selection.keep(seen)):
-            fresh[_key(seen)] = seen
+        objects = [seen for item in raw.items or () if (seen := self._decode(item)) is not None]
+        return raw.metadata.resource_version, objects
 
     def _differences(self, fresh: dict[Key, T]) -> Iterator[Change[T]]:
         for key, old in self.items.items():
@@ -272,6 +280,12 @@ class Watch(Generic[T]):
                 self._on_changes(changes)
 
     def _apply(self, line: bytes, changes: list[Change[T]]) -> None:
+        read: Any = None
+        with suppress(msgspec.DecodeError):
+            read = self._events.decode(line)
+        if read is not None and read.type in _CHANGES:
+            self._note(read.type, read.object, changes)
+            return
         try:
             event = _EVENTS.decode(line)
         except msgspec.DecodeError as error:
@@ -279,14 +293,17 @@ class Watch(Generic[T]):
         if event.type == "ERROR":
             body = _status_of(event.object)
             raise error_of(int(body.get("code") or 500), body, {})
-        if event.type not in {"ADDED", "MODIFIED", "DELETED"}:
+        if event.type not in _CHANGES:
             self._version = self._version_of(event.object) or self._version
             return
         seen = self._decode(event.object)
         if seen is None:
             self._version = self._version_of(event.object) or self._version
             return
-        change = self._change_of(seen, is_deleted=event.type == "DELETED")
+        self._note(event.type, seen, changes)
+
+    def _note(self, what: str, seen: T, changes: list[Change[T]]) -> None:
+        change = self._change_of(seen, is_deleted=what == "DELETED")
         if change is not None:
             changes.append(change)
         self._version = seen.metadata.resource_version or self._version
