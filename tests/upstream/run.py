@@ -124,6 +124,8 @@ def main() -> int:
     if not (os.environ.get(GIVEN) or is_built or binaries.find_go()):
         print(NEITHER, file=sys.stderr)
         return EXIT_NO_CLUSTER
+    # A shell that runs this in the background has it ignored, and tests would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGHUP, _stop)
     try:
