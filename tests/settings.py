@@ -11,7 +11,13 @@ os.mkdir(f"{_home}/static")  # whitenoise warns when there is nothing collected
 os.environ["HOMEPORT_HOME"] = _home
 _SERVERS = ("DATABASE_URL", "REDIS_URL", "S3_BUCKET", "S3_ENDPOINT", "S3_REGION")
 _MINE = () if os.environ.get("TESTS_WITH_SERVERS") else _SERVERS
-for _name in (*_MINE, "HOMEPORT_KUBECONFIG", "PURGE_KUBECONFIG", "WEB_KUBECONFIG", "POD_PORTAL_URL"):
+for _name in (
+    *_MINE,
+    "HOMEPORT_KUBECONFIG",
+    "PURGE_KUBECONFIG",
+    "WEB_KUBECONFIG",
+    "POD_PORTAL_URL",
+):
     os.environ.pop(_name, None)
 
 
