@@ -253,7 +253,7 @@ def a_namespace_that_ends_refuses_what_is_new(tape: Tape) -> None:
     tape.merge(
         tape.path("configmaps", "held"), {"metadata": {"finalizers": None}}, show=pick("data")
     )
-    tape.until_gone(own, timeout_s=60)
+    tape.until_gone(own, timeout_s=150)  # asked again after up to a minute
 
 
 @script

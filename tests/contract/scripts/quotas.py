@@ -259,6 +259,7 @@ def _messages(obj: Json) -> list[list[str]]:
     return sorted(
         [c["type"], c["status"], c.get("reason", ""), c.get("message", "")]
         for c in obj["status"]["conditions"]
+        if c["type"] != "Progressing"
     )
 
 
