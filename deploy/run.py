@@ -113,6 +113,8 @@ class Plan:
         if self.is_embedded:
             environ["HOMEPORT_KUBECONFIG"] = str(self.home / "onebox" / "kubeconfig")
             environ.setdefault("POD_PORTAL_URL", _POD_PORTAL_URL)
+            for name in ("WEB_KUBECONFIG", "PURGE_KUBECONFIG"):
+                environ.pop(name, None)  # accounts of another cluster
         argv = [sys.executable, str(ROOT / "manage.py"), "serve"]
         return Child("portal", argv, environ, ROOT, grace_s=20.0)
 

@@ -6,12 +6,14 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from deploy.probe import Probe
+from deploy.run import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,3 +103,14 @@ def test_a_kubeconfig_that_is_not_whole_yet_is_none(tmp_path: Path, text: str | 
     if text is not None:
         path.write_text(text)
     assert Probe.of(path) is None
+
+
+def test_accounts_of_another_cluster_are_not_tried_on_the_embedded_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("WEB_KUBECONFIG", "/elsewhere/web")
+    monkeypatch.setenv("PURGE_KUBECONFIG", "/elsewhere/purge")
+    plan = Plan(home=tmp_path, port=8000, address="127.0.0.1", kubeconfig="")
+    assert not {"WEB_KUBECONFIG", "PURGE_KUBECONFIG"} & plan.portal().environ.keys()
+    given = replace(plan, kubeconfig="/elsewhere/reconciler")
+    assert given.portal().environ["WEB_KUBECONFIG"] == "/elsewhere/web"
