@@ -6,7 +6,6 @@ https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/apis/events/v1/convers
 from __future__ import annotations
 
 from deploy.onebox.api.resources import EVENTS_VIEW, Obj
-from deploy.onebox.api.timestamps import format_micro_time, parse_time
 
 # Name in events.k8s.io/v1 -> name in core v1.
 _RENAMED = {
@@ -28,10 +27,8 @@ def to_view(event: Obj) -> Obj:
     for field in ("reportingController", "reportingInstance"):
         if not view.get(field):
             view.pop(field, None)
-    if not view.get("eventTime"):
-        # Required in the newer shape, where core events of controllers have only seconds.
-        seconds = event.get("firstTimestamp") or event["metadata"].get("creationTimestamp")
-        view["eventTime"] = format_micro_time(parse_time(seconds)) if seconds else None
+    # Null where a core event has only its older times: upstream makes none up either.
+    view.setdefault("eventTime", None)
     return view
 
 

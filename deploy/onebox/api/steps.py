@@ -135,6 +135,8 @@ def prepare_and_validate_update(
         note_owner(ctx, resource, new, old, subresource)
         strategy.prepare_update(ctx, new, old)
         _count_generation(resource, new, old)
+        if new == old:
+            return new
         causes = [*strategy.validate(new), *strategy.validate_update(new, old)]
     found = check_meta(new["metadata"], _name_rule(strategy))
     causes.extend([*found, *found])

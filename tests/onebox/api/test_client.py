@@ -210,8 +210,12 @@ def test_status_scale_and_log_pass_the_clients_models(connection: client.ApiClie
 
 def test_events_pass_the_models_of_both_groups(connection: client.ApiClient) -> None:
     core = client.CoreV1Api(connection)
-    core.create_namespaced_event("lab", named(EVENT, "both"))
-    events = client.EventsV1Api(connection).list_namespaced_event("lab")
+    # The newer model wants an eventTime, which old events have neither here nor upstream.
+    event = {**named(EVENT, "both"), "eventTime": "2026-11-20T12:00:00.000000Z"}
+    event |= {"reportingComponent": "test", "reportingInstance": "t", "action": "Try"}
+    core.create_namespaced_event("lab", event)
+    choice = "metadata.name=both"
+    events = client.EventsV1Api(connection).list_namespaced_event("lab", field_selector=choice)
     found = {event.metadata.name: event for event in events.items}
     assert found["both"].reason == "R"
     assert found["both"].regarding.name == "p"
