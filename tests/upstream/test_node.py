@@ -167,6 +167,32 @@ def test_pods_go_by_the_rules_when_the_node_stops_and_comes_back(
     space.kube.wait(deployed, lambda d: d["status"].get("readyReplicas") == 1, 60)
 
 
+def test_who_is_evicted_while_the_node_is_away_is_gone_when_it_is_back(
+    cluster: TestCluster, space: Space
+) -> None:
+    # Where no node at all is ready, upstream evicts nobody: the fault may be its own.
+    other = {"type": "Ready", "status": "True", "reason": "Test", "message": "for a minute"}
+    body = {
+        "metadata": {"name": "other"},
+        "spec": {"unschedulable": True},
+        "status": {"conditions": [other]},
+    }
+    soon = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 2}
+    space.pod("brief", sleeper(), tolerations=[{**soon, "effect": "NoExecute"}])
+    space.pod("patient", sleeper())  # five minutes, as admission has it
+    for name in ("brief", "patient"):
+        space.wait_pod(name, "Ready", 60)
+    space.kube.create("/api/v1/nodes", body)
+    cluster.node.stop()
+    brief = space.wait_pod("brief", lambda pod: "deletionTimestamp" in pod["metadata"], 60)
+    target = next(c for c in brief["status"]["conditions"] if c["type"] == "DisruptionTarget")
+    assert target["reason"] == "DeletionByTaintManager"
+    space.kube.delete("/api/v1/nodes/other")
+    cluster.node.start()
+    space.kube.wait_gone(space.path("pods", "brief"), 60)
+    space.wait_pod("patient", "Ready", 60)
+
+
 def is_ready(node: Json) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
 
