@@ -130,15 +130,27 @@ for name, line in (("shell", "#!/bin/sh\\necho shell $0 $1"), ("own", "#!/data/b
     if not os.path.lexists("/data/bin/sh"): os.symlink("/bin/sh", "/data/bin/sh")
     open(f"/data/bin/{name}", "w").write(line + "\\n")
     os.chmod(f"/data/bin/{name}", 0o755)
-    print(subprocess.run([f"/data/bin/{name}", "one"], capture_output=True, text=True).stdout.split()[::2])
+    print(subprocess.run([f"/data/bin/{name}", "one"], capture_output=True, text=True).stdout.split())
 os.environ["PATH"] = "/nowhere:/data/bin:/usr/bin:/bin"
 print(subprocess.run(["own", "two"], capture_output=True, text=True).stdout.split())
 try: subprocess.run(["/data/bin/absent"])
 except FileNotFoundError as error: print(error.filename)
 """
     text = await bench.python(pod, script, mounts=mounts)
-    lines = ["['shell', 'one']", "['own', 'one']", "['own', '/data/bin/own', 'two']"]
-    assert text.splitlines() == [*lines, "/data/bin/absent"]
+    shell, own = "['shell', '/data/bin/shell', 'one']", "['own', '/data/bin/own', 'one']"
+    lines = [shell, own, "['own', '/data/bin/own', 'two']", "/data/bin/absent"]
+    assert text.splitlines() == lines
+
+
+async def test_folders_are_found_from_those_above_them(bench: Bench, pod: Pod) -> None:
+    mounts = (volume(bench, "d", "/home/data"), volume(bench, "i", "/home/data/inner"))
+    (bench.home / "volumes" / "d" / "file").write_text("text")
+    script = "cd / && ls && pwd && cat home/data/file && cd home && ls && cat data/file && ls ../usr/bin/env"
+    text = await bench.shell(pod, script, mounts=mounts)
+    names, _, rest = text.partition("/\n")
+    assert {"dev", "etc", "home", "proc", "tmp", "usr"} <= set(names.split())
+    assert "boot" not in names.split()
+    assert rest.split() == ["textdata", "text../usr/bin/env"]
 
 
 async def test_pods_listen_on_the_same_port_and_know_each_other(bench: Bench) -> None:

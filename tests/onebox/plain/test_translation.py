@@ -56,9 +56,10 @@ def test_a_path_leads_to_its_file(path: str, real: str) -> None:
     assert VIEW.real(path) == real  # remembered
 
 
-def test_devices_and_the_root_itself_are_the_machines() -> None:
-    for path in (b"/dev/null", b"/", b"//", b"/data/.."):
-        assert VIEW.find(path) is None
+def test_devices_are_the_machines_and_the_root_is_the_containers() -> None:
+    assert VIEW.find(b"/dev/null") is None
+    for path in ("/", "//", "/data/..", "/."):
+        assert VIEW.real(path) == "/stage/root"
 
 
 def test_mounts_and_programs_know_whether_they_can_be_written() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.onebox.cluster import OneBox, start_onebox
-from tests.onebox.whole.kube import Kube, Space, names
+from tests.onebox.whole.kube import Kube, RefusedError, Space, names
 
 GIVEN = os.environ.get("CONTRACT_KUBECONFIG")
 _names = names()
@@ -53,5 +53,9 @@ def space(kube: Kube) -> Iterator[Space]:
     made = Space(kube, next(_names))
     yield made
     for pod in kube.items(made.path("pods")):
-        kube.delete(made.path("pods", pod["metadata"]["name"]), grace_s=0)
+        try:
+            kube.delete(made.path("pods", pod["metadata"]["name"]), grace_s=0)
+        except RefusedError as error:
+            if error.code != 404:  # it was on its way out
+                raise
     kube.delete(f"/api/v1/namespaces/{made.name}")

@@ -1,7 +1,7 @@
 """What a process needs in its memory to execute a file of the pod by its path on the machine.
 
 A script's first line names its interpreter by a path of the container, which the kernel would not
-find: such a script is started as the kernel would start it, interpreter first.
+find, and a script is told its own path: so it is started as the kernel would, interpreter first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Script(NamedTuple):
 
 
 def find_script(view: View, path: bytes, real: bytes) -> Script | None:
-    """Return how to start a file; None where the kernel can do that itself.
+    """Return how to start a script; None where the file is something else.
 
     Raises:
         OSError: the file cannot be read.
@@ -47,7 +47,7 @@ def find_script(view: View, path: bytes, real: bytes) -> Script | None:
         return None
     place = view.find(words[0])
     if place is None or place.real == words[0]:
-        return None
+        return Script(words[0], (*words, path))
     return Script(follow(view, words[0], place, stays=False).real, (*words, path))
 
 

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from deploy.onebox.node import syscalls
 from deploy.onebox.node.plain.loopback import BLOCKS, Loopback
-from deploy.onebox.node.plain.podinit import MEMORY_PREFIX, SHARED_MEMORY, run_pod
+from deploy.onebox.node.plain.podinit import SHARED_MEMORY, memory_prefix, run_pod
 from deploy.onebox.node.plain.tree import kill_descendants, kill_orphans
 from deploy.onebox.node.wire import (
     ChannelClosed,
@@ -168,8 +168,9 @@ class Holder:
 def _remove_left_memory() -> None:
     """Free the memory of pods whose init was killed."""
     with contextlib.suppress(OSError):
+        prefix = memory_prefix()
         for name in os.listdir(SHARED_MEMORY):
-            pid = name.removeprefix(MEMORY_PREFIX)
+            pid = name.removeprefix(prefix)
             if name != pid and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
                 shutil.rmtree(f"{SHARED_MEMORY}/{name}", ignore_errors=True)
 

@@ -19,7 +19,8 @@ from deploy.onebox.node.program import Pipes, Program
 from deploy.onebox.node.wire import ChannelClosed, Fields, send_message
 
 SHARED_MEMORY = "/dev/shm"
-MEMORY_PREFIX = "onebox-"
+# A container's is often 64 MiB for everybody; the disk is better than that.
+_LEAST_MEMORY_BYTES = 1 << 30
 
 
 def run_pod(channel_fd: int, settings: Fields) -> NoReturn:
@@ -49,12 +50,24 @@ def run_pod(channel_fd: int, settings: Fields) -> NoReturn:
         os._exit(1)
 
 
+def memory_prefix() -> str:
+    """Return what begins the names of our folders in memory, before the process id."""
+    namespace = os.stat("/proc/self/ns/pid").st_ino
+    return f"onebox-{namespace}-"
+
+
+def _has_shared_memory() -> bool:
+    if not os.access(SHARED_MEMORY, os.W_OK | os.X_OK):
+        return False
+    return shutil.disk_usage(SHARED_MEMORY).total >= _LEAST_MEMORY_BYTES
+
+
 def _make_folders(settings: Fields) -> list[str]:
     """Make the folders of this pod's files, on disk and in memory where that can be had."""
     stage = f"{settings['stage']}/{os.getpid()}"
     memory = f"{stage}/memory"
-    if os.access(SHARED_MEMORY, os.W_OK | os.X_OK):
-        memory = f"{SHARED_MEMORY}/{MEMORY_PREFIX}{os.getpid()}"
+    if _has_shared_memory():
+        memory = f"{SHARED_MEMORY}/{memory_prefix()}{os.getpid()}"
         shutil.rmtree(memory, ignore_errors=True)
     for folder in (stage, memory):
         os.makedirs(folder, mode=0o700, exist_ok=True)

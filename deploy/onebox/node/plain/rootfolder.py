@@ -45,16 +45,14 @@ def build_view(spec: Mapping[str, Any], loopback: Loopback) -> View:
     seen = {path: read_only for path, read_only in seen.items() if os.path.exists(path)}
     view = View(seen, places, root, read_only_root=read_only)
     _fill_root(root, spec, loopback)
-    for path in (*seen, *(path for path, _ in places.items()), *_real_folders(places, root)):
+    for path in sorted((*seen, *places)):
         _stand_in(root, path, view.real(path))
+    for real in (*(real for real, _ in places.values()), root):
+        _make_inside(root, os.path.dirname(real))
     for path in (spec["env"].get("HOME", "/"), spec["cwd"]):
         with contextlib.suppress(OSError):
             os.makedirs(view.real(path), exist_ok=True)
     return view
-
-
-def _real_folders(places: Mapping[str, tuple[str, bool]], root: str) -> list[str]:
-    return [os.path.dirname(real) for real, _ in (*places.values(), (root, False))]
 
 
 def _source(mount: Mapping[str, Any], tmpfs_folder: str) -> str:
@@ -97,11 +95,16 @@ def _fill_root(root: str, spec: Mapping[str, Any], loopback: Loopback) -> None:
 
 
 def _stand_in(root: str, path: str, real: str) -> None:
-    """Let a path that leads elsewhere appear in the listing of its folder."""
-    place = root + path
+    """Let what lies elsewhere appear in its folder, and be found from there."""
+    if _make_inside(root, os.path.dirname(path)) and not os.path.lexists(root + path):
+        os.symlink(real, root + path)
+
+
+def _make_inside(root: str, path: str) -> bool:
+    """Make a folder of the container's own; False where the path leads out of those."""
+    real = os.path.realpath(root + path)
+    if real != root + path.rstrip("/"):
+        return False
     with contextlib.suppress(OSError):
-        if os.path.isdir(real):
-            os.makedirs(place, exist_ok=True)
-        else:
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-            os.close(os.open(place, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+        os.makedirs(real, exist_ok=True)
+    return os.path.isdir(real)

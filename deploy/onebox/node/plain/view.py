@@ -101,7 +101,7 @@ class View:
         elif len(path) > 1:
             plain = path.rstrip(b"/")
         if plain in (b"/", b""):
-            return None
+            return Place(self._root, self._read_only_root, len(self._root))
         head = plain
         while head:
             if head in self._places:
