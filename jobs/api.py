@@ -133,6 +133,7 @@ class JobListView(generics.ListCreateAPIView[Job]):
     def get_queryset(self) -> QuerySet[Job]:
         jobs: QuerySet[Job] = (
             Job.objects.visible_to(self.request.user)
+            .for_lists()
             .select_related("tenant", "owner")
             .prefetch_related("replica_rows")
         )

@@ -71,7 +71,7 @@ class JobListing:
     @cached_property
     def page(self) -> Page[Job]:
         chosen = self._found.filter(state__in=_TABS[self.state][1]) if self.state else self._found
-        jobs = chosen.select_related("owner").order_by("-queued_at", "pk")
+        jobs = chosen.for_lists().select_related("owner").order_by("-queued_at", "pk")
         return Paginator(jobs, PAGE_SIZE).get_page(self._page_number)
 
     @cached_property

@@ -54,6 +54,10 @@ class JobQuerySet(models.QuerySet["Job"]):
     def unfinished(self) -> "JobQuerySet":
         return self.exclude(state__in=FINAL_STATES)
 
+    def for_lists(self) -> "JobQuerySet":
+        """Without the large columns that no list shows: most of what reading a list would cost."""
+        return self.defer("plan", "memo")
+
 
 class Job(models.Model):
     """One training: what was asked for, and what became of it."""

@@ -70,7 +70,7 @@ class HomePage:
     def unfinished(self) -> list[JobRow]:
         """Own trainings that have not ended, oldest first as the queue goes."""
         own = Job.objects.visible_to(self.user).filter(tenant=self.tenant).unfinished()
-        return job_rows(own.order_by("queued_at", "pk")[:MAX_UNFINISHED])
+        return job_rows(own.for_lists().order_by("queued_at", "pk")[:MAX_UNFINISHED])
 
     @property
     def running(self) -> list[JobRow]:
@@ -84,7 +84,7 @@ class HomePage:
     def recent(self) -> list[JobRow]:
         """Own trainings that ended, the latest first."""
         own = Job.objects.visible_to(self.user).filter(tenant=self.tenant, state__in=FINAL_STATES)
-        return job_rows(own.order_by("-finished_at", "pk")[:MAX_RECENT])
+        return job_rows(own.for_lists().order_by("-finished_at", "pk")[:MAX_RECENT])
 
     @cached_property
     def services(self) -> list[ServiceRow]:

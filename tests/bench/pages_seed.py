@@ -7,6 +7,8 @@ admin's cookie as JSON.
 import json
 import sys
 from datetime import timedelta
+from typing import Any
+from uuid import UUID
 
 import django
 
@@ -30,6 +32,7 @@ def seed() -> object:
     Tenant.objects.update(
         state=Tenant.State.GONE, desired=Tenant.Desired.PURGED, gone_at=now(), purge_data="delete"
     )
+    plan = _plan()
     for number in range(TRAININGS):
         ended = now() - timedelta(minutes=7 * number + 60)
         job = make_job(
@@ -41,6 +44,7 @@ def seed() -> object:
             started_at=ended - timedelta(minutes=40),
             finished_at=ended,
             cleaned_at=ended,
+            plan=plan,
         )
         Replica.objects.create(
             job=job,
@@ -53,6 +57,30 @@ def seed() -> object:
         )
     root = User.objects.create(username="root", password="!", role=User.Role.ADMIN)
     return {"cookie": cookie_of(root), "job": str(job.pk)}
+
+
+def _plan() -> list[Any]:
+    """What is kept of an admitted training with four workers: its manifests."""
+    from jobs.manifests import Training, pod_settings, render_training
+
+    each = {"cpu_millicores": 2000, "memory_bytes": 2**32, "gpu_count": 0}
+    training = Training(
+        job_id=UUID(int=1),
+        name="sweep",
+        namespace="u-ada-00000001",
+        topology="tf-ps",
+        image="tensorflow/tensorflow:2.21.0",
+        command=["python", "train.py"],
+        source=None,
+        replicas={"worker": {"count": 4, **each}, "ps": {"count": 2, **each}},
+        env={},
+        cluster_flags=(),
+        retries=0,
+        deadline_s=None,
+        ttl_s=86_400,
+        shm_bytes=None,
+    )
+    return render_training(training, attempt=1, pods=pod_settings())
 
 
 def main() -> None:
