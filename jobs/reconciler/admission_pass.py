@@ -78,18 +78,14 @@ class AdmissionPass:
         now = self._clock.now()
         times = [job.waiting.not_before for job in queue.queued]
         self._not_before = min((at for at in times if at is not None and at > now), default=None)
-        claims = claim.news(await self._verdicts(queue, now))
+        found = await self._verdicts(queue, now)
         self._looked_at, self._took_s = time.monotonic(), time.process_time() - began_s
-        admitted = [claimed for claimed in claims if claimed.fit.kind == "now"]
-        late = admitted[_AT_ONCE:]
-        if late:
-            left_out = {claimed.job_id for claimed in late}
-            claims = [claimed for claimed in claims if claimed.job_id not in left_out]
+        claims = claim.news(found)
         written: list[Saved] = []
         if claims:
             written = await self._lease.commit(partial(claim.write, claims, now))
-        self._is_wanted = bool(late)
-        if late:  # they are not kept waiting
+        self._is_wanted = len(found) < len(queue.queued)
+        if self._is_wanted:  # the others are not kept waiting
             self._is_urgent, self._took_s = True, 0.0
         return written
 
@@ -102,4 +98,4 @@ class AdmissionPass:
             return [(job, Verdict(job.waiting.job_id, waits)) for job in queue.queued]
         room = admit.look(self._view, queue)
         # Packing a long queue takes its time, and the event loop has viewers to serve.
-        return await asyncio.to_thread(admit.verdicts, queue, room, now)
+        return await asyncio.to_thread(admit.verdicts, queue, room, now, most=_AT_ONCE)

@@ -302,11 +302,13 @@ def is_ready(node: objects.NodeSeen) -> bool:
 
 
 # --- verdicts ---
-def verdicts(queue: Queue, room: Room, now: datetime) -> list[tuple[QueuedJob, Verdict]]:
-    """One verdict for each queued job. Pure."""
+def verdicts(
+    queue: Queue, room: Room, now: datetime, *, most: int
+) -> list[tuple[QueuedJob, Verdict]]:
+    """One verdict for each queued job, in order, until `most` of them are admitted. Pure."""
     by_id = {job.waiting.job_id: job for job in queue.queued}
     waiting = [job.waiting for job in queue.queued]
-    return [(by_id[v.job_id], v) for v in decide(waiting, room.tenants, room.nodes, now)]
+    return [(by_id[v.job_id], v) for v in decide(waiting, room.tenants, room.nodes, now, most=most)]
 
 
 def reason_of(fit: Fit) -> Reason:

@@ -46,12 +46,22 @@ def decide(
     tenants: Mapping[str, TenantRoom],
     nodes: Sequence[NodeRoom],
     now: datetime,
+    *,
+    most: int | None = None,
 ) -> list[Verdict]:
     """One verdict for each waiting training, in the order of submission.
 
     What was admitted earlier in the list is held against what comes later. A training that can
     never fit as things are, or that sits out its back-off, does not hold up those behind it.
+
+    Args:
+        queue: what waits, in any order.
+        tenants: of everything that waits.
+        nodes: see `admission.fit`.
+        now: aware UTC.
+        most: when so many are admitted, the verdicts end.
     """
+    admitted = 0
     left = {tenant_id: room.left for tenant_id, room in tenants.items()}
     rooms = list(nodes)
     blocked_by: dict[str, str] = {}
@@ -73,7 +83,10 @@ def decide(
             rooms = pack(job.needs, rooms) or rooms
             held = left[job.tenant_id]
             left[job.tenant_id] = held - total_of(job.needs) if held is not None else None
+            admitted += 1
         verdicts.append(Verdict(job.job_id, verdict))
+        if admitted == most:
+            break
     return verdicts
 
 

@@ -230,6 +230,14 @@ def test_first_come_first_served_and_what_starts_is_held_against_the_rest() -> N
     assert verdicts[2].fit.text == "Waits for quota: needs 3 CPU, 2 of 8 are free."
 
 
+def test_verdicts_end_when_as_many_are_admitted_as_is_asked_for() -> None:
+    queue = [waiting(name, second) for second, name in enumerate(("a", "b", "c", "d"))]
+    tenants = {"t": TenantRoom(HARD, HARD)}
+    found = decide(queue, tenants, [node()], NOW, most=2)
+    assert [(verdict.job_id, verdict.fit.kind) for verdict in found] == [("a", "now"), ("b", "now")]
+    assert len(decide(queue, tenants, [node()], NOW)) == 4
+
+
 def test_a_smaller_one_behind_does_not_overtake_in_the_same_tenant() -> None:
     queue = [waiting("big", 1, needs=(need(8),)), waiting("small", 2, needs=(need(1),))]
     rooms = {"t": TenantRoom(HARD, HARD - Amount(cpu=1000))}
