@@ -23,6 +23,7 @@ class Signature(NamedTuple):
         removes: it takes a name away, which a mount point refuses.
         stays: a link at the end of the path is not followed.
         link_flags_at: the argument whose AT_SYMLINK_NOFOLLOW says so.
+        mode_at: the argument that says what access is asked for.
     """
 
     words: tuple[str, ...]
@@ -33,6 +34,7 @@ class Signature(NamedTuple):
     removes: bool = False
     stays: bool = False
     link_flags_at: int = -1
+    mode_at: int = -1
 
 
 def _signature(text: str, **more: bool | int) -> Signature:
@@ -49,9 +51,9 @@ SIGNATURES = {
     "lstat": _signature(f"path out:{_STAT_BYTES}", stays=True),
     "newfstatat": _signature(f"dir path out:{_STAT_BYTES} int", link_flags_at=3),
     "statx": _signature("dir path int int out:256", link_flags_at=2),
-    "access": _signature("path int"),
-    "faccessat": _signature("dir path int"),
-    "faccessat2": _signature("dir path int int", link_flags_at=3),
+    "access": _signature("path int", mode_at=1),
+    "faccessat": _signature("dir path int", mode_at=2),
+    "faccessat2": _signature("dir path int int", link_flags_at=3, mode_at=2),
     "readlink": _signature("path outn:2 int", stays=True),
     "readlinkat": _signature("dir path outn:3 int", stays=True),
     "statfs": _signature("path out:120"),

@@ -101,6 +101,8 @@ class Files:
         writes = signature.changes
         if signature.flags_at >= 0:
             writes = bool(call.args[signature.flags_at] & _WRITING)
+        if signature.mode_at >= 0:
+            writes = bool(call.args[signature.mode_at] & os.W_OK)
         for place in places.values():
             if signature.removes and place.is_mount:
                 return errno.EBUSY
