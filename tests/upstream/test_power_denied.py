@@ -1,12 +1,18 @@
 """What Homeport's accounts must not be able to do, tried for real with the token of each."""
 
+import os
+import re
+import subprocess
+import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from portal.cluster import rights
 from portal.cluster.client import Cluster
 from portal.cluster.rights import Rights
+from tests.e2e.portal import ROOT
 from tests.upstream.powerhouse import OURS, Scene, scene
 from tests.upstream.refused import ALL, CALLS
 
@@ -67,3 +73,29 @@ async def test_the_health_page_tells_an_account_that_may_not_or_may_too_much(sta
     assert "create namespaces" in web.missing
     assert admin.missing == ()
     assert {"delete persistentvolumeclaims", "list secrets"} <= {*admin.excess}
+
+
+def test_the_kubeconfigs_that_the_document_tells_to_make_are_those_of_the_accounts(
+    stage: Scene, tmp_path: Path
+) -> None:
+    text = (ROOT / "docs" / "cluster.md").read_text()
+    found = re.search(r"^    server=.*?^    done$", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    cluster = stage.accounts.cluster
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(cluster.kubeconfig),
+        "PATH": f"{cluster.kubectl.parent}:{os.environ['PATH']}",
+    }
+    script = textwrap.dedent(found[0])
+    command = ["bash", "-euc", script]
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=120)
+    for account in ALL:
+        path = tmp_path / f"{account}.kubeconfig"
+        assert path.stat().st_mode & 0o777 == 0o600
+        name = "jsonpath={.status.userInfo.username}"
+        ask = ["kubectl", f"--kubeconfig={path}", "auth", "whoami", "-o", name]
+        said = subprocess.run(
+            ask, env=environment, check=True, capture_output=True, text=True, timeout=60
+        )
+        assert said.stdout == f"system:serviceaccount:homeport:{account}"
