@@ -56,12 +56,3 @@ def test_a_page_of_a_forgotten_moment_is_answered_with_410_and_a_way_on(
     assert onward.code == 200
     names = [item["metadata"]["name"] for item in onward.body["items"]]
     assert names == ["b", "c", "kube-root-ca.crt"]
-
-
-def test_a_watch_of_a_forgotten_moment_ends_with_410(tape: Tape, cluster: Cluster) -> None:
-    path = tape.path("configmaps")
-    with tape.watch(path, resourceVersion="1") as stream:
-        events = stream.rest()
-    assert [event["type"] for event in events] == ["ERROR"]
-    assert events[0]["object"]["code"] == 410
-    assert events[0]["object"]["reason"] == "Expired"
