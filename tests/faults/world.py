@@ -30,6 +30,8 @@ from tests.jobs.reconciler.simulation import START, Killed, who_of
 from tests.jobs.reconciler.world import World
 
 TENANTS_SAFETY_S = 60
+QUIET_ROUNDS = 3
+MOST_QUIET_S = 5
 MOST_PASSES = 6  # of the tenants' part within a second
 # Pods are told by what they are, the others are not ours.
 KINDS = sorted(ALL_KINDS.keys() - {"Pod", "Node", "Event", "StorageClass"})
@@ -52,6 +54,8 @@ class FaultWorld(World):
     alice: UUID | None = None
     service_id: UUID | None = None
     looked_whole_at: float = float("-inf")
+    quiet: int = 0  # rounds in which nothing has happened
+    tenants_due_s: float | None = None
     fed: tuple[int, int] = (0, 0)  # which process, which version of the cluster
     began_s: float = 0.0  # when what the test is about was asked for
     before: dict[str, str] = field(default_factory=dict)  # claims that must stay, with their uids
@@ -98,7 +102,12 @@ class FaultWorld(World):
 
     # --- time ---
     async def round(self, seconds: int = 1) -> None:
-        """Some seconds of the cluster, then what the reconciler does within one."""
+        """Some seconds of the cluster, then what the reconciler does within one.
+
+        When nothing has happened for a while, the seconds until something is due pass at once.
+        """
+        seconds = max(seconds, self._quiet_s())
+        before = (self.sim.version, len(self.recorded))
         try:
             await super().round(seconds)
             self.sim.settle()
@@ -107,6 +116,18 @@ class FaultWorld(World):
             assert self.sim.is_killed
         if self.sim.is_killed:
             await self._bury()
+        is_quiet = before == (self.sim.version, len(self.recorded))
+        self.quiet = self.quiet + 1 if is_quiet and self.shift is not None else 0
+
+    def _quiet_s(self) -> int:
+        if self.quiet < QUIET_ROUNDS or self.shift is None:
+            return 1
+        now = START + timedelta(seconds=self.sim.seconds)
+        dues = [one.next_due() for one in (self.shift._jobs, self.shift._services)]
+        waits = [(due - now).total_seconds() for due in dues if due is not None]
+        if self.tenants_due_s is not None:
+            waits.append(self.tenants_due_s - self.sim.seconds)
+        return int(min([MOST_QUIET_S, *waits]))
 
     async def _bury(self) -> None:
         """The dead process writes no more; another one starts in the next round."""
@@ -126,6 +147,7 @@ class FaultWorld(World):
             again_s = await shift._tenants.run_once(dirty, everything=everything)
             if everything:
                 self.looked_whole_at = self.sim.seconds
+            self.tenants_due_s = None if again_s is None else self.sim.seconds + again_s
             self.sim.settle()
             if again_s is None or again_s > 0.5:
                 if not self._has_news():
