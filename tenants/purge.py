@@ -85,7 +85,11 @@ async def step(
         fix = "Correct PURGE_KUBECONFIG, then start Homeport again."
         return Purged(f"The account for purging cannot be used: {error.message}", fix, again_s=60)
     except Forbidden as error:
-        fix = "Give the account of PURGE_KUBECONFIG this right."
+        fix = (
+            "Give the account of PURGE_KUBECONFIG this right."
+            if settings.PURGE_KUBECONFIG
+            else "Set PURGE_KUBECONFIG to that of an account that may; docs/cluster.md makes one."
+        )
         return Purged(f"The cluster refuses it: {error.message}", fix, again_s=FAILED_AGAIN_S)
     except ClusterError as error:
         text = f"The cluster does not do it now: {error.message}"

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from jobs.logs.cursor import Position
 from jobs.logs.lines import Batch, Reader
-from portal.cluster.errors import ClusterError, Invalid, NotFound
+from portal.cluster.errors import ClusterError, Forbidden, Invalid, NotFound
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,8 @@ LATE_S = 2.0  # nobody is waited for when lines come that much later than they c
 RETRY_FIRST_S = 0.2
 RETRY_MOST_S = 5.0
 PRIMED_S = 1.0  # a log that gave nothing for so long after it was opened is empty
+
+_TROUBLE = "the log of %s cannot be read: %s"
 
 Outcome = Literal["over", "gone"]
 
@@ -148,6 +150,7 @@ class Tail:
 
     async def _follow_all(self) -> Outcome:
         pause_s = RETRY_FIRST_S
+        is_told = False
         while True:
             before = self._last
             try:
@@ -164,7 +167,12 @@ class Tail:
                     return "over"
                 pause_s = RETRY_FIRST_S
             except ClusterError as error:
-                log.info("log of %s: %s", self._key.pod, error)
+                # What our account may not do, an admin has to mend: the health page tells warnings.
+                is_grave = isinstance(error, Forbidden) and not is_told
+                log.log(
+                    logging.WARNING if is_grave else logging.INFO, _TROUBLE, self._key.pod, error
+                )
+                is_told = is_told or is_grave
             pause_s = RETRY_FIRST_S if self._last != before else min(pause_s * 2, RETRY_MOST_S)
             await asyncio.sleep(pause_s)
 

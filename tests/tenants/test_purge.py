@@ -206,6 +206,19 @@ async def test_the_account_for_purging_is_used_and_no_other(
     assert {a.headers["Authorization"] for a in asked} == {"Bearer purge-token"}
 
 
+async def test_without_an_account_that_may_purge_it_says_which_setting_names_one(
+    room: Room, settings: Any, tmp_path: Path
+):
+    await room.until_active()
+    body = {"kind": "Status", "reason": "Forbidden", "message": "reconciler cannot delete it"}
+    room.api.trouble.append(Trouble("DELETE ", "status", -1, status=403, body=body))
+    await purge(room)
+    await room.until(lambda r: "reconciler cannot delete it" in r.tenant.reason_text)
+    assert "Set PURGE_KUBECONFIG" in room.tenant.reason_next_step
+    settings.PURGE_KUBECONFIG = room.api.kubeconfig(tmp_path)
+    await room.until(lambda r: "this right" in r.tenant.reason_next_step)
+
+
 async def test_a_reconciler_that_was_replaced_destroys_nothing(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ):

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobs.logs.lines import Batch
 from jobs.logs.tail import Outcome
-from portal.cluster.errors import Invalid, NotFound, Unavailable
+from portal.cluster.errors import Forbidden, Invalid, NotFound, Unavailable
 
 
 def stamp(nanoseconds: int, zone: str = "Z") -> bytes:
@@ -138,6 +138,8 @@ class FakeLog:
             if left == 0:
                 if how == "error":
                     raise Unavailable(0, "Cut", "the connection was cut")
+                if how == "forbidden":
+                    raise Forbidden(403, "Forbidden", "web cannot get pods/log")
                 if how == "silent":
                     await asyncio.Event().wait()
                 return

@@ -177,6 +177,16 @@ async def test_a_pod_that_is_gone_ends_the_tail(quick: None) -> None:
     assert (recorder.texts, recorder.outcome) == (["a"], "gone")
 
 
+async def test_a_log_that_our_account_may_not_read_is_warned_of_once(
+    quick: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, expected = a_log()
+    log.cuts = [(0, "forbidden")] * 3
+    assert (await follow(log)).texts == expected
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == [f"the log of {KEY.pod} cannot be read: web cannot get pods/log"]
+
+
 async def test_a_container_that_is_started_again_in_its_pod_is_followed_on(quick: None) -> None:
     log = FakeLog()
     log.restart_policy = "Always"
