@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from tests.bench.kubectl_side import Pipe
 from tests.bench.ledger import Ledger
 from tests.bench.processes import cpu_s
 from tests.bench.results import Result, Sides, at_most
-from tests.bench.runs import LEAVE_S, Run, all_done
+from tests.bench.runs import Run, all_done, none_left
 from tests.bench.viewers import Target, Viewer, arrive, delivered
 from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest
 from tests.onebox.whole.processes import command_line, descendants
@@ -208,7 +207,11 @@ async def _watch(training: Training, forward: Forward, viewers: int) -> tuple[Ru
     peak = forward.peak
     for viewer in watching:
         viewer.leave()
-    left_s = await _none_left(forward)
+
+    async def count() -> int:
+        return forward.open
+
+    left_s = await none_left(count)
     assert pipe.lines == pipe.expected, f"kubectl gave {pipe.lines} lines of {pipe.expected}"
     return Run(delivered(watching), ours_s, peak, 1, left_s), theirs_s
 
@@ -217,15 +220,6 @@ async def _until_it_writes(viewers: list[Viewer]) -> None:
     async with asyncio.timeout(BEGINS_S + _READY_S):
         while not any(viewer.account.lines for viewer in viewers):
             await asyncio.sleep(0.01)
-
-
-async def _none_left(forward: Forward) -> float | None:
-    began = time.monotonic()
-    while forward.open:
-        if time.monotonic() - began > LEAVE_S:
-            return None
-        await asyncio.sleep(0.05)
-    return time.monotonic() - began
 
 
 async def real_logs(name: str, repeats: int) -> list[Result]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tests.bench.fakelogs import END, LINE_BYTES, Work
 from tests.bench.processes import cpu_s
-from tests.bench.runs import none_left, open_of, settled, stats
+from tests.bench.runs import none_left, open_at, open_of, settled, stats
 from tests.bench.world import World
 from tests.tools.kubectls import any_kubectl
 
@@ -86,7 +86,7 @@ async def kubectl_logs(world: World, turn: int, work: Work) -> Kubectl:
     finally:
         process.kill()
         process.wait()
-        await none_left(world.api)
+        await none_left(open_at(world.api))
         await stats(world.api, "close")
     assert pipe.lines == pipe.expected, f"kubectl gave {pipe.lines} lines of {pipe.expected}"
     return Kubectl(work.lines, used_s, pipe.last_at - pipe.first_at)

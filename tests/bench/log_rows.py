@@ -8,7 +8,7 @@ from tests.bench.kubectl_side import kubectl_logs
 from tests.bench.ledger import Ledger
 from tests.bench.processes import rss_bytes
 from tests.bench.results import Result, Sides, at_least, at_most, figure
-from tests.bench.runs import Crowd, Run, none_left, run, settled, stats
+from tests.bench.runs import Crowd, Run, none_left, open_at, run, settled, stats
 from tests.bench.viewers import arrive
 from tests.bench.world import Relay, World
 
@@ -162,7 +162,7 @@ async def idle(bench: Bench) -> list[Result]:
         kib[side.title] = (rss_bytes(side.pid) - before) / 1024 / len(others)
         for viewer in (*first, *others):
             viewer.leave()
-        await none_left(bench.world.api)
+        await none_left(open_at(bench.world.api))
         await stats(bench.world.api, "close")
     ours, theirs = kib.values()
     return [

@@ -15,6 +15,7 @@ from tests.tools.waiting import wait_for
 ROOT = Path(__file__).resolve().parents[2]
 _CPUCLOCK_SCHED = 2  # linux/posix-timers.h
 _END_S = 10.0
+_PROBE_S = 0.05
 
 
 @contextmanager
@@ -70,3 +71,11 @@ def rss_bytes(pid: int) -> int:
     """Resident memory at this moment."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def slowness() -> float:
+    """How many times longer than alone this machine takes for anything, at this moment."""
+    began, began_cpu = time.perf_counter(), time.thread_time()
+    while (used := time.thread_time() - began_cpu) < _PROBE_S:
+        pass
+    return max(1.0, (time.perf_counter() - began) / used)
