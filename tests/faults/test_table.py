@@ -12,7 +12,7 @@ from tests.faults.table import Clean, Point, Table
 pytestmark = pytest.mark.django_db(transaction=True)
 
 # Which part of the table is tried: one point of so many, spread over it. 1: all of it.
-EVERY = int(os.environ.get("HOMEPORT_FAULT_TABLE", "16"))
+EVERY = int(os.environ.get("HOMEPORT_FAULT_TABLE", "24"))
 REPEATED = ("403", "404", "409", "422", "429", "500", "timeout", "lost")
 PASSES = 5
 REFUSED = ("403", "422")
