@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 # What people want of a job and of its tenant; compared only, to see whether it changed.
 Intent = tuple[str, ...]
 EVENTS_MAX = 500  # per row
+_REPLICAS_AT_ONCE = 100  # SQLite has a limit of variables in a query
 _HEAVY = ("plan", "command", "env", "source", "cluster_flags")
 
 
@@ -271,8 +272,7 @@ def _save_one(change: Change) -> Saved | None:
         columns["plan"] = rendered(change.job_id, columns.get("attempt"), plan.deadline_s)
     if not job.update(revision=F("revision") + 1, **columns):
         return None
-    for replica in plan.replicas:
-        save_replica(change.job_id, replica)
+    save_replicas(change.job_id, plan.replicas)
     for key in plan.forgotten:
         Replica.objects.filter(
             job_id=change.job_id, role=key.role, index=key.index, attempt=key.attempt
@@ -303,25 +303,40 @@ def rendered(job_id: UUID, attempt: int | None, deadline_s: int | None) -> list[
     )
 
 
-def save_replica(job_id: UUID, row: ReplicaRow) -> None:
-    """Writes one replica row, new or not."""
-    key = {"role": row.key.role, "index": row.key.index, "attempt": row.key.attempt}
-    values = {
-        "incarnation": row.incarnation,
-        "pod": row.pod,
-        "pod_uid": row.pod_uid,
-        "node": row.node,
-        "gpus": row.gpus,
-        "state": row.state,
-        "exit_code": row.exit_code,
-        "reason_code": row.reason_code,
-        "reason_text": row.reason_text,
-        "restarts": row.restarts,
-        "started_at": row.started_at,
-        "finished_at": row.finished_at,
-    }
-    if not Replica.objects.filter(job_id=job_id, **key).update(**values):
-        Replica.objects.create(job_id=job_id, **key, **values)
+_REPLICA_KEY = ("role", "index", "attempt")
+_REPLICA_VALUES = (
+    "incarnation",
+    "pod",
+    "pod_uid",
+    "node",
+    "gpus",
+    "state",
+    "exit_code",
+    "reason_code",
+    "reason_text",
+    "restarts",
+    "started_at",
+    "finished_at",
+)
+
+
+def save_replicas(job_id: UUID, rows: Iterable[ReplicaRow]) -> None:
+    """Writes replica rows of one job, new or not: one query for a hundred."""
+    made = [
+        Replica(
+            job_id=job_id,
+            **{name: getattr(row.key, name) for name in _REPLICA_KEY},
+            **{name: getattr(row, name) for name in _REPLICA_VALUES},
+        )
+        for row in rows
+    ]
+    Replica.objects.bulk_create(
+        made,
+        batch_size=_REPLICAS_AT_ONCE,
+        update_conflicts=True,
+        unique_fields=["job", *_REPLICA_KEY],
+        update_fields=_REPLICA_VALUES,
+    )
 
 
 def own_event(note: EventNote, now: Any) -> EventRow:
