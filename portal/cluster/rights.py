@@ -75,7 +75,7 @@ class Rights:
         state: `yes`: the cluster told it; `no`: the cluster does not limit accounts, as the one on a
             single machine; `unknown`: it could not be asked.
         missing, excess: such as "create jobs.batch".
-        detail: why it could not be asked.
+        detail: why it could not be asked, or what the cluster says of not limiting accounts.
     """
 
     state: str = "unknown"
@@ -102,12 +102,15 @@ async def look(cluster: Cluster, namespace: str) -> Rights:
     except ClusterError as error:
         return Rights(detail=error.message)
     rules = status.get("resourceRules") or []
+    said = str(status.get("evaluationError") or "")
+    if said and _may(rules, "*", "*.*"):
+        return Rights("no", detail=said)
     needed = [*_pairs(EVERYWHERE), *(_pairs(IN_NAMESPACES) if namespace else ())]
     excess = tuple(_text(pair) for pair in _pairs(TOO_MUCH) if _may(rules, *pair))
     missing = tuple(_text(pair) for pair in needed if not _may(rules, *pair))
     if missing and status.get("incomplete"):
         # Another authorizer may allow it, and cannot tell.
-        return Rights(excess=excess, detail=str(status.get("evaluationError") or ""))
+        return Rights(excess=excess, detail=said)
     return Rights("yes", missing, excess)
 
 

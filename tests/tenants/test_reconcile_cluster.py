@@ -13,8 +13,10 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db.models import F
 
+from portal.cluster import rights
 from portal.cluster.client import Cluster
 from portal.cluster.errors import NotFound
+from portal.cluster.rights import Rights
 from portal.cluster.view import ClusterView
 from tenants.models import Tenant, TenantObject
 from tenants.reconcile import TenantReconciler
@@ -197,6 +199,13 @@ async def test_a_foreign_namespace_is_left_alone(lab: Lab):
     assert found["metadata"]["labels"] == foreign["metadata"]["labels"]
     with pytest.raises(NotFound):
         await lab.cluster.get("ResourceQuota", lab.namespace, "homeport")
+
+
+async def test_the_preflight_knows_that_it_limits_no_account(lab: Lab):
+    await lab.until_active()
+    found = await rights.look(lab.cluster, lab.namespace)
+    assert found == Rights("no", detail=found.detail)
+    assert "enforces no RBAC" in found.detail
 
 
 async def test_a_cluster_that_dies_and_comes_back_is_followed(lab: Lab, box: OneBox):

@@ -31,6 +31,7 @@ def answer(resource: Resource, review: Obj, user: str) -> Obj:
                 "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
                 "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
                 "incomplete": False,
+                "evaluationError": WHY,
             }
         case _:
             status = {"userInfo": {"username": user, "groups": list(_GROUPS)}}

@@ -111,7 +111,7 @@ def _rights(told: Report) -> Lamp:
         return Lamp("good", title, _("Homeport's account may do what it has to, and no more."))
     if state == "no":
         text = _("This cluster does not limit accounts: whoever can reach it may do everything.")
-        return Lamp("rest", title, text)
+        return Lamp("rest", title, text, "", None, found.get("detail", ""))
     return Lamp("rest", title, _("Not known yet."), "", None, found.get("detail", ""))
 
 

@@ -80,5 +80,11 @@ async def test_an_authorizer_that_cannot_tell_is_not_blamed(api: FakeApi, cluste
     assert await rights.look(cluster, "") == Rights(detail="webhook authorizer cannot tell")
 
 
+async def test_a_cluster_that_says_that_it_limits_nobody(api: FakeApi, cluster: Cluster) -> None:
+    everything = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+    say(api, everything, evaluationError="no RBAC here")
+    assert await rights.look(cluster, "u-alice") == Rights("no", detail="no RBAC here")
+
+
 async def test_a_cluster_without_accounts(api: FakeApi, cluster: Cluster) -> None:
     assert await rights.look(cluster, "u-alice") == Rights("no")
