@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -127,3 +128,15 @@ async def test_many_that_ask_at_once_get_one_lease() -> None:
     leases = [Lease(holder=f"h{n}") for n in range(8)]
     took = await asyncio.gather(*(lease.try_acquire() for lease in leases))
     assert sum(took) == 1
+
+
+def test_one_that_was_killed_and_that_nobody_waited_for_is_dead() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    place, _, _ = holder_name().rsplit("/", 2)
+    started = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19]
+    holder = f"{place}/{child.pid}/{started}"
+    assert not is_dead(holder)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays a zombie
+    assert is_dead(holder)
+    child.wait()
