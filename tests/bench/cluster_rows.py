@@ -24,13 +24,14 @@ from tests.bench.fakelogs import LINE_BYTES
 from tests.bench.forward import Forward, forwarding
 from tests.bench.kubectl_side import Pipe
 from tests.bench.ledger import Ledger
-from tests.bench.processes import cpu_s
+from tests.bench.processes import cpu_s, running
 from tests.bench.results import Result, Sides, at_most
 from tests.bench.runs import Run, all_done, none_left
 from tests.bench.viewers import Target, Viewer, arrive, delivered
 from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest
 from tests.onebox.whole.processes import command_line, descendants
 from tests.tools.kubectls import any_kubectl
+from tests.tools.servers import free_port
 
 LINES = 100_000  # 10 MB: less than the runner shows at once, so that nothing is left out by it
 BEGINS_S = 10.0  # from the first line to the others: time to come and look
@@ -56,9 +57,16 @@ class NoClusterError(RuntimeError):
 
 @contextmanager
 def onebox() -> Iterator[Portal]:
-    """A whole Homeport with its own cluster."""
-    with _home() as folder, _running(Portal(folder / "home", environment=_web(folder))) as portal:
-        yield portal
+    """A Homeport on the embedded cluster, which the launcher would not let us read by another port."""
+    port = free_port()
+    with ExitStack() as stack:
+        folder = stack.enter_context(_home())
+        home = folder / "cluster"
+        kubeconfig = home / "kubeconfig"
+        arguments = ["-m", "deploy.onebox", "--home", str(home), "--forward", str(port)]
+        arguments += ["--egress", "on"]
+        stack.enter_context(running(arguments, folder / "cluster.log", kubeconfig.exists))
+        yield stack.enter_context(_portal(folder, port, kubeconfig))
 
 
 @contextmanager
@@ -71,7 +79,6 @@ def upstream() -> Iterator[Portal]:
     from deploy.testcluster import binaries
     from deploy.testcluster.cluster import TestCluster
     from deploy.testcluster.node import NodeOptions
-    from tests.tools.servers import free_port
 
     if not binaries.is_built(binaries.KUBERNETES, binaries.ETCD) and not binaries.find_go():
         raise NoClusterError("upstream Kubernetes is not built, and there is no Go to build it")
@@ -82,14 +89,7 @@ def upstream() -> Iterator[Portal]:
         cluster = stack.enter_context(
             TestCluster(folder / "cluster", node=node, say=lambda _: None)
         )
-        environment = {
-            **_web(folder),
-            "HOMEPORT_KUBECONFIG": str(cluster.kubeconfig),
-            "POD_PORTAL_URL": "http://10.244.0.1:8000",
-        }
-        portal = Portal(folder / "home", port, environment)
-        _accounts(portal)
-        yield stack.enter_context(_running(portal))
+        yield stack.enter_context(_portal(folder, port, cluster.kubeconfig))
 
 
 CLUSTERS: dict[str, Callable[[], Any]] = {"onebox": onebox, "upstream": upstream}
@@ -106,17 +106,20 @@ def _home() -> Iterator[Path]:
 
 
 @contextmanager
-def _running(portal: Portal) -> Iterator[Portal]:
+def _portal(folder: Path, port: int, kubeconfig: Path) -> Iterator[Portal]:
+    environment = {
+        "HOMEPORT_KUBECONFIG": str(kubeconfig),
+        "WEB_KUBECONFIG": str(folder / "kubeconfig-web"),
+        "POD_PORTAL_URL": "http://10.244.0.1:8000",
+    }
+    portal = Portal(folder / "home", port, environment)
     try:
+        _accounts(portal)
         portal.start()
         yield portal
         portal.stop()
     finally:
         portal.kill_everything()
-
-
-def _web(folder: Path) -> dict[str, str]:
-    return {"WEB_KUBECONFIG": str(folder / "kubeconfig-web")}
 
 
 def _accounts(portal: Portal) -> None:
@@ -156,14 +159,14 @@ def _begin(portal: Portal, rest: Rest) -> Training:
     pid = next(
         pid for pid in descendants(portal.process.pid) if "manage.py serve" in command_line(pid)
     )
-    kubeconfig = Path(portal.environment.get("HOMEPORT_KUBECONFIG") or portal.kubeconfig)
+    kubeconfig = Path(portal.environment["HOMEPORT_KUBECONFIG"])
     pod = seen["replicas"][0]["pod"]
     return Training(portal, rest, job, pod, rest.tenant()["namespace"], kubeconfig, pid)
 
 
 def _count_connections(portal: Portal, forward: Forward) -> None:
     """Writes the kubeconfig of the account that reads logs."""
-    path = Path(portal.environment.get("HOMEPORT_KUBECONFIG") or portal.kubeconfig)
+    path = Path(portal.environment["HOMEPORT_KUBECONFIG"])
     config = yaml.safe_load(path.read_text())
     for row in config["clusters"]:
         server = urlsplit(row["cluster"]["server"])
@@ -172,7 +175,7 @@ def _count_connections(portal: Portal, forward: Forward) -> None:
 
 
 def _server(portal: Portal) -> tuple[str, int]:
-    path = Path(portal.environment.get("HOMEPORT_KUBECONFIG") or portal.kubeconfig)
+    path = Path(portal.environment["HOMEPORT_KUBECONFIG"])
     server = urlsplit(yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["server"])
     assert server.hostname, path
     assert server.port, path
