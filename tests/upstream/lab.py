@@ -264,6 +264,15 @@ class Lab:
         """Each is there once and whole, and runs in its first attempt."""
         return self.states(ids) == {"running": len(ids)} and self.are_whole(ids)
 
+    def are_made(self, ids: list[str]) -> bool:
+        """Our part is done: each is there once and set going; its pods are the cluster's work."""
+        made = {kind: count for kind, count in WHOLE.items() if kind != "Pod"}
+        owned = self.owned()
+        counts = [{k: n for k, n in owned.get(one, {}).items() if k != "Pod"} for one in ids]
+        going = [job for job in self.objects("Job") if not job["spec"].get("suspend")]
+        owners = {job["metadata"]["labels"][labels.OWNER] for job in going}
+        return all(count == made for count in counts) and owners >= set(ids)
+
     def are_whole(self, ids: list[str]) -> bool:
         owned = self.owned()
         return all(owned.get(one) == WHOLE for one in ids)

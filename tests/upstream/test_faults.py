@@ -32,6 +32,7 @@ pytestmark = [pytest.mark.upstream, pytest.mark.usefixtures("untouched")]
 WITHIN_S = float(os.environ.get("HOMEPORT_WITHIN_S", "30"))  # more on a machine that is busy
 # A stalled stream is told from a quiet one by its bookmarks, of which there is one a minute.
 STALL_S = 90
+PODS_S = 90
 KILLS = int(os.environ.get("HOMEPORT_KILLS", "40"))
 JOBS = 50
 APISERVER = "kube-apiserver"
@@ -72,8 +73,10 @@ def untouched(lab: Lab) -> Iterator[None]:
 
 
 def converges(lab: Lab, ids: list[str], within_s: float = WITHIN_S) -> None:
-    took_s = lab.wait("all run, each once", lambda: lab.all_run(ids), within_s)
-    print(f"converged after {took_s:.1f} s")
+    """Our part within the promise; that pods run is then for the cluster's own controllers."""
+    made_s = lab.wait("all are made, each once", lambda: lab.are_made(ids), within_s)
+    run_s = lab.wait("all run, each once", lambda: lab.all_run(ids), PODS_S)
+    print(f"made after {made_s:.1f} s, running {run_s:.1f} s later")
 
 
 def test_an_api_server_that_was_away(lab: Lab) -> None:
@@ -264,15 +267,14 @@ def test_a_reconciler_that_is_killed_again_and_again(lab: Lab) -> None:
         took_s = lab.wait(
             "everything is as people want it",
             lambda: (
-                lab.all_run(running)
+                lab.are_made(running)
                 and lab.states(stopped) == {"stopped": len(stopped)}
                 and lab.are_gone(deleted)
                 and not lab.pods_of(stopped)
             ),
             WITHIN_S,
         )
-        print(
-            f"{KILLS} kills under {JOBS} trainings; converged {took_s:.1f} s after the last start"
-        )
+        print(f"{KILLS} kills, {JOBS} trainings: as wanted {took_s:.1f} s after the last start")
+        lab.wait("those that are wanted run", lambda: lab.all_run(running), PODS_S)
         assert sorted(lab.ids("killed")) == sorted(stopped + running)
         lab.clear(stopped + running)
