@@ -108,7 +108,8 @@ HTTP: list[tuple[dict[str, Any], bool, str]] = [
 
 @pytest.mark.parametrize(("action", "ok", "words"), HTTP)
 async def test_http_checks(ports: dict[str, int], action: dict, ok: bool, words: str):
-    outcome = await checker(ports).check({"httpGet": action}, 0.3)
+    timeout_s = 0.3 if action["path"] == "/slow" else 10.0
+    outcome = await checker(ports).check({"httpGet": action}, timeout_s)
     assert outcome.ok is ok
     assert words in outcome.output
 

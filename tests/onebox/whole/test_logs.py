@@ -51,6 +51,7 @@ def test_tail_since_limit_and_timestamps(space: Space):
 
 def test_what_has_no_log_is_refused_in_words(space: Space):
     space.pod("p", {"name": "main", "image": "example.com/no:1", "command": ["true"]})
+    space.wait_pod("p", lambda pod: bool(pod["status"].get("containerStatuses")))
     with pytest.raises(RefusedError, match="waiting to start"):
         space.log("p")
     space.pod("q")
