@@ -11,6 +11,7 @@ from tests.contract.kube import APPLY, JSON, JSON_PATCH, MERGE, Json, Kube, Repl
 from tests.contract.normal import normalise
 
 CORE = "/api/v1"
+COUNTING_S = 15.0
 SILENCE_S = 20.0  # a watch that hears nothing for so long misses something
 NODE = "contract-node"  # nobody runs its pods: scripts play the kubelet
 
@@ -74,6 +75,10 @@ class Tape:
     ) -> Reply:
         """Send a request and write down both; `show` chooses what of a good answer's body."""
         reply = self.kube.send(method, path, body, kind=kind, accept=accept)
+        deadline_s = time.monotonic() + COUNTING_S
+        while _is_uncounted(reply) and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+            reply = self.kube.send(method, path, body, kind=kind, accept=accept)
         step: Json = {"send": f"{method} {path}"}
         if body is not None:
             step["body"] = body.decode(errors="replace") if isinstance(body, bytes) else body
@@ -211,6 +216,11 @@ class Tape:
         """End a pod that is being deleted, as its kubelet does."""
         path = f"{CORE}/namespaces/{self.ns}/pods/{name}"
         self.kube.send("DELETE", path, {"gracePeriodSeconds": 0})
+
+
+def _is_uncounted(reply: Reply) -> bool:
+    """Whether a busy server has not heard yet that a new quota was counted; asking again helps."""
+    return reply.code == 403 and "status unknown for quota" in str(reply.body)
 
 
 def running() -> Json:

@@ -210,4 +210,4 @@ def a_namespace_is_completed(tape: Tape) -> None:
     name = tape.ns + "-2"
     tape.post(f"{CORE}/namespaces", {"metadata": {"name": name}})
     tape.delete(f"{CORE}/namespaces/{name}")
-    tape.until_gone(f"{CORE}/namespaces/{name}", timeout_s=60)
+    tape.until_gone(f"{CORE}/namespaces/{name}", timeout_s=150)

@@ -248,7 +248,7 @@ def a_namespace_that_ends_refuses_what_is_new(tape: Tape) -> None:
                 for c in obj["status"]["conditions"]
             ),
         },
-        timeout_s=90,
+        timeout_s=150,
     )
     tape.merge(
         tape.path("configmaps", "held"), {"metadata": {"finalizers": None}}, show=pick("data")

@@ -207,7 +207,11 @@ def a_paused_deployment_rolls_nothing_out(tape: Tape) -> None:
 @script
 def a_deployment_past_its_progress_deadline_says_so(tape: Tape) -> None:
     path = _make(tape, progressDeadlineSeconds=2, minReadySeconds=0)
-    tape.until(path, lambda obj: has_condition(obj, "Progressing", "False"), show=_status)
+    tape.until(
+        path,
+        lambda obj: has_condition(obj, "Progressing", "False") and _has(replicas=1)(obj),
+        show=_status,
+    )
 
 
 @script
