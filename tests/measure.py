@@ -17,6 +17,7 @@ from pathlib import Path
 
 from websockets.sync.client import ClientConnection, connect
 
+from tests.bench.processes import cpu_s
 from tests.e2e.portal import ROOT, Portal, Rest
 from tests.e2e.viewers import Counting
 from tests.onebox.whole.kube import Kube, Space
@@ -27,7 +28,6 @@ from tests.tools.waiting import wait_for
 
 IDLE_S = 30.0
 JOBS = 200
-_CPUCLOCK_SCHED = 2  # linux/posix-timers.h
 ROUNDS = 30
 TEE_S = 4.0
 SPEAK = "import time; print('000000000000 at %.6f' % time.time(), flush=True); time.sleep(1)"
@@ -73,12 +73,8 @@ def children_of(portal: Portal, needle: str) -> list[int]:
 
 
 def cpu_seconds(pids: list[int]) -> float:
-    """CPU time of processes and all threads that they ever had, to the nanosecond.
-
-    Ticks, as in /proc, do not see wake-ups as short as ours. The clock of another process is what
-    clock_getcpuclockid(3) gives, which Python does not have.
-    """
-    return sum(time.clock_gettime((~pid << 3) | _CPUCLOCK_SCHED) for pid in pids)
+    """CPU time of processes and all threads that they ever had."""
+    return sum(map(cpu_s, pids))
 
 
 def idle_cpu(portal: Portal, rest: Rest) -> None:
