@@ -2,6 +2,7 @@
 come and go. No web server: what people ask for is written into the database.
 """
 
+import json
 import os
 import random
 import signal
@@ -189,6 +190,11 @@ class Lab:
     def epoch(self) -> int:
         found = self.rows("select epoch from jobs_reconcilerlease")
         return int(found[0][0]) if found else 0
+
+    def lists(self, kind: str) -> int:
+        """How often the reconciler has listed a kind, as it told last; once, unless it must again."""
+        health = json.loads(self.rows("select health from jobs_reconcilerlease")[0][0])
+        return next(int(watch["lists"]) for watch in health["watches"] if watch["kind"] == kind)
 
     def state_of_tenant(self) -> str:
         question = "select state from tenants_tenant where namespace = ?"

@@ -2,19 +2,36 @@
 
 import socket
 import threading
+import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 _CHUNK = 65536
 _LOOK_S = 0.1
 
 
+@dataclass(eq=False)
+class Line:
+    """One connection; stalled, it stays open and carries nothing."""
+
+    near: socket.socket
+    far: socket.socket
+    is_stalled: bool = False
+    is_over: bool = False
+
+    def end(self) -> None:
+        self.is_over = True
+        for one in (self.near, self.far):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
 class Wire:
-    """Forwards to one address of loopback; TLS passes through. Close it at the end.
+    """Forwards to one port of loopback; TLS passes through. Close it at the end.
 
     Attributes:
         is_refusing: new connections are closed at once.
-        stalled: connections (of those that were open at `stall`) that carry nothing any more.
     """
 
     def __init__(self, port: int) -> None:
@@ -22,9 +39,7 @@ class Wire:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.is_refusing = False
-        self.stalled = 0
-        self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self._dead: set[int] = set()
+        self._lines: set[Line] = set()
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -34,26 +49,25 @@ class Wire:
         to.write_text(text.replace(f"127.0.0.1:{self._to[1]}", f"127.0.0.1:{self.port}"))
         return to
 
-    def cut(self) -> None:
-        """Ends all connections."""
-        with self._lock:
-            pairs, self._pairs = self._pairs, []
-        for pair in pairs:
-            for end in pair:
-                with suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
-
-    def stall(self) -> None:
-        """All connections stay open and carry nothing; new ones are good."""
-        with self._lock:
-            self._dead |= {id(pair) for pair in self._pairs}
-            self.stalled = len(self._dead)
-
     def open_count(self) -> int:
         """Connections that carry something."""
         with self._lock:
-            alive = [pair for pair in self._pairs if pair[0].fileno() >= 0]
-            return len([pair for pair in alive if id(pair) not in self._dead])
+            return sum(not line.is_stalled for line in self._lines)
+
+    def cut(self) -> None:
+        """Ends all connections."""
+        with self._lock:
+            lines = list(self._lines)
+        for line in lines:
+            line.end()
+
+    def stall(self) -> list[Line]:
+        """All connections stay open and carry nothing; new ones are good."""
+        with self._lock:
+            lines = list(self._lines)
+        for line in lines:
+            line.is_stalled = True
+        return lines
 
     def close(self) -> None:
         self._listener.close()
@@ -73,22 +87,19 @@ class Wire:
             except OSError:
                 near.close()
                 continue
-            pair = (near, far)
+            line = Line(near, far)
             with self._lock:
-                self._pairs.append(pair)
-            for one, other in (pair, pair[::-1]):
-                threading.Thread(target=self._carry, args=(pair, one, other), daemon=True).start()
+                self._lines.add(line)
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=(line, one, other), daemon=True).start()
 
-    def _carry(
-        self, pair: tuple[socket.socket, socket.socket], one: socket.socket, other: socket.socket
-    ) -> None:
+    def _carry(self, line: Line, one: socket.socket, other: socket.socket) -> None:
         with suppress(OSError):
             while data := one.recv(_CHUNK):
-                while id(pair) in self._dead:
-                    # Held back, not lost: as on a network that has lost its way.
-                    if threading.Event().wait(_LOOK_S) or other.fileno() < 0:
-                        return
+                # Held back, not lost: as on a network that has lost its way.
+                while line.is_stalled and not line.is_over:
+                    time.sleep(_LOOK_S)
                 other.sendall(data)
-        for end in pair:
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+        line.end()
+        with self._lock:
+            self._lines.discard(line)
