@@ -191,10 +191,10 @@ class Lab:
         found = self.rows("select epoch from jobs_reconcilerlease")
         return int(found[0][0]) if found else 0
 
-    def lists(self, kind: str) -> int:
-        """How often the reconciler has listed a kind, as it told last; once, unless it must again."""
+    def watches(self, number: str) -> dict[str, int]:
+        """Kind -> how often its watch has listed ("lists") or connected ("connects"), as told last."""
         health = json.loads(self.rows("select health from jobs_reconcilerlease")[0][0])
-        return next(int(watch["lists"]) for watch in health["watches"] if watch["kind"] == kind)
+        return {watch["kind"]: int(watch[number]) for watch in health["watches"]}
 
     def state_of_tenant(self) -> str:
         question = "select state from tenants_tenant where namespace = ?"
