@@ -31,6 +31,7 @@ _RIGHTS = "our rights in the namespace"
 _NO_RIGHT = " cannot create resource "  # as the API server's authorizer says it
 _HEARD_S = 10.0  # by then every API server knows of a RoleBinding
 _JUST_MADE = "made a moment ago"
+_WAS_THERE = "was removed, and cannot be made anew: "
 
 Key = tuple[UUID, str, str]  # tenant, kind, name
 
@@ -65,7 +66,9 @@ class _Errand:
     @property
     def had_it(self) -> bool:
         """Whether the part is known to have existed."""
-        return self.row is not None and self.row.state in {State.WAITING, State.READY}
+        row = self.row
+        is_known = row is not None and row.state in {State.WAITING, State.READY}
+        return is_known or (row is not None and _WAS_THERE in row.detail)
 
     def part(self, state: str, detail: str = "", *, was_repaired: bool = False) -> Part:
         return Part(self.key[1], self.key[2], state, detail, was_repaired)
@@ -201,7 +204,9 @@ class Provisioner:
         ):
             detail = f"not yet: {error.message}"
         else:
-            return errand.part(State.REFUSED, f"the cluster refuses it: {error.message}")
+            # What is made anew after a refusal still tells that there was one before.
+            before = _WAS_THERE if errand.had_it else ""
+            return errand.part(State.REFUSED, f"{before}the cluster refuses it: {error.message}")
         return errand.part(State.WAITING if errand.had_it else State.MISSING, detail)
 
     def _is_early(self, errand: _Errand, error: ClusterError) -> bool:

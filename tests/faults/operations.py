@@ -13,6 +13,7 @@ from django.test import override_settings
 
 from jobs.models import Job
 from jobs.services.models import Service
+from tenants import life
 from tenants.models import Tenant, TenantObject
 from tests.faults.world import FaultWorld
 from tests.jobs.reconciler.simulation import Life
@@ -27,6 +28,7 @@ class Operation:
 
     Attributes:
         ends_by_422: a call of it that is refused as invalid ends what was asked for, in words.
+        timer_s: a wait that a reconciler holds in memory, and a new one begins anew.
         is_hidden: whoever asked for it cannot see it any more, so there is nobody to tell.
     """
 
@@ -36,6 +38,7 @@ class Operation:
     is_done: Act
     ends_by_422: bool = False
     is_hidden: bool = False
+    timer_s: float = 0.0
 
 
 # --- tenants ---
@@ -306,9 +309,9 @@ OPERATIONS = (
     Operation("repair", both, damaged, is_whole),
     Operation("quota", both, more_quota, has_more_quota),
     Operation("policy", policy_that_goes, look_at_all, has_one_policy),
-    Operation("suspend", both_with_work, suspended, is_shut),
+    Operation("suspend", both_with_work, suspended, is_shut, timer_s=life.QUIET_S),
     Operation("resume", shut, resumed, is_active),
-    Operation("delete-namespace", both_with_work, deleted, is_shut),
+    Operation("delete-namespace", both_with_work, deleted, is_shut, timer_s=life.QUIET_S),
     Operation("restore", shut_for_good, resumed, is_active),
     Operation("purge-keep", shut_for_good, purged, is_gone),
     Operation("purge-delete", shut_for_good_with_data, purged, is_gone),

@@ -145,11 +145,13 @@ class Table:
     async def _converges(
         self, world: FaultWorld, operation: Operation, clean: Clean, point: Point
     ) -> None:
-        steady = 0
+        steady, starts = 0, world.starts
         while steady < REST_S:
             is_right = await operation.is_done(world) and await world.picture() == clean.picture
             steady = steady + 1 if is_right else 0
-            limit_s = max(world.began_s + clean.seconds, world.struck_at) + WITHIN_S + REST_S
+            timer_s = operation.timer_s if world.starts > starts else 0.0
+            due_s = max(world.began_s + clean.seconds, world.struck_at + timer_s)
+            limit_s = due_s + WITHIN_S + REST_S
             if not is_right and world.sim.seconds > limit_s:
                 raise AssertionError(await _difference(world, clean, point))
             await world.round()

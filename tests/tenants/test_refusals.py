@@ -41,3 +41,16 @@ async def test_a_change_that_is_refused_is_told_between_the_tries_too(
     assert room.tenant.state == "active"  # it is there, and people go on working
     armed.setattr(client_module, "fault", None)
     await room.until(lambda r: not r.tenant.reason_text)
+
+
+async def test_a_lost_volume_that_is_refused_at_first_still_tells_of_the_loss(
+    room: Room, armed: pytest.MonkeyPatch
+):
+    await room.until_active()
+    fault = Fault("create", "PersistentVolumeClaim", 1, "422", 2)
+    armed.setattr(client_module, "fault", fault)
+    room.api.remove("PersistentVolumeClaim", room.namespace, "data")
+    await room.until(lambda r: SAID in r.tenant.reason_text)
+    await room.until_active()
+    claim = (await room.rows())["PersistentVolumeClaim/data"]
+    assert claim.detail.startswith("the claim was deleted and made anew, empty")
