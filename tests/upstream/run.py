@@ -3,9 +3,10 @@
 Tried are the contract (tests/contract), the pods of onebox's node half (tests/onebox/whole) and what
 only upstream can judge (tests/upstream). With CONTRACT_KUBECONFIG that cluster is used in place of
 one of our own; the tests of tests/upstream that need a control plane to stop and start still build
-theirs.
+theirs. `--only NAME` and `--without NAME` choose among the calls; what follows goes to pytest.
 """
 
+import argparse
 import os
 import shutil
 import signal
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from deploy.testcluster import binaries
 from deploy.testcluster.cluster import TestCluster
 from deploy.testcluster.controlplane import ControlPlaneError, Options, free_port
 from deploy.testcluster.node import NodeError, NodeOptions
+from tests.contract import results
 
 EXIT_FAILED = 1
 EXIT_NO_CLUSTER = 2
@@ -35,25 +37,43 @@ NEITHER = (
 
 @dataclass(frozen=True)
 class Call:
-    """One pytest process: Playwright's event loop and pytest-asyncio's cannot share one."""
+    """One pytest process: Playwright's event loop and pytest-asyncio's cannot share one.
 
+    Attributes:
+        needs_our_node: it knows where onebox's node half keeps things.
+        has_own: it starts control planes of its own.
+    """
+
+    name: str
     title: str
     arguments: tuple[str, ...]
     needs_our_node: bool = False
+    has_own: bool = False
 
 
 NODE_TESTS = ("deletion", "gpus", "kubectl", "logs", "network", "pods", "volumes", "workloads")
+FAULTS = "tests/upstream/test_faults.py"
+CONTRACT = Call("contract", "the contract", ("tests/contract",))
 CALLS = (
-    Call("the contract", ("tests/contract",)),
+    CONTRACT,
     Call(
+        "pods",
         "pods on onebox's node half",
         tuple(f"tests/onebox/whole/test_{name}.py" for name in NODE_TESTS),
         needs_our_node=True,
     ),
     Call(
-        "what only upstream judges", ("-m", "upstream and not e2e and not slow", "tests/upstream")
+        "upstream",
+        "what only upstream judges",
+        ("-m", "upstream and not e2e and not slow", "tests/upstream", f"--ignore={FAULTS}"),
     ),
-    Call("Homeport's main job", ("-m", "upstream and e2e and not slow", "tests/upstream")),
+    Call(
+        "main-job", "Homeport's main job", ("-m", "upstream and e2e and not slow", "tests/upstream")
+    ),
+    # Last and alone: what has to come right within half a minute is not tried beside other work.
+    Call(
+        "faults", "faults of a control plane", ("-m", "upstream and not slow", FAULTS), has_own=True
+    ),
 )
 NO_TESTS = 5  # pytest's exit code
 _PUT_AWAY_S = 90.0
@@ -94,14 +114,26 @@ def cluster() -> Iterator[Mapping[str, str]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def run(call: Call, environment: Mapping[str, str]) -> bool:
+def run(call: Call, environment: Mapping[str, str], to_pytest: Sequence[str]) -> bool:
     """Whether the call passed."""
     say(f"== {call.title}")
     began_s = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *call.arguments]
-    code = _wait(subprocess.Popen([*command, *sys.argv[1:]], env={**os.environ, **environment}))
+    code = _wait(subprocess.Popen([*command, *to_pytest], env={**os.environ, **environment}))
     say(f"== {call.title}: exit {code} after {time.monotonic() - began_s:.0f} s")
-    return code in {0, NO_TESTS}
+    return code == 0 or (code == NO_TESTS and bool(to_pytest))  # others than were chosen
+
+
+def has_parity() -> bool:
+    """Whether both clusters answer alike, once both have been asked; prints the report."""
+    passed = True
+    if results.load("onebox") is None:
+        say("== the contract, on onebox as well")
+        without = {name: text for name, text in os.environ.items() if name != GIVEN}
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        passed = _wait(subprocess.Popen([*command, *CONTRACT.arguments], env=without)) == 0
+    say("== parity")
+    return subprocess.call([sys.executable, "-m", "tests.contract.report"]) == 0 and passed
 
 
 def _wait(tests: subprocess.Popen[bytes]) -> int:
@@ -118,8 +150,20 @@ def _wait(tests: subprocess.Popen[bytes]) -> int:
         raise
 
 
+def chosen(arguments: Sequence[str]) -> tuple[list[Call], list[str]]:
+    """The calls that the command line asks for, and the rest of it."""
+    names = [call.name for call in CALLS]
+    parser = argparse.ArgumentParser(prog="python -m tests.upstream.run", allow_abbrev=False)
+    parser.add_argument("--only", action="append", choices=names, metavar="NAME")
+    parser.add_argument("--without", action="append", choices=names, default=[], metavar="NAME")
+    given, to_pytest = parser.parse_known_args(arguments)
+    wanted = set(given.only or names) - set(given.without)
+    return [call for call in CALLS if call.name in wanted], to_pytest
+
+
 def main() -> int:
     """Exit code 0 when everything passed, 2 when there can be no cluster."""
+    calls, to_pytest = chosen(sys.argv[1:])
     is_built = binaries.is_built(binaries.KUBERNETES, binaries.ETCD)
     if not (os.environ.get(GIVEN) or is_built or binaries.find_go()):
         print(NEITHER, file=sys.stderr)
@@ -129,17 +173,25 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGHUP, _stop)
     try:
-        with cluster() as environment:
-            calls = [call for call in CALLS if environment or not call.needs_our_node]
-            passed = [run(call, environment) for call in calls]
-            say("== parity")
-            subprocess.call([sys.executable, "-m", "tests.contract.report"])
+        passed = _try_on_cluster([call for call in calls if not call.has_own], to_pytest)
+        passed += [run(call, {}, to_pytest) for call in calls if call.has_own]
     except (binaries.NoBinariesError, ControlPlaneError, NodeError) as error:
         print(error, file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
         return 130
     return 0 if all(passed) else EXIT_FAILED
+
+
+def _try_on_cluster(calls: Sequence[Call], to_pytest: Sequence[str]) -> list[bool]:
+    if not calls:
+        return []
+    with cluster() as environment:
+        able = [call for call in calls if environment or not call.needs_our_node]
+        passed = [run(call, environment, to_pytest) for call in able]
+    if CONTRACT in calls and not to_pytest:
+        passed.append(has_parity())
+    return passed
 
 
 def _stop(number: int, _frame: object) -> None:
