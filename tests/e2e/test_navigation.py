@@ -66,7 +66,7 @@ def test_nodes_and_health_of_a_real_cluster(page_of: Callable[..., Page], ada: R
     expect(row.filter(has_text="StorageClass")).to_contain_text("It is there")
     expect(row.filter(has_text="Kubernetes")).to_contain_text("v1.")
     expect(row.filter(has_text="Pod Security")).to_contain_text("refused", timeout=60_000)
-    expect(page.locator(".watch-table tbody tr")).to_have_count(13)
+    expect(page.locator(".watch-table tbody tr")).to_have_count(14)
     expect(row.filter(has_text="Watches")).to_contain_text("all 14 are open")
 
 
