@@ -9,6 +9,8 @@ one joins. For tests of faults each program can be stopped, paused and started a
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import shutil
 import signal
@@ -129,6 +131,7 @@ class ControlPlane:
         try:
             self.start("etcd")
             self._wait("etcd", self._etcd_answers)
+            self._leave_first_version_behind()
             self.start("kube-apiserver")
             self.wait_until_ready()
             self.start("kube-controller-manager")
@@ -295,6 +298,13 @@ class ControlPlane:
             "secure-port": self._side_ports[side],
             "leader-elect": "false",
         }
+
+    def _leave_first_version_behind(self) -> None:
+        """Make version 1 one that the API server's caches have never seen, as in any cluster that is
+        older than a moment; else it is chance whether a watch from it is refused."""
+        put = json.dumps({"key": base64.b64encode(b"homeport/first").decode()}).encode()
+        with urllib.request.urlopen(f"{self.etcd_endpoint}/v3/kv/put", put, timeout=10) as reply:
+            reply.read()
 
     def _etcd_answers(self) -> bool:
         try:
