@@ -5,6 +5,7 @@ What the second lane says is shown when it has ended, so that the two do not mix
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -141,6 +142,8 @@ class Lane:
 
 def main() -> int:
     """Exit code 0 only when every call passed; all of them run."""
+    # A shell that runs this in the background has it ignored, and tests would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryFile() as output:
         also = (UPSTREAM,) if os.environ.get("TESTS_WITH_UPSTREAM") else ()
         first, second = Lane(LANES[0], None), Lane((*LANES[1], *also), output)
