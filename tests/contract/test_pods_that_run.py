@@ -54,9 +54,9 @@ def test_a_program_that_fails_leaves_its_code_and_its_last_words(tape: Tape) -> 
 
 
 def test_init_containers_run_before_and_sidecars_beside(tape: Tape) -> None:
-    first = _shell("echo one > /work/order", "first", volumeMounts=[_mount()])
+    first = _shell("echo one > /scratch/order", "first", volumeMounts=[_mount()])
     side = _shell("sleep 1000", "side", restartPolicy="Always", volumeMounts=[_mount()])
-    main = _shell("echo two >> /work/order; cat /work/order", volumeMounts=[_mount()])
+    main = _shell("echo two >> /scratch/order; cat /scratch/order", volumeMounts=[_mount()])
     volumes = [{"name": "work", "emptyDir": {}}]
     body = pod(
         "p",
@@ -71,7 +71,7 @@ def test_init_containers_run_before_and_sidecars_beside(tape: Tape) -> None:
 
 
 def _mount() -> Json:
-    return {"name": "work", "mountPath": "/work"}
+    return {"name": "work", "mountPath": "/scratch"}
 
 
 def test_an_indexed_job_runs_to_its_end(tape: Tape) -> None:
@@ -136,12 +136,12 @@ def test_a_liveness_probe_that_fails_restarts_the_container(tape: Tape) -> None:
 
 
 def test_a_pod_is_given_time_and_its_hook_before_it_ends(tape: Tape) -> None:
-    hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo bye > /work/bye"]}}}
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo bye > /scratch/bye"]}}}
     main = _shell(
         "trap 'exit 0' TERM; while :; do sleep 0.1; done", lifecycle=hook, volumeMounts=[_mount()]
     )
     side = _shell(
-        "trap 'sleep 0.5; cat /work/bye; exit 0' TERM; while :; do sleep 0.1; done",
+        "trap 'sleep 0.5; cat /scratch/bye; exit 0' TERM; while :; do sleep 0.1; done",
         "side",
         volumeMounts=[_mount()],
     )

@@ -26,7 +26,7 @@ VIEW = View(
         "/dev/shm": ("/memory/s", False),
         "/envs/e": ("/envs/e", True),
     },
-    "/stage/root",
+    "/stage/tree",
     read_only_root=False,
 )
 
@@ -39,12 +39,12 @@ VIEW = View(
         ("/data/a/b", "/volumes/d/a/b"),
         ("/data/inner/x", "/volumes/i/x"),
         ("/data/innerx", "/volumes/d/innerx"),
-        ("/database", "/stage/root/database"),
+        ("/database", "/stage/tree/database"),
         ("//data//a", "/volumes/d/a"),
         ("/data/./a/../b", "/volumes/d/b"),
-        ("/data/../etc/passwd", "/stage/root/etc/passwd"),
+        ("/data/../etc/passwd", "/stage/tree/etc/passwd"),
         ("/dev/shm/x", "/memory/s/x"),
-        ("/home/someone/.ssh", "/stage/root/home/someone/.ssh"),
+        ("/home/someone/.ssh", "/stage/tree/home/someone/.ssh"),
         ("/volumes/d/a", "/volumes/d/a"),
         ("/envs/e/bin/python", "/envs/e/bin/python"),
         ("/usr/bin/env", "/usr/bin/env"),
@@ -59,7 +59,7 @@ def test_a_path_leads_to_its_file(path: str, real: str) -> None:
 def test_devices_are_the_machines_and_the_root_is_the_containers() -> None:
     assert VIEW.find(b"/dev/null") is None
     for path in ("/", "//", "/data/..", "/."):
-        assert VIEW.real(path) == "/stage/root"
+        assert VIEW.real(path) == "/stage/tree"
 
 
 def test_mounts_and_programs_know_whether_they_can_be_written() -> None:
@@ -78,8 +78,8 @@ def test_mounts_and_programs_know_whether_they_can_be_written() -> None:
         ("/volumes/d/a", "/data/a"),
         ("/volumes/d", "/data"),
         ("/volumes/i/x", "/data/inner/x"),
-        ("/stage/root", "/"),
-        ("/stage/root/opt", "/opt"),
+        ("/stage/tree", "/"),
+        ("/stage/tree/opt", "/opt"),
         ("/usr/lib", None),
         ("/envs/e/lib", None),
     ],
