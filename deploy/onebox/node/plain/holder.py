@@ -18,6 +18,7 @@ import time
 from typing import NoReturn
 
 from deploy.onebox.node import syscalls
+from deploy.onebox.node.handing import hand_listener, hand_sockets
 from deploy.onebox.node.plain.loopback import BLOCKS, Loopback
 from deploy.onebox.node.plain.podinit import SHARED_MEMORY, memory_prefix, run_pod
 from deploy.onebox.node.plain.tree import kill_descendants, kill_orphans
@@ -134,21 +135,11 @@ class Holder:
         os.close(pidfd)
 
     def _make_sockets(self, message: Message) -> None:
-        sockets = [socket.socket() for _ in range(message.fields["count"])]
-        send_message(self._channel, {"id": message.fields["id"]}, [s.fileno() for s in sockets])
-        for made in sockets:
-            made.close()
+        hand_sockets(self._channel, message)
 
     def _listen(self, message: Message) -> None:
         fields = message.fields
-        kind = socket.SOCK_DGRAM if fields["udp"] else socket.SOCK_STREAM
-        with socket.socket(socket.AF_INET, kind) as made:
-            if not fields["udp"]:
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(self._loopback.locate(fields["ip"], fields["port"]))
-            if not fields["udp"]:
-                made.listen(1024)
-            send_message(self._channel, {"id": fields["id"]}, [made.fileno()])
+        hand_listener(self._channel, message, self._loopback.locate(fields["ip"], fields["port"]))
 
     def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError):
