@@ -3,14 +3,12 @@
 import functools
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.e2e.portal import PASSWORD, Portal, Rest
+from tests.e2e.portal import PASSWORD, Portal, Rest, new_home, thrown_away
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 FLAGS = [
@@ -26,18 +24,8 @@ FLAGS = [
 def portal() -> Iterator[Portal]:
     # Images are kept between runs where the environment says so: pulling TensorFlow is not what
     # most of these tests are about.
-    folder = Path(tempfile.mkdtemp(prefix="homeport-e2e-"))
-    folder.chmod(0o755)
-    running = Portal(folder / "home")
-    try:
-        running.start()
+    with thrown_away(Portal(new_home("e2e"))) as running:
         yield running
-        assert running.stop() == 0
-    finally:
-        running.kill_everything()
-        if not os.environ.get("KEEP_E2E"):
-            shutil.rmtree(folder, ignore_errors=True)
-            running.log.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module")  # some tests end everything that a person is signed in with

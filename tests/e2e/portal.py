@@ -2,10 +2,14 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -142,6 +146,27 @@ class Portal:
         assert answer.ok, answer.text
         assert "homeport_session" in session.cookies, answer.text
         return session
+
+
+def new_home(name: str) -> Path:
+    """Where an installation of tests may live: in a folder of its own that pods can reach into."""
+    folder = Path(tempfile.mkdtemp(prefix=f"homeport-{name}-"))
+    folder.chmod(0o755)
+    return folder / "home"
+
+
+@contextmanager
+def thrown_away(portal: Portal) -> Iterator[Portal]:
+    """The installation while the context is open; it has to end well, and its folder goes with it
+    (kept with KEEP_E2E)."""
+    try:
+        portal.start()
+        yield portal
+        assert portal.stop() == 0
+    finally:
+        portal.kill_everything()
+        if not os.environ.get("KEEP_E2E"):
+            shutil.rmtree(portal.home.parent, ignore_errors=True)
 
 
 @dataclass

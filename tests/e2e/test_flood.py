@@ -8,8 +8,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.e2e.portal import Portal, Rest, kubectl
+from tests.e2e.portal import Portal, Rest, kubectl, new_home, thrown_away
 from tests.e2e.viewers import Counting, Stuck
 from tests.onebox.whole.processes import command_line
 from tests.tools.waiting import wait_for
@@ -64,17 +62,9 @@ SMALL = {"worker": {"cpu": "500m", "memory": "256Mi"}}
 @pytest.fixture(scope="module")
 def portal() -> Iterator[Portal]:
     """An installation of its own that keeps little of a log."""
-    folder = Path(tempfile.mkdtemp(prefix="homeport-flood-"))
-    folder.chmod(0o755)
-    running = Portal(folder / "home", environment={"LOG_ARCHIVE_MAX_BYTES": str(KEPT_BYTES)})
-    try:
-        running.start()
+    environment = {"LOG_ARCHIVE_MAX_BYTES": str(KEPT_BYTES)}
+    with thrown_away(Portal(new_home("flood"), environment=environment)) as running:
         yield running
-        assert running.stop() == 0
-    finally:
-        running.kill_everything()
-        if not os.environ.get("KEEP_E2E"):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,13 @@
 """The main job where nobody is root: the whole Homeport started by an ordinary user."""
 
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.e2e.main_job import do_the_main_job
-from tests.e2e.portal import PASSWORD, Portal
+from tests.e2e.portal import PASSWORD, Portal, new_home, thrown_away
 from tests.onebox.cluster import AS_USER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.tensorflow]
@@ -20,9 +17,9 @@ NOBODY = "65534"
 
 @pytest.fixture
 def portal() -> Iterator[Portal]:
-    folder = Path(tempfile.mkdtemp(prefix="homeport-ordinary-"))
+    running = Portal(new_home("ordinary"))
+    folder = running.home.parent
     os.chown(folder, int(NOBODY), int(NOBODY))
-    running = Portal(folder / "home")
     user = (sys.executable, str(AS_USER), NOBODY, NOBODY, str(folder))
     settings = {
         "HOMEPORT_HOME": str(running.home),
@@ -30,14 +27,8 @@ def portal() -> Iterator[Portal]:
         "HOMEPORT_DEMO_PASSWORD": PASSWORD,
     }
     running.wrapper = (*user, "env", *(f"{name}={text}" for name, text in settings.items()))
-    try:
-        running.start()
+    with thrown_away(running):
         yield running
-        assert running.stop() == 0
-    finally:
-        running.kill_everything()
-        if not os.environ.get("KEEP_E2E"):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="the other tests run as an ordinary user already")

@@ -6,18 +6,24 @@ enforced on every pod of a tenant by its own admission plugin.
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import requests
 from playwright.sync_api import Page, expect
 
-from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest, global_steps, kubectl
+from tests.e2e.portal import (
+    PASSWORD,
+    ROOT,
+    Portal,
+    Rest,
+    global_steps,
+    kubectl,
+    new_home,
+    thrown_away,
+)
 from tests.e2e.test_first_training import BODY, ENDED_S, FIRST_TRAINING_S, SCRIPT
 from tests.e2e.test_gate import enter
 from tests.e2e.test_services import START_S, Service, things_of
@@ -30,21 +36,14 @@ pytestmark = [pytest.mark.upstream, pytest.mark.e2e, pytest.mark.tensorflow]
 @pytest.fixture(scope="module")
 def portal(upstream: Upstream) -> Iterator[Portal]:
     """The portal on that cluster, with the demo accounts."""
-    folder = Path(tempfile.mkdtemp(prefix="homeport-upstream-portal-"))
     environment = {
         "HOMEPORT_KUBECONFIG": str(upstream.kubeconfig),
         "POD_PORTAL_URL": upstream.pod_portal_url,
     }
-    running = Portal(folder / "home", upstream.portal_port, environment)
-    try:
-        make_accounts(running)
-        running.start()
+    running = Portal(new_home("upstream-portal"), upstream.portal_port, environment)
+    make_accounts(running)
+    with thrown_away(running):
         yield running
-        assert running.stop() == 0
-    finally:
-        running.kill_everything()
-        if not os.environ.get("KEEP_E2E"):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_accounts(portal: Portal) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import sys
 import tempfile
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.portal import Portal, Rest
+from tests.e2e.portal import Portal, Rest, new_home, thrown_away
 from tests.onebox.cluster import OneBox, launch
 
 DROP = (sys.executable, str(Path(__file__).with_name("drop.py")))
@@ -32,18 +31,8 @@ def box() -> Iterator[OneBox]:
 
 @pytest.fixture(scope="module")
 def portal() -> Iterator[Portal]:
-    folder = Path(tempfile.mkdtemp(prefix="homeport-plain-e2e-"))
-    folder.chmod(0o755)
-    running = Portal(folder / "home", wrapper=DROP)
-    try:
-        running.start()
+    with thrown_away(Portal(new_home("plain-e2e"), wrapper=DROP)) as running:
         yield running
-        assert running.stop() == 0
-    finally:
-        running.kill_everything()
-        if not os.environ.get("KEEP_E2E"):
-            shutil.rmtree(folder, ignore_errors=True)
-            running.log.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module")
