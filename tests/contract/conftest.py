@@ -21,11 +21,15 @@ SIDE_BY_SIDE = 5  # most of a script's time is waiting for controllers
 _results = pytest.StashKey[Results]()
 _side = pytest.StashKey[str]()
 _whole = pytest.StashKey[bool]()  # every behaviour was tried
+_config: pytest.Config | None = None  # the hook of reports is not told its session
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Here, and not as the session starts: by then a run of all tests does not know this file yet.
+    global _config
     config.addinivalue_line("markers", "needs_pods: a node has to run the pods")
     config.stash[_results] = Results("")
+    _config = config
 
 
 @pytest.fixture(scope="session")
@@ -150,24 +154,19 @@ def _sentence(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-_config: pytest.Config | None = None  # the hook of reports is not told its session
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    global _config
-    _config = session.config
-
-
 def pytest_sessionfinish(session: pytest.Session) -> None:
     side = session.config.stash.get(_side, "")
-    ran = {
-        _name_of(item.nodeid).partition("::")[0] for item in session.items if _is_ours(item.nodeid)
-    }
-    is_whole = ran == {file.name for file in HERE.glob("test_*.py")}
-    options = session.config.option
-    if side and is_whole and not options.keyword and session.testscollected == len(session.items):
+    ours = [item for item in session.items if _is_ours(item.nodeid)]
+    files = {_name_of(item.nodeid).partition("::")[0] for item in ours}
+    found = session.config.stash[_results]
+    is_whole = (
+        files == {file.name for file in HERE.glob("test_*.py")}
+        and found.behaviours.keys() == {_name_of(i.nodeid) for i in ours if _is_behaviour(i.nodeid)}
+        and not session.config.option.keyword
+    )
+    if side and is_whole:
         session.config.stash[_whole] = True
-        session.config.stash[_results].save(side)
+        found.save(side)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
