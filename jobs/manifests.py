@@ -37,8 +37,6 @@ LOG_ROOT = "/log/jobs"
 TEMPLATE_VERSION = "job-1"
 JOB_LABEL = "homeport.dev/job"  # NAME; on the replicas' pods, which the Service selects by it
 RESCUE_ROLE = "rescue"
-RESCUED_ROLE = "homeport.dev/rescued-role"
-RESCUED_ATTEMPT = "homeport.dev/rescued-attempt"
 
 
 @dataclass(frozen=True)
@@ -340,8 +338,8 @@ def render_rescue(training: Training, lost: Lost, *, attempt: int, pods: PodSett
         labels.ROLE: RESCUE_ROLE,
         labels.ATTEMPT: str(attempt),
         labels.INDEX: str(lost.index),
-        RESCUED_ROLE: lost.role,
-        RESCUED_ATTEMPT: str(lost.attempt),
+        labels.RESCUED_ROLE: lost.role,
+        labels.RESCUED_ATTEMPT: str(lost.attempt),
     }
     context = RescueManifest(
         owner=str(training.job_id),

@@ -9,7 +9,6 @@ from typing import Any
 
 from portal import quantity
 from portal.cluster import labels
-from portal.cluster.index import owner_of
 from portal.cluster.mergepatch import difference, is_equal
 from portal.cluster.objects import (
     EventSeen,
@@ -68,7 +67,7 @@ def judge(document: Object, seen: Any | None, around: Surroundings) -> Verdict:
     """
     if seen is None:
         return Verdict(State.MISSING, must_create=True)
-    if owner_of(seen) != document["metadata"]["labels"][labels.OWNER]:
+    if seen.metadata.owner != document["metadata"]["labels"][labels.OWNER]:
         return Verdict(State.REFUSED, foreign(document))
     if seen.metadata.deletion_timestamp is not None:
         return Verdict(State.WAITING, _leaving(seen))

@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import time
 import urllib.error
@@ -29,6 +28,7 @@ import yaml
 
 from deploy.child import Child
 from deploy.testcluster import binaries, pki
+from deploy.testcluster.ports import free_port
 
 SERVICE_RANGE = "10.96.0.0/16"
 READY_S = 120.0
@@ -46,13 +46,6 @@ _AUDIT_POLICY = {
 
 class ControlPlaneError(RuntimeError):
     """A program ended or did not become ready; the text has its last words."""
-
-
-def free_port() -> int:
-    """A TCP port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from typing import Any, Self
 
 from deploy.child import Child
 from deploy.testcluster import binaries
-from deploy.testcluster.controlplane import ControlPlane, ControlPlaneError, free_port
+from deploy.testcluster.controlplane import ControlPlane, ControlPlaneError
+from deploy.testcluster.ports import free_port
 
 STAGES = Path(__file__).with_name("kwok") / "stages.yaml"
 ANNOTATION = "kwok.x-k8s.io/node"

@@ -35,7 +35,7 @@ from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_REPLICA_STATES, Desired, JobState
 from jobs.services.manifests import need_of
 from jobs.services.models import Service, ServiceState
-from portal.cluster import labels, objects, requests
+from portal.cluster import objects, requests
 from portal.cluster.requests import Requests
 from portal.cluster.view import ClusterView
 from tenants.manifests import QUOTA, observed
@@ -226,10 +226,8 @@ def look(view: ClusterView, queue: Queue) -> Room:
 def _outstanding(view: ClusterView, job: HoldingJob) -> tuple[list[Need], list[Need]]:
     """Replicas without a pod, and replicas whose pod has no node."""
     live = [p for p in view.pods.of_owner(job.job_id) if p.status.phase not in _ENDED]
-    roles = Counter(pod.metadata.labels.get(labels.ROLE, "") for pod in live)
-    free = Counter(
-        pod.metadata.labels.get(labels.ROLE, "") for pod in live if not pod.spec.node_name
-    )
+    roles = Counter(pod.metadata.labels.role for pod in live)
+    free = Counter(pod.metadata.labels.role for pod in live if not pod.spec.node_name)
     missing, unbound = [], []
     for need in job.needs:
         count = need.count - roles[need.role] - job.ended.get(need.role, 0)

@@ -7,7 +7,6 @@ then only in the state that the view held when the removal arrived.
 from collections import deque
 
 from portal.cluster.client import Cluster
-from portal.cluster.index import owner_of
 from portal.cluster.objects import PodSeen
 from portal.cluster.view import ClusterView
 from portal.cluster.watch import NORMAL_PACE, Change, Pace
@@ -24,7 +23,7 @@ class JobsView(ClusterView):
         super().__init__(cluster, pace)
 
     def _note_pod(self, change: Change[PodSeen]) -> None:
-        if change.new is None and change.old is not None and owner_of(change.old):
+        if change.new is None and change.old is not None and change.old.metadata.owner:
             self._departed.append(change.old)
         super()._note_pod(change)
 

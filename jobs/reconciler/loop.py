@@ -40,7 +40,6 @@ from jobs.team.usage_pass import UsagePass
 from portal import live, supervise
 from portal.cluster.client import Cluster
 from portal.cluster.errors import CredentialsError
-from portal.cluster.index import owner_of
 from portal.cluster.view import Dirty
 from tenants.reconcile import TenantReconciler
 
@@ -293,7 +292,7 @@ class Shift:
         self._usage.note(dirty.owners)
         self._nodes.note(dirty.nodes)
         for pod in self._view.take_departed():
-            owner = _uuid(owner_of(pod))
+            owner = _uuid(pod.metadata.owner)
             if owner is not None:
                 is_service = self._services.knows(owner)
                 (self._services if is_service else self._jobs).note_departed(owner, pod)

@@ -16,7 +16,6 @@ from jobs.reconciler.admit import amount_of, is_ready
 from jobs.reconciler.lease import Lease
 from jobs.rules.admission import Amount
 from portal.cluster import requests
-from portal.cluster.index import owner_of
 from portal.cluster.objects import NodeSeen, PodSeen
 from portal.cluster.view import ClusterView
 
@@ -93,7 +92,7 @@ def _holders(pods: list[PodSeen]) -> tuple[Mapping[str, Any], ...]:
         {
             "namespace": pod.metadata.namespace,
             "pod": pod.metadata.name,
-            "owner": owner_of(pod),
+            "owner": pod.metadata.owner,
             "gpu": requests.of_pod(pod.spec).gpu_count,
             "gpus": gpu_indices(pod.metadata.annotations.gpu_indices),
             "since": _iso(pod.status.start_time or pod.metadata.creation_timestamp),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from jobs.manifests import RESCUE_ROLE, RESCUED_ATTEMPT, RESCUED_ROLE
+from jobs.manifests import RESCUE_ROLE
 from jobs.reconciler.record import (
     ArchiveRow,
     JobRow,
@@ -25,7 +25,7 @@ from jobs.rules import reasons
 from jobs.rules.endings import Disruption, End
 from jobs.rules.reasons import Reason
 from jobs.rules.waits import MOUNT_EVENTS
-from portal.cluster import labels, objects
+from portal.cluster import objects
 from portal.cluster.view import ClusterView
 
 _GPU_MAX = 100  # characters of Replica.gpus
@@ -105,7 +105,7 @@ def namespace_state(view: ClusterView, name: str) -> Literal["active", "terminat
     return "terminating" if is_going else "active"
 
 
-def thing(kind: str, meta: objects.Meta) -> Thing:
+def thing(kind: str, meta: objects.Marks) -> Thing:
     """Enough of an object to delete exactly it."""
     return Thing(kind, meta.name, meta.uid, meta.deletion_timestamp is not None)
 
@@ -177,12 +177,11 @@ def _number(text: str, default: int = 0) -> int:
 def _key(job: JobRow, pod: objects.PodSeen) -> tuple[bool, ReplicaKey]:
     """Whether it is a rescue pod, and the replica that it is (or rescues)."""
     marks = pod.metadata.labels
-    role = marks.get(labels.ROLE, "")
-    index = _number(marks.get(labels.INDEX) or marks.get(labels.COMPLETION_INDEX, ""))
-    if role == RESCUE_ROLE:
-        attempt = _number(marks.get(RESCUED_ATTEMPT, ""), job.attempt)
-        return True, ReplicaKey(marks.get(RESCUED_ROLE, ""), index, attempt)
-    return False, ReplicaKey(role, index, _number(marks.get(labels.ATTEMPT, ""), job.attempt))
+    index = _number(marks.index or marks.completion_index)
+    if marks.role == RESCUE_ROLE:
+        attempt = _number(marks.rescued_attempt, job.attempt)
+        return True, ReplicaKey(marks.rescued_role, index, attempt)
+    return False, ReplicaKey(marks.role, index, _number(marks.attempt, job.attempt))
 
 
 def container_status(

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobs.manifests import RESCUE_ROLE
-from portal.cluster import labels, requests
-from portal.cluster.index import owner_of
+from portal.cluster import requests
 from portal.cluster.objects import ContainerState, PodSeen, Terminated
 from portal.cluster.requests import Requests
 
@@ -44,9 +43,9 @@ def span_of(pod: PodSeen, now: datetime, *, gone_at: datetime | None = None) -> 
         gone_at: of a pod that is no longer there: until when it may have run, where its own status
             does not tell.
     """
-    owner = owner_of(pod)
+    owner = pod.metadata.owner
     started_at = _started(pod)
-    if not owner or started_at is None or pod.metadata.labels.get(labels.ROLE) == RESCUE_ROLE:
+    if not owner or started_at is None or pod.metadata.labels.role == RESCUE_ROLE:
         return None
     made_at = pod.metadata.creation_timestamp or started_at
     started_at = min(max(started_at, made_at), now)

@@ -22,7 +22,6 @@ from jobs.reconciler.lease import Lease
 from jobs.services.models import Service
 from jobs.team.models import UsageInterval
 from jobs.team.recording import Span, has_ended, span_of
-from portal.cluster.index import owner_of
 from portal.cluster.objects import PodSeen
 from portal.cluster.view import ClusterView
 
@@ -127,7 +126,7 @@ class UsagePass:
 
     def _chosen(self, everything: bool) -> Iterable[PodSeen]:
         if everything:
-            return [pod for pod in self._view.pods.watch.items.values() if owner_of(pod)]
+            return [pod for pod in self._view.pods.watch.items.values() if pod.metadata.owner]
         return [pod for owner in self._owners for pod in self._view.pods.of_owner(owner)]
 
     def _follow(self, news: News, unknown: set[str]) -> None:

@@ -4,17 +4,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-from portal.cluster import labels
 from portal.cluster.objects import Watchable
 from portal.cluster.watch import Change
 
 T = TypeVar("T", bound=Watchable)
-
-
-def owner_of(seen: Watchable) -> str:
-    """Id of the row that an object of ours belongs to; empty for foreign objects."""
-    marks = seen.metadata.labels
-    return marks.get(labels.OWNER, "") if marks.get(labels.MANAGED_BY) == labels.MANAGER else ""
 
 
 class Index(Generic[T]):
@@ -30,7 +23,7 @@ class Index(Generic[T]):
         if change.new is not None:
             meta = change.new.metadata
             self._by_namespace[meta.namespace][meta.name] = change.new
-            owner = owner_of(change.new)
+            owner = meta.owner
             if owner:
                 self._by_owner[owner][meta.uid] = change.new
 
@@ -38,7 +31,7 @@ class Index(Generic[T]):
         meta = old.metadata
         for table, key, inner in (
             (self._by_namespace, meta.namespace, meta.name),
-            (self._by_owner, owner_of(old), meta.uid),
+            (self._by_owner, meta.owner, meta.uid),
         ):
             if key in table:
                 table[key].pop(inner, None)

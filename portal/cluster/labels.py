@@ -9,6 +9,9 @@ NAMESPACE = "homeport.dev/namespace"  # on a volume of a purged tenant: where it
 ROLE = "homeport.dev/role"
 INDEX = "homeport.dev/index"
 ATTEMPT = "homeport.dev/attempt"
+# Of a pod that uploads what a lost replica has left: whose.
+RESCUED_ROLE = "homeport.dev/rescued-role"
+RESCUED_ATTEMPT = "homeport.dev/rescued-attempt"
 # Set by the Job controller: https://kubernetes.io/docs/reference/labels-annotations-taints/
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 

@@ -7,9 +7,12 @@ instance can be part of a cycle. An absent field takes its default; a field of t
 """
 
 from datetime import datetime
-from typing import Any, Protocol
+from enum import StrEnum
+from typing import Any, Literal, Protocol
 
 import msgspec
+
+from portal.cluster import labels
 
 
 class Seen(msgspec.Struct, gc=False, rename="camel", frozen=True):
@@ -27,25 +30,59 @@ class Annotations(Seen, frozen=True):
     gpu_note: str = msgspec.field(default="", name="homeport.dev/gpu-note")  # of a node
 
 
-class Meta(Seen, frozen=True):
-    """metadata of an object; times are aware UTC."""
+class Marks(Seen, frozen=True):
+    """metadata of an object but for its labels; times are aware UTC."""
 
     name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
-    labels: dict[str, str] = {}
     annotations: Annotations = Annotations()
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
+
+
+class Meta(Marks, frozen=True):
+    """metadata with all labels."""
+
+    labels: dict[str, str] = {}
+
+    @property
+    def owner(self) -> str:
+        """Id of the row that an object of ours belongs to; empty for foreign objects."""
+        is_ours = self.labels.get(labels.MANAGED_BY) == labels.MANAGER
+        return self.labels.get(labels.OWNER, "") if is_ours else ""
+
+
+class PodLabels(Seen, frozen=True):
+    """The labels that are read of a pod: there are many pods, and controllers add long labels."""
+
+    managed_by: str = msgspec.field(default="", name=labels.MANAGED_BY)
+    owner: str = msgspec.field(default="", name=labels.OWNER)
+    role: str = msgspec.field(default="", name=labels.ROLE)
+    index: str = msgspec.field(default="", name=labels.INDEX)
+    attempt: str = msgspec.field(default="", name=labels.ATTEMPT)
+    completion_index: str = msgspec.field(default="", name=labels.COMPLETION_INDEX)
+    rescued_role: str = msgspec.field(default="", name=labels.RESCUED_ROLE)
+    rescued_attempt: str = msgspec.field(default="", name=labels.RESCUED_ATTEMPT)
+
+
+class PodMeta(Marks, frozen=True):
+    """metadata of a pod."""
+
+    labels: PodLabels = PodLabels()
+
+    @property
+    def owner(self) -> str:
+        """Id of the row that a pod of ours belongs to; empty for foreign pods."""
+        return self.labels.owner if self.labels.managed_by == labels.MANAGER else ""
 
 
 class Watchable(Protocol):
     """Every struct here that stands for a whole object."""
 
     @property
-    def metadata(self) -> Meta: ...
+    def metadata(self) -> Meta | PodMeta: ...
 
 
 def is_same(old: Any, new: Any) -> bool:
@@ -85,11 +122,30 @@ class ContainerSpec(Seen, frozen=True):
 
 class PodSpec(Seen, frozen=True):
     node_name: str = ""
-    hostname: str = ""
-    subdomain: str = ""
     containers: list[ContainerSpec] = []
     init_containers: list[ContainerSpec] = []
     overhead: dict[str, str] = {}
+
+
+class PodConditionType(StrEnum):
+    """The usual ones, so that ten thousand pods do not hold their names ten thousand times."""
+
+    HAS_SANDBOX = "PodReadyToStartContainers"
+    INITIALIZED = "Initialized"
+    CONTAINERS_READY = "ContainersReady"
+    READY = "Ready"
+    SCHEDULED = "PodScheduled"
+    DISRUPTED = "DisruptionTarget"
+    OTHER = ""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "PodConditionType":
+        return cls.OTHER
+
+
+class PodCondition(Condition, frozen=True):
+    type: PodConditionType = PodConditionType.OTHER
+    status: Literal["True", "False", "Unknown", ""] = ""
 
 
 class Waiting(Seen, frozen=True):
@@ -118,7 +174,6 @@ class ContainerState(Seen, frozen=True):
 
 class ContainerStatus(Seen, frozen=True):
     name: str = ""
-    ready: bool = False
     restart_count: int = 0
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
@@ -128,15 +183,14 @@ class PodStatus(Seen, frozen=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
-    pod_ip: str = msgspec.field(default="", name="podIP")
     start_time: datetime | None = None
-    conditions: list[Condition] = []
+    conditions: list[PodCondition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
 
 
 class PodSeen(Seen, frozen=True):
-    metadata: Meta
+    metadata: PodMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from portal import supervise
 from portal.cluster import labels, requests
 from portal.cluster.client import Cluster
-from portal.cluster.index import Index, owner_of
+from portal.cluster.index import Index
 from portal.cluster.objects import (
     DeploymentSeen,
     EventSeen,
@@ -39,9 +39,6 @@ from portal.cluster.watch import NORMAL_PACE, Change, Key, Outage, Pace, Selecti
 T = TypeVar("T", bound=Watchable)
 
 _TENANT_PREFIX = "u-"  # of every namespace that Homeport makes
-# Upstream has no watch cache of events, and without one it sends no bookmarks: a quiet stream of them
-# would be taken for a dead one.
-_EVENTS_TIMEOUT_S = (45, 60)
 _ENDED = {"Succeeded", "Failed"}  # phases of pods that hold nothing any more
 
 
@@ -145,9 +142,7 @@ class ClusterView:
         # Pods of all namespaces: foreign ones hold capacity too.
         self.pods = put_up(Selection("Pod", PodSeen), self._note_pod)
         self.nodes = put_up(Selection("Node", NodeSeen), self._note_node)
-        about_tenants = Selection(
-            "Event", EventSeen, keep=_is_about_tenant, server_timeout_s=_EVENTS_TIMEOUT_S
-        )
+        about_tenants = Selection("Event", EventSeen, keep=_is_about_tenant)
         self.events = put_up(about_tenants, self._note_event)
 
     # --- life ---
@@ -216,7 +211,7 @@ class ClusterView:
 
     def _note(self, change: Change[Any]) -> None:
         for seen in (change.old, change.new):
-            owner = owner_of(seen) if seen is not None else ""
+            owner = seen.metadata.owner if seen is not None else ""
             if owner:
                 self._dirty.owners.add(owner)
                 # A Namespace lies in no namespace: its own name is meant.
@@ -231,7 +226,7 @@ class ClusterView:
                     self._hold(node, amount, sign)
                     self._dirty.nodes.add(node)
         self._note_gpus(change, before, after)
-        if any(seen is not None and owner_of(seen) for seen in (change.old, change.new)):
+        if any(seen is not None and seen.metadata.owner for seen in (change.old, change.new)):
             self._note(change)
         elif before != after:
             self._wake()
@@ -290,7 +285,7 @@ class ClusterView:
         }
         shelf = shelves.get(kind)
         seen = shelf.get(namespace, name) if shelf is not None else None
-        return owner_of(seen) if seen is not None else ""
+        return seen.metadata.owner if seen is not None else ""
 
 
 def _is_about_tenant(event: EventSeen) -> bool:

@@ -26,7 +26,6 @@ from portal.cluster.transport import JSON
 
 log = logging.getLogger(__name__)
 
-_SERVER_TIMEOUT_S = (240, 300)  # the server ends the watch; spread, so that not all come at once
 _LOG_EVERY_S = 60.0
 _MAX_LINE_BYTES = 8 * 1024**2  # etcd holds 1.5 MiB per object
 
@@ -54,8 +53,6 @@ class Selection(Generic[T]):
     Attributes:
         keep: objects for which it says False are neither cached nor reported.
         only_metadata: ask the server to leave out the rest; one that cannot sends it all the same.
-        server_timeout_s: after how long the server ends the watch, at least and at most; less than
-            the silence of a dead stream where the server sends no bookmarks.
     """
 
     kind: str
@@ -64,7 +61,6 @@ class Selection(Generic[T]):
     field_selector: str = ""
     keep: Callable[[T], bool] | None = None
     only_metadata: bool = False
-    server_timeout_s: tuple[int, int] = _SERVER_TIMEOUT_S
 
 
 @dataclass(frozen=True)
@@ -72,11 +68,15 @@ class Pace:
     """Times of a watch, in seconds; tests make them short.
 
     Attributes:
-        silence_s: a stream without a byte for so long is dead; servers send a bookmark a minute.
+        server_s: after how long the server is asked to end a stream, at least and at most; spread,
+            so that not all watches come again at once.
+        silence_s: a stream of which not even the end is heard for so long is dead. A stalled
+            connection looks like a quiet one, and bookmarks are a minute apart: see ADR 14.
         healthy_s: a stream that lived so long was no failure, and the waits start small again.
     """
 
-    silence_s: float = 75.0
+    server_s: tuple[int, int] = (12, 15)
+    silence_s: float = 21.0
     healthy_s: float = 5.0
     first_wait_s: float = 0.2
     most_wait_s: float = 12.0
@@ -251,7 +251,7 @@ class Watch(Generic[T]):
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
-            "timeoutSeconds": str(random.randint(*self.selection.server_timeout_s)),
+            "timeoutSeconds": str(random.randint(*self._pace.server_s)),
         }
         self.health.connects += 1
         self._cluster.calls["watch", self.selection.kind] += 1

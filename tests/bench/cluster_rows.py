@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from deploy.testcluster.ports import free_port
 from tests.bench.fakelogs import LINE_BYTES
 from tests.bench.forward import Forward, forwarding
 from tests.bench.kubectl_side import Pipe
@@ -31,7 +32,6 @@ from tests.bench.viewers import Target, Viewer, arrive, delivered
 from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest
 from tests.onebox.whole.processes import command_line, descendants
 from tests.tools.kubectls import any_kubectl
-from tests.tools.servers import free_port
 
 LINES = 100_000  # 10 MB: less than the runner shows at once, so that nothing is left out by it
 BEGINS_S = 10.0  # from the first line to the others: time to come and look

@@ -13,11 +13,12 @@ from typing import Any
 
 import requests
 
+from deploy.testcluster.ports import free_port
 from tests.bench.processes import running
 from tests.bench.requests_side import Page, cost_ms
 from tests.bench.results import Result, Sides, at_least, at_most, exactly_none
 from tests.bench.world import is_served, portal_environment, seeded
-from tests.tools.servers import answers, free_port
+from tests.tools.servers import answers
 from tests.tools.waiting import wait_for
 
 PODS = 10_000

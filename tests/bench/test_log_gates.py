@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
+from deploy.testcluster.ports import free_port
 from tests.bench import fakelogs, relay
 from tests.bench.fakelogs import Work
 from tests.bench.ledger import Ledger
@@ -14,7 +15,7 @@ from tests.bench.results import Result
 from tests.bench.runs import Crowd, run
 from tests.bench.viewers import Target, Viewer, arrive, delivered
 from tests.bench.world import FakeLogs, Relay
-from tests.tools.servers import answers, free_port
+from tests.tools.servers import answers
 
 Bend = Callable[[bytes], list[bytes]]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
+from deploy.testcluster.ports import free_port
 from tests.bench.fakecluster import FakeCluster
 from tests.bench.page_rows import Cluster, calls_gate, calls_of_views
 from tests.bench.requests_side import Page
-from tests.tools.servers import free_port
 
 
 async def calls_of(asks: bool) -> list[str]:

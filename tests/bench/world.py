@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 
 import requests
 
+from deploy.testcluster.ports import free_port
 from tests.bench.processes import ROOT, running
 from tests.bench.viewers import Target
-from tests.tools.servers import answers, free_port
+from tests.tools.servers import answers
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import Any
 
 import requests
 
+from deploy.testcluster.ports import free_port
 from tests.tools.kubectls import any_kubectl
-from tests.tools.servers import free_port
 from tests.tools.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]

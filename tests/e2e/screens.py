@@ -21,10 +21,10 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, WebSocketRoute, sync_playwright
 
+from deploy.testcluster.ports import free_port
 from tests.e2e.pages import PAGES
 from tests.e2e.portal import ROOT
 from tests.e2e.seed import PASSWORD
-from tests.tools.servers import free_port
 
 WIDTHS = (1400, 400)
 

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 import requests
 
+from deploy.testcluster.ports import free_port
 from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest, kubectl
 from tests.onebox.cluster import OneBox, start_onebox
-from tests.tools.servers import free_port
 from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.e2e

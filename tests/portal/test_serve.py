@@ -14,8 +14,8 @@ import pytest
 import requests
 from websockets.sync.client import connect
 
+from deploy.testcluster.ports import free_port
 from portal.management.commands.serve import listen
-from tests.tools.servers import free_port
 from tests.tools.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]

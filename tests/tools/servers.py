@@ -16,18 +16,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from deploy.testcluster.ports import free_port
+
 READY_S = 30.0
 
 
 class NoServerError(RuntimeError):
     """A program is not installed; the text says which package has it."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def find_program(name: str, package: str, *places: str) -> str:

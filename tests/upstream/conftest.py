@@ -15,8 +15,8 @@ import pytest
 
 from deploy.testcluster import binaries
 from deploy.testcluster.cluster import TestCluster
-from deploy.testcluster.controlplane import free_port
 from deploy.testcluster.node import NodeOptions
+from deploy.testcluster.ports import free_port
 from tests.e2e.conftest import browser, page_of_own  # noqa: F401 - fixtures for all tests here
 
 

@@ -283,18 +283,31 @@ class Lab:
         owned = self.owned()
         return all(owned.get(one) == WHOLE for one in ids)
 
-    def pods_of(self, ids: list[str]) -> int:
-        owned = self.owned()
-        return sum(owned[one]["Pod"] for one in ids if one in owned)
+    def replicas_of(self, ids: list[str]) -> list[str]:
+        """Names of pods that nobody has begun to remove; who rescues logs has no owner."""
+        metas = [pod["metadata"] for pod in self.objects("Pod")]
+        return [
+            meta["name"]
+            for meta in metas
+            if meta.get("labels", {}).get(labels.OWNER) in ids
+            and meta.get("ownerReferences")
+            and "deletionTimestamp" not in meta
+        ]
 
     def are_gone(self, ids: list[str]) -> bool:
         return not self.states(ids) and not set(ids) & self.owned().keys()
 
-    def wait(self, what: str, look: Callable[[], Any], timeout_s: float) -> float:
+    def wait(
+        self,
+        what: str,
+        look: Callable[[], Any],
+        timeout_s: float,
+        why_not: Callable[[], Any] = str,
+    ) -> float:
         """Waits, and gives the seconds that it took.
 
         Raises:
-            AssertionError: not in time; the text tells how things are.
+            AssertionError: not in time; the text tells how things are, first what `why_not` says.
         """
         began = time.monotonic()
 
@@ -305,7 +318,7 @@ class Lab:
         try:
             wait_for(what, asked, timeout_s=timeout_s, interval_s=0.2)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.tell()}") from None
+            raise AssertionError(f"{error}\n{why_not()}\n{self.tell()}") from None
         return time.monotonic() - began
 
     def _waiting_pods(self) -> list[str]:

@@ -17,8 +17,9 @@ import pytest
 from deploy.cluster import rights
 from deploy.testcluster import binaries
 from deploy.testcluster.cluster import TestCluster
-from deploy.testcluster.controlplane import ControlPlane, Options, free_port
+from deploy.testcluster.controlplane import ControlPlane, Options
 from deploy.testcluster.node import NodeOptions
+from deploy.testcluster.ports import free_port
 from tests.e2e.portal import PASSWORD, ROOT, Portal
 from tests.tools.waiting import wait_for
 

@@ -21,8 +21,9 @@ from pathlib import Path
 
 from deploy.testcluster import binaries
 from deploy.testcluster.cluster import TestCluster
-from deploy.testcluster.controlplane import ControlPlaneError, Options, free_port
+from deploy.testcluster.controlplane import ControlPlaneError, Options
 from deploy.testcluster.node import NodeError, NodeOptions
+from deploy.testcluster.ports import free_port
 from tests.contract import results
 
 EXIT_FAILED = 1

@@ -20,7 +20,7 @@ from jobs.reconciler.observe import (
 from jobs.reconciler.record import Thing
 from jobs.rules.endings import Disruption, End
 from jobs.services.reconciler.record import Door, Observed, PodFacts, Root, ServiceRow
-from portal.cluster import labels, objects
+from portal.cluster import objects
 from portal.cluster.view import ClusterView
 
 _PULL_EVENTS = frozenset({"Pulling", "Pulled", "Failed", "BackOff", "ErrImageNeverPull"})
@@ -62,7 +62,7 @@ def observe(view: ClusterView, row: ServiceRow, known: Knowledge) -> Observed:
 
 def _is_of(pod: objects.PodSeen, row: ServiceRow) -> bool:
     """Whether it is a pod of the start that is seen."""
-    return pod.metadata.labels.get(labels.ATTEMPT, "") == str(row.seen_start)
+    return pod.metadata.labels.attempt == str(row.seen_start)
 
 
 def _age(pod: PodFacts) -> tuple[float, str]:

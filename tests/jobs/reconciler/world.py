@@ -11,7 +11,6 @@ from uuid import UUID
 import msgspec
 from asgiref.sync import sync_to_async
 
-from jobs.manifests import RESCUED_ATTEMPT, RESCUED_ROLE
 from jobs.models import Job, ReplicaArchive
 from jobs.reconciler.clock import SteadyClock
 from jobs.reconciler.lease import Lease
@@ -176,14 +175,14 @@ def _mark(ended: list[tuple[dict[str, Any], bool, int]]) -> None:
         marks = pod["metadata"]["labels"]
         if not is_marked or not Job.objects.filter(pk=marks[labels.OWNER]).exists():
             continue
-        is_rescue = RESCUED_ROLE in marks
+        is_rescue = labels.RESCUED_ROLE in marks
         if is_rescue and pod["status"]["phase"] != "Succeeded":
             continue
         index = marks.get(labels.INDEX) or marks.get(labels.COMPLETION_INDEX, "0")
         key = {
-            "role": marks[RESCUED_ROLE if is_rescue else labels.ROLE],
+            "role": marks[labels.RESCUED_ROLE if is_rescue else labels.ROLE],
             "index": int(index),
-            "attempt": int(marks[RESCUED_ATTEMPT if is_rescue else labels.ATTEMPT]),
+            "attempt": int(marks[labels.RESCUED_ATTEMPT if is_rescue else labels.ATTEMPT]),
         }
         values = {"is_complete": True, "by_rescue": is_rescue}
         if is_rescue:

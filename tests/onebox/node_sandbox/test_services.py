@@ -18,7 +18,7 @@ from deploy.onebox.node.endpoints import (
 )
 from deploy.onebox.node.proxy import Balancer, Forward, Listener, dial_host
 from deploy.onebox.node.services import Services
-from tests.tools.servers import free_port
+from deploy.testcluster.ports import free_port
 
 from .bench import DEADLINE_S, Bench, until
 from .test_dns import endpoint_slice, service

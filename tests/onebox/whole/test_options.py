@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from deploy.testcluster.ports import free_port
 from tests.onebox.cluster import OneBox, start_onebox
 from tests.onebox.whole.kube import Kube, Space, python, shell
-from tests.tools.servers import free_port
 
 
 class Portal(http.server.BaseHTTPRequestHandler):

@@ -9,7 +9,6 @@ import pytest
 from portal.cluster.client import Cluster
 from portal.cluster.requests import NOTHING, Requests
 from portal.cluster.view import ClusterView
-from portal.cluster.watch import NORMAL_PACE
 from tests.portal.cluster.fake_api import FakeApi, Trouble
 from tests.portal.cluster.test_watch import FAST, until
 
@@ -198,17 +197,3 @@ async def test_during_an_outage_one_watch_asks_for_all(api: FakeApi, view: Clust
     api.put(pod("a", "job1"))
     await api.start(port)
     await until(lambda: len(view.pods) == 1 and not view.problem)
-
-
-async def test_a_watch_without_bookmarks_ends_before_it_is_taken_for_dead(
-    api: FakeApi, view: ClusterView
-) -> None:
-    """Upstream sends none for events; all the others say something once a minute."""
-    await until(lambda: api.open_watches == 14)
-    timeouts = {
-        asked.path.rpartition("/")[2]: int(asked.query["timeoutSeconds"])
-        for asked in api.asked
-        if "watch" in asked.query
-    }
-    assert timeouts.pop("events") < NORMAL_PACE.silence_s
-    assert min(timeouts.values()) > NORMAL_PACE.silence_s

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from portal.cluster.client import Cluster
 from portal.cluster.objects import MetaOnly, PodSeen
-from portal.cluster.watch import Change, Pace, Selection, Watch
+from portal.cluster.watch import NORMAL_PACE, Change, Pace, Selection, Watch
 from tests.portal.cluster.fake_api import FakeApi, Trouble
 
 FAST = Pace(silence_s=0.4, healthy_s=0.3, first_wait_s=0.01, most_wait_s=0.05)
@@ -89,7 +89,10 @@ async def test_it_asks_for_bookmarks_and_an_end_of_its_own(api: FakeApi, cluster
         await until(lambda: api.open_watches == 1)
     query = api.asked[-1].query
     assert query["allowWatchBookmarks"] == "true"
-    assert 240 <= int(query["timeoutSeconds"]) <= 300
+    first, last = NORMAL_PACE.server_s
+    assert first <= int(query["timeoutSeconds"]) <= last
+    # A quiet stream ends before it is taken for a dead one, bookmarks or none.
+    assert last < NORMAL_PACE.silence_s < 30
     assert query["resourceVersion"] == str(api.version)
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import requests
 
+from deploy.testcluster.ports import free_port
 from tests.e2e.portal import ROOT
 from tests.tenants.people.provider import CLIENT_ID, CLIENT_SECRET, Provider
-from tests.tools.servers import free_port
 from tests.tools.waiting import wait_for
 
 PASSWORD = "a long demo password"

@@ -23,7 +23,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from tests.tools.servers import free_port
+from deploy.testcluster.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[4]
 SERVICE = "0123abcd-0000-4000-8000-000000000000"
