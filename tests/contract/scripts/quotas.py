@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.contract.bodies import (
@@ -14,9 +16,9 @@ from tests.contract.bodies import (
     quota,
     service,
 )
-from tests.contract.kube import Json
+from tests.contract.kube import Json, Reply
 from tests.contract.script import script
-from tests.contract.tape import Tape, conditions, has_condition, pick
+from tests.contract.tape import COUNTING_S, Tape, conditions, has_condition, pick
 
 ONE = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
 
@@ -31,6 +33,14 @@ def _counted(tape: Tape, body: Json) -> None:
     )
 
 
+def _heard(tape: Tape, body: Json, is_heard: Callable[[Reply], bool]) -> None:
+    """Wait until admission knows the quota as it is: it hears of it by a watch of its own."""
+    deadline_s = time.monotonic() + COUNTING_S
+    while not is_heard(reply := tape.kube.send("POST", tape.path("pods", dryRun="All"), body)):
+        assert time.monotonic() < deadline_s, reply.body
+        time.sleep(0.05)
+
+
 def _big(name: str, **more: object) -> Json:
     return pod(name, container(resources=ONE), **more)
 
@@ -40,6 +50,7 @@ def of_two_pods_at_once_over_the_quota_exactly_one_is_refused(tape: Tape) -> Non
     _counted(tape, quota(**{"requests.cpu": "1500m", "limits.memory": "5Gi"}))
     version = tape.kube.get(tape.path("resourcequotas")).version
     bodies = [_big("one", node=None), _big("two", node=None)]
+    _heard(tape, bodies[0], lambda reply: reply.code == 201)
     with ThreadPoolExecutor(2) as pool:
         replies = list(
             pool.map(lambda body: tape.kube.send("POST", tape.path("pods"), body), bodies)
@@ -154,9 +165,11 @@ def a_smaller_quota_refuses_only_what_is_new(tape: Tape) -> None:
     one = tape.path("resourcequotas", "q")
     tape.merge(one, {"spec": {"hard": {"pods": "1"}}}, show=pick("spec"))
     tape.until(one, lambda obj: obj["status"]["hard"]["pods"] == "1", show=pick("status"))
+    _heard(tape, pod("c"), lambda reply: "limited: pods=1" in reply.body.get("message", ""))
     tape.post(tape.path("pods"), pod("c"))
     tape.merge(one, {"spec": {"hard": {"pods": "3"}}}, show=pick("spec"))
     tape.until(one, lambda obj: obj["status"]["hard"]["pods"] == "3", show=pick("status"))
+    _heard(tape, pod("c"), lambda reply: reply.code == 201)
     tape.post(tape.path("pods"), pod("c"), show=pick("metadata.name"))
 
 
