@@ -33,6 +33,7 @@ WITHIN_S = float(os.environ.get("HOMEPORT_WITHIN_S", "30"))  # more on a machine
 PODS_S = 90
 KILLS = int(os.environ.get("HOMEPORT_KILLS", "40"))
 JOBS = 50
+WATCHES = 14  # of one reconciler
 APISERVER = "kube-apiserver"
 
 
@@ -168,11 +169,11 @@ def test_watches_that_are_cut_again_and_again(lab: Lab) -> None:
 
 def test_watches_that_stall_without_a_word(lab: Lab) -> None:
     with lab.reconciler():
-        lab.wait("its watches are open", lambda: lab.wire.open_count() >= 10, 60)
+        lab.wait("its watches are open", lambda: lab.wire.open_count() >= WATCHES, 60)
         time.sleep(5)  # until each has been listed and watches
         before = lab.watches("connects")
         stalled = lab.wire.stall()
-        assert len([line for line in stalled if not line.is_over]) >= 10
+        assert len([line for line in stalled if not line.is_over]) >= WATCHES
         ids = lab.submit("stalled", 3)
         took_s = lab.wait(
             "each watch has a new line",
@@ -230,8 +231,9 @@ def _compact(lab: Lab) -> None:
 
 def test_two_reconcilers_at_once_without_a_lease(lab: Lab) -> None:
     with lab.reconciler("--no-lease"), lab.reconciler("--no-lease"):
+        lab.wait("both watch", lambda: lab.wire.open_count() >= 2 * WATCHES, 120)
         ids = lab.submit("twins", 12)
-        converges(lab, ids, 120)  # two processes start on this machine meanwhile
+        converges(lab, ids)
         lab.intend(ids[:4], "stop")
         lab.wait("those stop", lambda: lab.states(ids[:4]) == {"stopped": 4}, 60)
         assert lab.are_whole(ids[4:])
