@@ -1,10 +1,13 @@
 """How long a change of a pod takes to its watchers: a page's websocket, and `kubectl get -w`."""
 
 import json
+import math
 import random
 import subprocess
 import threading
 import time
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +21,7 @@ from tests.tools.waiting import wait_for
 
 _COLUMNS = r'jsonpath={.metadata.name} {.status.containerStatuses[0].restartCount}{"\n"}'
 PATIENCE_S = 60.0
+_THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,17 @@ def running_pods(namespace: str = "") -> list[Pod]:
 
 @dataclass
 class Page:
-    """What the websocket of an admin's page has heard: id -> monotonic seconds of the last frame."""
+    """What the websocket of an admin's page has heard: id -> monotonic seconds of its frames."""
 
-    heard: dict[str, float] = field(default_factory=dict)
+    heard: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     frames: int = 0
     lost: int = 0  # times that the portal closed it
+
+    def first_after(self, job_id: str, at_s: float) -> float:
+        """When it first heard of a training after this moment; infinite when it has not."""
+        times = self.heard[job_id]
+        place = bisect_left(times, at_s)
+        return times[place] if place < len(times) else math.inf
 
 
 @contextmanager
@@ -70,7 +80,7 @@ def page(lab: Lab) -> Iterator[Page]:
                         seen.lost += 1
                         break
                     seen.frames += 1
-                    seen.heard[frame.get("id", "")] = time.monotonic()
+                    seen.heard[frame.get("id", "")].append(time.monotonic())
 
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()
@@ -140,7 +150,7 @@ def samples(lab: Lab, restarts: Restarts, namespace: str, count: int) -> list[Sa
             number = str(restarts.next(pod))
             wait_for(
                 "the page hears of it",
-                lambda pod=pod, at=began_s: seen.heard.get(pod.job_id, 0.0) > at,
+                lambda pod=pod, at=began_s: seen.first_after(pod.job_id, at) < math.inf,
                 interval_s=0.002,
             )
             wait_for(
@@ -149,36 +159,50 @@ def samples(lab: Lab, restarts: Restarts, namespace: str, count: int) -> list[Sa
                 interval_s=0.002,
             )
             found.append(
-                Sample(seen.heard[pod.job_id] - began_s, lines[pod.name, number] - began_s)
+                Sample(
+                    seen.first_after(pod.job_id, began_s) - began_s,
+                    lines[pod.name, number] - began_s,
+                )
             )
             time.sleep(random.uniform(0.2, 0.4))
     return found
 
 
 class Churn:
-    """Changes random pods at a rate, from a thread of its own."""
+    """Changes random pods at a rate, from a few threads: a patch takes the API server its time.
+
+    Attributes:
+        made: training and the monotonic seconds before its pod was changed, for each change.
+    """
 
     def __init__(self, lab: Lab, restarts: Restarts, rate_per_s: float) -> None:
         self._pods = running_pods()
         self._restarts = restarts
-        self._rate_per_s = rate_per_s
+        self._every_s = _THREADS / rate_per_s
         self._ended = threading.Event()
-        self.done = 0
+        self.made: list[tuple[str, float]] = []
 
     @contextmanager
     def going(self) -> Iterator["Churn"]:
-        thread = threading.Thread(target=self._run, daemon=True)
-        thread.start()
+        # Each has pods of its own: the next count of a pod is nobody else's.
+        threads = [
+            threading.Thread(target=self._run, args=(self._pods[n::_THREADS],), daemon=True)
+            for n in range(_THREADS)
+        ]
+        for thread in threads:
+            thread.start()
         try:
             yield self
         finally:
             self._ended.set()
-            thread.join(PATIENCE_S)
+            for thread in threads:
+                thread.join(PATIENCE_S)
 
-    def _run(self) -> None:
+    def _run(self, pods: list[Pod]) -> None:
         due_s = time.monotonic()
         while not self._ended.is_set():
-            self._restarts.next(random.choice(self._pods))
-            self.done += 1
-            due_s += 1 / self._rate_per_s
+            pod, began_s = random.choice(pods), time.monotonic()
+            self._restarts.next(pod)
+            self.made.append((pod.job_id, began_s))
+            due_s += self._every_s
             self._ended.wait(max(0.0, due_s - time.monotonic()))

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,12 @@ class Admin:
 
 @dataclass(frozen=True)
 class Call:
-    """One request as the API server saw it; `kind` is the plural with its subresource."""
+    """One request as the API server saw it.
+
+    Attributes:
+        kind: the plural with its subresource.
+        began, ended: RFC 3339 with microseconds, so that they sort as text.
+    """
 
     user: str
     verb: str
@@ -69,6 +75,14 @@ class Call:
     namespace: str
     name: str
     code: int
+    began: str
+    ended: str
+
+
+def most_at_once(calls: list[Call]) -> int:
+    """How many of these were under way at one moment, at most."""
+    turns = sorted([(call.began, 1) for call in calls] + [(call.ended, -1) for call in calls])
+    return max(accumulate(step for _, step in turns), default=0)
 
 
 class Audit:
@@ -106,4 +120,6 @@ class Audit:
                     about.get("namespace", ""),
                     about.get("name", ""),
                     (event.get("responseStatus") or {}).get("code", 0),
+                    event["requestReceivedTimestamp"],
+                    event["stageTimestamp"],
                 )

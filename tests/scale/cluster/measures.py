@@ -1,6 +1,7 @@
 """What is measured of a lab that has been filled; each function adds rows to the table."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -9,8 +10,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from portal.cluster.watch import NORMAL_PACE
 from tests.e2e.portal import ROOT
 from tests.scale.cluster.events import Churn, Restarts, page, running_pods, samples
+from tests.scale.cluster.kube import most_at_once
 from tests.scale.cluster.lab import RECONCILER, WEB, Lab, body
 from tests.scale.cluster.pages import visits
 from tests.scale.cluster.processes import connections_to, cpu_s, rss_bytes
@@ -61,12 +64,15 @@ def calls(lab: Lab, add: Add, workers: int) -> None:
 
 
 def stop_reconciler(lab: Lab, add: Add) -> None:
-    """Ends it; only then does the audit log say which watches were open."""
+    """Ends it; the audit log tells of watches when they end."""
     lab.audit.mark()
+    time.sleep(NORMAL_PACE.silence_s)  # each ends once
     lab.stop(RECONCILER)
     time.sleep(_AUDIT_S)
-    found = Counter(call.kind for call in lab.audit.calls(RECONCILER) if call.verb == "watch")
-    add("open watches of the reconciler", dict(found))
+    watches = [call for call in lab.audit.calls(RECONCILER) if call.verb == "watch"]
+    kinds = sorted({call.kind for call in watches})
+    found = {kind: most_at_once([call for call in watches if call.kind == kind]) for kind in kinds}
+    add("watches of the reconciler, most at once", found)
 
 
 def submit(lab: Lab, workers: int, servers: int) -> dict[str, int]:
@@ -129,18 +135,20 @@ def churn(lab: Lab, add: Add, restarts: Restarts, watch_s: float) -> None:
         pids = _pids(lab)
         with page(lab) as seen, turning.going():
             time.sleep(5)
-            before, done, began_s = (
-                {name: cpu_s(pid) for name, pid in pids.items()},
-                turning.done,
-                time.monotonic(),
-            )
+            before = {name: cpu_s(pid) for name, pid in pids.items()}
+            first, began_s = len(turning.made), time.monotonic()
             time.sleep(watch_s)
-            took_s = time.monotonic() - began_s
-            title = f"{rate_per_s} changes/s asked"
-            add(f"{title}: made, per s", (turning.done - done) / took_s)
-            add(f"{title}: CPU", _shares(pids, before, took_s))
-            add(f"{title}: at the page", {"frames": seen.frames, "closed": seen.lost})
-            add(f"{title}: slowest of a minute, s", health()["ticks"])
+            took_s, last = time.monotonic() - began_s, len(turning.made)
+            shares = _shares(pids, before, took_s)
+            time.sleep(5)  # what was changed last is heard of meanwhile
+        made = turning.made[first:last]
+        heard_ms = [(seen.first_after(job, at_s) - at_s) * 1000 for job, at_s in made]
+        title = f"{rate_per_s} changes/s asked"
+        add(f"{title}: made, per s", len(made) / took_s)
+        add(f"{title}: pod changed to the page's frame, ms", heard_ms)
+        add(f"{title}: CPU", shares)
+        add(f"{title}: at the page", {"frames": seen.frames, "closed": seen.lost})
+        add(f"{title}: slowest of a minute, s", health()["ticks"])
 
 
 def pages_of(lab: Lab, add: Add, rounds: int) -> None:
@@ -178,7 +186,7 @@ def restarts_of(lab: Lab, add: Add, restarts: Restarts) -> None:
 
     def until_heard(began_s: float) -> float:
         def is_heard() -> bool:
-            return seen.heard.get(pod.job_id, 0.0) > began_s
+            return seen.first_after(pod.job_id, began_s) < math.inf
 
         wait_for("the page hears of it", is_heard, timeout_s=300, interval_s=0.02)
         return time.monotonic() - began_s
