@@ -34,10 +34,10 @@ class Pod:
 
 
 def running_pods(namespace: str = "") -> list[Pod]:
-    """Of all tenants, or of one."""
+    """Workers of all tenants, or of one: a training whose server restarts again and again fails."""
     from jobs.models import Replica
 
-    rows = Replica.objects.filter(state="running")
+    rows = Replica.objects.filter(state="running", role="worker")
     if namespace:
         rows = rows.filter(job__tenant__namespace=namespace)
     found = rows.values_list("job__tenant__namespace", "pod", "job_id")

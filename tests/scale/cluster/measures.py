@@ -22,6 +22,7 @@ from tests.tools.waiting import wait_for
 Add = Callable[[str, Any], None]
 MIB = 2**20
 _AUDIT_S = 3.0  # the audit log is written in batches
+_QUIET_S = 10.0
 _PROGRAMS = ("etcd", "kube-apiserver")
 
 
@@ -113,8 +114,20 @@ def _shares(pids: dict[str, int], before: dict[str, float], took_s: float) -> di
     }
 
 
+def _settle(lab: Lab) -> None:
+    """Wait until the reconciler does nothing but watch, for a while."""
+
+    def is_settled() -> bool:
+        lab.audit.mark()
+        time.sleep(_QUIET_S)
+        return all(call.verb == "watch" for call in lab.audit.calls(RECONCILER))
+
+    wait_for("the reconciler has nothing to do", is_settled, timeout_s=600)
+
+
 def steady(lab: Lab, add: Add, watch_s: float) -> None:
     """Processor time while nothing happens but nodes' reports."""
+    _settle(lab)
     pids = _pids(lab)
     before, began_s = {name: cpu_s(pid) for name, pid in pids.items()}, time.monotonic()
     time.sleep(watch_s)
