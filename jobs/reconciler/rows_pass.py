@@ -328,8 +328,6 @@ class RowsPass:
             return
         result = self._results.pop(pk, None)
         self._departed.pop(pk, None)
-        if pk not in self._resting:
-            self._failures.pop(pk, None)
         if result is not None and result.absent_root:
             self._absent[pk] = result.absent_root
         self._events.wrote(pk, look.events)
@@ -345,6 +343,8 @@ class RowsPass:
             self._due[pk] = decided.next_due
         if not decided.steps:
             self._troubles.pop(pk, None)
+            if pk not in self._resting:
+                self._failures.pop(pk, None)
         if decided.steps:
             self._start(look)
         elif decided.writes:

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from jobs.models import Job
 from jobs.reconciler.lease import LeaseLostError
 from jobs.rules.states import FOLLOWERS, JobState
-from portal.cluster.errors import ClusterError, Forbidden, TooManyRequests, Unavailable
+from portal.cluster.errors import (
+    ClusterError,
+    Forbidden,
+    QuotaExceeded,
+    TooManyRequests,
+    Unavailable,
+)
 from tests.jobs.reconciler.simulation import Fault, Life
 from tests.jobs.reconciler.world import TF_PS, World
 
@@ -98,6 +104,18 @@ async def test_a_refusal_at_each_call_is_tried_again(number: int, error: Cluster
     job = await whole_life(world)
     assert job.state == "succeeded"
     assert is_clean_and_ran_once(world)
+
+
+async def test_what_is_refused_for_long_is_tried_less_and_less_often() -> None:
+    """A quota that is full: the cluster is asked some ten times in two minutes, not every second."""
+    world = World()
+    full = QuotaExceeded(403, "Forbidden", "exceeded quota: homeport")
+    world.sim.faults = [Fault(number, "error", full) for number in range(500)]
+    await world.submit(topology="tf-ps", replicas=TF_PS, starting_deadline_s=3600)
+    await world.rest(120)
+    assert 6 <= len(world.sim.mutations) <= 15
+    world.sim.faults = []
+    await world.until(lambda job: job.state == "running", rounds=30)
 
 
 @given(
