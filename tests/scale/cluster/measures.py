@@ -196,7 +196,7 @@ def peers(lab: Lab, add: Add, pods: int) -> None:
 
 def restarts_of(lab: Lab, add: Add, restarts: Restarts) -> None:
     """From the start of the reconciler, and of the API server, until a page follows again."""
-    pod = running_pods(_ada())[0]
+    pod = running_pods()[0]  # the page is an admin's
 
     def until_heard(began_s: float) -> float:
         def is_heard() -> bool:
