@@ -80,6 +80,8 @@ def _see_to(draft: Draft, key: ReplicaKey) -> None:
     pods = [pod for pod in draft.seen.rescues if pod.key == key and pod.number == number]
     if not pods:
         _note_try(draft, key, number)
+        # What its pod mounts is made anew, and nobody removes a Secret but the sweep.
+        draft.note(swept=False)
         draft.call(Rescue(key, _pod_uid(draft, key), number))
         return
     pod = pods[0]

@@ -37,7 +37,7 @@ _AT_ONCE = 16  # rows whose steps are under way
 _PER_LOOK = 200  # so that a start with thousands of rows does not hold up the event loop
 _PER_SAFETY = 500  # rows and their pods; of more than these, a look in safety is at some, in turn
 _AGAIN_S = 1.0  # after steps that changed nothing we know of yet
-_BACKOFF_S = (1.0, 20.0)  # when a cause is mended, nobody waits longer than half a minute
+_BACKOFF_S = (1.0, 6.0)  # when a cause is mended, all comes right within half a minute
 
 
 class Head(Rooted, Protocol):
