@@ -255,10 +255,8 @@ async def test_the_label_by_which_we_watch_is_put_back(room: Room):
     change = {"metadata": {"labels": {label: None}}}
     quota = room.api.find("ResourceQuota", room.namespace, "homeport")
     room.api.change("ResourceQuota", room.namespace, "homeport", change)
-    # A watch with a selector tells this as a deletion; the fake server cannot.
+    # A watch with a selector tells this as a deletion; the fake server cannot by itself.
     room.api.log.append((room.api.version, "DELETED", "resourcequotas", quota))
-    key = (room.namespace, "homeport")
-    room.view.quotas.watch.items.pop(key, None)
 
     def is_back(r: Room) -> bool:
         found = r.api.find("ResourceQuota", r.namespace, "homeport")
