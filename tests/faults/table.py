@@ -177,8 +177,8 @@ async def _has_failed(world: FaultWorld) -> bool:
     for _ in range(MOST_CLEAN_S):
         if await world.has_failed(SAID):
             return True
-        struck = world.fault is not None and world.fault.struck > 0
-        if struck and world.sim.seconds > world.struck_at + SOON_S:
+        has_struck = world.struck_at > 0  # though it may be healed by now
+        if has_struck and world.sim.seconds > world.struck_at + SOON_S:
             return False
         await world.round()
     return False

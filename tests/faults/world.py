@@ -332,8 +332,12 @@ class FaultWorld(World):
         }
 
     async def words(self) -> str:
-        """What alice and her admin read about what she asked for: reasons, parts, events."""
-        tenant = await self.tenant()
+        """What Alice (or whose namespace the fault strikes in) and an admin read about what was asked
+        for: reasons, parts, events.
+        """
+        target = self.fault.target if self.fault is not None else None
+        other = await Tenant.objects.filter(namespace=target[2]).afirst() if target else None
+        tenant = other or await self.tenant()
         texts = [f"{tenant.state}: {tenant.reason_text} {tenant.reason_next_step}"]
         texts += [part.detail async for part in TenantObject.objects.filter(tenant=tenant)]
         for table in (Job, Service):

@@ -30,6 +30,9 @@ from tests.upstream.wire import Wire
 pytestmark = [pytest.mark.upstream, pytest.mark.usefixtures("untouched")]
 
 WITHIN_S = float(os.environ.get("HOMEPORT_WITHIN_S", "30"))  # more on a machine that is busy
+# Upstream's own processes (controller manager, scheduler, KWOK) try again after up to 30 s and as much
+# again at random, and may have to try twice: `defaultBackoffMax`, `defaultBackoffJitter` in
+# client-go's tools/cache/reflector.go.
 PODS_S = 90
 KILLS = int(os.environ.get("HOMEPORT_KILLS", "40"))
 JOBS = 50
