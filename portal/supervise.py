@@ -13,7 +13,7 @@ from portal.cluster.backoff import Backoff
 log = logging.getLogger(__name__)
 
 _HEALTHY_S = 60.0  # a task that ran so long is not "dying again and again"
-_AGAIN_S = 1.0  # between two cancellations of a task that did not end
+_AGAIN_S = 5.0  # between two cancellations of a task that did not end; it may be clearing up
 
 
 @dataclass
@@ -64,16 +64,25 @@ async def end(tasks: Iterable["asyncio.Task[Any]"]) -> None:
 
     As often as it takes: before Python 3.12 `asyncio.wait_for` loses a cancellation that comes in the
     moment in which what it waits for is done, and a library on the way may use it. A task that goes
-    on unnoticed would be waited for without end.
+    on unnoticed would be waited for without end. Who is cancelled while it waits here cancels them
+    once more and still waits: what one task ends may be ending tasks of its own.
     """
     left = set(tasks)
+    is_cancelled = False
     while left:
         for task in left:
             task.cancel()
-        done, left = await asyncio.wait(left, timeout=_AGAIN_S)
+        try:
+            await asyncio.wait(left, timeout=_AGAIN_S)
+        except asyncio.CancelledError:
+            is_cancelled = True
+        done = {task for task in left if task.done()}
+        left -= done
         for task in done:
             if not task.cancelled():
                 task.exception()  # looked at, so that nothing is logged about it
+    if is_cancelled:
+        raise asyncio.CancelledError
 
 
 async def run_forever(

@@ -1,6 +1,6 @@
 """A websocket of somebody: who it is, whether it may be open, and for how long.
 
-Both of our websockets inherit from `UserSocket`. A refusal for want of a person or of a right is a
+All of our websockets inherit from `UserSocket`. A refusal for want of a person or of a right is a
 close code after the handshake, because browsers are told nothing about a refused handshake: 4401
 not signed in, 4404 not there (or not yours), 1013 too many, 1009 too large a frame. Only a wrong
 Origin ends the handshake itself.
@@ -22,6 +22,7 @@ from django.conf import settings
 from django.contrib.auth import get_user
 from django.http import HttpRequest, parse_cookie
 
+from portal import supervise
 from portal.origins import may_connect
 from tenants.actions import find_token
 from tenants.models import User
@@ -185,6 +186,13 @@ def _server_of(send: Any) -> Any:
     return None
 
 
+class NoSuchSocket(UserSocket):
+    """What is at every other address: nothing, and a page hears that by a close code."""
+
+    async def opened(self) -> None:
+        await self.close(NOT_FOUND)
+
+
 async def run_until_first_ends(*works: Callable[[], Awaitable[None]]) -> None:
     """Runs all of them, and cancels the others when one ends.
 
@@ -195,8 +203,6 @@ async def run_until_first_ends(*works: Callable[[], Awaitable[None]]) -> None:
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await supervise.end(tasks)
     for task in done:
         task.result()

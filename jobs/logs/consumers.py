@@ -19,7 +19,7 @@ from jobs.logs.feed import Feed
 from jobs.logs.hub import get_hub
 from jobs.logs.seen import JobSeen, look
 from jobs.logs.viewer import StuckError, Viewer
-from portal import live
+from portal import live, supervise
 from portal.cluster.errors import ClusterError
 from tenants.sockets import NOT_FOUND, TRY_LATER, UserSocket, run_until_first_ends
 
@@ -52,8 +52,7 @@ class LogConsumer(UserSocket):
 
     async def closed(self) -> None:
         if self._work is not None:
-            self._work.cancel()
-            await asyncio.gather(self._work, return_exceptions=True)
+            await supervise.end([self._work])
 
     async def still_allowed(self) -> int | None:
         # A message that got lost is made good here, too.

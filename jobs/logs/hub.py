@@ -12,6 +12,7 @@ from django.conf import settings
 from jobs.logs.cursor import Position
 from jobs.logs.lines import BATCH_BYTES, Batch, Reader
 from jobs.logs.tail import FIRST_LINES, Key, Source, Tail, Watcher, since
+from portal import supervise
 from portal.cluster import credentials
 from portal.cluster.client import Cluster
 from portal.cluster.credentials import Credentials
@@ -104,10 +105,7 @@ class Hub:
 
     async def close(self) -> None:
         """Ends every tail."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await supervise.end(self._tasks.values())
 
 
 # Of each event loop, the hub or the task that makes it: many viewers may come at once.

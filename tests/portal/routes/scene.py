@@ -150,7 +150,8 @@ class Scene:
                 path = path.replace(f"<int:{key}>", "0" if key == "index" else "1")
             else:
                 raise TypeError(f"{route.path}: what is {key}?")
-        return "/" + path.replace("^api/.*", "api/v1/no-such-thing/")
+        path = path.replace("^api/.*", "api/v1/no-such-thing/")
+        return "/" + path.replace("^.*", "ws/no-such-thing/")
 
     def _id(self, route: Route, key: str, whose: str) -> UUID | None:
         things, name = self.things[whose], route.name

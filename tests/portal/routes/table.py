@@ -262,4 +262,5 @@ BY_SETTING = {"oidc-begin", "oidc-callback"}
 SOCKETS: dict[str, AbstractSet[str]] = {
     "ws/live/": ALL,
     "ws/jobs/<uuid:job_id>/logs/": SEES,
+    "^.*": frozenset(),
 }
