@@ -9,7 +9,7 @@ from jobs.reconciler.apply import Applier
 from jobs.reconciler.clock import SteadyClock
 from jobs.reconciler.events import base_name
 from jobs.reconciler.lease import Lease
-from jobs.reconciler.observe import Knowledge, Rows, observe
+from jobs.reconciler.observe import Knowledge, ReadPods, Rows, observe
 from jobs.reconciler.plan import plan
 from jobs.reconciler.record import JobRow, Plan, Thing
 from jobs.reconciler.rows import Change, Intent, Saved
@@ -22,6 +22,9 @@ class JobsTrade:
     """See `rows_pass.Trade`."""
 
     noun = "job"
+
+    def __init__(self) -> None:
+        self._pods_read = ReadPods()
 
     def all_open(self) -> Mapping[UUID, Intent]:
         return rows.all_open()
@@ -39,7 +42,7 @@ class JobsTrade:
     def look(
         self, view: ClusterView, loaded: Rows, known: Knowledge, now: datetime
     ) -> tuple[Thing | None, Plan]:
-        seen = observe(view, loaded, known)
+        seen = observe(view, loaded, known, self._pods_read)
         return seen.root, plan(loaded.job, seen, now)
 
     def save(self, changes: Sequence[Change]) -> list[Saved]:
@@ -53,6 +56,9 @@ class JobsTrade:
 
     def is_over(self, state: str) -> bool:
         return state in FINAL_STATES
+
+    def forget(self, pk: UUID) -> None:
+        self._pods_read.forget(str(pk))
 
 
 class JobsPass(RowsPass):

@@ -5,7 +5,7 @@ Runs on the event loop, between two events of the view, so that one look is one 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
@@ -29,6 +29,7 @@ from portal.cluster import objects
 from portal.cluster.view import ClusterView
 
 _GPU_MAX = 100  # characters of Replica.gpus
+IsRescue = bool  # whether a pod rescues logs, and is no replica
 
 
 @dataclass(frozen=True)
@@ -61,16 +62,40 @@ class Knowledge:
     departed: Sequence[objects.PodSeen] = ()
 
 
-NOTHING = Knowledge()
+class ReadPods:
+    """What was read of pods, kept as long as they stay as they are: of many, few change at a time."""
+
+    def __init__(self) -> None:
+        # job id -> pod's uid -> what was read, and of what
+        self._kept: dict[str, dict[str, tuple[objects.PodSeen, int, IsRescue, PodFacts]]] = {}
+
+    def of_job(self, view: ClusterView, job: JobRow) -> list[tuple[IsRescue, PodFacts]]:
+        """The pods that a job has now."""
+        before = self._kept.pop(job.id, {})
+        kept = {}
+        for pod in view.pods.of_owner(job.id):
+            uid = pod.metadata.uid
+            read = before.get(uid)
+            # Each change of an object is a new struct.
+            if read is None or read[0] is not pod or read[1] != job.attempt:
+                read = (pod, job.attempt, *_pod(job, pod))
+            kept[uid] = read
+        if kept:
+            self._kept[job.id] = kept
+        return [(read[2], _with_mounts(view, job, read[3])) for read in kept.values()]
+
+    def forget(self, job_id: str) -> None:
+        """The job is gone, though pods of it may be there."""
+        self._kept.pop(job_id, None)
 
 
-def observe(view: ClusterView, rows: Rows, known: Knowledge = NOTHING) -> Observed:
-    """All that is known of one job now."""
+def observe(view: ClusterView, rows: Rows, known: Knowledge, pods_read: ReadPods) -> Observed:
+    """All that is known of one job now; `pods_read` makes it cheaper, and nothing else."""
     job = rows.job
     name = job.root_name
     jobs = view.jobs.of_owner(job.id)
-    pods = [_pod(view, job, pod) for pod in view.pods.of_owner(job.id)]
-    departed = [_pod(view, job, pod) for pod in known.departed]
+    pods = pods_read.of_job(view, job)
+    departed = [_pod(job, pod) for pod in known.departed]
     found = [seen for seen in jobs if seen.metadata.name == name]
     others = [thing("Job", seen.metadata) for seen in jobs if seen.metadata.name != name]
     others += [thing("ConfigMap", s.metadata) for s in view.config_maps.of_owner(job.id)]
@@ -174,7 +199,7 @@ def _number(text: str, default: int = 0) -> int:
     return int(text) if text.isascii() and text.isdigit() else default
 
 
-def _key(job: JobRow, pod: objects.PodSeen) -> tuple[bool, ReplicaKey]:
+def _key(job: JobRow, pod: objects.PodSeen) -> tuple[IsRescue, ReplicaKey]:
     """Whether it is a rescue pod, and the replica that it is (or rescues)."""
     marks = pod.metadata.labels
     index = _number(marks.index or marks.completion_index)
@@ -199,7 +224,13 @@ def container_end(ended: objects.Terminated | None, *, is_fetch: bool = False) -
     return End(code, ended.reason, ended.message, is_fetch)
 
 
-def _pod(view: ClusterView, job: JobRow, pod: objects.PodSeen) -> tuple[bool, PodFacts]:
+def _with_mounts(view: ClusterView, job: JobRow, facts: PodFacts) -> PodFacts:
+    """Adds what events say of its volumes: they come without the pod being changed."""
+    problem = mount_problem(view, job.namespace, facts.name)
+    return replace(facts, mount_problem=problem) if problem else facts
+
+
+def _pod(job: JobRow, pod: objects.PodSeen) -> tuple[IsRescue, PodFacts]:
     is_rescue, key = _key(job, pod)
     main = container_status(pod.status.container_statuses, RESCUE_ROLE if is_rescue else "main")
     fetch = container_status(pod.status.init_container_statuses, "fetch")
@@ -233,7 +264,6 @@ def _pod(view: ClusterView, job: JobRow, pod: objects.PodSeen) -> tuple[bool, Po
         or container_end(fetch.last_state.terminated, is_fetch=True),
         restarts=main.restart_count + fetch.restart_count,
         disruption=_disruption(pod, disrupted) if disrupted is not None else None,
-        mount_problem=mount_problem(view, job.namespace, meta.name),
         pod_reason=pod.status.reason,
         pod_message=pod.status.message,
         started_at=_started(main),

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+import msgspec
+
 from jobs.reconciler.memo import Memo
 from jobs.rules.endings import Disruption, End
 from jobs.rules.reasons import Reason
@@ -17,9 +19,8 @@ from jobs.rules.states import JobState, ReplicaState
 VIEW_LAG_S = 2
 
 
-@dataclass(frozen=True, order=True)
-class ReplicaKey:
-    """Names one replica in one attempt."""
+class ReplicaKey(msgspec.Struct, frozen=True, order=True):
+    """Names one replica in one attempt. A struct, as each look compares and hashes very many."""
 
     role: str
     index: int

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from jobs.reconciler.draft import Draft
 from jobs.reconciler.record import PodFacts, ReplicaKey, ReplicaRow
@@ -77,7 +78,7 @@ def _from_pod(draft: Draft, row: ReplicaRow, pod: PodFacts) -> ReplicaRow:
     reason = _reason(draft, pod)
     state = _state(draft, pod)
     ended = state in FINAL_REPLICA_STATES
-    return replace(
+    return _with(
         row,
         node=pod.node or row.node,
         gpus=pod.gpus or row.gpus,
@@ -89,6 +90,12 @@ def _from_pod(draft: Draft, row: ReplicaRow, pod: PodFacts) -> ReplicaRow:
         started_at=pod.started_at or row.started_at,
         finished_at=(pod.finished_at or draft.now) if ended else None,
     )
+
+
+def _with(row: ReplicaRow, **values: Any) -> ReplicaRow:
+    """The row with these values; itself when it has them, as most rows do at most looks."""
+    is_same = all(getattr(row, name) == value for name, value in values.items())
+    return row if is_same else replace(row, **values)
 
 
 def _state(draft: Draft, pod: PodFacts) -> ReplicaState:

@@ -4,8 +4,10 @@ Writes are made inside `Lease.commit` only, one transaction per tick, and only w
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from itertools import starmap
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -69,6 +71,13 @@ class Change:
     events: Sequence[EventRow] = field(default_factory=tuple)
 
 
+# Columns have the names of the fields, and are asked for in their order.
+_REPLICA_KEY = ReplicaKey.__struct_fields__
+_REPLICA_VALUES = tuple(found.name for found in fields(ReplicaRow))[1:]
+_ARCHIVE_VALUES = tuple(found.name for found in fields(ArchiveRow))[1:]
+_STATE = _REPLICA_VALUES.index("state")
+
+
 # --- reading ---
 _INTENT = ("pk", "desired", "tenant__desired", "tenant__state")
 
@@ -110,24 +119,20 @@ def load(ids: Iterable[UUID]) -> Loaded:
     jobs = related.filter(pk__in=wanted).defer(*_HEAVY)
     rendered = Job.objects.filter(pk__in=wanted, plan__isnull=False)
     planned = set(rendered.values_list("pk", flat=True))
-    replicas: dict[UUID, dict[ReplicaKey, ReplicaRow]] = {}
-    for replica in Replica.objects.filter(job__in=wanted):
-        row = _replica_row(replica)
-        replicas.setdefault(replica.job_id, {})[row.key] = row
-    archives: dict[UUID, dict[ReplicaKey, ArchiveRow]] = {}
-    for archive in ReplicaArchive.objects.filter(job__in=wanted):
-        archived = _archive_row(archive)
-        archives.setdefault(archive.job_id, {})[archived.key] = archived
+    replicas = _of_jobs(Replica, wanted, (*_REPLICA_KEY, *_REPLICA_VALUES))
+    archives = _of_jobs(ReplicaArchive, wanted, (*_REPLICA_KEY, *_ARCHIVE_VALUES))
     found: dict[UUID, Rows] = {}
     broken: dict[UUID, str] = {}
     for job in jobs:
         try:
-            job_row = _job_row(job, job.pk in planned)
+            found[job.pk] = Rows(
+                _job_row(job, job.pk in planned),
+                {row.key: row for row in starmap(_replica_row, sorted(replicas[job.pk]))},
+                {row.key: row for row in starmap(_archive_row, sorted(archives[job.pk]))},
+            )
         except Exception as error:  # the named fence: one poisoned row must not stop the others
             log.exception("job %s: its row cannot be read", job.pk)
             broken[job.pk] = f"its row cannot be read: {type(error).__name__} {error}"
-        else:
-            found[job.pk] = Rows(job_row, replicas.get(job.pk, {}), archives.get(job.pk, {}))
     return Loaded(found, broken)
 
 
@@ -172,32 +177,27 @@ def _job_row(job: Job, has_plan: bool) -> JobRow:
     )
 
 
-def _replica_row(row: Replica) -> ReplicaRow:
-    return ReplicaRow(
-        key=ReplicaKey(row.role, row.index, row.attempt),
-        incarnation=row.incarnation,
-        pod=row.pod,
-        pod_uid=row.pod_uid,
-        node=row.node,
-        gpus=row.gpus,
-        state=ReplicaState(row.state),
-        exit_code=row.exit_code,
-        reason_code=row.reason_code,
-        reason_text=row.reason_text,
-        restarts=row.restarts,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-    )
+def _of_jobs(
+    table: type[Model], jobs: Collection[UUID], columns: Sequence[str]
+) -> Mapping[UUID, list[tuple[Any, ...]]]:
+    """These columns of all rows of some jobs: plain tuples, as there are many."""
+    found: dict[UUID, list[tuple[Any, ...]]] = defaultdict(list)
+    rows = table._default_manager.filter(job__in=jobs).values_list("job_id", *columns)
+    for job_id, *values in rows.order_by():
+        found[job_id].append(tuple(values))
+    return found
 
 
-def _archive_row(row: ReplicaArchive) -> ArchiveRow:
-    return ArchiveRow(
-        key=ReplicaKey(row.role, row.index, row.attempt),
-        is_complete=row.is_complete,
-        pod_uid=row.pod_uid,
-        exit_code=row.exit_code,
-        completed_at=row.completed_at,
-    )
+def _replica_row(role: str, index: int, attempt: int, *values: Any) -> ReplicaRow:
+    """Of the columns of a replica, in the order of `_REPLICA_KEY` and `_REPLICA_VALUES`."""
+    found = list(values)
+    found[_STATE] = ReplicaState(found[_STATE])
+    return ReplicaRow(ReplicaKey(role, index, attempt), *found)
+
+
+def _archive_row(role: str, index: int, attempt: int, *rest: Any) -> ArchiveRow:
+    """Of the columns of an archive, in the order of `_REPLICA_KEY` and `_ARCHIVE_VALUES`."""
+    return ArchiveRow(ReplicaKey(role, index, attempt), *rest)
 
 
 @dataclass(frozen=True)
@@ -223,10 +223,21 @@ def load_stored(job_id: UUID) -> Stored:
 def save(changes: Sequence[Change]) -> list[Saved]:
     """Writes one tick. Call inside `Lease.commit`.
 
-    A job whose change cannot be written (a broken row, a broken template) stops no other: its part
-    is rolled back, logged, and left for a later look.
+    All jobs together, in few queries. When one of them cannot be written (a broken row, a broken
+    template), each is written by itself: it stops no other, its part is rolled back, logged, and
+    left for a later look.
+
+    Raises:
+        OperationalError, InterfaceError: the database itself fails; nothing was written.
     """
-    return fenced(changes, _save_one)
+    try:
+        with transaction.atomic():
+            return _write(changes)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception as error:  # noqa: BLE001  the named fence: who it was is found below
+        log.warning("a tick is written job by job: %r", error)
+        return fenced(changes, lambda change: next(iter(_write([change])), None))
 
 
 class OfJob(Protocol):
@@ -260,26 +271,38 @@ def fenced(changes: Sequence[C], write: Callable[[C], Saved | None]) -> list[Sav
     return written
 
 
-def _save_one(change: Change) -> Saved | None:
-    plan = change.plan
+def _write(changes: Sequence[Change]) -> list[Saved]:
+    """Writes changes of different jobs; those of rows that are gone are left out."""
+    deleted = [_delete(change) for change in changes if change.plan.delete_row]
+    kept = [change for change in changes if not change.plan.delete_row]
+    jobs = Job.objects.filter(pk__in=[change.job_id for change in kept])
+    changed = [change for change in kept if change.plan.columns or change.plan.render]
+    for change in changed:
+        columns: dict[str, Any] = dict(change.plan.columns)
+        if change.plan.render:
+            attempt, deadline_s = columns.get("attempt"), change.plan.deadline_s
+            columns["plan"] = rendered(change.job_id, attempt, deadline_s)
+        Job.objects.filter(pk=change.job_id).update(**columns)
+    jobs.update(revision=F("revision") + 1)
+    now = jobs.order_by().values_list("pk", "tenant_id", "revision")
+    found = {pk: Saved(pk, tenant_id, revision) for pk, tenant_id, revision in now}
+    written = [change for change in kept if change.job_id in found]
+    save_replicas((change.job_id, row) for change in written for row in change.plan.replicas)
+    for change in written:
+        for key in change.plan.forgotten:
+            Replica.objects.filter(
+                job_id=change.job_id, role=key.role, index=key.index, attempt=key.attempt
+            ).delete()
+        own = [own_event(note, change.now) for note in change.plan.events]
+        save_events(change.job_id, [*own, *change.events])
+    return [*filter(None, deleted), *(found[change.job_id] for change in written)]
+
+
+def _delete(change: Change) -> Saved | None:
     job = Job.objects.filter(pk=change.job_id)
-    if plan.delete_row:
-        row = job.values_list("tenant_id", "revision").first()
-        job.delete()
-        return Saved(change.job_id, row[0], row[1] + 1) if row is not None else None
-    columns: dict[str, Any] = dict(plan.columns)
-    if plan.render:
-        columns["plan"] = rendered(change.job_id, columns.get("attempt"), plan.deadline_s)
-    if not job.update(revision=F("revision") + 1, **columns):
-        return None
-    save_replicas(change.job_id, plan.replicas)
-    for key in plan.forgotten:
-        Replica.objects.filter(
-            job_id=change.job_id, role=key.role, index=key.index, attempt=key.attempt
-        ).delete()
-    own = [own_event(note, change.now) for note in plan.events]
-    save_events(change.job_id, [*own, *change.events])
-    return saved(change.job_id)
+    row = job.values_list("tenant_id", "revision").first()
+    job.delete()
+    return Saved(change.job_id, row[0], row[1] + 1) if row is not None else None
 
 
 def saved(job_id: UUID) -> Saved:
@@ -303,32 +326,15 @@ def rendered(job_id: UUID, attempt: int | None, deadline_s: int | None) -> list[
     )
 
 
-_REPLICA_KEY = ("role", "index", "attempt")
-_REPLICA_VALUES = (
-    "incarnation",
-    "pod",
-    "pod_uid",
-    "node",
-    "gpus",
-    "state",
-    "exit_code",
-    "reason_code",
-    "reason_text",
-    "restarts",
-    "started_at",
-    "finished_at",
-)
-
-
-def save_replicas(job_id: UUID, rows: Iterable[ReplicaRow]) -> None:
-    """Writes replica rows of one job, new or not: one query for a hundred."""
+def save_replicas(rows: Iterable[tuple[UUID, ReplicaRow]]) -> None:
+    """Writes replica rows, each with its job's id, new or not: one query for a hundred."""
     made = [
         Replica(
             job_id=job_id,
             **{name: getattr(row.key, name) for name in _REPLICA_KEY},
             **{name: getattr(row, name) for name in _REPLICA_VALUES},
         )
-        for row in rows
+        for job_id, row in rows
     ]
     Replica.objects.bulk_create(
         made,

@@ -93,6 +93,10 @@ class Trade(Protocol):
         """Whether it has ended."""
         ...
 
+    def forget(self, pk: UUID) -> None:
+        """The row is gone."""
+        ...
+
 
 @dataclass(frozen=True)
 class Look:
@@ -425,6 +429,7 @@ class RowsPass:
             table.pop(pk, None)
         self._ending.discard(pk)
         self._events.forget(pk)
+        self._trade.forget(pk)
 
     # --- the end ---
     async def close(self) -> None:

@@ -54,6 +54,9 @@ class ServicesTrade:
     def is_over(self, state: str) -> bool:
         return state in ENDED_STATES
 
+    def forget(self, pk: UUID) -> None:
+        """Nothing is kept of services."""
+
 
 class ServicesPass(RowsPass):
     """The looks at notebooks and TensorBoards."""

@@ -26,13 +26,6 @@ JOB = JobRow(
 )
 
 
-class NoEvents:
-    """A view that has heard nothing."""
-
-    def events_about(self, namespace: str, kind: str, name: str) -> list[objects.EventSeen]:
-        return []
-
-
 def facts(**status: Any) -> PodFacts:
     pod = {
         "metadata": {
@@ -49,7 +42,7 @@ def facts(**status: Any) -> PodFacts:
         "status": status,
     }
     seen = msgspec.json.decode(msgspec.json.encode(pod), type=objects.PodSeen)
-    is_rescue, found = observe._pod(NoEvents(), JOB, seen)  # type: ignore[arg-type]
+    is_rescue, found = observe._pod(JOB, seen)
     assert not is_rescue
     return found
 
