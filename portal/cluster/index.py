@@ -18,14 +18,15 @@ class Index(Generic[T]):
         self._by_owner: dict[str, dict[str, T]] = defaultdict(dict)
 
     def apply(self, change: Change[T]) -> None:
-        if change.old is not None:
-            self._drop(change.old)
-        if change.new is not None:
-            meta = change.new.metadata
-            self._by_namespace[meta.namespace][meta.name] = change.new
+        old, new = change.old, change.new
+        if old is not None and (new is None or _place(old) != _place(new)):
+            self._drop(old)
+        if new is not None:
+            meta = new.metadata
+            self._by_namespace[meta.namespace][meta.name] = new
             owner = meta.owner
             if owner:
-                self._by_owner[owner][meta.uid] = change.new
+                self._by_owner[owner][meta.uid] = new
 
     def _drop(self, old: T) -> None:
         meta = old.metadata
@@ -49,3 +50,8 @@ class Index(Generic[T]):
     def count_of_owner(self, owner: str) -> int:
         """How many `of_owner` would give."""
         return len(self._by_owner.get(owner, ()))
+
+
+def _place(seen: Watchable) -> tuple[str, str]:
+    """Where it stands among those of its name: made anew under it, it may be somebody else's."""
+    return seen.metadata.owner, seen.metadata.uid

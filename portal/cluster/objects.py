@@ -122,8 +122,8 @@ class ContainerSpec(Seen, frozen=True):
 
 class PodSpec(Seen, frozen=True):
     node_name: str = ""
-    containers: list[ContainerSpec] = []
-    init_containers: list[ContainerSpec] = []
+    containers: tuple[ContainerSpec, ...] = ()
+    init_containers: tuple[ContainerSpec, ...] = ()
     overhead: dict[str, str] = {}
 
 
@@ -184,9 +184,9 @@ class PodStatus(Seen, frozen=True):
     reason: str = ""
     message: str = ""
     start_time: datetime | None = None
-    conditions: list[PodCondition] = []
-    container_statuses: list[ContainerStatus] = []
-    init_container_statuses: list[ContainerStatus] = []
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class PodSeen(Seen, frozen=True):

@@ -5,9 +5,10 @@ https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-
 """
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+
+import msgspec
 
 from portal import quantity
 from portal.cluster.objects import ContainerSpec, PodSpec
@@ -17,8 +18,7 @@ log = logging.getLogger(__name__)
 GPU = "nvidia.com/gpu"
 
 
-@dataclass(frozen=True)
-class Requests:
+class Requests(msgspec.Struct, frozen=True, gc=False):
     """CPU in millicores, memory in bytes, whole GPUs, number of pods."""
 
     cpu_millicores: int = 0
@@ -53,6 +53,7 @@ class Requests:
 
 
 NOTHING = Requests()
+_ONE_POD = Requests(pods=1)
 
 
 @lru_cache(maxsize=4096)
@@ -87,14 +88,21 @@ def _of_container(container: ContainerSpec) -> Requests:
 
 def of_pod(spec: PodSpec) -> Requests:
     """What the scheduler reserves for one pod."""
-    running = NOTHING
+    total = _ONE_POD
     for container in spec.containers:
-        running += _of_container(container)
+        total += _of_container(container)
+    # Most pods have neither of these, and there are many pods.
+    if spec.init_containers:
+        total = _with_init(total, spec.init_containers)
+    return total + of_resources(spec.overhead) if spec.overhead else total
+
+
+def _with_init(running: Requests, containers: Sequence[ContainerSpec]) -> Requests:
     sidecars = peak = NOTHING
-    for container in spec.init_containers:
+    for container in containers:
         if container.restart_policy == "Always":
             sidecars += _of_container(container)
             peak = peak.most(sidecars)
         else:
             peak = peak.most(sidecars + _of_container(container))
-    return (running + sidecars).most(peak) + of_resources(spec.overhead) + Requests(pods=1)
+    return (running + sidecars).most(peak)

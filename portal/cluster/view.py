@@ -219,35 +219,43 @@ class ClusterView:
         self._wake()
 
     def _note_pod(self, change: Change[PodSeen]) -> None:
-        before, after = _holding(change.old), _holding(change.new)
-        if before != after:
-            for (node, amount), sign in ((before, -1), (after, 1)):
-                if node:
-                    self._hold(node, amount, sign)
-                    self._dirty.nodes.add(node)
-        self._note_gpus(change, before, after)
-        if any(seen is not None and seen.metadata.owner for seen in (change.old, change.new)):
+        old, new = change.old, change.new
+        if old is not None and new is not None and _is_held_alike(old, new):
+            is_news = self._renew(change.key, old, new)
+        else:
+            is_news = self._hold_anew(change)
+        if any(seen is not None and seen.metadata.owner for seen in (old, new)):
             self._note(change)
-        elif before != after:
+        elif is_news:
             self._wake()
 
-    def _note_gpus(
-        self, change: Change[PodSeen], before: tuple[str, Requests], after: tuple[str, Requests]
-    ) -> None:
-        (old_node, old), (node, new) = before, after
+    def _hold_anew(self, change: Change[PodSeen]) -> bool:
+        """Whether what pods hold of a node is something else now."""
+        (old_node, old), (node, new) = _holding(change.old), _holding(change.new)
+        if old_node:
+            self._hold(old_node, self.held_of(old_node) - old)
         if old.gpu_count:
             self._gpu_pods[old_node].pop(change.key, None)
+        if node:
+            self._hold(node, self.held_of(node) + new)
         if new.gpu_count and change.new is not None:
             self._gpu_pods[node][change.key] = change.new
-            # Which GPUs they are is told a little later than how many.
-            told = change.new.metadata.annotations.gpu_indices
-            known = change.old.metadata.annotations.gpu_indices if change.old else ""
-            if told != known:
-                self._dirty.nodes.add(node)
+        return bool(old_node or node)
 
-    def _hold(self, node: str, amount: Requests, sign: int) -> None:
-        held = self.held_of(node)
-        total = held + amount if sign > 0 else held - amount
+    def _renew(self, key: Key, old: PodSeen, new: PodSeen) -> bool:
+        """Whether another thing is known of the GPUs that a pod holds as before."""
+        gpu_pods = self._gpu_pods.get(new.spec.node_name, {})
+        if key not in gpu_pods:
+            return False
+        gpu_pods[key] = new
+        # Which GPUs they are is told a little later than how many.
+        is_news = new.metadata.annotations.gpu_indices != old.metadata.annotations.gpu_indices
+        if is_news:
+            self._dirty.nodes.add(new.spec.node_name)
+        return is_news
+
+    def _hold(self, node: str, total: Requests) -> None:
+        self._dirty.nodes.add(node)
         if total == NOTHING:
             self._held.pop(node, None)
         else:
@@ -290,6 +298,13 @@ class ClusterView:
 
 def _is_about_tenant(event: EventSeen) -> bool:
     return event.involved_object.namespace.startswith(_TENANT_PREFIX)
+
+
+def _is_held_alike(old: PodSeen, new: PodSeen) -> bool:
+    """Whether a pod goes on holding what it held, or nothing."""
+    if old.spec == new.spec:  # nearly always, and cheaper than adding up both
+        return (old.status.phase in _ENDED) == (new.status.phase in _ENDED)
+    return _holding(old) == _holding(new)
 
 
 def _holding(pod: PodSeen | None) -> tuple[str, Requests]:

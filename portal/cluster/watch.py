@@ -37,8 +37,7 @@ Key = tuple[str, str]  # namespace ("" for cluster-scoped kinds), name
 T = TypeVar("T", bound=Watchable)
 
 
-@dataclass(frozen=True)
-class Change(Generic[T]):
+class Change(msgspec.Struct, Generic[T], frozen=True):
     """One object came (`old` is None), changed, or went (`new` is None)."""
 
     key: Key

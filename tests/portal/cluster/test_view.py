@@ -118,6 +118,65 @@ async def test_pods_hold_their_node_until_they_end(api: FakeApi, view: ClusterVi
     assert view.held_of("unknown") == NOTHING
 
 
+def gpu_pod(name: str, *, node: str = "n1", phase: str = "Running", **containers: int) -> Any:
+    """A foreign pod of which each container has so many GPUs."""
+    made = pod(name, node=node, phase=phase)
+    made["spec"]["containers"] = [
+        {"name": called, "resources": {"requests": {"nvidia.com/gpu": str(count)}}}
+        for called, count in containers.items()
+    ]
+    return made
+
+
+async def test_gpu_pods_are_the_newest_of_those_that_hold_some(api: FakeApi, view: ClusterView):
+    def told(name: str) -> str:
+        found = {seen.metadata.name: seen for seen in view.gpu_pods_of("n1")}
+        return found[name].metadata.annotations.gpu_indices if name in found else "nothing held"
+
+    async def put(made: dict[str, Any]) -> None:
+        version = api.put(made)["metadata"]["resourceVersion"]
+        name = made["metadata"]["name"]
+        await until(lambda: view.pods.get("u-x", name).metadata.resource_version == version)
+
+    api.put(pod("plain", node="n1"))
+    api.put(gpu_pod("a", one=2))
+    await until(lambda: len(view.pods) == 2)
+    assert (told("a"), told("plain")) == ("", "nothing held")
+    view.take_dirty()
+
+    which = gpu_pod("a", one=2)
+    which["metadata"]["annotations"] = {"homeport.dev/gpu-indices": "0,1"}
+    await put(which)
+    assert told("a") == "0,1"
+    assert view.changed.is_set()
+    assert view.take_dirty().nodes == {"n1"}
+
+    # Another spec that holds as much.
+    other = gpu_pod("a", one=1, two=1)
+    other["metadata"]["annotations"] = {"homeport.dev/gpu-indices": "2,3"}
+    await put(other)
+    assert told("a") == "2,3"
+    assert view.held_of("n1").gpu_count == 2
+
+    await put(gpu_pod("a", node="n2", one=2))
+    assert told("a") == "nothing held"
+    assert (view.held_of("n1").gpu_count, view.held_of("n2").gpu_count) == (0, 2)
+    assert view.take_dirty().nodes == {"n1", "n2"}
+    await put(gpu_pod("a", node="n2", phase="Failed", one=2))
+    assert not view.gpu_pods_of("n2")
+    assert view.held_of("n2") == NOTHING
+
+
+async def test_a_pod_made_anew_under_its_name_is_counted_once(api: FakeApi, view: ClusterView):
+    api.put(pod("a", "job1", node="n1", phase="Running"))
+    await until(lambda: len(view.pods.of_owner("job1")) == 1)
+    first = view.pods.of_owner("job1")[0].metadata.uid
+    api.remove("Pod", "u-x", "a")
+    api.put(pod("a", "job1", node="n1", phase="Running"))
+    await until(lambda: [s.metadata.uid != first for s in view.pods.of_owner("job1")] == [True])
+    assert view.held_of("n1").pods == 1
+
+
 async def test_sums_are_right_after_a_list_anew(api: FakeApi, view: ClusterView):
     for number in range(5):
         api.put(pod(f"p{number}", "job1", node="n1", phase="Running"))
