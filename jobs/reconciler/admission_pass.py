@@ -2,8 +2,10 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
+from typing import TypeVar
 
 from asgiref.sync import sync_to_async
 
@@ -15,6 +17,8 @@ from jobs.rules import reasons
 from jobs.rules.admission import Fit
 from jobs.rules.queue import Verdict
 from portal.cluster.view import ClusterView
+
+T = TypeVar("T")
 
 _GAP_S = 0.5  # between two looks at a queue that nobody has added to
 # A look costs what the queue, the nodes and all that runs are many. A costly one is followed by a
@@ -34,7 +38,7 @@ class AdmissionPass:
         self._clock = clock
         self._is_empty = False
         self._is_wanted = True
-        self._looked_at = float("-inf")  # monotonic
+        self._looked_at: datetime | None = None
         self._took_s = 0.0
         self._is_urgent = True
         self._not_before: datetime | None = None
@@ -51,10 +55,12 @@ class AdmissionPass:
         if self._is_empty:
             return None
         waits = []
+        now = self._clock.now()
         if self._is_wanted:
-            waits.append(self._looked_at + self._gap_s - time.monotonic())
+            passed_s = (now - self._looked_at).total_seconds() if self._looked_at else _REST_MOST_S
+            waits.append(self._gap_s - passed_s)
         if self._not_before is not None:
-            waits.append((self._not_before - self._clock.now()).total_seconds())
+            waits.append((self._not_before - now).total_seconds())
         return max(0.0, min(waits)) if waits else None
 
     @property
@@ -69,8 +75,7 @@ class AdmissionPass:
         if due_s is None or due_s > 0:
             return []
         self._is_urgent = False
-        began_s = time.process_time()
-        queue = await sync_to_async(admit.read)()
+        queue, read_s = await sync_to_async(_measured)(admit.read)
         self._is_empty = not queue.queued
         if not queue.queued:
             self._is_wanted, self._took_s = False, 0.0
@@ -78,8 +83,8 @@ class AdmissionPass:
         now = self._clock.now()
         times = [job.waiting.not_before for job in queue.queued]
         self._not_before = min((at for at in times if at is not None and at > now), default=None)
-        found = await self._verdicts(queue, now)
-        self._looked_at, self._took_s = time.monotonic(), time.process_time() - began_s
+        found, packed_s = await self._verdicts(queue, now)
+        self._looked_at, self._took_s = self._clock.now(), read_s + packed_s
         claims = claim.news(found)
         written: list[Saved] = []
         if claims:
@@ -91,11 +96,20 @@ class AdmissionPass:
 
     async def _verdicts(
         self, queue: admit.Queue, now: datetime
-    ) -> list[tuple[admit.QueuedJob, Verdict]]:
+    ) -> tuple[list[tuple[admit.QueuedJob, Verdict]], float]:
+        """The verdicts, and seconds of processor time."""
         if not self._view.synced or self._view.problem:
             words = reasons.make("cluster_unreachable")
             waits = Fit("later", words.code, words.text)
-            return [(job, Verdict(job.waiting.job_id, waits)) for job in queue.queued]
-        room = admit.look(self._view, queue)
+            return [(job, Verdict(job.waiting.job_id, waits)) for job in queue.queued], 0.0
+        room, look_s = _measured(partial(admit.look, self._view, queue))
         # Packing a long queue takes its time, and the event loop has viewers to serve.
-        return await asyncio.to_thread(admit.verdicts, queue, room, now, most=_AT_ONCE)
+        pack = partial(admit.verdicts, queue, room, now, most=_AT_ONCE)
+        found, pack_s = await asyncio.to_thread(_measured, pack)
+        return found, look_s + pack_s
+
+
+def _measured(work: Callable[[], T]) -> tuple[T, float]:
+    """What it gives, and the processor time that it took in seconds; other threads do not count."""
+    began_s = time.thread_time()
+    return work(), time.thread_time() - began_s
