@@ -34,6 +34,7 @@ _JUST_MADE = "made a moment ago"
 _WAS_THERE = "was removed, and cannot be made anew: "
 
 Key = tuple[UUID, str, str]  # tenant, kind, name
+_Changed = tuple[str, Object | None]  # resourceVersion that was seen, and the patch
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class Provisioner:
         self._attempts: dict[Key, _Attempts] = {}
         self._kept: dict[Key, str] = {}  # why what is not wanted any more is still there
         self._made: dict[Key, str] = {}  # uid of what we made or found last
+        self._changed: dict[Key, _Changed] = {}  # what we changed last
         self._bound_at: dict[UUID, float] = {}  # tenant -> when we were given rights in it
         self._classes: dict[str, tuple[float, Surroundings]] = {}
         self._shelves: dict[str, Shelf[Any]] = {
@@ -139,7 +141,10 @@ class Provisioner:
         seen = self._shelves[key[1]].get(meta.get("namespace", ""), meta["name"])
         verdict = judge(document, seen, await self._around(seen))
         errand = _Errand(key, document, row, verdict)
-        if not verdict.must_create and not verdict.patch:
+        change = (seen.metadata.resource_version if seen is not None else "", verdict.patch)
+        # The watch may tell of what we changed after the next look.
+        is_changed = self._changed.get(key) == change
+        if not verdict.must_create and (not verdict.patch or is_changed):
             self._calm(key)
             return errand.part(verdict.state, verdict.detail)
         if waits_for:
@@ -148,7 +153,11 @@ class Provisioner:
         if not self._may_try(key):
             return self._held_back(errand)
         try:
-            return await (self._create(errand) if verdict.must_create else self._change(errand))
+            if verdict.must_create:
+                return await self._create(errand)
+            part = await self._change(errand)
+            self._changed[key] = change
+            return part
         except ClusterError as error:
             return self._failed(errand, error)
 

@@ -268,6 +268,35 @@ async def test_the_label_by_which_we_watch_is_put_back(room: Room):
     assert found["metadata"]["uid"] == quota["metadata"]["uid"]
 
 
+async def test_what_the_watch_tells_late_is_repaired_once(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+):
+    await room.until_active()
+    watch, late = room.view.quotas.watch, []
+    much = {"spec": {"hard": {"pods": "999"}}}
+    room.api.change("ResourceQuota", room.namespace, "homeport", much)
+    async with asyncio.timeout(15):
+        while room.view.quotas.get(room.namespace, "homeport").spec.hard["pods"] != "999":
+            await asyncio.sleep(0.01)
+
+    def patches() -> int:
+        return len(room.api.requests("PATCH", "/resourcequotas/homeport"))
+
+    before, take = patches(), watch._take
+    monkeypatch.setattr(watch, "_take", late.extend)
+    for _ in range(4):
+        await room.one_pass()
+        await asyncio.sleep(0.3)  # longer than it waits before it tries anything again
+    assert patches() == before + 1
+    monkeypatch.undo()
+    take(late)
+    await room.until_active()
+    assert (await room.rows())["ResourceQuota/homeport"].repaired_count == 1
+    # The same again is another change.
+    room.api.change("ResourceQuota", room.namespace, "homeport", much)
+    await room.until(lambda _: patches() == before + 2)
+
+
 async def test_a_foreign_namespace_of_the_same_name_is_left_alone(room: Room):
     foreign = room.api.put(
         {"kind": "Namespace", "metadata": {"name": room.namespace, "labels": {"team": "x"}}}
