@@ -20,6 +20,7 @@ from websockets.sync.client import ClientConnection
 from .exits import ClientError, UnreachableError
 from .find import short_id
 from .harmless import one_line
+from .interrupts import interrupted_later
 from .lines import LineWriter
 from .listing import resources_of
 from .refusals import not_homeport
@@ -204,11 +205,12 @@ class Follower:
                 for row in (rows if isinstance(rows, list) else [])
                 if isinstance(row, dict)
             ]
-            if self._history is not None:
-                self._history.append((replica, lines))
-            else:
-                self._writer.write(replica, lines)
-            self.cursor = str(frame.get("cursor", ""))
+            with interrupted_later():
+                if self._history is not None:
+                    self._history.append((replica, lines))
+                else:
+                    self._writer.write(replica, lines)
+                self.cursor = str(frame.get("cursor", ""))
         elif kind == "skipped":
             self._say(f"{replica}: {frame.get('count')} lines were skipped here, they came faster")
         elif kind == "state":
