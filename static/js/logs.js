@@ -194,13 +194,23 @@ class LogPane {
     this.window.addEventListener("wheel", (event) => {
       if (event.deltaY < 0) this.#follow(false);
     }, { passive: true });
-    this.window.addEventListener("touchmove", () => this.#follow(this.view.isAtEnd), { passive: true });
+    let touchedAt = 0;
+    this.window.addEventListener("touchstart", (event) => {
+      touchedAt = event.touches[0].clientY;
+    }, { passive: true });
+    this.window.addEventListener("touchmove", (event) => {
+      if (event.touches[0].clientY > touchedAt) this.#follow(false);
+    }, { passive: true });
     this.window.addEventListener("keydown", (event) => {
       if (["ArrowUp", "PageUp", "Home"].includes(event.key)) this.#follow(false);
       if (event.key === "End") this.#follow(true);
     });
+    // Only downwards: who leaves the end slowly is still near it.
+    let lastTop = this.window.scrollTop;
     this.window.addEventListener("scroll", () => {
-      if (!this.view.follows && this.view.isAtEnd) this.#follow(true);
+      const isDown = this.window.scrollTop > lastTop;
+      lastTop = this.window.scrollTop;
+      if (!this.view.follows && isDown && this.view.isAtEnd) this.#follow(true);
     }, { passive: true });
   }
 

@@ -89,6 +89,7 @@ def test_lines_of_all_replicas_arrive_with_their_names_and_colours(
     server.lines("ps-0", "\x1b[38;5;46mgreen\x1b[m")
     log = page.get_by_role("log")
     expect(log).to_contain_text("ERROR plain")
+    expect(log).to_contain_text("green")
     assert log_rows(page) == ["ERROR plain", "60%", "green"]
     assert page.locator(".sgr-bold.sgr-fg-1").inner_text() == "ERROR"
     assert page.locator(".log-who").all_inner_texts() == ["worker-1", "worker-1", "ps-0"]
@@ -154,14 +155,46 @@ def test_who_reads_further_up_is_left_alone(
     assert log.evaluate("e => e.scrollHeight - e.scrollTop - e.clientHeight < 2")
 
 
+def test_the_end_of_a_log_can_be_left_slowly(
+    open_log: Callable[[str], tuple[Page, Server]],
+) -> None:
+    page, server = open_log("running")
+    server.lines("worker-0", *[f"line {n}" for n in range(400)])
+    log, follow = page.get_by_role("log"), page.locator("[data-log-toggle=follow]")
+    expect(log).to_contain_text("line 399")
+    log.hover()
+    for _ in range(10):
+        page.mouse.wheel(0, -8)
+        page.wait_for_timeout(50)
+    expect(follow).to_have_attribute("aria-pressed", "false")
+    at = log.evaluate("e => e.scrollTop")
+    assert log.evaluate("e => e.scrollHeight - e.scrollTop - e.clientHeight") >= 70
+    server.lines("worker-0", "one more")
+    expect(page.locator("[data-log-new]")).to_contain_text("1 new line")
+    assert log.evaluate("e => e.scrollTop") == at
+    page.mouse.wheel(0, 400)
+    expect(follow).to_have_attribute("aria-pressed", "true")
+
+
 def test_a_lost_connection_comes_back_where_it_was(
     open_log: Callable[[str], tuple[Page, Server]],
 ) -> None:
     page, server = open_log("running")
     server.lines("worker-0", "first", cursor="cursor/1=")
     expect(page.get_by_role("log")).to_contain_text("first")
+    # It is said for as long as the next try is off, which may be shorter than a look from here.
+    page.evaluate(
+        """() => {
+          window.saidStates = [];
+          const pane = document.querySelector("[data-log-state]").parentElement;
+          const note = () => window.saidStates.push(pane.textContent);
+          new MutationObserver(note).observe(pane, {
+            subtree: true, childList: true, characterData: true, attributes: true,
+          });
+        }"""
+    )
     server.sockets[-1].close(code=1011)
-    expect(page.locator("[data-log-state=lost]")).to_contain_text("trying again in")
+    page.wait_for_function('window.saidStates.some((text) => text.includes("trying again in"))')
     expect(page.locator("[data-log-state=live]")).to_be_visible(timeout=10_000)
     assert server.sockets[-1].url.endswith("logs/?cursor=cursor%2F1%3D")
     server.lines("worker-0", "second")
