@@ -48,7 +48,11 @@ class Call:
 LANES = (
     (
         Call("tests without a browser", ("-m", "not e2e and not slow and not upstream", "tests")),
-        Call("killed around every call", ("-m", "e2e and not slow", CRASHES)),
+        Call(
+            "killed around every call",
+            ("-m", "e2e and not slow", CRASHES),
+            environ={"HOMEPORT_WITHIN_S": "90"},
+        ),
         Call(
             "with PostgreSQL and Redis",
             # The server is thrown away, and its database with it.

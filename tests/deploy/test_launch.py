@@ -38,7 +38,7 @@ def portal(home: Path) -> Iterator[Portal]:
 
 def is_up(portal: Portal) -> bool:
     try:
-        return requests.get(f"{portal.url}/healthz", timeout=2).status_code == 200
+        return requests.get(f"{portal.url}/healthz", timeout=30).status_code == 200
     except requests.RequestException:
         return False
 
@@ -115,7 +115,7 @@ def test_a_running_training_and_its_open_log_do_not_hold_ctrl_c(portal: Portal):
         wait_for("a line", lambda: '"lines"' in str(websocket.recv(timeout=60)), timeout_s=60)
         began = time.monotonic()
         assert portal.stop(signal.SIGINT) == 0
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 60
     said = portal.log.read_text()
     assert "Traceback" not in said
     assert "Unclosed" not in said
@@ -129,5 +129,5 @@ def test_ctrl_c_while_it_starts_ends_it_cleanly(portal: Portal, moment: str):
     wait_for(moment, lambda: moment in portal.log.read_text(), interval_s=0.01)
     began = time.monotonic()
     assert portal.stop(signal.SIGINT) == 0
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     assert "Traceback" not in portal.log.read_text()

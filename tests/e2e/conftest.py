@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.e2e.portal import PASSWORD, Portal, Rest, new_home, thrown_away
 
@@ -18,6 +18,10 @@ FLAGS = [
     "--disable-sync",
     "--no-first-run",
 ]
+
+
+# A real portal, cluster and browser share few cores; who waits longer waits only when it fails.
+expect.set_options(timeout=30_000)
 
 
 @pytest.fixture(scope="session")

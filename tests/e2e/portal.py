@@ -95,16 +95,21 @@ class Portal:
 
     def processes(self) -> list[int]:
         """Processes that name this installation's home in command line or environment."""
-        needle = str(self.home).encode()
+        return self.processes_of("")
+
+    def processes_of(self, module: str) -> list[int]:
+        """Those of them that run a module of Python's; all of them when it is empty."""
+        needle, wanted = str(self.home).encode(), f"{module}\0".encode() if module else b""
         found = []
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
                 continue
             try:
-                texts = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                command = (entry / "cmdline").read_bytes()
+                texts = command + (entry / "environ").read_bytes()
             except OSError:
                 continue
-            if needle in texts:
+            if needle in texts and wanted in command:
                 found.append(int(entry.name))
         return found
 

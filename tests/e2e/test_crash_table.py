@@ -40,7 +40,7 @@ START = [
 FINISH = ["delete:Deployment:1", "delete:Service:1"]
 STOP = ["patch:Job:1"]
 DELETE = ["delete:Job:1"]
-WITHIN_S = 30
+WITHIN_S = float(os.environ.get("HOMEPORT_WITHIN_S", "30"))  # more on a machine that is busy
 RESTART_S = 5
 
 CLUSTER_BODY: dict[str, Any] = {
@@ -211,7 +211,10 @@ def test_recycling_comes_out_whole(server: Bare, ada: Rest) -> None:
     """Trainings become due for recycling one after the other, each under a process with a fault."""
     server.kill()
     server.run()
-    faults = [f"{call}:{point}" for call in FINISH for point in POINTS]
+    # Those that die come first, and use up one due job each: who lives on recycles all that is due.
+    faults = sorted(
+        (f"{call}:{point}" for call in FINISH for point in POINTS), key=lambda f: "lost" in f
+    )
     jobs = []
     for number in range(len(faults)):
         began = time.monotonic()

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import requests
 
+from tests.bench.processes import slowness
 from tests.e2e.portal import Portal, Rest, kubectl, new_home, thrown_away
 from tests.e2e.viewers import Counting, Stuck
 from tests.onebox.whole.processes import command_line
@@ -123,6 +124,19 @@ def page_times_s(portal: Portal, session: requests.Session, job: dict[str, Any])
     return times
 
 
+def look_at_pages(
+    portal: Portal, session: requests.Session, job: dict[str, Any]
+) -> tuple[list[float], float]:
+    """How long pages take for `FLOOD_S`, and how many times slower than alone the machine is."""
+    until_s = time.monotonic() + FLOOD_S
+    times_s, slower = [], 1.0
+    while time.monotonic() < until_s:
+        times_s += page_times_s(portal, session, job)
+        slower = max(slower, slowness())
+        time.sleep(0.5)
+    return times_s, slower
+
+
 def held_bytes(folder: Path, needle: str) -> int:
     """Sizes of the regular files below a folder whose path contains a text."""
     total = 0
@@ -180,10 +194,7 @@ def test_a_flood_harms_nobody(portal: Portal, ada: Rest) -> None:
     viewer, stuck = Counting(ada, flood), Stuck(ada, flood)
     viewer.start()
     quiet_viewer.delays_s.clear()
-    pages_s: list[float] = []
-    while time.monotonic() - began_s < FLOOD_S:
-        pages_s += page_times_s(portal, session, flood)
-        time.sleep(0.5)
+    pages_s, slower = look_at_pages(portal, session, flood)
     flooded_s = time.monotonic() - began_s
     delay_s, delays = quiet_viewer.p99_delay_s(), len(quiet_viewer.delays_s)
     volume = log_volume(portal, ada)
@@ -200,17 +211,18 @@ def test_a_flood_harms_nobody(portal: Portal, ada: Rest) -> None:
         f"{lines} lines ({rate:.0f} MB/s), {viewer.received} of them shown; "
         f"grown by { ({part: size // MIB for part, size in grown.items()}) } MiB; "
         f"slowest of {len(pages_s)} pages {max(pages_s):.3f} s; "
-        f"quiet p99 {delay_s:.3f} s, slowest {max(quiet_viewer.delays_s):.3f} s"
+        f"quiet p99 {delay_s:.3f} s, slowest {max(quiet_viewer.delays_s):.3f} s; "
+        f"machine {slower:.1f} times slower than alone"
     )
 
-    assert rate > 20
+    assert rate * slower > 20
     assert grown["portal"] < 200 * MIB, grown
     assert max(grown["node"], grown["api"]) < 150 * MIB, grown
-    assert max(pages_s) < 1, pages_s
+    assert max(pages_s) < slower, pages_s
 
     # Nobody else notices.
-    assert delay_s < 2
-    assert delays > FLOOD_S * 5
+    assert delay_s < 2 * slower
+    assert delays * slower > FLOOD_S * 5
     assert not quiet_viewer.broken
     assert quiet_viewer.skipped == 0
 

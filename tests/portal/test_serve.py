@@ -59,7 +59,7 @@ class Served:
         assert self.process.poll() is None, self.process.stdout.read()  # type: ignore[union-attr]
         try:
             return requests.get(self.url, timeout=2).text == "here"
-        except requests.ConnectionError:
+        except requests.RequestException:
             return False
 
     def ready(self) -> None:
@@ -116,11 +116,11 @@ def test_a_second_signal_hurries(served: Served):
         assert download.raw.read(10)
         began = time.monotonic()
         served.process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
+        wait_for("the first is heard", lambda: "put down" in served.reported())
         served.process.send_signal(signal.SIGINT)
         code, output = served.ended(10)
         assert code == 0, output
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 4.5  # the first alone waits for 5 s
 
 
 def test_a_reconciler_that_dies_is_started_again_and_the_web_stays(served: Served):

@@ -98,10 +98,15 @@ async def test_what_is_made_is_what_was_asked_for(lab: Lab):
     await lab.until_active()
     rows = [row async for row in TenantObject.objects.filter(tenant=lab.tenant)]
     assert {row.repaired_count for row in rows} == {0}
-    calls = sum(lab.cluster.calls.values())
+
+    def calls() -> int:
+        # Watches end and begin anew by themselves.
+        return sum(times for (verb, _), times in lab.cluster.calls.items() if verb != "watch")
+
+    before = calls()
     for _ in range(3):
         await lab.reconciler.run_once(lab.view.take_dirty(), everything=True)
-    assert sum(lab.cluster.calls.values()) == calls
+    assert calls() == before
 
 
 async def test_a_deleted_quota_comes_back_and_is_enforced(lab: Lab):

@@ -34,7 +34,13 @@ async def test_a_page_hears_of_its_own_tenant_and_leads_of_theirs(world: World) 
         world.open(path, lead) as lee,
         world.open(path, root) as admin,
     ):
-        await until(lambda: groups()[live.EVERYBODY_GROUP] == 4)
+        joined = {
+            live.EVERYBODY_GROUP: 4,
+            live.ADMIN_GROUP: 1,
+            live.tenant_group(own.pk): 2,  # alice and her lead
+            live.tenant_group(other.pk): 1,
+        }
+        await until(lambda: {group: groups()[group] for group in joined} == joined)
         await live.achanged("job", "1", 7, own.pk)
         await live.achanged("tenant", "2", 8, other.pk)
         await live.achanged("health", "", 9, "")

@@ -215,12 +215,14 @@ def test_what_the_program_left_behind_ends_with_it(pod: Pod) -> None:
 
 def test_a_daemon_that_escaped_and_keeps_writing_does_not_hold_the_end_up(pod: Pod) -> None:
     pod.python(
-        "import os, sys, time\n"
+        "import os\n"
+        "told, tell = os.pipe()\n"
         "if os.fork() == 0:\n"
         "    os.setsid()\n"
         "    print(os.getpid(), flush=True)\n"
+        "    os.write(tell, b'x')\n"
         "    while True: os.write(1, b'y' * 4096)\n"
-        "time.sleep(0.3); os._exit(5)"
+        "os.read(told, 1); os._exit(5)"
     )
     code, output = pod.run()
     os.kill(int(output.split()[0]), signal.SIGKILL)

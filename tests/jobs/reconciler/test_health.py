@@ -13,7 +13,7 @@ from jobs.reconciler.health import HealthReporter, LastTrouble
 from portal import storage
 from portal.cluster.client import Cluster
 from portal.cluster.view import ClusterView
-from tests.jobs.reconciler.test_loop import Lab, lab  # noqa: F401  (a fixture)
+from tests.jobs.reconciler.test_loop import Lab, hurry, lab  # noqa: F401  (fixtures)
 from tests.portal.cluster.conftest import api, cluster  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -26,7 +26,8 @@ async def told(lab: Lab) -> dict[str, Any]:  # noqa: F811
 async def test_a_report_is_written_soon_and_has_everything(lab: Lab) -> None:  # noqa: F811
     async def is_complete() -> bool:
         report = await told(lab)
-        return bool(report.get("cluster")) and report["store"]["state"] != "unknown"
+        tried = (report.get("store"), report.get("channel_layer"))
+        return bool(report.get("cluster")) and all(t and t["state"] != "unknown" for t in tried)
 
     await lab.until(is_complete)
     report = await told(lab)
@@ -39,13 +40,8 @@ async def test_a_report_is_written_soon_and_has_everything(lab: Lab) -> None:  #
     assert report["versions"]["homeport"]
 
 
-@pytest.fixture
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "LOOK_S", 0.05)
-
-
 async def test_pod_security_is_tried_as_soon_as_there_is_a_namespace(
-    hurry: None,
+    hurry: None,  # noqa: F811
     lab: Lab,  # noqa: F811
 ) -> None:
     async def is_tried() -> bool:

@@ -160,10 +160,10 @@ async def test_all_controllers_run_in_the_loop_and_are_idle_afterwards(tmp_path:
         while version != store.resource_version:  # until what is debounced has come to its end
             version = store.resource_version
             await asyncio.sleep(0.3)
-        cpu_s = time.process_time()
+        cpu_s = time.thread_time()
         await asyncio.sleep(0.5)
         assert store.resource_version == version
-        assert time.process_time() - cpu_s < 0.05
+        assert time.thread_time() - cpu_s < 0.05
     finally:
         await stop()
         store.close()

@@ -188,15 +188,15 @@ def test_a_claim_that_waits_for_its_first_consumer_learns_the_node(world: World)
     assert where(world, "train") == "box"
 
 
-def test_200_pods_are_placed_well_under_a_second(world: World) -> None:
+def test_200_pods_are_placed_at_little_cost(world: World) -> None:
     add_node(world, cpu="400", pods="500")
     for number in range(200):
         submit(world, f"train-{number:03}", cpu="1", settle=False)
-    began = time.perf_counter()
+    began_s = time.process_time()
     world.settle()
-    took_s = time.perf_counter() - began
+    took_s = time.process_time() - began_s
     assert all(pod["spec"].get("nodeName") == "box" for pod in world.pods())
-    assert took_s < 2.0  # a shared machine; alone it is about 0.3 s
+    assert took_s < 2.0  # about 0.3 s
 
 
 @pytest.mark.parametrize("commits", range(6))

@@ -24,7 +24,7 @@ from deploy.onebox.node.sandbox import (
 
 PYTHON = real_interpreter()
 IS_ROOT = os.getuid() == 0
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 IMAGE = ImageEnv("test", "sha256:test", {"PATH": "/usr/bin:/bin"}, interpreter_mounts())
 
 _numbers = itertools.count(1)

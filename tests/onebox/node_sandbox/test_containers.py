@@ -225,9 +225,9 @@ async def test_a_probe_runs_inside_with_the_same_user_and_mounts(bench, pod):
 async def test_a_probe_that_takes_too_long_is_killed(bench, pod):
     container = await bench.start(pod, "/bin/sleep", "98763")
     began = time.monotonic()
-    code, output = await container.exec(("/bin/sh", "-c", "echo begun; sleep 98762; echo"), 0.3)
+    code, output = await container.exec(("/bin/sh", "-c", "echo begun; sleep 98762; echo"), 3)
     assert (code, output) == (-1, b"begun\n")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < DEADLINE_S
     assert processes_named("sleep 98762") == []
     assert processes_named("/bin/sleep 98763") == [container.pid]
 
@@ -328,4 +328,4 @@ async def test_fifty_pods_start_within_seconds(bench):
 
     began = time.monotonic()
     await asyncio.gather(*(one(number) for number in range(50)))
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30

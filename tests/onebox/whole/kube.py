@@ -96,7 +96,7 @@ class Kube:
         return self.call("PATCH", path, body, "application/merge-patch+json")
 
     def wait(
-        self, path: str, until: Callable[[Json], bool], timeout_s: float = 20, what: str = ""
+        self, path: str, until: Callable[[Json], bool], timeout_s: float = 60, what: str = ""
     ) -> Json:
         """Watch one object until it is as wanted; fails with its last state."""
         deadline_s = time.monotonic() + timeout_s
@@ -110,7 +110,7 @@ class Kube:
             obj = self.find(path)
         return obj
 
-    def wait_gone(self, path: str, timeout_s: float = 20) -> None:
+    def wait_gone(self, path: str, timeout_s: float = 60) -> None:
         deadline_s = time.monotonic() + timeout_s
         while (obj := self.find(path)) is not None:
             assert time.monotonic() < deadline_s, f"{path} still exists: {obj['metadata']}"
@@ -145,7 +145,7 @@ class Space:
         return self.kube.create(self.path("pods"), body)
 
     def wait_pod(
-        self, name: str, until: str | Callable[[Json], bool], timeout_s: float = 20
+        self, name: str, until: str | Callable[[Json], bool], timeout_s: float = 60
     ) -> Json:
         """Wait for a phase, for "Ready", or for a condition of one's own."""
         if until == "Ready":
@@ -169,9 +169,9 @@ class Space:
         path = f"{self.path('pods', name)}/log?{urlencode(query)}"
         return self.kube.open("GET", path)
 
-    def first_line(self, name: str) -> str:
+    def first_line(self, name: str, **query: Any) -> str:
         """Follow a pod's log until its program has said something."""
-        with self.open_log(name, follow="true") as reply:
+        with self.open_log(name, follow="true", **query) as reply:
             return reply.readline().decode()
 
     def output(self, name: str, *containers: Json, **spec: Any) -> str:
@@ -187,7 +187,7 @@ class Space:
         found = self.kube.items(f"{self.path('events')}?fieldSelector=involvedObject.name={name}")
         return sorted(found, key=lambda event: event.get("firstTimestamp") or "")
 
-    def wait_event(self, name: str, reason: str, timeout_s: float = 10) -> Json:
+    def wait_event(self, name: str, reason: str, timeout_s: float = 60) -> Json:
         deadline_s = time.monotonic() + timeout_s
         while True:
             found = self.events(name)

@@ -36,7 +36,16 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def wait_for_none(pids: list[int], timeout_s: float = 5) -> None:
+def wait_for_below(pid: int, command: str, timeout_s: float = 30) -> int:
+    """Wait for a process below one whose command line begins so; its pid."""
+    deadline_s = time.monotonic() + timeout_s
+    while not (found := [p for p in descendants(pid) if command_line(p).startswith(command)]):
+        assert time.monotonic() < deadline_s, f"no {command} below {pid}"
+        time.sleep(0.02)
+    return found[0]
+
+
+def wait_for_none(pids: list[int], timeout_s: float = 30) -> None:
     """Wait until none of these processes exists."""
     deadline_s = time.monotonic() + timeout_s
     while alive := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:

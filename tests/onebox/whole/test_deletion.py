@@ -52,7 +52,7 @@ def test_a_forced_deletion_is_immediate_and_the_name_is_free(space: Space):
     space.pod("p", shell("echo second; sleep 100"))
     second = space.wait_pod("p", "Running")
     assert second["metadata"]["uid"] != first["metadata"]["uid"]
-    assert space.log("p") == "second\n"
+    assert space.first_line("p") == "second\n"
 
 
 def test_a_finished_pod_goes_at_once(space: Space):

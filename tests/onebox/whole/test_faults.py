@@ -12,7 +12,13 @@ import pytest
 
 from tests.onebox.cluster import ROOT, OneBox, start_onebox
 from tests.onebox.whole.kube import Kube, RefusedError, Space, container, is_ready, shell, sleeper
-from tests.onebox.whole.processes import command_line, descendants, parent, wait_for_none
+from tests.onebox.whole.processes import (
+    command_line,
+    descendants,
+    parent,
+    wait_for_below,
+    wait_for_none,
+)
 
 
 @pytest.fixture
@@ -150,12 +156,13 @@ def test_pods_run_on_while_the_api_is_away_and_the_node_comes_back_to_it(halves:
     space.pod("ends", shell("sleep 98761; exit 3"), restartPolicy="Never")
     before = space.wait_pod("stays", "Running")
     space.wait_pod("ends", "Running")
+    asleep = wait_for_below(node.pid, "sleep 98761")
     api.kill()
     api.wait(10)
     # Meanwhile the second pod ends, and nobody can be told.
-    below = {pid: command_line(pid) for pid in descendants(node.pid)}
-    os.kill(next(pid for pid in below if below[pid].startswith("sleep 98761")), signal.SIGTERM)
-    wait_for_none([pid for pid in below if "sleep 98761" in below[pid]])
+    below = [pid for pid in descendants(node.pid) if "sleep 98761" in command_line(pid)]
+    os.kill(asleep, signal.SIGTERM)
+    wait_for_none(below)
     halves.start_api()
     space.kube = Kube(halves.home / "kubeconfig")
     ended = space.wait_pod("ends", "Failed", 30)

@@ -32,7 +32,7 @@ def test_two_pods_never_share_a_gpu_and_a_third_waits_for_one(space: Space):
     shown = []
     for name in ("a", "b"):
         pod = space.wait_pod(name, "Running")
-        text = space.log(name).strip()
+        text = space.first_line(name).strip()
         annotation = json.loads(pod["metadata"]["annotations"]["homeport.dev/gpu-indices"])
         assert annotation == {"main": [int(index) for index in text.split(",")]}
         shown += annotation["main"]
@@ -42,7 +42,7 @@ def test_two_pods_never_share_a_gpu_and_a_third_waits_for_one(space: Space):
     assert "Insufficient nvidia.com/gpu" in event["message"]
     space.kube.delete(space.path("pods", "a"), grace_s=0)
     space.wait_pod("c", "Running")
-    assert space.log("c").strip() in ("0", "1", "2", "3")
+    assert space.first_line("c").strip() in ("0", "1", "2", "3")
 
 
 def test_a_pod_bound_by_hand_to_a_full_node_is_refused(space: Space):

@@ -38,7 +38,7 @@ def test_a_new_line_arrives_at_once(space: Space):
 
 
 def test_tail_since_limit_and_timestamps(space: Space):
-    space.output("p", shell("for i in 1 2 3 4 5; do echo line $i; done; sleep 1.2; echo late"))
+    space.output("p", shell("for i in 1 2 3 4 5; do echo line $i; done; sleep 2.2; echo late"))
     assert space.log("p", tailLines=2) == "line 5\nlate\n"
     assert space.log("p", limitBytes=8) == "line 1\nl"
     stamped = space.log("p", timestamps="true", tailLines=1)
@@ -67,6 +67,7 @@ def test_two_containers_need_a_choice(space: Space):
     space.wait_pod("p", "Running")
     with pytest.raises(RefusedError, match="a container name must be specified"):
         space.log("p")
+    assert space.first_line("p", container="b") == "from b\n"
     assert space.log("p", container="b", tailLines=5) == "from b\n"
 
 

@@ -70,10 +70,11 @@ def test_a_cluster_ip_leads_to_the_ready_pods(space: Space):
     web(space, "two")
     space.wait_pod("one", "Ready")
     space.wait_pod("two", "Ready")
+    # The proxy may hear of the endpoints a little after us.
+    ask = "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://front/\").read().decode())'"
     script = (
-        "for i in 1 2 3 4 5 6 7 8; do "
-        "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://front/\").read().decode())'"
-        "; done | sort | uniq -c"
+        f"until {ask} > /dev/null 2>&1; do sleep 0.1; done; "
+        f"for i in 1 2 3 4 5 6 7 8; do {ask}; done | sort | uniq -c"
     )
     text = space.output("client", shell(script))
     assert {line.split()[1] for line in text.splitlines()} == {"one", "two"}

@@ -245,7 +245,9 @@ def test_readiness_follows_its_probe(space: Space):
 
 
 def test_a_deadline_ends_the_pod(space: Space):
-    space.pod("p", sleeper(), activeDeadlineSeconds=1, terminationGracePeriodSeconds=1)
+    space.pod("p", sleeper(), terminationGracePeriodSeconds=1)
+    space.wait_pod("p", "Running")
+    space.kube.patch(space.path("pods", "p"), {"spec": {"activeDeadlineSeconds": 1}})
     pod = space.wait_pod("p", "Failed")
     assert pod["status"]["reason"] == "DeadlineExceeded"
     assert container(pod)["state"]["terminated"]["exitCode"] in (137, 143)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ CPU = {"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
 
 @pytest.fixture
 async def view(cluster: Cluster) -> AsyncIterator[ClusterView]:
-    seen = ClusterView(cluster, FAST)
+    # What is quiet stays as it is: no test here is about silence.
+    seen = ClusterView(cluster, replace(FAST, silence_s=20))
     task = asyncio.create_task(seen.run())
     await asyncio.wait_for(seen.wait_synced(), 10)
     yield seen

@@ -15,7 +15,7 @@ from jobs.pod.gatekeeper import standing
 from tests.jobs.pod.gate.world import ALICE, BOB, PREFIX, World, ticket, until, world
 
 QUICK = "s.POLL_S = 0.3; s.RETRY_S = 0.1; s.TICK_S = 0.05"
-CLOSED_SOON = f"{QUICK}; s.FAIL_CLOSED_S = 1.5"
+CLOSED_SOON = f"{QUICK}; s.FAIL_CLOSED_S = 4"
 
 
 async def silent(request: web.Request) -> web.StreamResponse:
@@ -190,7 +190,7 @@ async def test_with_the_portal_away_nobody_new_comes_in() -> None:
 
 async def test_at_the_end_of_the_cookie_open_websockets_close() -> None:
     # Twelve hours, shortened where the gate reads them.
-    short = "from jobs.pod.gatekeeper import passes; passes.COOKIE_MAX_S = 1.5"
+    short = "from jobs.pod.gatekeeper import passes; passes.COOKIE_MAX_S = 4"
     async with world(quick=f"{QUICK}; {short}") as w:
         cookie = await w.cookie()
         w.app = silent
@@ -208,8 +208,9 @@ async def test_who_has_not_been_here_for_long_is_not_asked_about() -> None:
         ws = await connect(w, alice)
         await until("only one is asked about", lambda: w.portal.asked[-1] == [ALICE])
         w.app = None
+        before = len(w.portal.asked)
         assert await status(w, bob) == 200
-        assert set(w.portal.asked[-1]) == {ALICE, BOB}
+        assert {ALICE, BOB} in map(set, w.portal.asked[before:])
         assert not ws.closed
         await ws.close()
 
