@@ -15,21 +15,21 @@ from tests.e2e.test_services import START_S, Service, things_of
 from tests.tools.waiting import wait_for
 
 
-def do_the_main_job(portal: Portal, name: str = "ada") -> None:
+def do_the_main_job(portal: Portal, name: str = "ada", *, pull_s: float = FIRST_TRAINING_S) -> None:
     """All of it, one after the other; raises AssertionError at the first thing that is not so."""
     person = portal.sign_in(name)
     namespace = person.tenant()["namespace"]
-    job = train(portal, person, namespace)
+    job = train(portal, person, namespace, pull_s)
     look_at_the_board(portal, person, job)
     compute_in_a_notebook(portal, person)
     pods = kubectl(portal, "-n", namespace, "get", "pods", "-o", "name")
     assert "notebook" not in pods
 
 
-def train(portal: Portal, person: Rest, namespace: str) -> str:
+def train(portal: Portal, person: Rest, namespace: str, pull_s: float = FIRST_TRAINING_S) -> str:
     """A distributed training from upload to archive; its id."""
     job = person.submit(**BODY, source={"bundle": person.upload(SCRIPT)})
-    person.wait(job, "running", timeout_s=FIRST_TRAINING_S)
+    person.wait(job, "running", timeout_s=pull_s)
     seen = live_log(person, job["id"])
     for line in ("server up ps 0", "server up worker 1", "done task 0", "done task 1"):
         assert line in seen, seen[-3000:]
