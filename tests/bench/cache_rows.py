@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from deploy.testcluster.ports import free_port
 from tests.bench.page_rows import Cluster, fake_cluster
 from tests.bench.processes import ROOT
 from tests.bench.results import Result, Sides, at_least, at_most
@@ -63,7 +64,7 @@ async def cache(folder: Path, repeats: int) -> list[Result]:
         found = {}
         for title in ("ours", "informer"):
             # One server for each: changes are made once.
-            with fake_cluster(folder, PODS) as cluster:
+            with fake_cluster(folder, free_port(), PODS) as cluster:
                 found[title] = await side(title, cluster)
         (our_list, our_changes), (its_list, its_changes) = found["ours"], found["informer"]
         sync.add(our_list["seconds"], its_list["seconds"])

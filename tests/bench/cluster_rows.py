@@ -1,52 +1,61 @@
-"""M3, M5 and M7 with real pods: a training that writes, on onebox and on upstream Kubernetes.
+"""What rows about logs are measured with where pods are real: onebox, or upstream Kubernetes with our node.
 
-The portal reads logs as an account whose API server is a port that counts connections: each log stream is
-a connection of its own. Nine websockets of one person and a `kubectl logs -f` read the same pod.
+The rows are those of `log_rows`, with fewer viewers: a person may have ten, and three of the demo accounts
+may see one training. Each pod is a training whose program waits for what to write (`gate`). The
+portal reads logs as an account whose API server is a port that counts connections; the raw relay and
+kubectl go through the same port.
 """
 
-import asyncio
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import yaml
 
 from deploy.testcluster.ports import free_port
-from tests.bench.fakelogs import LINE_BYTES
-from tests.bench.forward import Forward, forwarding
-from tests.bench.kubectl_side import Pipe
-from tests.bench.ledger import Ledger
-from tests.bench.processes import cpu_s, running
-from tests.bench.results import Result, Sides, at_most
-from tests.bench.runs import Run, all_done, none_left
-from tests.bench.viewers import Target, Viewer, arrive, delivered
+from tests.bench.fakelogs import LINE_BYTES, Work
+from tests.bench.processes import running
+from tests.bench.relay import Api
+from tests.bench.viewers import Target
+from tests.bench.world import Logs, Side, Size, World, relay
 from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest
 from tests.onebox.whole.processes import command_line, descendants
-from tests.tools.kubectls import any_kubectl
+from tests.tools.servers import answers
 
-LINES = 100_000  # 10 MB: less than the runner shows at once, so that nothing is left out by it
-BEGINS_S = 10.0  # from the first line to the others: time to come and look
-VIEWERS = 9  # one less than a person may have
-_IMAGE_S, _READY_S, _LONGEST_S = 300.0, 60.0, 120.0
+PEOPLE = ("ada", "lee", "root")  # whose training it is, who leads the team, who may see everything
+# 10 MB at most: less than the runner shows at once, so that nothing is left out by it.
+SIZE = Size(pods=3, viewers=27, flood=Work(50_000), single=Work(100_000))
+GATE_POD_PORT = 9100
+_IMAGE_S = 300.0
 PROGRAM = f"""
-import sys, time
+import json, sys, time, urllib.request
 def line(n):
     head = '#%09d INFO train step loss=0.1234 lr=1e-4 ' % n
     return head + 'x' * ({LINE_BYTES} - len(head) - 2) + '~\\n'
-sys.stdout.write(line(0)); sys.stdout.flush()
-time.sleep({BEGINS_S})
-for first in range(1, {LINES} + 1, 100):
-    sys.stdout.write(''.join(map(line, range(first, min(first + 100, {LINES} + 1)))))
-sys.stdout.flush()
+def write(first, end):
+    sys.stdout.write(''.join(map(line, range(first, end))))
+    sys.stdout.flush()
+write(0, 1)
+gate = 'http://10.244.0.1:{GATE_POD_PORT}/work/' + sys.argv[1]
+work = json.load(urllib.request.urlopen(gate))
+lines, per_s = work['lines'], work['per_s']
+began, written = time.monotonic(), 0
+while written < lines:
+    due = written + 100 if not per_s else int((time.monotonic() - began) * per_s) + 1
+    due = min(due, lines)
+    if due > written:
+        write(1 + written, 1 + due)
+        written = due
+    if per_s:
+        time.sleep(0.01)
 time.sleep(600)
 """
 
@@ -55,23 +64,34 @@ class NoClusterError(RuntimeError):
     """There is no such cluster here; the text says why."""
 
 
-@contextmanager
-def onebox() -> Iterator[Portal]:
-    """A Homeport on the embedded cluster, which the launcher would not let us read by another port."""
-    port = free_port()
-    with ExitStack() as stack:
-        folder = stack.enter_context(_home())
-        home = folder / "cluster"
-        kubeconfig = home / "kubeconfig"
-        arguments = ["-m", "deploy.onebox", "--home", str(home), "--forward", str(port)]
-        arguments += ["--egress", "on"]
-        stack.enter_context(running(arguments, folder / "cluster.log", kubeconfig.exists))
-        yield stack.enter_context(_portal(folder, port, kubeconfig))
+@dataclass(frozen=True)
+class Ports:
+    """Of this machine: the portal's, and the gate's with the one that it forwards from."""
+
+    portal: int = field(default_factory=free_port)
+    gate: int = field(default_factory=free_port)
+    forward: int = field(default_factory=free_port)
+
+    @property
+    def for_pods(self) -> tuple[str, str]:
+        return str(self.portal), f"{self.gate}:{GATE_POD_PORT}"
 
 
 @contextmanager
-def upstream() -> Iterator[Portal]:
-    """A Homeport on upstream's control plane, with our node half.
+def onebox(folder: Path, ports: Ports) -> Iterator[Path]:
+    """The kubeconfig of an embedded cluster, which the launcher would not let us read by another port."""
+    home = folder / "cluster"
+    kubeconfig = home / "kubeconfig"
+    arguments = ["-m", "deploy.onebox", "--home", str(home), "--egress", "on"]
+    for port in ports.for_pods:
+        arguments += ["--forward", port]
+    with running(arguments, folder / "cluster.log", kubeconfig.exists):
+        yield kubeconfig
+
+
+@contextmanager
+def upstream(folder: Path, ports: Ports) -> Iterator[Path]:
+    """The kubeconfig of upstream's control plane, with our node half.
 
     Raises:
         NoClusterError: it is not built, and there is no Go to build it.
@@ -82,21 +102,101 @@ def upstream() -> Iterator[Portal]:
 
     if not binaries.is_built(binaries.KUBERNETES, binaries.ETCD) and not binaries.find_go():
         raise NoClusterError("upstream Kubernetes is not built, and there is no Go to build it")
-    port = free_port()
-    with ExitStack() as stack:
-        folder = stack.enter_context(_home())
-        node = NodeOptions(forwards=[str(port)], has_egress=True)
-        cluster = stack.enter_context(
-            TestCluster(folder / "cluster", node=node, say=lambda _: None)
-        )
-        yield stack.enter_context(_portal(folder, port, cluster.kubeconfig))
+    node = NodeOptions(forwards=ports.for_pods, has_egress=True)
+    with TestCluster(folder / "cluster", node=node, say=lambda _: None) as cluster:
+        yield cluster.kubeconfig
 
 
-CLUSTERS: dict[str, Callable[[], Any]] = {"onebox": onebox, "upstream": upstream}
+CLUSTERS: dict[str, Callable[[Path, Ports], Any]] = {"onebox": onebox, "upstream": upstream}
+
+
+@dataclass
+class Trainings:
+    """The set of pods that is there: a training for each, whose program waits for its work."""
+
+    rest: Rest
+    namespace: str
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    pods: list[str] = field(default_factory=list)
+
+    def begin(self, turn: int, pods: int) -> None:
+        """Ends the set before and waits until this one's programs run."""
+        self.end()
+        self.jobs = [
+            self.rest.submit(
+                name=f"writes {turn}",
+                command=["python", "-c", PROGRAM, str(number)],
+                replicas={"worker": {"cpu": "500m", "memory": "256Mi"}},
+            )
+            for number in range(pods)
+        ]
+        seen = [self.rest.wait(job, "running", timeout_s=_IMAGE_S) for job in self.jobs]
+        self.pods = [job["replicas"][0]["pod"] for job in seen]
+
+    def end(self) -> None:
+        for job in self.jobs:
+            assert self.rest.call("POST", f"jobs/{job['id']}/stop/").ok
+        for job in self.jobs:
+            self.rest.wait(job, "stopped")
+        self.jobs = []
+
+    def pod(self, turn: int, number: int) -> str:
+        return f"{self.namespace}/{self.pods[number]}"
+
+
+@dataclass(frozen=True)
+class RealPortal(Side):
+    """A portal on a real cluster, its reconciler included."""
+
+    shows_the_past: ClassVar[bool] = True
+    tokens: list[str]
+    trainings: Trainings
+
+    def targets(self, turn: int, pods: int, viewers: int) -> list[Target]:
+        jobs = self.trainings.jobs
+        return [
+            Target(
+                self.port,
+                f"/ws/jobs/{jobs[n % pods]['id']}/logs/?replica=worker-0",
+                (f"Authorization: Token {self.tokens[n // pods % len(self.tokens)]}",),
+            )
+            for n in range(viewers)
+        ]
 
 
 @contextmanager
-def _home() -> Iterator[Path]:
+def real_world(name: str) -> Iterator[World]:
+    """A Homeport on one of the clusters, and what it is compared with.
+
+    Raises:
+        NoClusterError: it cannot be had here.
+    """
+    ports = Ports()
+    with ExitStack() as stack:
+        folder = stack.enter_context(_folder())
+        kubeconfig = stack.enter_context(CLUSTERS[name](folder, ports))
+        logs = stack.enter_context(_gate(folder, ports, kubeconfig))
+        counted = _through(kubeconfig, ports.forward, folder / "kubeconfig-counted")
+        portal = stack.enter_context(_portal(folder, ports.portal, kubeconfig, counted))
+        people = [portal.sign_in(person) for person in PEOPLE]
+        trainings = Trainings(people[0], people[0].tenant()["namespace"])
+        assert portal.process is not None
+        pid = next(
+            pid for pid in descendants(portal.process.pid) if "manage.py serve" in command_line(pid)
+        )
+        tokens = [person.token for person in people]
+        side = RealPortal("portal", pid, portal.port, tokens, trainings)
+        api = _api(counted, ports.forward)
+        batch, line = (
+            stack.enter_context(relay(folder, api, mode, trainings.pod))
+            for mode in ("batch", "line")
+        )
+        yield World(logs, side, batch, line, counted, SIZE, trainings.pod, trainings.begin)
+        trainings.end()
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="homeport-bench-"))
     folder.chmod(0o755)
     try:
@@ -106,10 +206,42 @@ def _home() -> Iterator[Path]:
 
 
 @contextmanager
-def _portal(folder: Path, port: int, kubeconfig: Path) -> Iterator[Portal]:
+def _gate(folder: Path, ports: Ports, kubeconfig: Path) -> Iterator[Logs]:
+    server = urlsplit(yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
+    where = [str(server.hostname), str(server.port)]
+    arguments = ["-m", "tests.bench.gate", str(ports.gate), str(ports.forward), *where]
+    with running(arguments, folder / "gate.log", lambda: answers(ports.gate)) as pid:
+        yield Logs(ports.gate, pid)
+
+
+def _through(kubeconfig: Path, port: int, path: Path) -> Path:
+    """A kubeconfig of the same account, through another port of this machine."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    for row in config["clusters"]:
+        row["cluster"]["server"] = f"https://127.0.0.1:{port}"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def _api(kubeconfig: Path, port: int) -> Api:
+    from portal.cluster import credentials
+
+    account = credentials.load(str(kubeconfig))
+    files = account.configuration
+    return Api(
+        port,
+        files.ssl_ca_cert,
+        files.cert_file or "",
+        files.key_file or "",
+        account.authorization() or "",
+    )
+
+
+@contextmanager
+def _portal(folder: Path, port: int, kubeconfig: Path, counted: Path) -> Iterator[Portal]:
     environment = {
         "HOMEPORT_KUBECONFIG": str(kubeconfig),
-        "WEB_KUBECONFIG": str(folder / "kubeconfig-web"),
+        "WEB_KUBECONFIG": str(counted),
         "POD_PORTAL_URL": "http://10.244.0.1:8000",
     }
     portal = Portal(folder / "home", port, environment)
@@ -127,136 +259,6 @@ def _accounts(portal: Portal) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
     environment |= {"HOMEPORT_HOME": str(portal.home), "HOMEPORT_DEMO_PASSWORD": PASSWORD}
     command = [sys.executable, "-m", "deploy.prepare", "--demo"]
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
-
-
-@dataclass(frozen=True)
-class Training:
-    """One that writes, and how it is watched."""
-
-    portal: Portal
-    rest: Rest
-    job: dict[str, Any]
-    pod: str
-    namespace: str
-    kubeconfig: Path
-    pid: int
-
-    @property
-    def target(self) -> Target:
-        path = f"/ws/jobs/{self.job['id']}/logs/?replica=worker-0"
-        return Target(self.portal.port, path, (f"Authorization: Token {self.rest.token}",))
-
-
-def _begin(portal: Portal, rest: Rest) -> Training:
-    """A training whose program has begun."""
-    job = rest.submit(
-        name="writes", command=["python", "-c", PROGRAM], replicas={"worker": {"cpu": "500m"}}
+    subprocess.run(
+        command, cwd=ROOT, env=environment, check=True, timeout=120, stdout=subprocess.DEVNULL
     )
-    rest.wait(job, "running", timeout_s=_IMAGE_S)
-    seen = rest.get(f"jobs/{job['id']}/")
-    assert portal.process is not None
-    pid = next(
-        pid for pid in descendants(portal.process.pid) if "manage.py serve" in command_line(pid)
-    )
-    kubeconfig = Path(portal.environment["HOMEPORT_KUBECONFIG"])
-    pod = seen["replicas"][0]["pod"]
-    return Training(portal, rest, job, pod, rest.tenant()["namespace"], kubeconfig, pid)
-
-
-def _count_connections(portal: Portal, forward: Forward) -> None:
-    """Writes the kubeconfig of the account that reads logs."""
-    path = Path(portal.environment["HOMEPORT_KUBECONFIG"])
-    config = yaml.safe_load(path.read_text())
-    for row in config["clusters"]:
-        server = urlsplit(row["cluster"]["server"])
-        row["cluster"]["server"] = server._replace(netloc=f"127.0.0.1:{forward.port}").geturl()
-    Path(portal.environment["WEB_KUBECONFIG"]).write_text(yaml.safe_dump(config))
-
-
-def _server(portal: Portal) -> tuple[str, int]:
-    path = Path(portal.environment["HOMEPORT_KUBECONFIG"])
-    server = urlsplit(yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["server"])
-    assert server.hostname, path
-    assert server.port, path
-    return server.hostname, server.port
-
-
-async def _watch(training: Training, forward: Forward, viewers: int) -> tuple[Run, float]:
-    """The training's lines at viewers and at kubectl; what kubectl used, in s of CPU."""
-    forward.peak = forward.open
-    command = [any_kubectl(), f"--kubeconfig={training.kubeconfig}", "-n", training.namespace]
-    process = await asyncio.to_thread(
-        subprocess.Popen, [*command, "logs", "-f", training.pod, "-c", "main"], stdout=-1
-    )
-    pipe = Pipe(process, 1 + LINES)
-    threading.Thread(target=pipe.read, daemon=True).start()
-    try:
-        watching = await arrive([training.target] * viewers)
-        for viewer in watching:
-            viewer.expected = LINES
-        async with asyncio.timeout(_READY_S):
-            while not (pipe.lines and all(viewer.account.is_ready for viewer in watching)):
-                await asyncio.sleep(0.01)
-        ours_s, theirs_s = cpu_s(training.pid), cpu_s(process.pid, with_children=True)
-        await _until_it_writes(watching)
-        await all_done(watching)
-        await asyncio.to_thread(pipe.done.wait, _LONGEST_S)
-        ours_s = cpu_s(training.pid) - ours_s
-        theirs_s = cpu_s(process.pid, with_children=True) - theirs_s
-    finally:
-        process.kill()
-        await asyncio.to_thread(process.wait)
-    peak = forward.peak
-    for viewer in watching:
-        viewer.leave()
-
-    async def count() -> int:
-        return forward.open
-
-    left_s = await none_left(count)
-    assert pipe.lines == pipe.expected, f"kubectl gave {pipe.lines} lines of {pipe.expected}"
-    return Run(delivered(watching), ours_s, peak, 1, left_s), theirs_s
-
-
-async def _until_it_writes(viewers: list[Viewer]) -> None:
-    async with asyncio.timeout(BEGINS_S + _READY_S):
-        while not any(viewer.account.lines for viewer in viewers):
-            await asyncio.sleep(0.01)
-
-
-async def real_logs(name: str, repeats: int) -> list[Result]:
-    """M3, M5 and M7 on one cluster.
-
-    Raises:
-        NoClusterError: it cannot be had here.
-    """
-    cost, ledger = Sides(), Ledger()
-    with ExitStack() as stack:
-        portal = await asyncio.to_thread(stack.enter_context, CLUSTERS[name]())
-        async with forwarding(*_server(portal)) as forward:
-            _count_connections(portal, forward)
-            rest = await asyncio.to_thread(portal.sign_in, "ada")
-            await asyncio.to_thread(rest.tenant)
-            for viewers in (*[1] * repeats, VIEWERS):
-                training = await asyncio.to_thread(_begin, portal, rest)
-                run, theirs_s = await _watch(training, forward, viewers)
-                ledger.enter(run)
-                if viewers == 1:
-                    cost.add(run.cpu_ms_per_mb, theirs_s * 1000 / (LINES * LINE_BYTES / 1e6))
-                await asyncio.to_thread(_end, training)
-        await asyncio.to_thread(stack.close)
-    measured = Result(
-        "M3",
-        "CPU per MB, portal with one viewer / kubectl logs -f",
-        cost.ratio,
-        at_most(1.0),
-        sides=cost.words("ms/MB", "kubectl"),
-        void=cost.void,
-    )
-    return [result.on(name) for result in (measured, *ledger.results())]
-
-
-def _end(training: Training) -> None:
-    assert training.rest.call("POST", f"jobs/{training.job['id']}/stop/").ok
-    training.rest.wait(training.job, "stopped")

@@ -1,15 +1,17 @@
-"""A cluster as a process: `python -m tests.bench.fakecluster PORT PODS`.
+"""A cluster as a process: `python -m tests.bench.fakecluster PORT PODS [NAMESPACE ...]`.
 
-The API server of tests/portal/cluster/fake_api.py with `PODS` pods of other people, of the size that real
-ones have (4.3 KB), whose list and whose events are made beforehand: they are what a measurement reads, and
-must cost nothing while it does. `/bench/requests` tells which calls there were; watches of pods wait for
-`/bench/modify?events=N`, which sends N changes of them as fast as they are read.
+The API server of tests/portal/cluster/fake_api.py with `PODS` pods in these namespaces (or in 50 of other
+people), of the size that real ones have (4.3 KB), whose list and whose events are made beforehand: they are
+what a measurement reads, and must cost nothing while it does. `/bench/requests` tells which calls there were and
+`/bench/counts` how many; watches of pods wait for `/bench/modify?events=N`, which sends N changes of them as
+fast as they are read, or are told by `/bench/forget` to list anew. With namespaces there are nodes, too.
 """
 
 import asyncio
 import json
 import sys
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from aiohttp import web
@@ -20,9 +22,11 @@ from tests.portal.cluster.fake_api import FakeApi
 PAGE = 500
 _EVENTS_IN_A_WRITE = 20
 _BOOKMARKS_S = 15.0
+NODES = 1250
+OTHERS = tuple(f"team-{number}" for number in range(50))
 
 
-def pod(number: int, version: int = 1) -> dict[str, Any]:
+def pod(number: int, namespaces: Sequence[str], version: int = 1) -> dict[str, Any]:
     """A training pod as a cluster shows it: managed fields, conditions, tolerations and all."""
     name = f"train-{number // 4}-worker-{number % 4}"
     own = {"f:metadata": {"f:labels": {f"f:label-{n}": {} for n in range(6)}}}
@@ -42,7 +46,7 @@ def pod(number: int, version: int = 1) -> dict[str, Any]:
     return {
         "metadata": {
             "name": name,
-            "namespace": f"team-{number % 50}",
+            "namespace": namespaces[number % len(namespaces)],
             "generateName": f"train-{number // 4}-worker-",
             "uid": f"00000000-0000-4000-8000-{number:012d}",
             "resourceVersion": str(version),
@@ -101,7 +105,7 @@ def pod(number: int, version: int = 1) -> dict[str, Any]:
                 {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
                 {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}},
             ],
-            "nodeName": f"gpu-{number % 1250}",
+            "nodeName": f"gpu-{number % NODES}",
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 30,
             "dnsPolicy": "ClusterFirst",
@@ -144,6 +148,17 @@ def pod(number: int, version: int = 1) -> dict[str, Any]:
     }
 
 
+def node(number: int) -> dict[str, Any]:
+    """One with room for twice the pods that are on it."""
+    room = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "16"}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "is ready"}
+    return {
+        "kind": "Node",
+        "metadata": {"name": f"gpu-{number}", "labels": {"zone": f"z{number % 3}"}},
+        "status": {"capacity": room, "allocatable": room, "conditions": [ready]},
+    }
+
+
 def _compact(obj: Any) -> bytes:
     """JSON as API servers write it."""
     return json.dumps(obj, separators=(",", ":")).encode()
@@ -158,15 +173,20 @@ def _page(items: list[bytes], more: str) -> bytes:
 class FakeCluster(FakeApi):
     """The fake API server, with many pods that are not kept as objects."""
 
-    def __init__(self, pods: int) -> None:
+    def __init__(self, pods: int, namespaces: Sequence[str] = ()) -> None:
         super().__init__()
         self.version = 1_000_000
         self.bookmarks_s = _BOOKMARKS_S
         self.calls: dict[str, list[str]] = {}  # by who asks, as the token says
         self.events: list[bytes] = []
-        self._pods = [_compact(pod(number)) for number in range(pods)]
+        self.counts: Counter[str] = Counter()
+        self._namespaces = namespaces or OTHERS
+        self._pods = [_compact(pod(number, self._namespaces)) for number in range(pods)]
+        for number in range(NODES if namespaces else 0):
+            self.put(node(number))
         self._pages = {0: _page(self._pods, "")} if pods <= PAGE else self._cut()
         self._modify = asyncio.Event()
+        self._forget = asyncio.Event()
 
     def _cut(self) -> dict[int, bytes]:
         count = len(self._pods)
@@ -184,22 +204,35 @@ class FakeCluster(FakeApi):
             self._make_events(int(request.query["events"]))
             self._modify.set()
             return web.json_response({})
+        if request.path == "/bench/forget":
+            forget, self._forget = self._forget, asyncio.Event()
+            forget.set()
+            return web.json_response({})
+        if request.path == "/bench/counts":
+            return web.json_response(self.counts)
         who = request.headers.get("Authorization", "").removeprefix("Bearer ")
         self.calls.setdefault(who, []).append(f"{request.method} {request.path_qs}")
+        self.counts[f"{request.method} {request.path.rpartition('/')[2]}"] += 1
         return await super()._handle(request)
 
     def _make_events(self, count: int) -> None:
         for number in range(count):
-            obj = {"kind": "Pod", "apiVersion": "v1", **pod(number, 200_000 + number)}
+            obj = {
+                "kind": "Pod",
+                "apiVersion": "v1",
+                **pod(number, self._namespaces, 200_000 + number),
+            }
             self.events.append(_compact({"type": "MODIFIED", "object": obj}) + b"\n")
 
     def _list(self, kind: Kind, namespace: str, query: dict[str, str]) -> web.Response:
         if kind.plural != "pods" or namespace or not self._pods:
             return super()._list(kind, namespace, query)
         if "limit" in query:
-            body = self._pages[int(query.get("continue") or "0")]
+            first = int(query.get("continue") or "0")
+            body, is_last = self._pages[first], first + PAGE >= len(self._pods)
         else:
-            body = _page(self._pods, "")
+            body, is_last = _page(self._pods, ""), True
+        self.counts["all pods"] += is_last
         return web.Response(body=body, content_type="application/json")
 
     async def _stream(self, request: web.Request, stream: Any, kind: Kind, trouble: Any) -> None:
@@ -207,19 +240,28 @@ class FakeCluster(FakeApi):
             await super()._stream(request, stream, kind, trouble)
             return
         mark = {"kind": "Pod", "metadata": {"resourceVersion": str(self.version)}}
-        while not self._modify.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._modify.wait(), _BOOKMARKS_S)
-            await stream.write(_compact({"type": "BOOKMARK", "object": mark}) + b"\n")
+        forget = self._forget
+        waits = [asyncio.create_task(event.wait()) for event in (self._modify, forget)]
+        try:
+            while not self._modify.is_set() and not forget.is_set():
+                await asyncio.wait(waits, timeout=_BOOKMARKS_S, return_when=asyncio.FIRST_COMPLETED)
+                await stream.write(_compact({"type": "BOOKMARK", "object": mark}) + b"\n")
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if forget.is_set():
+            gone = {"kind": "Status", "status": "Failure", "reason": "Expired", "code": 410}
+            await stream.write(_compact({"type": "ERROR", "object": gone}) + b"\n")
+            return
         for first in range(0, len(self.events), _EVENTS_IN_A_WRITE):
             await stream.write(b"".join(self.events[first : first + _EVENTS_IN_A_WRITE]))
         await asyncio.Event().wait()
 
 
-async def main(port: int, pods: int) -> None:
-    await FakeCluster(pods).start(port)
+async def main(port: int, pods: int, namespaces: Sequence[str]) -> None:
+    await FakeCluster(pods, namespaces).start(port)
     await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))

@@ -10,17 +10,16 @@ _READ = 2**16
 
 @dataclass
 class Forward:
-    """A port of this machine, and the connections through it."""
+    """The connections through a port of this machine."""
 
-    port: int = 0
     made: int = 0
     open: int = 0
     peak: int = 0
 
 
 @asynccontextmanager
-async def forwarding(host: str, port: int) -> AsyncIterator[Forward]:
-    """Passes on while the context is open; TLS goes through unseen."""
+async def forwarding(host: str, port: int, own_port: int) -> AsyncIterator[Forward]:
+    """Passes what comes to `own_port` on while the context is open; TLS goes through unseen."""
     forward = Forward()
     tasks: set[asyncio.Task[None]] = set()
 
@@ -44,8 +43,7 @@ async def forwarding(host: str, port: int) -> AsyncIterator[Forward]:
             writer.close()
             forward.open -= 1
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    forward.port = server.sockets[0].getsockname()[1]
+    server = await asyncio.start_server(connected, "127.0.0.1", own_port)
     try:
         yield forward
     finally:

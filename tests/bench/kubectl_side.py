@@ -61,8 +61,9 @@ class Kubectl:
 
 
 def _start(world: World, pod: str) -> subprocess.Popen[bytes]:
-    command = [any_kubectl(), f"--kubeconfig={world.kubeconfig}", "-n", "x", "logs", "-f", pod]
-    return subprocess.Popen(command, stdout=subprocess.PIPE)
+    namespace, _, name = pod.partition("/")
+    command = [any_kubectl(), f"--kubeconfig={world.kubeconfig}", "-n", namespace]
+    return subprocess.Popen([*command, "logs", "-f", name, "-c", "main"], stdout=subprocess.PIPE)
 
 
 async def kubectl_logs(world: World, turn: int, work: Work) -> Kubectl:
@@ -71,7 +72,7 @@ async def kubectl_logs(world: World, turn: int, work: Work) -> Kubectl:
     Raises:
         AssertionError: lines are missing.
     """
-    process = _start(world, f"pod-{turn}-0")
+    process = _start(world, world.pod(turn, 0))
     pipe = Pipe(process, 1 + work.lines)  # line 0 is there before
     thread = threading.Thread(target=pipe.read, daemon=True)
     thread.start()

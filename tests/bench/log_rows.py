@@ -1,5 +1,6 @@
-"""Rows about logs against an API server of our own: M1 to M8 of performance.md."""
+"""Rows about logs, with real pods or with an API server of our own: M1 to M8 of performance.md."""
 
+import asyncio
 import statistics
 from dataclasses import dataclass
 
@@ -12,13 +13,9 @@ from tests.bench.runs import Crowd, Run, none_left, open_at, run, settled, stats
 from tests.bench.viewers import arrive
 from tests.bench.world import Relay, World
 
-VIEWERS, PODS = 200, 20
-FLOOD = Work(15_000)
-PACED = Work(250, per_s=50.0)  # 10,000 deliveries each second
 # One pod writes 15,000 lines: a viewer of it who does not read has soon filled every buffer.
 LOUD = Work(250, per_s=50.0, loud=60)
-SINGLE = Work(300_000)
-IDLE_WARM_UP = 20
+WARM_UP_SHARE = 10  # of idle viewers: one in ten comes before it is measured
 MIB = 2**20
 
 
@@ -42,12 +39,18 @@ class Bench:
     turns: Turns
     repeats: int
 
+    async def turn(self, pods: int) -> int:
+        """The next set, whose first `pods` pods are there."""
+        turn = self.turns.next()
+        await asyncio.to_thread(self.world.begin, turn, pods)
+        return turn
+
     async def portal(self, crowd: Crowd, *, with_stalled: bool = False) -> Run:
-        api, portal, turn = self.world.api, self.world.portal, self.turns.next()
+        api, portal, turn = self.world.api, self.world.portal, await self.turn(crowd.pods)
         return self.ledger.enter(await run(api, portal, turn, crowd, with_stalled=with_stalled))
 
     async def relay(self, side: Relay, crowd: Crowd) -> Run:
-        return await run(self.world.api, side, self.turns.next(), crowd)
+        return await run(self.world.api, side, await self.turn(crowd.pods), crowd)
 
     async def in_turn(self, side: Relay, crowd: Crowd) -> list[tuple[Run, Run]]:
         """Ours and theirs, as often as there are repeats, each first every other time."""
@@ -63,10 +66,13 @@ class Bench:
 
 
 async def flood(bench: Bench) -> list[Result]:
-    """M1 and M2: 200 viewers of 20 pods, as fast as it goes."""
+    """M1 and M2: all viewers of all pods, as fast as it goes."""
+    size = bench.world.size
     speed, cost = Sides(), Sides()
     skipped = delivered = 0
-    for ours, theirs in await bench.in_turn(bench.world.batch, Crowd(PODS, VIEWERS, FLOOD)):
+    for ours, theirs in await bench.in_turn(
+        bench.world.batch, Crowd(size.pods, size.viewers, size.flood)
+    ):
         speed.add(ours.got.lines_per_s, theirs.got.lines_per_s)
         cost.add(ours.cpu_ms_per_mb, theirs.cpu_ms_per_mb)
         skipped += ours.got.skipped
@@ -94,8 +100,11 @@ async def flood(bench: Bench) -> list[Result]:
 
 async def paced(bench: Bench) -> list[Result]:
     """M4: 10,000 deliveries each second."""
+    size = bench.world.size
     late, cost = Sides(), Sides()
-    for ours, theirs in await bench.in_turn(bench.world.line, Crowd(PODS, VIEWERS, PACED)):
+    for ours, theirs in await bench.in_turn(
+        bench.world.line, Crowd(size.pods, size.viewers, size.paced)
+    ):
         late.add(ours.got.oldest_p99_ms(), theirs.got.oldest_p99_ms())
         cost.add(ours.cpu_s, theirs.cpu_s)
     return [
@@ -119,9 +128,10 @@ async def paced(bench: Bench) -> list[Result]:
 
 
 async def stalled(bench: Bench) -> list[Result]:
-    """M6: one of 200 viewers does not read."""
+    """M6: one of all viewers does not read."""
+    size = bench.world.size
     late, grown = Sides(), []
-    crowd = Crowd(PODS, VIEWERS, LOUD)
+    crowd = Crowd(size.pods, size.viewers, LOUD)
     for number in range(bench.repeats):
         runs = {}
         for with_stalled in (False, True) if number % 2 else (True, False):
@@ -131,7 +141,7 @@ async def stalled(bench: Bench) -> list[Result]:
     return [
         Result(
             "M6",
-            "p99 of 199 healthy viewers, one stalled / none",
+            f"p99 of {size.viewers - 1} healthy viewers, one stalled / none",
             late.ratio,
             at_most(1.2),
             sides=late.words("ms", "without"),
@@ -150,15 +160,16 @@ async def stalled(bench: Bench) -> list[Result]:
 
 async def idle(bench: Bench) -> list[Result]:
     """M8: what a viewer costs to whom nothing is sent. Wants processes that did nothing before."""
-    kib = {}
+    kib, size = {}, bench.world.size
+    warm_up = max(size.pods, size.viewers // WARM_UP_SHARE)  # no pod is new to the others
     for side in (bench.world.portal, bench.world.batch):
-        targets = side.targets(bench.turns.next(), PODS, VIEWERS)
+        targets = side.targets(await bench.turn(size.pods), size.pods, size.viewers)
         seen = side.shows_the_past
-        first = await arrive(targets[:IDLE_WARM_UP])
-        await settled(bench.world.api, PODS, first if seen else ())
+        first = await arrive(targets[:warm_up])
+        await settled(bench.world.api, size.pods, first if seen else ())
         before = rss_bytes(side.pid)
-        others = await arrive(targets[IDLE_WARM_UP:])
-        await settled(bench.world.api, PODS, others if seen else ())
+        others = await arrive(targets[warm_up:])
+        await settled(bench.world.api, size.pods, others if seen else ())
         kib[side.title] = (rss_bytes(side.pid) - before) / 1024 / len(others)
         for viewer in (*first, *others):
             viewer.leave()
@@ -180,13 +191,14 @@ async def idle(bench: Bench) -> list[Result]:
 async def single(bench: Bench) -> list[Result]:
     """M3: one viewer of one pod, as fast as it goes, and `kubectl logs -f` of the same."""
     cost, speed = Sides(), Sides()
-    crowd = Crowd(1, 1, SINGLE)
+    work = bench.world.size.single
+    crowd = Crowd(1, 1, work)
     for number in range(bench.repeats):
         if number % 2:
-            theirs = await kubectl_logs(bench.world, bench.turns.next(), SINGLE)
+            theirs = await kubectl_logs(bench.world, await bench.turn(1), work)
         ours = await bench.portal(crowd)
         if not number % 2:
-            theirs = await kubectl_logs(bench.world, bench.turns.next(), SINGLE)
+            theirs = await kubectl_logs(bench.world, await bench.turn(1), work)
         cost.add(ours.cpu_ms_per_mb, theirs.cpu_ms_per_mb)
         speed.add(ours.got.lines_per_s, theirs.lines_per_s)
     return [

@@ -1,7 +1,8 @@
 """Rows of a portal whose pages are measured: `python -m tests.bench.pages_seed`.
 
-50 people with a namespace each and 200 trainings that have ended, one admin who sees them all. Prints the
-admin's cookie as JSON.
+50 people who have asked for a namespace, which the portal makes when it starts, 200 trainings that have
+ended, one admin who sees them all. Prints the admin's cookie, a token of the first person, who may use more
+than the others, a training and the namespaces as JSON.
 """
 
 import json
@@ -19,7 +20,7 @@ def seed() -> object:
     from django.utils.timezone import now
 
     from jobs.models import Replica
-    from tenants.actions import ensure_tenant
+    from tenants.actions import create_token, ensure_tenant
     from tenants.models import Tenant, User
     from tests.bench.seed import cookie_of
     from tests.factories import make_job
@@ -28,10 +29,11 @@ def seed() -> object:
     for number in range(TENANTS):
         user = User.objects.create(username=f"person-{number}", password="!")
         tenants.append(ensure_tenant(user=user))
-    # The cluster has nothing of theirs, and the reconciler shall not make it while pages are measured.
-    Tenant.objects.update(
-        state=Tenant.State.GONE, desired=Tenant.Desired.PURGED, gone_at=now(), purge_data="delete"
+    Tenant.objects.filter(pk=tenants[0].pk).update(
+        quota_cpu_millicores=10**7, quota_memory_bytes=2**43, quota_pods=2000
     )
+    first = tenants[0].owner
+    _, token = create_token(by=first, name="bench")
     plan = _plan()
     for number in range(TRAININGS):
         ended = now() - timedelta(minutes=7 * number + 60)
@@ -56,7 +58,12 @@ def seed() -> object:
             finished_at=ended,
         )
     root = User.objects.create(username="root", password="!", role=User.Role.ADMIN)
-    return {"cookie": cookie_of(root), "job": str(job.pk)}
+    return {
+        "cookie": cookie_of(root),
+        "token": token,
+        "job": str(job.pk),
+        "namespaces": [tenant.namespace for tenant in tenants],
+    }
 
 
 def _plan() -> list[Any]:

@@ -1,11 +1,13 @@
-"""The least that can relay logs to websockets: `python -m tests.bench.relay PORT API_PORT MODE`.
+"""The least that can relay logs to websockets: `python -m tests.bench.relay PORT MODE API`.
 
 asyncio and websockets, nothing else: no sign-in, no database, no cleaning, no cursors, no limits. One
 upstream for each pod. MODE `batch` sends what came after 50 ms or 64 KiB as one message, `line` sends
-each line as one. Viewers connect to `/POD`.
+each line as one. API is an `Api` as JSON. Viewers connect to `/NAMESPACE/POD`.
 """
 
 import asyncio
+import json
+import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -20,12 +22,42 @@ _BATCHES_QUEUED = 8
 Queue = asyncio.Queue["bytes | None"]
 
 
-async def upstream(api_port: int, pod: str) -> AsyncIterator[bytes]:
-    """What comes of a log; the chunks of one read together."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", api_port, limit=2**20)
-    path = f"/api/v1/namespaces/x/pods/{pod}/log?follow=true&timestamps=true"
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: api\r\n\r\n".encode())
-    await reader.readuntil(b"\r\n\r\n")
+@dataclass(frozen=True)
+class Api:
+    """An API server on this machine and who we are there; without `ca` it speaks plain HTTP."""
+
+    port: int
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    authorization: str = ""
+
+    def tls(self) -> ssl.SSLContext | None:
+        if not self.ca:
+            return None
+        context = ssl.create_default_context(cafile=self.ca)
+        if self.certificate:
+            context.load_cert_chain(self.certificate, self.key)
+        return context
+
+
+async def upstream(api: Api, pod: str) -> AsyncIterator[bytes]:
+    """What comes of a log of `NAMESPACE/POD`; the chunks of one read together.
+
+    Raises:
+        ConnectionError: it was refused; the text has the first line of the answer.
+    """
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", api.port, limit=2**20, ssl=api.tls()
+    )
+    namespace, _, name = pod.partition("/")
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
+    rows = [f"GET {path}?container=main&follow=true&timestamps=true HTTP/1.1", "Host: 127.0.0.1"]
+    rows += [f"Authorization: {api.authorization}"] if api.authorization else []
+    writer.write("\r\n".join([*rows, "", ""]).encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise ConnectionError(head.partition(b"\r\n")[0].decode(errors="replace"))
     rest = b""
     try:
         while data := await reader.read(2**17):
@@ -44,13 +76,13 @@ async def upstream(api_port: int, pod: str) -> AsyncIterator[bytes]:
         writer.close()
 
 
-async def batches(api_port: int, pod: str) -> AsyncIterator[bytes]:
+async def batches(api: Api, pod: str) -> AsyncIterator[bytes]:
     """At once after a silence, else what came within the window."""
     loop = asyncio.get_running_loop()
     came: Queue = asyncio.Queue(_BATCHES_QUEUED)
 
     async def pump() -> None:
-        async for data in upstream(api_port, pod):
+        async for data in upstream(api, pod):
             await came.put(data)
         await came.put(None)
 
@@ -81,13 +113,13 @@ class Tail:
     queues: list[Queue] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
 
-    async def run(self, api_port: int, pod: str, mode: str) -> None:
+    async def run(self, api: Api, pod: str, mode: str) -> None:
         if mode == "line":
-            async for data in upstream(api_port, pod):
+            async for data in upstream(api, pod):
                 for line in data.splitlines(keepends=True):
                     await self._put(line)
         else:
-            async for data in batches(api_port, pod):
+            async for data in batches(api, pod):
                 await self._put(data)
         await self._put(None)
 
@@ -96,7 +128,7 @@ class Tail:
             await queue.put(data)
 
 
-async def main(port: int, api_port: int, mode: str) -> None:
+async def main(port: int, mode: str, api: Api) -> None:
     tails: dict[str, Tail] = {}
 
     async def show(socket: ServerConnection) -> None:
@@ -106,7 +138,7 @@ async def main(port: int, api_port: int, mode: str) -> None:
         tail = tails.setdefault(pod, Tail())
         tail.queues.append(queue)
         if tail.task is None:
-            tail.task = asyncio.create_task(tail.run(api_port, pod, mode))
+            tail.task = asyncio.create_task(tail.run(api, pod, mode))
         # Somebody who leaves is noticed while there is nothing to send, too.
         left = asyncio.create_task(socket.wait_closed())
         sending = asyncio.create_task(_send(socket, queue))
@@ -131,4 +163,4 @@ async def _send(socket: ServerConnection, queue: Queue) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
+    asyncio.run(main(int(sys.argv[1]), sys.argv[2], Api(**json.loads(sys.argv[3]))))

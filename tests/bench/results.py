@@ -43,6 +43,7 @@ class Result:
         row: as performance.md numbers them: `M1`.
         what: a few words.
         value: the ratio, or the figure itself where there is no other side.
+        goal: None: a figure to know, without one.
         unit: behind the value; empty for a ratio.
         sides: both sides in words, for who wants to know what the ratio is made of.
         void: why this figure says nothing; empty when it does.
@@ -51,26 +52,32 @@ class Result:
     row: str
     what: str
     value: float
-    goal: Goal
+    goal: Goal | None
     unit: str = ""
     sides: str = ""
     void: str = ""
 
     @property
     def is_met(self) -> bool:
-        return self.goal.is_met(self.value)
+        return self.goal is None or self.goal.is_met(self.value)
 
     @property
     def verdict(self) -> str:
-        if self.void and not self.goal.hard:
+        if self.void and not self.is_gate:
             return "void"
+        if self.goal is None:
+            return ""
         if self.is_met:
             return "met"
-        return "FAILED" if self.goal.hard else "missed"
+        return "FAILED" if self.is_gate else "missed"
+
+    @property
+    def is_gate(self) -> bool:
+        return self.goal is not None and self.goal.hard
 
     @property
     def fails_the_run(self) -> bool:
-        return self.goal.hard and not self.is_met
+        return self.is_gate and not self.is_met
 
     def on(self, cluster: str) -> "Result":
         """The same, said to be of real pods on this cluster."""
@@ -135,7 +142,8 @@ HEAD = "| row | what | measured | goal | verdict | both sides |\n|---|---|---|--
 def line_of(result: Result) -> str:
     """One row of a Markdown table."""
     value = f"{figure(result.value)} {result.unit}".strip()
-    cells = [result.row, result.what, value, str(result.goal), result.verdict, result.sides]
+    goal = "" if result.goal is None else str(result.goal)
+    cells = [result.row, result.what, value, goal, result.verdict, result.sides]
     return f"| {' | '.join(cells)} |"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tests.bench.fakelogs import Stats, Work
 from tests.bench.processes import cpu_s, rss_bytes, slowness
 from tests.bench.viewers import Delivered, Viewer, arrive, delivered
-from tests.bench.world import FakeLogs, Portal, Relay
+from tests.bench.world import Logs, Side
 
 LEAVE_S = 10.0  # after the last viewer no upstream may be left
 STILL_S = 8.0
@@ -72,11 +72,11 @@ class Run:
         return ""
 
 
-async def stats(api: FakeLogs, what: str = "stats") -> Stats:
+async def stats(api: Logs, what: str = "stats") -> Stats:
     return Stats(**await asyncio.to_thread(api.control, what))
 
 
-def open_at(api: FakeLogs) -> Callable[[], Awaitable[int]]:
+def open_at(api: Logs) -> Callable[[], Awaitable[int]]:
     """How many upstreams are open there, whenever it is asked."""
 
     async def count() -> int:
@@ -85,7 +85,7 @@ def open_at(api: FakeLogs) -> Callable[[], Awaitable[int]]:
     return count
 
 
-async def settled(api: FakeLogs, pods: int, viewers: Sequence[Viewer] = ()) -> None:
+async def settled(api: Logs, pods: int, viewers: Sequence[Viewer] = ()) -> None:
     """All upstreams are there, and these viewers have been shown the line that was there before."""
     async with asyncio.timeout(60):
         while (await stats(api)).open < pods or not all(v.account.is_ready for v in viewers):
@@ -126,9 +126,7 @@ def open_of(work: Work) -> str:
     return f"open?lines={work.lines}&per_s={work.per_s}&loud={work.loud}"
 
 
-async def run(
-    api: FakeLogs, side: Portal | Relay, turn: int, crowd: Crowd, *, with_stalled: bool = False
-) -> Run:
+async def run(api: Logs, side: Side, turn: int, crowd: Crowd, *, with_stalled: bool = False) -> Run:
     """The crowd comes, everything is written, the crowd leaves.
 
     Args:

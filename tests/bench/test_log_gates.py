@@ -11,29 +11,30 @@ from deploy.testcluster.ports import free_port
 from tests.bench import fakelogs, relay
 from tests.bench.fakelogs import Work
 from tests.bench.ledger import Ledger
+from tests.bench.relay import Api
 from tests.bench.results import Result
 from tests.bench.runs import Crowd, run
 from tests.bench.viewers import Target, Viewer, arrive, delivered
-from tests.bench.world import FakeLogs, Relay
+from tests.bench.world import Logs, Relay, fake_pod
 from tests.tools.servers import answers
 
 Bend = Callable[[bytes], list[bytes]]
 
 
 @asynccontextmanager
-async def api() -> AsyncIterator[FakeLogs]:
+async def api() -> AsyncIterator[Logs]:
     port = free_port()
     task = asyncio.create_task(fakelogs.serve(port))
     while not await asyncio.to_thread(answers, port):
         await asyncio.sleep(0.01)
     try:
-        yield FakeLogs(port, 0)
+        yield Logs(port, 0)
     finally:
         task.cancel()
 
 
 @asynccontextmanager
-async def bent_relay(logs: FakeLogs, bend: Bend, upstreams: int = 1) -> AsyncIterator[Relay]:
+async def bent_relay(logs: Logs, bend: Bend, upstreams: int = 1) -> AsyncIterator[Relay]:
     """A relay that does to each batch what `bend` says, with so many upstreams for each viewer."""
 
     async def show(socket: ServerConnection) -> None:
@@ -48,17 +49,17 @@ async def bent_relay(logs: FakeLogs, bend: Bend, upstreams: int = 1) -> AsyncIte
                 task.cancel()
 
     async def send(socket: ServerConnection, pod: str) -> None:
-        async for data in relay.upstream(logs.port, pod):
+        async for data in relay.upstream(Api(logs.port), pod):
             for message in bend(data):
                 await socket.send(message, text=True)
 
     async def drain(pod: str) -> None:
-        async for _ in relay.upstream(logs.port, pod):
+        async for _ in relay.upstream(Api(logs.port), pod):
             pass
 
     port = free_port()
     async with serve(show, "127.0.0.1", port, compression=None):
-        yield Relay("bent", 1, port)
+        yield Relay("bent", 1, port, fake_pod)
 
 
 @pytest.fixture(autouse=True)

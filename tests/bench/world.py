@@ -1,32 +1,60 @@
-"""The processes of a measurement of logs: an API server, a portal as people start it, a raw relay."""
+"""What a measurement of logs is made of: who has logs, a portal as people start it, a raw relay."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import requests
 
 from deploy.testcluster.ports import free_port
+from tests.bench.fakelogs import Work
 from tests.bench.processes import ROOT, running
+from tests.bench.relay import Api
 from tests.bench.viewers import Target
 from tests.tools.servers import answers
 
+DELIVERIES_PER_S, PACED_S = 10_000, 5
+
 
 @dataclass(frozen=True)
-class FakeLogs:
-    """The API server of logs (`fakelogs`)."""
+class Size:
+    """How much of everything a world is measured with.
+
+    Attributes:
+        flood: what each pod writes as fast as it is read.
+        single: the same, where one viewer looks at one pod.
+    """
+
+    pods: int
+    viewers: int
+    flood: Work
+    single: Work
+
+    @property
+    def paced(self) -> Work:
+        """All viewers together are sent 10,000 lines each second."""
+        per_s = DELIVERIES_PER_S // self.viewers
+        return Work(per_s * PACED_S, per_s=float(per_s))
+
+
+FAKE = Size(pods=20, viewers=200, flood=Work(15_000), single=Work(300_000))
+
+
+@dataclass(frozen=True)
+class Logs:
+    """Who has the logs, as its control is asked: `fakelogs`, or `gate` where pods are real."""
 
     port: int
     pid: int
 
     def control(self, what: str) -> dict[str, int]:
-        """`open?lines=N&per_s=R`, `close` or `stats`; what it has counted."""
+        """`open?lines=N&per_s=R&loud=K`, `close` or `stats`; what it has counted."""
         answer = requests.get(f"http://127.0.0.1:{self.port}/bench/{what}", timeout=30)
         counted: dict[str, int] = answer.json()
         return counted
@@ -44,6 +72,10 @@ class Side:
     pid: int
     port: int
     shows_the_past: ClassVar[bool] = False
+
+    def targets(self, turn: int, pods: int, viewers: int) -> list[Target]:
+        """`viewers` of the first `pods` pods of a set."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -72,26 +104,35 @@ class Portal(Side):
 
 @dataclass(frozen=True)
 class Relay(Side):
-    """A raw relay."""
+    """A raw relay; `pod` is the `NAMESPACE/NAME` of a pod of a set."""
+
+    pod: Callable[[int, int], str]
 
     def targets(self, turn: int, pods: int, viewers: int) -> list[Target]:
-        return [Target(self.port, f"/pod-{turn}-{n % pods}") for n in range(viewers)]
+        return [Target(self.port, f"/{self.pod(turn, n % pods)}") for n in range(viewers)]
+
+
+def fake_pod(turn: int, number: int) -> str:
+    """The `NAMESPACE/NAME` of a pod that does not exist."""
+    return f"x/pod-{turn}-{number}"
 
 
 @contextmanager
-def fake_logs(folder: Path) -> Iterator[FakeLogs]:
+def fake_logs(folder: Path) -> Iterator[Logs]:
     port = free_port()
     arguments = ["-m", "tests.bench.fakelogs", str(port)]
     with running(arguments, folder / "fakelogs.log", lambda: answers(port)) as pid:
-        yield FakeLogs(port, pid)
+        yield Logs(port, pid)
 
 
 @contextmanager
-def relay(folder: Path, api_port: int, mode: str) -> Iterator[Relay]:
+def relay(
+    folder: Path, api: Api, mode: str, pod: Callable[[int, int], str] = fake_pod
+) -> Iterator[Relay]:
     port = free_port()
-    arguments = ["-m", "tests.bench.relay", str(port), str(api_port), mode]
+    arguments = ["-m", "tests.bench.relay", str(port), mode, json.dumps(asdict(api))]
     with running(arguments, folder / f"relay-{mode}.log", lambda: answers(port)) as pid:
-        yield Relay(f"raw relay ({mode})", pid, port)
+        yield Relay(f"raw relay ({mode})", pid, port, pod)
 
 
 def kubeconfig(folder: Path, api_port: int, token: str = "of-the-portal") -> Path:
@@ -159,20 +200,30 @@ def web(folder: Path, api_port: int, people: int, sets: int) -> Iterator[Portal]
 
 @dataclass(frozen=True)
 class World:
-    """Everything that rows about logs are measured with."""
+    """Everything that rows about logs are measured with.
 
-    api: FakeLogs
-    portal: Portal
+    Attributes:
+        pod: `NAMESPACE/NAME` of a pod of a set.
+        begin: has the first so many pods of a set there; called before anybody looks at them.
+    """
+
+    api: Logs
+    portal: Side
     batch: Relay
     line: Relay
     kubeconfig: Path
+    size: Size
+    pod: Callable[[int, int], str]
+    begin: Callable[[int, int], None]
 
 
 @contextmanager
-def world(folder: Path, people: int, sets: int) -> Iterator[World]:
+def world(folder: Path, sets: int) -> Iterator[World]:
+    """Many viewers, and pods of an API server that costs nothing."""
     with ExitStack() as stack:
         api = stack.enter_context(fake_logs(folder))
-        portal = stack.enter_context(web(folder, api.port, people, sets))
-        batch = stack.enter_context(relay(folder, api.port, "batch"))
-        line = stack.enter_context(relay(folder, api.port, "line"))
-        yield World(api, portal, batch, line, kubeconfig(folder, api.port, "of-kubectl"))
+        portal = stack.enter_context(web(folder, api.port, FAKE.pods, sets))
+        batch = stack.enter_context(relay(folder, Api(api.port), "batch"))
+        line = stack.enter_context(relay(folder, Api(api.port), "line"))
+        config = kubeconfig(folder, api.port, "of-kubectl")
+        yield World(api, portal, batch, line, config, FAKE, fake_pod, lambda turn, pods: None)
