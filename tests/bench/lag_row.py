@@ -37,12 +37,13 @@ async def lags_ms(viewer: Viewer, work: Callable[[], Awaitable[object]]) -> list
     """
     found: list[float] = []
     doing = asyncio.ensure_future(work())
-    while not doing.done():
-        took_s = await viewer.ping_s()
-        while took_s > 0:
-            found.append(took_s * 1000)
-            took_s -= PING_EVERY_S
-        await asyncio.sleep(PING_EVERY_S)
+    async with asyncio.timeout(2 * _LONGEST_S):
+        while not doing.done():
+            took_s = await viewer.ping_s()
+            while took_s > 0:
+                found.append(took_s * 1000)
+                took_s -= PING_EVERY_S
+            await asyncio.sleep(PING_EVERY_S)
     await doing
     return found
 

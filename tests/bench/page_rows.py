@@ -36,7 +36,7 @@ SMALL = {
 }
 KINDS = 13  # that the portal watches
 WEB = "of-the-web"
-_NAMESPACES_S = 120.0
+_NAMESPACES_S = 300.0
 LOOKS = 8
 VIEWS = (
     "/",
