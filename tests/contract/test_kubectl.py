@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ from tests.contract.bodies import config_map, deployment, job, pod, service
 from tests.contract.clusters import Cluster
 from tests.contract.kube import Json
 from tests.contract.tape import Tape
-from tests.onebox.whole.test_kubectl import debian_kubectl
+from tests.onebox.whole.test_kubectl import current_kubectl, debian_kubectl
 
 Run = Callable[..., str]
 
@@ -24,10 +23,7 @@ Run = Callable[..., str]
 def _current() -> str:
     if binaries.is_built(binaries.KUBERNETES):
         return str(binaries.program(binaries.KUBERNETES, "kubectl"))
-    found = shutil.which("kubectl")
-    if found is None:
-        pytest.skip("there is no kubectl, neither built nor in PATH")
-    return found
+    return current_kubectl()
 
 
 @pytest.fixture(params=["current", "debian"])

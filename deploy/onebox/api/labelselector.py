@@ -17,7 +17,7 @@ Term = Callable[[dict[str, str]], bool]
 _TOKEN = re.compile(r"[ \t\r\n]*(?:(?P<word>[^=!(),<>\s]+)|(?P<symbol>[=!(),<>]+))?")
 _OPERATORS = ("=", "==", "in", "!=", "notin", ">", "<")
 # In the order in which upstream lists them to whoever gets it wrong.
-_EXPECTED_OPERATORS = "in, notin, =, ==, !=, >, <"
+_EXPECTED_OPERATORS = "in, notin, =, ==, !=, gt, lt"
 _SYMBOLS = frozenset({"!", "!=", "(", ")", ",", "=", "==", ">", "<"})
 _SPECIAL = frozenset("=!(),<>")
 _END = ""

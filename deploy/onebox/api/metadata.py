@@ -9,7 +9,8 @@ from datetime import datetime
 
 import msgspec
 
-from deploy.onebox.api.resources import Obj, Resource
+from deploy.onebox.api.golang import unregistered
+from deploy.onebox.api.resources import RESOURCES, Obj, Resource
 from deploy.onebox.api.status import (
     Cause,
     StatusError,
@@ -90,11 +91,19 @@ def check_type(resource: Resource, obj: Obj) -> None:
     """
     given = (obj.get("apiVersion") or resource.api_version, obj.get("kind") or resource.kind)
     if given != (resource.api_version, resource.kind):
-        raise bad_request(
-            f"the object provided is of kind {quote(given[1])} in version {quote(given[0])}, but "
-            f"this address takes {quote(resource.kind)} in version {quote(resource.api_version)}"
-        )
+        raise bad_request(_wrong_type(resource, *given))
     obj["apiVersion"], obj["kind"] = given
+
+
+def _wrong_type(resource: Resource, api_version: str, kind: str) -> str:
+    version = api_version.rpartition("/")[2]
+    if any(known.kind == kind and known.api_version == api_version for known in RESOURCES):
+        package = resource.group.partition(".")[0] or "core"
+        why = f"converting ({version}.{kind}) to ({package}.{resource.kind}): unknown conversion"
+    else:
+        why = unregistered(kind, api_version)
+    handled = f"cannot be handled as a {resource.kind}"
+    return f"{kind} in version {quote(version)} {handled}: {why}"
 
 
 def set_namespace(resource: Resource, namespace: str | None, meta: Obj) -> None:

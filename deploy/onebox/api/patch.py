@@ -9,6 +9,7 @@ import jsonpointer
 import msgspec
 
 from deploy.onebox.api import strategic
+from deploy.onebox.api.golang import json_name
 from deploy.onebox.api.resources import Obj, Resource
 from deploy.onebox.api.schema import shape_of
 from deploy.onebox.api.status import StatusError, bad_request
@@ -37,7 +38,9 @@ def merge(target: Any, changes: Any) -> Any:
 
 def _json_patch(old: Obj, operations: Any) -> Any:
     if not isinstance(operations, list):
-        raise bad_request(f"{_UNREADABLE} {_name(operations)} into Go value of type {_OPERATIONS}")
+        raise bad_request(
+            f"{_UNREADABLE} {json_name(operations)} into Go value of type {_OPERATIONS}"
+        )
     if len(operations) > MAX_JSON_PATCH_OPERATIONS:
         raise StatusError(
             413,
@@ -85,11 +88,6 @@ def _operate(document: Any, operation: Any) -> Any:
         return jsonpatch.JsonPatch([made]).apply(document, in_place=True)
 
 
-def _name(value: Any) -> str:
-    known = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
-    return known.get(type(value), "number")
-
-
 def _too_much_copied() -> StatusError:
     text = f"a JSON patch may copy {MAX_COPIED_BYTES} bytes in all"
     return StatusError(413, "RequestEntityTooLarge", text)
@@ -103,7 +101,7 @@ def apply(kind: str, resource: Resource, old: Obj, changes: Any) -> Obj:
     """
     if kind != "json" and not isinstance(changes, dict):
         where = "error decoding patch: " if kind == "merge" else ""
-        text = f"json: cannot unmarshal {_name(changes)} into Go value of type {_MAP}"
+        text = f"json: cannot unmarshal {json_name(changes)} into Go value of type {_MAP}"
         raise bad_request(f"{where}{text}")
     try:
         if kind == "json":

@@ -13,6 +13,7 @@ import json
 import re
 from typing import Any
 
+from deploy.onebox.api.golang import base64_error
 from deploy.onebox.api.resources import Obj
 from deploy.onebox.api.timestamps import format_micro_time, format_time, parse_time
 from deploy.onebox.quantity import QuantityError, canonical
@@ -129,7 +130,7 @@ class Bytes(Text):
         try:
             return base64.b64encode(base64.b64decode(text, validate=True)).decode()
         except (binascii.Error, ValueError) as error:
-            raise ShapeError(f"illegal base64 data in {path}: {error}") from error
+            raise ShapeError(base64_error(text)) from error
 
 
 class Truth(Shape):
@@ -293,7 +294,8 @@ class Mapping(Shape):
         """Take a map and read each value."""
         if not isinstance(value, dict):
             raise _wrong(value, path, self.go_type)
-        return {key: self._item(item, f"{path}.{key}", reading) for key, item in value.items()}
+        # Go names the map, not the key.
+        return {key: self._item(item, path, reading) for key, item in value.items()}
 
     def _item(self, item: Any, path: str, reading: Reading) -> Any:
         return self.value.empty() if item is None else self.value.read(item, path, reading)

@@ -137,7 +137,8 @@ def prepare_and_validate_update(
         _count_generation(resource, new, old)
         if new == old:
             return new
-        causes = [*strategy.validate(new), *strategy.validate_update(new, old)]
+        wrong, changed = strategy.validate(new), strategy.validate_update(new, old)
+        causes = [*changed, *wrong] if strategy.checks_change_first else [*wrong, *changed]
     found = check_meta(new["metadata"], _name_rule(strategy))
     causes.extend([*found, *found])
     causes.extend(check_meta_update(new["metadata"], old["metadata"]))

@@ -68,6 +68,9 @@ class Strategy:
     allow_unconditional_update = True
     """False where upstream refuses a PUT without resourceVersion."""
 
+    checks_change_first = False
+    """True where upstream names what may not change before what is wrong in itself."""
+
     def defaults(self, obj: Obj) -> None:
         """Fill in what the user left out."""
 

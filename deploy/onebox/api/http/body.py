@@ -10,7 +10,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from deploy.onebox.api import protobuf
+from deploy.onebox.api import golang, protobuf
 from deploy.onebox.api.resources import Obj, Resource
 from deploy.onebox.api.status import (
     bad_request,
@@ -57,17 +57,26 @@ async def read_object(request: web.Request, resource: Resource) -> Any:
     Raises:
         StatusError: 400, 413, 415.
     """
-    if request.content_type != protobuf.MEDIA_TYPE:
-        return await read_json(request)
     content = await read_bytes(request)
+    if request.content_type != protobuf.MEDIA_TYPE:
+        value = await read_json(request, resource.kind)
+        if isinstance(value, dict):
+            return value
+        if value is None and content:
+            return {}  # what says null is an object without anything
+        why = golang.not_an_object(value) if content else golang.json_error(content)
+        raise bad_request(golang.unrecognised(resource.kind, content, why))
     try:
         return protobuf.read_object(resource, content)
     except protobuf.WireError as error:
         raise bad_request(f"the body is no protobuf of a {resource.kind}: {error}") from error
 
 
-async def read_json(request: web.Request) -> Any:
+async def read_json(request: web.Request, kind: str = "") -> Any:
     """Read a JSON or YAML body; None when there is none.
+
+    Args:
+        kind: of the object that is expected.
 
     Raises:
         StatusError: 400, 413, 415.
@@ -80,7 +89,7 @@ async def read_json(request: web.Request) -> Any:
     # Without a word about it a body is JSON; aiohttp then calls it application/octet-stream.
     if request.content_type not in (JSON, "application/octet-stream"):
         raise unsupported_media_type(f"{_UNREADABLE}{', '.join(_READ)}")
-    return decode(content)
+    return decode(content, kind)
 
 
 def duplicate_fields(content: bytes) -> tuple[str, ...]:
@@ -111,8 +120,11 @@ def _paths_of(value: Any, path: str, twice: Mapping[int, list[str]]) -> Iterator
             yield from _paths_of(item, f"{path}[{i}]", twice)
 
 
-def decode(content: bytes) -> Any:
+def decode(content: bytes, kind: str = "") -> Any:
     """Read JSON.
+
+    Args:
+        kind: of the object that is expected.
 
     Raises:
         StatusError: 400.
@@ -120,7 +132,9 @@ def decode(content: bytes) -> Any:
     try:
         return _decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise bad_request(f"the body is no JSON: {error}") from error
+        why = golang.json_error(content)
+        text = golang.unrecognised(kind, content, why) if kind else why
+        raise bad_request(text) from error
 
 
 class _YamlLoader(yaml.SafeLoader):

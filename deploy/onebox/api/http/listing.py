@@ -7,13 +7,13 @@ rebuilt from the changes since, so that pages never disagree.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from deploy.onebox.api import events_view, selectors
+from deploy.onebox.api.golang import json_error
 from deploy.onebox.api.http.options import check_list_options, number, version
 from deploy.onebox.api.http.reply import Form, encode
 from deploy.onebox.api.http.target import Target
@@ -63,8 +63,14 @@ def _read_token(text: str) -> _Page:
     wrong = "continue key is not valid"
     try:
         padded = text.encode() + b"=" * (-len(text) % 4)
-        token = msgspec.json.decode(base64.b64decode(padded, b"-_", validate=True), type=_Token)
-    except (msgspec.MsgspecError, binascii.Error, ValueError) as error:
+        content = base64.b64decode(padded, b"-_", validate=True)
+        token = msgspec.json.decode(content, type=_Token)
+    except msgspec.ValidationError as error:
+        raise bad_request(f"invalid continue token: {wrong}: {error}") from error
+    except msgspec.DecodeError as error:
+        why = json_error(content)
+        raise bad_request(f"invalid continue token: {wrong}: {why}") from error
+    except ValueError as error:  # no base64, or no text
         raise bad_request(f"invalid continue token: {wrong}: {error}") from error
     if token.v != _TOKEN_VERSION:
         known = f"server does not recognize this encoded version {token.v}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deploy.onebox.api.golang import unregistered
 from deploy.onebox.api.resources import Obj
 from deploy.onebox.api.rules import fields
 from deploy.onebox.api.status import Cause, StatusError, bad_request, quote
@@ -225,6 +226,9 @@ def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
     if grace_s is None:
         grace_s = number(query, "gracePeriodSeconds")
     _check_policy(policy, orphan)
+    if isinstance(grace_s, str):
+        field = "DeleteOptions.gracePeriodSeconds of type int64"
+        raise bad_request(f"json: cannot unmarshal string into Go struct field {field}")
     if grace_s is not None and (not isinstance(grace_s, int) or abs(grace_s) > MAX_GRACE_S):
         raise bad_request(f"gracePeriodSeconds={grace_s!r} is not a number of seconds")
     waits = orphan is False
@@ -250,7 +254,7 @@ def _checked_body(body: Any) -> Obj:
         raise bad_request("the body of a delete is a DeleteOptions object or nothing")
     kind = body.get("kind")
     if kind not in (None, "", "DeleteOptions"):
-        raise bad_request(f"the body of a delete is of kind DeleteOptions, not {kind!r}")
+        raise bad_request(unregistered(str(kind), str(body.get("apiVersion", ""))))
     return body
 
 

@@ -117,12 +117,9 @@ class Verbs:
         self, request: web.Request, resource: Resource, options: WriteOptions
     ) -> tuple[Obj, WriteOptions]:
         """Read an object, and what is to be said about fields that it has twice."""
-        value = await bodies.read_object(request, resource)
-        # A body that says null is an object without anything, one that is empty is none.
-        is_null = value is None and bool(await bodies.read_bytes(request))
-        obj = {} if is_null else _as_object(value)
+        obj = await bodies.read_object(request, resource)
         is_json = request.content_type not in (protobuf.MEDIA_TYPE, bodies.YAML)
-        if is_json and value is not None and options.field_validation != "Ignore":
+        if is_json and obj and options.field_validation != "Ignore":
             twice = bodies.duplicate_fields(await bodies.read_bytes(request))
             options = replace(options, duplicates=twice)
         return obj, options

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 
+from deploy.onebox.api.golang import json_error
 from deploy.onebox.api.resources import Obj
 from deploy.onebox.api.rules import fields, names
 from deploy.onebox.api.status import Cause
@@ -60,14 +61,16 @@ class ConfigMapStrategy(Strategy):
 
 
 def _check_docker_config(encoded: str) -> list[Cause]:
+    content = base64.b64decode(encoded)
     try:
-        is_object = isinstance(json.loads(base64.b64decode(encoded)), dict)
+        found = json.loads(content)
     except ValueError:
-        is_object = False
-    if is_object:
-        return []
-    path, text = f"data[{_DOCKER_CONFIG}]", "must be a JSON object"
-    return [fields.invalid(path, "<secret contents redacted>", text)]
+        text = json_error(content)
+    else:
+        if isinstance(found, dict):
+            return []
+        text = "must be a JSON object"
+    return [fields.invalid(f"data[{_DOCKER_CONFIG}]", "<secret contents redacted>", text)]
 
 
 class SecretStrategy(Strategy):

@@ -67,7 +67,7 @@ class PodStrategy(Strategy):
         """Say what onebox does not do for this pod."""
         spec = obj["spec"]
         return [
-            f"spec.{field}: onebox runs every pod in namespaces of its own and ignores this"
+            f"spec.{field}: no node of onebox offers this, so the pod will fail"
             for field in ("hostPID", "hostIPC", "hostNetwork")
             if spec.get(field)
         ]

@@ -30,6 +30,8 @@ def is_headless(service: Obj) -> bool:
 class ServiceStrategy(Strategy):
     """The rules of Services."""
 
+    checks_change_first = True
+
     @staticmethod
     def name_rule(name: str) -> list[str]:
         """Check a Service's name, which becomes a host name."""
