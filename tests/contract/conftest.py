@@ -13,7 +13,7 @@ from tests.contract import clusters, exceptions, report
 from tests.contract.clusters import Cluster
 from tests.contract.kube import Json, Kube
 from tests.contract.results import Behaviour, Results
-from tests.contract.script import all_scripts, namespace, outcome
+from tests.contract.script import Script, all_scripts, namespace, outcome
 from tests.contract.tape import Tape
 
 HERE = Path(__file__).parent
@@ -55,35 +55,48 @@ def tape(kube: Kube) -> Iterator[Tape]:
 
 @dataclass
 class Plays:
-    """Runs of scripts, side by side; each once in a session."""
+    """Runs of scripts, side by side; each once in a session.
 
+    Attributes:
+        asked: every script that a test of this session asks for.
+    """
+
+    kube: Kube
+    pool: ThreadPoolExecutor
+    asked: dict[str, Script]
     runs: dict[str, Future[tuple[list[Json], Exception | None]]] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Begin all that can run side by side."""
+        for found in self.asked.values():
+            if not found.is_alone:
+                self._begin(found)
+
+    def _begin(self, found: Script) -> None:
+        self.runs[found.name] = self.pool.submit(outcome, found, self.kube)
 
     def of(self, name: str) -> tuple[list[Json], Exception | None]:
         """The transcript of a script on this cluster, and what stopped it."""
+        if name not in self.runs:
+            wait(self.runs.values())
+            self._begin(self.asked[name])
         return self.runs[name].result()
-
-    def wait(self) -> None:
-        """Wait until every script is over, as who needs a whole cluster for itself has to."""
-        wait(self.runs.values())
 
 
 @pytest.fixture(scope="session")
 def plays(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Plays]:
     """Begins every script that a test of this session asks for."""
-    asked = [
+    asked = {
         item.callspec.params["script_name"]
         for item in request.session.items
         if isinstance(item, pytest.Function)
         and hasattr(item, "callspec")
         and "script_name" in item.callspec.params
-    ]
-    scripts = all_scripts()
-    made = Plays()
+    }
+    scripts = {name: found for name, found in all_scripts().items() if name in asked}
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        for name in dict.fromkeys(asked):
-            if name in scripts:
-                made.runs[name] = pool.submit(outcome, scripts[name], cluster.kube)
+        made = Plays(cluster.kube, pool, scripts)
+        made.begin()
         yield made
 
 

@@ -22,6 +22,7 @@ _VERSIONS_IN_TEXT = re.compile(
     r"|(?<=Too large resource version: )\d+, current: \d+"
     r"|(?<=the precondition \()\d+|(?<=Version in record \()\d+"
 )
+_VERSION_IN_QUERY = re.compile(r"(?<=[?&]resourceVersion=)[1-9]\d+")
 _CONTINUE = re.compile(r"(?<=[?&]continue=)[A-Za-z0-9_%-]{20,}")
 # A whole object, with versions and managers, in a sentence.
 _OBJECT_IN_TEXT = re.compile(r'Invalid value: "\{.*\}"(?=: )', re.DOTALL)
@@ -58,6 +59,7 @@ def normalise(value: Any, namespace: str, *, keep_managers: bool = False) -> Any
         if namespace:
             found = found.replace(namespace, "<ns>")
         found = _CONTINUE.sub("<continue>", found)
+        found = _VERSION_IN_QUERY.sub("<version>", found)
         found = _OBJECT_IN_TEXT.sub('Invalid value: "<object>"', found)
         found = _UID.sub(lambda match: names.of("uid", match.group()), found)
         found = _TIME.sub("<time>", found)

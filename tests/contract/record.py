@@ -26,8 +26,12 @@ def main() -> int:
     scripts = all_scripts()
     chosen = [s for s in scripts.values() if not given.names or _is_named(s, given.names)]
     with opened("upstream") as cluster, ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        results = pool.map(lambda found: _record(found, cluster), chosen)
-        failed = [found.name for found, is_good in zip(chosen, results, strict=True) if not is_good]
+        together = [found for found in chosen if not found.is_alone]
+        done = dict(
+            zip(together, pool.map(lambda found: _record(found, cluster), together), strict=True)
+        )
+        done |= {found: _record(found, cluster) for found in chosen if found.is_alone}
+        failed = [found.name for found, is_good in done.items() if not is_good]
     if not given.names:
         for name in transcripts.recorded() - scripts.keys():
             transcripts.file_of(name).unlink()

@@ -85,7 +85,12 @@ def text() -> tuple[str, bool]:
     for title, names in (("Different", found.different), ("Not tried", found.untried)):
         if names:
             lines += [f"{title}:", *(_why(name, onebox, upstream) for name in names), ""]
-    for title, listed in (("Exceptions", excuses), ("Gaps", gaps)):
+    node = "Not compared, as onebox's node half runs the pods of both; it differs from a kubelet"
+    for title, listed in (
+        ("Exceptions", excuses),
+        ("Gaps", gaps),
+        (node, exceptions.of_the_node()),
+    ):
         if listed:
             lines.append(f"{title} ({len(listed)}):")
             for excuse in listed:

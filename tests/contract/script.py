@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import overload
 
 from portal.cluster import labels
 from tests.contract import scripts
@@ -30,10 +31,12 @@ class Script:
 
     Attributes:
         name: "jobs.a_job_counts_its_pods"; the transcript lies in `jobs/a_job_counts_its_pods.yaml`.
+        is_alone: it takes what others need, so it runs when they are over.
     """
 
     name: str
     run: Callable[[Tape], None]
+    is_alone: bool = False
 
     @property
     def sentence(self) -> str:
@@ -49,12 +52,23 @@ class _Registry:
 _registry = _Registry()
 
 
-def script(run: Callable[[Tape], None]) -> Callable[[Tape], None]:
+Play = Callable[[Tape], None]
+
+
+@overload
+def script(run: Play) -> Play: ...
+@overload
+def script(*, is_alone: bool) -> Callable[[Play], Play]: ...
+def script(run: Play | None = None, *, is_alone: bool = False) -> Play | Callable[[Play], Play]:
     """Register a function that plays one behaviour; its name is the sentence."""
-    name = f"{run.__module__.rpartition('.')[2]}.{run.__name__}"
-    assert name not in _registry.found, f"two scripts are called {name}"
-    _registry.found[name] = Script(name, run)
-    return run
+
+    def register(run: Play) -> Play:
+        name = f"{run.__module__.rpartition('.')[2]}.{run.__name__}"
+        assert name not in _registry.found, f"two scripts are called {name}"
+        _registry.found[name] = Script(name, run, is_alone)
+        return run
+
+    return register(run) if run else register
 
 
 def all_scripts() -> dict[str, Script]:

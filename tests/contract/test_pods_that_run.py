@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.bodies import container, deployment, job, pod
-from tests.contract.kube import Json
+from tests.contract.bodies import config_map, container, deployment, job, pod
+from tests.contract.kube import MERGE, STRATEGIC, Json
 from tests.contract.tape import Tape, has_condition
 
 pytestmark = pytest.mark.needs_pods
@@ -154,3 +154,28 @@ def test_a_pod_is_given_time_and_its_hook_before_it_ends(tape: Tape) -> None:
         tape.kube.must("DELETE", path)
         assert "bye" in "".join(lines)
     tape.kube.until_gone(path)
+
+
+def test_a_container_that_runs_keeps_the_image_and_the_configuration_it_began_with(
+    tape: Tape,
+) -> None:
+    tape.kube.must("POST", tape.path("configmaps"), config_map("c", {"a": "one"}))
+    main = _shell(
+        "cat /config/a; sleep 3; cat /config/a",
+        volumeMounts=[{"name": "config", "mountPath": "/config"}],
+    )
+    fields = _anywhere(
+        restartPolicy="OnFailure", volumes=[{"name": "config", "configMap": {"name": "c"}}]
+    )
+    _run(tape, pod("p", main, **fields), "Running")
+    changes = {"spec": {"containers": [{"name": "main", "image": "python:3.12-slim"}]}}
+    tape.kube.must("PATCH", tape.path("pods", "p"), changes, kind=STRATEGIC)
+    tape.kube.must("PATCH", tape.path("configmaps", "c"), {"data": {"a": "two"}}, kind=MERGE)
+
+    path = tape.path("pods", "p")
+    over = tape.kube.until(path, lambda got: got["status"]["phase"] == "Succeeded", READY_S).body
+
+    assert _log(tape, "p") == "oneone"
+    assert over["status"]["containerStatuses"][0]["restartCount"] == 0
+    _run(tape, pod("q", main, **fields), "Succeeded")
+    assert _log(tape, "q") == "twotwo"

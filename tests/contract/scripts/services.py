@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
 from tests.contract.bodies import pod, service
 from tests.contract.kube import Json
 from tests.contract.script import script
@@ -129,3 +135,50 @@ def pods_that_are_not_ready_are_published_where_asked(tape: Tape) -> None:
         lambda body: body["items"] and body["items"][0].get("endpoints"),
         show=lambda body: [item["endpoints"] for item in body["items"]],
     )
+
+
+MOST_PORTS = 5000
+AT_ONCE = 250
+
+
+def _range_size(tape: Tape) -> int:
+    """The size of the range, as the refusal of a port outside says."""
+    body = service("probe", type="NodePort", ports=[{"port": 80, "nodePort": 99}])
+    message = tape.kube.send("POST", tape.path("services"), body).body["message"]
+    found = re.search(r"valid ports is (\d+)-(\d+)", message)
+    assert found, message
+    return int(found[2]) - int(found[1]) + 1
+
+
+@contextmanager
+def _no_port_is_free(tape: Tape) -> Iterator[None]:
+    path = tape.path("services")
+    count, number = AT_ONCE, 0
+    try:
+        while count:
+            number += 1
+            ports = [{"name": f"p{port}", "port": port} for port in range(1, count + 1)]
+            body = service(f"fill-{number}", type="NodePort", ports=ports)
+            reply = tape.kube.send("POST", path, body)
+            if reply.code != 201:
+                assert reply.code == 500, reply.body
+                count //= 2
+        yield
+    finally:
+        # Others need ports sooner than a namespace is gone.
+        for taken in range(1, number + 1):
+            tape.kube.send("DELETE", tape.path("services", f"fill-{taken}"))
+
+
+@script(is_alone=True)
+def a_service_without_a_free_node_port_is_refused_and_taken_later(tape: Tape) -> None:
+    if (count := _range_size(tape)) > MOST_PORTS:
+        pytest.skip(f"there are {count} ports to take")
+    path, inner = tape.path("services"), tape.path("services", "inner")
+    with _no_port_is_free(tape):
+        tape.post(path, service("late", type="NodePort"))
+        tape.post(path, service("inner"), show=pick("spec.type"))
+        tape.merge(inner, {"spec": {"type": "NodePort"}})
+        tape.kube.must("DELETE", tape.path("services", "fill-1"))
+        tape.post(path, service("late", type="NodePort"), show=_ports)
+        tape.merge(inner, {"spec": {"type": "NodePort"}}, show=_ports)

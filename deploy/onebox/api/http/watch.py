@@ -32,6 +32,7 @@ MIN_DEFAULT_S = 1_800
 """Streams without timeoutSeconds end after this to twice this, as upstream's do."""
 QUEUE_LIMIT = 10_000
 _INITIAL_END = "k8s.io/initial-events-end"
+_COMPACTED = "The resourceVersion for the provided watch is too old."
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,10 @@ class Feed:
             try:
                 changes = self._api.store.changes_since(self._plural, request.version)
             except HistoryGoneError as error:
-                text = f"too old resource version: {request.version} ({error.oldest})"
-                raise expired(text) from error
+                # Upstream keeps no events in memory: etcd says of them what is compacted.
+                is_of_etcd = self._plural == "events"
+                cached = f"too old resource version: {request.version} ({error.oldest})"
+                raise expired(_COMPACTED if is_of_etcd else cached) from error
             space = target.namespace
             return self._lines(c for c in changes if not space or c.namespace == space)
         objects = self._api.list(self._plural, target.namespace or None)
