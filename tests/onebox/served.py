@@ -266,6 +266,16 @@ async def bodies(http: Http) -> None:
     assert (await http.call("POST", MAPS, data=content, headers=headers))[0] == 201
 
 
+async def options_of_deletes(http: Http) -> None:
+    # DeleteOptions of which the fifth field, dryRun, says All.
+    wire = b"k8s\x00\x12\x05\x2a\x03All"
+    for kind, data in (("json", b'{"dryRun": ["All"]}'), ("yaml", b"dryRun: [All]"), ("", wire)):
+        headers = {"Content-Type": f"application/{kind or 'vnd.kubernetes.protobuf'}"}
+        status, _body = await http.call("DELETE", f"{LAB}/pods/p", data=data, headers=headers)
+        assert status == 200
+    assert (await http.get(f"{LAB}/pods/p"))[0] == 200
+
+
 async def priority(http: Http) -> None:
     made = {"metadata": {"name": "high"}, "value": 7}
     await http.post("/apis/scheduling.k8s.io/v1/priorityclasses", made)
@@ -332,7 +342,8 @@ SERVED: dict[str, dict[str, Trial | str]] = {
         "version 2 also as protobuf": open_api_as_protobuf,
     },
     "JSON, YAML and protobuf in requests": {
-        "as `kubectl` and typed Go clients send them": bodies,
+        "objects as `kubectl` and typed Go clients send them": bodies,
+        "options of deletes, too": options_of_deletes,
     },
     "priority": {
         "resolved into pods": priority,

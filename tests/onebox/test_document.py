@@ -163,7 +163,7 @@ TRIALS: dict[str, Trial] = {
     "`kubectl exec`, `attach`, `cp`, `port-forward`": refused(
         "POST", f"{POD}/exec", f"{POD}/attach", f"{POD}/portforward"
     ),
-    "eviction (`kubectl drain`)": refused("POST", f"{POD}/eviction"),
+    "eviction (`kubectl drain` deletes instead)": refused("POST", f"{POD}/eviction"),
     "ephemeral containers (`kubectl debug`)": refused("PATCH", f"{POD}/ephemeralcontainers"),
     "resizing a pod in place": refused("PATCH", f"{POD}/resize"),
     "tokens of service accounts (`kubectl create token`)": refused(

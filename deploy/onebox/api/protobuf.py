@@ -1,4 +1,4 @@
-"""Objects in Kubernetes' protobuf form, which typed Go clients (`kubectl create ...`) send.
+"""Objects and DeleteOptions in Kubernetes' protobuf form, as typed Go clients (`kubectl`) send them.
 
 Only reading: replies are JSON, which those clients accept. The numbers of the fields are in
 `schemas/wire.json`, their types are those of the kind's shape.
@@ -173,23 +173,54 @@ def _read_record(shape: Record, definition: str, data: bytes) -> Obj:
     return result
 
 
+def _open(content: bytes) -> tuple[Obj, bytes]:
+    """Give apiVersion and kind, where they are told, and the object itself."""
+    if not content.startswith(MAGIC):
+        raise WireError("the body does not begin as Kubernetes protobuf does")
+    envelope = _simple(content[len(MAGIC) :])
+    meta = _simple(envelope.get(1, b""))
+    told = {"apiVersion": _as_text(meta.get(1, b"")), "kind": _as_text(meta.get(2, b""))}
+    return told if meta else {}, _as_bytes(envelope.get(2, b""))
+
+
+def read_delete_options(content: bytes) -> Obj:
+    """Read DeleteOptions, which typed Go clients send with each delete.
+
+    Raises:
+        WireError: the bytes are none.
+    """
+    told, data = _open(content)
+    result: Obj = {**told}
+    for number, value in _fields(data):
+        match number:
+            case 1:
+                result["gracePeriodSeconds"] = _as_int(value)
+            case 2:
+                parts = _simple(value)
+                named = {"uid": parts.get(1), "resourceVersion": parts.get(2)}
+                held = {key: _as_text(text) for key, text in named.items() if text is not None}
+                result["preconditions"] = held
+            case 3:
+                result["orphanDependents"] = bool(_as_int(value))
+            case 4:
+                result["propagationPolicy"] = _as_text(value)
+            case 5:
+                result.setdefault("dryRun", []).append(_as_text(value))
+    return result
+
+
 def read_object(resource: Resource, content: bytes) -> Obj:
     """Read an object.
 
     Raises:
         WireError: the bytes are none.
     """
-    if not content.startswith(MAGIC):
-        raise WireError("the body does not begin as Kubernetes protobuf does")
-    envelope = _simple(content[len(MAGIC) :])
-    meta = _simple(envelope.get(1, b""))
+    told, data = _open(content)
     shape = shape_of(resource)
     if not isinstance(shape, Record):
         raise WireError(f"{resource.kind} is no object")
     try:
-        obj = _read_record(shape, definition_name(resource), _as_bytes(envelope.get(2, b"")))
+        obj = _read_record(shape, definition_name(resource), data)
     except RecursionError as error:
         raise WireError("the object is nested too deeply") from error
-    if meta:
-        obj = {"apiVersion": _as_text(meta.get(1, b"")), "kind": _as_text(meta.get(2, b"")), **obj}
-    return obj
+    return {**told, **obj}

@@ -57,6 +57,25 @@ def read(plural: str, raw: bytes) -> Any:
     return read_object(resource_named(plural), envelope(raw))
 
 
+async def test_the_options_of_a_delete(http: Http) -> None:
+    maps = "/api/v1/namespaces/lab/configmaps"
+    _status, made = await http.post(maps, {"metadata": {"name": "c"}})
+    uid = made["metadata"]["uid"]
+    headers = {"Content-Type": MEDIA_TYPE}
+    for raw, wanted in (
+        (field(2, field(1, "another")), 409),
+        (field(4, "Sideways"), 422),
+        (field(1, 0) + field(2, field(1, uid)) + field(4, "Background") + field(5, "All"), 200),
+        (field(3, 1) + field(4, "Background"), 422),
+        (field(1, "soon"), 400),
+        (field(1, 0) + field(2, field(1, uid)) + field(4, "Background"), 200),
+        (b"", 404),
+    ):
+        data = envelope(raw, kind="DeleteOptions")
+        status, said = await http.call("DELETE", f"{maps}/c", data=data, headers=headers)
+        assert status == wanted, said
+
+
 def test_a_namespace_as_kubectl_sends_it() -> None:
     assert read_object(resource_named("namespaces"), NAMESPACE) == {
         "apiVersion": "v1",
@@ -189,4 +208,4 @@ async def test_protobuf_is_taken_over_http_and_answered_in_json(http: Http) -> N
     assert status == 400
     assert "is no protobuf of a Namespace" in refused["message"]
     path = "/api/v1/namespaces/pb"
-    assert (await http.call("DELETE", path, data=NAMESPACE, headers=headers))[0] == 415
+    assert (await http.call("DELETE", path, data=NAMESPACE, headers=headers))[0] == 400

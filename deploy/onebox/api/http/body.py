@@ -72,6 +72,21 @@ async def read_object(request: web.Request, resource: Resource) -> Any:
         raise bad_request(f"the body is no protobuf of a {resource.kind}: {error}") from error
 
 
+async def read_delete_options(request: web.Request) -> Any:
+    """Read DeleteOptions as JSON, YAML or protobuf; None when there are none.
+
+    Raises:
+        StatusError: 400, 413, 415.
+    """
+    content = await read_bytes(request)
+    if request.content_type != protobuf.MEDIA_TYPE or not content:
+        return await read_json(request)
+    try:
+        return protobuf.read_delete_options(content)
+    except protobuf.WireError as error:
+        raise bad_request(f"the body is no protobuf of DeleteOptions: {error}") from error
+
+
 async def read_json(request: web.Request, kind: str = "") -> Any:
     """Read a JSON or YAML body; None when there is none.
 

@@ -227,7 +227,7 @@ class Verbs:
     async def delete(self, request: web.Request, target: Target) -> web.Response:
         """Delete an object."""
         form = self.form(request)
-        options = delete_options(request.query, await bodies.read_json(request))
+        options = delete_options(request.query, await bodies.read_delete_options(request))
         obj, gone = self._delete_one(target, options)
         warnings = _delete_warnings(target, options)
         status = 202 if options.waits and not gone else 200
@@ -261,7 +261,7 @@ class Verbs:
     async def delete_collection(self, request: web.Request, target: Target) -> web.Response:
         """Delete everything that a selector chooses."""
         form = self.form(request)
-        options = delete_options(request.query, await bodies.read_json(request))
+        options = delete_options(request.query, await bodies.read_delete_options(request))
         objects, meta = listing.list_objects(self._api, target, request.query)
         deleted = []
         for obj in objects:
