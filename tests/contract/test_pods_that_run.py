@@ -175,7 +175,7 @@ def test_a_container_that_runs_keeps_the_image_and_the_configuration_it_began_wi
     path = tape.path("pods", "p")
     over = tape.kube.until(path, lambda got: got["status"]["phase"] == "Succeeded", READY_S).body
 
-    assert _log(tape, "p") == "oneone"
+    assert _log(tape, "p").strip() == "oneone"
     assert over["status"]["containerStatuses"][0]["restartCount"] == 0
     _run(tape, pod("q", main, **fields), "Succeeded")
-    assert _log(tape, "q") == "twotwo"
+    assert _log(tape, "q").strip() == "twotwo"
