@@ -14,7 +14,7 @@ from deploy.testcluster import binaries
 from tests.contract.bodies import config_map, deployment, job, pod, service
 from tests.contract.clusters import Cluster
 from tests.contract.kube import Json
-from tests.contract.tape import Tape
+from tests.contract.tape import NODE, Tape
 from tests.onebox.whole.test_kubectl import current_kubectl, debian_kubectl
 
 Run = Callable[..., str]
@@ -186,6 +186,15 @@ def test_deletes_wait_cascade_and_leave_orphans(kubectl: Run, tape: Tape) -> Non
     kubectl("create", "secret", "generic", "made", "--from-literal=a=1")
     kubectl("delete", "configmap,secret", "made")
     assert "NotFound" in kubectl("get", "configmap", "made", code=1)
+
+
+def test_a_drain_takes_the_pods_of_a_node(kubectl: Run, tape: Tape) -> None:
+    labels = {"labels": {"drained": tape.ns}}
+    tape.kube.must("POST", tape.path("pods"), pod(meta=labels))
+    chosen = f"--pod-selector=drained={tape.ns}"
+    told = kubectl("drain", NODE, chosen, "--force", "--grace-period=0", "--timeout=30s")
+    assert "pod/p " in told
+    assert tape.kube.get(tape.path("pods", "p")).code == 404
 
 
 def test_events_are_shown(kubectl: Run, tape: Tape) -> None:
