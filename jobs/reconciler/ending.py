@@ -19,6 +19,9 @@ from jobs.rules.topologies import SuccessPolicy, get_topology, success_policy
 RECYCLE_S = 30  # servers outlive the deciding replicas by so long
 # Pods have a grace of 120 s; what has not confirmed its end by then is on a node that is lost.
 CONFIRM_S = 180
+# The cluster removes what a root owned within seconds. A server's pod that we delete before its
+# ReplicaSet has gone would be made once more.
+CASCADE_S = 10
 
 
 # --- stop ---
@@ -218,8 +221,8 @@ def things(draft: Draft) -> list[Thing]:
 def vacate(draft: Draft) -> bool:
     """Deletes everything; True when nothing is left, or only what a lost node has to confirm.
 
-    The root goes first, and the cluster removes what it owns. What is still there when the root
-    is known to be gone is deleted one by one, and what no watch shows is swept.
+    The root goes first, and the cluster removes what it owns. What is still there long after the
+    root is known to be gone is deleted one by one, and what no watch shows is swept.
     """
     seen = draft.seen
     if draft.memo.leaving_at is None:
@@ -235,7 +238,8 @@ def vacate(draft: Draft) -> bool:
         draft.call(Verify(draft.job.root_name))
         return False
     left = things(draft)
-    draft.delete(*left)
+    if draft.is_past(draft.memo.leaving_at, CASCADE_S):
+        draft.delete(*left)
     if not draft.memo.swept and may_exist:
         draft.call(Sweep())
         return False

@@ -453,6 +453,17 @@ CASES = [
     # --- delete ---
     Case("delete of what runs", job(RUNNING, desired="delete"), seen(*ALL_RUN), (NO_ROOT,)),
     Case(
+        "delete, the root is gone: its pods are the cluster's to remove",
+        job(RUNNING, desired="delete", memo=replace(GOING, swept=True, leaving_at=NOW)),
+        seen(pod(PS), at=None, is_root_absent=True, servers=(), services=(), others=()),
+    ),
+    Case(
+        "delete, the root is gone for long: what is left is deleted one by one",
+        job(RUNNING, desired="delete", memo=replace(GOING, swept=True, leaving_at=EARLIER)),
+        seen(pod(PS), at=None, is_root_absent=True, servers=(), services=(), others=()),
+        (Delete("Pod", pod(PS).name, pod(PS).uid),),
+    ),
+    Case(
         "delete, objects are gone: the store is erased",
         job(RUNNING, desired="delete", memo=replace(GOING, swept=True)),
         replace(NOTHING, is_root_absent=True),
