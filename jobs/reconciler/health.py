@@ -20,6 +20,7 @@ from typing import Any
 import django
 from channels.layers import get_channel_layer
 from django.conf import settings
+from django.utils import timezone
 
 from portal import supervise
 from portal.cluster import preflight
@@ -92,7 +93,7 @@ class HealthReporter:
         self._cluster = cluster
         self._view = view
         self._jobs = jobs
-        self._started_at = datetime.now(UTC).isoformat()
+        self._started_at = timezone.now().isoformat()
         self._trouble = LastTrouble()
         self._store: dict[str, Any] = {"state": "unknown"}
         self._layer: dict[str, Any] = {"state": "unknown"}
@@ -103,7 +104,7 @@ class HealthReporter:
     def report(self) -> dict[str, Any]:
         """Everything, with plain values only. On the event loop."""
         return {
-            "written_at": datetime.now(UTC).isoformat(),
+            "written_at": timezone.now().isoformat(),
             "started_at": self._started_at,
             "versions": {
                 "homeport": VERSION,
@@ -143,7 +144,7 @@ class HealthReporter:
         return {name: _without_numbers(report[name]) for name in _SUBSTANCE}
 
     def _watches(self) -> list[dict[str, Any]]:
-        now, clock = datetime.now(UTC), time.monotonic()
+        now, clock = timezone.now(), time.monotonic()
 
         def moment(at: float) -> str | None:
             seen = now - timedelta(seconds=clock - at) if at else None
@@ -201,7 +202,7 @@ class HealthReporter:
                 self._preflight = {
                     **found.as_json(),
                     "class_name": settings.STORAGE_CLASS,
-                    "checked_at": datetime.now(UTC).isoformat(timespec="seconds"),
+                    "checked_at": timezone.now().isoformat(timespec="seconds"),
                 }
                 asked_at, tried_in = time.monotonic(), namespace
                 first_s = max(wait_s * 2, PREFLIGHT_SOON_S)
@@ -251,7 +252,7 @@ async def _timed(what: str, attempt: Callable[[], Awaitable[None]]) -> dict[str,
         log.warning("the %s does not work", what, exc_info=True)
         state, text = "no", f"{type(error).__name__}: {error}"[:_TEXT_MAX]
     took_s = round(time.monotonic() - began, 3)
-    checked_at = datetime.now(UTC).isoformat(timespec="seconds")
+    checked_at = timezone.now().isoformat(timespec="seconds")
     return {"state": state, "text": text, "took_s": took_s, "checked_at": checked_at}
 
 

@@ -6,6 +6,7 @@ server's answers: https://kubernetes.io/docs/reference/kubernetes-api/common-def
 """
 
 import math
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -91,7 +92,7 @@ def retry_after_s(header: str | None, now: datetime | None = None) -> float:
             return 1.0
         if when.tzinfo is None:
             when = when.replace(tzinfo=UTC)
-        wait_s = (when - (now or datetime.now(UTC))).total_seconds()
+        wait_s = when.timestamp() - (now.timestamp() if now else time.time())
     if math.isnan(wait_s):
         return 1.0
     return min(max(wait_s, 0.0), _MAX_WAIT_S)
