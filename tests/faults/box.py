@@ -7,7 +7,7 @@ as `tests.jobs.reconciler.simulation` has them, and the provisioner of its volum
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +24,8 @@ from portal.cluster.bucket import TokenBucket
 from portal.cluster.client import Cluster, Object
 from portal.cluster.credentials import Credentials
 from portal.cluster.kinds import get_kind
-from portal.cluster.transport import Transport
+from portal.cluster.transport import Request, Transport
+from tests.faults.relay import Relay
 from tests.jobs.reconciler.simulation import ENDED, START, Life
 from tests.jobs.services.reconciler.simulation import ServiceSim
 
@@ -33,7 +34,9 @@ ROOM = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
 
 
 class Steady(Transport):
-    """Waits that the server asks for pass on the test's clock."""
+    """Waits that the server asks for pass on the test's clock; a silent relay is not waited for
+    as long as a server is.
+    """
 
     def __init__(self, account: Credentials, box: Box) -> None:
         super().__init__(account)
@@ -41,6 +44,10 @@ class Steady(Transport):
 
     async def pause(self, wait_s: float) -> None:
         self._box.pass_time(wait_s)
+
+    async def _once(self, request: Request, data: bytes | None) -> bytes:
+        limit_s = self._box.relay.limit_s if self._box.relay is not None else None
+        return await super()._once(replace(request, timeout_s=limit_s or request.timeout_s), data)
 
 
 class MoodyScheduler(Scheduler):
@@ -61,6 +68,7 @@ class Box(ServiceSim):
     now: datetime = START
     ages: dict[str, int] = field(default_factory=dict)
     others: set[str] = field(default_factory=set)  # namespaces that the test is not about
+    relay: Relay | None = None  # between the client and the API, where one is wanted
     has_room: bool = True  # whether the scheduler agrees with what nodes say they have
 
     def __post_init__(self) -> None:
@@ -85,11 +93,16 @@ class Box(ServiceSim):
                 known[known.index(one)] = MoodyScheduler(self.api, self)
         return [one for one in known if not isinstance(one, NodeLifecycle)]
 
-    async def open(self) -> Box:
+    async def open(self, *, relayed: bool = False) -> Box:
         self.http = Server(self.api, Access({TOKEN: "homeport"}))
         port = await self.http.start(0, None)
         configuration = SimpleNamespace(refresh_api_key_hook=None, api_key={"BearerToken": TOKEN})
-        account = Credentials(f"http://127.0.0.1:{port}", None, None, configuration)
+        url = f"http://127.0.0.1:{port}"
+        if relayed:
+            self.relay = Relay(url)
+            await self.relay.open()
+            url = self.relay.url
+        account = Credentials(url, None, None, configuration)
         self._transport = Steady(account, self)
         self._writes = TokenBucket(1e9, 10**9)
         self.calls = Counter()
@@ -97,6 +110,8 @@ class Box(ServiceSim):
 
     async def shut(self) -> None:
         await self._transport.close()
+        if self.relay is not None:
+            await self.relay.close()
         await self.http.stop()
         self.runtime.stop()
         self.backend.close()

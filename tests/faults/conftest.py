@@ -47,3 +47,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(table.tried.items()))
         total = sum(table.tried.values())
         terminalreporter.write_line(f"points of fault that came out right: {total:,} ({kinds})")
+        terminalreporter.write_line(
+            f"part {table.PART} of {table.EVERY} of the table of faults; again with "
+            f"HOMEPORT_FAULT_TABLE={table.EVERY} HOMEPORT_FAULT_PART={table.PART}"
+        )

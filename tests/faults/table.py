@@ -3,11 +3,16 @@
 Nothing is listed by hand: a clean run of each operation is recorded, and each call of it is a row.
 """
 
+from __future__ import annotations
+
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
+from zlib import crc32
 
 from asgiref.sync import sync_to_async
 from django.core.management import call_command
@@ -22,7 +27,17 @@ MOST_CLEAN_S = 200
 SOON_S = 5
 PERMANENT_S = 15  # for how long what is refused for ever is watched
 
+# A run tries one point of so many, spread over the table (1: all), each day another part of them.
+EVERY = int(os.environ.get("HOMEPORT_FAULT_TABLE", "24"))
+PART = int(os.environ.get("HOMEPORT_FAULT_PART") or datetime.now(UTC).toordinal()) % EVERY
+
 tried: Counter[str] = Counter()  # kind of point -> how many, of this run of the tests
+_cleans: dict[str, Clean] = {}  # operation's name -> its clean run
+
+
+def place(text: str) -> int:
+    """The place in the table of what this names: the same in each run."""
+    return crc32(text.encode())
 
 
 @dataclass(frozen=True)
@@ -73,22 +88,27 @@ class Table:
         self._watch = watch
 
     @asynccontextmanager
-    async def world(self) -> AsyncIterator[FaultWorld]:
+    async def world(self, *, relayed: bool = False) -> AsyncIterator[FaultWorld]:
         await sync_to_async(_flush)()
         made = FaultWorld()
         self._watch(made)
-        await made.open()
+        await made.open(relayed=relayed)
         try:
             yield made
         finally:
             await made.shut()
 
     async def clean(self, operation: Operation) -> Clean:
-        """Records the operation without a fault.
+        """The operation without a fault, recorded once for all tests.
 
         Raises:
             AssertionError: it does not come to its end.
         """
+        if operation.name not in _cleans:
+            _cleans[operation.name] = await self._record(operation)
+        return _cleans[operation.name]
+
+    async def _record(self, operation: Operation) -> Clean:
         async with self.world() as world:
             await operation.prepare(world)
             world.record()
@@ -100,13 +120,21 @@ class Table:
             calls, answered = tuple(world.recorded), frozenset(world.answered)
             return Clean(calls, answered, seconds, await world.picture())
 
-    async def strike(self, operation: Operation, clean: Clean, point: Point) -> None:
+    async def strike(
+        self, operation: Operation, clean: Clean, point: Point, *, relayed: bool = False
+    ) -> None:
         """One run with a fault, which must come out as the clean one did.
+
+        Args:
+            operation: what is asked for.
+            clean: how it comes out.
+            point: where the fault strikes.
+            relayed: the fault is one of the answers that come over HTTP.
 
         Raises:
             AssertionError: it does not, or not in time; the text tells where and how.
         """
-        async with self.world() as world:
+        async with self.world(relayed=relayed) as world:
             await self._prepare(world, operation, point)
             if point.times == ALWAYS:
                 await self._stays(world, operation, point)
@@ -115,7 +143,17 @@ class Table:
             else:
                 await self._converges(world, operation, clean, point)
             _claims_stay(world, point)
-        kind = "once" if point.times == 1 else "for ever" if point.times == ALWAYS else "repeated"
+            if world.sim.relay is not None:
+                assert world.sim.relay.met, f"{point} was ordered and never answered"
+        kind = (
+            "over HTTP"
+            if relayed
+            else "once"
+            if point.times == 1
+            else "for ever"
+            if point.times == ALWAYS
+            else "repeated"
+        )
         tried[kind] += 1
 
     async def _prepare(self, world: FaultWorld, operation: Operation, point: Point) -> None:

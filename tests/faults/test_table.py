@@ -1,41 +1,28 @@
 """Each call of each operation x each fault: it comes out as if nothing had happened, within 30 s."""
 
-import os
-from zlib import crc32
-
 import pytest
 
 from portal.cluster.faults import ALWAYS, POINTS
 from tests.faults.operations import OPERATIONS, Operation
-from tests.faults.table import Clean, Point, Table
+from tests.faults.table import EVERY, PART, Point, Table, place
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# Which part of the table is tried: one point of so many, spread over it. 1: all of it.
-EVERY = int(os.environ.get("HOMEPORT_FAULT_TABLE", "24"))
 REPEATED = ("403", "404", "409", "422", "429", "500", "timeout", "lost")
 PASSES = 5
 REFUSED = ("403", "422")
-
-cleans: dict[str, Clean] = {}
 
 
 def named(operation: Operation) -> str:
     return operation.name
 
 
-async def clean_run(faults: Table, operation: Operation) -> Clean:
-    if operation.name not in cleans:
-        cleans[operation.name] = await faults.clean(operation)
-    return cleans[operation.name]
-
-
 async def try_all(faults: Table, operation: Operation, point: str, times: int) -> None:
-    clean = await clean_run(faults, operation)
+    clean = await faults.clean(operation)
     wrong = []
     for call, nth in clean.rows(point):
         one = Point(call, nth, point, times)
-        if crc32(f"{operation.name} {one}".encode()) % EVERY:
+        if place(f"{operation.name} {one}") % EVERY != PART:
             continue
         try:
             await faults.strike(operation, clean, one)

@@ -26,6 +26,7 @@ from portal.cluster.watch import Watch
 from tenants.models import Tenant, TenantObject
 from tests.factories import make_job, make_service, make_tenant
 from tests.faults.box import Box
+from tests.faults.relay import WireFault
 from tests.jobs.reconciler.simulation import START, Killed, who_of
 from tests.jobs.reconciler.world import World
 
@@ -61,8 +62,8 @@ class FaultWorld(World):
     before: dict[str, str] = field(default_factory=dict)  # claims that must stay, with their uids
 
     # --- life ---
-    async def open(self) -> None:
-        await self.sim.open()
+    async def open(self, *, relayed: bool = False) -> None:
+        await self.sim.open(relayed=relayed)
         client.fault = self._pass_by
 
     async def shut(self) -> None:
@@ -88,7 +89,10 @@ class FaultWorld(World):
 
     def arm(self, call: Call, nth: int, point: str, times: int = 1) -> None:
         """From now on the nth such call meets the fault."""
-        self.fault = Fault(*call, nth, point, times, end=self._die)
+        if self.sim.relay is not None:
+            self.fault = WireFault(*call, nth, point, times, relay=self.sim.relay)
+        else:
+            self.fault = Fault(*call, nth, point, times, end=self._die)
 
     def _die(self) -> None:
         self.sim.is_killed = True
