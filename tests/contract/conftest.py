@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import clusters, exceptions, report
+from tests.contract import clusters, exceptions, report, results
 from tests.contract.clusters import Cluster
 from tests.contract.kube import Json, Kube
 from tests.contract.results import Behaviour, Results
@@ -38,6 +38,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     with clusters.opened("onebox") as found:
         request.config.stash[_side] = found.side
         request.config.stash[_results].version = found.version
+        request.config.stash[_results].tree = results.tree()
         yield found
 
 

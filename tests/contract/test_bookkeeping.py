@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from tests.contract import exceptions, transcripts
+from tests.contract import exceptions, report, results, transcripts
 from tests.contract.clusters import Cluster
 from tests.contract.compare import differences
 from tests.contract.conftest import Plays
-from tests.contract.results import ROOT
+from tests.contract.results import ROOT, Behaviour, Results
 from tests.contract.test_transcripts import NAMES
 
 
@@ -44,3 +47,33 @@ def test_what_differs_of_the_node_is_tried_where_it_says() -> None:
         for test in difference.tests:
             file, _, name = test.partition("::")
             assert f"def {name}(" in (ROOT / file).read_text(), test
+
+
+@pytest.mark.parametrize(
+    ("why", "is_given", "sort"),
+    [
+        ("it compacts seldom", True, "skipped"),
+        ("it compacts seldom", False, "untried"),
+        ("", True, "untried"),
+    ],
+)
+def test_a_skip_with_a_reason_is_no_fault_of_a_given_cluster(
+    why: str, is_given: bool, sort: str
+) -> None:
+    onebox = Results("", {"a": Behaviour("A", "passed"), "b": Behaviour("B", "passed")})
+    upstream = Results("", {"a": Behaviour("A", "passed"), "b": Behaviour("B", "skipped", why=why)})
+    found = report.parity(onebox, upstream, is_given=is_given)
+    assert found.same == ["a"]
+    assert getattr(found, sort) == ["b"]
+    assert found.percent == (100 if sort == "skipped" else 50)
+
+
+def test_results_of_another_state_of_the_code_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONTRACT_RESULTS", str(tmp_path))
+    kept = Results("v1", {"a": Behaviour("A", "passed")}, results.tree())
+    kept.save("onebox")
+    assert results.load("onebox") == kept
+    replace(kept, tree="of yesterday").save("onebox")
+    assert results.load("onebox") is None
