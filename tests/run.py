@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +34,7 @@ class Call:
         servers: it uses PostgreSQL and Redis in place of SQLite and memory, and an S3 server in
             place of a folder where pods take part.
         module: what is run; the exit code in `may_end` says that it cannot be on this machine.
-        environ: added to its environment where it is not set there.
+        beside: added to its environment, where it is not set there, while the other lane works.
     """
 
     title: str
@@ -42,7 +42,7 @@ class Call:
     servers: bool = False
     module: tuple[str, ...] = ("pytest", "-q", "-p", "no:cacheprovider")
     may_end: int = 0
-    environ: Mapping[str, str] = field(default_factory=dict)
+    beside: Mapping[str, str] = field(default_factory=dict)
 
 
 LANES = (
@@ -73,14 +73,22 @@ LANES = (
         Call("the main job in a plain container", ("-m", "e2e and not slow", PLAIN)),
     ),
 )
-# `make test-cluster`, where that is asked for as well: TESTS_WITH_UPSTREAM=1. That all comes right
-# within half a minute is a promise for a machine that does nothing else.
-UPSTREAM = Call(
-    "on upstream Kubernetes",
-    (),
-    module=("tests.upstream.run",),
-    may_end=2,
-    environ={"HOMEPORT_WITHIN_S": "90"},
+# `make test-cluster`, where that is asked for as well: TESTS_WITH_UPSTREAM=1.
+UPSTREAM = (
+    Call(
+        "on upstream Kubernetes",
+        ("--without", "faults"),
+        module=("tests.upstream.run",),
+        may_end=2,
+    ),
+    # That all comes right within half a minute is a promise for a machine that does nothing else.
+    Call(
+        "faults of an upstream control plane",
+        ("--only", "faults"),
+        module=("tests.upstream.run",),
+        may_end=2,
+        beside={"HOMEPORT_WITHIN_S": "90"},
+    ),
 )
 
 
@@ -92,7 +100,7 @@ def environment_of(call: Call) -> Iterator[Mapping[str, str]]:
         NoServerError: one of them is not installed.
     """
     if not call.servers:
-        yield {**call.environ, **os.environ}
+        yield os.environ
         return
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="homeport-servers-")))
@@ -112,10 +120,16 @@ def environment_of(call: Call) -> Iterator[Mapping[str, str]]:
 
 @dataclass
 class Lane:
-    """Runs its calls one after the other; `failed` when one of them did not pass."""
+    """Runs its calls one after the other; `failed` when one of them did not pass.
+
+    Attributes:
+        output: where it says what; None: straight to the terminal.
+        is_alone: whether the other lane is over.
+    """
 
     calls: tuple[Call, ...]
-    output: IO[bytes] | None  # None: straight to the terminal
+    output: IO[bytes] | None
+    is_alone: Callable[[], bool]
     failed: bool = field(default=False, init=False)
 
     def run(self) -> None:
@@ -131,8 +145,14 @@ class Lane:
             ]
             try:
                 with environment_of(call) as environment:
+                    added = {} if self.is_alone() else call.beside
+                    if added:
+                        self._say(f"== {call.title}: beside other work, with {dict(added)}")
                     code = subprocess.call(
-                        command, stdout=self.output, stderr=subprocess.STDOUT, env=environment
+                        command,
+                        stdout=self.output,
+                        stderr=subprocess.STDOUT,
+                        env={**added, **environment},
                     )
             except servers.NoServerError as error:
                 self._say(f"== {call.title}: not run, because {error}")
@@ -155,11 +175,14 @@ def main() -> int:
     # A shell that runs this in the background has it ignored, and tests would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryFile() as output:
-        also = (UPSTREAM,) if os.environ.get("TESTS_WITH_UPSTREAM") else ()
-        first, second = Lane(LANES[0], None), Lane((*LANES[1], *also), output)
+        also = UPSTREAM if os.environ.get("TESTS_WITH_UPSTREAM") else ()
+        is_first_over = threading.Event()
+        second = Lane((*LANES[1], *also), output, is_first_over.is_set)
         beside = threading.Thread(target=second.run)
+        first = Lane(LANES[0], None, lambda: not beside.is_alive())
         beside.start()
         first.run()
+        is_first_over.set()
         beside.join()
         output.seek(0)
         sys.stdout.write(output.read().decode(errors="replace"))

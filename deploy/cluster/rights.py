@@ -24,14 +24,16 @@ class Right:
     Attributes:
         role: the ClusterRole that gives it.
         resource: plural with subresource and group, such as `pods/log` or `jobs.batch`.
+        name: of the only object that it is for; empty: any.
     """
 
     role: str
     resource: str
     verb: str
+    name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.role}: {self.verb} {self.resource}"
+        return f"{self.role}: {self.verb} {self.resource} {self.name}".rstrip()
 
 
 def resource_name(resource: str, group: str) -> str:
@@ -51,9 +53,10 @@ def granted() -> set[Right]:
     for document in documents():
         for rule in document.get("rules", ()):
             found |= {
-                Right(document["metadata"]["name"], resource_name(resource, group), verb)
+                Right(document["metadata"]["name"], resource_name(resource, group), verb, name)
                 for group in rule["apiGroups"]
                 for resource in rule["resources"]
                 for verb in rule["verbs"]
+                for name in rule.get("resourceNames", ("",))
             }
     return found

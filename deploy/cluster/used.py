@@ -1,8 +1,8 @@
 """Which rights Homeport's accounts really used: `python -m deploy.cluster.used AUDIT_LOG`.
 
-Reads the API server's audit log (level Metadata is enough), in which the authorizer says by which
-role it allowed a call, and compares that with the manifests. A watch is in the log when it has
-ended, so stop Homeport before.
+Reads the API server's audit log, in which the authorizer says by which role it allowed a call, and
+compares that with the manifests. Level Metadata is enough, and Request for RoleBindings, since only
+the body says which role is bound. A watch is in the log when it has ended, so stop Homeport before.
 https://kubernetes.io/docs/reference/labels-annotations-taints/audit-annotations/
 """
 
@@ -74,9 +74,10 @@ class Use:
             return  # what every account may, such as asking what it may
         self.rights[Right(role[1], resource, event["verb"])] += 1
         is_done = event.get("responseStatus", {}).get("code", 500) < 300
-        if resource == _BINDINGS and event["verb"] in {"create", "patch"} and is_done:
+        bound = (event.get("requestObject") or {}).get("roleRef")
+        if resource == _BINDINGS and bound and is_done:
             # Asked by the API server itself when a role is bound; it is no call of its own.
-            self.rights[Right(role[1], _BIND, "bind")] += 1
+            self.rights[Right(role[1], _BIND, "bind", bound["name"])] += 1
 
 
 _ROLES = frozenset(right.role for right in rights.granted())

@@ -35,13 +35,16 @@ READY_S = 120.0
 _STOP_S = 15.0
 _ADMIN_GROUP = "system:masters"
 
-# What each request was, without bodies: enough to say which verbs an account uses.
-_AUDIT_POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived", "ResponseStarted"],
-    "rules": [{"level": "Metadata"}],
-}
+# What each request was, without bodies: enough to say which verbs an account uses. Which role is
+# bound is in the body alone.
+_AUDIT_RULES = (
+    {
+        "level": "Request",
+        "verbs": ["create", "patch", "update"],
+        "resources": [{"group": "rbac.authorization.k8s.io", "resources": ["rolebindings"]}],
+    },
+    {"level": "Metadata"},
+)
 
 
 class ControlPlaneError(RuntimeError):
@@ -56,12 +59,14 @@ class Options:
         node_ports: first and last NodePort; few of them make their end reachable.
         compaction_s: how often the API server compacts etcd; 0: never by itself.
         is_audited: each request leaves a line in `audit.log`.
+        audit_rules: of requests whose bodies are to be in it, too.
         flags: program -> further flags, such as {"kube-apiserver": ["--v=4"]}.
     """
 
     node_ports: tuple[int, int] = (30000, 32767)
     compaction_s: int = 300
     is_audited: bool = False
+    audit_rules: Sequence[Mapping[str, object]] = ()
     flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -204,8 +209,13 @@ class ControlPlane:
         )
 
     def _prepare(self) -> None:
-        policy = self.home / "audit-policy.yaml"
-        policy.write_text(yaml.safe_dump(_AUDIT_POLICY))
+        policy = {
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived", "ResponseStarted"],
+            "rules": [*self.options.audit_rules, *_AUDIT_RULES],
+        }
+        (self.home / "audit-policy.yaml").write_text(yaml.safe_dump(policy))
         for name in ("kube-controller-manager", "kube-scheduler"):
             self.keys.client_kubeconfig(name, f"system:{name}")
         # etcd keeps what it has; the keys are new with each start, so tokens of old ones are not.
@@ -263,6 +273,7 @@ class ControlPlane:
         if self.options.is_audited:
             flags["audit-policy-file"] = self.home / "audit-policy.yaml"
             flags["audit-log-path"] = self.audit_log
+            flags["audit-log-maxsize"] = 100_000  # MB: one file, whatever happens
         return flags
 
     def _manager_flags(self) -> dict[str, object]:

@@ -194,11 +194,6 @@ class ClusterKeys:
         )
         return self._write(f"{file}.kubeconfig", text)
 
-    def token_kubeconfig(self, file: str, token: str) -> Path:
-        """Make a kubeconfig for a bearer token, such as a ServiceAccount's; returns its path."""
-        text = kubeconfig(self.server_address, self.cluster, {"token": token})
-        return self._write(f"{file}.kubeconfig", text)
-
     def _write(self, name: str, text: str) -> Path:
         path = self.folder / name
         write_private(path, text.encode())

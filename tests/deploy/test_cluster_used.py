@@ -1,6 +1,7 @@
 """What an audit log tells of Homeport's accounts."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ def event(verb: str, resource: str, role: str = "homeport-reconciler", **more: A
             "user": {"username": more.pop("user", RECONCILER)},
             "objectRef": {**about, **more.pop("about", {})},
             "responseStatus": {"code": more.pop("code", 200)},
+            "requestObject": more.pop("body", None),
             "annotations": notes,
         }
     )
@@ -73,11 +75,21 @@ def test_what_the_policy_refused_is_told() -> None:
     assert use.refused == {"reconciler: create namespaces": 1}
 
 
+BINDINGS = "rolebindings.rbac.authorization.k8s.io"
+LOGS = {"roleRef": {"kind": "ClusterRole", "name": "homeport-tenant-logs"}}
+
+
 @pytest.mark.parametrize(("code", "count"), [(201, 1), (403, 0)])
-def test_a_binding_that_was_made_used_the_right_to_bind(code: int, count: int) -> None:
-    use = used.read([event("create", "rolebindings.rbac.authorization.k8s.io", code=code)])
+def test_a_binding_that_was_made_used_the_right_to_bind_its_role(code: int, count: int) -> None:
+    use = used.read([event("create", BINDINGS, code=code, body=LOGS)])
     bind = Right("homeport-reconciler", "clusterroles.rbac.authorization.k8s.io", "bind")
-    assert use.rights[bind] == count
+    assert use.rights[replace(bind, name="homeport-tenant-logs")] == count
+    assert replace(bind, name="homeport-tenant") in use.never_used
+
+
+def test_a_binding_whose_labels_were_mended_bound_no_role() -> None:
+    use = used.read([event("patch", BINDINGS, body={"metadata": {"labels": {"a": "b"}}})])
+    assert {right.verb for right in use.rights} == {"patch"}
 
 
 @pytest.mark.parametrize(

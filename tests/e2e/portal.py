@@ -31,6 +31,7 @@ class Portal:
 
     Attributes:
         wrapper: words in front of the launcher's command line, such as `env NAME=VALUE`.
+        admin_kubeconfig: what the tests themselves look with, where Homeport's own may do less.
     """
 
     home: Path
@@ -38,6 +39,7 @@ class Portal:
     environment: dict[str, str] = field(default_factory=dict)
     wrapper: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
+    admin_kubeconfig: Path | None = None
     log: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -125,7 +127,7 @@ class Portal:
 
     @property
     def kubeconfig(self) -> Path:
-        given = self.environment.get("HOMEPORT_KUBECONFIG")
+        given = self.admin_kubeconfig or self.environment.get("HOMEPORT_KUBECONFIG")
         return Path(given) if given else self.home / "onebox" / "kubeconfig"
 
     def sign_in(self, name: str) -> "Rest":

@@ -16,10 +16,10 @@ ROLES = {
 
 def told(text: str, roles: dict[str, str]) -> set[rights.Right]:
     return {
-        rights.Right(roles[account], resource, verb)
+        rights.Right(roles[account], resource, verb, name)
         for account, verbs, resources in ROW.findall(text)
         for verb in verbs.split(", ")
-        for resource in re.findall(r"`([^`]+)`", resources)
+        for resource, name in re.findall(r"`([^` ]+) ?([^`]*)`", resources)
     }
 
 

@@ -1,7 +1,8 @@
 """What only an upstream cluster can judge: its control plane on this machine, or one that is given.
 
 A given cluster is named by CONTRACT_KUBECONFIG; its pods have to reach the portal of the tests,
-which listens on CONTRACT_PORTAL_PORT, as CONTRACT_PORTAL_URL.
+which listens on CONTRACT_PORTAL_PORT, as CONTRACT_PORTAL_URL. With CONTRACT_AUDIT_LOG, the log of its
+API server, the rights that Homeport used there are looked at as well (deploy/cluster/used.py).
 """
 
 import os
@@ -15,6 +16,7 @@ import pytest
 
 from deploy.testcluster import binaries
 from deploy.testcluster.cluster import TestCluster
+from deploy.testcluster.controlplane import Options
 from deploy.testcluster.node import NodeOptions
 from deploy.testcluster.ports import free_port
 from tests.e2e.conftest import browser, page_of_own  # noqa: F401 - fixtures for all tests here
@@ -28,11 +30,19 @@ class Upstream:
         kubeconfig: of a cluster administrator.
         portal_port: where the portal has to listen, on 127.0.0.1.
         pod_portal_url: how pods reach it.
+        audit_log: of its API server, where that is known.
     """
 
     kubeconfig: Path
     portal_port: int
     pod_portal_url: str
+    audit_log: Path | None
+
+
+def audit_log() -> Path | None:
+    """Of the given cluster."""
+    given = os.environ.get("CONTRACT_AUDIT_LOG")
+    return Path(given) if given else None
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +56,7 @@ def upstream() -> Iterator[Upstream]:
                 "say with CONTRACT_PORTAL_PORT and CONTRACT_PORTAL_URL how pods of that cluster "
                 "reach the portal"
             )
-        yield Upstream(Path(given), int(port), url)
+        yield Upstream(Path(given), int(port), url, audit_log())
         return
     if not binaries.is_built(binaries.KUBERNETES, binaries.ETCD) and not binaries.find_go():
         pytest.skip("an upstream cluster is built with Go, or given by CONTRACT_KUBECONFIG")
@@ -55,8 +65,9 @@ def upstream() -> Iterator[Upstream]:
     folder.chmod(0o755)
     try:
         node = NodeOptions(forwards=[str(port)], has_egress=True)
-        with TestCluster(folder, node=node, say=print) as cluster:
-            yield Upstream(cluster.kubeconfig, port, "http://10.244.0.1:8000")
+        with TestCluster(folder, Options(is_audited=True), node, print) as cluster:
+            log = cluster.control_plane.audit_log
+            yield Upstream(cluster.kubeconfig, port, "http://10.244.0.1:8000", log)
     finally:
         if not os.environ.get("KEEP_UPSTREAM"):
             shutil.rmtree(folder, ignore_errors=True)

@@ -25,6 +25,7 @@ from portal.cluster import labels
 from portal.cluster.kinds import get_kind
 from tests.contract.kube import Json, Kube
 from tests.tools.waiting import wait_for
+from tests.upstream.journal import Journal
 from tests.upstream.wire import Wire
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +71,10 @@ class Lab:
     kubeconfig: Path
     namespace: str = ""
     processes: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+
+    @property
+    def journal(self) -> Journal:
+        return Journal(self.plane.audit_log)
 
     # --- set-up ---
     def prepare(self) -> None:

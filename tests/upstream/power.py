@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,20 +38,23 @@ class Answer:
 
 @dataclass
 class Accounts:
-    """A control plane with the accounts, roles and policies of `deploy/cluster`.
+    """A cluster with the accounts, roles and policies of `deploy/cluster`.
 
     Attributes:
+        admin_kubeconfig: of a cluster administrator.
+        kubectl: path of the program.
         kubeconfigs: account -> its kubeconfig, with a token of its own.
     """
 
-    cluster: ControlPlane
-    kubeconfigs: dict[str, Path]
+    admin_kubeconfig: Path
+    kubectl: str
+    kubeconfigs: dict[str, Path] = field(default_factory=dict)
 
     def ask(self, account: str, *arguments: str, body: Any = None) -> Answer:
         """kubectl as one of the accounts, or as "admin"; `body` is what it reads with `-f -`."""
-        kubeconfig = self.kubeconfigs.get(account, self.cluster.kubeconfig)
+        kubeconfig = self.kubeconfigs.get(account, self.admin_kubeconfig)
         done = subprocess.run(
-            [str(self.cluster.kubectl), f"--kubeconfig={kubeconfig}", *arguments],
+            [self.kubectl, f"--kubeconfig={kubeconfig}", *arguments],
             input=json.dumps(body) if body is not None else None,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -71,13 +74,18 @@ class Accounts:
         return json.loads(self.admin("get", *arguments, "-o", "json"))
 
 
-def install(cluster: ControlPlane) -> Accounts:
-    """What docs/cluster.md tells an admin to do, and a kubeconfig for each account."""
-    accounts = Accounts(cluster, {})
+def install(admin_kubeconfig: Path, kubectl: str, folder: Path) -> Accounts:
+    """What docs/cluster.md tells an admin to do; the kubeconfig of each account lies in `folder`."""
+    accounts = Accounts(admin_kubeconfig, kubectl)
     accounts.admin("apply", "-f", str(rights.FOLDER))
+    view = ("config", "view", "--minify", "--flatten", "--raw", "-o", "json")
+    content = json.loads(accounts.admin(*view))
     for account in rights.ACCOUNTS:
         token = accounts.admin("-n", rights.NAMESPACE, "create", "token", account, "--duration=24h")
-        accounts.kubeconfigs[account] = cluster.keys.token_kubeconfig(account, token)
+        content["users"][0]["user"] = {"token": token}
+        file = accounts.kubeconfigs[account] = folder / f"{account}.kubeconfig"
+        file.touch(mode=0o600)
+        file.write_text(json.dumps(content))
 
     def is_enforced() -> bool:
         # A policy holds when every API server has read it, a moment after it was made. The log of
@@ -88,6 +96,18 @@ def install(cluster: ControlPlane) -> Accounts:
 
     wait_for("the policy is enforced", is_enforced, timeout_s=30, interval_s=0.3)
     return accounts
+
+
+@contextmanager
+def installed(admin_kubeconfig: Path, kubectl: str, folder: Path) -> Iterator[Accounts]:
+    """Installs, and takes it away afterwards where it was not there before."""
+    admin = Accounts(admin_kubeconfig, kubectl)
+    was_there = admin.ask("admin", "get", "namespace", rights.NAMESPACE).is_done
+    try:
+        yield install(admin_kubeconfig, kubectl, folder)
+    finally:
+        if not was_there:
+            admin.ask("admin", "delete", "--ignore-not-found", "-f", str(rights.FOLDER))
 
 
 def skip_without_upstream() -> None:
@@ -107,14 +127,18 @@ def folder_of(name: str) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def install_on(plane: ControlPlane) -> Accounts:
+    return install(plane.kubeconfig, str(plane.kubectl), plane.home)
+
+
 @contextmanager
-def audited_cluster(port: int) -> Iterator[Accounts]:
-    """Control plane and node, with an audit log; pods reach a portal on `port`."""
+def audited_cluster(port: int) -> Iterator[tuple[Accounts, Path]]:
+    """Control plane and node, and the audit log; pods reach a portal on `port`."""
     skip_without_upstream()
     with folder_of("power") as folder:
         node = NodeOptions(forwards=[str(port)], has_egress=True)
         with TestCluster(folder, Options(is_audited=True), node) as cluster:
-            yield install(cluster.control_plane)
+            yield install_on(cluster.control_plane), cluster.control_plane.audit_log
 
 
 def portal_of(accounts: Accounts, home: Path, port: int, **environment: str) -> Portal:
@@ -130,15 +154,29 @@ def portal_of(accounts: Accounts, home: Path, port: int, **environment: str) -> 
             "POD_PORTAL_URL": "http://10.244.0.1:8000",
             **environment,
         },
+        admin_kubeconfig=accounts.admin_kubeconfig,
     )
 
 
 def make_people(portal: Portal) -> None:
     """The demo accounts, which the launcher makes on its own cluster only."""
+    of_portal(portal, "-m", "deploy.prepare", "--demo")
+
+
+def of_portal(portal: Portal, *arguments: str) -> None:
+    """Runs Python with the portal's database, while the portal itself does not run."""
     environment = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
     environment |= {"HOMEPORT_HOME": str(portal.home), "HOMEPORT_DEMO_PASSWORD": PASSWORD}
-    command = [sys.executable, "-m", "deploy.prepare", "--demo"]
+    command = [sys.executable, *arguments]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
 
 
-__all__ = ["Accounts", "Answer", "audited_cluster", "free_port", "install", "portal_of"]
+__all__ = [
+    "Accounts",
+    "Answer",
+    "audited_cluster",
+    "free_port",
+    "install_on",
+    "installed",
+    "portal_of",
+]

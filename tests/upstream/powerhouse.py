@@ -13,7 +13,7 @@ from deploy.testcluster.controlplane import ControlPlane, Options
 from tenants.manifests import render_tenant
 from tenants.models import Tenant
 from tests.tools.waiting import wait_for
-from tests.upstream.power import Accounts, folder_of, install, skip_without_upstream
+from tests.upstream.power import Accounts, folder_of, install_on, skip_without_upstream
 from tests.upstream.rest import Caller
 
 OURS = "u-ada-1b2c3d4e"
@@ -120,7 +120,7 @@ def scene() -> Iterator[Scene]:
     # As on clusters of real life: it is Pod Security that refuses privileged pods.
     options = Options(flags={"kube-apiserver": ["--allow-privileged=true"]})
     with folder_of("refusals") as folder, ControlPlane(folder, options) as cluster:
-        accounts = install(cluster)
+        accounts = install_on(cluster)
         callers = {
             name: Caller(path, cluster.ca_file)
             for name, path in {**accounts.kubeconfigs, "admin": cluster.kubeconfig}.items()

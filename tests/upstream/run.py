@@ -4,11 +4,13 @@ Tried are the contract (tests/contract), the pods of onebox's node half (tests/o
 only upstream can judge (tests/upstream). With CONTRACT_KUBECONFIG that cluster is used in place of
 one of our own; the tests of tests/upstream that need a control plane to stop and start still build
 theirs. `--only NAME` and `--without NAME` choose among the calls; what follows goes to pytest.
+
+Everything happens in one folder, and a run fails if anything of it is left in the end. It fails too
+if our own cluster, built before, takes more than a minute to start.
 """
 
 import argparse
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +27,7 @@ from deploy.testcluster.controlplane import ControlPlaneError, Options
 from deploy.testcluster.node import NodeError, NodeOptions
 from deploy.testcluster.ports import free_port
 from tests.contract import results
+from tests.upstream import left
 
 EXIT_FAILED = 1
 EXIT_NO_CLUSTER = 2
@@ -34,6 +37,8 @@ NEITHER = (
     "(https://go.dev/dl), nor CONTRACT_KUBECONFIG, which names a kubeconfig of yours. "
     "Install the one or set the other."
 )
+START_S = 60.0  # when nothing has to be built
+KEPT = ("KEEP_UPSTREAM", "KEEP_E2E")  # who sets one of these wants to look at what is left
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ class Call:
     Attributes:
         needs_our_node: it knows where onebox's node half keeps things.
         has_own: it starts control planes of its own.
+        needs_kwok: some of its nodes are played.
     """
 
     name: str
@@ -50,6 +56,7 @@ class Call:
     arguments: tuple[str, ...]
     needs_our_node: bool = False
     has_own: bool = False
+    needs_kwok: bool = False
 
 
 NODE_TESTS = ("deletion", "gpus", "kubectl", "logs", "network", "pods", "volumes", "workloads")
@@ -67,13 +74,18 @@ CALLS = (
         "upstream",
         "what only upstream judges",
         ("-m", "upstream and not e2e and not slow", "tests/upstream", f"--ignore={FAULTS}"),
+        needs_kwok=True,
     ),
     Call(
         "main-job", "Homeport's main job", ("-m", "upstream and e2e and not slow", "tests/upstream")
     ),
     # Last and alone: what has to come right within half a minute is not tried beside other work.
     Call(
-        "faults", "faults of a control plane", ("-m", "upstream and not slow", FAULTS), has_own=True
+        "faults",
+        "faults of a control plane",
+        ("-m", "upstream and not slow", FAULTS),
+        has_own=True,
+        needs_kwok=True,
     ),
 )
 NO_TESTS = 5  # pytest's exit code
@@ -85,34 +97,38 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def cluster() -> Iterator[Mapping[str, str]]:
-    """What tests need to know of the given cluster, or of our own while the context is open."""
+def cluster(folder: Path, problems: list[str]) -> Iterator[Mapping[str, str]]:
+    """What tests need to know of the given cluster, or of our own while the context is open.
+
+    Args:
+        folder: for our own.
+        problems: what is wrong is added there, in words.
+    """
     given = os.environ.get(GIVEN)
     if given:
         say(f"Testing on the cluster of {given}.")
         yield {}
         return
     port = free_port()
-    folder = Path(tempfile.mkdtemp(prefix="homeport-test-cluster-"))
-    folder.chmod(0o755)  # pods run as other users
     began_s = time.monotonic()
-    try:
-        if not binaries.is_built(binaries.KUBERNETES, binaries.ETCD):
-            say(f"Building what is missing in {binaries.cache_root()} (once, some minutes) ...")
-        say(f"Starting Kubernetes {binaries.KUBERNETES.version} and a node that runs pods ...")
-        node = NodeOptions(forwards=[str(port)], has_egress=True)
-        # The contract waits until the cluster has forgotten something.
-        options = Options(compaction_s=5)
-        with TestCluster(folder, options, node, say) as started:
-            say(f"It is ready after {time.monotonic() - began_s:.0f} s, until the tests are over.")
-            yield {
-                GIVEN: str(started.kubeconfig),
-                "CONTRACT_PORTAL_PORT": str(port),
-                "CONTRACT_PORTAL_URL": "http://10.244.0.1:8000",
-            }
-        say("The cluster is stopped; nothing of it is left but the programs in the cache.")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    is_built = binaries.is_built(binaries.KUBERNETES, binaries.ETCD)
+    if not is_built:
+        say(f"Building what is missing in {binaries.cache_root()} (once, some minutes) ...")
+    say(f"Starting Kubernetes {binaries.KUBERNETES.version} and a node that runs pods ...")
+    node = NodeOptions(forwards=[str(port)], has_egress=True)
+    # The contract waits until the cluster has forgotten something.
+    options = Options(compaction_s=5, is_audited=True)
+    with TestCluster(folder / "upstream", options, node, say) as started:
+        took_s = time.monotonic() - began_s
+        say(f"It is ready after {took_s:.1f} s, until the tests are over.")
+        if is_built and took_s > START_S:
+            problems.append(f"The cluster took {took_s:.0f} s to start, more than {START_S:.0f} s.")
+        yield {
+            GIVEN: str(started.kubeconfig),
+            "CONTRACT_AUDIT_LOG": str(started.control_plane.audit_log),
+            "CONTRACT_PORTAL_PORT": str(port),
+            "CONTRACT_PORTAL_URL": "http://10.244.0.1:8000",
+        }
 
 
 def run(call: Call, environment: Mapping[str, str], to_pytest: Sequence[str]) -> bool:
@@ -134,7 +150,9 @@ def has_parity() -> bool:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         passed = _wait(subprocess.Popen([*command, *CONTRACT.arguments], env=without)) == 0
     say("== parity")
-    return subprocess.call([sys.executable, "-m", "tests.contract.report"]) == 0 and passed
+    command = [sys.executable, "-m", "tests.contract.report"]
+    command += ["--given"] if os.environ.get(GIVEN) else []
+    return subprocess.call(command) == 0 and passed
 
 
 def _wait(tests: subprocess.Popen[bytes]) -> int:
@@ -165,7 +183,8 @@ def chosen(arguments: Sequence[str]) -> tuple[list[Call], list[str]]:
 def main() -> int:
     """Exit code 0 when everything passed, 2 when there can be no cluster."""
     calls, to_pytest = chosen(sys.argv[1:])
-    is_built = binaries.is_built(binaries.KUBERNETES, binaries.ETCD)
+    kwok = (binaries.KWOK,) if any(call.needs_kwok for call in calls) else ()
+    is_built = binaries.is_built(binaries.KUBERNETES, binaries.ETCD, *kwok)
     if not (os.environ.get(GIVEN) or is_built or binaries.find_go()):
         print(NEITHER, file=sys.stderr)
         return EXIT_NO_CLUSTER
@@ -173,21 +192,47 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGHUP, _stop)
+    problems: list[str] = []
     try:
-        passed = _try_on_cluster([call for call in calls if not call.has_own], to_pytest)
-        passed += [run(call, {}, to_pytest) for call in calls if call.has_own]
+        with _folder(problems) as folder:
+            on_cluster = [call for call in calls if not call.has_own]
+            passed = _try_on_cluster(folder, on_cluster, to_pytest, problems)
+            passed += [run(call, {}, to_pytest) for call in calls if call.has_own]
     except (binaries.NoBinariesError, ControlPlaneError, NodeError) as error:
-        print(error, file=sys.stderr)
-        return EXIT_FAILED
+        problems.append(str(error))
     except KeyboardInterrupt:
         return 130
-    return 0 if all(passed) else EXIT_FAILED
+    finally:
+        for problem in problems:
+            print(problem, file=sys.stderr, flush=True)
+    return 0 if not problems and all(passed) else EXIT_FAILED
 
 
-def _try_on_cluster(calls: Sequence[Call], to_pytest: Sequence[str]) -> list[bool]:
+@contextmanager
+def _folder(problems: list[str]) -> Iterator[Path]:
+    """Where everything happens; what is left of it afterwards is a problem."""
+    folder = Path(tempfile.mkdtemp(prefix="homeport-test-cluster-"))
+    folder.chmod(0o755)  # pods run as other users
+    os.environ["TMPDIR"] = str(folder)
+    try:
+        yield folder
+    finally:
+        if any(map(os.environ.get, KEPT)):
+            say(f"Kept: {folder}")
+        else:
+            found = left.remove(folder)
+            if found:
+                problems.append(f"This run left something behind: {'; '.join(found)}.")
+            else:
+                say("Nothing is left of it but the programs in the cache.")
+
+
+def _try_on_cluster(
+    folder: Path, calls: Sequence[Call], to_pytest: Sequence[str], problems: list[str]
+) -> list[bool]:
     if not calls:
         return []
-    with cluster() as environment:
+    with cluster(folder, problems) as environment:
         able = [call for call in calls if environment or not call.needs_our_node]
         passed = [run(call, environment, to_pytest) for call in able]
     if CONTRACT in calls and not to_pytest:

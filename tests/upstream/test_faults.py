@@ -20,14 +20,17 @@ from pathlib import Path
 
 import pytest
 
+from deploy.cluster import rights
 from deploy.testcluster import binaries
 from deploy.testcluster.controlplane import ControlPlane, Options
 from deploy.testcluster.kwok import MANAGER_FLAGS, Kwok
 from tests.contract.kube import Kube
+from tests.upstream.journal import POD_RULES
 from tests.upstream.lab import Lab, spread
+from tests.upstream.power import install
 from tests.upstream.wire import Wire
 
-pytestmark = [pytest.mark.upstream, pytest.mark.usefixtures("untouched")]
+pytestmark = [pytest.mark.upstream, pytest.mark.usefixtures("untouched", "undoubled")]
 
 WITHIN_S = float(os.environ.get("HOMEPORT_WITHIN_S", "30"))  # more on a machine that is busy
 # Upstream's own processes (controller manager, scheduler, KWOK) try again after up to 30 s and as much
@@ -38,24 +41,25 @@ KILLS = int(os.environ.get("HOMEPORT_KILLS", "40"))
 JOBS = 50
 WATCHES = 14  # of one reconciler
 APISERVER = "kube-apiserver"
+RECONCILER = f"system:serviceaccount:{rights.NAMESPACE}:reconciler"
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    if not binaries.is_built(binaries.KUBERNETES, binaries.ETCD) and not binaries.find_go():
+    products = (binaries.KUBERNETES, binaries.ETCD, binaries.KWOK)
+    if not binaries.is_built(*products) and not binaries.find_go():
         pytest.skip("the programs of a control plane that can be stopped are built with Go")
     folder = Path(tempfile.mkdtemp(prefix="homeport-faults-"))
     flags = {"kube-controller-manager": MANAGER_FLAGS}
-    options = Options(compaction_s=0, is_audited=True, flags=flags)
+    options = Options(compaction_s=0, is_audited=True, audit_rules=POD_RULES, flags=flags)
     try:
         with ControlPlane(folder / "plane", options) as plane, Kwok(plane):
             wire = Wire(int(plane.server.rpartition(":")[2]))
             home = folder / "home"
             home.mkdir()
-            # Beside the original: its keys are named by relative paths.
-            through = wire.kubeconfig(
-                plane.kubeconfig, plane.kubeconfig.with_name("wire.kubeconfig")
-            )
+            # An account as in an installation. (An administrator is never told to come later.)
+            own = install(plane).kubeconfigs["reconciler"]
+            through = wire.kubeconfig(own, own.with_name("wire.kubeconfig"))
             made = Lab(home, plane, wire, Kube(plane.kubeconfig), through)
             with contextlib.closing(made):
                 made.prepare()
@@ -72,6 +76,17 @@ def untouched(lab: Lab) -> Iterator[None]:
     assert sorted(before) == ["data", "log"]
     yield
     assert lab.claims() == before
+
+
+@pytest.fixture
+def undoubled(lab: Lab) -> Iterator[None]:
+    """Nothing of ours was made twice, not even for a moment."""
+    since = len(lab.journal)
+    yield
+    made = lab.journal.made(RECONCILER, lab.namespace, since)
+    told = {what.partition("/")[0].partition(" of ")[0] for what in made}
+    assert told >= {"pod", "jobs", "deployments", "services", "secrets", "configmaps"}
+    assert not {what: often for what, often in made.items() if often > 1}
 
 
 def converges(lab: Lab, ids: list[str], within_s: float = WITHIN_S) -> None:
@@ -106,7 +121,9 @@ def test_an_etcd_that_stands_still(lab: Lab) -> None:
 
 
 def test_an_api_server_that_has_no_time(lab: Lab) -> None:
-    """429 to most calls: it takes one request at a time, and others ask all the time."""
+    """429 to most calls: it takes one request at a time, and administrators, whom it refuses
+    nothing, ask all the time.
+    """
     few = ("--enable-priority-and-fairness=false", "--max-requests-inflight=1")
     before = lab.plane.options
     flags = {**before.flags, APISERVER: (*few, "--max-mutating-requests-inflight=1")}
@@ -114,6 +131,7 @@ def test_an_api_server_that_has_no_time(lab: Lab) -> None:
     try:
         is_over = threading.Event()
         crowd = [threading.Thread(target=_ask_until, args=(lab, is_over)) for _ in range(6)]
+        since = len(lab.journal)
         with lab.reconciler():
             for one in crowd:
                 one.start()
@@ -124,7 +142,9 @@ def test_an_api_server_that_has_no_time(lab: Lab) -> None:
                 is_over.set()
                 for one in crowd:
                     one.join()
-            assert _answers(lab, 429) > 0
+            refused = lab.journal.answered(RECONCILER, 429, since)
+            print(f"told to come later: {dict(refused)}")
+            assert refused.keys() & {"create", "patch"}, "it was never told to come later"
             converges(lab, ids)
             _restart_apiserver(lab, before)
             lab.clear(ids)
@@ -148,16 +168,6 @@ def _ask_until(lab: Lab, is_over: threading.Event) -> None:
             lab.kube.send(
                 "PATCH", "/api/v1/namespaces/default", {}, kind="application/merge-patch+json"
             )
-
-
-def _answers(lab: Lab, code: int) -> int:
-    """How many requests were answered so, by the audit log."""
-    found = 0
-    for line in lab.plane.audit_log.read_text(errors="replace").splitlines():
-        if f'"code":{code}' in line:
-            event = json.loads(line)
-            found += event["responseStatus"]["code"] == code
-    return found
 
 
 def test_watches_that_are_cut_again_and_again(lab: Lab) -> None:
@@ -238,7 +248,7 @@ def test_two_reconcilers_at_once_without_a_lease(lab: Lab) -> None:
         ids = lab.submit("twins", 12)
         converges(lab, ids)
         lab.intend(ids[:4], "stop")
-        lab.wait("those stop", lambda: lab.states(ids[:4]) == {"stopped": 4}, 60)
+        lab.wait("those stop", lambda: lab.states(ids[:4]) == {"stopped": 4}, WITHIN_S)
         assert lab.are_whole(ids[4:])
         assert lab.states(ids[4:]) == {"running": 8}
         lab.clear(ids)

@@ -1,57 +1,47 @@
 """Homeport's main job on an upstream cluster: what a person does in a first week, for real.
 
 Upstream admits, defaults, schedules, counts and collects here; Pod Security `restricted` is
-enforced on every pod of a tenant by its own admission plugin.
+enforced on every pod of a tenant by its own admission plugin. Homeport has the three accounts of
+deploy/cluster and no other, and the policies there hold it.
 """
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 import requests
 from playwright.sync_api import Page, expect
 
-from tests.e2e.portal import (
-    PASSWORD,
-    ROOT,
-    Portal,
-    Rest,
-    global_steps,
-    kubectl,
-    new_home,
-    thrown_away,
-)
+from deploy.cluster import rights, used
+from tests.e2e.portal import Portal, Rest, global_steps, kubectl, new_home, thrown_away
 from tests.e2e.test_first_training import BODY, ENDED_S, FIRST_TRAINING_S, SCRIPT
 from tests.e2e.test_gate import enter
 from tests.e2e.test_services import START_S, Service, things_of
+from tests.tools.kubectls import any_kubectl
 from tests.tools.waiting import wait_for
 from tests.upstream.conftest import Upstream
+from tests.upstream.power import Accounts, installed, make_people, portal_of
 
 pytestmark = [pytest.mark.upstream, pytest.mark.e2e, pytest.mark.tensorflow]
 
 
 @pytest.fixture(scope="module")
-def portal(upstream: Upstream) -> Iterator[Portal]:
+def accounts(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Accounts]:
+    """Accounts, rights and policies of deploy/cluster on that cluster, until the tests are over."""
+    folder = tmp_path_factory.mktemp("accounts")
+    with installed(upstream.kubeconfig, any_kubectl(), folder) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def portal(upstream: Upstream, accounts: Accounts) -> Iterator[Portal]:
     """The portal on that cluster, with the demo accounts."""
-    environment = {
-        "HOMEPORT_KUBECONFIG": str(upstream.kubeconfig),
-        "POD_PORTAL_URL": upstream.pod_portal_url,
-    }
-    running = Portal(new_home("upstream-portal"), upstream.portal_port, environment)
-    make_accounts(running)
+    home = new_home("upstream-portal")
+    url = {"POD_PORTAL_URL": upstream.pod_portal_url}
+    running = portal_of(accounts, home, upstream.portal_port, **url)
+    make_people(running)
     with thrown_away(running):
         yield running
-
-
-def make_accounts(portal: Portal) -> None:
-    """The launcher makes demo accounts on its own cluster only."""
-    environment = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
-    environment |= {"HOMEPORT_HOME": str(portal.home), "HOMEPORT_DEMO_PASSWORD": PASSWORD}
-    command = [sys.executable, "-m", "deploy.prepare", "--demo"]
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -178,3 +168,49 @@ def test_a_notebook_computes_behind_its_gate(portal: Portal, ada: Rest) -> None:
     notebook.wait("stopped", timeout_s=120)
     wait_for("nothing is left", lambda: not things_of(portal, notebook), timeout_s=60)
     assert ada.call("DELETE", notebook.path).status_code == 204
+
+
+def test_a_namespace_is_suspended_resumed_and_purged(portal: Portal, ada: Rest) -> None:
+    root = portal.sign_in("root")
+    tenant = ada.tenant()
+    path, namespace = f"tenants/{tenant['id']}/", tenant["namespace"]
+
+    def becomes(state: str) -> None:
+        wait_for(
+            f"the namespace is {state}",
+            lambda: root.get(path)["state"] == state,
+            timeout_s=180,
+        )
+
+    job = ada.submit(
+        name="suspended",
+        command=["python", "-c", "import time; time.sleep(1000)"],
+        replicas={"worker": {"cpu": "500m"}},
+    )
+    ada.wait(job, "running")
+    assert root.call("POST", f"{path}suspend/", json={"why": "a test"}).ok
+    becomes("suspended")
+    ada.wait(job, "stopped")
+    running = ("pods", "--field-selector=status.phase=Running", "-o", "name")
+    assert not kubectl(portal, "-n", namespace, "get", *running)
+    assert root.call("POST", f"{path}resume/").ok
+    becomes("active")
+
+    typed = {"confirm": namespace}
+    assert root.call("POST", f"{path}delete/", json={**typed, "data": "delete"}).ok
+    assert root.call("POST", f"{path}purge/", json={**typed, "confirm_early": "ada"}).ok
+    becomes("gone")
+    assert not kubectl(portal, "get", "namespace", namespace, "--ignore-not-found")
+    volumes = ("get", "persistentvolumes", "-o", "jsonpath={.items[*].spec.claimRef.namespace}")
+    wait_for("its volumes are gone", lambda: namespace not in kubectl(portal, *volumes).split())
+
+
+def test_all_that_was_done_with_the_rights_of_its_accounts(upstream: Upstream, ada: Rest) -> None:
+    if upstream.audit_log is None:
+        pytest.skip("CONTRACT_AUDIT_LOG does not say where the audit log of that cluster is")
+    with upstream.audit_log.open() as lines:
+        found = used.read(lines)
+    assert dict(found.denied) == {}
+    assert dict(found.refused) == {}
+    assert [str(right) for right in found.not_granted] == []
+    assert {right.role for right in found.rights} == {right.role for right in rights.granted()}

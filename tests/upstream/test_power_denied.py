@@ -56,7 +56,7 @@ def test_what_is_refused_here_can_be_done_by_an_admin(stage: Scene) -> None:
 
 
 async def look(stage: Scene, account: str) -> Rights:
-    path = stage.accounts.kubeconfigs.get(account, stage.accounts.cluster.kubeconfig)
+    path = stage.accounts.kubeconfigs.get(account, stage.accounts.admin_kubeconfig)
     cluster = await Cluster.connect(str(path))
     try:
         return await rights.look(cluster, OURS)
@@ -81,11 +81,11 @@ def test_the_kubeconfigs_that_the_document_tells_to_make_are_those_of_the_accoun
     text = (ROOT / "docs" / "cluster.md").read_text()
     found = re.search(r"^    server=.*?^    done$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
-    cluster = stage.accounts.cluster
+    accounts = stage.accounts
     environment = {
         **os.environ,
-        "KUBECONFIG": str(cluster.kubeconfig),
-        "PATH": f"{cluster.kubectl.parent}:{os.environ['PATH']}",
+        "KUBECONFIG": str(accounts.admin_kubeconfig),
+        "PATH": f"{Path(accounts.kubectl).parent}:{os.environ['PATH']}",
     }
     script = textwrap.dedent(found[0])
     command = ["bash", "-euc", script]

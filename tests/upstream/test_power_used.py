@@ -1,5 +1,6 @@
 """What Homeport's accounts may do is what they do: a working life under three accounts, audited."""
 
+import fileinput
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from tests.e2e.portal import Portal, Rest
 from tests.e2e.test_services import Service
 from tests.e2e.viewers import Counting
 from tests.tools.waiting import wait_for
+from tests.upstream.conftest import audit_log
 from tests.upstream.power import (
     Accounts,
     audited_cluster,
     folder_of,
     free_port,
     make_people,
+    of_portal,
     portal_of,
 )
 
@@ -31,6 +34,7 @@ DISTRIBUTED = (
 KILLED = (
     "import os, signal, time; print('dying', flush=True); time.sleep(1); os.kill(os.getppid(), 9)"
 )
+GROWN, GROWN_BYTES = "77Gi", 77 * 2**30
 MANAGED_BY = "app.kubernetes.io/managed-by"
 HOLD = "example.org/hold"
 FRAME = ("resourcequota", "limitrange", "networkpolicy", "serviceaccount", "rolebinding", "pvc")
@@ -81,12 +85,12 @@ POD = {
 
 @pytest.fixture(scope="module")
 def audit() -> Iterator[used.Use]:
-    """What the audit log tells after a working life."""
+    """What the audit log tells after a working life; that of the main job, done before, is read too."""
     port = free_port()
-    with audited_cluster(port) as accounts, folder_of("power-portal") as folder:
+    with audited_cluster(port) as (accounts, own), folder_of("power-portal") as folder:
         live(accounts, folder / "home", port)
         # Watches are in the log when they have ended: the portal has been stopped.
-        with accounts.cluster.audit_log.open() as lines:
+        with fileinput.input([own, *filter(None, [audit_log()])]) as lines:
             yield used.read(lines)
 
 
@@ -103,6 +107,7 @@ def live(accounts: Accounts, home: Path, port: int) -> None:
     )
     make_people(first)
     run(first, lambda: first_week(accounts, first))
+    grow(accounts, first)
     # Without NODE_CIDRS there is one network policy less.
     second = portal_of(
         accounts, home, port, HOMEPORT_FAULTS="1", HOMEPORT_FAULT="create:Pod:1:lost"
@@ -194,9 +199,22 @@ def mend(accounts: Accounts, ada: Rest, namespace: str) -> None:
     ada.tenant()
 
 
+def grow(accounts: Accounts, portal: Portal) -> None:
+    """Everybody's volumes are to be larger from now on, and the cluster can do that."""
+    expand = ("--type=merge", "-p", '{"allowVolumeExpansion":true}')
+    accounts.admin("patch", "storageclass", "glusterfs", *expand)
+    change = f"Tenant.objects.update(log_volume_bytes={GROWN_BYTES})"
+    of_portal(portal, "manage.py", "shell", "-c", f"from tenants.models import Tenant; {change}")
+
+
 def second_week(accounts: Accounts, portal: Portal) -> None:
     ada = portal.sign_in("ada")
     namespace = ada.tenant()["namespace"]
+    asked = ("-o", "jsonpath={.spec.resources.requests.storage}")
+    wait_for(
+        "the claim has grown",
+        lambda: accounts.admin("-n", namespace, "get", "pvc", "log", *asked) == GROWN,
+    )
     wait_for(
         "the policy that is not wanted any more is gone",
         lambda: "homeport-gate" not in accounts.admin("-n", namespace, "get", "networkpolicies"),

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from tests.onebox.whole.kube import Space
+from tests.tools import kubectls
 
-CACHE = Path(tempfile.gettempdir()) / "homeport-kubectl-1.20"
 MANIFEST = """
 apiVersion: v1
 kind: Pod
@@ -45,26 +44,10 @@ def current_kubectl() -> str:
 
 
 def debian_kubectl() -> str:
-    """Fetch Debian's kubernetes-client once and unpack it beside the other caches."""
-    program = CACHE / "usr" / "bin" / "kubectl"
-    if program.exists():
-        return str(program)
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        pytest.skip("neither apt nor a cached copy of Debian's kubectl is there")
-    with tempfile.TemporaryDirectory() as folder:
-        got = subprocess.run(
-            ["apt-get", "download", "kubernetes-client"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        packages = list(Path(folder).glob("*.deb"))
-        if got.returncode != 0 or not packages:
-            pytest.skip(f"apt cannot fetch Debian's kubectl: {got.stderr.strip()[-200:]}")
-        subprocess.run(["dpkg", "-x", str(packages[0]), str(CACHE)], check=True)
-    return str(program)
+    try:
+        return kubectls.old_kubectl()
+    except kubectls.NoKubectlError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(params=["current", "debian"])

@@ -1,0 +1,50 @@
+"""What a run left on this machine: processes, mounts and folders that name the run's folder.
+
+Every process of a run has that folder in its environment (as TMPDIR), on its command line or, in a
+pod, among its mounts. A network namespace is there as long as a process or a mount of it, so who
+finds neither has found none.
+"""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+_ENDING_S = 10.0  # what was killed goes a moment later
+_SHOWN = 80  # characters of a command line
+
+
+def remove(folder: Path) -> list[str]:
+    """Removes the folder when all has had a moment to end; in words, what is still there."""
+    deadline_s = time.monotonic() + _ENDING_S
+    while (found := _processes(folder)) and time.monotonic() < deadline_s:
+        time.sleep(0.2)
+    shutil.rmtree(folder, ignore_errors=True)
+    found += [f"the mount {place}" for place in _mounts(folder)]
+    if folder.exists():
+        found.append(f"the folder {folder}")
+    return found
+
+
+def _processes(folder: Path) -> list[str]:
+    needle, ours = os.fsencode(folder), Path("/proc/self/ns/mnt").readlink()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes()
+            texts = [command, (entry / "environ").read_bytes()]
+            if (entry / "ns" / "mnt").readlink() != ours:  # else its mounts are everybody's
+                texts.append((entry / "mountinfo").read_bytes())
+        except OSError:  # it ended, or is somebody else's
+            continue
+        if command and any(needle in text for text in texts):
+            shown = command.replace(b"\0", b" ").decode(errors="replace")[:_SHOWN].strip()
+            found.append(f"process {entry.name} ({shown})")
+    return found
+
+
+def _mounts(folder: Path) -> list[str]:
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [line.split()[4] for line in lines if str(folder) in line]
