@@ -51,7 +51,7 @@ LANES = (
         Call(
             "killed around every call",
             ("-m", "e2e and not slow", CRASHES),
-            environ={"HOMEPORT_WITHIN_S": "90"},
+            beside={"HOMEPORT_WITHIN_S": "90"},
         ),
         Call(
             "with PostgreSQL and Redis",
