@@ -273,3 +273,55 @@ def numbered(api: FakeApi, number: int) -> dict[str, Any]:
     obj = pod("p", message=str(number))
     obj["metadata"] |= {"uid": "p", "resourceVersion": str(api.version)}
     return obj
+
+
+async def test_a_long_list_leaves_room_for_others(api: FakeApi, cluster: Cluster):
+    """Ten thousand objects come, change and go in pieces, between which others have their turn."""
+    count = 2000
+    for number in range(count):
+        api.put(pod(f"p{number}"))
+    pieces: list[list[str]] = []
+    turns = 0
+
+    class Pieces(Recorder):
+        def __call__(self, changes: Sequence[Change[Any]]) -> None:
+            super().__call__(changes)
+            pieces.append([str(turns), *(change.key[1] for change in changes)])
+
+    heard = Pieces()
+    watch: Watch[Any] = Watch(cluster, PODS, heard, replace(FAST, silence_s=20))
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    tasks = [asyncio.create_task(take_turns()), asyncio.create_task(watch.run())]
+    try:
+        await until(lambda: api.open_watches == 1)
+        kept = watch.items["u-x", "p1"]
+        assert len(watch.items) == count
+        assert max(len(piece) for piece in pieces) <= 251
+        assert len({piece[0] for piece in pieces}) == len(pieces) >= count / 250
+
+        port = api.port
+        await api.stop()
+        for number in range(500, 1500):
+            api.remove("Pod", "u-x", f"p{number}")
+        api.put(pod("p0", phase="Running"))
+        api.forget_history()
+        del pieces[:]
+        await api.start(port)
+        await until(lambda: len(watch.items) == count - 1000)
+        await until(lambda: api.open_watches == 1)
+        assert max(len(piece) for piece in pieces) <= 251
+        assert sum(len(piece) - 1 for piece in pieces) == 1001
+        assert watch.health.lists == 2
+        assert watch.items["u-x", "p0"].status.phase == "Running"
+        assert watch.items["u-x", "p1"] is kept, "what did not change stays the same object"
+        assert heard.items == {key[1]: seen for key, seen in watch.items.items()}
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
