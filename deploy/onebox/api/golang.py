@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from string import hexdigits
 from typing import Any
 
 from deploy.onebox.api.status import quote
@@ -17,6 +18,9 @@ _TYPE_OF_OBJECT = (
 )
 _SCHEME = "pkg/runtime/scheme.go:111"
 _ENDED = "unexpected end of JSON input"
+_AT_END = " "  # Go adds a space to a text that ends within a literal or an escape
+_IN_ESCAPE = "in string escape code"
+_IN_HEXADECIMAL = "in \\u hexadecimal character escape"
 _SHOWN_BYTES = 30
 _LITERALS = ("true", "false", "null")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -46,7 +50,12 @@ def json_error(content: bytes) -> str:
 
 def _sentence(text: str, error: json.JSONDecodeError) -> str:
     at = error.pos
-    if error.msg.startswith("Unterminated string") or not text[at:].strip():
+    if error.msg.startswith("Unterminated string"):
+        return _of_end(text)
+    if error.msg.startswith("Invalid \\uXXXX"):
+        wrong = next(char for char in text[at + 1 :] + _AT_END if char not in hexdigits)
+        return f"invalid character {_shown(wrong)} {_IN_HEXADECIMAL}"
+    if not text[at:].strip():
         return _ENDED
     if error.msg == "Expecting value":
         return _of_value(text, at)
@@ -54,7 +63,7 @@ def _sentence(text: str, error: json.JSONDecodeError) -> str:
         inside = "object key:value pair" if _is_in_object(text[:at]) else "array element"
         return f"invalid character {_shown(text[at])} after {inside}"
     if error.msg.startswith("Invalid \\"):
-        return f"invalid character {_shown(text[at + 1])} in string escape code"
+        return f"invalid character {_shown(text[at + 1])} {_IN_ESCAPE}"
     context = _CONTEXTS.get(error.msg, "looking for beginning of value")
     return f"invalid character {_shown(text[at])} {context}"
 
@@ -62,11 +71,18 @@ def _sentence(text: str, error: json.JSONDecodeError) -> str:
 def _of_value(text: str, at: int) -> str:
     literal = next((word for word in _LITERALS if word[0] == text[at]), "")
     for i in range(1, len(literal)):
-        found = text[at + i : at + i + 1] or " "  # Go adds a space to a literal that ends early
+        found = text[at + i : at + i + 1] or _AT_END
         if found != literal[i]:
             expected = f"in literal {literal} (expecting {_shown(literal[i])})"
             return f"invalid character {_shown(found)} {expected}"
     return f"invalid character {_shown(text[at])} looking for beginning of value"
+
+
+def _of_end(text: str) -> str:
+    """Say what is wrong with a text that ends within a string."""
+    before = text.rstrip("\\")
+    is_in_escape = (len(text) - len(before)) % 2 == 1
+    return f"invalid character {_shown(_AT_END)} {_IN_ESCAPE}" if is_in_escape else _ENDED
 
 
 def _shown(char: str) -> str:
@@ -74,6 +90,8 @@ def _shown(char: str) -> str:
         return "'\\''"
     if char == '"':
         return "'\"'"
+    if char == "\\":
+        return "'\\\\'"
     if char.isprintable():
         return f"'{char}'"
     short = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deploy.onebox.api import golang
 
@@ -23,6 +27,13 @@ from deploy.onebox.api import golang
         ("[1,]", "invalid character ']' looking for beginning of value"),
         ("1 2", "invalid character '2' after top-level value"),
         ('"\\x"', "invalid character 'x' in string escape code"),
+        ('"\\', "invalid character ' ' in string escape code"),
+        ('"\\\\', "unexpected end of JSON input"),
+        ('"\\u', "invalid character ' ' in \\u hexadecimal character escape"),
+        ('["\\u12', "invalid character ' ' in \\u hexadecimal character escape"),
+        ('"\\u12x4"', "invalid character 'x' in \\u hexadecimal character escape"),
+        ('"\\u"', "invalid character '\"' in \\u hexadecimal character escape"),
+        ("\\", "invalid character '\\\\' looking for beginning of value"),
         ('"a\nb"', "invalid character '\\n' in string literal"),
         ("'a'", "invalid character '\\'' looking for beginning of value"),
         ("\u00e9", "invalid character '\u00c3' looking for beginning of value"),
@@ -30,6 +41,14 @@ from deploy.onebox.api import golang
 )
 def test_text_that_is_no_json(text: str, said: str) -> None:
     assert golang.json_error(text.encode()) == said
+
+
+@given(st.text(alphabet='{}[]",:\\u01fnaNtre\n -+.E\x00\u00e9'))
+def test_anything_that_is_no_json_is_said(text: str) -> None:
+    try:
+        json.loads(text)
+    except ValueError:
+        assert golang.json_error(text.encode())
 
 
 @pytest.mark.parametrize(
