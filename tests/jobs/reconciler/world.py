@@ -17,7 +17,7 @@ from jobs.reconciler.lease import Lease
 from jobs.reconciler.loop import Shift
 from portal.cluster import labels
 from portal.cluster.view import Shelf
-from portal.cluster.watch import Watch
+from portal.cluster.watch import Change, Watch
 from tenants.models import Tenant
 from tests.factories import make_job, make_tenant
 from tests.jobs.reconciler.simulation import START, Sim
@@ -77,7 +77,12 @@ class World:
                 continue
             seen = self._decode(watch, obj)
             fresh[seen.metadata.namespace, seen.metadata.name] = seen
-        changes = list(watch._differences(fresh))
+        changes = [Change(key, old, None) for key, old in watch.items.items() if key not in fresh]
+        changes += [
+            Change(key, watch.items.get(key), seen)
+            for key, seen in fresh.items()
+            if not watch._has(key, seen)
+        ]
         watch.items = fresh
         watch.synced.set()
         if changes:
