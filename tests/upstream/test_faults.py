@@ -27,7 +27,7 @@ from deploy.testcluster.kwok import MANAGER_FLAGS, Kwok
 from tests.contract.kube import Kube
 from tests.upstream.journal import POD_RULES
 from tests.upstream.lab import Lab, spread
-from tests.upstream.power import install
+from tests.upstream.power import install_on
 from tests.upstream.wire import Wire
 
 pytestmark = [pytest.mark.upstream, pytest.mark.usefixtures("untouched", "undoubled")]
@@ -58,7 +58,7 @@ def lab() -> Iterator[Lab]:
             home = folder / "home"
             home.mkdir()
             # An account as in an installation. (An administrator is never told to come later.)
-            own = install(plane).kubeconfigs["reconciler"]
+            own = install_on(plane).kubeconfigs["reconciler"]
             through = wire.kubeconfig(own, own.with_name("wire.kubeconfig"))
             made = Lab(home, plane, wire, Kube(plane.kubeconfig), through)
             with contextlib.closing(made):
