@@ -11,6 +11,7 @@ from jobs.reconciler.record import (
     Thing,
     Verify,
 )
+from jobs.reconciler.replicas import is_server
 from jobs.rules import reasons
 from jobs.rules.reasons import Reason
 from jobs.rules.states import JobState
@@ -19,9 +20,10 @@ from jobs.rules.topologies import SuccessPolicy, get_topology, success_policy
 RECYCLE_S = 30  # servers outlive the deciding replicas by so long
 # Pods have a grace of 120 s; what has not confirmed its end by then is on a node that is lost.
 CONFIRM_S = 180
-# The cluster removes what a root owned within seconds. A server's pod that we delete before its
-# ReplicaSet has gone would be made once more.
+# The cluster removes what a root owned within seconds; a minute later, when its API server has just
+# been away. A server's pod that we delete before its ReplicaSet has gone would be made once more.
 CASCADE_S = 10
+SERVERS_CASCADE_S = 90
 
 
 # --- stop ---
@@ -239,7 +241,8 @@ def vacate(draft: Draft) -> bool:
         return False
     left = things(draft)
     if draft.is_past(draft.memo.leaving_at, CASCADE_S):
-        draft.delete(*left)
+        are_servers_late = draft.is_past(draft.memo.leaving_at, SERVERS_CASCADE_S)
+        draft.delete(*(t for t in left if are_servers_late or not is_server(draft, t)))
     if not draft.memo.swept and may_exist:
         draft.call(Sweep())
         return False

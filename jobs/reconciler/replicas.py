@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from jobs.reconciler.draft import Draft
-from jobs.reconciler.record import PodFacts, ReplicaKey, ReplicaRow
+from jobs.reconciler.record import PodFacts, ReplicaKey, ReplicaRow, Thing
 from jobs.rules import endings, reasons, waits
 from jobs.rules.endings import End
 from jobs.rules.reasons import Reason
@@ -101,7 +101,7 @@ def _with(row: ReplicaRow, **values: Any) -> ReplicaRow:
 def _state(draft: Draft, pod: PodFacts) -> ReplicaState:
     if pod.phase == "Succeeded":
         stopped = draft.job.state in {JobState.STOPPING, JobState.STOPPED}
-        if stopped or _is_server(draft, pod):
+        if stopped or is_server(draft, pod):
             return ReplicaState.STOPPED
         return ReplicaState.SUCCEEDED
     if pod.phase == "Failed":
@@ -113,9 +113,12 @@ def _state(draft: Draft, pod: PodFacts) -> ReplicaState:
     return ReplicaState.STARTING if pod.node else ReplicaState.PENDING
 
 
-def _is_server(draft: Draft, pod: PodFacts) -> bool:
-    """A server replica serves until it is stopped; it does not succeed."""
-    return pod.key.role in {role.name for role in get_topology(draft.job.topology).serving}
+def is_server(draft: Draft, thing: Thing) -> bool:
+    """Whether it is the pod of a server replica: one that serves until it is stopped, and does not
+    succeed.
+    """
+    serving = {role.name for role in get_topology(draft.job.topology).serving}
+    return isinstance(thing, PodFacts) and thing.key.role in serving
 
 
 def _was_stopped(draft: Draft, pod: PodFacts) -> bool:
@@ -123,7 +126,7 @@ def _was_stopped(draft: Draft, pod: PodFacts) -> bool:
     if pod.disruption is not None:
         return False
     ours = draft.job.state is JobState.STOPPING or draft.job.state in FINAL_STATES
-    asked = pod.is_terminating or (ours and _is_server(draft, pod))
+    asked = pod.is_terminating or (ours and is_server(draft, pod))
     return asked and (pod.end is None or not pod.end.is_fetch)
 
 

@@ -458,6 +458,16 @@ CASES = [
         seen(pod(PS), at=None, is_root_absent=True, servers=(), services=(), others=()),
     ),
     Case(
+        "delete, the root is gone for a while: a server's pod may be made once more",
+        job(
+            RUNNING,
+            desired="delete",
+            memo=replace(GOING, swept=True, leaving_at=NOW - timedelta(seconds=30)),
+        ),
+        seen(pod(W0), pod(PS), at=None, is_root_absent=True, servers=(), services=(), others=()),
+        (Delete("Pod", pod(W0).name, pod(W0).uid),),
+    ),
+    Case(
         "delete, the root is gone for long: what is left is deleted one by one",
         job(RUNNING, desired="delete", memo=replace(GOING, swept=True, leaving_at=EARLIER)),
         seen(pod(PS), at=None, is_root_absent=True, servers=(), services=(), others=()),
