@@ -7,6 +7,7 @@ https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,9 @@ class Journal:
     def _events(self, since: int) -> Iterator[dict[str, Any]]:
         for number, line in enumerate(self._lines()):
             if number >= since:
-                yield json.loads(line)
+                # A server that was stopped may leave half a line, to which the next one adds its own.
+                with suppress(json.JSONDecodeError):
+                    yield json.loads(line)
 
     def _lines(self) -> Iterator[str]:
         """Whole lines, also of the parts that the API server has put aside."""

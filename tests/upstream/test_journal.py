@@ -62,3 +62,12 @@ def test_answers_are_counted_for_one_user(tmp_path: Path) -> None:
     write(log, *refused, event("jobs"))
     log.write_text(log.read_text() + '{"half": ')
     assert Journal(log).answered("us", 429, 0) == {"create": 1}
+
+
+def test_half_a_line_of_a_server_that_was_stopped_hides_no_other(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    write(log, event("jobs", "a"))
+    with log.open("a") as lines:
+        lines.write('{"verb": "cre')
+        lines.write(f"{json.dumps(event('jobs', 'b'))}\n{json.dumps(event('jobs', 'c'))}\n")
+    assert Journal(log).made("us", OURS, 0) == {"jobs/a": 1, "jobs/c": 1}
