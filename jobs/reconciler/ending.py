@@ -20,10 +20,6 @@ from jobs.rules.topologies import SuccessPolicy, get_topology, success_policy
 RECYCLE_S = 30  # servers outlive the deciding replicas by so long
 # Pods have a grace of 120 s; what has not confirmed its end by then is on a node that is lost.
 CONFIRM_S = 180
-# The cluster removes what a root owned within seconds; a minute later, when its API server has just
-# been away. A server's pod that we delete before its ReplicaSet has gone would be made once more.
-CASCADE_S = 10
-SERVERS_CASCADE_S = 90
 
 
 # --- stop ---
@@ -240,9 +236,7 @@ def vacate(draft: Draft) -> bool:
         draft.call(Verify(draft.job.root_name))
         return False
     left = things(draft)
-    if draft.is_past(draft.memo.leaving_at, CASCADE_S):
-        are_servers_late = draft.is_past(draft.memo.leaving_at, SERVERS_CASCADE_S)
-        draft.delete(*(t for t in left if are_servers_late or not is_server(draft, t)))
+    draft.delete_left(left, lambda thing: is_server(draft, thing))
     if not draft.memo.swept and may_exist:
         draft.call(Sweep())
         return False

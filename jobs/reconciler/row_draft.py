@@ -1,6 +1,6 @@
 """What the drafts of all plans share: the row as it will be, calls, events, when to look again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -26,6 +26,11 @@ class Row(Protocol):
     @property
     def has_plan(self) -> bool: ...
 
+
+# The cluster removes what a root owned within seconds; a minute later, when its API server has just
+# been away. A pod that we delete before its ReplicaSet has gone would be made once more.
+CASCADE_S = 10
+REPLICA_SETS_S = 90
 
 R = TypeVar("R", bound=Row)
 S = TypeVar("S", bound=Enum)
@@ -93,6 +98,17 @@ class RowDraft(Generic[R, S]):
         for thing in things:
             if not thing.is_terminating:
                 self.call(Delete(thing.kind, thing.name, thing.uid))
+
+    def delete_left(self, left: Sequence[Thing], is_remade: Callable[[Thing], bool]) -> None:
+        """Deletes what the cluster should have removed with its owner since we began to leave.
+
+        Args:
+            is_remade: whether it is a pod of a ReplicaSet.
+        """
+        since = self.row.memo.leaving_at
+        if self.is_past(since, CASCADE_S):
+            is_all_late = self.is_past(since, REPLICA_SETS_S)
+            self.delete(*(thing for thing in left if is_all_late or not is_remade(thing)))
 
     def delete_row(self) -> None:
         self._delete_row = True

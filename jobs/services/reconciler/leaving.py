@@ -11,8 +11,6 @@ from jobs.services.reconciler.record import ServiceRow
 
 # Pods have a grace of 30 s; what has not confirmed its end by then is on a node that is lost.
 CONFIRM_S = 90
-# Before its ReplicaSet is gone, a pod that we delete would be made again.
-CASCADE_S = 10
 
 
 def wants_stop(row: ServiceRow) -> bool:
@@ -131,7 +129,6 @@ def vacate(draft: Draft) -> bool:
         return False
     if not left:
         return True
-    if draft.is_past(draft.memo.leaving_at, CASCADE_S):
-        draft.delete(*left)
+    draft.delete_left(left, lambda thing: thing.kind == "Pod")
     all_marked = all(thing.is_terminating for thing in left)
     return draft.is_past(draft.memo.leaving_at, CONFIRM_S) and all_marked

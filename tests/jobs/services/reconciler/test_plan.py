@@ -309,6 +309,19 @@ def test_things_of_an_earlier_start_do_not_stay() -> None:
     assert decided.steps == (Delete("Service", "nb-old", "door-0"),)
 
 
+@pytest.mark.parametrize(("left_s", "is_deleted"), [(11, False), (89, False), (90, True)])
+def test_a_pod_is_left_to_the_cluster_while_its_replica_set_may_be_there(
+    left_s: int, is_deleted: bool
+) -> None:
+    one = row(
+        state="stopping",
+        desired="stop",
+        memo=memo(leaving="stop", leaving_at=ago(left_s), swept=True),
+    )
+    decided = decide(one, Observed(is_root_absent=True, pods=(READY,)))
+    assert decided.steps == ((Delete("Pod", READY.name, READY.uid),) if is_deleted else ())
+
+
 def test_a_node_that_is_lost_does_not_hold_up_a_stop_for_ever() -> None:
     ghost = replace(READY, is_terminating=True)
     why = ("stopped", "Stopped on request.", "")
