@@ -54,11 +54,12 @@ class AdmissionPass:
         """Seconds until it wants to be called; None: only after `note`."""
         if self._is_empty:
             return None
+        if self._is_wanted and self._looked_at is None:
+            return 0.0
         waits = []
         now = self._clock.now()
-        if self._is_wanted:
-            passed_s = (now - self._looked_at).total_seconds() if self._looked_at else _REST_MOST_S
-            waits.append(self._gap_s - passed_s)
+        if self._is_wanted and self._looked_at is not None:
+            waits.append(self._gap_s - (now - self._looked_at).total_seconds())
         if self._not_before is not None:
             waits.append((self._not_before - now).total_seconds())
         return max(0.0, min(waits)) if waits else None
