@@ -44,7 +44,7 @@ def write(first, end):
     sys.stdout.write(''.join(map(line, range(first, end))))
     sys.stdout.flush()
 write(0, 1)
-gate = 'http://10.244.0.1:{GATE_POD_PORT}/work/' + sys.argv[1]
+gate = 'http://10.244.0.1:{GATE_POD_PORT}/share/' + sys.argv[1]
 work = json.load(urllib.request.urlopen(gate))
 lines, per_s = work['lines'], work['per_s']
 began, written = time.monotonic(), 0

@@ -2,7 +2,7 @@
 
 `python -m tests.bench.gate PORT FORWARD_PORT HOST API_PORT` passes connections to FORWARD_PORT on to an API
 server: each log stream of the portal is a connection of its own. Its control is that of `fakelogs`
-(`/bench/open?lines=N[&per_s=R][&loud=K]`, `close`, `stats`); pods ask `/work/NUMBER`, and are answered with
+(`/bench/open?lines=N[&per_s=R][&loud=K]`, `close`, `stats`); pods ask `/share/NUMBER`, and are answered with
 their work as soon as there is one.
 """
 
@@ -35,7 +35,7 @@ class Control:
         made, now, peak = self._forward.made, self._forward.open, self._forward.peak
         return web.json_response(asdict(Stats(requests=made, follows=made, open=now, peak=peak)))
 
-    async def work(self, request: web.Request) -> web.Response:
+    async def share(self, request: web.Request) -> web.Response:
         gate = self._gate
         await gate.opened.wait()
         return web.json_response(asdict(gate.work.of(f"pod-{request.match_info['number']}")))
@@ -46,7 +46,7 @@ async def main(port: int, forward_port: int, host: str, api_port: int) -> None:
         control = Control(forward)
         app = web.Application()
         app.router.add_get("/bench/{what}", control.bench)
-        app.router.add_get("/work/{number}", control.work)
+        app.router.add_get("/share/{number}", control.share)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", port).start()

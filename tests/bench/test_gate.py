@@ -31,14 +31,14 @@ async def ports() -> AsyncIterator[tuple[int, int]]:
 async def test_a_pod_waits_for_its_work(ports: tuple[int, int]) -> None:
     control = Logs(ports[0], 0)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{ports[0]}") as pods:
-        asking = [asyncio.create_task(pods.get(f"/work/{number}")) for number in range(2)]
+        asking = [asyncio.create_task(pods.get(f"/share/{number}")) for number in range(2)]
         assert not (await asyncio.wait(asking, timeout=0.2))[0]
         await asyncio.to_thread(control.control, "open?lines=10&per_s=5&loud=3")
         works = [await (await answer).json() for answer in asking]
         assert [work["lines"] for work in works] == [30, 10]  # the first one is the loud one
         await asyncio.to_thread(control.control, "close")
         with pytest.raises(TimeoutError):
-            await pods.get("/work/0", timeout=aiohttp.ClientTimeout(total=0.2))
+            await pods.get("/share/0", timeout=aiohttp.ClientTimeout(total=0.2))
 
 
 async def test_each_reader_is_counted_until_it_leaves(ports: tuple[int, int]) -> None:

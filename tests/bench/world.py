@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -61,7 +62,7 @@ class Logs:
 
 
 @dataclass(frozen=True)
-class Side:
+class Side(ABC):
     """One of the two that are compared: its process and where its viewers look.
 
     Attributes:
@@ -73,9 +74,9 @@ class Side:
     port: int
     shows_the_past: ClassVar[bool] = False
 
+    @abstractmethod
     def targets(self, turn: int, pods: int, viewers: int) -> list[Target]:
         """`viewers` of the first `pods` pods of a set."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def _sentence(text: str, error: json.JSONDecodeError) -> str:
     at = error.pos
     if error.msg.startswith("Unterminated string"):
         return _of_end(text)
-    if error.msg.startswith("Invalid \\uXXXX"):
+    if error.msg.startswith("Invalid \\u"):
         wrong = next(char for char in text[at + 1 :] + _AT_END if char not in hexdigits)
         return f"invalid character {_shown(wrong)} {_IN_HEXADECIMAL}"
     if not text[at:].strip():
