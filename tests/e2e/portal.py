@@ -17,6 +17,7 @@ from typing import Any
 import requests
 
 from deploy.testcluster.ports import free_port
+from tests.onebox.whole.processes import naming
 from tests.tools.kubectls import any_kubectl
 from tests.tools.waiting import wait_for
 
@@ -97,23 +98,7 @@ class Portal:
 
     def processes(self) -> list[int]:
         """Processes that name this installation's home in command line or environment."""
-        return self.processes_of("")
-
-    def processes_of(self, module: str) -> list[int]:
-        """Those of them that run a module of Python's; all of them when it is empty."""
-        needle, wanted = str(self.home).encode(), f"{module}\0".encode() if module else b""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit() or int(entry.name) == os.getpid():
-                continue
-            try:
-                command = (entry / "cmdline").read_bytes()
-                texts = command + (entry / "environ").read_bytes()
-            except OSError:
-                continue
-            if needle in texts and wanted in command:
-                found.append(int(entry.name))
-        return found
+        return naming(str(self.home))
 
     def kill_everything(self) -> None:
         for pid in self.processes():

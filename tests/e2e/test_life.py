@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.portal import Portal, Rest
+from tests.onebox.whole.processes import command_line
 from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
@@ -107,9 +108,10 @@ def test_the_portal_stays_up_without_its_cluster_and_heals(
     job = rest.submit(name="survives", command=["python", "-c", COUNT])
     rest.wait(job, "running")
     page = page_of_own(own, "ada")
-    for pid in own.processes_of("deploy.onebox"):
-        with suppress(ProcessLookupError):  # it ended with its parent
-            os.kill(pid, signal.SIGKILL)
+    for pid in own.processes():
+        if "deploy.onebox " in command_line(pid):
+            with suppress(ProcessLookupError):  # it ended with its parent
+                os.kill(pid, signal.SIGKILL)
     expect(page.get_by_role("status").filter(has_text="cluster")).to_be_visible(timeout=30_000)
     page.goto(f"/trainings/{job['id']}/")
     expect(page.get_by_role("heading", name="survives")).to_be_visible()

@@ -10,6 +10,8 @@ import shutil
 import time
 from pathlib import Path
 
+from tests.onebox.whole.processes import command_line, naming, others
+
 _ENDING_S = 10.0  # what was killed goes a moment later
 _SHOWN = 80  # characters of a command line
 
@@ -27,21 +29,23 @@ def remove(folder: Path) -> list[str]:
 
 
 def _processes(folder: Path) -> list[str]:
+    shown = {pid: command_line(pid) for pid in {*naming(str(folder)), *_mounting(folder)}}
+    return [f"process {pid} ({text[:_SHOWN].strip()})" for pid, text in shown.items() if text]
+
+
+def _mounting(folder: Path) -> list[int]:
+    """Processes that have it among mounts of their own."""
     needle, ours = os.fsencode(folder), Path("/proc/self/ns/mnt").readlink()
     found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
+    for pid in others():
+        process = Path(f"/proc/{pid}")
         try:
-            command = (entry / "cmdline").read_bytes()
-            texts = [command, (entry / "environ").read_bytes()]
-            if (entry / "ns" / "mnt").readlink() != ours:  # else its mounts are everybody's
-                texts.append((entry / "mountinfo").read_bytes())
+            # Else its mounts are everybody's.
+            is_apart = (process / "ns" / "mnt").readlink() != ours
+            if is_apart and needle in (process / "mountinfo").read_bytes():
+                found.append(pid)
         except OSError:  # it ended, or is somebody else's
             continue
-        if command and any(needle in text for text in texts):
-            shown = command.replace(b"\0", b" ").decode(errors="replace")[:_SHOWN].strip()
-            found.append(f"process {entry.name} ({shown})")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -12,6 +13,26 @@ def command_line(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
         return ""
+
+
+def others() -> list[int]:
+    """All processes of this machine but ourselves."""
+    found = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def naming(text: str) -> list[int]:
+    """Processes that have a text in command line or environment."""
+    found = []
+    for pid in others():
+        folder = Path(f"/proc/{pid}")
+        try:
+            texts = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+        except OSError:  # it ended, or is somebody else's
+            continue
+        if os.fsencode(text) in texts:
+            found.append(pid)
+    return found
 
 
 def parent(pid: int) -> int:
@@ -25,9 +46,8 @@ def parent(pid: int) -> int:
 def descendants(pid: int) -> list[int]:
     """All processes below one, by parentage."""
     children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            children.setdefault(parent(int(entry.name)), []).append(int(entry.name))
+    for other in others():
+        children.setdefault(parent(other), []).append(other)
     found, waiting = [], [pid]
     while waiting:
         below = children.get(waiting.pop(), [])
