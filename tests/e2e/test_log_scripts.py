@@ -1,0 +1,221 @@
+"""The log pane in a real browser: these tests are the other end of its websocket."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.e2e.scripted import Seeded, Server, seeded_pages
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def seeded(browser: Browser) -> Iterator[Seeded]:
+    with seeded_pages(browser) as made:
+        yield made
+
+
+@pytest.fixture
+def open_log(seeded: Seeded) -> Iterator[Callable[[str], tuple[Page, Server]]]:
+    """`open_log("running")`: the page of a training, and the server of its log."""
+    pages = []
+
+    def make(name: str) -> tuple[Page, Server]:
+        page, server = seeded.page(), Server()
+        pages.append(page)
+        page.route_web_socket("**/ws/jobs/**", server.take)
+        page.goto(f"/trainings/{seeded.jobs[name]}/")
+        page.wait_for_function("() => document.querySelector('.log-state').dataset.logState")
+        return page, server
+
+    yield make
+    for page in pages:
+        page.context.close()
+
+
+def log_rows(page: Page) -> list[str]:
+    texts: list[str] = page.locator(".log-row .log-text").all_inner_texts()
+    return texts
+
+
+def test_lines_of_all_replicas_arrive_with_their_names_and_colours(
+    open_log: Callable[[str], tuple[Page, Server]],
+) -> None:
+    page, server = open_log("running")
+    server.lines("worker-1", "\x1b[1;31mERROR\x1b[0m plain", "20%\r40%\r60%\r")
+    server.lines("ps-0", "\x1b[38;5;46mgreen\x1b[m")
+    log = page.get_by_role("log")
+    expect(log).to_contain_text("ERROR plain")
+    expect(log).to_contain_text("green")
+    assert log_rows(page) == ["ERROR plain", "60%", "green"]
+    assert page.locator(".sgr-bold.sgr-fg-1").inner_text() == "ERROR"
+    assert page.locator(".log-who").all_inner_texts() == ["worker-1", "worker-1", "ps-0"]
+    expect(page.locator("[data-log-state=live]")).to_have_text("Live")
+
+
+def test_what_a_program_writes_stays_text(
+    open_log: Callable[[str], tuple[Page, Server]],
+) -> None:
+    page, server = open_log("running")
+    page.on("dialog", lambda dialog: pytest.fail(f"a dialog opened: {dialog.message}"))
+    evil = [
+        "<img src=x onerror=alert(1)>",
+        "<script>alert(1)</script>",
+        "\x1b]8;;javascript:alert(1)\x07link\x1b]8;;\x07",
+        "\x1b[2J\x1b[Hcleared",
+        "\u202egnp.exe",
+    ]
+    server.lines("worker-0", *evil)
+    expect(page.get_by_role("log")).to_contain_text("cleared")
+    page.locator("[data-log-filter]").fill("<script>")
+    expect(page.get_by_role("log")).to_contain_text("<script>alert(1)</script>")
+    assert page.locator(".log-window img, .log-window script, .log-window a").count() == 0
+
+
+def test_a_flood_keeps_the_page_small_and_says_what_is_missing(
+    open_log: Callable[[str], tuple[Page, Server]],
+) -> None:
+    page, server = open_log("running")
+    for start in range(0, 60_000, 1000):
+        server.lines("worker-0", *[f"line {n}" for n in range(start, start + 1000)])
+    server.send(type="skipped", replica="worker-0", count=123_456)
+    server.lines("worker-0", "the last line")
+    expect(page.get_by_role("log")).to_contain_text("the last line", timeout=20_000)
+    assert page.locator(".log-row").count() <= 5_250
+    log = page.get_by_role("log")
+    expect(log).to_contain_text("123,456 lines skipped")
+    expect(log).to_contain_text("Older lines are not shown here")
+    assert "line 59999" in log_rows(page)
+    assert page.get_by_role("log").get_attribute("aria-live") in {"off", "polite"}
+    at_end = "e => e.scrollHeight - e.scrollTop - e.clientHeight < 2"
+    assert log.evaluate(at_end)
+
+
+def test_who_reads_further_up_is_left_alone(
+    open_log: Callable[[str], tuple[Page, Server]],
+) -> None:
+    page, server = open_log("running")
+    server.lines("worker-0", *[f"line {n}" for n in range(400)])
+    log = page.get_by_role("log")
+    expect(log).to_contain_text("line 399")
+    log.hover()
+    page.mouse.wheel(0, -2000)
+    expect(page.locator("[data-log-toggle=follow]")).to_have_attribute("aria-pressed", "false")
+    page.wait_for_timeout(200)
+    before = log.evaluate("e => e.scrollTop")
+    server.lines("worker-0", *[f"more {n}" for n in range(50)])
+    new = page.locator("[data-log-new]")
+    expect(new).to_contain_text("50 new lines")
+    assert log.evaluate("e => e.scrollTop") == before
+    new.click()
+    expect(page.locator("[data-log-toggle=follow]")).to_have_attribute("aria-pressed", "true")
+    assert log.evaluate("e => e.scrollHeight - e.scrollTop - e.clientHeight < 2")
+
+
+def test_the_end_of_a_log_can_be_left_slowly(
+    open_log: Callable[[str], tuple[Page, Server]],
+) -> None:
+    page, server = open_log("running")
+    server.lines("worker-0", *[f"line {n}" for n in range(400)])
+    log, follow = page.get_by_role("log"), page.locator("[data-log-toggle=follow]")
+    expect(log).to_contain_text("line 399")
+    log.hover()
+    for _ in range(10):
+        page.mouse.wheel(0, -8)
+        page.wait_for_timeout(50)
+    expect(follow).to_have_attribute("aria-pressed", "false")
+    at = log.evaluate("e => e.scrollTop")
+    assert log.evaluate("e => e.scrollHeight - e.scrollTop - e.clientHeight") >= 70
+    server.lines("worker-0", "one more")
+    expect(page.locator("[data-log-new]")).to_contain_text("1 new line")
+    assert log.evaluate("e => e.scrollTop") == at
+    page.mouse.wheel(0, 400)
+    expect(follow).to_have_attribute("aria-pressed", "true")
+
+
+def test_a_lost_connection_comes_back_where_it_was(
+    open_log: Callable[[str], tuple[Page, Server]],
+) -> None:
+    page, server = open_log("running")
+    server.lines("worker-0", "first", cursor="cursor/1=")
+    expect(page.get_by_role("log")).to_contain_text("first")
+    # It is said for as long as the next try is off, which may be shorter than a look from here.
+    page.evaluate(
+        """() => {
+          window.saidStates = [];
+          const pane = document.querySelector("[data-log-state]").parentElement;
+          const note = () => window.saidStates.push(pane.textContent);
+          new MutationObserver(note).observe(pane, {
+            subtree: true, childList: true, characterData: true, attributes: true,
+          });
+        }"""
+    )
+    server.sockets[-1].close(code=1011)
+    page.wait_for_function('window.saidStates.some((text) => text.includes("trying again in"))')
+    expect(page.locator("[data-log-state=live]")).to_be_visible(timeout=10_000)
+    assert server.sockets[-1].url.endswith("logs/?cursor=cursor%2F1%3D")
+    server.lines("worker-0", "second")
+    expect(page.get_by_role("log")).to_contain_text("second")
+    assert log_rows(page) == ["first", "second"]
+
+
+def test_the_end_is_the_end(open_log: Callable[[str], tuple[Page, Server]]) -> None:
+    page, server = open_log("succeeded")
+    server.lines("worker-0", "done")
+    server.send(type="end")
+    expect(page.locator("[data-log-state=end]")).to_have_text("Complete")
+    page.wait_for_timeout(1500)
+    assert len(server.sockets) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(4401, "You are signed out."), (4404, "This training is gone.")]
+)
+def test_a_refusal_is_told_and_not_tried_again(
+    open_log: Callable[[str], tuple[Page, Server]], code: int, words: str
+) -> None:
+    page, server = open_log("running")
+    server.sockets[-1].close(code=code)
+    expect(page.locator("[data-log-state=lost]")).to_contain_text(words)
+    page.wait_for_timeout(1500)
+    assert len(server.sockets) == 1
+
+
+def test_a_pane_opened_early_says_what_it_waits_for_and_starts_by_itself(
+    open_log: Callable[[str], tuple[Page, Server]],
+) -> None:
+    page, server = open_log("starting")
+    server.send(type="state", replica="worker-0", state="starting", reason="pulling the image")
+    expect(page.locator(".log-empty")).to_have_text("Waiting for worker-0: pulling the image")
+    server.send(type="state", replica="worker-0", state="running", reason="")
+    server.lines("worker-0", "hello")
+    expect(page.locator("[data-log-state=live]")).to_have_text("Live")
+    assert page.locator(".log-empty").count() == 0
+
+
+def test_one_replica_is_asked_for_by_name(
+    open_log: Callable[[str], tuple[Page, Server]],
+) -> None:
+    page, server = open_log("running")
+    server.lines("worker-0", "of worker-0")
+    expect(page.get_by_role("log")).to_contain_text("of worker-0")
+    page.locator("[data-show-log=worker-1]").first.click()
+    expect(page.get_by_role("log")).not_to_contain_text("of worker-0")
+    assert server.sockets[-1].url.endswith("logs/?replica=worker-1")
+    expect(page.locator("[data-replica=worker-1]")).to_have_attribute("aria-pressed", "true")
+    download = page.locator("[data-log-download]").get_attribute("href") or ""
+    assert download.endswith("/log/?replica=worker-1")
+
+
+def test_the_filter_hides_and_marks(open_log: Callable[[str], tuple[Page, Server]]) -> None:
+    page, server = open_log("running")
+    server.lines("worker-0", "Loss 1", "other", "LOSS 2")
+    expect(page.get_by_role("log")).to_contain_text("LOSS 2")
+    page.locator("[data-log-filter]").fill("loss")
+    expect(page.locator(".log-row")).to_have_count(2)
+    assert page.locator("mark").all_inner_texts() == ["Loss", "LOSS"]
+    server.lines("worker-0", "nothing", "loss 3")
+    expect(page.locator(".log-row")).to_have_count(3)
+    page.locator("[data-log-filter]").fill("")
+    expect(page.locator(".log-row")).to_have_count(5)
