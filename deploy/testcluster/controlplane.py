@@ -20,6 +20,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -33,6 +34,7 @@ from deploy.testcluster.ports import free_port
 SERVICE_RANGE = "10.96.0.0/16"
 READY_S = 120.0
 _STOP_S = 15.0
+_ANSWER_S = 5.0
 _ADMIN_GROUP = "system:masters"
 
 # What each request was, without bodies: enough to say which verbs an account uses. Which role is
@@ -98,11 +100,6 @@ class ControlPlane:
         self.children: dict[str, Child] = {}
         self.keys: pki.ClusterKeys
         self.kubeconfig = self.home / "keys" / "admin.kubeconfig"
-
-    @property
-    def kubectl(self) -> Path:
-        """A kubectl of the same version."""
-        return binaries.program(binaries.KUBERNETES, "kubectl", self._say)
 
     @property
     def version(self) -> str:
@@ -182,7 +179,38 @@ class ControlPlane:
 
     def wait_until_ready(self) -> None:
         """Wait until the API server answers that it is ready."""
-        self._wait("kube-apiserver", lambda: self._get("/readyz") is not None)
+        self._wait("kube-apiserver", lambda: self.get("/readyz") is not None)
+
+    def get(self, path: str) -> bytes | None:
+        """An answer of the API server to its administrator; None when it gives none."""
+        try:
+            return self._ask(urllib.request.Request(self.server + path))
+        except OSError:
+            return None
+
+    def create(self, path: str, body: Mapping[str, object]) -> None:
+        """Make an object as the administrator; one of that name may be there already.
+
+        Raises:
+            ControlPlaneError: it is refused; the text has the API server's words.
+        """
+        headers = {"Content-Type": "application/json"}
+        asked = urllib.request.Request(self.server + path, json.dumps(body).encode(), headers)
+        try:
+            self._ask(asked)
+        except urllib.error.HTTPError as refused:
+            if refused.code != HTTPStatus.CONFLICT:
+                words = refused.read().decode(errors="replace")
+                raise ControlPlaneError(f"POST {path}: {words}") from refused
+        except OSError as error:
+            raise ControlPlaneError(f"POST {path}: {error}") from error
+
+    def _ask(self, request: urllib.request.Request) -> bytes:
+        keys = self.home / "keys"
+        context = ssl.create_default_context(cafile=str(keys / "ca.crt"))
+        context.load_cert_chain(keys / "admin.crt", keys / "admin.key")
+        with urllib.request.urlopen(request, timeout=_ANSWER_S, context=context) as reply:
+            return bytes(reply.read())
 
     def _signal(self, name: str, number: signal.Signals) -> None:
         child = self.children[name]
@@ -287,6 +315,8 @@ class ControlPlane:
             "kube-api-qps": 300,
             "kube-api-burst": 600,
             "service-cluster-ip-range": SERVICE_RANGE,
+            # Else it makes one below /usr/libexec, where nobody would look for it.
+            "flex-volume-plugin-dir": self.home / "flexvolume",
         }
 
     def _scheduler_flags(self) -> dict[str, object]:
@@ -319,17 +349,7 @@ class ControlPlane:
 
     def _has_default_account(self) -> bool:
         """Pods are admitted only when the controller manager has made the namespace's account."""
-        return self._get("/api/v1/namespaces/default/serviceaccounts/default") is not None
-
-    def _get(self, path: str) -> bytes | None:
-        keys = self.home / "keys"
-        context = ssl.create_default_context(cafile=str(keys / "ca.crt"))
-        context.load_cert_chain(keys / "admin.crt", keys / "admin.key")
-        try:
-            with urllib.request.urlopen(self.server + path, timeout=5, context=context) as reply:
-                return bytes(reply.read())
-        except OSError:
-            return None
+        return self.get("/api/v1/namespaces/default/serviceaccounts/default") is not None
 
     def _wait(self, name: str, is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + READY_S

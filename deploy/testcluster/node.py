@@ -10,8 +10,8 @@ upstream has for it (node.yaml). Logs are read by the API server with its own ce
 
 from __future__ import annotations
 
+import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -20,11 +20,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import yaml
+
 from deploy.child import Child
-from deploy.testcluster.controlplane import ControlPlane
+from deploy.testcluster.controlplane import ControlPlane, ControlPlaneError
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = Path(__file__).with_name("node.yaml")
+_PLURALS = {"ClusterRoleBinding": "clusterrolebindings", "StorageClass": "storageclasses"}
 READY_S = 60.0
 _GRACE_S = 2.0  # of pods when the node stops
 
@@ -113,21 +116,20 @@ class JoinedNode:
 
     def is_ready(self) -> bool:
         """Whether the cluster schedules pods onto it."""
-        form = '{.spec.taints[*].key}|{.status.conditions[?(@.type=="Ready")].status}'
-        said = self._kubectl("get", "node", self.options.name, "-o", f"jsonpath={form}")
-        taints, _, ready = said.stdout.partition("|")
-        return said.returncode == 0 and ready == "True" and "not-ready" not in taints
+        said = self._cluster.get(f"/api/v1/nodes/{self.options.name}")
+        node = json.loads(said or b"{}")
+        conditions = node.get("status", {}).get("conditions") or []
+        is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+        taints = node.get("spec", {}).get("taints") or []
+        return is_ready and not any("not-ready" in taint["key"] for taint in taints)
 
     def _grant(self) -> None:
-        said = self._kubectl("apply", "-f", str(MANIFEST))
-        if said.returncode:
-            raise NodeError(f"what the node needs could not be granted: {said.stderr}")
-
-    def _kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [str(self._cluster.kubectl), f"--kubeconfig={self._cluster.kubeconfig}"]
-        return subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, check=False, timeout=60
-        )
+        for body in yaml.safe_load_all(MANIFEST.read_text()):
+            path = f"/apis/{body['apiVersion']}/{_PLURALS[body['kind']]}"
+            try:
+                self._cluster.create(path, body)
+            except ControlPlaneError as error:
+                raise NodeError(f"what the node needs could not be granted: {error}") from error
 
     def _command(self) -> list[str]:
         keys, options = self._cluster.keys, self.options

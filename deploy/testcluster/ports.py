@@ -1,16 +1,20 @@
 """Ports for servers that take one by number, some moments after it was found to be free."""
 
+import atexit
 import random
 import socket
 
 # Below those that Linux gives to outgoing connections (32768 to 60999), one of which could come
 # between, and below NodePorts (30000 to 32767).
 _RANGE = range(20000, 30000)
-_given: set[int] = set()  # by this process; whoever has one may not listen yet
+# By this process; whoever has one may not listen yet. A name that only one socket of this machine
+# can have tells other processes, for as long as this one lives.
+_given: dict[int, socket.socket] = {}
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on, on any address, and another one with each call.
+    """A TCP port that nobody listens on, on any address, and that no other call gave away, be it
+    in another process that still lives.
 
     Raises:
         OSError: none was found.
@@ -25,6 +29,18 @@ def free_port() -> int:
                 probe.bind(("", port))
             except OSError:
                 continue
-        _given.add(port)
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0homeport-port-{port}")
+        except OSError:
+            claim.close()
+            continue
+        _given[port] = claim
         return port
     raise OSError("no free port was found")
+
+
+@atexit.register
+def _give_back() -> None:
+    while _given:
+        _given.popitem()[1].close()

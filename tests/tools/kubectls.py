@@ -1,5 +1,6 @@
-"""Finds kubectl for tests: a current one, and the 1.20 of Debian 12, each cached outside the
-repository.
+"""Finds the kubectl of the tests, which lies beside their Python, and says what it answered.
+
+One that somebody has in PATH is tried besides, in tests that look at effects alone.
 """
 
 import json
@@ -7,116 +8,145 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent / "kubectl"
-CURRENT_MINOR = 30  # older ones are not "current" any more
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "homeport"
-GO_BUILD_S = 900
+GIVEN = "HOMEPORT_KUBECTL"  # a file to try in place of the one beside Python
+OLDEST_MINOR = 31
+TIMEOUT_S = 60.0
+CURRENT, IN_PATH = "current", "in-path"
 
 
 class NoKubectlError(RuntimeError):
-    """There is none and none can be made; the text says what to install."""
+    """There is no such kubectl, or none that is tried; the text says which and why."""
 
 
-def minor_version(program: str) -> int:
-    """The minor version of a kubectl, 0 when it does not say."""
-    out = subprocess.run(
-        [program, "version", "--client", "-o", "json"],
+@dataclass(frozen=True)
+class Said:
+    """An answer of kubectl, its output and its errors and warnings apart.
+
+    The server's words of a refusal are among the errors; what is around them is the client's and
+    differs from one version to the next.
+    """
+
+    code: int
+    out: str
+    errors: str
+
+    @property
+    def is_done(self) -> bool:
+        return self.code == 0
+
+
+def ask(
+    command: Sequence[str],
+    *,
+    stdin: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> Said:
+    """Run a command of kubectl to its end."""
+    done = subprocess.run(
+        command,
+        input=stdin,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=timeout_s,
+        env=environment,
         check=False,
-    ).stdout
-    try:
-        text = str(json.loads(out)["clientVersion"]["minor"])
-    except (ValueError, KeyError):
-        return 0
-    digits = re.match(r"\d+", text)
-    return int(digits[0]) if digits else 0
+    )
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """A kubectl in one namespace of one cluster.
+
+    Attributes:
+        home: where it keeps what it learned of a server.
+    """
+
+    program: str
+    kubeconfig: Path
+    namespace: str
+    home: Path
+
+    def __call__(self, *arguments: str, stdin: str | None = None, code: int = 0) -> str:
+        """What it puts out.
+
+        Raises:
+            AssertionError: it ends with another code.
+        """
+        return self.says(*arguments, stdin=stdin, code=code).out
+
+    def refusal(self, *arguments: str, stdin: str | None = None) -> str:
+        """What it says of a call that fails; AssertionError when it does not."""
+        return self.says(*arguments, stdin=stdin, code=1).errors
+
+    def says(self, *arguments: str, stdin: str | None, code: int) -> Said:
+        """All of its answer; AssertionError when it ends with another code."""
+        command = [self.program, "--kubeconfig", str(self.kubeconfig), "-n", self.namespace]
+        environment = {"HOME": str(self.home), "PATH": "/usr/bin:/bin"}
+        said = ask([*command, *arguments], stdin=stdin, environment=environment)
+        assert said.code == code, f"kubectl {' '.join(arguments)}: {said}"
+        return said
 
 
 @cache
 def current_kubectl() -> str:
-    """Path of a current kubectl: the PATH's, else one built from upstream's Go module.
+    """Path of the kubectl that all tests use: the one of HOMEPORT_KUBECTL, else the one that
+    requirements-dev.txt puts beside this Python.
 
     Raises:
-        NoKubectlError: neither a kubectl nor Go is there, or the build fails.
+        NoKubectlError: it is not there.
     """
-    found = shutil.which("kubectl")
-    if found and minor_version(found) >= CURRENT_MINOR:
-        return found
-    version = re.search(r"k8s\.io/kubectl (v[\d.]+)", (HERE / "go.mod").read_text())
-    assert version is not None
-    target = CACHE / f"kubectl-{version[1]}"
-    if target.exists():
-        return str(target)
-    if shutil.which("go") is None:
+    if given := os.environ.get(GIVEN):
+        found = shutil.which(given)
+        if found is None:
+            raise NoKubectlError(f"{GIVEN} names {given}, which is no program")
+        return str(Path(found).absolute())
+    beside = Path(sys.executable).with_name("kubectl")
+    if not beside.is_file():
         raise NoKubectlError(
-            f"no kubectl of version 1.{CURRENT_MINOR} or newer in PATH, and no Go to build one: "
-            "install either"
+            f"{beside} is not there: install requirements-dev.txt into this environment"
         )
-    CACHE.mkdir(parents=True, exist_ok=True)
-    half_made = target.with_suffix(f".{os.getpid()}")
-    built = subprocess.run(
-        ["go", "build", "-o", str(half_made), "."],
-        cwd=HERE,
-        capture_output=True,
-        text=True,
-        timeout=GO_BUILD_S,
-        check=False,
-    )
-    if built.returncode:
-        raise NoKubectlError(f"kubectl could not be built: {built.stderr[-500:]}")
-    half_made.rename(target)
-    return str(target)
+    return str(beside)
 
 
 @cache
-def old_kubectl() -> str:
-    """Path of Debian 12's kubectl 1.20, unpacked (not installed) from its package.
+def kubectl_in_path() -> str:
+    """Path of another kubectl that is in PATH and new enough to be tried.
 
     Raises:
-        NoKubectlError: apt is not there or does not have it.
+        NoKubectlError: there is none; the text names one that is too old.
     """
-    target = CACHE / "kubectl-1.20"
-    if target.exists():
-        return str(target)
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        for command in (
-            ["apt-get", "download", "kubernetes-client"],
-            ["sh", "-c", "dpkg -x kubernetes-client*.deb unpacked"],
-        ):
-            try:
-                done = subprocess.run(
-                    command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
-                )
-            except FileNotFoundError as error:
-                raise NoKubectlError(f"{command[0]} is not there: this is no Debian") from error
-            if done.returncode:
-                raise NoKubectlError(
-                    f"{' '.join(command)}: {done.stderr.strip()[-300:]}; try apt-get update"
-                )
-        unpacked = Path(folder) / "unpacked" / "usr" / "bin" / "kubectl"
-        if not unpacked.exists():
-            raise NoKubectlError("the package kubernetes-client has no usr/bin/kubectl")
-        half_made = target.with_suffix(f".{os.getpid()}")
-        shutil.copy(unpacked, half_made)
-        half_made.rename(target)
-    return str(target)
+    for folder in os.get_exec_path():
+        found = shutil.which("kubectl", path=folder) if folder else None
+        if found is None or Path(found).samefile(current_kubectl()):
+            continue
+        minor = minor_version(found)
+        if minor is None:
+            raise NoKubectlError(f"{found} is left out: it does not say its version")
+        if minor < OLDEST_MINOR:
+            raise NoKubectlError(f"{found} is left out: 1.{minor} is older than 1.{OLDEST_MINOR}")
+        return found
+    raise NoKubectlError("there is no other kubectl in PATH")
 
 
-@cache
-def any_kubectl() -> str:
-    """Path of the newest kubectl that can be had.
+def kubectl(which: str) -> str:
+    """Path of the kubectl that is called CURRENT or IN_PATH; raises NoKubectlError."""
+    return current_kubectl() if which == CURRENT else kubectl_in_path()
 
-    Raises:
-        NoKubectlError: none can.
-    """
+
+def minor_version(program: str) -> int | None:
+    """The minor version of a kubectl; None when it does not say."""
     try:
-        return current_kubectl()
-    except NoKubectlError:
-        return old_kubectl()
+        said = ask([program, "version", "--client", "-o", "json"])
+        text = str(json.loads(said.out)["clientVersion"]["minor"])
+    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
+        return None
+    digits = re.match(r"\d+", text)
+    return int(digits[0]) if digits else None

@@ -13,9 +13,10 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from deploy.testcluster import binaries
 from deploy.testcluster.ports import free_port
 
 READY_S = 30.0
@@ -80,47 +81,96 @@ def running(
             process.wait()
 
 
-@contextmanager
-def postgres(folder: Path) -> Iterator[str]:
-    """A PostgreSQL server; its URL, with a database `homeport`."""
+def postgres_program(name: str) -> str:
+    """The path of one of PostgreSQL's programs.
+
+    Raises:
+        NoServerError: it is not installed.
+    """
     places = [str(path) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
-    initdb = find_program("initdb", "postgresql", *places)
-    server = find_program("postgres", "postgresql", *places)
-    createdb = find_program("createdb", "postgresql", *places)
-    folder.mkdir(parents=True)
-    who: dict[str, object] = {"cwd": folder}
-    if os.getuid() == 0:
-        nobody = pwd.getpwnam("nobody")
-        os.chown(folder, nobody.pw_uid, nobody.pw_gid)
-        who |= {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-    data, port = folder / "data", free_port()
-    made = subprocess.run(
-        [initdb, "--auth=trust", "--username=homeport", "--encoding=UTF8", "--no-sync", str(data)],
-        capture_output=True,
-        text=True,
-        check=False,
-        **who,  # type: ignore[call-overload]
-    )
-    assert made.returncode == 0, made.stderr
-    options = {
-        "listen_addresses": "127.0.0.1",
-        "port": port,
-        "unix_socket_directories": "",
-        "fsync": "off",
-        "max_connections": 200,
-    }
-    command = [server, "-D", str(data)]
-    for name, setting in options.items():
-        command += ["-c", f"{name}={setting}"]
-    create = [createdb, "--host=127.0.0.1", f"--port={port}", "--username=homeport", "homeport"]
+    return find_program(name, "postgresql", *places)
 
-    def is_ready() -> bool:
+
+class Postgres:
+    """A PostgreSQL server, which can be ended and started again as often as somebody likes.
+
+    Args:
+        folder: is made, for its data; the log lies beside it.
+        settings: the server's own.
+
+    Raises:
+        NoServerError: it is not installed.
+    """
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self._server, self._is_ready = postgres_program("postgres"), postgres_program("pg_isready")
+        self.folder, self.data, self.port = folder, folder / "data", free_port()
+        self._settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "unix_socket_directories": "",
+            "fsync": "off",
+            "max_connections": 200,
+            **settings,
+        }
+        folder.mkdir(parents=True)
+        self._who: dict[str, object] = {"cwd": folder}
+        if os.getuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+            self._who |= {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+    @property
+    def url(self) -> str:
+        """Of a database `homeport`."""
+        return f"postgres://homeport@127.0.0.1:{self.port}/homeport"
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Runs one of PostgreSQL's programs to its end."""
+        done = subprocess.run(
+            [postgres_program(program), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            **self._who,  # type: ignore[call-overload]
+        )
+        assert done.returncode == 0, done.stderr
+
+    @contextmanager
+    def running(self) -> Iterator[subprocess.Popen[bytes]]:
+        """It lets people in while the context is open."""
+        command = [self._server, "-D", str(self.data)]
+        for name, setting in self._settings.items():
+            command += ["-c", f"{name}={setting}"]
         # The server may listen before it lets anybody in.
-        made = subprocess.run(create, capture_output=True, check=False)
-        return made.returncode == 0
+        ask = [self._is_ready, "--quiet", "--host=127.0.0.1", f"--port={self.port}"]
 
-    with running(command, folder.with_suffix(".log"), is_ready, **who):
-        yield f"postgres://homeport@127.0.0.1:{port}/homeport"
+        def is_ready() -> bool:
+            return subprocess.run(ask, check=False).returncode == 0
+
+        log = self.folder.with_suffix(".log")
+        with running(command, log, is_ready, **self._who) as process:
+            yield process
+
+
+@contextmanager
+def running_postgres(folder: Path, **settings: object) -> Iterator[tuple[Postgres, ExitStack]]:
+    """A new server with an empty database; what is on the stack is what runs."""
+    made = Postgres(folder, **settings)
+    how = ("--auth=trust", "--username=homeport", "--encoding=UTF8", "--no-sync")
+    made.run("initdb", *how, str(made.data))
+    with ExitStack() as stack:
+        stack.enter_context(made.running())
+        where = ("--host=127.0.0.1", f"--port={made.port}", "--username=homeport")
+        made.run("createdb", *where, "homeport")
+        yield made, stack
+
+
+@contextmanager
+def postgres(folder: Path, **settings: object) -> Iterator[str]:
+    """A PostgreSQL server; its URL, with a database `homeport`. `settings` are the server's."""
+    with running_postgres(folder, **settings) as (made, _):
+        yield made.url
 
 
 @contextmanager
@@ -138,27 +188,51 @@ S3_SOURCE = Path(__file__).parent / "s3server"
 S3_PACKAGE = "github.com/versity/versitygw/cmd/versitygw"
 
 
+def _s3_program() -> Path:
+    sums = (S3_SOURCE / "go.sum").read_bytes()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "homeport-tests"
+    return cache / f"s3server-{hashlib.sha256(sums).hexdigest()[:12]}"
+
+
+def needs_go() -> bool:
+    """Whether a Go has to be fetched before there is an S3 server."""
+    return not _s3_program().exists() and binaries.find_go() is None
+
+
+def go_for_s3() -> str:
+    """The path of the compiler that builds the S3 server; fetched where this machine has none.
+
+    Raises:
+        NoServerError: there is none, and none can be fetched.
+    """
+    try:
+        return binaries.go()
+    except binaries.NoBinariesError as error:
+        raise NoServerError(str(error)) from error
+
+
 def build_s3() -> Path:
     """The S3 server's program, built once for each set of versions.
 
     Raises:
-        NoServerError: there is no Go compiler.
+        NoServerError: it cannot be built.
     """
-    go = find_program("go", "golang", "/usr/local/go/bin")
-    sums = (S3_SOURCE / "go.sum").read_bytes()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "homeport-tests"
-    program = cache / f"s3server-{hashlib.sha256(sums).hexdigest()[:12]}"
+    program = _s3_program()
     if not program.exists():
-        cache.mkdir(parents=True, exist_ok=True)
+        go = go_for_s3()
+        program.parent.mkdir(parents=True, exist_ok=True)
         unfinished = program.with_suffix(f".{os.getpid()}")
+        print("building the S3 server of the tests (once, some minutes) ...", flush=True)
         built = subprocess.run(
             [go, "build", "-o", str(unfinished), S3_PACKAGE],
             cwd=S3_SOURCE,
+            env=os.environ | binaries.GO_SETTINGS,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert built.returncode == 0, built.stderr[-2000:]
+        if built.returncode:
+            raise NoServerError(f"the S3 server could not be built:\n{built.stderr[-2000:]}")
         unfinished.rename(program)
     return program
 
