@@ -54,6 +54,7 @@ def parse_plan(arguments: list[str]) -> Plan:
 
 def main() -> int:
     """Run onebox until a signal; returns the exit code."""
+    os.umask(0o077)  # state, keys and logs of people; the node sets its own for what pods see
     began_s = time.monotonic()
     plan = parse_plan(sys.argv[1:])
 

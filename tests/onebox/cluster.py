@@ -109,13 +109,13 @@ def start_onebox(
     return box
 
 
-def launch(command: Sequence[str], home: Path, log: Path) -> OneBox:
-    """Run a command that ends up as onebox's supervisor and wait for its word."""
+def launch(command: Sequence[str], home: Path, log: Path, checkout: Path = ROOT) -> OneBox:
+    """Run a command of a checkout that ends up as onebox's supervisor and wait for its word."""
     began_s = time.monotonic()
     with log.open("ab") as errors:
         process = subprocess.Popen(
             command,
-            cwd=ROOT,
+            cwd=checkout,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,

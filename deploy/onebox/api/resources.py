@@ -96,7 +96,8 @@ _UNENFORCED_RBAC = (
     "onebox stores RBAC objects but does not enforce them: whoever holds a token may do everything"
 )
 _UNENFORCED_POLICY = (
-    "onebox stores NetworkPolicy objects but does not enforce them: pods reach each other freely"
+    "onebox stores NetworkPolicy objects but does not enforce them: pods of one namespace reach "
+    "each other freely, those of different namespaces not at all (freely in a plain container)"
 )
 
 

@@ -1,7 +1,8 @@
 """The store of onebox: objects in SQLite, an index in memory, and the recent changes.
 
-One writer, one thread. Every commit is one SQLite transaction (WAL), so a process that is
-killed at any instant comes back with all that it had confirmed and nothing half done. The
+One writer, one thread. Every commit is one SQLite transaction (WAL) that is on disk before it is
+confirmed, so a process that is killed at any instant, or a machine that loses its power, comes back
+with all that it had confirmed and nothing half done. The
 resourceVersion is one counter over all kinds, kept in the same transaction: it never goes back.
 
 Objects handed out are the stored ones: read them, never change them.
@@ -329,7 +330,8 @@ def _open(path: Path | None) -> sqlite3.Connection:
         db.close()
         raise StoreError(
             f"the state in {path} cannot be opened ({error}): is another onebox using it, "
-            "or is the file damaged? Stop the other one, or move the file away to start empty"
+            "or is the file damaged? Stop the other one, or move the file away to start empty: "
+            "volumes are kept, and claims of the same namespace and name get theirs again"
         ) from error
     except StoreError:
         db.close()
@@ -341,9 +343,9 @@ def _prepare(db: sqlite3.Connection, path: Path | None) -> None:
     # Exclusive: a second onebox on the same folder would otherwise give out versions twice.
     db.execute("PRAGMA locking_mode = EXCLUSIVE")
     db.execute("PRAGMA journal_mode = WAL")
-    # NORMAL survives the death of the process at any instant (a power cut may lose the
-    # last moments, never the consistency): https://sqlite.org/wal.html
-    db.execute("PRAGMA synchronous = NORMAL")
+    # What was confirmed survives a power cut: each commit is on disk before its answer. NORMAL
+    # would lose the last moments: https://sqlite.org/pragma.html#pragma_synchronous
+    db.execute("PRAGMA synchronous = FULL")
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA_VERSION:
         raise StoreError(

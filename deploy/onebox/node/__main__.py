@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 
 from deploy.onebox.node.client import KubeconfigError
@@ -22,6 +23,8 @@ EXIT_NO_SANDBOX = 3
 
 def main() -> int:
     """Run the node; returns the exit code."""
+    # Its folder is nobody else's (0700); what lies in it is mounted into pods, which are other users.
+    os.umask(0o022)
     options = parse_options(sys.argv[1:])
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s node %(levelname)s %(name)s: %(message)s"

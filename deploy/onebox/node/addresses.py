@@ -1,4 +1,5 @@
-"""Which pod has which address: handed out in turn, so that a freed one rests longest."""
+"""Which pod has which address (handed out in turn, so that a freed one rests longest), and which
+bridge and namespace that is of."""
 
 from __future__ import annotations
 
@@ -40,3 +41,29 @@ class Addresses:
     def free(self, ip: str) -> None:
         """Give an address back; it is handed out again when all others have had their turn."""
         self._used.discard(ipaddress.IPv4Address(ip))
+
+
+class Bridges:
+    """A bridge for each namespace that has pods; numbers from 0, the lowest that is free."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._namespaces: dict[str, str] = {}
+
+    def join(self, ip: str, namespace: str) -> int:
+        """Note that a pod has an address; return the number of its namespace's bridge."""
+        self._namespaces[ip] = namespace
+        if namespace not in self._numbers:
+            taken = set(self._numbers.values())
+            self._numbers[namespace] = next(n for n in range(len(taken) + 1) if n not in taken)
+        return self._numbers[namespace]
+
+    def leave(self, ip: str) -> None:
+        """Note that the pod is gone; the last of a namespace frees its bridge for another."""
+        namespace = self._namespaces.pop(ip, None)
+        if namespace is not None and namespace not in self._namespaces.values():
+            del self._numbers[namespace]
+
+    def namespace_of(self, ip: str) -> str | None:
+        """Whose pod has an address; None: none has it."""
+        return self._namespaces.get(ip)

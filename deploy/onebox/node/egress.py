@@ -21,6 +21,40 @@ EGRESS_PORT = 3128
 _HEAD_BYTES = 64 * 1024
 _HEAD_TIMEOUT_S = 20.0
 _CONNECT_TIMEOUT_S = 15.0
+# What is never the internet, in our own words: Python's differ with its patch releases. The policy of
+# a namespace on other clusters has the same list (tenants/manifests.py).
+CLOSED_CIDRS = (
+    "0.0.0.0/8",
+    "100.64.0.0/10",  # between a provider and its customers; 100.100.100.200: metadata at Alibaba
+    "127.0.0.0/8",
+    "168.63.129.16/32",  # the host agent at Azure
+    "169.254.0.0/16",  # link-local; 169.254.169.254: metadata, with the node's credentials
+    "192.0.0.0/24",  # 192.0.0.192: metadata at Oracle
+    "192.0.2.0/24",
+    "192.88.99.0/24",
+    "198.18.0.0/15",
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+    "224.0.0.0/4",
+    "240.0.0.0/4",
+    "::/128",
+    "::1/128",
+    "64:ff9b:1::/48",
+    "100::/64",
+    "2001::/23",
+    "2001:db8::/32",
+    "3fff::/20",
+    "5f00::/16",
+    "fc00::/7",
+    "fe80::/10",
+    "fec0::/10",
+    "ff00::/8",
+)
+# Of labs and homes; on other clusters CLUSTER_CIDRS names them.
+PRIVATE_CIDRS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
+_CLOSED = tuple(map(ipaddress.ip_network, (*CLOSED_CIDRS, *PRIVATE_CIDRS)))
+# All of IPv6 that is given out to anybody.
+_IPV6_INTERNET = ipaddress.IPv6Network("2000::/3")
 # An IPv6 address of this network stands for the IPv4 address in its last four bytes (RFC 6052).
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
@@ -43,9 +77,9 @@ def is_public(address: Address) -> bool:
         inner = address.ipv4_mapped or address.sixtofour
         if inner is not None:
             return is_public(inner)
-        if address.teredo is not None:
+        if address not in _IPV6_INTERNET:
             return False
-    return address.is_global and not address.is_multicast and not _is_own(address)
+    return not any(address in network for network in _CLOSED) and not _is_own(address)
 
 
 def _is_own(address: Address) -> bool:

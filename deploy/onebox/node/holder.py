@@ -1,9 +1,10 @@
 """The program that holds the cluster network and makes pods: `python -m deploy.onebox.node.holder`.
 
 Started by the node half with one end of a channel. It leaves the host's network and mounts for ones
-of its own (as an ordinary user inside a user namespace that holds just that user), makes the bridge
-10.244.0.1/16, and serves requests: `pod` makes one, `sockets` and `listen` make sockets that belong
-to the cluster network whoever uses them. It dies with the node half, and all pods die with it.
+of its own (as an ordinary user inside a user namespace that holds just that user), and serves
+requests: `pod` makes one, `sockets` and `listen` make sockets that belong to the cluster network
+whoever uses them. Pods of one Kubernetes namespace are joined by a bridge of their own; 10.244.0.1
+is the end of each, and nothing leads from one bridge to another. It dies with the node half, and all pods die with it.
 Small and single-threaded, because every pod's init is a fork of it.
 """
 
@@ -28,9 +29,9 @@ from deploy.onebox.node.wire import (
     send_message,
 )
 
-_BRIDGE = "kube0"
 _GATEWAY = "10.244.0.1"
 _SERVICES = ("10.96.0.0", 16)
+_RULE_PRIORITY = 100  # behind the kernel's own for the addresses of this network
 
 
 def enter_namespaces(*, as_user: bool) -> None:
@@ -47,15 +48,27 @@ def enter_namespaces(*, as_user: bool) -> None:
 
 
 def make_network() -> None:
-    """Make the bridge that joins the pods, and take every service address as our own."""
+    """Make the first bridge, so that one that cannot be had is told now; take every service address
+    as our own."""
     netlink.set_up("lo")
-    netlink.add_bridge(_BRIDGE)
-    netlink.add_address(_BRIDGE, _GATEWAY, 16)
+    make_bridge(0)
     netlink.add_local_network(*_SERVICES)
     # There is no way out of here. Forwarding makes the kernel say so, at once and every time, to a
     # pod that tries an address of the internet; otherwise its connections would hang for minutes.
     _write("/proc/sys/net/ipv4/ip_forward", "1")
     _write("/proc/sys/net/ipv4/icmp_ratelimit", "0")
+    # No packet chooses its own way, which could lead over the gateway to another bridge.
+    _write("/proc/sys/net/ipv4/conf/all/accept_source_route", "0")
+
+
+def make_bridge(number: int) -> str:
+    """Make the bridge that joins the pods of one namespace; return its name."""
+    name = f"kube{number}"
+    netlink.add_bridge(name)
+    # Not the whole network: each pod is reached through the bridge that it is on.
+    netlink.add_address(name, _GATEWAY, 32)
+    netlink.forbid_forwarding(name, _RULE_PRIORITY)
+    return name
 
 
 def _write(path: str, text: str) -> None:
@@ -73,6 +86,7 @@ class Holder:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._links = 0
+        self._bridges = 1
 
     def serve(self) -> NoReturn:
         """Serve until the channel closes (ChannelClosed)."""
@@ -101,7 +115,9 @@ class Holder:
         pidfd = os.pidfd_open(pid)
         self._links += 1
         try:
-            netlink.add_veth(f"pod{self._links:x}", _BRIDGE, "eth0", pid)
+            bridge = self._bridge(fields["bridge"])
+            netlink.add_veth(f"pod{self._links:x}", bridge, "eth0", pid)
+            netlink.add_host_route(fields["ip"], bridge)
             os.write(gate_write, b"x")
         except OSError:
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
@@ -111,6 +127,13 @@ class Holder:
             os.close(gate_write)
         send_message(self._channel, {"id": fields["id"], "pid": pid}, [pidfd])
         os.close(pidfd)
+
+    def _bridge(self, number: int) -> str:
+        """Return the name of a bridge; made where it is not there yet."""
+        while self._bridges <= number:
+            make_bridge(self._bridges)
+            self._bridges += 1
+        return f"kube{number}"
 
     def _make_sockets(self, message: Message) -> None:
         hand_sockets(self._channel, message)

@@ -1,6 +1,7 @@
-"""Network links, addresses and routes by rtnetlink: what `ip link`, `ip addr`, `ip route` do.
+"""Network links, addresses, routes and rules by rtnetlink: what `ip link`, `ip addr`, `ip route` and
+`ip rule` do.
 
-Constants and layouts: linux/rtnetlink.h, linux/if_link.h. IPv4 only.
+Constants and layouts: linux/rtnetlink.h, linux/if_link.h, linux/fib_rules.h. IPv4 only.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ import os
 import socket
 import struct
 
-_RTM_NEWLINK, _RTM_NEWADDR, _RTM_NEWROUTE = 16, 20, 24
+_RTM_NEWLINK, _RTM_NEWADDR, _RTM_NEWROUTE, _RTM_NEWRULE = 16, 20, 24, 32
 _NLM_REQUEST_ACK = 0x0005
 _NLM_CREATE_EXCL = 0x0600
+_NLM_CREATE_REPLACE = 0x0500
 _IFLA_ADDRESS = 1
 _IFLA_IFNAME, _IFLA_MASTER, _IFLA_LINKINFO, _IFLA_NET_NS_PID = 3, 10, 18, 19
 _IFLA_INFO_KIND, _IFLA_INFO_DATA, _VETH_INFO_PEER = 1, 2, 1
@@ -19,7 +21,9 @@ _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY = 1, 4, 5
 _IFF_UP = 1
 _TABLE_MAIN, _TABLE_LOCAL = 254, 255
-_SCOPE_UNIVERSE, _SCOPE_HOST = 0, 254
+_SCOPE_UNIVERSE, _SCOPE_LINK, _SCOPE_HOST = 0, 253, 254
+_FRA_IIFNAME, _FRA_PRIORITY = 3, 6
+_ACTION_UNREACHABLE = 7
 _TYPE_UNICAST, _TYPE_LOCAL = 1, 2
 _PROTOCOL_BOOT = 3
 
@@ -33,8 +37,11 @@ def _attribute(kind: int, value: bytes | str | int) -> bytes:
     return struct.pack("HH", length, kind) + value + b"\0" * (-length % 4)
 
 
-def _request(kind: int, body: bytes, what: str, *, create: bool = False) -> None:
+def _request(
+    kind: int, body: bytes, what: str, *, create: bool = False, replace: bool = False
+) -> None:
     flags = _NLM_REQUEST_ACK | (_NLM_CREATE_EXCL if create else 0)
+    flags |= _NLM_CREATE_REPLACE if replace else 0
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as channel:
         channel.send(struct.pack("IHHII", 16 + len(body), kind, flags, 1, 0) + body)
         reply = channel.recv(65536)
@@ -93,6 +100,24 @@ def add_default_route(gateway: str) -> None:
     body = _route(0, _TABLE_MAIN, _SCOPE_UNIVERSE, _TYPE_UNICAST)
     body += _attribute(_RTA_GATEWAY, socket.inet_aton(gateway))
     _request(_RTM_NEWROUTE, body, f"route to {gateway}", create=True)
+
+
+def add_host_route(ip: str, name: str) -> None:
+    """Reach one address through a link, whichever it was reached through before."""
+    body = _route(32, _TABLE_MAIN, _SCOPE_LINK, _TYPE_UNICAST)
+    body += _attribute(_RTA_DST, socket.inet_aton(ip))
+    body += _attribute(_RTA_OIF, socket.if_nametoindex(name))
+    _request(_RTM_NEWROUTE, body, f"route {ip} through {name}", replace=True)
+
+
+def forbid_forwarding(name: str, priority: int) -> None:
+    """Let nothing that comes in through a link go on to anywhere; this machine still answers.
+
+    Whoever sends it is told that there is no way, at once.
+    """
+    body = struct.pack("BBBBBBBBI", socket.AF_INET, 0, 0, 0, 0, 0, 0, _ACTION_UNREACHABLE, 0)
+    body += _attribute(_FRA_PRIORITY, priority) + _attribute(_FRA_IIFNAME, name)
+    _request(_RTM_NEWRULE, body, f"close {name} in", create=True)
 
 
 def add_local_network(network: str, prefix_length: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -114,8 +115,13 @@ def _honest(offer: Offer) -> list[Json]:
     pods_as = "uid 1000 unless they name another" if offer.mode == "root" else "the user of onebox"
     is_plain = offer.mode == "plain"
     own = "" if is_plain else " with their own network, names and files"
+    apart = (
+        "Pods of different namespaces are not isolated from each other."
+        if is_plain
+        else "Pods of different namespaces do not reach each other, whatever NetworkPolicies say."
+    )
     isolation = (
-        f"Pods are processes of this machine{own}, as {pods_as}. "
+        f"Pods are processes of this machine{own}, as {pods_as}. {apart} "
         f"Not enforced: NetworkPolicy, {'' if offer.is_joined else 'RBAC, '}seccomp and AppArmor "
         "profiles of pods."
     )
@@ -137,6 +143,14 @@ def _honest(offer: Offer) -> list[Json]:
             offer.limits.text,
         ),
     ]
+
+
+def folders_condition(strays: Sequence[str], now: datetime) -> Json:
+    """The condition that names folders of volumes which are given to nobody, the first ten."""
+    more = f"; and {len(strays) - 10} more" if len(strays) > 10 else ""
+    text = "; ".join(strays[:10]) + more
+    found = _condition("homeport.dev/FoldersOfNobody", True, "FoldersFound", text)
+    return {**found, "lastHeartbeatTime": format_time(now)}
 
 
 def _condition(type_: str, is_true: bool, reason: str, message: str) -> Json:

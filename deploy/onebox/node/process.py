@@ -139,6 +139,7 @@ async def _run_parts(
         services_recorder,
         options.volumes_folder,
         is_root=sandbox.mode == "root",
+        tell_strays=registration.tell_strays,
     )
     await services.start()
     tasks = [

@@ -2,7 +2,8 @@
 
 The external provisioner of StorageClasses with provisioner `homeport.dev/folder`. The claim and
 the volume are bound by the control plane. A folder has no size limit: the capacity of such a
-volume is what was asked for, and an annotation says that it is not enforced.
+volume is what was asked for, and an annotation says that it is not enforced. A folder says whose
+it is (`ownership`): when the cluster's state was lost, its claim gets it again.
 """
 
 from __future__ import annotations
@@ -11,13 +12,22 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import aiohttp
 
 from deploy.onebox.node.client import ApiError, Client, Json, resource_path
 from deploy.onebox.node.events import Recorder, reference_to
+from deploy.onebox.node.ownership import (
+    Owner,
+    describe_strays,
+    find_folder,
+    forget,
+    read_owner,
+    release,
+    write_owner,
+)
 from deploy.onebox.node.podspec import DEFAULT_GID, DEFAULT_UID
 from deploy.onebox.node.watch import Watch
 
@@ -45,15 +55,26 @@ class Provisioner:
     Args:
         folder: where the volumes lie (may be on a mounted network file system).
         is_root: volumes may be given to the user that pods run as.
+        tell_strays: gets sentences about folders that are given to nobody, once at the start.
     """
 
-    def __init__(self, client: Client, recorder: Recorder, folder: Path, *, is_root: bool) -> None:
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        folder: Path,
+        *,
+        is_root: bool,
+        tell_strays: Callable[[Sequence[str]], None] = lambda _sentences: None,
+    ) -> None:
         self._client = client
         self._recorder = recorder
         self._folder = folder
         self._is_root = is_root
+        self._tell_strays = tell_strays
         self._claims: dict[str, Json] = {}
         self._released: dict[str, Json] = {}
+        self._to_mark: dict[str, Json] = {}
         self._wake = asyncio.Event()
         self._claim_watch = Watch(
             client, resource_path("v1", "persistentvolumeclaims"), _Feed(self._see_claim)
@@ -84,12 +105,19 @@ class Provisioner:
         is_ours = (meta.get("annotations") or {}).get(PROVISIONED_BY) == PROVISIONER
         is_released = (volume.get("status") or {}).get("phase") == "Released"
         wants_removal = spec.get("persistentVolumeReclaimPolicy") == "Delete"
-        if exists and is_ours and is_released and wants_removal:
+        if not (exists and is_ours):
+            return
+        if is_released and wants_removal:
             self._released[meta["name"]] = volume
-            self._wake.set()
+        else:
+            self._to_mark[meta["name"]] = volume
+        self._wake.set()
 
     async def _work(self) -> None:
         pause_s = FIRST_PAUSE_S
+        # Which folders are taken must be known before one is given to anybody.
+        await self._volume_watch.synced.wait()
+        await self._report_strays()
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -107,7 +135,7 @@ class Provisioner:
 
     async def _one_pass(self) -> bool:
         """Look at everything that is open; False when something has to be tried again."""
-        is_done = True
+        is_done = await self._mark_all()
         for uid in list(self._claims):
             claim = self._claims.get(uid)
             if claim is None:
@@ -130,6 +158,40 @@ class Provisioner:
                 log.warning("volume %s could not be removed: %s", name, error)
         return is_done
 
+    async def _mark_all(self) -> bool:
+        """Say beside each volume's folder whose it is; False when one has to be tried again."""
+        is_done = True
+        for name, volume in list(self._to_mark.items()):
+            try:
+                await asyncio.to_thread(mark, volume, self._folder)
+                if self._to_mark.get(name) is volume:
+                    del self._to_mark[name]
+            except OSError as error:
+                is_done = False
+                log.warning("whose the volume %s is could not be written down: %s", name, error)
+        return is_done
+
+    async def _report_strays(self) -> None:
+        """Name the folders that nobody gets; those of the volumes that are there are marked first."""
+        await self._mark_all()
+        try:
+            used = {name for name, _uid in await self._volumes()}
+            strays = await asyncio.to_thread(describe_strays, self._folder, used)
+        except _EXPECTED as error:
+            log.warning("the folders of volumes could not be looked at: %s", error)
+            return
+        for sentence in strays:
+            log.warning("no volume has this folder, and nobody is given it: %s", sentence)
+        self._tell_strays(strays)
+
+    async def _volumes(self) -> list[tuple[str, str]]:
+        """Name and uid of the claim of all volumes that the cluster knows."""
+        answer = await self._client.get(resource_path("v1", "persistentvolumes"))
+        return [
+            (volume["metadata"]["name"], str((volume["spec"].get("claimRef") or {}).get("uid")))
+            for volume in answer.get("items") or []
+        ]
+
     async def _provision(self, claim: Json) -> None:
         """Make folder and volume for one claim; leaves claims that others are asked for alone."""
         annotations = claim["metadata"].get("annotations") or {}
@@ -142,18 +204,39 @@ class Provisioner:
         waits = storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
         if waits and SELECTED_NODE not in annotations:
             return
-        name = f"pvc-{claim['metadata']['uid']}"
-        path = self._folder / name
-        await asyncio.to_thread(make_folder, path, is_root=self._is_root)
+        volumes = await self._volumes()
+        if claim["metadata"]["uid"] in (uid for _name, uid in volumes):
+            return  # made before, when its answer was lost
+        used = {name for name, _uid in volumes}
+        path, is_old = await asyncio.to_thread(self._own_folder, claim, used)
         volume = volume_object(claim, storage_class, path)
         try:
             await self._client.create(resource_path("v1", "persistentvolumes"), volume)
         except ApiError as error:
             if error.code != 409:
                 raise
-        self._tell(
-            claim, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {name}"
-        )
+        text = f"Successfully provisioned volume {path.name}"
+        if is_old:
+            text += ", with the data that this claim had before the cluster's state was lost"
+            log.warning(
+                "the folder %s belongs to the claim %s of %s, which gets it again",
+                path,
+                claim["metadata"]["name"],
+                claim["metadata"]["namespace"],
+            )
+        self._tell(claim, "Normal", "ProvisioningSucceeded", text)
+
+    def _own_folder(self, claim: Json, used: Collection[str]) -> tuple[Path, bool]:
+        """The folder of a claim, and whether it was there before; blocking."""
+        meta = claim["metadata"]
+        found = find_folder(self._folder, meta["namespace"], meta["name"], used)
+        path = found or self._folder / f"pvc-{meta['uid']}"
+        if found is None:
+            # Before the folder, so that none is ever without.
+            made_at = str(meta.get("creationTimestamp") or "")
+            write_owner(path, Owner(meta["namespace"], meta["name"], made_at))
+        make_folder(path, is_root=self._is_root)
+        return path, found is not None
 
     async def _class(self, name: str) -> Json | None:
         try:
@@ -171,6 +254,7 @@ class Provisioner:
             log.warning("volume %s is not removed: %s is no folder of ours", meta["name"], path)
             return
         await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+        await asyncio.to_thread(forget, path)
         try:
             await self._client.delete(
                 resource_path("v1", "persistentvolumes", name=meta["name"]), uid=meta["uid"]
@@ -196,6 +280,24 @@ class _Feed:
 
     def apply(self, event_type: str, obj: Json) -> None:
         self._see(obj, event_type != "DELETED")
+
+
+def mark(volume: Json, root: Path) -> None:
+    """Say beside the folder of a volume whose it is, as the cluster knows it; blocking.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    meta, spec = volume["metadata"], volume["spec"]
+    path = Path((spec.get("hostPath") or {}).get("path", ""))
+    claim = spec.get("claimRef")
+    if path.parent != root or not claim or not path.is_dir():
+        return
+    if read_owner(path) is None:
+        made_at = str(meta.get("creationTimestamp") or "")
+        write_owner(path, Owner(claim["namespace"], claim["name"], made_at))
+    if (volume.get("status") or {}).get("phase") == "Released":
+        release(path)
 
 
 def make_folder(path: Path, *, is_root: bool) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import aiohttp
 
 from deploy.onebox.node import gpus
 from deploy.onebox.node.client import ApiError, Client, Json, resource_path
-from deploy.onebox.node.nodestatus import Offer, labels, node_status
+from deploy.onebox.node.nodestatus import Offer, folders_condition, labels, node_status
 from deploy.onebox.node.record import format_time
 from deploy.onebox.node.watch import Watch
 
@@ -44,6 +44,8 @@ class Registration:
         self._log_port = log_port
         self._uid = ""
         self._removed = asyncio.Event()
+        self._strays: Sequence[str] = ()
+        self._is_told = True
         self.registered = asyncio.Event()
         self._path = resource_path("v1", NODE_PATH, name=offer.name)
         self._lease_path = resource_path(LEASES, "leases", LEASE_NAMESPACE, offer.name)
@@ -73,6 +75,11 @@ class Registration:
         finally:
             watching.cancel()
 
+    def tell_strays(self, sentences: Sequence[str]) -> None:
+        """Say of the node, from the next beat on, that there are folders of volumes of nobody."""
+        self._is_told = self._strays == sentences
+        self._strays = sentences
+
     async def _beat(self) -> None:
         beats = 0
         while True:
@@ -87,8 +94,9 @@ class Registration:
             beats += 1
             try:
                 await self._renew_lease()
-                if beats % round(STATUS_S / RENEW_S) == 0:
+                if beats % round(STATUS_S / RENEW_S) == 0 or not self._is_told:
                     await self.send_status(is_ready=True)
+                    self._is_told = True
             except ApiError as error:
                 log.warning("the node's lease was refused: %s", error.message)
             except (aiohttp.ClientError, TimeoutError) as error:
@@ -108,6 +116,8 @@ class Registration:
         """Send the whole status; transition times stay where a condition stays."""
         now = datetime.now(UTC)
         status = node_status(self._offer, self._log_port, now, is_ready=is_ready)
+        if self._strays:
+            status["conditions"].append(folders_condition(self._strays, now))
         present = await self._client.get(self._path)
         known = {c["type"]: c for c in (present.get("status") or {}).get("conditions") or []}
         for condition in status["conditions"]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import ipaddress
 import os
 import re
 import shutil
@@ -23,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import deploy
-from deploy.onebox.node.addresses import Addresses
+from deploy.onebox.node.addresses import Addresses, Bridges
 from deploy.onebox.node.cgroup import Cgroups, find_cgroups, remove_stale
 from deploy.onebox.node.kinds import NAMESPACES, PLAIN, Kind, Locate
 from deploy.onebox.node.link import Link, Refused
@@ -65,6 +66,7 @@ _READY_TIMEOUT_S = 15.0
 _STOP_TIMEOUT_S = 5.0
 # Sockets are fetched from the holder in advance, so that a connection costs no extra round trip.
 _SOCKETS_KEPT = 16
+_POD_NETWORK = ipaddress.IPv4Network(POD_NETWORK)
 _SAFE_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MEBIBYTE = 1 << 20
 
@@ -93,6 +95,7 @@ class Sandbox:
         self._locate: Locate = lambda ip, port: (ip, port)
         self._stage = home / "sandbox" / "stage"
         self._addresses = Addresses(POD_NETWORK, GATEWAY_IP)
+        self._bridges = Bridges()
         self._pods: set[Pod] = set()
         self._sockets: deque[socket.socket] = deque()
         self._refill: asyncio.Task[None] | None = None
@@ -179,6 +182,18 @@ class Sandbox:
             raise
         return pod
 
+    def may_connect(self, ip: str, namespace: str) -> bool:
+        """Whether who has an address may reach what belongs to a namespace.
+
+        The node itself may. Of pods only those of the same namespace, one that is gone not; without
+        namespaces of the kernel nobody can tell who connects, and everybody may.
+        """
+        if self.mode == "plain" or ip == GATEWAY_IP:
+            return True
+        if ipaddress.IPv4Address(ip) not in _POD_NETWORK:
+            return True
+        return self._bridges.namespace_of(ip) == namespace
+
     async def listen(self, ip: str, port: int) -> socket.socket:
         """Return a listening TCP socket, non-blocking, that lives in the cluster network.
 
@@ -262,6 +277,7 @@ class Sandbox:
         request = {
             "op": "pod",
             "ip": pod.ip,
+            "bridge": self._bridges.join(pod.ip, pod.spec.namespace),
             "gateway": GATEWAY_IP,
             "hostname": pod.spec.hostname,
             "stage": str(self._stage),
@@ -286,6 +302,7 @@ class Sandbox:
 
     def _pod_gone(self, pod: Pod) -> None:
         self._pods.discard(pod)
+        self._bridges.leave(pod.ip)
         self._addresses.free(pod.ip)
 
     async def _bound(self, ip: str, port: int, *, udp: bool) -> socket.socket:

@@ -3,7 +3,8 @@
 The kubelet side feeds it all Services and all EndpointSlices whenever one of them changed. Pods
 reach a ClusterIP through a listener in the cluster network, people reach a NodePort through one on
 the host's loopback address; both relay to the ready endpoints in turn. A ClusterIP without a ready
-endpoint refuses connections, as kube-proxy does.
+endpoint refuses connections, as kube-proxy does. A pod of another namespace gets none through a
+ClusterIP, nor does anybody get to a pod that is of another namespace than the service.
 """
 
 from __future__ import annotations
@@ -51,15 +52,19 @@ class ClusterNetwork(Protocol):
     async def datagram(self, ip: str, port: int) -> socket.socket:
         """Return a bound UDP socket in the cluster network."""
 
+    def may_connect(self, ip: str, namespace: str) -> bool:
+        """Whether who has an address may reach what belongs to a namespace."""
+
 
 class _ServedPort:
     """The listeners of one port of one service."""
 
-    def __init__(self, network: ClusterNetwork, cluster_ip: str | None, port: ServicePort) -> None:
+    def __init__(self, network: ClusterNetwork, service: Service, port: ServicePort) -> None:
         self._network = network
-        self._cluster_ip = cluster_ip
+        self._namespace = service.namespace
+        self._cluster_ip = service.cluster_ip
         self._port = port
-        self._balancer = Balancer(network.connect)
+        self._balancer = Balancer(self._connect)
         self._inside: Listener | None = None
         self._outside: Listener | None = None
 
@@ -93,10 +98,22 @@ class _ServedPort:
         except OSError as error:
             return f"{self._cluster_ip}:{self._port.port} cannot be served: {error}"
         if self._inside is None:
-            self._inside = Listener(server, self._balancer)
+            self._inside = Listener(server, self._relay_inside)
         else:
             self._inside.resume(server)
         return ""
+
+    async def _relay_inside(self, client: socket.socket) -> None:
+        """Relay a connection of the cluster network; OSError for a pod of another namespace."""
+        ip, _port = client.getpeername()
+        if not self._network.may_connect(ip, self._namespace):
+            raise ConnectionRefusedError(f"{ip} is no pod of {self._namespace}")
+        await self._balancer(client)
+
+    async def _connect(self, ip: str, port: int) -> socket.socket:
+        if not self._network.may_connect(ip, self._namespace):
+            raise ConnectionRefusedError(f"{ip} is no pod of {self._namespace}")
+        return await self._network.connect(ip, port)
 
     def _follow_outside(self) -> str:
         """Hold the NodePort from the first moment on, so that no other program takes it."""
@@ -271,7 +288,7 @@ class Services:
                 problems.append(f"port {port.port} is {port.protocol}; only TCP is relayed")
                 continue
             if port not in served:
-                served[port] = _ServedPort(self._network, service.cluster_ip, port)
+                served[port] = _ServedPort(self._network, service, port)
             problem = await served[port].update(endpoints)
             if problem:
                 problems.append(problem)

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.tools.fsyncs import watched
+
 from .conftest import DEADLINE_S, ROOT, Obj, Process
 
 
@@ -65,6 +67,16 @@ def test_credentials_are_for_the_owner_alone_and_work_for_both_users(own: Proces
     assert address.startswith("https://127.0.0.1:")
     tokens = {own.credentials(file)[1] for file in ("kubeconfig", "node.kubeconfig")}
     assert len(tokens) == 2
+
+
+def test_what_it_confirmed_is_on_disk(own: Process) -> None:
+    """A power cut after the answer takes nothing of it away."""
+    assert own.child is not None
+    with watched(own.child.pid, own.home) as fsyncs:
+        for number in range(3):
+            before = fsyncs.of("state.db")
+            call(own, MAPS, {"metadata": {"name": f"kept-{number}"}, "data": {"a": "b"}})
+            assert fsyncs.of("state.db") > before, number
 
 
 def test_it_speaks_tls_only_and_shows_a_certificate_of_its_own_authority(own: Process) -> None:

@@ -189,12 +189,13 @@ async def test_sigterm_ends_a_program_that_does_not_handle_it(bench, pod):
 
 async def test_what_a_program_leaves_behind_ends_with_it(bench, pod):
     volume = bench.mount("shared", "/shared")
-    script = "setsid sleep 98761 & while [ ! -e /shared/go ]; do sleep 0.02; done"
+    left = f"sleep 1{os.getpid()}"  # nobody else's here
+    script = f"setsid {left} & while [ ! -e /shared/go ]; do sleep 0.02; done"
     container = await bench.start(pod, "/bin/sh", "-c", script, mounts=(volume,))
-    await until(lambda: processes_named("sleep 98761"), "the left process")
+    await until(lambda: processes_named(left), "the left process")
     (bench.volume("shared") / "go").touch()
     assert (await asyncio.wait_for(container.wait(), DEADLINE_S)).code == 0
-    assert processes_named("sleep 98761") == []
+    assert processes_named(left) == []
     assert not pod.gone.is_set()
 
 
@@ -223,13 +224,14 @@ async def test_a_probe_runs_inside_with_the_same_user_and_mounts(bench, pod):
 
 
 async def test_a_probe_that_takes_too_long_is_killed(bench, pod):
-    container = await bench.start(pod, "/bin/sleep", "98763")
+    stays, probed = f"3{os.getpid()}", f"2{os.getpid()}"  # nobody else's here
+    container = await bench.start(pod, "/bin/sleep", stays)
     began = time.monotonic()
-    code, output = await container.exec(("/bin/sh", "-c", "echo begun; sleep 98762; echo"), 3)
+    code, output = await container.exec(("/bin/sh", "-c", f"echo begun; sleep {probed}; echo"), 3)
     assert (code, output) == (-1, b"begun\n")
     assert time.monotonic() - began < DEADLINE_S
-    assert processes_named("sleep 98762") == []
-    assert processes_named("/bin/sleep 98763") == [container.pid]
+    assert processes_named(f"sleep {probed}") == []
+    assert processes_named(f"/bin/sleep {stays}") == [container.pid]
 
 
 async def test_the_output_of_a_probe_is_bounded(bench, pod):

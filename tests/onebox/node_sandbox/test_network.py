@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from deploy.onebox.node.addresses import Addresses, AddressesExhausted
+from deploy.onebox.node.addresses import Addresses, AddressesExhausted, Bridges
 from deploy.onebox.node.netlink import BRIDGE_ADDRESS
 from deploy.onebox.node.sandbox import GATEWAY_IP
 
@@ -50,6 +50,88 @@ peer.sendall(b"hello")
 print(peer.recv(10).decode(), peer.getsockname()[0])
 """
     assert await bench.python(client, program) == f"hello {client.ip}\n"
+
+
+# Each line: what was tried, and what came back.
+REACH = """
+import socket, struct, sys
+def tcp(ip, port, options=b""):
+    with socket.socket() as peer:
+        peer.settimeout(4)
+        if options:
+            peer.setsockopt(socket.IPPROTO_IP, 4, options)
+        peer.connect((ip, port))
+        peer.sendall(b"hello")
+        return peer.recv(10)
+def udp(ip, port):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        peer.settimeout(4)
+        peer.connect((ip, port))
+        peer.send(b"hello")
+        return peer.recv(10)
+def routed(ip, port):  # by way of the gateway, which the packet itself asks for
+    return tcp("10.244.0.1", port, struct.pack("!BBB4sB", 131, 7, 4, socket.inet_aton(ip), 1))
+for way in (tcp, udp, routed):
+    try:
+        print(way.__name__, way(sys.argv[1], 2222).decode())
+    except OSError:
+        print(way.__name__, "nothing")
+"""
+SERVE = """
+import socket, threading
+box = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+box.bind(("0.0.0.0", 2222))
+def answer():
+    while True:
+        data, peer = box.recvfrom(100)
+        box.sendto(data, peer)
+threading.Thread(target=answer, daemon=True).start()
+server = socket.create_server(("0.0.0.0", 2222))
+print("listening", flush=True)
+while True:
+    peer, _ = server.accept()
+    peer.sendall(peer.recv(10))
+"""
+
+
+async def start_server(bench: Bench, pod) -> None:
+    await bench.start(pod, PYTHON, "-I", "-S", "-c", SERVE)
+    log = bench.last_log
+    await until(lambda: b"listening" in log.read_bytes(), "the server")
+
+
+async def reach(bench: Bench, client, ip: str) -> dict[str, str]:
+    ended, text = await bench.run(client, PYTHON, "-I", "-S", "-c", REACH, ip)
+    assert ended.code == 0, text
+    return dict(line.split(" ", 1) for line in text.splitlines())
+
+
+async def test_pods_of_different_namespaces_do_not_reach_each_other(bench):
+    if bench.sandbox.mode == "plain":
+        pytest.skip("there is one network for all")
+    nothing = {"tcp": "nothing", "udp": "nothing", "routed": "nothing"}
+    gone = await bench.pod("gone", namespace="gone")
+    ada = await bench.pod("ada", namespace="ada")
+    await start_server(bench, ada)
+    await gone.remove()
+    # On the bridge that is free again.
+    lin, too = await bench.pod("lin", namespace="lin"), await bench.pod("too", namespace="ada")
+    assert await reach(bench, lin, ada.ip) == nothing
+    assert await reach(bench, too, ada.ip) == {**nothing, "tcp": "hello", "udp": "hello"}
+    connection = await bench.sandbox.connect(ada.ip, 2222)  # the node itself
+    assert await exchange(connection, b"ping") == b"ping"
+    connection.close()
+
+
+def test_a_bridge_is_given_to_another_namespace_when_its_last_pod_is_gone():
+    bridges = Bridges()
+    assert [bridges.join("10.0.0.2", "a"), bridges.join("10.0.0.3", "b")] == [0, 1]
+    assert bridges.join("10.0.0.4", "a") == 0
+    bridges.leave("10.0.0.2")
+    assert bridges.join("10.0.0.5", "c") == 2
+    bridges.leave("10.0.0.4")
+    assert bridges.join("10.0.0.6", "d") == 0
+    assert [bridges.namespace_of(f"10.0.0.{n}") for n in (2, 3, 6)] == [None, "b", "d"]
 
 
 async def test_pods_may_use_the_same_port(bench):

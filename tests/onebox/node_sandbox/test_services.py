@@ -95,6 +95,37 @@ print(peer.recv(10).decode())
     assert await bench.python(pod, program) == "me\n"
 
 
+async def test_a_cluster_ip_is_for_its_own_namespace(bench, services):
+    """Nor does a service lead to a pod of another one, whatever its endpoints name."""
+    if bench.sandbox.mode == "plain":
+        pytest.skip("nobody can tell there who connects")
+    own, other = await bench.pod("own"), await bench.pod("other", namespace="other")
+    for pod in (own, other):
+        await start_echo(bench, pod, 8080)
+    services.set_services(
+        [service("web", "10.96.1.1", {"port": 80}), service("wrong", "10.96.1.2", {"port": 80})]
+    )
+    slices = [
+        endpoint_slice(name, ready(pod.ip), ports=[{"port": 8080}])
+        for name, pod in (("web", own), ("wrong", other))
+    ]
+    services.set_endpointslices(slices)
+    await services.settled()
+    program = """
+import socket
+for ip in ("10.96.1.1", "10.96.1.2"):
+    try:
+        peer = socket.create_connection((ip, 80))
+        peer.sendall(b"hello")
+        print(peer.recv(10).decode() or "nothing")
+    except OSError:
+        print("nothing")
+"""
+    assert await bench.python(await bench.pod("client"), program) == "hello\nnothing\n"
+    stranger = await bench.pod("stranger", namespace="other")
+    assert await bench.python(stranger, program) == "nothing\nnothing\n"
+
+
 async def test_without_a_ready_endpoint_a_cluster_ip_refuses(bench, services):
     pod = await bench.pod("server")
     await start_echo(bench, pod, 8080)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import urllib.request
 
-from tests.onebox.whole.kube import Json, Space, python, shell
+from tests.onebox.whole.kube import Json, Kube, Space, python, shell
 
 WEB = (
     "import http.server, socket\n"
@@ -17,6 +17,14 @@ WEB = (
     "http.server.ThreadingHTTPServer(('', 8080), H).serve_forever()"
 )
 GET = "import sys, urllib.request as u\nprint(u.build_opener(u.ProxyHandler({})).open(sys.argv[1], timeout=5).read().decode())"
+
+
+GET_ALL = (
+    "import sys, urllib.request as u\n"
+    "for url in sys.argv[1:]:\n"
+    " try: print(u.build_opener(u.ProxyHandler({})).open(url, timeout=5).read().decode())\n"
+    " except OSError: print('nothing')"
+)
 
 
 def web(space: Space, name: str, **spec: object) -> None:
@@ -82,6 +90,30 @@ def test_a_cluster_ip_leads_to_the_ready_pods(space: Space):
     assert fetch(space, "by-address", f"http://{address}/") in ("one", "two")
     variables = space.output("links", shell("echo $FRONT_SERVICE_HOST $FRONT_SERVICE_PORT"))
     assert variables.split() == [address, "80"]
+
+
+def test_namespaces_are_apart_or_the_node_says_that_they_are_not(kube: Kube, space: Space):
+    conditions = [c for n in kube.items("/api/v1/nodes") for c in n["status"]["conditions"]]
+    [said] = [c for c in conditions if c["type"] == "homeport.dev/Isolation"]
+    created = service(space, "front")
+    web(space, "one")
+    ip = space.wait_pod("one", "Ready")["status"]["podIP"]
+    urls = [f"http://{ip}:8080/", f"http://{created['spec']['clusterIP']}/"]
+    # The proxy may hear of the endpoints a little after us.
+    until = f"until python3 -c '{GET}' {urls[1]} > /dev/null 2>&1; do sleep 0.1; done"
+    space.output("waits", shell(until))
+    urls.append(f"http://front.{space.name}/")
+    other = Space(kube, f"{space.name}-other")
+    ask = {
+        "name": "main",
+        "image": "python:3.11-slim",
+        "command": ["python3", "-c", GET_ALL, *urls],
+    }
+    assert space.output("own", ask).split() == ["one"] * 3
+    is_plain = said["reason"] == "PlainProcesses"
+    assert ("not isolated from each other" in said["message"]) == is_plain
+    assert other.output("other", ask).split() == ["one" if is_plain else "nothing"] * 3
+    kube.delete(f"/api/v1/namespaces/{other.name}")
 
 
 def test_a_node_port_leads_in_from_the_host(space: Space):

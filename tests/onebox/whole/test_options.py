@@ -100,7 +100,11 @@ def test_volumes_lie_where_they_were_told(own_space: Space, chosen: tuple[OneBox
         own_space.path("persistentvolumeclaims", "c"),
         lambda c: (c.get("status") or {}).get("phase") == "Bound",
     )
-    assert len(list(chosen[1].iterdir())) == 1
+    # The folder, and beside it whose it is.
+    [folder] = [path for path in chosen[1].iterdir() if path.is_dir()]
+    assert [path.name for path in chosen[1].iterdir() if path != folder] == [
+        f"{folder.name}.owner.json"
+    ]
 
 
 def test_node_ports_come_from_the_range(own_space: Space):

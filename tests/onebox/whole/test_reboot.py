@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from deploy.onebox.node.ownership import read_owner
 from tests.onebox.cluster import ROOT, OneBox, start_onebox
 from tests.onebox.whole.kube import Kube, Space, container, shell, sleeper
 from tests.onebox.whole.processes import descendants, wait_for_none
+from tests.tools.waiting import wait_for
 
 NOBODY = 65534
 
@@ -101,6 +103,69 @@ def test_a_job_goes_on_after_a_reboot(own_box):
     )
     assert job["status"]["succeeded"] == 1
     assert not job["status"].get("failed")
+
+
+def claim_of(space: Space, name: str) -> Path:
+    """Makes a claim; gives the folder of its volume."""
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    path = space.path("persistentvolumeclaims")
+    space.kube.create(path, {"metadata": {"name": name}, "spec": spec})
+    bound = space.kube.wait(
+        f"{path}/{name}", lambda found: found.get("status", {}).get("phase") == "Bound"
+    )
+    volume = space.kube.get(f"/api/v1/persistentvolumes/{bound['spec']['volumeName']}")
+    return Path(volume["spec"]["hostPath"]["path"])
+
+
+@pytest.mark.parametrize("is_unmarked", [False, True], ids=["marked", "by-an-older-version"])
+def test_a_lost_state_takes_no_volume_with_it(own_box, is_unmarked: bool):
+    """Its claim gets the folder again, and nobody else does; what says nothing goes to nobody."""
+    box = own_box()
+    space = Space(Kube(box.kubeconfig), "lab")
+    folder = claim_of(space, "data")
+    mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    space.output("writes", shell("echo mine > /v/file", **mount), volumes=volumes)
+    given_up = claim_of(space, "old")
+    space.kube.delete(space.path("persistentvolumeclaims", "old"))
+    space.kube.wait(
+        f"/api/v1/persistentvolumes/{given_up.name}", lambda v: v["status"]["phase"] == "Released"
+    )
+    if is_unmarked:
+        box.stop()
+        for file in folder.parent.glob("*.json"):
+            file.unlink()
+        box = own_box()  # from the state that is still there
+    wait_for(
+        "the folder that was given up says so",
+        lambda: (owner := read_owner(given_up)) is not None and owner.is_released,
+    )
+    box.kill9()
+    for file in (box.home / "api").glob("state.db*"):
+        file.unlink()
+    unmarked = folder.parent / "pvc-unknown"
+    unmarked.mkdir()
+
+    box = own_box()
+    kube = Kube(box.kubeconfig)
+    other, space = Space(kube, "other"), Space(kube, "lab")
+    kept = {folder, given_up, unmarked}
+    assert claim_of(other, "data") not in kept
+    assert claim_of(space, "old") not in kept
+    assert claim_of(space, "data") == folder
+    text = space.output("reads", shell("cat /v/file", **mount), volumes=volumes)
+    assert text == "mine\n"
+    assert "lost" in space.wait_event("data", "ProvisioningSucceeded")["message"]
+    [name] = [node["metadata"]["name"] for node in kube.items("/api/v1/nodes")]
+    said = {"type": "homeport.dev/FoldersOfNobody", "status": "True"}
+    node = kube.wait(
+        f"/api/v1/nodes/{name}",
+        lambda node: any(said.items() <= c.items() for c in node["status"]["conditions"]),
+    )
+    [message] = [c["message"] for c in node["status"]["conditions"] if c["type"] == said["type"]]
+    assert f"{unmarked} does not say whose it is" in message
+    assert f"{given_up} was kept when the claim old of lab was given up" in message
+    assert str(folder) not in message
 
 
 def test_stopping_gives_pods_their_grace_and_ends_everything(own_box, tmp_path: Path):
