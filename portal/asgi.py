@@ -3,27 +3,36 @@
 import os
 from typing import Any, cast
 
-from django.core.asgi import get_asgi_application
+import django
+from django.conf import settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
-_django = get_asgi_application()
+django.setup(set_prefix=False)
 
 # What is imported below needs models, which exist only after the line above.
 from channels.routing import ProtocolTypeRouter, URLRouter
-from django.urls import re_path
+from django.urls import re_path, reverse
 
 from jobs.logs.consumers import websocket_urlpatterns as log_sockets
+from portal.bodies import BodyDoor, FormHandler
+from portal.doors import Doors
+from portal.limits import RequestLimit
 from portal.live_consumer import websocket_urlpatterns as live_sockets
+from portal.probes import Probes
+from portal.request_threads import RequestThreads
 from portal.store_door import StoreDoor
-from tenants.sockets import NoSuchSocket
+from tenants.sockets import NoSuchSocket, find_sender
 
+_django = RequestLimit(RequestThreads(cast(Any, FormHandler()), settings.WEB_THREADS))
+_uploads = [reverse(name) for name in ("bundle-upload", "job-new", "api-bundles")]
 _other_sockets = [re_path("^.*", NoSuchSocket.as_asgi())]
 
 # Origin and person are checked by the consumers themselves (portal/origins.py): a refusal must
 # reach the browser as a close code, which a refused handshake cannot carry.
-application = ProtocolTypeRouter(
+router = ProtocolTypeRouter(
     {
-        "http": StoreDoor(cast(Any, _django)),
+        "http": Probes(StoreDoor(BodyDoor(_django, _uploads, find_sender))),
         "websocket": URLRouter([*log_sockets, *live_sockets, *_other_sockets]),
     }
 )
+application = Doors(cast(Any, router))

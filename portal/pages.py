@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from django.contrib.auth.models import AnonymousUser
@@ -20,7 +20,7 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 from django_htmx.jinja import htmx_script
 
 from jobs.models import ReconcilerLease
-from portal import wording
+from portal import insecure, room, wording
 from tenants.audit import words
 
 # The reconciler renews its lease every few seconds; a silence this long is worth a banner.
@@ -89,14 +89,14 @@ class NavItem:
     route: str
     title: Any  # a lazy text: translated when it is printed
     icon: str
-    path_prefix: str  # the item is marked as current below it
+    path_prefix: str | tuple[str, ...]  # the item is marked as current below it
     show: Callable[[Any], bool] = everybody
 
 
 # In the order of the page.
 NAV = (
     NavItem("home", gettext_lazy("Home"), "house", "/"),
-    NavItem("jobs", gettext_lazy("Trainings"), "layers", "/trainings/"),
+    NavItem("jobs", gettext_lazy("Trainings"), "layers", ("/trainings/", "/uploads/")),
     NavItem("notebooks", gettext_lazy("Notebooks"), "notebook", "/notebooks/"),
     NavItem("tensorboards", gettext_lazy("TensorBoards"), "chart", "/tensorboards/"),
     NavItem("lead-team", gettext_lazy("Team"), "team", "/team/", leads),
@@ -119,6 +119,13 @@ class Banner:
     detail: str
 
 
+class Warned(NamedTuple):
+    """What is wrong with the installation; `is_on_health`: the health page says more of it."""
+
+    text: str
+    is_on_health: bool
+
+
 def find_banner(lease: ReconcilerLease | None, at: datetime) -> Banner | None:
     """What to tell about the cluster, or None when all is well."""
     if lease is None or lease.renewed_at is None:
@@ -136,6 +143,12 @@ def find_banner(lease: ReconcilerLease | None, at: datetime) -> Banner | None:
             lease.cluster_error,
         )
     return None
+
+
+def is_isolated(lease: ReconcilerLease | None) -> bool:
+    """False where it was tried, and pods of different namespaces reached each other."""
+    told = (lease.health if lease else {}).get("network") or {}
+    return bool(told.get("state") != "no")
 
 
 class Shell:
@@ -161,8 +174,51 @@ class Shell:
         return self.path.startswith(item.path_prefix)
 
     @cached_property
+    def lease(self) -> ReconcilerLease | None:
+        return ReconcilerLease.objects.filter(pk=1).first()
+
+    @property
     def banner(self) -> Banner | None:
-        return find_banner(ReconcilerLease.objects.filter(pk=1).first(), now())
+        return find_banner(self.lease, now())
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether people's namespaces are apart on the network, as far as anybody knows."""
+        return is_isolated(self.lease)
+
+    @property
+    def warnings(self) -> list[Warned]:
+        """That the disk is full, and what admins are to mend, on every page of theirs."""
+        if not self.user.is_authenticated:
+            return []
+        found = []
+        if room.is_short():
+            found.append(
+                Warned(
+                    gettext(
+                        "The disk is nearly full: uploads and new trainings are refused for now. "
+                        "Delete trainings and uploads that are no longer needed."
+                    ),
+                    is_on_health=True,
+                )
+            )
+        if not self.user.is_admin:
+            return found
+        found += [
+            Warned(f"{fault.text} {fault.hint}", is_on_health=False)
+            for fault in insecure.accepted()
+        ]
+        if not self.is_isolated:
+            found.append(
+                Warned(
+                    gettext(
+                        "Namespaces are not isolated: anybody's pods reach everybody else's. "
+                        "The health page says what to do."
+                    ),
+                    is_on_health=True,
+                )
+            )
+        return found
 
 
 def shell(request: HttpRequest) -> Mapping[str, Any]:

@@ -37,7 +37,10 @@ def _to_sign_in(request: PageRequest) -> HttpResponseBase:
     if not request.htmx:
         back = request.get_full_path() if request.method in {"GET", "HEAD"} else request.path
         return redirect_to_login(back)
-    parts = urlsplit(request.htmx.current_url or "/")
+    try:
+        parts = urlsplit(request.htmx.current_url or "/")
+    except ValueError:  # `http://[::1`, which no browser sends
+        parts = urlsplit("/")
     back = f"{parts.path}?{parts.query}" if parts.query else parts.path
     answer: HttpResponseBase = HttpResponseClientRedirect(
         f"{reverse('sign-in')}?{urlencode({'next': back})}"

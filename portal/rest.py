@@ -12,6 +12,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import exception_handler as drf_exception_handler
 
+from portal.streaming import AbsentError
+
 
 class Pagination(PageNumberPagination):
     """`count, next, previous, results`; `page`, `page_size` (50, at most 200)."""
@@ -67,7 +69,9 @@ def field_errors(exc: exceptions.APIException) -> list[FieldError]:
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
     """Every refusal as `{"errors": [{"field", "code", "text"}]}`."""
-    if isinstance(exc, Http404):
+    if isinstance(exc, AbsentError):
+        exc = exceptions.NotFound(str(exc))
+    elif isinstance(exc, Http404):
         exc = exceptions.NotFound("there is nothing here, or it is not yours")
     elif isinstance(exc, PermissionDenied):
         exc = exceptions.PermissionDenied(str(exc) or "you may not do this")

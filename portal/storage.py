@@ -8,10 +8,8 @@ the tenant's id, so that one prefix holds all that a tenant has.
 
 import base64
 import functools
-import hashlib
 import os
 import re
-import secrets
 import shutil
 import time
 from abc import ABC, abstractmethod
@@ -24,12 +22,13 @@ from urllib.parse import quote, urlencode
 from django.conf import settings
 from django.utils.crypto import constant_time_compare, salted_hmac
 
+from portal.waiting import Waiting, put_on_disk, remove_stale
+
 CHUNK_BYTES = 1024**2
 LINK_TTL_S = 600
 STORE_PATH = "/internal/v1/store/"
 _MAX_KEY = 300  # as long as the columns that keep keys
 _KEY_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-_STALE_S = 86_400  # an upload that began a day ago is dead
 
 
 class StoreError(Exception):
@@ -115,7 +114,7 @@ class Store(ABC):
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Removes one object; harmless when there is none."""
+        """Removes one object, durably; harmless when there is none."""
 
     @abstractmethod
     def delete_prefix(self, prefix: str) -> None:
@@ -131,24 +130,24 @@ class Store(ABC):
     ) -> Link:
         """A link that writes exactly `size_bytes` bytes, of this SHA-256 (hex) when given."""
 
+    @abstractmethod
+    def waiting(self) -> "Waiting":
+        """A new file for bytes whose key is not known yet; the caller takes or aborts it."""
+
+    @abstractmethod
+    def take(self, key: str, waiting: "Waiting") -> None:
+        """Keeps a file that came by `waiting` under this key, without writing it again if it can."""
+
     def exists(self, key: str) -> bool:
         return self.find_size(key) is not None
 
 
-class Incoming:
+class Incoming(Waiting):
     """A file on its way into a folder store: visible under its key only after `commit`."""
 
-    def __init__(self, target: Path, waiting_room: Path) -> None:
+    def __init__(self, target: Path, waiting_room: Path, size_bytes: int = 0) -> None:
+        super().__init__(waiting_room, size_bytes)
         self._target = target
-        self._path = waiting_room / secrets.token_hex(16)
-        self._file = self._path.open("xb")
-        self._digest = hashlib.sha256()
-        self.size_bytes = 0
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data)
-        self._digest.update(data)
-        self.size_bytes += len(data)
 
     def commit(self, *, size_bytes: int | None = None, sha256: str | None = None) -> None:
         """Puts the file in place, durably.
@@ -159,24 +158,10 @@ class Incoming:
         if size_bytes is not None and self.size_bytes != size_bytes:
             self.abort()
             raise ObjectMismatchError(f"{self.size_bytes} bytes came, announced were {size_bytes}")
-        if sha256 is not None and self._digest.hexdigest() != sha256:
+        if sha256 is not None and self.sha256 != sha256:
             self.abort()
-            raise ObjectMismatchError(f"the SHA-256 is {self._digest.hexdigest()}, not {sha256}")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        self._target.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(self._path, self._target)
-        handle = os.open(self._target.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-    def abort(self) -> None:
-        """Forgets what came; harmless after `commit`."""
-        self._file.close()
-        self._path.unlink(missing_ok=True)
+            raise ObjectMismatchError(f"the SHA-256 is {self.sha256}, not {sha256}")
+        self.move(self._target)
 
 
 @dataclass(frozen=True)
@@ -198,19 +183,31 @@ class FolderStore(Store):
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)
 
-    def incoming(self, key: str) -> Incoming:
-        """Begins to write an object; the caller commits or aborts."""
-        target = self._path(key)
+    def incoming(self, key: str, size_bytes: int = 0) -> Incoming:
+        """Begins to write an object, of so many bytes if known; the caller commits or aborts."""
+        return Incoming(self._path(key), self._waiting_room, size_bytes)
+
+    @property
+    def _waiting_room(self) -> Path:
         # No part of a key begins with a dot, so nothing can be addressed in here.
-        waiting_room = self._root / ".incoming"
-        waiting_room.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Incoming(target, waiting_room)
+        return self._root / ".incoming"
+
+    def waiting(self) -> Waiting:
+        return Waiting(self._waiting_room)
+
+    def take(self, key: str, waiting: Waiting) -> None:
+        waiting.move(self._path(key))
+
+    def list_keys(self) -> Iterator[str]:
+        """Everything that is kept, in any order."""
+        for folder, names, files in os.walk(self._root):
+            names[:] = [name for name in names if not name.startswith(".")]
+            for name in files:
+                yield (Path(folder) / name).relative_to(self._root).as_posix()
 
     def remove_stale(self) -> None:
         """Removes what interrupted uploads left more than a day ago."""
-        for path in (self._root / ".incoming").glob("*"):
-            if time.time() - path.stat().st_mtime > _STALE_S:
-                path.unlink(missing_ok=True)
+        remove_stale(self._waiting_room)
 
     def put_file(self, key: str, file: Readable) -> None:
         incoming = self.incoming(key)
@@ -245,12 +242,16 @@ class FolderStore(Store):
         return path.stat().st_size if path.is_file() else None
 
     def delete(self, key: str) -> None:
-        self._path(key).unlink(missing_ok=True)
+        path = self._path(key)
+        if path.exists():
+            path.unlink(missing_ok=True)
+            put_on_disk(path.parent)
 
     def delete_prefix(self, prefix: str) -> None:
         folder = self._root / check_prefix(prefix)
         if folder.is_dir():
             shutil.rmtree(folder)
+            put_on_disk(folder.parent)
 
     def link_get(self, key: str, ttl_s: int = LINK_TTL_S) -> Link:
         return self._link("GET", key, "", "", ttl_s)
@@ -300,6 +301,7 @@ class S3Store(Store):
 
     def __init__(self, bucket: str, endpoint: str, region: str, pod_endpoint: str = "") -> None:
         self._bucket = bucket
+        self._waiting_room = settings.HOMEPORT_HOME / "incoming"
         self._client = self._connect(endpoint, region)
         # Links are for pods, and a link's signature covers the host name in it.
         self._links = self._connect(pod_endpoint, region) if pod_endpoint else self._client
@@ -328,6 +330,19 @@ class S3Store(Store):
 
     def put_file(self, key: str, file: Readable) -> None:
         self._client.upload_fileobj(file, self._bucket, check_key(key))
+
+    def waiting(self) -> Waiting:
+        return Waiting(self._waiting_room)
+
+    def take(self, key: str, waiting: Waiting) -> None:
+        waiting.flush()
+        with waiting.path.open("rb") as file:
+            self.put_file(key, file)
+        waiting.abort()
+
+    def remove_stale(self) -> None:
+        """Removes what interrupted uploads left more than a day ago."""
+        remove_stale(self._waiting_room)
 
     def open(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
         size = self.find_size(key)
@@ -390,7 +405,9 @@ class S3Store(Store):
 
 @functools.cache
 def _s3(bucket: str, endpoint: str, region: str, pod_endpoint: str) -> S3Store:
-    return S3Store(bucket, endpoint, region, pod_endpoint)
+    store = S3Store(bucket, endpoint, region, pod_endpoint)
+    store.remove_stale()
+    return store
 
 
 @functools.cache

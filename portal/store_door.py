@@ -103,20 +103,22 @@ async def _give(store: FolderStore, grant: Grant, send: Send) -> None:
 
 
 async def _take(store: FolderStore, grant: Grant, receive: Receive, send: Send) -> None:
-    incoming = await asyncio.to_thread(store.incoming, grant.key)
     try:
-        await _receive_into(incoming, grant, receive)
-        await asyncio.to_thread(incoming.commit, size_bytes=grant.size_bytes, sha256=grant.sha256)
+        incoming = await asyncio.to_thread(store.incoming, grant.key, grant.size_bytes or 0)
+        try:
+            await _receive_into(incoming, grant, receive)
+            await asyncio.to_thread(
+                incoming.commit, size_bytes=grant.size_bytes, sha256=grant.sha256
+            )
+        finally:
+            await asyncio.to_thread(incoming.abort)
     except ObjectMismatchError as error:
         await _refuse(send, 422, str(error))
-        return
     except OSError as error:
-        log.exception("the object store cannot keep %s", grant.key)
+        log.error("the object store cannot keep %s: %s", grant.key, error)  # noqa: TRY400 (one line)
         await _refuse(send, 507, f"the object store cannot keep it: {error.strerror}")
-        return
-    finally:
-        await asyncio.to_thread(incoming.abort)
-    await _answer(send, 200, b"{}")
+    else:
+        await _answer(send, 200, b"{}")
 
 
 async def _receive_into(incoming: Incoming, grant: Grant, receive: Receive) -> None:

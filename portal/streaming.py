@@ -10,10 +10,25 @@ from typing import IO, Any
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpRequest, StreamingHttpResponse
+from django.http import Http404, HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
+from django.utils.translation import gettext_lazy as _
+
+from portal import characters
 
 FILE_CHUNK_BYTES = 256 * 1024
+
+
+class AbsentError(Http404):
+    """What was asked for is not there. Unlike that of other 404s, its text is for people."""
+
+    title: Any = _("Nothing here")
+
+
+class LostFileError(AbsentError):
+    """The database knows a file that the object store does not hold."""
+
+    title = _("This file is not here any more")
 
 
 async def threaded(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
@@ -53,13 +68,15 @@ def streamed(
         request: decides how chunks are taken.
         chunks: the bytes; an asynchronous iterator under ASGI only.
         content_type: as HTTP says it.
-        file_name: browsers save it under this name; None: they may show it.
+        file_name: browsers save it under this name, with dashes for its hidden characters; None:
+            they may show it.
     """
     content: Any = chunks
     if isinstance(chunks, Iterator) and isinstance(request, ASGIRequest):
         content = threaded(chunks)
     answer = StreamingHttpResponse(content, content_type=content_type)
     if file_name is not None:
-        answer["Content-Disposition"] = content_disposition_header(True, file_name) or "attachment"
+        shown = characters.replace_hidden(file_name, "-")
+        answer["Content-Disposition"] = content_disposition_header(True, shown) or "attachment"
     answer["X-Content-Type-Options"] = "nosniff"
     return answer

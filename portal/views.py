@@ -2,31 +2,31 @@
 
 import hashlib
 import json
-import logging
+import sys
 from functools import cached_property
 from typing import Any
 
-from django.db import DatabaseError, connection
+from django.core.exceptions import RequestDataTooBig
+from django.db import close_old_connections, connection
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import render
-from django.template.loader import get_template
-from django.utils.timezone import now
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
 from jobs.examples import EXAMPLES
-from jobs.models import Job, ReconcilerLease
+from jobs.models import Job
 from jobs.rules.states import FINAL_STATES, JobState
 from jobs.services.listing import ServiceRow, service_rows
 from jobs.services.models import ENDED_STATES, Service, ServiceState
 from jobs.summary import JobRow, job_rows
 from jobs.usage import usage_lines
-from portal.pages import find_banner
+from portal import probes, refusals
 from portal.request import PageRequest, shows_already, signed_in
+from portal.streaming import AbsentError
 from tenants.models import Tenant, TenantObject
 from tenants.usage import UsageLine
-
-log = logging.getLogger(__name__)
 
 MAX_UNFINISHED = 50
 MAX_RECENT = 6
@@ -140,22 +140,28 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
+def livez(request: HttpRequest) -> JsonResponse:
+    code, body = probes.liveness()
+    return JsonResponse(body, status=code)
+
+
+@require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """200 when pages can be served, which needs the database only; the cluster is told besides."""
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-        lease = ReconcilerLease.objects.filter(pk=1).first()
-    except DatabaseError:
-        log.exception("not ready: the database does not answer")
-        return JsonResponse({"ready": False, "database": "does not answer"}, status=503)
-    banner = find_banner(lease, now())
-    cluster = banner.text if banner else "ok"
-    return JsonResponse({"ready": True, "database": "ok", "cluster": cluster})
+    code, body = probes.readiness()
+    return JsonResponse(body, status=code)
+
+
+@require_safe
+def status(request: HttpRequest) -> JsonResponse:
+    code, body = probes.status()
+    return JsonResponse(body, status=code)
 
 
 def _error(request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
     """One page for all refusals; REST and the pods' door answer JSON as always."""
+    # Django makes these pages outside of the request's own thread, in one that nobody looks after.
+    if not connection.in_atomic_block:
+        close_old_connections()
     if request.path.startswith(("/api/", "/internal/")):
         body = {"errors": [{"field": "", "code": _CODES[status], "text": text}]}
         return HttpResponse(json.dumps(body), content_type="application/json", status=status)
@@ -165,10 +171,25 @@ def _error(request: HttpRequest, status: int, title: str, text: str) -> HttpResp
     return render(request, "error.html", context, status=status)
 
 
-_CODES = {400: "bad_request", 403: "permission_denied", 404: "not_found", 500: "server_error"}
+_CODES = {
+    400: "bad_request",
+    403: "permission_denied",
+    404: "not_found",
+    413: "too_large",
+}
+_OUR_MISTAKE = refusals.Refusal(
+    500,
+    "server_error",
+    gettext_lazy("Something went wrong"),
+    gettext_lazy(
+        "Something went wrong in Homeport. Your trainings are not touched by it. Try again."
+    ),
+)
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if isinstance(exception, RequestDataTooBig):
+        return _error(request, 413, _("That is too large"), _("The form is too large to be read."))
     text = _("The browser sent something that Homeport cannot read. Go back and try again.")
     return _error(request, 400, _("That could not be read"), text)
 
@@ -180,17 +201,22 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if isinstance(exception, AbsentError):
+        return _error(request, 404, exception.title, str(exception))
     text = _("There is nothing at this address, or it belongs to somebody else.")
     return _error(request, 404, _("Nothing here"), text)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Needs neither database nor session, for those may be what is broken."""
-    text = _("Something went wrong in Homeport. Your trainings are not touched by it. Try again.")
-    if request.path.startswith(("/api/", "/internal/")):
-        return _error(request, 500, "", text)
-    page = get_template("error_500.html").render({"text": text})
-    return HttpResponse(page, status=500)
+    # Django calls this while it handles the error.
+    refusal = refusals.find(sys.exc_info()[1]) or _OUR_MISTAKE
+    is_part = request.headers.get("HX-Request") == "true"
+    content_type, body = refusals.body_of(refusal, request.path, is_part=is_part)
+    answer = HttpResponse(body, content_type=content_type, status=refusal.status)
+    if refusal.retry_s:
+        answer.headers["Retry-After"] = str(refusal.retry_s)
+    return answer
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
@@ -201,5 +227,6 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     return _error(request, 403, _("Please send that again"), text)
 
 
+@csrf_exempt  # it does nothing, and REST has to say so in its own words
 def api_not_found(request: HttpRequest) -> HttpResponse:
     return _error(request, 404, "", "There is no such address in the REST API.")

@@ -12,22 +12,28 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
+from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from portal import environment, supervise
+from portal import environment, insecure, schema, supervise
 from portal.cluster import client, faults
+from portal.http_protocol import HeadDeadlineProtocol, backlog, raise_descriptor_limit
+from portal.postgres.patience import RECONCILER_S, WEB_S, Patience, patience
+from portal.process import process
 
 log = logging.getLogger(__name__)
 
-_GRACE_S = 5  # for requests in progress; open downloads and websockets are cut after it
+_GRACE_S = 5  # after DRAIN_S; then open downloads and websockets are cut
 _RECONCILER_GRACE_S = 10.0  # a pass in progress may finish
 _WIND_UP_S = 2.0
+_LOOK_S = 1.0  # between two looks at a database that does not answer
 _THREADS_GRACE_S = 5.0
 _PONG_S = 90.0
 _MAX_FRAME_BYTES = 65_536  # of a websocket; browsers send us next to nothing
@@ -42,12 +48,17 @@ class Server(uvicorn.Server):  # type: ignore[misc] # uvicorn is not followed by
 
 
 class Stop:
-    """What a signal asks for; `wanted` is set at the first one."""
+    """What a signal asks for; `wanted` is set at the first one.
+
+    `failed` is set when it is not a signal, but something that keeps us from serving.
+    """
 
     def __init__(self, server: Server | None) -> None:
         self.wanted = asyncio.Event()
+        self.failed = False
         self._server = server
         self._task = asyncio.current_task()
+        self._draining: asyncio.Task[None] | None = None
 
     def on_signal(self) -> None:
         if self.wanted.is_set():
@@ -56,9 +67,16 @@ class Stop:
         self.now()
 
     def now(self) -> None:
+        """The reconciler puts its work down at once, the web when it has answered."""
         self.wanted.set()
-        if self._server is not None:
-            self._server.should_exit = True
+        if self._server is not None and self._draining is None:
+            self._draining = asyncio.create_task(self._drain(self._server), name="draining")
+
+    @staticmethod
+    async def _drain(server: Server) -> None:
+        # It goes on listening, or nobody could be told that it is draining.
+        await process.drain(settings.DRAIN_S)
+        server.should_exit = True
 
     def hurry(self) -> None:
         if self._server is not None:
@@ -67,8 +85,11 @@ class Stop:
             self._task.cancel()
 
 
-def listen(address: str, port: int) -> socket.socket:
+def listen(address: str, port: int, names: str = "PORT (or LISTEN)") -> socket.socket:
     """A bound socket of the web server.
+
+    Args:
+        names: settings that say where, for the text of the error.
 
     Raises:
         CommandError: the address cannot be had; the text says which setting to change.
@@ -84,8 +105,7 @@ def listen(address: str, port: int) -> socket.socket:
         bound.close()
         why = getattr(error, "strerror", None) or error
         raise CommandError(
-            f"{address} port {port} cannot be listened on: {why}. "
-            "Set PORT (or LISTEN) to another one."
+            f"{address} port {port} cannot be listened on: {why}. Set {names} to another one."
         ) from error
     bound.set_inheritable(True)
     return bound
@@ -94,12 +114,15 @@ def listen(address: str, port: int) -> socket.socket:
 def _server() -> Server:
     config = uvicorn.Config(
         "portal.asgi:application",
+        http=HeadDeadlineProtocol,
+        backlog=backlog(),
         ws="websockets-sansio",
         ws_per_message_deflate=False,  # costs 2.4 times the CPU per log line
         ws_max_size=_MAX_FRAME_BYTES,
         # Longer than a viewer may leave its log unread: that ends with a code of our own (1013).
         ws_ping_timeout=_PONG_S,
         timeout_graceful_shutdown=_GRACE_S,
+        reset_contextvars=True,  # see portal/http_protocol.py
         # Believed only where the operator says so, or anybody could choose the address that
         # guessing of passwords is counted under.
         proxy_headers=bool(settings.TRUSTED_PROXIES),
@@ -125,7 +148,7 @@ def _spare_the_collector() -> None:
 
 
 class Command(BaseCommand):
-    """`manage.py serve`; the database must have been migrated."""
+    """`manage.py serve`; it refuses a database that was not migrated, and never migrates one."""
 
     help = "Run the web server and the reconciler."
 
@@ -136,42 +159,78 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["no_web"] and options["no_reconciler"]:
             raise CommandError("--no-web and --no-reconciler together leave nothing to run")
+        raise_descriptor_limit()
+        # Static files come so from whitenoise and are small; portal/streaming.py sees to the others.
+        warnings.filterwarnings("ignore", "StreamingHttpResponse must consume synchronous")
         if faults.install():
             log.warning("a fault is armed: HOMEPORT_FAULT=%s", os.environ["HOMEPORT_FAULT"])
-        web = None if options["no_web"] else listen(environment.read("LISTEN"), settings.PORT)
+        Patience.of_process = WEB_S
+        if options["no_web"] or options["no_reconciler"]:
+            insecure.say_split()
+        if why := insecure.refusal():
+            raise CommandError(f"Homeport does not start: {why}")
+        for fault in insecure.accepted():
+            log.warning("accepted by ACCEPT_INSECURE=%s: %s", fault.word, fault.text)
+        problem = schema.problem()
+        if problem:
+            raise CommandError(f"Homeport does not start: {problem}")
+        process.knows_schema = problem is not None
+        web = [] if options["no_web"] else _doors()
+        probed = _probe_socket() if options["no_web"] else None
 
         async def serve() -> bool:
-            failed = await run(web, with_reconciler=not options["no_reconciler"])
+            failed = await run(
+                web,
+                probed,
+                with_reconciler=not options["no_reconciler"],
+            )
             await _wind_up()
             _do_not_wait_for_threads(code=int(failed))
             return failed
 
         if asyncio.run(serve()):
-            raise CommandError("the web server ended by itself; see the log above")
+            raise CommandError("it ended by itself; see the log above")
 
 
-async def run(web: socket.socket | None, *, with_reconciler: bool) -> bool:
+def _doors() -> list[socket.socket]:
+    """The sockets of people and of pods; `portal/doors.py` tells them apart by their ports."""
+    address = environment.read("LISTEN")
+    return [
+        listen(address, settings.PORT),
+        listen(
+            environment.read("POD_LISTEN") or address, settings.POD_PORT, "POD_PORT (or POD_LISTEN)"
+        ),
+    ]
+
+
+async def run(
+    web: Sequence[socket.socket], probed: socket.socket | None = None, *, with_reconciler: bool
+) -> bool:
     """Serves until a signal comes.
 
     Args:
-        web: bound socket of the web server; None: no web server.
+        web: bound sockets of the web server; none: no web server.
+        probed: bound socket on which probes are answered where there is no web server.
 
     Returns:
-        Whether the web server ended although nobody asked it to.
+        Whether it ended although nobody asked it to.
     """
-    server = None if web is None else _server()
+    server = _server() if web else None
     stop = Stop(server)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.on_signal)
-    background = [_start_reconciler(stop)] if with_reconciler else []
+    late = None if process.knows_schema else asyncio.create_task(_look_later(stop), name="schema")
+    background = [_start_reconciler(stop, after=late)] if with_reconciler else []
+    if probed is not None:
+        background.append(asyncio.create_task(_answer_probes(probed, stop), name="probes"))
     _spare_the_collector()
     try:
-        if server is not None and web is not None:
-            await server.serve(sockets=[web])
+        if server is not None:
+            await server.serve(sockets=list(web))
         else:
             await stop.wanted.wait()
-        failed = not stop.wanted.is_set()
+        failed = stop.failed or not stop.wanted.is_set()
         stop.now()
         if background:
             await asyncio.wait(background, timeout=_RECONCILER_GRACE_S)
@@ -182,10 +241,76 @@ async def run(web: socket.socket | None, *, with_reconciler: bool) -> bool:
         await supervise.end(background)
 
 
-def _start_reconciler(stop: Stop) -> "asyncio.Task[None]":
+async def _look_later(stop: Stop) -> None:
+    """The database did not answer at the start: it is looked at as soon as it does."""
+    log.warning("the database does not answer yet; its migrations are looked at when it does")
+    while not stop.wanted.is_set():
+        problem = await asyncio.to_thread(schema.problem)
+        if problem is None:
+            await asyncio.sleep(_LOOK_S)
+            continue
+        if problem:
+            log.error("Homeport ends: %s", problem)
+            stop.failed = True
+            stop.now()
+        process.knows_schema = not problem
+        return
+
+
+def _probe_socket() -> socket.socket | None:
+    """Where a reconciler without a web server answers probes.
+
+    Raises:
+        CommandError: PROBE_PORT says where, and it cannot be listened on.
+    """
+    given = environment.read("PROBE_PORT")
+    port = settings.PORT + 2 if given is None else given
+    if port == 0:
+        return None
+    try:
+        return listen(environment.read("LISTEN"), port, "PROBE_PORT (or LISTEN)")
+    except CommandError as error:
+        if given is not None:
+            raise
+        log.warning("nobody is told whether this reconciler lives: %s", error)
+        return None
+
+
+async def _answer_probes(probed: socket.socket, stop: Stop) -> None:
+    from portal import probes
+
+    config = uvicorn.Config(
+        cast(Any, probes.Probes(probes.nothing_else)),
+        ws="none",
+        timeout_graceful_shutdown=1,
+        access_log=False,
+        log_config=None,
+        log_level="warning",
+        lifespan="off",
+        server_header=False,
+    )
+    server = Server(config)
+
+    async def end() -> None:
+        await stop.wanted.wait()
+        process.is_draining = True
+        server.should_exit = True
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.serve(sockets=[probed]))
+        group.create_task(end())
+
+
+def _start_reconciler(stop: Stop, *, after: "asyncio.Task[None] | None") -> "asyncio.Task[None]":
     from jobs.reconciler.loop import Reconciler  # the web alone does not need it
 
+    def be_patient() -> None:
+        patience.of_thread = RECONCILER_S
+
     async def reconcile() -> None:
+        if after is not None:
+            await asyncio.wait([after])
+        await sync_to_async(be_patient)()
         await Reconciler().run(stop.wanted)
 
     return asyncio.create_task(supervise.run_forever("reconciler", reconcile), name="reconciler")

@@ -1,0 +1,167 @@
+"""What is said when the database or the disk is the reason that something cannot be done.
+
+`find` tells these from mistakes of our own, which stay 500. The views of errors use it, and so do
+the ASGI layers outside of Django: `send_refusal` needs neither database, session nor thread.
+"""
+
+import errno
+import json
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import django.db
+from django.conf import settings
+from django.template.loader import get_template
+from django.utils.translation import gettext_lazy as _
+
+from portal.postgres import commits
+
+Message = MutableMapping[str, Any]
+_RETRY_S = 5
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_SQLITE_FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE"})
+# Others of SQLite's OperationalErrors are mistakes in a statement.
+_SQLITE_AWAY = (
+    "SQLITE_BUSY",
+    "SQLITE_LOCKED",
+    "SQLITE_IOERR",
+    "SQLITE_CANTOPEN",
+    "SQLITE_READONLY",
+)
+# PostgreSQL's codes.
+_READ_ONLY = "25006"  # Django calls it an InternalError
+_DISK_FULL = "53100"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Status and words of an answer, in the language that is active when they are printed.
+
+    Attributes:
+        retry_s: when it is worth another try; 0: nobody knows.
+    """
+
+    status: int
+    code: str
+    title: Any
+    text: Any
+    retry_s: int = 0
+
+
+DATABASE_AWAY = Refusal(
+    503,
+    "database_unavailable",
+    _("The database does not answer"),
+    _("Homeport's database cannot be used right now, so nothing was changed. Try again soon."),
+    _RETRY_S,
+)
+IN_DOUBT = Refusal(
+    503,
+    "in_doubt",
+    _("The database does not answer"),
+    _(
+        "Homeport's database stopped answering in the middle of this: it may have been done or not. "
+        "Look before you try again."
+    ),
+    # Longer than the command line waits to ask again by itself, for that could be to do it twice.
+    120,
+)
+BUSY = Refusal(
+    503,
+    "busy",
+    _("Too much at once"),
+    _("Homeport is busy and could not take this, so nothing was changed. Try again soon."),
+    _RETRY_S,
+)
+DISK_FULL = Refusal(
+    507,
+    "disk_full",
+    _("The disk is full"),
+    _(
+        "Homeport's disk has no room left, so this could not be kept. Delete trainings that are "
+        "no longer needed, or tell an admin."
+    ),
+)
+
+
+def database_away() -> Refusal:
+    """What is said of a database that failed while the request of this context was answered."""
+    return IN_DOUBT if commits.have_begun() else DATABASE_AWAY
+
+
+def find(error: BaseException | None) -> Refusal | None:
+    """The refusal that an exception, or what caused it, stands for; None: it is a mistake of ours."""
+    for one in _causes(error):
+        if isinstance(one, OSError) and one.errno in _NO_ROOM:
+            return DISK_FULL
+        if isinstance(one, django.db.Error):
+            found = _of_database(one)
+            if found is not None:
+                return found
+    return None
+
+
+@contextmanager
+def if_there_is_room() -> Iterator[None]:
+    """Around writes of a request that only reads: a full disk does not refuse it."""
+    try:
+        yield
+    except django.db.Error as error:
+        if find(error) is not DISK_FULL:
+            raise
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _of_database(error: django.db.Error) -> Refusal | None:
+    name = getattr(error.__cause__, "sqlite_errorname", None)
+    if name is not None:
+        if name in _SQLITE_FULL:
+            return DISK_FULL
+        return DATABASE_AWAY if name.startswith(_SQLITE_AWAY) else None
+    code = getattr(error.__cause__, "sqlstate", None)
+    if code == _DISK_FULL:
+        return DISK_FULL
+    is_away = isinstance(error, (django.db.OperationalError, django.db.InterfaceError))
+    if is_away or code == _READ_ONLY:
+        return database_away()
+    return None
+
+
+def body_of(refusal: Refusal, path: str, *, is_part: bool) -> tuple[str, bytes]:
+    """Content type and body: JSON below `/api/` and `/internal/`, a page or a line elsewhere.
+
+    Args:
+        is_part: htmx asks, and shows the line where the person looks.
+    """
+    if path.startswith(("/api/", "/internal/")):
+        error = {"field": "", "code": refusal.code, "text": str(refusal.text)}
+        return "application/json", json.dumps({"errors": [error]}).encode()
+    if is_part:
+        return "text/plain; charset=utf-8", str(refusal.text).encode()
+    page = get_template("error_alone.html").render({"refusal": refusal})
+    return f"text/html; charset={settings.DEFAULT_CHARSET}", page.encode()
+
+
+async def send_refusal(
+    scope: Message, send: Callable[[Message], Awaitable[None]], refusal: Refusal
+) -> None:
+    """Answers a request outside of Django; the connection ends, for its body may be unread."""
+    is_part = (b"hx-request", b"true") in scope["headers"]
+    content_type, body = body_of(refusal, scope["path"], is_part=is_part)
+    headers = [
+        (b"content-type", content_type.encode()),
+        (b"content-length", b"%d" % len(body)),
+        (b"cache-control", b"no-store"),
+        (b"connection", b"close"),
+    ]
+    if refusal.retry_s:
+        headers.append((b"retry-after", b"%d" % refusal.retry_s))
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

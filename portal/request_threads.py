@@ -1,0 +1,162 @@
+"""The threads in which requests are worked on: few, kept, each with a database connection.
+
+Django under ASGI gives each request a thread of its own, and with it a database connection that
+nobody else can use and that stays open until the garbage collector comes by. Here a request is
+given one of a fixed number of threads at its first blocking call, which is after its body has come,
+and keeps it to itself until its answer begins; what it still does then (a download read piece by
+piece) stays in that thread, since iterators over rows cannot change theirs, but shares it.
+
+Everything but the calls themselves happens on the event loop, so there are no locks.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from asgiref.sync import ThreadSensitiveContext
+
+from portal import refusals
+from portal.postgres import commits
+from portal.postgres.outage import outage
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+T = TypeVar("T")
+
+_HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
+WAIT_S = 60.0  # for a thread; load balancers give up about then
+
+
+class NoThreadError(Exception):
+    """No thread was free in time, or there is no use in waiting for one."""
+
+
+class Threads:
+    """A fixed number of threads, each lent to one request at a time, in the order of asking."""
+
+    def __init__(self, count: int, wait_s: float = WAIT_S) -> None:
+        self._wait_s = wait_s
+        # The one that was used last is used next: quiet times need few connections.
+        self._free = [ThreadPoolExecutor(1, f"request-{number}") for number in range(count)]
+        self._waiting: deque[_Waiting] = deque()
+
+    def ask(self, turn: "Turn", call: Callable[[], T]) -> "Future[T]":
+        """Runs the first call of a turn, in the thread that it then has.
+
+        Raises:
+            NoThreadError: the database hangs: whoever got a thread would only wait in it.
+        """
+        if outage.is_on:
+            raise NoThreadError
+        if self._free:
+            turn.thread = self._free.pop()
+            return turn.thread.submit(call)
+        waiting = _Waiting(turn, call, Future())
+        late = asyncio.get_running_loop().call_later(self._wait_s, self._give_up, waiting)
+        waiting.answer.add_done_callback(lambda _answer: late.cancel())
+        self._waiting.append(waiting)
+        return waiting.answer
+
+    def give_back(self, thread: ThreadPoolExecutor) -> None:
+        """Lends the thread to whoever has waited longest."""
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if waiting.answer.done():  # it was given up, and its request has yet to hear of that
+                continue
+            if outage.is_on:
+                self._give_up(waiting)
+            elif not waiting.turn.is_over and waiting.answer.set_running_or_notify_cancel():
+                waiting.turn.thread = thread
+                thread.submit(waiting.run)
+                return
+        self._free.append(thread)
+
+    @staticmethod
+    def _give_up(waiting: "_Waiting") -> None:
+        # Who has a thread by now may take longer with it.
+        if waiting.turn.thread is None and waiting.answer.set_running_or_notify_cancel():
+            waiting.answer.set_exception(NoThreadError())
+
+
+class _Waiting:
+    """A first call that waits for a thread."""
+
+    def __init__(self, turn: "Turn", call: Callable[[], Any], answer: "Future[Any]") -> None:
+        self.turn = turn
+        self._call = call
+        self.answer = answer
+
+    def run(self) -> None:
+        try:
+            found = self._call()
+        except BaseException as error:  # noqa: BLE001 (it is the caller's)
+            self.answer.set_exception(error)
+        else:
+            self.answer.set_result(found)
+
+
+class Turn(Executor):
+    """What one request runs its blocking calls by: one after another in one thread."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self.is_over = False
+        self.thread: ThreadPoolExecutor | None = None
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+        if self.thread is not None:
+            return self.thread.submit(fn, *args, **kwargs)
+        if self.is_over:
+            raise RuntimeError("the answer began without a thread; there is none for it now")
+        return self._threads.ask(self, partial(fn, *args, **kwargs))
+
+    def end(self) -> None:
+        """Others may have the thread; harmless when it is said again."""
+        if not self.is_over:
+            self.is_over = True
+            if self.thread is not None:
+                self._threads.give_back(self.thread)
+
+
+class RequestThreads:
+    """The ASGI layer around Django that lends each request a thread.
+
+    Args:
+        app: Django's application, of HTTP only.
+        count: how many threads, hence database connections, there are at most.
+    """
+
+    def __init__(self, app: App, count: int, wait_s: float = WAIT_S) -> None:
+        self._app = app
+        self._threads = Threads(count, wait_s)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        turn = Turn(self._threads)
+        has_begun = False
+        if scope["method"] not in _HARMLESS:
+            commits.watch()
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal has_begun
+            if not has_begun:
+                has_begun = True
+                turn.end()
+            await send(message)
+
+        try:
+            async with ThreadSensitiveContext(executor=turn):
+                await self._app(scope, receive, send_and_note)
+        except Exception as error:
+            refusal = refusals.BUSY if isinstance(error, NoThreadError) else refusals.find(error)
+            if has_begun or refusal is None:
+                raise
+            if outage.is_on:
+                refusal = refusals.database_away()
+            await refusals.send_refusal(scope, send, refusal)
+        finally:
+            turn.end()
