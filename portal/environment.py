@@ -5,10 +5,18 @@ holds the two together.
 """
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+PLAIN_HTTP, SHORT_KEY, NO_REDIS = "plain-http", "short-key", "no-redis"
+
+
+_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
+_LABEL_VALUE = re.compile(rf"(?:{_NAME})?")
 
 
 class SettingError(ValueError):
@@ -29,9 +37,88 @@ def parse_bool(text: str) -> bool:
     raise SettingError(f"{text!r} is neither yes nor no (allowed: 1 0 true false yes no on off)")
 
 
+def parse_optional_bool(text: str) -> bool | None:
+    """As `parse_bool`; None for empty text."""
+    return parse_bool(text) if text.strip() else None
+
+
+def parse_accepted(text: str) -> list[str]:
+    """Words of what is accepted although it is not safe.
+
+    Raises:
+        SettingError: another word.
+    """
+    known = [PLAIN_HTTP, SHORT_KEY, NO_REDIS]
+    words = parse_list(text)
+    for word in words:
+        if word not in known:
+            raise SettingError(f"{word!r} cannot be accepted (allowed: {' '.join(known)})")
+    return words
+
+
+def parse_labels(text: str) -> dict[str, str]:
+    """`key=value` words, separated by commas or blanks.
+
+    Raises:
+        SettingError: a word without `=`, or what Kubernetes takes for no label.
+    """
+    found = {}
+    for word in parse_list(text):
+        key, sign, value = word.partition("=")
+        if not sign or not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+            raise SettingError(f"{word!r} is no label; write for example component=web")
+        found[key] = value
+    return found
+
+
+def parse_number(text: str) -> int:
+    """A whole number.
+
+    Raises:
+        SettingError: anything else.
+    """
+    try:
+        return int(text)
+    except ValueError as error:
+        raise SettingError("a whole number is needed") from error
+
+
+def parse_port(text: str) -> int | None:
+    """A number, or None for empty text.
+
+    Raises:
+        SettingError: anything else.
+    """
+    return parse_number(text) if text.strip() else None
+
+
 def parse_list(text: str) -> list[str]:
     """Comma or blank separated words; empty text is the empty list."""
     return text.replace(",", " ").split()
+
+
+def parse_count(text: str) -> int:
+    """A whole number, at least one.
+
+    Raises:
+        SettingError: less than one, or no number.
+    """
+    count = parse_number(text)
+    if count < 1:
+        raise SettingError("at least 1 is needed")
+    return count
+
+
+def parse_synchronous(text: str) -> str:
+    """`full` or `normal`, any case, as SQLite's pragma takes it.
+
+    Raises:
+        SettingError: anything else.
+    """
+    word = text.strip().lower()
+    if word not in {"full", "normal"}:
+        raise SettingError("allowed: full normal")
+    return word
 
 
 @dataclass(frozen=True)
@@ -49,20 +136,86 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("PORT", "8000", "port of the web server on this machine", int),
     Setting("LISTEN", "127.0.0.1", "address that the web server listens on"),
     Setting(
+        "POD_PORT",
+        "",
+        "port of the pods' door, which serves `/internal/` and nothing else; PORT + 1 when empty",
+        parse_port,
+    ),
+    Setting(
+        "POD_LISTEN",
+        "",
+        "address that the pods' door listens on, by plain HTTP; LISTEN when empty",
+    ),
+    Setting(
+        "PROBE_PORT",
+        "",
+        "port on which `serve --no-web` answers /livez, /readyz and /status, by plain HTTP; PORT + 2 "
+        "when empty, 0: none",
+        parse_port,
+    ),
+    Setting(
+        "DRAIN_S",
+        "5",
+        "seconds that requests in progress are given when the portal is asked to end; /readyz is "
+        "503 meanwhile",
+        float,
+    ),
+    Setting(
         "HOMEPORT_SECRET_KEY", "", "signing key; generated into HOMEPORT_HOME (0600) when empty"
     ),
     Setting(
-        "ALLOWED_HOSTS", "localhost", "host names under which browsers reach the portal", parse_list
+        "PUBLIC_URL",
+        "",
+        "scheme, host and port under which browsers reach the portal, such as "
+        "https://homeport.lab.example",
+    ),
+    Setting(
+        "ALLOWED_HOSTS",
+        "",
+        "host names under which browsers reach the portal, besides that of PUBLIC_URL; localhost "
+        "when both are empty",
+        parse_list,
     ),
     Setting(
         "TRUSTED_PROXIES",
         "",
-        "addresses of load balancers whose X-Forwarded-For says where people come from",
+        "addresses of load balancers whose X-Forwarded-For says where people come from, and whose "
+        "X-Forwarded-Proto says how",
         parse_list,
     ),
-    Setting("HTTPS", "no", "the portal is served by HTTPS: secure cookies and HSTS", parse_bool),
+    Setting(
+        "HTTPS",
+        "",
+        "the portal is served by HTTPS: secure cookies and HSTS; as PUBLIC_URL says when empty",
+        parse_optional_bool,
+    ),
+    Setting(
+        "ACCEPT_INSECURE",
+        "",
+        "what `serve` starts with although it is not safe: plain-http, short-key, no-redis",
+        parse_accepted,
+    ),
     Setting("DEBUG", "no", "error pages with code; for development only", parse_bool),
-    Setting("DATABASE_URL", "", "database; SQLite in HOMEPORT_HOME when empty"),
+    Setting(
+        "DATABASE_URL",
+        "",
+        "database; with several servers postgres://me@one:5432,two:5432/homeport"
+        "?target_session_attrs=read-write; SQLite in HOMEPORT_HOME when empty",
+    ),
+    Setting(
+        "DATABASE_SYNCHRONOUS",
+        "full",
+        "SQLite only: `full` answers when a write is on disk; `normal` is faster and loses the last "
+        "writes when the machine loses its power",
+        parse_synchronous,
+    ),
+    Setting(
+        "WEB_THREADS",
+        "20",
+        "requests that one web process works on at once; each keeps a thread and a database "
+        "connection, and others wait",
+        parse_count,
+    ),
     Setting("REDIS_URL", "", "channel layer of several web processes; in memory when empty"),
     Setting("S3_BUCKET", "", "bucket of the object store; a folder in HOMEPORT_HOME when empty"),
     Setting("S3_ENDPOINT", "", "URL of an S3 server other than Amazon's"),
@@ -90,6 +243,13 @@ SETTINGS: tuple[Setting, ...] = (
         "",
         "URL under which pods reach the portal; http://10.244.0.1:8000 when empty",
     ),
+    Setting(
+        "POD_PORTAL_SELECTOR",
+        "",
+        "labels (`key=value,...`) of the portal's pods, where POD_PORTAL_URL names a Service: "
+        "people's pods reach these alone, at POD_PORT; its whole namespace when empty",
+        parse_labels,
+    ),
     Setting("STORAGE_CLASS", "glusterfs", "StorageClass of data and log volumes"),
     Setting("NODE_HOST", "127.0.0.1", "host name of a node, for links to NodePorts"),
     Setting(
@@ -106,19 +266,57 @@ SETTINGS: tuple[Setting, ...] = (
         "networks that user pods may not reach",
         parse_list,
     ),
+    Setting(
+        "NETWORK_CHECK",
+        "yes",
+        "try with pods of Homeport's own, at the start and daily, whether namespaces are kept apart",
+        parse_bool,
+    ),
     Setting("CATALOG", "", "YAML file with images, sizes, quotas; the built-in one when empty"),
     Setting("BUNDLE_MAX_BYTES", str(512 * 1024**2), "largest upload of code, bytes", int),
+    Setting(
+        "DISK_RESERVE_BYTES",
+        str(1024**3),
+        "below so much free disk under HOMEPORT_HOME, bytes, uploads, archives and new trainings "
+        "are refused; 0: never",
+        parse_number,
+    ),
     Setting(
         "LOG_ARCHIVE_MAX_BYTES",
         str(2 * 1024**3),
         "largest archived log of one replica, bytes; beyond it the middle is dropped and counted",
-        int,
+        parse_number,
     ),
     Setting(
         "ARTIFACTS_MAX_BYTES",
         str(5 * 1024**3),
         "most bytes of artifacts that are kept per training; the rest stays on the log volume",
-        int,
+        parse_number,
+    ),
+    Setting(
+        "STORE_MAX_BYTES_PER_TENANT",
+        str(200 * 1024**3),
+        "most bytes of uploads, archived logs and artifacts that one namespace keeps; 0: no limit",
+        parse_number,
+    ),
+    Setting(
+        "BUNDLE_KEEP_DAYS",
+        "30",
+        "days after which an upload that no training uses is removed; 0: never",
+        parse_number,
+    ),
+    Setting("AUDIT_KEEP_DAYS", "400", "days that the audit trail is kept; 0: for good", int),
+    Setting(
+        "MAX_UNFINISHED_TRAININGS",
+        "500",
+        "most trainings of one namespace that are queued or running",
+        parse_number,
+    ),
+    Setting(
+        "WRITES_PER_MINUTE",
+        "300",
+        "most things that one person submits, uploads or starts in a minute",
+        parse_number,
     ),
     Setting("OIDC_ISSUER", "", "OpenID Connect provider for signing in; passwords only when empty"),
     Setting("OIDC_CLIENT_ID", "", "what the provider calls this portal"),
@@ -155,6 +353,22 @@ def read(name: str) -> Any:
         return setting.parse(text)
     except ValueError as error:
         raise SettingError(f"{name}={text!r}: {error}") from error
+
+
+def pod_port() -> int:
+    """POD_PORT, or the number after PORT.
+
+    Raises:
+        SettingError: it is PORT itself: which door a request came by is known by the port.
+    """
+    port: int = read("PORT")
+    given: int | None = read("POD_PORT")
+    if given == port:
+        raise SettingError(
+            f"POD_PORT={given} is PORT too, but pods have a door of their own; set another one, "
+            f"for example POD_PORT={port + 1}"
+        )
+    return port + 1 if given is None else given
 
 
 def home() -> Path:

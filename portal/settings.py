@@ -1,12 +1,11 @@
 """Django settings of Homeport; everything an operator may change comes from `environment.py`."""
 
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import dj_database_url
 from django.core.management.utils import get_random_secret_key
 
-from portal import environment
+from portal import environment, public_address
+from portal.postgres import address
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 HOMEPORT_HOME = environment.home()
@@ -16,23 +15,25 @@ SECRET_KEY = environment.read("HOMEPORT_SECRET_KEY") or environment.secret_file(
 )
 DEBUG = environment.read("DEBUG")
 PORT = environment.read("PORT")
-HTTPS = environment.read("HTTPS")
+POD_PORT = environment.pod_port()
+LISTEN = environment.read("LISTEN")
+ACCEPT_INSECURE = environment.read("ACCEPT_INSECURE")
+PUBLIC_URL = environment.read("PUBLIC_URL")
+_address = public_address.read()
+HTTPS = _address.is_https
 TRUSTED_PROXIES = environment.read("TRUSTED_PROXIES")
 
 POD_PORTAL_URL = environment.read("POD_PORTAL_URL") or "http://10.244.0.1:8000"
-# The host under which pods call; it is served `/internal/` only (portal/hosts.py).
-POD_PORTAL_HOST = urlsplit(POD_PORTAL_URL).hostname or ""
-BROWSER_HOSTS = environment.read("ALLOWED_HOSTS")
-ALLOWED_HOSTS = [*BROWSER_HOSTS, "127.0.0.1", POD_PORTAL_HOST]
+POD_PORTAL_SELECTOR = environment.read("POD_PORTAL_SELECTOR")
+BROWSER_HOSTS = list(_address.hosts)
+ALLOWED_HOSTS = [*BROWSER_HOSTS, "127.0.0.1"]
 NODE_HOST = environment.read("NODE_HOST")
 GATE_TLS_CERT_FILE = environment.read("GATE_TLS_CERT_FILE")
 GATE_TLS_KEY_FILE = environment.read("GATE_TLS_KEY_FILE")
 # Origins that may open a websocket; a port is part of an origin (portal/origins.py).
-WEBSOCKET_ORIGINS = [
-    origin
-    for host in BROWSER_HOSTS
-    for origin in ([f"https://{host}"] if HTTPS else [f"http://{host}:{PORT}", f"http://{host}"])
-]
+WEBSOCKET_ORIGINS = list(_address.origins)
+# A load balancer may speak to us by plain HTTP; forms come from the same pages all the same.
+CSRF_TRUSTED_ORIGINS = WEBSOCKET_ORIGINS
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -86,19 +87,33 @@ TEMPLATES = [
 
 _SQLITE = f"sqlite:///{HOMEPORT_HOME / 'homeport.sqlite3'}"
 DATABASES = {
-    "default": dj_database_url.parse(
+    "default": address.parse(
         environment.read("DATABASE_URL") or _SQLITE, conn_max_age=600, conn_health_checks=True
     )
 }
-if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+if DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
+    DATABASES["default"]["ENGINE"] = "portal.postgres"
+    DATABASES["default"]["OPTIONS"] = {
+        "connect_timeout": address.connect_s(DATABASES["default"]["HOST"]),
+        "tcp_user_timeout": 10_000,  # milliseconds; the machine behind the connection has gone
+        **DATABASES["default"].get("OPTIONS", {}),
+    }
+else:
     # IMMEDIATE: a transaction that will write takes the lock at once and waits for it, instead of
     # failing with "database is locked" when it upgrades. WAL: readers never wait for the writer.
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",
         "timeout": 20,
-        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        # FULL: what was answered has reached the disk; NORMAL loses the last moments at a power cut.
+        "init_command": "PRAGMA journal_mode=WAL; "
+        f"PRAGMA synchronous={environment.read('DATABASE_SYNCHRONOUS')};",
     }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# Requests that are worked on at once, each in a thread with a connection (request_threads.py).
+WEB_THREADS = environment.read("WEB_THREADS")
+
+DRAIN_S = environment.read("DRAIN_S")
 
 REDIS_URL = environment.read("REDIS_URL")
 CHANNEL_LAYERS = {
@@ -138,15 +153,23 @@ LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "home"
 
 SESSION_ENGINE = "tenants.people.session_store"
-SESSION_COOKIE_NAME = "homeport_session"
+# `__Host-`: browsers take it from this very host only, and never from a sibling for the whole domain.
+_COOKIE_PREFIX = "__Host-" if HTTPS else ""
+SESSION_COOKIE_NAME = f"{_COOKIE_PREFIX}homeport_session"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
-CSRF_COOKIE_NAME = "homeport_csrf"
+CSRF_COOKIE_NAME = f"{_COOKIE_PREFIX}homeport_csrf"
 CSRF_COOKIE_HTTPONLY = True
 CSRF_FAILURE_VIEW = "portal.views.csrf_failure"
 X_FRAME_OPTIONS = "DENY"
 SECURE_SSL_REDIRECT = False  # the load balancer in front speaks TLS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+# X-Forwarded-Proto is read by uvicorn, from TRUSTED_PROXIES only (serve.py, doors.py).
+SECURE_PROXY_SSL_HEADER = None
+SILENCED_SYSTEM_CHECKS = [
+    "security.W005",  # HSTS for subdomains: those of the portal's name are not ours to decide on
+    "security.W008",  # redirects to HTTPS: the load balancer's, which is all that plain HTTP reaches
+    "security.W021",  # HSTS preload: a promise for ever, which only the owner of a domain can give
+]
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": ["'none'"],
@@ -174,12 +197,19 @@ STORAGES = {
 }
 
 BUNDLE_MAX_BYTES = environment.read("BUNDLE_MAX_BYTES")
+STORE_MAX_BYTES_PER_TENANT = environment.read("STORE_MAX_BYTES_PER_TENANT")
+BUNDLE_KEEP_DAYS = environment.read("BUNDLE_KEEP_DAYS")
+AUDIT_KEEP_DAYS = environment.read("AUDIT_KEEP_DAYS")
+MAX_UNFINISHED_TRAININGS = environment.read("MAX_UNFINISHED_TRAININGS")
+WRITES_PER_MINUTE = environment.read("WRITES_PER_MINUTE")
+DISK_RESERVE_BYTES = environment.read("DISK_RESERVE_BYTES")
 LOG_ARCHIVE_MAX_BYTES = environment.read("LOG_ARCHIVE_MAX_BYTES")
 ARTIFACTS_MAX_BYTES = environment.read("ARTIFACTS_MAX_BYTES")
-DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024**2
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1024**2  # as portal/bodies.py
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 1000
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024**2
 FILE_UPLOAD_TEMP_DIR = HOMEPORT_HOME
+FILE_UPLOAD_HANDLERS = ["portal.uploads.WaitingFileHandler"]
 
 KUBECONFIG = environment.read("HOMEPORT_KUBECONFIG")
 PURGE_KUBECONFIG = environment.read("PURGE_KUBECONFIG")
@@ -188,6 +218,7 @@ STORAGE_CLASS = environment.read("STORAGE_CLASS")
 NODE_CIDRS = environment.read("NODE_CIDRS")
 CLIENT_CIDRS = environment.read("CLIENT_CIDRS")
 CLUSTER_CIDRS = environment.read("CLUSTER_CIDRS")
+NETWORK_CHECK = environment.read("NETWORK_CHECK")
 CATALOG = environment.read("CATALOG") or str(BASE_DIR / "portal" / "catalog.yaml")
 S3_BUCKET = environment.read("S3_BUCKET")
 S3_ENDPOINT = environment.read("S3_ENDPOINT")
@@ -201,7 +232,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["portal.parsers.JsonParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_PAGINATION_CLASS": "portal.rest.Pagination",
     "EXCEPTION_HANDLER": "portal.rest.exception_handler",
@@ -213,16 +244,27 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
+    # Names that clients were made from, as the document had them from the first.
+    "ENUM_NAME_OVERRIDES": {
+        "PurgeDataEnum": "tenants.models.Tenant.Data",
+        "DataEnum": ["keep", "delete"],
+        "State8bcEnum": "jobs.services.models.STATE_CHOICES",
+    },
 }
 
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "filters": {
+        "one_line": {"()": "portal.log_lines.OneLine"},
+        "known_cause": {"()": "portal.log_lines.KnownCause"},
+    },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "INFO"},
     "loggers": {
-        "django.request": {"level": "ERROR"},
+        "django.request": {"level": "ERROR", "filters": ["known_cause"]},
         "django.channels.server": {"level": "WARNING"},
+        "django.security.RequestDataTooBig": {"filters": ["one_line"]},
     },
 }

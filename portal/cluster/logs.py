@@ -7,6 +7,7 @@ Chunks: https://www.rfc-editor.org/rfc/rfc9112#section-7.1
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from portal.cluster.kinds import get_kind
 
 CONNECT_S = 5.0
 ANSWER_S = 30.0  # for the head of the answer; logs of a container that starts are refused at once
+HANG_UP_S = 4.0  # for the other side to let go of a log that is followed
 MAX_HEAD_BYTES = 64 * 1024
 MAX_REFUSAL_BYTES = 64 * 1024
 BUFFER_BYTES = 512 * 1024  # beyond it the other side has to wait
@@ -45,6 +47,8 @@ class Answer(asyncio.Protocol):
         self._is_paused = False
         self._error: Exception | None = None
         self._wake = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._is_left = False
         self.status = 0
         self.headers: dict[str, str] = {}
 
@@ -54,6 +58,8 @@ class Answer(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
+        if self._is_left:
+            return
         self._raw = self._raw + data if self._raw else data
         try:
             if not self._has_head:
@@ -74,6 +80,7 @@ class Answer(asyncio.Protocol):
                 self._fail(exc or _AnswerError("it ended in the middle"))
             self._is_over = True
         self._wake.set()
+        self._lost.set()
 
     # --- what a reader calls ---
     async def head(self) -> None:
@@ -103,6 +110,25 @@ class Answer(asyncio.Protocol):
         self._is_over = True
         if self._transport is not None:
             self._transport.abort()
+
+    async def hang_up(self) -> None:
+        """Ends an answer that would go on, and waits until the other side ends it as well.
+
+        A busy one notices late that somebody has gone; who asks again before has two answers there.
+        """
+        transport = self._transport
+        try:
+            if transport is not None and not self._is_over:
+                self._is_left = self._is_over = True
+                transport.resume_reading()
+                # Not a farewell of TLS: whoever still sends would break it, and be left at once.
+                transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
+                async with asyncio.timeout(HANG_UP_S):
+                    await self._lost.wait()
+        except OSError:  # it took too long, or is gone
+            pass
+        finally:
+            self.close()
 
     # --- HTTP ---
     def _fail(self, error: Exception) -> None:
@@ -263,15 +289,22 @@ class LogReader:
         params |= {} if tail_lines is None else {"tailLines": str(tail_lines)}
         params |= {} if since_time is None else {"sinceTime": since_time}
         path = f"{get_kind('Pod').path(namespace, pod, 'log')}?{urlencode(params)}"
-        answer = await self._open(path)
+        answer = await self._open(path, follow=follow)
         try:
             if answer.status >= 300:
                 raise await self._refusal(answer)
             yield self._pieces(answer)
         finally:
+            await self._leave(answer, follow=follow)
+
+    @staticmethod
+    async def _leave(answer: Answer, *, follow: bool) -> None:
+        if follow:
+            await answer.hang_up()
+        else:
             answer.close()
 
-    async def _open(self, path: str) -> Answer:
+    async def _open(self, path: str, *, follow: bool) -> Answer:
         authorization = await asyncio.to_thread(self._account.authorization)
         head = [f"GET {self._base}{path} HTTP/1.1", f"Host: {self._netloc}", "Accept: */*"]
         head += [f"Authorization: {authorization}"] if authorization else []
@@ -291,11 +324,11 @@ class LogReader:
                 await answer.head()
         except (OSError, _AnswerError) as error:
             if answer is not None:
-                answer.close()
+                await self._leave(answer, follow=follow)
             raise self._broken(error) from error
         except BaseException:
             if answer is not None:
-                answer.close()
+                await self._leave(answer, follow=follow)
             raise
         return answer
 

@@ -111,7 +111,9 @@ class Transport:
     def _broken(self, error: BaseException, when_late: str) -> Unavailable:
         """What a failure of the connection means; TimeoutError is an OSError too."""
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-            words = f"no connection to {self.server}: {error}"
+            # aiohttp would write out the whole address that was asked for, on everybody's pages.
+            is_late = isinstance(error, aiohttp.ConnectionTimeoutError)
+            words = f"no connection to {self.server}: {'it timed out' if is_late else error}"
             return Unavailable(0, "NoConnection", words)
         if isinstance(error, TimeoutError):
             return Unavailable(0, "Timeout", f"{self.server}: {when_late}")
