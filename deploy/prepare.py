@@ -14,9 +14,10 @@ from pathlib import Path
 import django
 from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError, connection
 
-from portal import command_line
+from portal import command_line, insecure, schema
 
 WHEEL_BUILDER = Path(__file__).parents[1] / "jobs" / "client" / "packaging" / "homeport_wheel.py"
 # htmx's extensions are not used, and some import names that only a bundler could resolve.
@@ -60,13 +61,41 @@ def offer_command_line() -> Path:
     return next(folder.glob("*.whl"))
 
 
+def bring_database() -> str:
+    """Migrates what has a copy to go back to, or nothing to lose; why it did not, or empty."""
+    try:
+        found = schema.look()
+        if refusal := found.why_not_migrate():
+            return refusal
+        if found.missing and found.has_tables and connection.vendor != "sqlite":
+            newest = schema.shown([found.newest]) if found.newest else "now"
+            return (
+                f"the database lacks the migration {schema.shown(found.missing)}, and a database "
+                "of yours is not changed unasked. Keep a copy of it, then migrate it, with\n\n"
+                f'  pg_dump --format=custom --file=homeport-{newest}.dump "$DATABASE_URL"\n'
+                f"  {sys.executable} manage.py migrate\n\nand start again."
+            )
+        # What is said goes where people see it: the launcher keeps the standard output.
+        is_news = found.missing and found.has_tables
+        call_command("migrate", interactive=False, verbosity=1 if is_news else 0, stdout=sys.stderr)
+    except (CommandError, DatabaseError) as error:
+        return str(error)
+    return ""
+
+
 def main(arguments: list[str]) -> int:
+    os.umask(0o077)
     parser = argparse.ArgumentParser(prog="python -m deploy.prepare", description=__doc__)
     parser.add_argument("--demo", action="store_true", help="make and print the demo accounts")
     options = parser.parse_args(arguments)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     django.setup()
-    call_command("migrate", interactive=False, verbosity=0)
+    if why := insecure.refusal():
+        sys.stderr.write(f"Homeport does not start: {why}\n")
+        return 1
+    if problem := bring_database():
+        sys.stderr.write(f"The database cannot be used: {problem}\n")
+        return 1
     collect_static()
     offer_command_line()
     if options.demo:

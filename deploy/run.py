@@ -2,8 +2,9 @@
 
 In order: database and static files, the embedded cluster (unless HOMEPORT_KUBECONFIG names
 another), then the portal with that cluster's kubeconfig. The portal itself knows no embedded
-cluster. Ctrl-C stops them in reverse; nothing is left, and state survives. When the cluster dies it
-is started again while the portal stays up. One thread; it sleeps until a signal comes.
+cluster, and a portal that answers nobody for a minute is started again. Ctrl-C stops them in reverse; nothing is left, and state survives. When the cluster dies it
+is started again while the portal stays up. One thread; it sleeps until a signal comes, but for a
+look at the portal now and then.
 """
 
 import sys
@@ -14,6 +15,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 (says so before an import below fa
 import fcntl
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -28,13 +30,15 @@ from pathlib import Path
 
 from deploy.child import Child, tied_to
 from deploy.probe import Probe
-from portal import environment
+from portal import environment, public_address
 
 ROOT = Path(__file__).resolve().parent.parent
 _STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _CLUSTER_READY_S = 120.0
 _PORTAL_READY_S = 90.0
 _HEALTHY_S = 60.0  # a program that ran so long is started again at once
+_SILENCE_S = 60.0  # a portal that has not answered for so long stands still
+_LOOK_S = 5.0
 _FIRST_WAIT_S, _MOST_WAIT_S = 1.0, 60.0
 _LOG_BYTES = 16 * 1024**2  # a longer log of the cluster is put aside at the next start
 # Addresses that the cluster's forwarding to this machine's loopback reaches.
@@ -62,22 +66,32 @@ class Plan:
     home: Path
     port: int
     address: str
+    pod_port: int
+    pod_address: str
+    url: str  # for browsers
     kubeconfig: str  # of another cluster; empty: the embedded one
 
     @classmethod
     def from_environment(cls) -> "Plan":
         """Raises environment.SettingError or LaunchError: a setting cannot be used."""
+        address, kubeconfig = environment.read("LISTEN"), environment.read("HOMEPORT_KUBECONFIG")
+        # Pods of the embedded cluster come by loopback, whoever may reach the pages.
+        pods_at = address if kubeconfig else "127.0.0.1"
         plan = cls(
             home=environment.home(),
             port=environment.read("PORT"),
-            address=environment.read("LISTEN"),
-            kubeconfig=environment.read("HOMEPORT_KUBECONFIG"),
+            address=address,
+            pod_port=environment.pod_port(),
+            pod_address=environment.read("POD_LISTEN") or pods_at,
+            url=public_address.read().url,
+            kubeconfig=kubeconfig,
         )
-        if not 0 < plan.port < 65536:
-            raise LaunchError(f"PORT={plan.port} is no port; use one of 1024 to 65535")
-        if plan.is_embedded and plan.address not in _REACHED_BY_PODS:
+        for name, port in (("PORT", plan.port), ("POD_PORT", plan.pod_port)):
+            if not 0 < port < 65536:
+                raise LaunchError(f"{name}={port} is no port; use one of 1024 to 65535")
+        if plan.is_embedded and plan.pod_address not in _REACHED_BY_PODS:
             raise LaunchError(
-                f"LISTEN={plan.address} cannot be reached by pods of the embedded cluster; "
+                f"POD_LISTEN={plan.pod_address} cannot be reached by pods of the embedded cluster; "
                 "use 127.0.0.1 or 0.0.0.0"
             )
         return plan
@@ -85,10 +99,6 @@ class Plan:
     @property
     def is_embedded(self) -> bool:
         return not self.kubeconfig
-
-    @property
-    def url(self) -> str:
-        return f"http://localhost:{self.port}"
 
     def environ(self) -> dict[str, str]:
         """Of all children."""
@@ -102,21 +112,23 @@ class Plan:
 
     def cluster(self) -> Child:
         argv = [sys.executable, "-m", "deploy.onebox", "--home", str(self.home / "onebox")]
-        argv += ["--forward", str(self.port)]
+        argv += ["--forward", str(self.pod_port)]
         argv += ["--egress", os.environ.get("ONEBOX_EGRESS", "on")]
         argv += shlex.split(os.environ.get("ONEBOX_ARGS", ""))
         log = self.home / "onebox.log"
         return Child("embedded cluster", argv, self.environ(), ROOT, log=log, grace_s=30.0)
 
     def portal(self) -> Child:
-        environ = self.environ()
+        environ = self.environ() | {"POD_LISTEN": self.pod_address}
         if self.is_embedded:
             environ["HOMEPORT_KUBECONFIG"] = str(self.home / "onebox" / "kubeconfig")
             environ.setdefault("POD_PORTAL_URL", _POD_PORTAL_URL)
             for name in ("WEB_KUBECONFIG", "PURGE_KUBECONFIG"):
                 environ.pop(name, None)  # accounts of another cluster
         argv = [sys.executable, str(ROOT / "manage.py"), "serve"]
-        return Child("portal", argv, environ, ROOT, grace_s=20.0)
+        # It drains first, and then has a pass of the reconciler and what is open to end.
+        grace_s = environment.read("DRAIN_S") + 20.0
+        return Child("portal", argv, environ, ROOT, grace_s=grace_s)
 
 
 @contextmanager
@@ -141,19 +153,37 @@ def only_one(home: Path) -> Iterator[None]:
         yield
 
 
-def check_port(plan: Plan) -> None:
+def warn_of_a_full_disk(home: Path) -> None:
+    """Says so where the portal will refuse whatever makes the disk fuller (portal/room.py)."""
+    free, reserve = shutil.disk_usage(home).free, environment.read("DISK_RESERVE_BYTES")
+    if free < reserve:
+        text = (
+            f"Warning: {free // 1024**2:,} MiB are free in {home}, less than the reserve of "
+            f"{reserve // 1024**2:,} MiB (DISK_RESERVE_BYTES): uploads, archives and new trainings "
+            "are refused until there is more."
+        )
+        say(textwrap.fill(text, 100, break_on_hyphens=False))
+
+
+def check_ports(plan: Plan) -> None:
     """Raises LaunchError when the web server could not listen."""
-    family = socket.AF_INET6 if ":" in plan.address else socket.AF_INET
+    check_port("PORT", plan.address, plan.port)
+    check_port("POD_PORT", plan.pod_address, plan.pod_port)
+
+
+def check_port(setting: str, address: str, port: int) -> None:
+    """Raises LaunchError, which names another value of the setting."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((plan.address, plan.port))
+            probe.bind((address, port))
             probe.listen(1)
         except OSError as error:
             raise LaunchError(
-                f"port {plan.port} of {plan.address or 'this machine'} cannot be used "
+                f"port {port} of {address or 'this machine'} cannot be used "
                 f"({error.strerror}); choose another one, for example: "
-                f"make run PORT={plan.port + 1}"
+                f"make run {setting}={port + 2}"
             ) from error
 
 
@@ -167,13 +197,15 @@ class Launcher:
     signals: int = 0
     waits_s: dict[str, float] = field(default_factory=dict)
     restart_at: dict[str, float] = field(default_factory=dict)
+    heard_at: float = 0.0  # when the portal answered last, monotonic seconds
 
     def run(self) -> int:
         """Everything from start to stop; the exit code."""
         # Blocked, so that they wait to be taken by `pause`; children unblock them again.
         signal.pthread_sigmask(signal.SIG_BLOCK, {*_STOP_SIGNALS, signal.SIGCHLD})
         with only_one(self.plan.home):
-            check_port(self.plan)
+            check_ports(self.plan)
+            warn_of_a_full_disk(self.plan.home)
             try:
                 accounts = self.prepare()
                 if self.plan.is_embedded:
@@ -239,7 +271,7 @@ class Launcher:
         )
         self.pause(0)  # Ctrl-C reached it too
         if done.returncode != 0:
-            raise LaunchError("the database could not be prepared; the reason is above")
+            raise LaunchError("it could not be prepared; the reason is above")
         return done.stdout.decode(errors="replace")
 
     def start_cluster(self) -> None:
@@ -297,7 +329,19 @@ class Launcher:
             for child in (self.cluster, self.portal):
                 if child is not None and not child.is_running:
                     self._revive(child, now)
-            self.pause(min(self.restart_at.values()) - now if self.restart_at else None)
+            self._end_a_silent_portal()
+            self.pause(min([_LOOK_S, *(at - now for at in self.restart_at.values())]))
+
+    def _end_a_silent_portal(self) -> None:
+        """One that runs and answers nobody is killed; `_revive` then starts it again."""
+        portal = self.portal
+        if portal is None or not portal.is_running:
+            return
+        if self._portal_answers():
+            self.heard_at = time.monotonic()
+        elif time.monotonic() - max(self.heard_at, portal.started_at) > _SILENCE_S:
+            say(f"The portal has not answered for {_SILENCE_S:g} s: it is ended.")
+            portal.kill()
 
     def _revive(self, child: Child, now: float) -> None:
         due = self.restart_at.get(child.name)
@@ -329,6 +373,7 @@ class Launcher:
 
 
 def main() -> int:
+    os.umask(0o077)  # what is made here is nobody else's: databases, keys, logs of people
     try:
         return Launcher(Plan.from_environment()).run()
     except (LaunchError, environment.SettingError) as error:

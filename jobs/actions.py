@@ -1,19 +1,21 @@
 """Everything that changes jobs on somebody's behalf: intent in the database, never the cluster."""
 
-import hashlib
 from typing import Any
 
 from django.conf import settings
-from django.core.files.base import File
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
+from jobs import limits
 from jobs.models import Bundle, Job
 from jobs.rules.states import FINAL_STATES, Desired
-from jobs.submission import Submission
-from portal import live
+from jobs.submission import NO_UPLOAD, Submission
+from portal import live, room
+from portal.rest import FieldError, RequestError
 from portal.storage import get_store
+from portal.uploads import WaitingFile
 from tenants.actions import record
 from tenants.models import Tenant, User
 
@@ -37,9 +39,33 @@ def _tell(job: Job) -> None:
     transaction.on_commit(send)
 
 
+def _hold_upload(tenant: Tenant, submission: Submission) -> None:
+    """Keeps the upload of a request from being deleted before the training is there to use it.
+
+    Raises:
+        RequestError: it was deleted since the request was checked.
+    """
+    bundle = (submission.source or {}).get("bundle")
+    if bundle is None:
+        return
+    Tenant.objects.select_for_update().only("pk").get(pk=tenant.pk)  # as jobs/uploads.py
+    if not Bundle.objects.filter(tenant=tenant, pk=bundle).exists():
+        raise RequestError([NO_UPLOAD])
+
+
 @transaction.atomic
 def submit(*, by: User, tenant: Tenant, submission: Submission, source_address: str = "") -> Job:
-    """Queues a job. An acknowledged job is in the database before the answer leaves."""
+    """Queues a job. An acknowledged job is in the database before the answer leaves.
+
+    Raises:
+        RequestError: too many changes in a minute, too many unfinished trainings, or its upload was
+            deleted a moment ago.
+        NoRoomError: too little of the disk is free.
+    """
+    room.check()
+    limits.check_pace(by)
+    limits.check_unfinished(tenant)
+    _hold_upload(tenant, submission)
     job = Job.objects.create(
         tenant=tenant,
         owner=by,
@@ -108,16 +134,15 @@ def delete(*, by: User, job: Job, source_address: str = "") -> None:
         _tell(job)
 
 
-def add_bundle(
-    *, by: User, tenant: Tenant, file: "File[bytes]", source_address: str = ""
-) -> Bundle:
+def add_bundle(*, by: User, tenant: Tenant, file: WaitingFile, source_address: str = "") -> Bundle:
     """Keeps an upload, content-addressed.
 
     Raises:
+        RequestError: no room in the namespace, or too many changes in a minute.
         BundleTooLargeError: more than BUNDLE_MAX_BYTES.
         EmptyBundleError: nothing in it.
     """
-    size_bytes = file.size or 0
+    size_bytes = file.waiting.size_bytes
     if size_bytes > settings.BUNDLE_MAX_BYTES:
         raise BundleTooLargeError(
             f"The upload has {size_bytes:,} bytes; at most {settings.BUNDLE_MAX_BYTES:,} are "
@@ -125,20 +150,23 @@ def add_bundle(
         )
     if size_bytes == 0:
         raise EmptyBundleError("The upload is empty.")
-    digest = hashlib.sha256()
-    for chunk in file.chunks():
-        digest.update(chunk)
+    limits.check_pace(by)
+    limits.check_room(tenant, size_bytes)
     bundle = Bundle(
         tenant=tenant,
         file_name=(file.name or "bundle").rsplit("/", 1)[-1][-255:],
-        sha256=digest.hexdigest(),
+        sha256=file.waiting.sha256,
         size_bytes=size_bytes,
     )
     store = get_store()
     if not store.exists(bundle.storage_key):
-        file.seek(0)
-        store.put_file(bundle.storage_key, file)
+        store.take(bundle.storage_key, file.waiting)
     with transaction.atomic():
+        # The same content may be deleted at this moment (jobs/uploads.py).
+        Tenant.objects.select_for_update().only("pk").get(pk=tenant.pk)
+        if not store.exists(bundle.storage_key):
+            text = _("The same upload was deleted just now. Upload it again.")
+            raise RequestError([FieldError("file", "deleted", text)], 409)
         bundle.save()
         record(by=by, verb="upload", target=bundle, source_address=source_address)
     return bundle

@@ -18,7 +18,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from jobs import actions, checks, downloads, submission
+from jobs import actions, archive, checks, downloads, private, submission, uploads
 from jobs.fit import fit
 from jobs.models import Artifact, Bundle, Job, JobEvent
 from jobs.preview import preview_documents
@@ -34,6 +34,7 @@ from jobs.serializers import (
 from jobs.services.models import Service
 from portal.cluster.manifests import to_yaml
 from portal.rest import FieldError, RequestError, source_address
+from portal.uploads import find_upload
 from tenants import policy
 from tenants.models import Tenant, User
 
@@ -66,6 +67,10 @@ def find_job(request: Request, pk: UUID) -> Job:
         Job.objects.visible_to(request.user).select_related("tenant", "owner"), pk=pk
     )
     return job
+
+
+def _shown(request: Request, job: Job) -> Any:
+    return JobSerializer(job, context={"request": request}).data
 
 
 def parse_or_refuse(request: Request, tenant: Tenant) -> submission.Submission:
@@ -156,7 +161,7 @@ class JobListView(generics.ListCreateAPIView[Job]):
             submission=wanted,
             source_address=source_address(request),
         )
-        return Response(JobSerializer(job).data, status=status.HTTP_201_CREATED)
+        return Response(_shown(request, job), status=status.HTTP_201_CREATED)
 
 
 class JobPreviewView(APIView):
@@ -181,7 +186,7 @@ class JobDetailView(APIView):
 
     @extend_schema(responses=JobSerializer)
     def get(self, request: Request, pk: UUID) -> Response:
-        return Response(JobSerializer(find_job(request, pk)).data)
+        return Response(_shown(request, find_job(request, pk)))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: UUID) -> Response:
@@ -212,7 +217,7 @@ class JobStopView(APIView):
             source_address=source_address(request),
             reason=body.validated_data["reason"],
         )
-        return Response(JobSerializer(job).data)
+        return Response(_shown(request, job))
 
 
 class JobManifestsView(APIView):
@@ -221,7 +226,7 @@ class JobManifestsView(APIView):
     @extend_schema(responses={(200, "application/yaml"): OpenApiTypes.STR})
     def get(self, request: Request, pk: UUID) -> HttpResponse:
         job = find_job(request, pk)
-        text = to_yaml(job.plan or [])
+        text = to_yaml(private.shown_plan(job, signed_in(request)))
         return HttpResponse(text, content_type="application/yaml; charset=utf-8")
 
 
@@ -276,6 +281,18 @@ def parse_replica(job: Job, name: str | None) -> tuple[str, int] | None:
     return replica
 
 
+def parse_attempt(job: Job, text: str | None) -> archive.Which:
+    """Whose log is asked for.
+
+    Raises:
+        RequestError: the job has not had that attempt.
+    """
+    try:
+        return archive.which_of(job, text or "")
+    except archive.NoSuchAttemptError as error:
+        raise RequestError([FieldError("attempt", "not_found", str(error))], 404) from error
+
+
 class JobLogsView(APIView):
     """The log so far as text: of one replica, or of all with prefixes."""
 
@@ -284,6 +301,7 @@ class JobLogsView(APIView):
     @extend_schema(
         parameters=[
             OpenApiParameter("replica", description="for example worker-0; absent: all"),
+            OpenApiParameter("attempt", description="1 for the first, latest (default), or all"),
             OpenApiParameter("tail", OpenApiTypes.INT, description="lines, at most 10,000"),
             OpenApiParameter("download", OpenApiTypes.INT, description="1: all, as a file"),
         ],
@@ -292,13 +310,15 @@ class JobLogsView(APIView):
     def get(self, request: Request, pk: UUID) -> StreamingHttpResponse:
         job = find_job(request, pk)
         replica = parse_replica(job, request.query_params.get("replica"))
+        which = parse_attempt(job, request.query_params.get("attempt"))
         tail = checks.as_whole(request.query_params.get("tail", "1000"))
         if tail is None or not 1 <= tail <= MAX_TAIL:
             raise RequestError(
                 [FieldError("tail", "out_of_range", f"This must be 1 to {MAX_TAIL}.")]
             )
         is_download = request.query_params.get("download") == "1"
-        return downloads.log_answer(request._request, job, replica, None if is_download else tail)
+        lines = None if is_download else tail
+        return downloads.log_answer(request._request, job, replica, lines, which)
 
 
 class JobArtifactsView(generics.ListAPIView[Artifact]):
@@ -323,6 +343,18 @@ class JobArtifactView(APIView):
         job = find_job(request, pk)
         artifact = get_object_or_404(job.artifacts, pk=artifact_id, uploaded_at__isnull=False)
         return downloads.artifact_answer(request._request, artifact)
+
+
+class BundleDetailView(APIView):
+    """One of the caller's uploads."""
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, pk: UUID) -> Response:
+        """Removes it; 409 while a training that has not ended uses it."""
+        own = Bundle.objects.filter(tenant__owner=signed_in(request))
+        bundle = get_object_or_404(own, pk=pk)
+        uploads.delete(by=signed_in(request), bundle=bundle, source_address=source_address(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class BundleListView(generics.ListAPIView[Bundle]):
@@ -358,7 +390,7 @@ class BundleListView(generics.ListAPIView[Bundle]):
     )
     def post(self, request: Request) -> Response:
         tenant = own_tenant(signed_in(request))
-        file = request.FILES.get("file")
+        file = find_upload(request)
         if file is None:
             raise RequestError([FieldError("file", "required", "Send the code as `file`.")])
         try:

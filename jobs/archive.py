@@ -6,15 +6,46 @@ segments, or between the last one and the end, is shown as one line of ours. Eve
 """
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Literal
+
+from django.utils.translation import ngettext
 
 from jobs.models import Artifact, Job, LogSegment, ReplicaArchive
-from portal.storage import Store, get_store
+from portal.storage import ObjectMissingError, Store, get_store
+from portal.streaming import AbsentError
 
 TAIL_BYTES = 64 * 1024  # read at once while looking for the beginning of a tail
 MAX_TAIL_BYTES = 64 * 1024**2  # a tail of longer lines than this is cut
+
+# Whose log: of one attempt, of each replica's latest that has anything, or of one after the other.
+Which = int | Literal["latest", "all"]
+
+
+class NoSuchAttemptError(AbsentError):
+    """A job has not had that attempt; the text says how many it has had."""
+
+
+def which_of(job: Job, text: str) -> Which:
+    """`2`, `latest` or `all` as somebody wrote it; empty is `latest`.
+
+    Raises:
+        NoSuchAttemptError: the job has not had it.
+    """
+    if text in ("", "latest"):
+        return "latest"
+    if text == "all":
+        return "all"
+    is_number = text.isascii() and text.isdigit() and len(text) <= 6
+    if is_number and 1 <= int(text) <= job.attempt:
+        return int(text)
+    had = ngettext(
+        "There is no attempt “%(asked)s”. It has had %(num)s attempt.",
+        "There is no attempt “%(asked)s”. It has had %(num)s attempts.",
+        job.attempt,
+    )
+    raise NoSuchAttemptError(had % {"asked": text[:10], "num": job.attempt})
 
 
 def job_prefix(job: Job) -> str:
@@ -24,15 +55,29 @@ def job_prefix(job: Job) -> str:
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes of a log in a row, or (`data` empty) a gap of `skipped_bytes`."""
+    """Bytes of a log in a row, or (`data` empty) a gap of `skipped_bytes`.
+
+    Attributes:
+        is_lost: they were archived, but the object store does not hold them.
+    """
 
     start_byte: int
     data: bytes
     skipped_bytes: int = 0
+    is_lost: bool = False
 
     @property
     def end_byte(self) -> int:
         return self.start_byte + len(self.data) + self.skipped_bytes
+
+    def words(self) -> str:
+        """What stands in the place of a gap."""
+        if self.is_lost:
+            return (
+                f"{self.skipped_bytes} bytes are not in the object store any more; "
+                "perhaps a backup without them was restored"
+            )
+        return f"{self.skipped_bytes} bytes were skipped here"
 
 
 @dataclass(frozen=True)
@@ -62,6 +107,21 @@ class Log:
         return self._pieces(get_store(), start, self.end_byte if end is None else end)
 
     def _pieces(self, store: Store, start: int, end: int) -> Iterator[Piece]:
+        lost: Piece | None = None  # several in a row are one
+        for piece in self._each(store, start, end):
+            if piece.is_lost:
+                known = lost.skipped_bytes if lost is not None else 0
+                begin = lost.start_byte if lost is not None else piece.start_byte
+                lost = Piece(begin, b"", known + piece.skipped_bytes, is_lost=True)
+                continue
+            if lost is not None:
+                yield lost
+                lost = None
+            yield piece
+        if lost is not None:
+            yield lost
+
+    def _each(self, store: Store, start: int, end: int) -> Iterator[Piece]:
         position = start
         for row in self.segments:
             row_end = row.start_byte + row.size_bytes
@@ -76,7 +136,13 @@ class Log:
                 if position >= end:
                     return
             length = min(row_end, end) - position
-            for data in store.open(row.storage_key, position - row.start_byte, length):
+            try:
+                chunks = store.open(row.storage_key, position - row.start_byte, length)
+            except ObjectMissingError:
+                yield Piece(position, b"", length, is_lost=True)
+                position += length
+                continue
+            for data in chunks:
                 yield Piece(position, data)
                 position += len(data)
 
@@ -115,19 +181,19 @@ class Log:
         at_line_start = True
         for piece in self.pieces(start):
             if piece.skipped_bytes:
-                yield _gap_line(piece.skipped_bytes, at_line_start)
+                yield _gap_line(piece, at_line_start)
                 at_line_start = True
             else:
                 yield piece.data
                 at_line_start = piece.data.endswith(b"\n")
         if self.missing_at_end_bytes:
-            yield _gap_line(self.missing_at_end_bytes, at_line_start)
+            yield _gap_line(Piece(self.end_byte, b"", self.missing_at_end_bytes), at_line_start)
         elif not at_line_start:
             yield b"\n"
 
 
-def _gap_line(size_bytes: int, at_line_start: bool) -> bytes:
-    text = f"[homeport] {size_bytes} bytes were skipped here\n"
+def _gap_line(gap: Piece, at_line_start: bool) -> bytes:
+    text = f"[homeport] {gap.words()}\n"
     return text.encode() if at_line_start else b"\n" + text.encode()
 
 
@@ -149,20 +215,58 @@ def find_log(job: Job, role: str, index: int, attempt: int | None = None) -> Log
     return None
 
 
-def find_logs(job: Job, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Log]:
-    """The archived logs of several replicas, each of its latest attempt that has anything.
+@dataclass(frozen=True)
+class Found:
+    """The archived log of a replica.
 
-    Two queries, however many replicas; those without an archive are absent.
+    Attributes:
+        is_cut: more of it may yet come, and no pod has it: its attempt is over.
+    """
+
+    role: str
+    index: int
+    log: Log
+    is_cut: bool = False
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.role, self.index
+
+    def text(self, tail_lines: int | None) -> Iterator[bytes]:
+        """All of it, or its last lines; then a line of ours where the rest is not there yet."""
+        yield from self.log.text(0 if tail_lines is None else self.log.tail_start(tail_lines))
+        if self.is_cut:
+            yield f"[homeport] {rest_words(self.log.attempt)}\n".encode()
+
+
+def rest_words(attempt: int) -> str:
+    """What stands at the end of an earlier attempt that is still being uploaded."""
+    return f"the rest of attempt {attempt} is not uploaded yet"
+
+
+def find_logs(job: Job, wanted: Sequence[tuple[str, int]], which: Which = "latest") -> list[Found]:
+    """The archived logs of several replicas, by attempt and then in the order of `wanted`.
+
+    Two queries, however many replicas and attempts; those without an archive are absent.
     """
     archives = job.archives.order_by("-attempt").prefetch_related("segments")
     if len(wanted) == 1:
         archives = archives.filter(role=wanted[0][0], index=wanted[0][1])
-    found: dict[tuple[str, int], Log] = {}
+    if isinstance(which, int):
+        archives = archives.filter(attempt=which)
+    places = {key: place for place, key in enumerate(wanted)}
+    found: list[Found] = []
+    seen: set[tuple[str, int]] = set()
     for archive in archives:
         key = (archive.role, archive.index)
-        if key not in found and (log := log_of(archive)).segments:
-            found[key] = log
-    return {key: found[key] for key in wanted if key in found}
+        log = log_of(archive)
+        if key not in places or (which == "latest" and (key in seen or not log.segments)):
+            continue
+        seen.add(key)
+        is_cut = log.attempt < job.attempt and not log.is_complete and job.cleaned_at is None
+        found.append(Found(*key, log, is_cut and which != "latest"))
+    by_place = sorted(found, key=lambda one: places[one.key])
+    return by_place if which == "latest" else sorted(by_place, key=lambda one: one.log.attempt)
 
 
 def replicas_of(job: Job) -> list[tuple[str, int]]:
@@ -175,25 +279,45 @@ def replicas_of(job: Job) -> list[tuple[str, int]]:
 
 
 def job_log(
-    job: Job, *, replica: tuple[str, int] | None, tail_lines: int | None
+    job: Job,
+    *,
+    replica: tuple[str, int] | None,
+    tail_lines: int | None,
+    which: Which = "latest",
 ) -> Iterator[bytes]:
     """The archived log as text: of one replica, or of all, each line behind its replica's name.
 
     Args:
         replica: role and index; None for all of them, one after the other.
         tail_lines: only so many lines of each; None for everything.
+        which: whose log; `all` has a line with attempt and replica before each.
     """
-    found = find_logs(job, [replica] if replica else replicas_of(job))
-    return _joined(found, tail_lines, replica is None)
+    found = find_logs(job, [replica] if replica else replicas_of(job), which)
+    return _joined(found, tail_lines, is_merged=replica is None, has_heads=which == "all")
 
 
 def _joined(
-    found: Mapping[tuple[str, int], Log], tail_lines: int | None, is_merged: bool
+    found: Iterable[Found], tail_lines: int | None, *, is_merged: bool, has_heads: bool
 ) -> Iterator[bytes]:
-    for (role, index), log in found.items():
-        start = 0 if tail_lines is None else log.tail_start(tail_lines)
-        chunks = log.text(start)
-        yield from prefixed(chunks, f"{role}-{index} | ".encode()) if is_merged else chunks
+    for one in found:
+        name = f"{one.role}-{one.index}"
+        chunks = one.text(tail_lines)
+        head = head_line(one.log.attempt, name) if has_heads else b""
+        yield from headed(prefixed(chunks, f"{name} | ".encode()) if is_merged else chunks, head)
+
+
+def head_line(attempt: int, replica: str) -> bytes:
+    """What stands before the log of a replica where those of several attempts follow."""
+    return f"===== attempt {attempt}, {replica} =====\n".encode()
+
+
+def headed(chunks: Iterable[bytes], head: bytes) -> Iterator[bytes]:
+    """The chunks behind a line, which is left out where there are none."""
+    for chunk in chunks:
+        if head and chunk:
+            yield head
+            head = b""
+        yield chunk
 
 
 def prefixed(chunks: Iterable[bytes], prefix: bytes) -> Iterator[bytes]:

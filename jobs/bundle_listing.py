@@ -1,21 +1,28 @@
 """What is inside an upload, as its table of contents says; nothing is ever unpacked here.
 
 The pod that unpacks a bundle checks every member itself (`jobs/pod/fetch.py`); this is only for
-people, so that a wrong archive is noticed before the training starts.
+people, so that a wrong archive is noticed before the training starts. Archives are read by a child
+process (`bundle_reader.py`): some need minutes of processor time or gigabytes for a few bytes.
 """
 
-import tarfile
-import zipfile
-import zlib
-from collections.abc import Iterator
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 
-MAX_NAMES = 200
-MAX_MEMBERS = 10_000
-# Listing a compressed tar means decompressing it; beyond this the list is cut.
-MAX_READ_BYTES = 256 * 1024**2
-MAX_NAME_LENGTH = 300
+TIMEOUT_S = 5.0  # waiting for a turn included
+TURN_S = 1.0
+MAX_AT_ONCE = 2
+COMMAND = (sys.executable, "-I", "-S", str(Path(__file__).with_name("bundle_reader.py")))
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,76 +46,91 @@ class Listing:
         }
 
 
+# What an archive says that ran out of time, memory or turn before it said anything.
+UNREAD = Listing((), 0, is_archive=True, is_cut=True, top_folder="")
+
+
 class BrokenArchiveError(ValueError):
     """It says that it is an archive and cannot be read as one."""
 
 
-def list_bundle(file: IO[bytes], name: str, size_bytes: int) -> Listing:
-    """The listing of an upload; the file is left at its beginning.
+def list_bundle(path: Path, name: str, size_bytes: int, *, person: Hashable) -> Listing:
+    """The listing of an upload, within `TIMEOUT_S`; cut where it would cost too much.
+
+    Args:
+        path: where its bytes are.
+        name: of the file; tells which kind of archive it says it is, as in the pod.
+        person: who asks. Of one person one archive is read at a time.
 
     Raises:
         BrokenArchiveError: damaged or cut off.
     """
-    file.seek(0)
-    try:
-        if zipfile.is_zipfile(file):
-            return _listing(_zip_members(file))
-        file.seek(0)
-        if _is_tar_name(name):
-            return _listing(_tar_members(file))
+    deadline = time.monotonic() + TIMEOUT_S
+    with _turns.taken(person) as is_ours:
+        if not is_ours:
+            return UNREAD
+        answer = _read(path, name, deadline - time.monotonic())
+    if answer is None:
+        return UNREAD
+    if "broken" in answer:
+        raise BrokenArchiveError(
+            f"{name} cannot be read as an archive: {answer['broken']}. Make it anew."
+        )
+    if not answer["is_archive"]:
         return Listing(((name, size_bytes),), 1, False, False, "")
-    except (
-        zipfile.BadZipFile,
-        tarfile.TarError,
-        EOFError,
-        OSError,
-        zlib.error,
-        UnicodeError,
-        ValueError,
-        NotImplementedError,
-    ) as error:
-        raise BrokenArchiveError(f"{name} cannot be read as an archive: {error}") from error
-    finally:
-        file.seek(0)
+    files = tuple((path, size) for path, size in answer.pop("files"))
+    return Listing(files, **answer)
 
 
-def _is_tar_name(name: str) -> bool:
-    endings = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-    return name.lower().endswith(endings)
+def _read(path: Path, name: str, timeout_s: float) -> dict[str, Any] | None:
+    """The child's answer; None: its limits ended it."""
+    try:
+        done = subprocess.run(
+            COMMAND,
+            input=json.dumps({"path": str(path), "name": name}).encode(),
+            capture_output=True,
+            timeout=timeout_s,
+            cwd="/",
+            env={},
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        if done.returncode >= 0:  # not killed
+            last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            log.warning("an archive was not listed: %s", last[:300])
+        return None
+    return answer
 
 
-def _zip_members(file: IO[bytes]) -> Iterator[tuple[str, int, bool]]:
-    with zipfile.ZipFile(file) as archive:
-        for member in archive.infolist():
-            if not member.is_dir():
-                yield member.filename, member.file_size, False
+class _Turns:
+    """At most `MAX_AT_ONCE` in this process, and one of each person."""
+
+    def __init__(self) -> None:
+        self._change = threading.Condition()
+        self._busy: set[Hashable] = set()
+
+    @contextmanager
+    def taken(self, person: Hashable) -> Iterator[bool]:
+        """Whether there was a turn within `TURN_S`."""
+
+        def is_free() -> bool:
+            return len(self._busy) < MAX_AT_ONCE and person not in self._busy
+
+        with self._change:
+            is_ours = self._change.wait_for(is_free, TURN_S)
+            if is_ours:
+                self._busy.add(person)
+        try:
+            yield is_ours
+        finally:
+            if is_ours:
+                with self._change:
+                    self._busy.discard(person)
+                    self._change.notify_all()
 
 
-def _tar_members(file: IO[bytes]) -> Iterator[tuple[str, int, bool]]:
-    with tarfile.open(fileobj=file, mode="r|*") as archive:
-        for member in archive:
-            # Going on would read past this member's data.
-            is_last = member.offset_data + member.size > MAX_READ_BYTES
-            if not member.isdir() or is_last:
-                yield member.name, member.size, is_last
-            if is_last:
-                return
-
-
-def _listing(members: Iterator[tuple[str, int, bool]]) -> Listing:
-    files: list[tuple[str, int]] = []
-    tops: set[str] = set()
-    total, is_cut, has_top_file = 0, False, False
-    for path, size, is_last in members:
-        clean = path.removeprefix("./")
-        total += 1
-        top, slash, _rest = clean.partition("/")
-        tops.add(top)
-        has_top_file = has_top_file or not slash
-        if len(files) < MAX_NAMES:
-            files.append((clean[:MAX_NAME_LENGTH], size))
-        is_cut = is_last or total >= MAX_MEMBERS
-        if is_cut:
-            break
-    lone = next(iter(tops)) if len(tops) == 1 and not has_top_file else ""
-    return Listing(tuple(files), total, True, is_cut, lone)
+_turns = _Turns()

@@ -3,12 +3,12 @@ wrong with them, field by field.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from portal import quantity
-from portal.catalog import Catalog
+from portal.catalog import Catalog, Image
 from portal.rest import FieldError
 from tenants.models import Tenant
 
@@ -96,8 +96,15 @@ def read_name(check: Checker) -> str:
     return name
 
 
-def read_image(check: Checker, *, offers: Callable[[str], bool], default: str = "") -> str:
-    """An image reference that may be asked for; required where there is no default."""
+def read_image(
+    check: Checker, *, offers: Callable[[str], bool], listed: Iterable[Image], default: str = ""
+) -> str:
+    """An image reference that may be asked for; required where there is no default.
+
+    Args:
+        offers: whether people may ask for a reference.
+        listed: the images of the catalog, whose registries the admin vouches for.
+    """
     image = check.text("image", required=not default, default=default)
     if not image:
         return image
@@ -109,7 +116,35 @@ def read_image(check: Checker, *, offers: Callable[[str], bool], default: str = 
         )
     elif not offers(image):
         check.refuse("image", "image_not_offered", "Your admin does not offer this image.")
+    elif is_address(host := registry_host(image)) and host not in {
+        registry_host(row.reference) for row in listed
+    }:
+        # The node fetches it, from a place that pods themselves may not reach.
+        check.refuse(
+            "image",
+            "image_not_offered",
+            f"{host} is an address inside the cluster or of a node. Name the registry by its host "
+            "name, or ask your admin to list the image.",
+        )
     return image
+
+
+def registry_host(image: str) -> str:
+    """Host of the registry without its port; "" for the one that the node pulls from by default.
+
+    https://github.com/distribution/reference: the first part is a host when it has a dot or a port,
+    or is `localhost`.
+    """
+    first, slash, _rest = image.partition("/")
+    if not slash or not (first == "localhost" or "." in first or ":" in first):
+        return ""
+    return first.partition(":")[0]
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is no name: an IPv4 address in any notation of inet_aton(3), or this machine."""
+    last = host.rpartition(".")[2]
+    return last == "localhost" or re.fullmatch(r"\d+|0x[0-9a-f]*", last) is not None
 
 
 def has_controls(text: str) -> bool:

@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from jobs import command_line, timeline
+from jobs import command_line, private, timeline
+from jobs.archive import Which
 from jobs.models import Artifact, Bundle, Job, JobEvent, Replica
 from jobs.rules.states import Desired, JobState
 from jobs.summary import shape_text
+from portal import characters
 from portal.cluster.manifests import to_yaml
 from tenants import policy
 from tenants.models import User
@@ -24,11 +26,11 @@ class ArtifactRow:
     @property
     def folder(self) -> str:
         folder, slash, _name = self.artifact.path.rpartition("/")
-        return folder + slash
+        return characters.visible(folder) + slash
 
     @property
     def file_name(self) -> str:
-        return self.artifact.path.rsplit("/", 1)[-1]
+        return characters.visible(self.artifact.path.rsplit("/", 1)[-1])
 
     @property
     def changed_at(self) -> datetime | None:
@@ -41,9 +43,11 @@ class ArtifactRow:
 class JobPage:
     """One training, for somebody who may see it."""
 
-    def __init__(self, job: Job, user: User) -> None:
+    def __init__(self, job: Job, user: User, which: Which = "latest") -> None:
+        """`which`: of which attempt the log is shown."""
         self.job = job
         self.user = user
+        self.which = which
 
     @property
     def shape(self) -> str:
@@ -124,7 +128,17 @@ class JobPage:
     @cached_property
     def manifests(self) -> str:
         """YAML as rendered at admission; empty before."""
-        return to_yaml(self.job.plan) if self.job.plan else ""
+        return to_yaml(private.shown_plan(self.job, self.user)) if self.job.plan else ""
+
+    @property
+    def env(self) -> list[tuple[str, str]]:
+        """Variables with what the reader may see of their values."""
+        shown = private.shown_env(self.job, self.user)
+        return [(name, private.HIDDEN if value is None else value) for name, value in shown.items()]
+
+    @property
+    def source(self) -> dict[str, str] | None:
+        return private.shown_source(self.job, self.user)
 
     @property
     def command_text(self) -> str:

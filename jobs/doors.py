@@ -66,7 +66,7 @@ def read_body(request: HttpRequest, kind: type[Body]) -> Body:
         raise DoorError(413, "too_large", f"a body has at most {MAX_BODY_BYTES} bytes")
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DoorError(400, "invalid", f"the body is not what is expected: {error}") from error
 
 

@@ -4,13 +4,14 @@ import re
 from collections.abc import AsyncIterator, Iterator
 
 from django.core.handlers.asgi import ASGIRequest
-from django.http import Http404, HttpRequest, StreamingHttpResponse
+from django.http import HttpRequest, StreamingHttpResponse
+from django.utils.translation import gettext as _
 
 from jobs import archive
 from jobs.logs.text import job_text
 from jobs.models import Artifact, Job
 from portal.storage import ObjectMissingError
-from portal.streaming import file_chunks, streamed
+from portal.streaming import LostFileError, file_chunks, streamed
 
 
 def replica_of(job: Job, name: str) -> tuple[str, int] | None:
@@ -23,7 +24,11 @@ def replica_of(job: Job, name: str) -> tuple[str, int] | None:
 
 
 def log_answer(
-    request: HttpRequest, job: Job, replica: tuple[str, int] | None, tail: int | None
+    request: HttpRequest,
+    job: Job,
+    replica: tuple[str, int] | None,
+    tail: int | None,
+    which: archive.Which = "latest",
 ) -> StreamingHttpResponse:
     """The log as text.
 
@@ -32,18 +37,21 @@ def log_answer(
         job: whose log.
         replica: one replica, or None for all of them with prefixes.
         tail: that many last lines; None: all of it, offered as a file.
+        which: whose log.
     """
     name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in job.name)
-    which = f"{replica[0]}-{replica[1]}" if replica else "all"
+    if which != "latest":
+        name += "-attempts" if which == "all" else f"-attempt{which}"
+    whose = f"{replica[0]}-{replica[1]}" if replica else "all"
     if isinstance(request, ASGIRequest):
         chunks: Iterator[bytes] | AsyncIterator[bytes]
-        chunks = job_text(job, replica=replica, tail_lines=tail)
+        chunks = job_text(job, replica=replica, tail_lines=tail, which=which)
     else:  # without an event loop (the test client) only the archive can be read
-        chunks = archive.job_log(job, replica=replica, tail_lines=tail)
+        chunks = archive.job_log(job, replica=replica, tail_lines=tail, which=which)
     return streamed(
         request,
         chunks,
-        file_name=f"{name}-{which}.log" if tail is None else None,
+        file_name=f"{name}-{whose}.log" if tail is None else None,
         content_type="text/plain; charset=utf-8",
     )
 
@@ -55,14 +63,19 @@ def artifact_answer(request: HttpRequest, artifact: Artifact) -> StreamingHttpRe
     its beginning: a file that changed meanwhile comes whole.
 
     Raises:
-        Http404: the object store has lost it.
+        LostFileError: the object store has lost it.
     """
     tag = f'"{artifact.pk}-{artifact.mtime_ns}-{artifact.size_bytes}"'
     start = _start_of(request, artifact.size_bytes, tag)
     try:
         chunks = archive.open_artifact(artifact, start or 0)
     except ObjectMissingError as error:
-        raise Http404(str(error)) from error
+        raise LostFileError(
+            _(
+                "This file was kept, but the object store does not hold it any more; perhaps a "
+                "backup without it was restored. Look on the log volume, or ask an admin."
+            )
+        ) from error
     answer = streamed(
         request,
         file_chunks(chunks),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from jobs.manifests import needs_of
 from jobs.models import Job, Node
 from jobs.rules import reasons
-from jobs.rules.admission import RESOURCES, Amount, Fit, Need, NodeRoom
+from jobs.rules.admission import RESOURCES, Amount, Fit, Need, NodeRoom, node_room
 from jobs.rules.admission import fit as fit_amounts
 from jobs.rules.states import JobState
 from jobs.services.models import Service, ServiceState
@@ -34,11 +34,12 @@ def quota_left(tenant: Tenant) -> tuple[Amount | None, Amount | None]:
 def node_rooms() -> tuple[NodeRoom, ...]:
     """All nodes with what is free on them, as last seen."""
     return tuple(
-        NodeRoom(
+        node_room(
             node.name,
             amount(node.allocatable),
             amount(node.allocatable) - amount(node.requested),
-            node.is_ready and node.is_schedulable,
+            takes_pods=node.is_ready and node.is_schedulable,
+            taints=((taint["key"], taint["effect"]) for taint in node.taints),
         )
         for node in Node.objects.all()
     )

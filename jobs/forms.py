@@ -24,6 +24,8 @@ from jobs.rules.topologies import TOPOLOGIES
 from portal import quantity
 from portal.catalog import get_catalog
 from portal.rest import FieldError
+from tenants import policy
+from tenants.models import User
 
 DEFAULTS: Mapping[str, str] = {
     "name": "",
@@ -297,8 +299,8 @@ def posted_form(data: QueryDict) -> TrainingForm:
     )
 
 
-def form_of_job(job: Job) -> TrainingForm:
-    """The form that would ask for the same training again."""
+def form_of_job(job: Job, user: User) -> TrainingForm:
+    """The form that would ask for the same training again, without what the user may not read."""
     values = dict(DEFAULTS)
     values.update(
         name=job.name,
@@ -318,11 +320,15 @@ def form_of_job(job: Job) -> TrainingForm:
         values[f"replicas.{role}.cpu"] = quantity.cpu_text(asked["cpu_millicores"])
         values[f"replicas.{role}.memory"] = quantity.memory_text(asked["memory_bytes"])
         values[f"replicas.{role}.gpu"] = str(asked["gpu_count"])
-    source = job.source or {}
+    source = dict(job.source or {})
+    may_read = policy.may_read_values(user, job.tenant)
+    if "url" in source and not may_read:
+        source["url"] = ""
     values["source_kind"] = next((kind for kind in SOURCE_KINDS if kind in source), "none")
     shown = ("url", "sha256") if "url" in source else ("bundle", "path")
     values.update({f"source.{name}": source[name] for name in shown if name in source})
-    return TrainingForm(values, list(job.cluster_flags), list(job.env.items()))
+    env = [(name, value if may_read else "") for name, value in job.env.items()]
+    return TrainingForm(values, list(job.cluster_flags), env)
 
 
 def find_bundle(form: TrainingForm, bundles: QuerySet[Bundle]) -> Bundle | None:

@@ -1,19 +1,21 @@
 """The pods' door: what runners, fetchers and rescuers of a job may ask and tell, under /internal/v1/.
 
 Authorised by the job's own token (`jobs/tokens.py`) and nothing else: no cookie is looked at. What
-is not this job's answers 404, a job that is being deleted 410. Every call may be repeated. Only
+is not this job's answers 404; a job that is being deleted, or archived, 410. Every call may be
+repeated. Only
 `ReplicaArchive`, `LogSegment` and `Artifact` rows are written here; bytes go past us, over links of
 the object store that live ten minutes and take exactly the announced size.
 """
 
 import hashlib
+import time
 from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import Count, Sum
 from django.http import HttpRequest
 from django.urls import path
 from django.utils import timezone
@@ -21,6 +23,7 @@ from msgspec import Meta
 
 from jobs.archive import job_prefix
 from jobs.doors import DoorError, door, read_body
+from jobs.limits import lacking_room
 from jobs.models import Artifact, Bundle, Job, LogSegment, ReplicaArchive
 from jobs.rules.states import Desired
 from jobs.tokens import is_job_token
@@ -31,6 +34,13 @@ MAX_SEGMENT_BYTES = 8 * 1024**2
 # A runner tells of dropped segments after it announced newer ones: allow for what is between.
 ARCHIVE_SLACK_BYTES = 32 * 1024**2
 MAX_ARTIFACTS = 10_000
+MAX_SEGMENTS = 200_000  # of one log: a segment of any size is a row
+# namespace -> when it was asked whether there is room, for how many bytes, and the answer; of this
+# process.
+_ROOM: dict[UUID, tuple[float, int, str]] = {}
+_ROOM_S = 30.0
+_ROOM_TENANTS = 10_000
+_BIG_BYTES = 64 * 1024**2
 MAX_BATCH = 500
 
 Position = Annotated[int, Meta(ge=0, le=2**62)]
@@ -66,7 +76,7 @@ class EndBody(msgspec.Struct):
     """How a replica ended, and that nothing more of it will come."""
 
     exit_code: Annotated[int, Meta(ge=0, le=255)] | None
-    reason: Annotated[str, Meta(max_length=2000)]
+    reason: Annotated[str, Meta(max_length=2000, pattern=r"^[^\x00]*\Z")]
     skipped_bytes: Position
     by_rescue: bool
     pod_uid: PodUid = ""
@@ -90,6 +100,35 @@ def _check_replica(job: Job, role: str, index: int, attempt: int) -> None:
     count = job.replicas.get(role, {}).get("count", 0)
     if not (0 <= index < count and 1 <= attempt <= job.attempt):
         raise DoorError(404, "not_found", f"the training has no replica {role}-{index}")
+
+
+def _is_archived(job: Job) -> bool:
+    """Whether all that this job will ever leave is here: nothing of it may be changed by a token.
+
+    It has ended, and each replica that ran has reported the end of its last pod; or nothing of it
+    is left in the cluster that could report.
+    """
+    if job.cleaned_at is not None:
+        return True
+    if not job.is_final:
+        return False
+    ran = job.replica_rows.exclude(started_at=None).values_list(
+        "role", "index", "attempt", "pod_uid"
+    )
+    ended = {
+        (row.role, row.index, row.attempt): row.pod_uid
+        for row in job.archives.filter(is_complete=True)
+    }
+    last_pods = {(role, index, attempt): pod_uid for role, index, attempt, pod_uid in ran}
+    return bool(last_pods) and all(
+        replica in ended and (not ended[replica] or not uid or ended[replica] == uid)
+        for replica, uid in last_pods.items()
+    )
+
+
+def _refuse_archived(job: Job) -> None:
+    if _is_archived(job):
+        raise DoorError(410, "archived", "the training is archived, and nothing is added to it")
 
 
 def _tell(job: Job) -> None:
@@ -140,14 +179,35 @@ def segment(request: HttpRequest, job: Job, role: str, index: int, attempt: int)
         if known is not None:
             _check_same(known, body)
             return {"have": True}
-        kept = archive.segments.aggregate(total=Sum("size_bytes"))["total"] or 0
-        if kept + body.size_bytes > settings.LOG_ARCHIVE_MAX_BYTES + ARCHIVE_SLACK_BYTES:
+        _refuse_archived(job)
+        kept = archive.segments.aggregate(total=Sum("size_bytes"), count=Count("pk"))
+        total = (kept["total"] or 0) + body.size_bytes
+        if (
+            total > settings.LOG_ARCHIVE_MAX_BYTES + ARCHIVE_SLACK_BYTES
+            or kept["count"] >= MAX_SEGMENTS
+        ):
             raise DoorError(413, "too_large", "no more of this log is kept")
+        if problem := _no_room(job, body.size_bytes):
+            raise DoorError(413, "store_full", problem)
         _begin_again(archive, body.pod_uid)
     link = get_store().link_put(
         _segment_key(job, archive, body), body.size_bytes, sha256=body.sha256
     )
     return link.as_json()
+
+
+def _no_room(job: Job, more_bytes: int) -> str:
+    """Why the namespace keeps no more. Looked at anew once in a while: pods ask often."""
+    now = time.monotonic()
+    asked_at, asked_bytes, problem = _ROOM.get(job.tenant_id, (float("-inf"), 0, ""))
+    # Where a large file does not fit a small one may: that there is no room holds for larger ones.
+    is_known = now - asked_at <= _ROOM_S and (not problem or more_bytes >= asked_bytes)
+    if not is_known or more_bytes > _BIG_BYTES:
+        if len(_ROOM) > _ROOM_TENANTS:
+            _ROOM.clear()
+        problem = lacking_room(job.tenant_id, more_bytes)
+        _ROOM[job.tenant_id] = (now, more_bytes, problem)
+    return problem
 
 
 def _begin_again(archive: ReplicaArchive, pod_uid: str) -> None:
@@ -175,6 +235,8 @@ def segment_done(
     ).first()
     if archive is None or body.number != number:
         raise DoorError(404, "not_found", f"segment {number} was not announced")
+    if not archive.segments.filter(number=number).exists():
+        _refuse_archived(job)
     key = _segment_key(job, archive, body)
     if get_store().find_size(key) != body.size_bytes:
         raise DoorError(409, "not_uploaded", f"segment {number} is not in the object store")
@@ -196,16 +258,23 @@ def segment_done(
 def segment_drop(
     request: HttpRequest, job: Job, role: str, index: int, attempt: int, number: int
 ) -> dict[str, Any]:
-    """A segment from the middle of too long a log is dropped."""
+    """A segment from the middle of too long a log is dropped, while its replica runs."""
     _check_replica(job, role, index, attempt)
-    known = LogSegment.objects.filter(
-        archive__job=job,
-        archive__role=role,
-        archive__index=index,
-        archive__attempt=attempt,
-        number=number,
-    ).first()
+    known = (
+        LogSegment.objects.select_related("archive")
+        .filter(
+            archive__job=job,
+            archive__role=role,
+            archive__index=index,
+            archive__attempt=attempt,
+            number=number,
+        )
+        .first()
+    )
     if known is not None:
+        if known.archive.is_complete:
+            raise DoorError(410, "archived", "this log is complete, and nothing of it is dropped")
+        _refuse_archived(job)
         known.delete()
         get_store().delete(known.storage_key)
     return {}
@@ -218,6 +287,8 @@ def replica_done(
     """The archive of a replica is complete, as far as this pod is concerned."""
     _check_replica(job, role, index, attempt)
     body = read_body(request, EndBody)
+    if _is_archived(job):
+        return {}  # said once more, as every call may be
     with transaction.atomic():
         known = ReplicaArchive.objects.filter(job=job, role=role, index=index, attempt=attempt)
         latest = known.values_list("pod_uid", flat=True).first()
@@ -264,6 +335,7 @@ def artifacts(request: HttpRequest, job: Job) -> dict[str, Any]:
     """Announces artifacts: links for those that are missing, sentences for those refused."""
     files = read_body(request, FilesBody).files
     _check_paths(files)
+    _refuse_archived(job)
     links: dict[str, Any] = {}
     refused: dict[str, str] = {}
     store = get_store()
@@ -281,7 +353,7 @@ def artifacts(request: HttpRequest, job: Job) -> dict[str, Any]:
             row = known.get(file.path)
             if row is not None and row.uploaded_at is not None and _is_version(row, file):
                 continue
-            problem = _too_much(file, total, count)
+            problem = _too_much(file, total, count) or _no_room(job, file.size_bytes)
             if problem:
                 total -= file.size_bytes
                 count -= 1
@@ -328,6 +400,7 @@ def artifacts_done(request: HttpRequest, job: Job) -> dict[str, Any]:
     """Artifacts are in the store: from now on they are listed."""
     files = read_body(request, FilesBody).files
     _check_paths(files)
+    _refuse_archived(job)
     store = get_store()
     for file in files:
         if store.find_size(_artifact_key(job, file)) != file.size_bytes:

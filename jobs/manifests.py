@@ -24,7 +24,10 @@ from portal.cluster import labels, names
 from portal.cluster.manifests import Object, render, spec_hash
 from tenants.manifests import ACCOUNT
 
+PRIVATE_FILE = "private.json"  # in the Secret, beside the token
 GRACE_S = 120  # between SIGTERM and SIGKILL: time for a checkpoint and the upload of the log's end
+# What has a deadline gives its resources back within a minute of it, whatever its program does.
+DEADLINE_GRACE_S = 60
 DEAD_MAN_S = 6 * 3600  # after `ttl_s` the cluster itself removes what Homeport did not
 SEGMENT_BYTES = 4 * 1024**2
 SEGMENT_S = 60
@@ -228,9 +231,9 @@ def _job_json(training: Training, attempt: int, pods: PodSettings) -> str:
         "attempt": attempt,
         "topology": training.topology,
         "command": list(training.command),
-        "env": dict(training.env),
         "cluster_flags": list(training.cluster_flags),
-        "source": training.source,
+        "source": None if _is_private(training.source) else training.source,
+        "private": PRIVATE_FILE,
         "hosts": hosts(training, attempt),
         "data_dir": DATA_DIR,
         "limits": {
@@ -241,9 +244,34 @@ def _job_json(training: Training, attempt: int, pods: PodSettings) -> str:
             "segment_s": SEGMENT_S,
         },
         "retry_s": UPLOAD_RETRY_S,
-        "grace_s": GRACE_S,
+        "grace_s": grace_s(training),
     }
     return json.dumps(content, ensure_ascii=False, indent=1)
+
+
+def _is_private(source: Mapping[str, str] | None) -> bool:
+    """Whether where the code comes from may hold a secret, as an address may."""
+    return source is not None and "url" in source
+
+
+def _private_json(training: Training) -> str:
+    """What `job.json` leaves to a file beside the token, since others may read a ConfigMap."""
+    content: dict[str, Any] = {"env": dict(training.env)}
+    if _is_private(training.source):
+        content["source"] = training.source
+    return json.dumps(content, ensure_ascii=False)
+
+
+def with_private(document: Object, training: Training) -> Object:
+    """A stored document; a Secret with what is not stored and not secret to the reconciler."""
+    if document["kind"] != "Secret":
+        return document
+    return {**document, "stringData": {PRIVATE_FILE: _private_json(training)}}
+
+
+def grace_s(training: Training) -> int:
+    """Seconds from SIGTERM to SIGKILL of each pod."""
+    return GRACE_S if training.deadline_s is None else DEADLINE_GRACE_S
 
 
 def _role(
@@ -315,7 +343,7 @@ def render_training(
         retries=training.retries,
         deadline_s=deadline_s if deadline_s is not None else training.deadline_s,
         dead_man_ttl_s=training.ttl_s + DEAD_MAN_S,
-        grace_s=GRACE_S,
+        grace_s=grace_s(training),
         shm_bytes=training.shm_bytes,
         image=training.image,
         job_json=_job_json(training, attempt, pods),
@@ -367,16 +395,17 @@ def rescue_name(training: Training, lost: Lost) -> str:
 def completed(document: Object, *, root: Object | None, token: str) -> Object:
     """A stored document as it is sent: with its owner and, in a Secret, the token.
 
-    The token is no part of the spec hash.
+    What a Secret holds is no part of the spec hash.
 
     Args:
-        document: from `render_training`.
+        document: from `render_training`, or from `with_private`.
         root: the root as the cluster has it; None for the root itself and for orphans.
         token: see jobs/tokens.py.
     """
-    sent = copy.deepcopy(document) if root is None else with_owner(document, root)
+    bare = {key: value for key, value in document.items() if key != "stringData"}
+    sent = copy.deepcopy(bare) if root is None else with_owner(bare, root)
     if sent["kind"] == "Secret":
-        sent["stringData"] = {"token": token}
+        sent["stringData"] = {**document.get("stringData", {}), "token": token}
     return sent
 
 

@@ -238,6 +238,8 @@ class LogSegment(models.Model):
     class Meta:
         ordering = ["number"]
         constraints = [models.UniqueConstraint("archive", "number", name="one_segment")]
+        # How much a namespace keeps is summed up from it, without a look at the rows.
+        indexes = [models.Index(fields=["archive", "size_bytes"], name="segment_sizes")]
 
     def __str__(self) -> str:
         return f"segment {self.number}"

@@ -10,11 +10,13 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from jobs import private
 from jobs.models import Artifact, Bundle, Job, JobEvent, Replica
 from jobs.rules.placeholders import FLAGS
 from jobs.rules.topologies import TOPOLOGIES
 from jobs.submission import CLEAN_POLICIES, SUCCESS_POLICIES
 from portal import quantity
+from tenants.models import User
 
 
 class ReasonSerializer(serializers.Serializer[Any]):
@@ -119,6 +121,11 @@ class PreviewSerializer(serializers.Serializer[Any]):
     manifests = serializers.CharField(help_text="YAML documents")
 
 
+def _asker(serializer: serializers.BaseSerializer[Any]) -> User:
+    user: User = serializer.context["request"].user
+    return user
+
+
 def source_json(source: dict[str, str] | None) -> dict[str, str] | None:
     """The source as it was given; what we added for the pods is left out."""
     if source is None:
@@ -133,6 +140,7 @@ class JobSerializer(serializers.ModelSerializer[Job]):
     reason = serializers.SerializerMethodField()
     resources = serializers.SerializerMethodField()
     source = serializers.SerializerMethodField()  # type: ignore[assignment]
+    env = serializers.SerializerMethodField()
     shm = serializers.SerializerMethodField()
     replicas = ReplicaSerializer(source="replica_rows", many=True)
 
@@ -190,7 +198,16 @@ class JobSerializer(serializers.ModelSerializer[Job]):
 
     @extend_schema_field(SourceSerializer(allow_null=True))
     def get_source(self, job: Job) -> dict[str, str] | None:
-        return source_json(job.source)
+        return source_json(private.shown_source(job, _asker(self)))
+
+    @extend_schema_field(
+        serializers.DictField(
+            child=serializers.CharField(allow_null=True),
+            help_text="values are null for all but the owner",
+        )
+    )
+    def get_env(self, job: Job) -> dict[str, str | None]:
+        return private.shown_env(job, _asker(self))
 
     @extend_schema_field(serializers.CharField(allow_null=True))
     def get_shm(self, job: Job) -> str | None:

@@ -25,13 +25,16 @@ from jobs.models import Bundle
 from jobs.rules.placeholders import DEFAULT_FLAGS, FLAGS
 from jobs.rules.topologies import SINGLE, TOPOLOGIES, SuccessPolicy, Topology, find_role_problem
 from portal.catalog import get_catalog
+from portal.rest import FieldError
 from tenants.models import Tenant, User
 
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
-LATER_TOPOLOGIES = frozenset({"tf-chief", "tf-mwms", "pytorch", "mpi", "horovod"})
+# Planned, as README.md says: their names are answered, others are unknown.
+LATER_TOPOLOGIES = frozenset({"array", "tf-multiworker", "tf-ingraph", "torch-ddp", "mpi", "jax"})
 CLEAN_POLICIES = ("running", "all", "none")
 SUCCESS_POLICIES = (SuccessPolicy.WORKER0.value, SuccessPolicy.ALL.value)
+NO_UPLOAD = FieldError("source.bundle", "not_found", "There is no such upload of yours.")
 MAX_ENV = 64
 MAX_ENV_VALUE_BYTES = 4096
 MAX_COMMAND_WORDS = 256
@@ -99,7 +102,7 @@ def parse(body: Mapping[str, Any], *, tenant: Tenant, user: User) -> Submission:
     submission = Submission(
         name=read_name(check),
         topology=topology.name,
-        image=read_image(check, offers=check.catalog.offers),
+        image=read_image(check, offers=check.catalog.offers, listed=check.catalog.images),
         command=_command(check),
         source=_source(check),
         replicas=_replicas(check, topology),
@@ -193,7 +196,7 @@ def _bundle(check: Checker, given: str, _sha256: Any) -> dict[str, str] | None:
     except ValueError:
         bundle = None
     if bundle is None:
-        check.refuse("source.bundle", "not_found", "There is no such upload of yours.")
+        check.errors.append(NO_UPLOAD)
         return None
     return {"bundle": str(bundle.pk), "sha256": bundle.sha256, "file_name": bundle.file_name}
 
@@ -202,11 +205,20 @@ def _url(check: Checker, given: str, sha256: Any) -> dict[str, str] | None:
     try:
         parts = urlsplit(given)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        has_userinfo = "@" in parts.netloc
     except ValueError:
         usable = False
     if not usable or re.search(r"[\s\x00-\x20\x7f]", given):
         check.refuse(
             "source.url", "invalid_url", "This is not a web address; write https://host/train.py."
+        )
+        return None
+    if has_userinfo:
+        check.refuse(
+            "source.url",
+            "invalid_url",
+            "An address with a user name or a password is not taken. Upload the code instead, or "
+            "fetch it in your program with a token from a variable.",
         )
         return None
     if sha256 in (None, ""):

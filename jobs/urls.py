@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from jobs import api, views
+from jobs import api, upload_views, views
 from jobs.fleet import urls as fleet
 from jobs.services import rest as service_rest
 from jobs.services import urls as service_pages
@@ -24,12 +24,15 @@ pages = [
         name="job-artifact",
     ),
     path("bundles/", views.bundle_upload, name="bundle-upload"),
+    path("uploads/", upload_views.upload_list, name="uploads"),
+    path("uploads/<uuid:pk>/delete/", upload_views.upload_delete, name="upload-delete"),
     *service_pages.pages,
     *fleet.pages,
     *team_pages.pages,
 ]
 
 rest = [
+    path("bundles/<uuid:pk>/", api.BundleDetailView.as_view(), name="api-bundle"),
     path("bundles/", api.BundleListView.as_view(), name="api-bundles"),
     path("jobs/", api.JobListView.as_view(), name="api-jobs"),
     path("jobs/preview/", api.JobPreviewView.as_view(), name="api-job-preview"),

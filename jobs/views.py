@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
-from jobs import actions, checks, downloads, forms, submission
+from jobs import actions, archive, checks, downloads, forms, submission
 from jobs.bundle_listing import BrokenArchiveError, list_bundle
 from jobs.command_preview import preview_command
 from jobs.detail import JobPage
@@ -33,10 +33,13 @@ from jobs.models import Bundle, Job
 from jobs.preview import preview_documents
 from jobs.rules import placeholders
 from jobs.usage import asked_totals, usage_lines, with_request
+from portal import room
 from portal.catalog import get_catalog
 from portal.cluster.manifests import to_yaml
+from portal.refusals import DISK_FULL
 from portal.request import PageRequest, shows_already, signed_in, wants_part
-from portal.rest import source_address
+from portal.rest import RequestError, source_address
+from portal.uploads import find_upload
 from tenants import policy
 from tenants.models import Tenant
 
@@ -72,7 +75,7 @@ def job_list(request: PageRequest) -> HttpResponseBase:
 
 
 def _form_page(
-    request: PageRequest, form: forms.TrainingForm, tenant: Tenant | None
+    request: PageRequest, form: forms.TrainingForm, tenant: Tenant | None, *, status: int = 200
 ) -> HttpResponse:
     bundles = Bundle.objects.filter(tenant=tenant)
     bundle = forms.find_bundle(form, bundles)
@@ -85,7 +88,7 @@ def _form_page(
         "flag_names": placeholders.FLAGS,
         "lines": usage_lines(tenant) if tenant else [],
     }
-    return render(request, "jobs/new.html", context)
+    return render(request, "jobs/new.html", context, status=status)
 
 
 def _read(
@@ -112,10 +115,17 @@ def job_new(request: PageRequest) -> HttpResponseBase:
     _keep_upload(request, form, tenant)
     wanted = _read(request, form, tenant)
     if wanted is not None:
-        room = fit(wanted, tenant)
-        if room.kind != "never":
-            return _submit(request, tenant, wanted)
-        form.refuse(room.field, room.text)
+        found = fit(wanted, tenant)
+        if found.kind != "never":
+            try:
+                return _submit(request, tenant, wanted)
+            except RequestError as refusal:
+                form.take_errors(refusal.errors)
+                return _form_page(request, form, tenant)
+            except room.NoRoomError:
+                form.error_at("", str(DISK_FULL.text))
+                return _form_page(request, form, tenant, status=DISK_FULL.status)
+        form.refuse(found.field, found.text)
     return _form_page(request, form, tenant)
 
 
@@ -133,7 +143,7 @@ def _submit(
 
 def _keep_upload(request: PageRequest, form: forms.TrainingForm, tenant: Tenant) -> None:
     """Without JavaScript the file comes with the form instead of before it."""
-    file = request.FILES.get("file")
+    file = find_upload(request)
     if file is None or form.values["source_kind"] != "bundle":
         return
     try:
@@ -142,6 +152,8 @@ def _keep_upload(request: PageRequest, form: forms.TrainingForm, tenant: Tenant)
         )
     except (actions.BundleTooLargeError, actions.EmptyBundleError) as error:
         form.error_at("source.bundle", str(error))
+    except RequestError as refusal:
+        form.error_at("source.bundle", str(refusal))
     else:
         form.values["source.bundle"] = str(bundle.pk)
 
@@ -175,14 +187,16 @@ def job_fit(request: PageRequest) -> HttpResponseBase:
 @signed_in
 def job_again(request: PageRequest, pk: UUID) -> HttpResponseBase:
     job = find_job(request, pk)
-    return _form_page(request, forms.form_of_job(job), find_own_tenant(request))
+    return _form_page(request, forms.form_of_job(job, request.user), find_own_tenant(request))
 
 
 @require_safe
 @signed_in
 def job_detail(request: PageRequest, pk: UUID) -> HttpResponseBase:
-    page = JobPage(find_job(request, pk), request.user)
-    return render(request, "jobs/detail.html", {"page": page, "job": page.job})
+    """One training; `?attempt=` is whose log the pane begins with."""
+    job = find_job(request, pk)
+    page = JobPage(job, request.user, archive.which_of(job, request.GET.get("attempt", "")))
+    return render(request, "jobs/detail.html", {"page": page, "job": job})
 
 
 @require_safe
@@ -249,7 +263,8 @@ def job_log_download(request: PageRequest, pk: UUID) -> HttpResponseBase:
     replica = request.GET.get("replica", "")
     if replica and downloads.replica_of(job, replica) is None:
         raise Http404(replica)
-    return downloads.log_answer(request, job, downloads.replica_of(job, replica), None)
+    which = archive.which_of(job, request.GET.get("attempt", ""))
+    return downloads.log_answer(request, job, downloads.replica_of(job, replica), None, which)
 
 
 @require_safe
@@ -266,16 +281,22 @@ def job_artifact(request: PageRequest, pk: UUID, artifact_id: UUID) -> HttpRespo
 def bundle_upload(request: PageRequest) -> HttpResponseBase:
     """Takes the file that was dropped on the form; says what is inside."""
     tenant = find_own_tenant(request)
-    file = request.FILES.get("file")
+    file = find_upload(request)
     if tenant is None or file is None:
         text = _("No file arrived. Choose it again.")
         return JsonResponse({"errors": [{"text": text}]}, status=400)
     try:
-        listing = list_bundle(file, file.name or "", file.size or 0)
+        listing = list_bundle(
+            file.waiting.path, file.name or "", file.waiting.size_bytes, person=request.user.pk
+        )
         bundle = actions.add_bundle(
             by=request.user, tenant=tenant, file=file, source_address=source_address(request)
         )
-    except (BrokenArchiveError, actions.BundleTooLargeError, actions.EmptyBundleError) as error:
+    except actions.BundleTooLargeError as error:
+        return JsonResponse({"errors": [{"text": str(error)}]}, status=413)
+    except (BrokenArchiveError, actions.EmptyBundleError) as error:
         return JsonResponse({"errors": [{"text": str(error)}]}, status=400)
+    except RequestError as refusal:
+        return JsonResponse({"errors": [{"text": str(refusal)}]}, status=refusal.status_code)
     shown = {"id": str(bundle.pk), "file_name": bundle.file_name, "size_bytes": bundle.size_bytes}
     return JsonResponse({**shown, "sha256": bundle.sha256, "listing": listing.as_json()})

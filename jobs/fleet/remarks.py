@@ -12,9 +12,10 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from jobs.rules.admission import CLOSING_EFFECTS
+
 GPU = "nvidia.com/gpu"
 SIMULATED = "homeport.dev/simulated-gpu"
-_CLOSING = frozenset({"NoSchedule", "NoExecute"})
 # Taints that Kubernetes itself sets for what the conditions (or `unschedulable`) already say.
 _SAID_ALREADY = "node.kubernetes.io/"
 
@@ -59,6 +60,10 @@ _TROUBLES: dict[str, Callable[[], tuple[str, str]]] = {
     "NetworkUnavailable": lambda: (
         _("Its network is not set up"),
         _("Look at the pods of the network add-on on this node."),
+    ),
+    "homeport.dev/FoldersOfNobody": lambda: (
+        _("Folders of volumes that belong to nobody"),
+        _("Look into them; copy what is still wanted to its owner, and remove the rest."),
     ),
     "homeport.dev/CPUOvercommitted": lambda: (_("More CPU is offered than there is"), ""),
 }
@@ -149,7 +154,7 @@ def _trouble(kind: str, text: str, since: str | None) -> Remark:
 
 
 def _taints(node: Any) -> Iterator[Remark]:
-    closing = [taint for taint in node.taints if taint["effect"] in _CLOSING]
+    closing = [taint for taint in node.taints if taint["effect"] in CLOSING_EFFECTS]
     for taint in closing:
         if taint["key"] == GPU:
             yield Remark("info", _("Kept for pods that ask for a GPU"))

@@ -243,13 +243,13 @@ def check_url(url: str) -> None:
 
 
 def _shown(url: str) -> str:
-    """The address without what may be secret in it: user, password, query."""
+    """The address without what may be secret in it: user, password, path, query."""
     try:
         parts = urlsplit(url)
         host = parts.netloc.rsplit("@", 1)[-1]
     except ValueError:
         return "the address"
-    return f"{parts.scheme}://{host}{parts.path}"[:300]
+    return f"{parts.scheme}://{host}"[:300]
 
 
 def _request(url: str) -> urllib.request.Request:

@@ -57,6 +57,10 @@ class Places(NamedTuple):
             config = json.load(file)
         if not isinstance(config, dict):
             raise TypeError("job.json holds no object")
+        if config.get("private"):  # absent in what older versions wrote
+            path = os.path.join(self.root, "run/homeport", config["private"])
+            with open(path, encoding="utf-8") as file:
+                config.update(json.load(file))
         return config
 
     def read_token(self) -> str:

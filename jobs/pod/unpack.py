@@ -17,6 +17,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -84,13 +85,20 @@ def unpack(path: str, kind: str, target: str) -> int:
         OSError: the target cannot be written.
     """
     writer = _Writer(target)
-    try:
+    with broken_in_words():
         (_unpack_zip if kind == "zip" else _unpack_tar)(path, writer)
+    return writer.file_count
+
+
+@contextmanager
+def broken_in_words() -> Iterator[None]:
+    """Makes a `BrokenError` of what the libraries raise for a damaged archive."""
+    try:
+        yield
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, struct.error) as error:
         raise BrokenError(f"the archive is damaged or incomplete ({error})") from error
     except (NotImplementedError, lzma.LZMAError, RecursionError, ValueError) as error:
         raise BrokenError(f"the archive cannot be read ({error})") from error
-    return writer.file_count
 
 
 def check_name(name: str, is_folder: bool) -> tuple[str, ...]:
@@ -227,7 +235,18 @@ def _zip_member(info: zipfile.ZipInfo) -> Member | None:
 
 
 def _check_directory(file: IO[bytes]) -> None:
-    """Counts the entries of the directory before `zipfile` reads all of it into memory.
+    """Counts the entries of the directory before `zipfile` reads all of it into memory."""
+    for count, _ in enumerate(read_directory(file), 1):
+        if count > MAX_MEMBERS:
+            raise TooLargeError(f"the archive has more than {MAX_MEMBERS} members")
+    file.seek(0)
+
+
+def read_directory(file: IO[bytes]) -> Iterator[tuple[str, int]]:
+    """Name and size in bytes of each entry of a zip file, as its directory says, one by one.
+
+    Raises:
+        BrokenError: no zip file, or damaged.
 
     Format: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, sections 4.3.12 to 4.3.16.
     """
@@ -248,23 +267,53 @@ def _check_directory(file: IO[bytes]) -> None:
             raise BrokenError("the directory of the zip file cannot be found")
         directory_bytes = struct.unpack("<Q", record[40:48])[0]
         end -= 76
-    position, count = end - directory_bytes, 0
+    position = end - directory_bytes
     while 0 <= position < end:
         file.seek(position)
         header = file.read(46)
         if len(header) < 46 or header[:4] != b"PK\x01\x02":
             raise BrokenError("the directory of the zip file is damaged")
-        position += 46 + sum(struct.unpack("<HHH", header[28:34]))
-        count += 1
-        if count > MAX_MEMBERS:
-            raise TooLargeError(f"the archive has more than {MAX_MEMBERS} members")
-    file.seek(0)
+        name_bytes, extra_bytes, comment_bytes = struct.unpack("<HHH", header[28:34])
+        name, extra = file.read(name_bytes), file.read(extra_bytes)
+        if len(name) < name_bytes:
+            raise BrokenError("the directory of the zip file is damaged")
+        is_utf8 = struct.unpack("<H", header[8:10])[0] & 0x800
+        yield name.decode("utf-8" if is_utf8 else "cp437", "replace"), _zip_size(header, extra)
+        position += 46 + name_bytes + extra_bytes + comment_bytes
+
+
+def _zip_size(header: bytes, extra: bytes) -> int:
+    """Unpacked bytes of an entry; those of 4 GiB and more stand in a field of their own."""
+    size: int = struct.unpack("<L", header[24:28])[0]
+    if size != 0xFFFFFFFF:
+        return size
+    while len(extra) >= 4:
+        kind, length = struct.unpack("<HH", extra[:4])
+        if kind == 1 and length >= 8 and len(extra) >= 12:
+            size = struct.unpack("<Q", extra[4:12])[0]
+            return size
+        extra = extra[4 + length :]
+    return size
 
 
 # --- tar ------------------------------------------------------------------------------------------
 
 
 def _unpack_tar(path: str, writer: _Writer) -> None:
+    for archive, info in read_tar(path):
+        member = _tar_member(info)
+        if member is None:
+            continue
+        content = None if member.is_folder else archive.extractfile(info)
+        writer.add(member, content, info.size)
+
+
+def read_tar(path: str) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """The members of a tar file in their order; each can be read before the next is asked for.
+
+    Raises:
+        UnsafeError, BrokenError, TooLargeError, and what `broken_in_words` knows.
+    """
     with open(path, "rb") as file:
         counted = _Counted(_decompressed(file), os.path.getsize(path))
         with tarfile.open(
@@ -273,11 +322,7 @@ def _unpack_tar(path: str, writer: _Writer) -> None:
             is_empty = True
             for info in archive:
                 is_empty = False
-                member = _tar_member(info)
-                if member is None:
-                    continue
-                content = None if member.is_folder else archive.extractfile(info)
-                writer.add(member, content, info.size)
+                yield archive, info
             if is_empty and counted.is_short:
                 raise BrokenError("this is not a tar file")
             if counted.is_cut:  # in the middle of a header, where `tarfile` sees just an end
@@ -396,6 +441,9 @@ def _inflated(file: IO[bytes], begin: Callable[[], Any], magic: bytes) -> Iterat
                 piece = engine.decompress(waiting, PIECE_BYTES)
             # The three libraries have an error of their own each; bz2's is OSError.
             except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+                if "usage limit" in str(error):
+                    limit = XZ_MEMORY_BYTES // 1024**2
+                    raise TooLargeError(f"unpacking it needs more than {limit} MiB") from error
                 raise BrokenError(f"the archive is damaged ({error})") from error
             # zlib hands back what it had no room for, the others keep it.
             waiting = getattr(engine, "unconsumed_tail", b"")

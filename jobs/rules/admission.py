@@ -123,6 +123,32 @@ class NodeRoom:
         return bool(each.gpu) or not self.only_gpu
 
 
+# Effects of taints that keep new pods away, and the taint that pods with a GPU tolerate.
+CLOSING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+GPU_TAINT = "nvidia.com/gpu"
+
+
+def node_room(
+    name: str,
+    allocatable: Amount,
+    free: Amount,
+    *,
+    takes_pods: bool,
+    taints: Iterable[tuple[str, str]],
+) -> NodeRoom:
+    """What a node takes: the one answer of form, preview and admission.
+
+    https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
+
+    Args:
+        takes_pods: it is ready and not cordoned.
+        taints: key and effect of each.
+    """
+    closing = {key for key, effect in taints if effect in CLOSING_EFFECTS}
+    is_open = takes_pods and closing <= {GPU_TAINT}
+    return NodeRoom(name, allocatable, free, is_open, only_gpu=GPU_TAINT in closing)
+
+
 @dataclass(frozen=True)
 class Fit:
     """The answer.

@@ -8,9 +8,10 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from jobs import limits
 from jobs.services.models import ENDED_STATES, Service, ServiceState
 from jobs.services.submission import ServiceRequest
-from portal import live
+from portal import live, room
 from tenants.actions import record
 from tenants.models import Tenant, User
 
@@ -30,7 +31,14 @@ def _tell(service: Service) -> None:
 def create(
     *, by: User, tenant: Tenant, request: ServiceRequest, source_address: str = ""
 ) -> Service:
-    """Queues a notebook or TensorBoard for its first start."""
+    """Queues a notebook or TensorBoard for its first start.
+
+    Raises:
+        RequestError: too many changes in a minute.
+        NoRoomError: too little of the disk is free.
+    """
+    room.check()
+    limits.check_pace(by)
     service = Service.objects.create(
         tenant=tenant,
         owner=by,

@@ -17,7 +17,7 @@ from jobs.services.submission import ServiceRequest
 from jobs.usage import service_totals, usage_lines, with_request
 from portal.catalog import get_catalog
 from portal.request import PageRequest, signed_in
-from portal.rest import source_address
+from portal.rest import RequestError, source_address
 from tenants.models import Tenant
 
 MAX_TRAININGS = 50  # offered on the form of a TensorBoard; others are reached from their own pages
@@ -82,9 +82,13 @@ def _create(
         at = "size" if room.field in {"cpu", "memory"} else room.field
         form.errors[at] = [room.text]
         return _form_page(request, form, tenant)
-    service = actions.create(
-        by=request.user, tenant=tenant, request=wanted, source_address=source_address(request)
-    )
+    try:
+        service = actions.create(
+            by=request.user, tenant=tenant, request=wanted, source_address=source_address(request)
+        )
+    except RequestError as refusal:
+        form.take_errors(refusal.errors)
+        return _form_page(request, form, tenant)
     return redirect(form.kind, pk=service.pk)
 
 
@@ -141,7 +145,7 @@ def tensorboard_of(request: PageRequest) -> HttpResponseBase:
         board = board_for(
             by=request.user, tenant=tenant, jobs=jobs, source_address=source_address(request)
         )
-    except SubmissionError as error:
-        form.take_errors(error.errors)
+    except (SubmissionError, RequestError) as error:
+        form.take_errors(list(error.errors))
         return _form_page(request, form, tenant)
     return redirect("tensorboard-open", pk=board.pk)

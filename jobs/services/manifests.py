@@ -17,11 +17,11 @@ from jobs.services.models import Service
 from portal import quantity
 from portal.cluster import labels, names
 from portal.cluster.manifests import Object, render
+from tenants.manifests import GATE_PORT
 
 # The gate's part: counted by quota and scheduler beside the program's own.
 GATE_CPU_MILLICORES = 50
 GATE_MEMORY_BYTES = 128 * 1024**2
-GATE_PORT = 8888
 APP_PORT = 8890  # on 127.0.0.1, of JupyterLab and TensorBoard alike
 GRACE_S = 30
 STARTS_MAX = 999  # names count starts up to here, then from 1 again

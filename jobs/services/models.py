@@ -25,6 +25,7 @@ class ServiceState(StrEnum):
     FAILED = "failed"
 
 
+STATE_CHOICES = [(state.value, state.value) for state in ServiceState]
 ENDED_STATES = frozenset({ServiceState.STOPPED, ServiceState.FAILED})
 
 
@@ -83,7 +84,7 @@ class Service(models.Model):
     # --- observed, written by the reconciler only; all of it about the latest start ---
     state = models.CharField(
         max_length=16,
-        choices=[(state.value, state.value) for state in ServiceState],
+        choices=STATE_CHOICES,
         default=ServiceState.QUEUED,
     )
     reason_code = models.CharField(max_length=64, blank=True, default="")

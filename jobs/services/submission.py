@@ -61,7 +61,9 @@ def parse_notebook(body: Mapping[str, Any], *, tenant: Tenant) -> ServiceRequest
     request = ServiceRequest(
         kind=Service.Kind.NOTEBOOK,
         name=read_name(check),
-        image=read_image(check, offers=offered.offers, default=offered.default_image),
+        image=read_image(
+            check, offers=offered.offers, listed=offered.images, default=offered.default_image
+        ),
         cpu_millicores=_amount(check, "cpu", size.cpu_millicores, CPU_BOUNDS),
         memory_bytes=_amount(check, "memory", size.memory_bytes, MEMORY_BOUNDS),
         gpu_count=_gpu(check),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from django.utils.translation import gettext as _
 
-from jobs.fleet.lamps import Lamp, Report
+from jobs.fleet.lamps import Lamp, Report, moment
 from jobs.models import ReconcilerLease
 
 
@@ -24,6 +24,7 @@ def lamps(
         _nodes(open_nodes),
         _storage_class(told, class_name),
         _pod_security(told),
+        network(report),
         _rights(told),
         _metrics(told),
     ]
@@ -88,6 +89,24 @@ def _pod_security(told: Report) -> Lamp:
         step = _("Turn the PodSecurity admission on: until then anybody can take over a node.")
         return Lamp("bad", title, text, step)
     text = _("Not tried yet: that needs the first namespace of somebody.")
+    return Lamp("rest", title, text, "", None, detail)
+
+
+def network(report: Report) -> Lamp:
+    """Whether namespaces are kept apart on the network, as it was tried with real pods."""
+    state, detail = _answer(report, "network")
+    at = moment((report.get("network") or {}).get("checked_at"))
+    title = _("Network of namespaces")
+    if state == "yes":
+        return Lamp("good", title, _("Pods of different namespaces do not reach each other."))
+    if state == "no":
+        text = _("Namespaces are not isolated: anybody's pods reach everybody else's.")
+        step = _(
+            "Use a network plugin that enforces NetworkPolicies. Until then let only people work "
+            "here who trust each other."
+        )
+        return Lamp("bad", title, text, step, at, detail)
+    text = _("It could not be tried.") if at else _("Not known yet.")
     return Lamp("rest", title, text, "", None, detail)
 
 

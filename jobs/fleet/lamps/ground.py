@@ -31,12 +31,16 @@ def _store(report: Report) -> Lamp:
 
 
 def _disk(report: Report) -> Iterator[Lamp]:
-    free = report.get("store", {}).get("free_percent")
+    told = report.get("store", {})
+    free = told.get("free_percent")
     if free is None:
         return
     text = _("%(n)s %% of the disk is free") % {"n": free}
-    if free < FULL_PERCENT:
-        yield Lamp("bad", _("Disk"), text, _("Delete old trainings, or give it a larger disk."))
+    if told.get("is_short"):
+        text = _("%(n)s %% of the disk is free, less than DISK_RESERVE_BYTES") % {"n": free}
+    if told.get("is_short") or free < FULL_PERCENT:
+        step = _("Delete old trainings and uploads, or give it a larger disk.")
+        yield Lamp("bad", _("Disk"), text, step)
     else:
         yield Lamp("good", _("Disk"), text)
 

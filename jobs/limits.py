@@ -1,0 +1,127 @@
+"""Ends of what people may store and queue: refusals in words, counted in the database.
+
+Counts are rows, so they hold over all processes and survive a restart. Stopping and deleting are
+never limited: they are the way out.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Max, Sum
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from jobs.models import Artifact, Bundle, Job, LogSegment
+from portal.rest import FieldError, RequestError
+from portal.wording import bytes_text
+from tenants.models import AuditEntry, Tenant, User
+
+_MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Bytes of a namespace in the object store; uploads of the same content count once."""
+
+    uploads_bytes: int
+    logs_bytes: int
+    artifacts_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        return self.uploads_bytes + self.logs_bytes + self.artifacts_bytes
+
+    @property
+    def limit_bytes(self) -> int:
+        """What the namespace may hold; 0: no limit."""
+        return int(settings.STORE_MAX_BYTES_PER_TENANT)
+
+    @property
+    def arithmetic(self) -> str:
+        """The sum in words."""
+        amounts = {
+            "uploads": bytes_text(self.uploads_bytes),
+            "logs": bytes_text(self.logs_bytes),
+            "files": bytes_text(self.artifacts_bytes),
+            "total": bytes_text(self.total_bytes),
+        }
+        said = _(
+            "%(uploads)s of uploads + %(logs)s of logs + %(files)s of output files = %(total)s"
+        )
+        return said % amounts
+
+
+def stored_of(tenant_id: UUID) -> Stored:
+    """What a namespace holds now; three queries."""
+    contents = Bundle.objects.filter(tenant_id=tenant_id).values("sha256").order_by()
+    uploads = contents.annotate(size=Max("size_bytes")).aggregate(total=Sum("size"))
+    logs = LogSegment.objects.filter(archive__job__tenant_id=tenant_id).order_by()
+    files = Artifact.objects.filter(job__tenant_id=tenant_id, uploaded_at__isnull=False).order_by()
+    return Stored(
+        uploads["total"] or 0,
+        logs.aggregate(total=Sum("size_bytes"))["total"] or 0,
+        files.aggregate(total=Sum("size_bytes"))["total"] or 0,
+    )
+
+
+def lacking_room(tenant_id: UUID, more_bytes: int) -> str:
+    """Why so many bytes more are not kept, with the arithmetic; empty: there is room."""
+    if not settings.STORE_MAX_BYTES_PER_TENANT:
+        return ""
+    stored = stored_of(tenant_id)
+    if stored.total_bytes + more_bytes <= stored.limit_bytes:
+        return ""
+    said = _(
+        "The namespace keeps %(arithmetic)s, and may keep %(limit)s; %(more)s more do not fit. "
+        "Delete uploads or trainings that are no longer needed."
+    )
+    amounts = {"limit": bytes_text(stored.limit_bytes), "more": bytes_text(more_bytes)}
+    return said % {"arithmetic": stored.arithmetic, **amounts}
+
+
+def check_room(tenant: Tenant, more_bytes: int) -> None:
+    """
+    Raises:
+        RequestError: 413, with the arithmetic.
+    """
+    problem = lacking_room(tenant.pk, more_bytes)
+    if problem:
+        raise RequestError([FieldError("file", "store_full", problem)], 413)
+
+
+def check_unfinished(tenant: Tenant) -> None:
+    """
+    Raises:
+        RequestError: 409, the namespace has as many unfinished trainings as it may have.
+    """
+    most = settings.MAX_UNFINISHED_TRAININGS
+    count = Job.objects.filter(tenant=tenant).unfinished().count()
+    if count >= most:
+        text = _(
+            "%(count)s trainings of this namespace are queued or running, and at most %(most)s may "
+            "be. Wait until some have ended, or stop those that are not needed."
+        )
+        error = FieldError("", "too_many_trainings", text % {"count": count, "most": most})
+        raise RequestError([error], 409)
+
+
+def check_pace(by: User) -> None:
+    """
+    Raises:
+        RequestError: 429, this person has changed things too often within the last minute.
+    """
+    most = settings.WRITES_PER_MINUTE
+    since = timezone.now() - _MINUTE
+    rows = AuditEntry.objects.filter(actor=by, at__gte=since, result=AuditEntry.Result.DONE)
+    if rows.count() < most:
+        return
+    oldest = rows.order_by("at").values_list("at", flat=True)[:1]
+    wait_s = max(1, int((oldest[0] - since).total_seconds()) + 1)
+    text = _("That is more than %(most)s changes in a minute. Try again in %(wait)s s.")
+    refusal = RequestError(
+        [FieldError("", "too_many_writes", text % {"most": most, "wait": wait_s})]
+    )
+    refusal.status_code, refusal.wait = 429, wait_s
+    raise refusal

@@ -1,0 +1,84 @@
+"""What goes by itself, and when: applied nightly by the reconciler, or by `manage.py prune`.
+
+Each kind of row has its time in one table; docs/operations.md lists the same. What people made stays
+until they delete it, but for uploads that nothing uses.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.utils import timezone
+
+from jobs import uploads
+from tenants.models import ApiToken, AuditEntry
+from tenants.people.models import Session, SignInCount
+
+_TOKENS_DAYS = 30  # after the end of a token its name still says what it was
+_COUNTS_DAYS = 1
+_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What of one kind went, or would go."""
+
+    what: str
+    count: int
+    size_bytes: int = 0
+
+
+def prune(*, is_dry: bool = False, now: datetime | None = None) -> list[Pruned]:
+    """Removes what is past its time. Repeating it is harmless.
+
+    Args:
+        is_dry: only counts.
+        now: another time than the present one.
+    """
+    at = now or timezone.now()
+    return [rule(at, is_dry) for rule in _RULES]
+
+
+def _uploads(now: datetime, is_dry: bool) -> Pruned:
+    found = uploads.unused(now)
+    if not is_dry:
+        for bundle in found:
+            uploads.remove_unused(bundle)
+    return Pruned("uploads", len(found), sum(bundle.size_bytes for bundle in found))
+
+
+def _audit(now: datetime, is_dry: bool) -> Pruned:
+    days = settings.AUDIT_KEEP_DAYS
+    before = now - timedelta(days=days)
+    old = AuditEntry.objects.filter(at__lt=before) if days else AuditEntry.objects.none()
+    count = old.count()
+    while not is_dry and (pks := list(old.order_by("pk").values_list("pk", flat=True)[:_BATCH])):
+        # The trail's own `delete` refuses: nobody but its age ends a row.
+        rows = AuditEntry.objects.filter(pk__in=pks)
+        rows._raw_delete(rows.db)
+    return Pruned("audit entries", count)
+
+
+def _tokens(now: datetime, is_dry: bool) -> Pruned:
+    old = ApiToken.objects.filter(expires_at__lt=now - timedelta(days=_TOKENS_DAYS))
+    return Pruned("expired API tokens", old.count() if is_dry else old.delete()[0])
+
+
+def _sessions(now: datetime, is_dry: bool) -> Pruned:
+    old = Session.objects.filter(expire_date__lt=now)
+    return Pruned("expired sessions", old.count() if is_dry else old.delete()[0])
+
+
+def _sign_in_counts(now: datetime, is_dry: bool) -> Pruned:
+    old = SignInCount.objects.filter(since__lt=now - timedelta(days=_COUNTS_DAYS))
+    return Pruned("counts of tries to sign in", old.count() if is_dry else old.delete()[0])
+
+
+_RULES: tuple[Callable[[datetime, bool], Pruned], ...] = (
+    _uploads,
+    _audit,
+    _tokens,
+    _sessions,
+    _sign_in_counts,
+)
