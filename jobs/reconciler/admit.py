@@ -27,6 +27,7 @@ from jobs.rules.admission import (
     Fit,
     Need,
     NodeRoom,
+    node_room,
     reserve,
     total_of,
 )
@@ -49,7 +50,6 @@ R = TypeVar("R", Job, Service)
 # A quota that does not name a resource does not limit it.
 _UNLIMITED = 2**62
 _ENDED = frozenset({"Succeeded", "Failed"})
-_CLOSING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
 @dataclass(frozen=True)
@@ -287,10 +287,15 @@ def node_rooms(view: ClusterView) -> list[NodeRoom]:
     for (_, name), node in view.nodes.watch.items.items():
         allocatable = amount_of(view.allocatable_of(name))
         free = allocatable - amount_of(view.held_of(name))
-        closing = [t for t in node.spec.taints if t.effect in _CLOSING_EFFECTS]
-        foreign = [t for t in closing if t.key != requests.GPU]
-        is_open = is_ready(node) and not node.spec.unschedulable and not foreign
-        found.append(NodeRoom(name, allocatable, free, is_open, only_gpu=bool(closing)))
+        found.append(
+            node_room(
+                name,
+                allocatable,
+                free,
+                takes_pods=is_ready(node) and not node.spec.unschedulable,
+                taints=((taint.key, taint.effect) for taint in node.spec.taints),
+            )
+        )
     return found
 
 

@@ -22,7 +22,8 @@ from channels.layers import get_channel_layer
 from django.conf import settings
 from django.utils import timezone
 
-from portal import supervise
+from jobs.reconciler import network
+from portal import room, supervise
 from portal.cluster import preflight
 from portal.cluster.client import Cluster
 from portal.cluster.view import ClusterView
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 
 PROBE_S = 60.0
 PREFLIGHT_S = 600.0
+NETWORK_S = 86400.0
+NETWORK_SOON_S = 300.0  # while it could not be tried, and twice as long each time
 PREFLIGHT_SOON_S = 30.0  # while an answer is missing, and twice as long each time
 LOOK_S = 5.0
 _PATIENCE_S = 10.0
@@ -40,7 +43,10 @@ _WINDOW_S = 60.0  # the slowest tick of the last minute is told
 _LOGGERS = ("jobs", "tenants", "portal")
 _TEXT_MAX = 500
 # Of what is told, these alone are worth a write of their own.
-_SUBSTANCE = ("watches", "last_error", "tasks", "store", "channel_layer", "cluster", "started_at")
+_SUBSTANCE = (
+    *("watches", "last_error", "tasks", "store", "channel_layer", "cluster", "network"),
+    "started_at",
+)
 _NUMBERS = frozenset({"heard_at", "objects", "lists", "connects", "took_s", "checked_at"})
 
 
@@ -98,6 +104,7 @@ class HealthReporter:
         self._store: dict[str, Any] = {"state": "unknown"}
         self._layer: dict[str, Any] = {"state": "unknown"}
         self._preflight: dict[str, Any] = {}
+        self._network: dict[str, Any] = {"state": "unknown"}
         self._told: dict[str, Any] = {}
 
     # --- what is told ---
@@ -128,6 +135,7 @@ class HealthReporter:
             "store": self._store,
             "channel_layer": self._layer,
             "cluster": self._preflight,
+            "network": self._network,
         }
 
     def news(self) -> dict[str, Any] | None:
@@ -172,14 +180,19 @@ class HealthReporter:
         """Tries out store, channel layer and cluster now and then, until cancelled."""
         for name in _LOGGERS:
             logging.getLogger(name).addHandler(self._trouble)
+        tasks = [
+            asyncio.create_task(supervise.run_forever(name, tries), name=name)
+            for name, tries in (
+                ("health probes", self._probe_forever),
+                ("pre-flight", self._preflight_forever),
+                ("pre-flight of the network", self._network_forever),
+            )
+        ]
         try:
-            async with asyncio.TaskGroup() as group:
-                for name, tries in (
-                    ("health probes", self._probe_forever),
-                    ("pre-flight", self._preflight_forever),
-                ):
-                    group.create_task(supervise.run_forever(name, tries), name=name)
+            await asyncio.wait(tasks)
         finally:
+            # Not a task group, which cancels once: what goes on all the same would be waited for.
+            await supervise.end(tasks)
             for name in _LOGGERS:
                 logging.getLogger(name).removeHandler(self._trouble)
 
@@ -209,6 +222,22 @@ class HealthReporter:
                 wait_s = PREFLIGHT_S if found.is_complete else min(first_s, PREFLIGHT_S)
             await asyncio.sleep(LOOK_S)
 
+    async def _network_forever(self) -> None:
+        """Tries daily whether namespaces are apart, sooner while that could not be tried."""
+        wait_s = 0.0
+        while settings.NETWORK_CHECK:
+            await self._view.wait_synced()
+            found = await network.look(self._cluster)
+            self._network = {
+                "state": found.state,
+                "detail": found.detail[:_TEXT_MAX],
+                "checked_at": timezone.now().isoformat(timespec="seconds"),
+            }
+            soon_s = min(max(wait_s * 2, NETWORK_SOON_S), NETWORK_S)
+            wait_s = soon_s if found.state == "unknown" else NETWORK_S
+            await asyncio.sleep(wait_s)
+        await asyncio.Event().wait()
+
     def _namespace(self) -> str:
         """One of ours that lives: they are all labelled for Pod Security."""
         for (_, name), namespace in self._view.namespaces.watch.items.items():
@@ -229,10 +258,14 @@ def store_kind() -> dict[str, Any]:
     """Which object store it is, and for a folder how much room is left around it."""
     if settings.S3_BUCKET:
         return {"kind": "s3", "name": settings.S3_BUCKET}
-    room = shutil.disk_usage(settings.HOMEPORT_HOME)
-    # In steps, so that each file written is no news.
-    free_percent = round(room.free * 100 / room.total)
-    return {"kind": "folder", "name": str(settings.HOMEPORT_HOME), "free_percent": free_percent}
+    disk = shutil.disk_usage(settings.HOMEPORT_HOME)
+    return {
+        "kind": "folder",
+        "name": str(settings.HOMEPORT_HOME),
+        # In steps, so that each file written is no news.
+        "free_percent": round(disk.free * 100 / disk.total),
+        "is_short": room.is_short(),
+    }
 
 
 def layer_kind() -> dict[str, Any]:
@@ -248,6 +281,8 @@ async def _timed(what: str, attempt: Callable[[], Awaitable[None]]) -> dict[str,
             await attempt()
     except TimeoutError:
         state, text = "no", f"no answer within {_PATIENCE_S:g} s"
+    except room.NoRoomError as error:
+        state, text = "no", str(error.strerror)
     except Exception as error:  # the named fence: what is tried here may fail in any way
         log.warning("the %s does not work", what, exc_info=True)
         state, text = "no", f"{type(error).__name__}: {error}"[:_TEXT_MAX]

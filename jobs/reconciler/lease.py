@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from asgiref.sync import sync_to_async
-from django.db import transaction
+from django.db import close_old_connections, transaction
 from django.utils import timezone
 
 from jobs.models import ReconcilerLease
@@ -96,6 +96,8 @@ class Lease:
         return took
 
     def _try_acquire(self) -> bool:
+        # Who waits does nothing else with its connection: once cut, it would stay so for ever.
+        close_old_connections()
         row, _ = ReconcilerLease.objects.get_or_create(pk=_ROW)
         if not self._is_free(row):
             return False

@@ -21,7 +21,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from channels.layers import get_channel_layer
 from django.conf import settings
-from django.db import DatabaseError, close_old_connections
+from django.db import DatabaseError, close_old_connections, connections
 from django.utils import timezone
 
 from jobs.models import ReconcilerLease
@@ -34,6 +34,7 @@ from jobs.reconciler.jobs_view import JobsView
 from jobs.reconciler.lease import POLL_S, RENEW_S, Lease, Writer
 from jobs.reconciler.nodes import NodesPass
 from jobs.reconciler.rows import Saved
+from jobs.retention import Pruned, prune
 from jobs.services.reconciler.apply import ServiceApplier
 from jobs.services.reconciler.services_pass import ServicesPass
 from jobs.team.usage_pass import UsagePass
@@ -41,6 +42,8 @@ from portal import live, supervise
 from portal.cluster.client import Cluster
 from portal.cluster.errors import CredentialsError
 from portal.cluster.view import Dirty
+from portal.postgres.patience import patience
+from portal.process import process
 from tenants.reconcile import TenantReconciler
 
 log = logging.getLogger(__name__)
@@ -53,6 +56,9 @@ _AFTER_DATABASE_ERROR_S = 1.0
 _AFTER_LAYER_ERROR_S = 2.0
 _HEALTH_S = 1.0  # between two looks at whether the cluster answers
 _ANSWER_S = 10.0  # a cluster that has not been listed by then is a problem to tell
+_PRUNE_LOOK_S = 600.0  # between two looks at whether it is night
+_PRUNE_HOUR = 3  # UTC
+_PRUNE_STATEMENT_S = 120.0
 _REJOIN_S = 3600.0  # channel layers forget group members that say nothing for a day
 
 
@@ -85,9 +91,11 @@ class Reconciler:
             cluster = await self._connected()
             try:
                 self.is_active = True
+                process.ticked_at = time.monotonic()
                 await Shift(cluster, self._lease).run(stop)
             finally:
                 self.is_active = False
+                process.ticked_at = None
                 await cluster.close()
         finally:
             with suppress(DatabaseError):
@@ -110,6 +118,18 @@ class Reconciler:
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), POLL_S)
         return False
+
+
+def _prune() -> list[Pruned]:
+    """`prune` with a connection of its own, which is not kept. Blocking."""
+    # This thread is the web's another time, whose few seconds may not do for a year's rows.
+    connections.close_all()
+    patience.of_thread = _PRUNE_STATEMENT_S
+    try:
+        return prune()
+    finally:
+        patience.of_thread = None
+        connections.close_all()
 
 
 class Shift:
@@ -148,6 +168,7 @@ class Shift:
             self._tend_tenants(),
             self._health.run(),
             self._tick_forever(stop),
+            self._prune_nightly(),
         ]
         tasks = [asyncio.create_task(part) for part in parts]
         try:
@@ -232,6 +253,25 @@ class Shift:
             if everything:
                 whole_at = time.monotonic()
 
+    async def _prune_nightly(self) -> None:
+        """Removes what is past its time, once a day in the small hours, or soon after a start."""
+        done_on = None
+        while True:
+            await asyncio.sleep(_PRUNE_LOOK_S)
+            now = timezone.now()
+            if now.hour < _PRUNE_HOUR or done_on == now.date():
+                continue
+            try:
+                # Not in the thread that the ticks share: it may take long.
+                removed = await asyncio.to_thread(_prune)
+            except Exception as error:  # noqa: BLE001  the named fence: the next look tries again
+                log.warning("what is past its time cannot be removed: %r", error)
+                continue
+            done_on = now.date()
+            counts = ", ".join(f"{row.count} {row.what}" for row in removed if row.count)
+            if counts:
+                log.info("removed what was past its time: %s", counts)
+
     # --- the tick ---
     async def _tick_forever(self, stop: asyncio.Event) -> None:
         safe_at = float("-inf")
@@ -249,6 +289,7 @@ class Shift:
                 log.warning("the database cannot be used: %s", error)
                 self._heard = True
                 await asyncio.sleep(_AFTER_DATABASE_ERROR_S)
+            process.ticked_at = time.monotonic()
             await asyncio.sleep(max(0.0, started_at + TICK_S - time.monotonic()))
             await self._wait(stop, safe_at + SAFETY_S - time.monotonic())
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from jobs.models import Node
 from jobs.reconciler.admit import amount_of, is_ready
 from jobs.reconciler.lease import Lease
-from jobs.rules.admission import Amount
+from jobs.rules.admission import CLOSING_EFFECTS, Amount
 from portal.cluster import requests
 from portal.cluster.objects import NodeSeen, PodSeen
 from portal.cluster.view import ClusterView
@@ -67,7 +67,10 @@ def _look_at(view: ClusterView, name: str) -> NodeRow | None:
         conditions=_conditions(node),
         taints=tuple(
             {"key": taint.key, "value": taint.value, "effect": taint.effect}
-            for taint in node.spec.taints[:_TAINTS_MAX]
+            # Those first that keep pods away: none of them may be cut off.
+            for taint in sorted(node.spec.taints, key=lambda t: t.effect not in CLOSING_EFFECTS)[
+                :_TAINTS_MAX
+            ]
         ),
         holders=_holders(view.gpu_pods_of(name)),
         about=_about(node),

@@ -210,13 +210,15 @@ class Stored:
 
 
 def load_stored(job_id: UUID) -> Stored:
-    """The rendered plan of a job and its request.
+    """The rendered plan of a job, its Secret with what is not kept there, and its request.
 
     Raises:
         Job.DoesNotExist: the row is gone.
     """
     job = Job.objects.select_related("tenant").get(pk=job_id)
-    return Stored(manifests.training_of(job), job.tenant_id, tuple(job.plan or ()))
+    training = manifests.training_of(job)
+    documents = tuple(manifests.with_private(document, training) for document in job.plan or ())
+    return Stored(training, job.tenant_id, documents)
 
 
 # --- writing ---
