@@ -19,7 +19,7 @@ import urllib3
 
 from .exits import ERROR, NOT_FOUND, OK, ClientError, UnreachableError
 from .find import find_job, short_id
-from .harmless import one_line
+from .harmless import one_line, written_out
 from .progress import Progress
 from .refusals import unreachable
 from .rest import Rest, chunks_of
@@ -45,12 +45,12 @@ def list_artifacts(session: Session) -> int:
         rows,
         COLUMNS,
         lambda row: [
-            row.get("path", ""),
+            written_out(row.get("path", "")),
             size_text(row.get("size_bytes")),
             age_text(row.get("uploaded_at"), now),
             row.get("id", ""),
         ],
-        name=lambda row: one_line(row.get("path", "")),
+        name=lambda row: written_out(row.get("path", "")),
         empty=f"The training left no files; it is {one_line(job.get('state', ''))}. What it writes "
         "to $ARTIFACTS_DIR and $LOG_DIR is kept when it ends.",
     )
@@ -102,13 +102,15 @@ def download_artifacts(session: Session) -> int:
             session.terminal.tell("What is here is kept; the same command goes on.")
             raise
         except ClientError as error:
-            session.terminal.warn(f"{one_line(row.get('path', ''))}: {error.text}")
+            session.terminal.warn(f"{written_out(row.get('path', ''))}: {error.text}")
             failed += 1
             continue
         written.append({"path": str(path), "size_bytes": row.get("size_bytes")})
         if not session.output.is_data:
             state = "" if is_new else "  (was here)"
-            session.terminal.write(f"{path}  {size_text(row.get('size_bytes'))}{state}")
+            session.terminal.write(
+                f"{written_out(path)}  {size_text(row.get('size_bytes'))}{state}"
+            )
     if session.output.is_data:
         session.output.data(written)
     return ERROR if failed else OK

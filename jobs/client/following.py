@@ -55,8 +55,12 @@ def replica_names(job: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def follow_job(session: Session, job: Mapping[str, Any], *, resume: bool = False) -> None:
+def follow_job(
+    session: Session, job: Mapping[str, Any], *, resume: bool = False, attempt: str = ""
+) -> None:
     """Shows the lines of a training until it has ended and all is shown.
+
+    `attempt` is a number, `all`, or empty: what runs, and the attempts that follow.
 
     Raises:
         ClientError: the portal stays away, or the training is gone.
@@ -71,7 +75,7 @@ def follow_job(session: Session, job: Mapping[str, Any], *, resume: bool = False
         is_raw=getattr(options, "raw", False),
         has_times=getattr(options, "timestamps", False),
     )
-    follower = Follower(session, str(job["id"]), writer, replica)
+    follower = Follower(session, str(job["id"]), writer, replica, attempt)
     follower.tail = getattr(options, "tail", None)
     path = cursor_file(str(job["id"]))
     if resume:
@@ -113,6 +117,8 @@ def _say_how_to_go_on(session: Session, follower: Follower, path: Path, identity
     again = f"homeport logs -f {identity}"
     if follower.replica:
         again += f" --replica {follower.replica}"
+    if follower.attempt:
+        again += f" --attempt {follower.attempt}"
     text = "\nNot watching any more; the training goes on. "
     text += (
         f"Go on where you were: {again} --resume"
@@ -125,12 +131,15 @@ def _say_how_to_go_on(session: Session, follower: Follower, path: Path, identity
 class Follower:
     """Reads the log's websocket, again and again, and writes each line once."""
 
-    def __init__(self, session: Session, job_id: str, writer: LineWriter, replica: str) -> None:
+    def __init__(
+        self, session: Session, job_id: str, writer: LineWriter, replica: str, attempt: str = ""
+    ) -> None:
         self._session = session
         self._terminal = session.terminal
         self._job_id = job_id
         self._writer = writer
         self.replica = replica
+        self.attempt = attempt
         self.cursor = ""
         self.tail: int | None = None
         self._has_answered = False
@@ -145,7 +154,11 @@ class Follower:
             self._history = []
         while True:
             try:
-                query = {"replica": self.replica, "cursor": self.cursor}
+                query = {
+                    "replica": self.replica,
+                    "attempt": self.attempt,
+                    "cursor": self.cursor,
+                }
                 path = f"jobs/{self._job_id}/logs/"
                 with open_socket(self._session.rest, path, query) as connection:
                     self._read(connection)

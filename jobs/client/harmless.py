@@ -7,6 +7,7 @@ among them could retitle a window, hide text or answer on the user's behalf.
 from __future__ import annotations
 
 import re
+import unicodedata
 
 # Bounded or followed by what cannot be part of them, so that matching takes linear time.
 _SEQUENCE = re.compile(
@@ -18,6 +19,9 @@ _SEQUENCE = re.compile(
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+
+# General categories of what shows nothing or turns text around (UAX 44).
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def harmless(text: object) -> str:
@@ -31,3 +35,11 @@ def harmless(text: object) -> str:
 def one_line(text: object) -> str:
     """The same on one line: line breaks, tabs and runs of blanks become one blank."""
     return " ".join(harmless(text).split())
+
+
+def written_out(text: object) -> str:
+    """A name with its hidden characters written out: none can pass for another."""
+    return "".join(
+        c if unicodedata.category(c) not in _HIDDEN else c.encode("unicode_escape").decode()
+        for c in str(text)
+    )

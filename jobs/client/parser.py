@@ -7,7 +7,7 @@ from typing import Any
 
 from . import __version__
 from .submit_words import add_submit
-from .words import Commands, common_options, output_option, whole
+from .words import Commands, attempt_word, common_options, output_option, whole
 
 EPILOG = """\
 Begin with:  homeport login URL
@@ -114,6 +114,16 @@ def _jobs(commands: Commands) -> None:
     logs.add_argument("-r", "--replica", metavar="NAME", help="only this one, such as worker-0")
     logs.add_argument(
         "--tail", type=whole(0, 10_000), metavar="N", help="only the last lines of each"
+    )
+    whose = logs.add_mutually_exclusive_group()
+    whose.add_argument(
+        "--attempt",
+        type=attempt_word,
+        metavar="N",
+        help="the log of this attempt, 1 is the first; latest; all, one after the other",
+    )
+    whose.add_argument(
+        "-p", "--previous", action="store_true", help="the log of the attempt before the latest"
     )
     logs.add_argument("--timestamps", action="store_true", help="with times, while it is live (-f)")
     logs.add_argument("--raw", action="store_true", help="pass on colours that the program wrote")

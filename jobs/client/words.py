@@ -19,6 +19,11 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def attempt_word(text: str) -> str:
+    """A type of argparse: the number of an attempt, `latest` or `all`."""
+    return text if text in ("latest", "all") else str(whole(1, 999_999)(text))
+
+
 def common_options() -> argparse.ArgumentParser:
     """Options that every command takes, before or behind its name."""
     common = argparse.ArgumentParser(add_help=False)

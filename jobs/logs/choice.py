@@ -37,10 +37,15 @@ def choose(seen: ReplicaSeen, shown: Shown, *, job_is_final: bool, job_is_cleane
 
     A living pod is followed. Of a replica that has ended the archive is preferred once it is
     complete, for pods may be deleted at any time; until then its pod, then what is archived so far.
+    Of an earlier attempt there is the archive only.
     """
     outcome = shown.followed[1] if shown.followed and shown.followed[0] == seen.pod_id else None
     if outcome == "over" or shown.read_whole == seen.attempt:
-        return Step.DONE if job_is_final else Step.WAIT
+        return Step.DONE if job_is_final or seen.is_past else Step.WAIT
+    if seen.is_past:
+        if seen.is_archived or seen.has_archive:
+            return Step.READ
+        return Step.WAIT if seen.may_be_archived else Step.DONE
     wants_archive = seen.is_final and seen.is_archived and not _is_following(shown, seen)
     if seen.may_have_log and outcome is None and not wants_archive:
         return Step.FOLLOW

@@ -1,8 +1,8 @@
-"""`/ws/jobs/<id>/logs/?replica=&cursor=`: the logs of a job in one stream, live and archived.
+"""`/ws/jobs/<id>/logs/?replica=&attempt=&cursor=`: the logs of a job in one stream, live and archived.
 
 Frames: `{"type": "lines", "replica", "cursor", "lines": [{"t", "text"}]}`; `skipped` with `replica`
-and `count`; `state` with `replica` ("" is the job itself), `state`, `reason`; `end`, then the close
-code 1000. `t` is RFC 3339 time, empty for archived lines, which have none. A new connection with
+and `count`; `state` with `replica` ("" is the job itself, which also has `attempt`, the latest),
+`state`, `reason`; `end`, then the close code 1000. `t` is RFC 3339 time, empty for archived lines, which have none. A new connection with
 the last cursor goes on behind the last line.
 """
 
@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.urls import path
 
+from jobs.archive import NoSuchAttemptError
 from jobs.logs import cursor
 from jobs.logs.feed import Feed
 from jobs.logs.hub import get_hub
@@ -37,11 +38,16 @@ class LogConsumer(UserSocket):
     async def opened(self) -> None:
         self._job_id: UUID = self.scope["url_route"]["kwargs"]["job_id"]
         self._changed = asyncio.Event()
-        self._told: dict[str, tuple[str, str]] = {}
+        self._told: dict[str, tuple[str | int, ...]] = {}
         query = parse_qs(self.scope["query_string"][:_MAX_QUERY].decode("latin-1"))
         wanted = query.get("replica", [""])[0]
-        job = await look(self._job_id, self.user)
-        names = [replica.name for replica in job.replicas] if job is not None else []
+        self._attempt = query.get("attempt", [""])[0]
+        try:
+            job = await look(self._job_id, self.user, self._attempt)
+        except NoSuchAttemptError as error:
+            await self.close(NOT_FOUND, str(error))
+            return
+        names = list(dict.fromkeys(row.name for row in job.replicas)) if job is not None else []
         if job is None or (wanted and wanted not in names):
             await self.close(NOT_FOUND)
             return
@@ -57,7 +63,7 @@ class LogConsumer(UserSocket):
     async def still_allowed(self) -> int | None:
         # A message that got lost is made good here, too.
         self._changed.set()
-        return NOT_FOUND if await look(self._job_id, self.user) is None else None
+        return NOT_FOUND if await look(self._job_id, self.user, self._attempt) is None else None
 
     async def changed(self, message: dict[str, Any]) -> None:
         """Something of the tenant changed (`portal.live`)."""
@@ -107,7 +113,7 @@ class LogConsumer(UserSocket):
                 viewer.put(type="end")
                 viewer.close()
                 await asyncio.Event().wait()  # until the viewer has sent it
-            seen = await look(self._job_id, self.user)
+            seen = await look(self._job_id, self.user, self._attempt)
         await self.close(NOT_FOUND)
 
     async def _next_change(self, seen: JobSeen, feeds: list[Feed]) -> None:
@@ -124,14 +130,19 @@ class LogConsumer(UserSocket):
         await self._changed.wait()
 
     def _tell_states(self, seen: JobSeen, viewer: Viewer) -> None:
-        rows = [("", seen.state, seen.reason)]
-        rows += [(row.name, row.state, row.reason) for row in seen.replicas]
-        for name, state, reason in rows:
-            if name and name not in self._names:
-                continue
-            if self._told.get(name) != (state, reason):
-                self._told[name] = (state, reason)
-                viewer.put(type="state", replica=name, state=state, reason=reason)
+        current = [row for row in seen.replicas if not row.is_past]
+        if current:
+            self._tell(viewer, "", seen.state, seen.reason, attempt=seen.attempt)
+        # An earlier attempt has nothing to do with how the job is now.
+        for row in current or [row for row in seen.replicas if row.is_final]:
+            if row.name in self._names:
+                self._tell(viewer, row.name, row.state, row.reason)
+
+    def _tell(self, viewer: Viewer, name: str, state: str, reason: str, **more: int) -> None:
+        told: tuple[str | int, ...] = (state, reason, *more.values())
+        if self._told.get(name) != told:
+            self._told[name] = told
+            viewer.put(type="state", replica=name, state=state, reason=reason, **more)
 
 
 async def _all_done(feeds: list[Feed]) -> None:

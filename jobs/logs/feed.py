@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 
+from jobs.archive import rest_words
 from jobs.logs import past
 from jobs.logs.choice import Shown, Step, choose
 from jobs.logs.cursor import Archived, Live, Place, Position
@@ -38,6 +39,8 @@ class Feed:
         self._held: deque[Batch] | None = None  # came while older lines are still being sent
         self._held_bytes = 0
         self._attempt = 0
+        self._lowest = place.attempt if place is not None else 1  # earlier attempts are done with
+        self._told_rest = 0  # of which attempt it was said that more may come
         self.is_done = False
         self.on_done = asyncio.Event()
 
@@ -65,6 +68,12 @@ class Feed:
                     continue
                 if step is Step.READ and await self._read(self._job, seen):
                     continue
+                if seen.is_past and step is not Step.DONE and self._told_rest != seen.attempt:
+                    self._told_rest = seen.attempt
+                    self._say(rest_words(seen.attempt), seen.attempt)
+                if seen.attempt < self._attempts(self._job)[-1].attempt:
+                    self._lowest = seen.attempt + 1
+                    continue
             self.is_done = step is Step.DONE
             if self.is_done:
                 self.on_done.set()
@@ -74,16 +83,28 @@ class Feed:
             except TimeoutError:
                 pass
 
+    def _attempts(self, job: JobSeen) -> list[ReplicaSeen]:
+        return [replica for replica in job.replicas if replica.name == self.name]
+
     def _seen(self, job: JobSeen) -> ReplicaSeen:
-        return next(replica for replica in job.replicas if replica.name == self.name)
+        """The attempt to show: of several the first that is not done with."""
+        *earlier, last = self._attempts(job)
+        return next((seen for seen in earlier if seen.attempt >= self._lowest), last)
+
+    def _say_attempt(self, job: JobSeen, attempt: int) -> None:
+        """A line between attempts; also before the first where several are shown."""
+        if self._place is not None and self._place.attempt == attempt:
+            return
+        if self._place is not None or len(self._attempts(job)) > 1:
+            self._say(f"attempt {attempt}", attempt)
 
     # --- the pod ---
     async def _follow(self, job: JobSeen, seen: ReplicaSeen) -> None:
         key = Key(job.namespace, seen.pod, CONTAINER)
         place = self._place
         after = place.position if isinstance(place, Live) else None
+        self._say_attempt(job, seen.attempt)
         if place is not None and place.attempt != seen.attempt:
-            self._say(f"attempt {seen.attempt}", seen.attempt)
             after = None
         self._attempt = seen.attempt
         self._ended.clear()
@@ -176,6 +197,7 @@ class Feed:
             found = await read_log(job.id, seen.role, seen.index, seen.attempt)
             if found is None:
                 return False
+            self._say_attempt(job, seen.attempt)
             start = await asyncio.to_thread(past.begin, found, self._place)
             self._place = Archived(seen.attempt, start.byte)
             if start.notice:

@@ -30,11 +30,13 @@ class Hub:
         self.source = source
         self._tails: dict[Key, Tail] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
+        # With those that end while another begins.
+        self._all: dict[asyncio.Task[None], Key] = {}
 
     @property
     def tail_count(self) -> int:
         """How many follows are open."""
-        return len(self._tasks)
+        return len(self._all)
 
     def join(self, key: Key, watcher: Watcher, after: Position | None) -> Tail:
         """The tail of a container, with the watcher among its watchers from now on.
@@ -48,8 +50,10 @@ class Hub:
         if tail is None or tail.outcome is not None:
             tail = Tail(self.source, key, after)
             self._tails[key] = tail
-            task = asyncio.create_task(tail.run(), name=f"tail {key.pod}")
+            ending = [task for task, other in self._all.items() if other == key]
+            task = asyncio.create_task(tail.run(ending), name=f"tail {key.pod}")
             self._tasks[key] = task
+            self._all[task] = key
             task.add_done_callback(lambda done: self._ended(key, done))
         tail.add(watcher)
         return tail
@@ -67,6 +71,7 @@ class Hub:
             task.cancel()
 
     def _ended(self, key: Key, task: asyncio.Task[None]) -> None:
+        self._all.pop(task, None)
         if self._tasks.get(key) is task:
             del self._tasks[key]
             self._tails.pop(key, None)
@@ -105,7 +110,7 @@ class Hub:
 
     async def close(self) -> None:
         """Ends every tail."""
-        await supervise.end(self._tasks.values())
+        await supervise.end(self._all)
 
 
 # Of each event loop, the hub or the task that makes it: many viewers may come at once.

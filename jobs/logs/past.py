@@ -79,7 +79,7 @@ def batches(log: Log, start: int) -> Iterator[tuple[Batch, int]]:
     for piece in log.pieces(start):
         if piece.skipped_bytes:
             lines = plain_lines(waiting) if waiting else []
-            lines.append(_gap(piece.skipped_bytes))
+            lines.append(_gap(piece))
             waiting, at = b"", piece.end_byte
             yield _batch(lines), at
             continue
@@ -97,12 +97,12 @@ def batches(log: Log, start: int) -> Iterator[tuple[Batch, int]]:
     if log.is_complete and (waiting or log.missing_at_end_bytes):
         lines = plain_lines(waiting) if waiting else []
         if log.missing_at_end_bytes:
-            lines.append(_gap(log.missing_at_end_bytes))
+            lines.append(_gap(Piece(log.end_byte, b"", log.missing_at_end_bytes)))
         yield _batch(lines), at + len(waiting)
 
 
-def _gap(size_bytes: int) -> Line:
-    return Line("", f"[homeport] {size_bytes} bytes were skipped here")
+def _gap(gap: Piece) -> Line:
+    return Line("", f"[homeport] {gap.words()}")
 
 
 def notice(text: str) -> Batch:

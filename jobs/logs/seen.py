@@ -1,12 +1,12 @@
 """What the database says about a job's replicas and their archives, for whoever shows its logs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from channels.db import database_sync_to_async
 
-from jobs.archive import Log, find_log, replicas_of
-from jobs.models import Job
+from jobs.archive import Log, Which, find_log, replicas_of, which_of
+from jobs.models import Job, Replica, ReplicaArchive
 from jobs.rules.states import FINAL_REPLICA_STATES, ReplicaState
 from tenants.models import User
 
@@ -16,7 +16,7 @@ _WITHOUT_LOG = frozenset({ReplicaState.PENDING, ReplicaState.STARTING})
 
 @dataclass(frozen=True)
 class ReplicaSeen:
-    """One replica in its latest attempt.
+    """One replica in one attempt.
 
     Attributes:
         name: as `worker-0`.
@@ -24,6 +24,8 @@ class ReplicaSeen:
         pod_id: tells pods of the same name apart.
         has_archive: something of this attempt is archived.
         is_archived: all of this attempt is.
+        is_past: it is of an earlier attempt; what is left of it is in the archive.
+        may_be_archived: something of it may yet be, or more.
     """
 
     name: str
@@ -36,6 +38,8 @@ class ReplicaSeen:
     reason: str
     has_archive: bool
     is_archived: bool
+    is_past: bool = False
+    may_be_archived: bool = False
 
     @property
     def is_final(self) -> bool:
@@ -49,68 +53,99 @@ class ReplicaSeen:
 
 @dataclass(frozen=True)
 class JobSeen:
-    """A job as far as its logs are concerned."""
+    """A job as far as its logs are concerned.
+
+    Attributes:
+        is_final: nothing runs any more of what was asked for.
+        is_cleaned: nothing of the job is left in the cluster.
+        replicas: by attempt; each once unless all attempts were asked for.
+    """
 
     id: UUID
     tenant_id: UUID
     namespace: str
     state: str
     reason: str
+    attempt: int  # the latest
     is_final: bool
-    is_cleaned: bool  # nothing of it is left in the cluster
+    is_cleaned: bool
     replicas: tuple[ReplicaSeen, ...]
 
 
-async def look(job_id: UUID, user: User) -> JobSeen | None:
-    """The job, if this person may see it."""
-    found: JobSeen | None = await database_sync_to_async(_look)(job_id, user)
+async def look(job_id: UUID, user: User, attempt: str = "") -> JobSeen | None:
+    """The job with the attempts that are asked for, if this person may see it.
+
+    Raises:
+        jobs.archive.NoSuchAttemptError: it has not had that attempt.
+    """
+    found: JobSeen | None = await database_sync_to_async(_look)(job_id, user, attempt)
     return found
 
 
-def _look(job_id: UUID, user: User) -> JobSeen | None:
+def _look(job_id: UUID, user: User, attempt: str) -> JobSeen | None:
     job = Job.objects.visible_to(user).select_related("tenant").filter(pk=job_id).first()
     if job is None:
         return None
+    which = which_of(job, attempt)
     return JobSeen(
         id=job.pk,
         tenant_id=job.tenant_id,
         namespace=job.tenant.namespace,
         state=str(job.state),
         reason=job.reason_text,
-        is_final=job.is_final,
+        attempt=job.attempt,
+        is_final=job.is_final or (isinstance(which, int) and which < job.attempt),
         is_cleaned=job.cleaned_at is not None,
-        replicas=_replicas(job),
+        replicas=_replicas(job, which),
     )
 
 
-def _replicas(job: Job) -> tuple[ReplicaSeen, ...]:
-    latest = {(row.role, row.index): row for row in job.replica_rows.order_by("attempt")}
+def _replicas(job: Job, which: Which) -> tuple[ReplicaSeen, ...]:
+    rows = {(row.role, row.index, row.attempt): row for row in job.replica_rows.all()}
     archives = {
         (row.role, row.index, row.attempt): row
         for row in job.archives.prefetch_related("segments").only(
             "job", "role", "index", "attempt", "is_complete"
         )
     }
+    keys = [(role, index, job.attempt) for role, index in replicas_of(job)]
+    if which == "latest":
+        newest = {(role, index): attempt for role, index, attempt in sorted(rows)}
+        keys = [(role, index, newest.get((role, index), job.attempt)) for role, index, _ in keys]
+        return tuple(_replica(key, rows.get(key), archives.get(key)) for key in keys)
+    attempts = range(1, job.attempt + 1) if which == "all" else (which,)
     found = []
-    for role, index in replicas_of(job):
-        row = latest.get((role, index))
-        attempt = row.attempt if row else job.attempt
-        archive = archives.get((role, index, attempt))
-        found.append(
-            ReplicaSeen(
-                name=f"{role}-{index}",
-                role=role,
-                index=index,
-                attempt=attempt,
-                pod=row.pod if row else "",
-                pod_id=(row.pod_uid or row.pod) if row else "",
-                state=str(row.state if row else ReplicaState.PENDING),
-                reason=row.reason_text if row else "",
-                has_archive=archive is not None and bool(archive.segments.all()),
-                is_archived=archive is not None and archive.is_complete,
-            )
-        )
+    for attempt in attempts:
+        for role, index, _ in keys:
+            key = (role, index, attempt)
+            seen = _replica(key, rows.get(key), archives.get(key))
+            found.append(_past(job, seen, rows.get(key)) if attempt < job.attempt else seen)
     return tuple(found)
+
+
+def _replica(
+    key: tuple[str, int, int], row: Replica | None, archive: ReplicaArchive | None
+) -> ReplicaSeen:
+    role, index, attempt = key
+    return ReplicaSeen(
+        name=f"{role}-{index}",
+        role=role,
+        index=index,
+        attempt=attempt,
+        pod=row.pod if row else "",
+        pod_id=(row.pod_uid or row.pod) if row else "",
+        state=str(row.state if row else ReplicaState.PENDING),
+        reason=row.reason_text if row else "",
+        has_archive=archive is not None and bool(archive.segments.all()),
+        is_archived=archive is not None and archive.is_complete,
+    )
+
+
+def _past(job: Job, seen: ReplicaSeen, row: Replica | None) -> ReplicaSeen:
+    """A replica of an earlier attempt: its pod is gone, or going."""
+    has_run = seen.has_archive or (row is not None and row.started_at is not None)
+    may_be_archived = has_run and not seen.is_archived and job.cleaned_at is None
+    return replace(seen, is_past=True, may_be_archived=may_be_archived)
 
 
 async def read_log(job_id: UUID, role: str, index: int, attempt: int) -> Log | None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, Protocol
@@ -136,10 +136,16 @@ class Tail:
         return self._start
 
     # --- the work ---
-    async def run(self) -> None:
-        """Follows until the container has ended or the pod is gone."""
+    async def run(self, before: Sequence[asyncio.Task[None]] = ()) -> None:
+        """Follows until the container has ended or the pod is gone.
+
+        Args:
+            before: tails of the same container that end: their follows have to be closed first.
+        """
         outcome: Outcome = "gone"
         try:
+            if before:
+                await asyncio.wait(before)
             outcome = await self._follow_all()
         finally:
             self._cancel_timer()

@@ -26,44 +26,71 @@ class Part:
 
     Attributes:
         pod: read it there first; empty: the archive has it.
-        log: what is archived, if anything.
+        found: what is archived, if anything.
     """
 
     role: str
     index: int
+    attempt: int
     pod: str
-    log: archive.Log | None
+    found: archive.Found | None
 
     @property
-    def prefix(self) -> bytes:
-        return f"{self.role}-{self.index} | ".encode()
+    def name(self) -> str:
+        return f"{self.role}-{self.index}"
 
 
-def parts_of(job: Job, replica: tuple[str, int] | None, *, is_tail: bool) -> list[Part]:
-    """Where each replica's log is to be read. Three queries, however many replicas."""
+def parts_of(
+    job: Job, replica: tuple[str, int] | None, which: archive.Which, *, is_tail: bool
+) -> list[Part]:
+    """Where each log is to be read. Three queries, however many replicas and attempts.
+
+    Only the latest attempt has pods.
+    """
     wanted = [replica] if replica else archive.replicas_of(job)
-    logs = archive.find_logs(job, wanted)
+    found = archive.find_logs(job, wanted, which)
     rows = Replica.objects.filter(job=job).order_by("attempt")
+    parts = []
+    if which != "latest":
+        past = [one for one in found if one.log.attempt < job.attempt]
+        parts = [Part(one.role, one.index, one.log.attempt, "", one) for one in past]
+        if which not in ("all", job.attempt):
+            return parts
+        rows = rows.filter(attempt=job.attempt)
+        found = found[len(past) :]
     latest = {(row.role, row.index): row for row in rows}
-    return [_part(key, latest.get(key), logs.get(key), is_tail=is_tail) for key in wanted]
+    kept = {one.key: one for one in found}
+    return parts + [
+        _part(key, latest.get(key), kept.get(key), job.attempt, is_tail=is_tail) for key in wanted
+    ]
 
 
 def _part(
-    key: tuple[str, int], row: Replica | None, log: archive.Log | None, *, is_tail: bool
+    key: tuple[str, int],
+    row: Replica | None,
+    found: archive.Found | None,
+    attempt: int,
+    *,
+    is_tail: bool,
 ) -> Part:
     role, index = key
     if row is None or not row.pod:
-        return Part(role, index, "", log)
-    if log is None:
+        return Part(role, index, attempt, "", found)
+    if found is None:
         # Nothing is kept yet, or nothing could be (a full volume): the pod may still have it.
-        return Part(role, index, row.pod, None)
+        return Part(role, index, attempt, row.pod, None)
+    log = found.log
     is_whole = log.attempt == row.attempt and log.is_complete and not log.missing_at_end_bytes
     is_long = not is_tail and log.end_byte > LIVE_MAX_BYTES
-    return Part(role, index, "" if is_whole or is_long else row.pod, log)
+    return Part(role, index, attempt, "" if is_whole or is_long else row.pod, found)
 
 
 async def job_text(
-    job: Job, *, replica: tuple[str, int] | None, tail_lines: int | None
+    job: Job,
+    *,
+    replica: tuple[str, int] | None,
+    tail_lines: int | None,
+    which: archive.Which = "latest",
 ) -> AsyncIterator[bytes]:
     """The log so far, cut at lines.
 
@@ -71,12 +98,15 @@ async def job_text(
         job: with its tenant.
         replica: role and index; None for all, each line behind its replica's name.
         tail_lines: only so many lines of each; None for everything.
+        which: whose log; `all` has a line with attempt and replica before each.
     """
-    parts = await sync_to_async(parts_of)(job, replica, is_tail=tail_lines is not None)
+    parts = await sync_to_async(parts_of)(job, replica, which, is_tail=tail_lines is not None)
     for part in parts:
-        prefix = part.prefix if replica is None else b""
+        head = archive.head_line(part.attempt, part.name) if which == "all" else b""
+        prefix = f"{part.name} | ".encode() if replica is None else b""
         async for chunk in _text(job.tenant.namespace, part, tail_lines):
-            yield b"".join(archive.prefixed([chunk], prefix)) if prefix else chunk
+            yield head + (b"".join(archive.prefixed([chunk], prefix)) if prefix else chunk)
+            head = b""
 
 
 async def _text(namespace: str, part: Part, tail_lines: int | None) -> AsyncIterator[bytes]:
@@ -92,13 +122,9 @@ async def _text(namespace: str, part: Part, tail_lines: int | None) -> AsyncIter
             pass
         if came:
             return
-    if part.log is not None:
-        async for chunk in threaded(_whole_lines(_archived(part.log, tail_lines))):
+    if part.found is not None:
+        async for chunk in threaded(_whole_lines(part.found.text(tail_lines))):
             yield chunk
-
-
-def _archived(log: archive.Log, tail_lines: int | None) -> Iterator[bytes]:
-    return log.text(0 if tail_lines is None else log.tail_start(tail_lines))
 
 
 def _whole_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:

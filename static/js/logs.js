@@ -20,6 +20,8 @@ class LogPane {
     const buttons = [...pane.querySelectorAll("[data-replica]")];
     this.replicas = buttons.map((button) => button.dataset.replica).filter(Boolean);
     this.replica = "";
+    this.attempt = pane.dataset.attempt; // a number, "latest" or "all"
+    this.attempts = pane.querySelector("[data-log-attempt]");
     this.cursor = "";
     this.hasEnded = false;
     this.unseen = 0;
@@ -43,6 +45,7 @@ class LogPane {
   #path() {
     const query = new URLSearchParams();
     if (this.replica) query.set("replica", this.replica);
+    if (this.attempt !== "latest") query.set("attempt", this.attempt);
     if (this.cursor) query.set("cursor", this.cursor);
     const text = query.toString();
     return this.pane.dataset.logSocket + (text ? `?${text}` : "");
@@ -58,6 +61,7 @@ class LogPane {
       this.view.addSkipped(frame.replica, frame.count);
     } else if (frame.type === "state") {
       this.states.set(frame.replica ?? "", { state: frame.state, reason: frame.reason ?? "" });
+      if (frame.attempt) this.#offerAttempts(frame.attempt);
     } else if (frame.type === "end") {
       this.hasEnded = true;
       this.socket.finish();
@@ -79,6 +83,7 @@ class LogPane {
   #tell() {
     const waiting = [...this.states].filter(([, { state }]) => WAITING.has(state));
     if (this.hasEnded) this.#say("end", say("log_end"));
+    else if (Number(this.attempt) < this.#latest) this.#say("waiting", say("log_earlier"));
     else if (waiting.length) this.#say("waiting", this.#waitingText(waiting));
     else this.#say("live", say(this.lineCount ? "log_live" : "log_quiet"));
     this.#showEmpty();
@@ -136,9 +141,35 @@ class LogPane {
     this.newLines.hidden = false;
   }
 
-  /** @param {string} replica "" for all of them */
-  show(replica) {
-    if (replica === this.replica || !this.#button(replica)) return;
+  /** How many attempts the training has had, as far as the page knows. */
+  get #latest() {
+    return this.attempts.options.length - 2;
+  }
+
+  /** @param {number} count so many attempts there are by now */
+  #offerAttempts(count) {
+    for (let number = this.#latest + 1; number <= count; number += 1) {
+      this.attempts.options[0].after(new Option(String(number), String(number)));
+    }
+    this.pane.querySelector("[data-log-attempts]").hidden = this.#latest < 2;
+  }
+
+  /** @param {string} attempt a number, "latest" or "all"; becomes part of the page's address */
+  #chooseAttempt(attempt) {
+    if (attempt === this.attempt) return;
+    this.#offerAttempts(Number(attempt) || 0);
+    this.attempt = attempt;
+    this.attempts.value = attempt;
+    const address = new URL(location.href);
+    if (attempt === "latest") address.searchParams.delete("attempt");
+    else address.searchParams.set("attempt", attempt);
+    history.replaceState(history.state, "", address);
+  }
+
+  /** @param {string} replica "" for all of them @param {string} [attempt] */
+  show(replica, attempt = this.attempt) {
+    if ((replica === this.replica && attempt === this.attempt) || !this.#button(replica)) return;
+    this.#chooseAttempt(attempt);
     this.replica = replica;
     this.cursor = "";
     this.hasEnded = false;
@@ -147,18 +178,22 @@ class LogPane {
     this.view.clear();
     this.#follow(true);
     for (const button of this.pane.querySelectorAll("[data-replica]")) {
-      button.setAttribute("aria-pressed", String(button.dataset.replica === replica));
+      const isShown = button.dataset.replica === replica || this.replicas.length === 1;
+      button.setAttribute("aria-pressed", String(isShown));
     }
-    this.pane.classList.toggle("log-one", replica !== "");
+    this.pane.classList.toggle("log-one", replica !== "" || this.replicas.length === 1);
     const link = this.pane.querySelector("[data-log-download]");
-    const query = replica ? `?replica=${encodeURIComponent(replica)}` : "";
-    link.href = this.pane.dataset.download + query;
+    const query = new URLSearchParams();
+    if (replica) query.set("replica", replica);
+    if (attempt !== "latest") query.set("attempt", attempt);
+    link.href = this.pane.dataset.download + (String(query) && `?${query}`);
     this.#say("waiting", say("log_connecting"));
     this.#showEmpty();
     this.socket.connect();
   }
 
   #button(replica) {
+    if (!replica) return this.pane; // there is no button for all where there is only one
     return this.pane.querySelector(`[data-replica="${CSS.escape(replica)}"]`);
   }
 
@@ -181,10 +216,11 @@ class LogPane {
     document.addEventListener("click", (event) => {
       const button = event.target.closest("[data-show-log]");
       if (!button) return;
-      this.show(this.replicas.length > 1 ? button.dataset.showLog : "");
+      this.show(this.replicas.length > 1 ? button.dataset.showLog : "", button.dataset.attempt);
       this.pane.scrollIntoView({ block: "start" });
       this.window.focus({ preventScroll: true });
     });
+    this.attempts.addEventListener("change", () => this.show(this.replica, this.attempts.value));
     const filter = this.pane.querySelector("[data-log-filter]");
     filter.addEventListener("input", () => {
       this.view.setFilter(filter.value.trim());

@@ -4,9 +4,10 @@ import { bytesText, say } from "./words.js";
 
 const LISTING_KEY = "homeport-listing:";
 
-/** @returns {Record<string, string>} the headers that htmx sends, with the CSRF token */
+/** @returns {Record<string, string>} the headers that htmx sends, so that a refusal is one line */
 function pageHeaders() {
-  return JSON.parse(document.body.getAttribute("hx-headers"));
+  const own = JSON.parse(document.body.getAttribute("hx-headers"));
+  return { ...own, "HX-Request": "true", "HX-Current-URL": location.href };
 }
 
 /** @param {string} id @returns {any} what was inside an upload of this tab, or null */
@@ -151,7 +152,13 @@ export class UploadZone {
       this.#succeeded(answer);
       return;
     }
-    const known = answer?.errors?.map(({ text }) => text).join(" ");
+    const signIn = request.getResponseHeader("HX-Redirect");
+    if (signIn) {
+      location.assign(signIn);
+      return;
+    }
+    const isLine = request.getResponseHeader("Content-Type")?.startsWith("text/plain");
+    const known = isLine ? request.responseText : answer?.errors?.map(({ text }) => text).join(" ");
     this.#failed(known || (request.status === 413 ? this.#tooLarge() : say("upload_failed")));
   }
 
@@ -194,7 +201,8 @@ export class UploadZone {
     details.hidden = !listing?.is_archive;
     this.#showHint(listing);
     if (!listing?.is_archive) return;
-    const key = listing.is_cut ? "files_inside_cut" : "files_inside";
+    const cutKey = listing.total ? "files_inside_cut" : "files_inside_unread";
+    const key = listing.is_cut ? cutKey : "files_inside";
     this.#find("[data-upload-count]").textContent = say(key, { count: listing.total });
     const rows = listing.files.map(({ path, size_bytes: size }) => {
       const row = document.createElement("li");
