@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from portal import live
 from portal.catalog import get_catalog
 from portal.cluster.names import namespace_name
+from portal.refusals import if_there_is_room
 from tenants.models import TOKEN_LIFETIME, ApiToken, AuditEntry, Tenant, User
 
 
@@ -136,7 +137,8 @@ def find_token(plain: str) -> ApiToken | None:
         return None
     # Once a minute is precise enough for "last used", and keeps reads from writing.
     if token.last_used_at is None or (now - token.last_used_at).total_seconds() > 60:
-        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
-        User.objects.filter(pk=token.user_id).update(last_seen_at=now)
+        with if_there_is_room():
+            ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+            User.objects.filter(pk=token.user_id).update(last_seen_at=now)
     token.user.is_capped = token.scope != ApiToken.Scope.ADMIN
     return token

@@ -5,7 +5,7 @@ Pure but for reading the settings; blocking (a few milliseconds), so called in a
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,8 +23,38 @@ LOG_VOLUME = "log"
 # The oldest Kubernetes that Homeport supports; pinned, so that an upgrade of the cluster does not
 # change what is allowed: https://kubernetes.io/docs/concepts/security/pod-security-admission/
 POD_SECURITY_VERSION = "v1.33"
-# Link-local: the metadata service of clouds (169.254.169.254) hands out the node's credentials.
-_LINK_LOCAL = "169.254.0.0/16"
+# Of notebooks and TensorBoards. Policies name it by number: the gate is a sidecar, and many network
+# plugins find no names of ports there (projectcalico/calico#8881, kubernetes/kubernetes#125285).
+GATE_PORT = 8888
+# What is never the internet, whatever CLUSTER_CIDRS says; cloud services that trust whoever asks
+# from a node are in it.
+CLOSED_CIDRS = (
+    "0.0.0.0/8",
+    "100.64.0.0/10",  # between a provider and its customers; 100.100.100.200: metadata at Alibaba
+    "127.0.0.0/8",
+    "168.63.129.16/32",  # the host agent at Azure
+    "169.254.0.0/16",  # link-local; 169.254.169.254: metadata, with the node's credentials
+    "192.0.0.0/24",  # 192.0.0.192: metadata at Oracle
+    "192.0.2.0/24",
+    "192.88.99.0/24",
+    "198.18.0.0/15",
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+    "224.0.0.0/4",
+    "240.0.0.0/4",
+    "::/128",
+    "::1/128",
+    "64:ff9b:1::/48",
+    "100::/64",
+    "2001::/23",
+    "2001:db8::/32",
+    "3fff::/20",
+    "5f00::/16",
+    "fc00::/7",
+    "fe80::/10",
+    "fec0::/10",
+    "ff00::/8",
+)
 # Resource name in a ResourceQuota -> our short name of it.
 QUOTA_KEYS = {
     "requests.cpu": "cpu",
@@ -56,11 +86,16 @@ ACCESSES = (
 
 @dataclass(frozen=True)
 class Peer:
-    """Where pods may go besides the internet: an address and port, or a whole namespace."""
+    """Where pods may go besides the internet: an address and port, or a namespace.
+
+    Attributes:
+        labels: of the pods of the namespace that are meant, at that port; none: all of it.
+    """
 
     cidr: str = ""
     port: int = 0
     namespace: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,6 +124,7 @@ class TenantManifest:
     account_name: str = ACCOUNT
     boundary_name: str = BOUNDARY
     gate_name: str = GATE
+    gate_port: int = GATE_PORT
 
 
 def quota_hard(tenant: Tenant, *, is_shut: bool = False) -> dict[str, str]:
@@ -169,10 +205,24 @@ def peer_of(url: str) -> Peer | None:
     return Peer(cidr=f"{address}/{address.max_prefixlen}", port=port)
 
 
+def portal_peer() -> Peer | None:
+    """Where pods find the portal.
+
+    A Service's whole namespace may hold a database as well, so with POD_PORTAL_SELECTOR its pods of
+    these labels alone are named, at the port on which they listen for pods.
+    """
+    peer = peer_of(settings.POD_PORTAL_URL)
+    if peer is None or not peer.namespace or not settings.POD_PORTAL_SELECTOR:
+        return peer
+    labels = tuple(sorted(settings.POD_PORTAL_SELECTOR.items()))
+    return replace(peer, labels=labels, port=settings.POD_PORT)
+
+
 def closed_networks(cidrs: Iterable[str]) -> tuple[str, ...]:
     """What the internet rule leaves out: IPv4 only, as its range is, and no range twice."""
-    ranges = [network for network in cidrs if ":" not in network]
-    return tuple(dict.fromkeys([*ranges, _LINK_LOCAL]))
+    return tuple(
+        dict.fromkeys(network for network in (*cidrs, *CLOSED_CIDRS) if ":" not in network)
+    )
 
 
 def tenant_manifest(tenant: Tenant, *, is_shut: bool = False) -> TenantManifest:
@@ -182,7 +232,8 @@ def tenant_manifest(tenant: Tenant, *, is_shut: bool = False) -> TenantManifest:
         ManifestError: a setting holds what is no network.
     """
     closed = closed_networks(networks("CLUSTER_CIDRS", settings.CLUSTER_CIDRS))
-    peers = (peer_of(url) for url in (settings.POD_PORTAL_URL, settings.S3_ENDPOINT) if url)
+    stores = (settings.S3_ENDPOINT, settings.S3_POD_ENDPOINT)
+    peers = (portal_peer(), *(peer_of(url) for url in stores if url))
     return TenantManifest(
         owner=str(tenant.pk),
         namespace=tenant.namespace,

@@ -40,6 +40,11 @@ def may_delete(user: User, tenant: Tenant) -> bool:
     return tenant.owner_id == user.pk or user.is_admin
 
 
+def may_read_values(user: User, tenant: Tenant) -> bool:
+    """The owner alone: values of variables and addresses of code may be secrets."""
+    return tenant.owner_id == user.pk
+
+
 def may_change_quota(user: User, tenant: Tenant) -> bool:
     """An admin; a lead of the team, within the team's budget (`tenants/quota.py`)."""
     return user.is_admin or leads(user, tenant)

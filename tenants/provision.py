@@ -324,4 +324,8 @@ class Provisioner:
                     "which an admin can give back"
                 )
             return f"{begin}; the volume {volume_name} with the data before is being removed"
-        return f"{begin}; no volume with the data before is left"
+        # A storage that knows its folders by the claim's name may fill it again.
+        return (
+            "the claim was gone and was made anew; the cluster knows no volume with the data "
+            "before, so it is empty unless its storage kept the folder"
+        )

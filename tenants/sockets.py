@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -51,7 +51,7 @@ class Badge:
     session_key: str = ""
 
 
-def badge_of(scope: dict[str, Any]) -> Badge:
+def badge_of(scope: MutableMapping[str, Any]) -> Badge:
     """The badge of a handshake; a token in a header counts more than a cookie."""
     headers = dict(scope["headers"])
     word, _, plain = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
@@ -59,6 +59,15 @@ def badge_of(scope: dict[str, Any]) -> Badge:
         return Badge(token=plain.strip())
     cookies = parse_cookie(headers.get(b"cookie", b"").decode("latin-1"))
     return Badge(session_key=cookies.get(settings.SESSION_COOKIE_NAME, ""))
+
+
+async def find_sender(scope: MutableMapping[str, Any]) -> UUID | None:
+    """Who sends a request of HTTP, as those who answer it will see it: tokens are for REST."""
+    badge = badge_of(scope)
+    if badge.token and not scope["path"].startswith("/api/"):
+        badge = badge_of({"headers": [row for row in scope["headers"] if row[0] == b"cookie"]})
+    person = await find_person(badge)
+    return None if person is None else person.pk
 
 
 async def find_person(badge: Badge) -> User | None:

@@ -77,7 +77,7 @@ _VERB_WORDS = inline_serializer(
         "why": serializers.CharField(required=False),
         "confirm": serializers.CharField(required=False),
         "confirm_early": serializers.CharField(required=False),
-        "data": serializers.ChoiceField(choices=Tenant.Data.choices, required=False),
+        "data": serializers.ChoiceField(choices=Tenant.Data.values, required=False),
     },
 )
 

@@ -15,13 +15,14 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.command_line import install_address
 from portal.request import PageRequest, signed_in
-from portal.rest import source_address
+from portal.rest import RequestError, source_address
 from tenants import actions
 from tenants.models import ApiToken
 from tenants.people import passwords, sessions, sign_in_limit
 from tenants.people.devices import device_text
 from tenants.people.forms import ChangePasswordForm, TokenForm
 from tenants.people.sign_in import too_many_text
+from tenants.people.token_limit import check_tokens
 
 
 @never_cache
@@ -34,13 +35,18 @@ def account(request: PageRequest) -> HttpResponseBase:
     form = TokenForm(request.user, request.POST)
     if not form.is_valid():
         return _page(request, token_form=form, status=400)
-    token, plain = actions.create_token(
-        by=request.user,
-        name=form.cleaned_data["name"],
-        scope=form.cleaned_data["scope"],
-        lifetime=form.lifetime,
-        source_address=source_address(request),
-    )
+    try:
+        check_tokens(request.user)
+        token, plain = actions.create_token(
+            by=request.user,
+            name=form.cleaned_data["name"],
+            scope=form.cleaned_data["scope"],
+            lifetime=form.lifetime,
+            source_address=source_address(request),
+        )
+    except RequestError as refusal:
+        form.add_error("name", str(refusal))
+        return _page(request, token_form=form, status=refusal.status_code)
     return _page(request, plain=plain, token=token)
 
 
@@ -135,6 +141,14 @@ def password_change(request: PageRequest) -> HttpResponseBase:
             sign_in_limit.succeeded(tried)
         return _page(request, password_form=form, status=400)
     sign_in_limit.succeeded(tried)
-    passwords.change(request, password=form.cleaned_data["new_password1"])
-    messages.success(request, _("Your password is changed. Other browsers are signed out."))
+    revoke_tokens = form.cleaned_data["revoke_tokens"]
+    passwords.change(
+        request, password=form.cleaned_data["new_password1"], revoke_tokens=revoke_tokens
+    )
+    words = (
+        _("Your password is changed. Other browsers are signed out, and no API token works.")
+        if revoke_tokens
+        else _("Your password is changed. Other browsers are signed out.")
+    )
+    messages.success(request, words)
     return redirect("account")

@@ -55,7 +55,7 @@ class NewPasswordForm(forms.Form):
     new_password1 = _new_password(
         _("New password"), _("At least 8 characters, and none that many people use.")
     )
-    new_password2 = _new_password(_("The same again"))
+    new_password2 = _new_password(_("Repeat the password"))
 
     def __init__(self, user: User, *args: Any, **kwargs: Any) -> None:
         self.user = user
@@ -74,15 +74,18 @@ class NewPasswordForm(forms.Form):
 
 
 class ChangePasswordForm(NewPasswordForm):
-    """The password until now, and the new one twice."""
+    """The password until now, the new one twice, and whether API tokens end with the old one."""
 
     field_order = ["old_password", "new_password1", "new_password2"]
 
     old_password = forms.CharField(
-        label=_("Your password now"),
+        label=_("Current password"),
         strip=False,
         max_length=1000,
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )
+    revoke_tokens = forms.BooleanField(
+        label=_("Revoke my API tokens too"), initial=True, required=False
     )
 
     def clean_old_password(self) -> str:

@@ -1,6 +1,7 @@
 """Who comes from an OpenID Connect provider is whom here: accounts made, joined and refused."""
 
 import re
+import unicodedata
 from typing import Any
 
 from allauth.socialaccount.models import SocialAccount
@@ -10,6 +11,7 @@ from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
+from portal import characters
 from portal.rest import RequestError
 from tenants.actions import record
 from tenants.models import User
@@ -106,17 +108,17 @@ def user_name(claims: dict[str, Any]) -> str:
     """A user name out of what the provider says: its own, the front of the e-mail address, or a
     part of the subject."""
     for said in (claims.get("preferred_username"), claims.get("email"), claims["sub"]):
-        text = str(said or "").partition("@")[0]
-        # The alphabet of user names (UnicodeUsernameValidator).
-        name = re.sub(r"[^\w.+-]", "-", text).strip("-.")[:60]
-        if name and name.lower() not in RESERVED_NAMES:
+        said_name = str(said or "").partition("@")[0]
+        # The alphabet of user names (UnicodeUsernameValidator), in the form that they are kept in.
+        name = re.sub(r"[^\w.+-]", "-", unicodedata.normalize("NFKC", said_name)).strip("-.")[:60]
+        if name and name.lower() not in RESERVED_NAMES and characters.is_one_script(name):
             return name
     return "person"
 
 
 def _text(claims: dict[str, Any], key: str) -> str:
     found = claims.get(key)
-    return found.replace("\0", "")[:150] if isinstance(found, str) else ""
+    return characters.replace_hidden(found, "")[:150] if isinstance(found, str) else ""
 
 
 def _email(claims: dict[str, Any]) -> str:

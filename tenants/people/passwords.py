@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from portal.rest import source_address
 from tenants.actions import record
-from tenants.models import User
+from tenants.models import ApiToken, User
 from tenants.people.models import Session
 
 
@@ -75,8 +75,12 @@ def set_by_link(*, key: str, password: str) -> User | None:
 
 
 @transaction.atomic
-def change(request: Any, *, password: str) -> None:
-    """Sets the own password; all browsers but this one are signed out."""
+def change(request: Any, *, password: str, revoke_tokens: bool) -> None:
+    """Sets the own password; all browsers but this one are signed out.
+
+    Args:
+        revoke_tokens: API tokens end too, as who knew the password may have made one.
+    """
     user: User = request.user
     user.set_password(password)
     user.save(update_fields=["password"])
@@ -85,4 +89,6 @@ def change(request: Any, *, password: str) -> None:
     count, _rows = others.delete()
     where = source_address(request)
     detail = {"sessions ended": count}
+    if revoke_tokens:
+        detail["tokens revoked"] = ApiToken.objects.filter(user=user).delete()[0]
     record(by=user, verb="password", target=user, source_address=where, detail=detail)

@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
+from portal.refusals import if_there_is_room
 from portal.rest import source_address
 from tenants.actions import record, welcome
 from tenants.models import User
@@ -53,8 +54,9 @@ class LastSeenMiddleware:
         row: Session | None = getattr(request.session, "row", None)
         now = timezone.now()
         if row is not None and row.user_id is not None and now - row.last_seen_at > PRECISION:
-            Session.objects.filter(pk=row.pk).update(last_seen_at=now)
-            User.objects.filter(pk=row.user_id).update(last_seen_at=now)
+            with if_there_is_room():
+                Session.objects.filter(pk=row.pk).update(last_seen_at=now)
+                User.objects.filter(pk=row.user_id).update(last_seen_at=now)
         return answer
 
 

@@ -1,5 +1,6 @@
 """Checks what is given about people and teams, by REST and by the admin's forms alike."""
 
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -7,8 +8,10 @@ from uuid import UUID
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from portal import characters
 from tenants.models import Team, User
 from tenants.people.actions import Invitation
 from tenants.quota import BUDGET_COLUMNS, QuotaError
@@ -24,13 +27,28 @@ class _Body(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         unknown = sorted(set(map(str, data)) - set(self.fields)) if isinstance(data, dict) else []
         if unknown:
-            text = _("There is no such field.")
-            raise serializers.ValidationError(
-                {name[:80]: serializers.ErrorDetail(text, code="unknown_field") for name in unknown}
-            )
+            problem = serializers.ErrorDetail(_("There is no such field."), code="unknown_field")
+            raise serializers.ValidationError({name[:80]: problem for name in unknown})
         return super().to_internal_value(data)
 
 
+class NameField(serializers.CharField):
+    """A name that is shown to others: nothing in it turns the direction of text around."""
+
+    default_error_messages = {
+        "invalid_name": gettext_lazy(
+            "This has a hidden character that changes the direction of text. Type it anew."
+        )
+    }
+
+    def to_internal_value(self, data: Any) -> str:
+        name: str = super().to_internal_value(data)
+        if characters.has_bidi_controls(name):
+            self.fail("invalid_name")
+        return name
+
+
+@extend_schema_field(str)
 class TeamField(serializers.Field[Any, Any, Any, Any]):
     """A team by its name or id; null or empty: none."""
 
@@ -63,16 +81,16 @@ class PeopleField(serializers.ListField):
         found = {user.username: user for user in User.objects.filter(username__in=names)}
         for name in names:
             if name not in found:
-                text = _("There is nobody of the name %(name)s.") % {"name": name}
-                raise serializers.ValidationError(text, code="invalid_choice")
+                problem = _("There is nobody of the name %(name)s.") % {"name": name}
+                raise serializers.ValidationError(problem, code="invalid_choice")
         return list(found.values())
 
 
 class PersonBody(_Body):
     """What can be changed of a person."""
 
-    first_name = serializers.CharField(max_length=150, allow_blank=True, required=False)
-    last_name = serializers.CharField(max_length=150, allow_blank=True, required=False)
+    first_name = NameField(max_length=150, allow_blank=True, required=False)
+    last_name = NameField(max_length=150, allow_blank=True, required=False)
     email = serializers.EmailField(max_length=254, allow_blank=True, required=False)
     role = serializers.ChoiceField(choices=User.Role.choices, required=False)
     team = TeamField(allow_null=True, required=False)
@@ -86,6 +104,10 @@ class InvitationBody(PersonBody):
     username = serializers.CharField(max_length=150, validators=[UnicodeUsernameValidator()])
 
     def validate_username(self, name: str) -> str:
+        name = unicodedata.normalize("NFKC", name)  # full-width "ada" is "ada"
+        if not characters.is_one_script(name):
+            problem = _("Use letters of one alphabet, so that no name looks like another.")
+            raise serializers.ValidationError(problem, code="invalid_name")
         if name.lower() in RESERVED_NAMES:
             raise serializers.ValidationError(_("This name is taken."), code="name_taken")
         return name
@@ -100,8 +122,8 @@ class BudgetField(serializers.DictField):
         amounts: dict[str, int | None] = {}
         for kind, value in data.items():
             if kind not in BUDGET_COLUMNS:
-                text = _("There is no such field.")
-                detail = {str(kind)[:80]: serializers.ErrorDetail(text, code="unknown_field")}
+                problem = _("There is no such field.")
+                detail = {str(kind)[:80]: serializers.ErrorDetail(problem, code="unknown_field")}
                 raise serializers.ValidationError(detail)
             try:
                 amounts[kind] = None if value is None else parse_quota({kind: value})[kind]
@@ -115,7 +137,7 @@ class BudgetField(serializers.DictField):
 class TeamBody(_Body):
     """What can be changed of a team."""
 
-    name = serializers.CharField(max_length=63)
+    name = NameField(max_length=63)
     leads = PeopleField(required=False)
     budget = BudgetField(required=False)
 
@@ -124,14 +146,14 @@ class TeamBody(_Body):
             UUID(name)
         except ValueError:
             return name
-        text = _("This looks like an id; choose a name that people can say.")
-        raise serializers.ValidationError(text, code="invalid_name")
+        problem = _("This looks like an id; choose a name that people can say.")
+        raise serializers.ValidationError(problem, code="invalid_name")
 
 
 class ResetBody(_Body):
     """What goes along with a new password."""
 
-    revoke_tokens = serializers.BooleanField(default=False)
+    revoke_tokens = serializers.BooleanField(default=True)
 
 
 def parse(body: type[_Body], given: Any, *, is_partial: bool = False) -> dict[str, Any]:

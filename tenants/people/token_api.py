@@ -16,6 +16,7 @@ from tenants.actions import create_token, find_token, revoke_token, welcome
 from tenants.models import TOKEN_LIFETIME, ApiToken, User
 from tenants.people import sign_in_limit
 from tenants.people.sign_in import too_many_text
+from tenants.people.token_limit import check_tokens
 
 
 class CredentialsSerializer(serializers.Serializer[Any]):
@@ -49,6 +50,7 @@ class TokenView(APIView):
         given = credentials.validated_data
         user = _authenticate(request, given["username"], given["password"])
         welcome(user=user, source_address=source_address(request))
+        check_tokens(user)
         token, plain = create_token(
             by=user,
             name=given["name"],

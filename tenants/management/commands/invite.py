@@ -33,7 +33,5 @@ class Command(BaseCommand):
                 link = actions.reset(by=None, person=person)
         except APIException as refusal:
             raise CommandError(" ".join(error.text for error in field_errors(refusal))) from refusal
-        host = settings.BROWSER_HOSTS[0]
-        start = f"https://{host}" if settings.HTTPS else f"http://{host}:{settings.PORT}"
-        self.stdout.write(f"{start}{reverse('join', args=[link.key])}")
+        self.stdout.write(f"{settings.WEBSOCKET_ORIGINS[0]}{reverse('join', args=[link.key])}")
         self.stdout.write(f"It works once, until {link.expires_at:%d %b %Y, %H:%M} UTC.")
