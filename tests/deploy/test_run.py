@@ -3,17 +3,22 @@
 import base64
 import fcntl
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from deploy.child import Child
 from deploy.probe import Probe
-from deploy.run import Plan
+from deploy.run import Launcher, Plan, warn_of_a_full_disk
+from deploy.testcluster.ports import free_port
+from tests.tools.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,7 +49,7 @@ def test_a_taken_port_names_the_way_out(tmp_path: Path):
         port = taken.getsockname()[1]
         words = refused(launch(tmp_path, PORT=str(port)))
     assert f"port {port}" in words
-    assert f"make run PORT={port + 1}" in words
+    assert f"make run PORT={port + 2}" in words
     assert not (tmp_path / "homeport.sqlite3").exists()
 
 
@@ -68,8 +73,61 @@ def test_a_number_that_is_no_port_is_named(tmp_path: Path, port: str):
 
 
 def test_an_address_that_pods_cannot_reach_is_refused(tmp_path: Path):
-    words = refused(launch(tmp_path, LISTEN="192.0.2.1"))
-    assert "LISTEN=192.0.2.1 cannot be reached by pods" in words
+    words = refused(launch(tmp_path, POD_LISTEN="192.0.2.1"))
+    assert "POD_LISTEN=192.0.2.1 cannot be reached by pods" in words
+
+
+_ANSWERS = """
+import http.server, sys
+class Here(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers()
+    def log_message(self, *_): pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Here).serve_forever()
+"""
+
+
+def test_a_portal_that_stands_still_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOMEPORT_HOME", str(tmp_path))
+    monkeypatch.setenv("PORT", str(free_port()))
+    launcher = Launcher(Plan.from_environment())
+    command = [sys.executable, "-c", _ANSWERS, str(launcher.plan.port)]
+    portal = launcher.portal = Child("portal", command, dict(os.environ), ROOT)
+    portal.start()
+    try:
+        monkeypatch.setattr("deploy.run._SILENCE_S", 3.0)
+        wait_for("it answers", lambda: launcher._end_a_silent_portal() or launcher.heard_at)
+        assert portal.process is not None
+        portal.process.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        launcher._end_a_silent_portal()
+        assert portal.is_running  # one answer that does not come says nothing
+        wait_for("it is ended", lambda: launcher._end_a_silent_portal() or not portal.is_running)
+        assert time.monotonic() - began > 2.5
+    finally:
+        portal.kill()
+        portal.process.wait()
+
+
+def test_too_little_disk_is_told_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DISK_RESERVE_BYTES", "0")
+    warn_of_a_full_disk(tmp_path)
+    assert not capsys.readouterr().out
+    monkeypatch.setenv("DISK_RESERVE_BYTES", str(1 << 60))  # more than any disk has
+    warn_of_a_full_disk(tmp_path)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "less than the reserve of 1,099,511,627,776 MiB (DISK_RESERVE_BYTES)" in told
+    assert "new trainings are refused until there is more" in told
+
+
+def test_one_port_for_people_and_pods_is_refused(tmp_path: Path):
+    words = refused(launch(tmp_path, PORT="8000", POD_PORT="8000"))
+    assert "POD_PORT=8000 is PORT too" in words
+    assert "set another one" in words
 
 
 def kubeconfig(folder: Path, **cluster: str) -> Path:
@@ -110,7 +168,15 @@ def test_accounts_of_another_cluster_are_not_tried_on_the_embedded_one(
 ):
     monkeypatch.setenv("WEB_KUBECONFIG", "/elsewhere/web")
     monkeypatch.setenv("PURGE_KUBECONFIG", "/elsewhere/purge")
-    plan = Plan(home=tmp_path, port=8000, address="127.0.0.1", kubeconfig="")
+    plan = Plan(
+        home=tmp_path,
+        port=8000,
+        address="127.0.0.1",
+        pod_port=8001,
+        pod_address="127.0.0.1",
+        url="http://localhost:8000",
+        kubeconfig="",
+    )
     assert not {"WEB_KUBECONFIG", "PURGE_KUBECONFIG"} & plan.portal().environ.keys()
     given = replace(plan, kubeconfig="/elsewhere/reconciler")
     assert given.portal().environ["WEB_KUBECONFIG"] == "/elsewhere/web"

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -9,14 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils.timezone import now
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobs import archive
 from jobs.archive import Log, find_log, job_log, prefixed
+from jobs.logs import past
 from jobs.models import Artifact, Job, LogSegment, ReplicaArchive
 from portal import storage
 from tests.factories import make_job, make_tenant
+from tests.jobs.browsing import client_of, read
+from tests.portal.markup import find_faults
 
 
 @pytest.fixture
@@ -99,6 +104,34 @@ def test_gaps_are_shown_as_one_line_each(job: Job) -> None:
     )
     assert log.read(0, 100) == b"first\nhalf a line\nend"
     assert [piece.skipped_bytes for piece in log.pieces(8, 12)] == [4]
+
+
+@pytest.mark.parametrize("gone", [{1, 2}, {2, 3}, {1}, {1, 2, 3}])
+def test_what_the_store_does_not_hold_is_said_in_its_place(job: Job, gone: set[int]) -> None:
+    """After a restore without the store, say."""
+    log = keep(job, [(0, b"a\n"), (2, b"bb\n"), (5, b"ccc\n")])
+    for row in log.segments:
+        if row.number in gone:
+            storage.get_store().delete(row.storage_key)
+    size = sum(row.size_bytes for row in log.segments if row.number in gone)
+    said = f"[homeport] {size} bytes are not in the object store any more; perhaps a backup"
+    kept = [b"a", b"bb", b"ccc"]
+    place = min(gone) - 1
+    wanted = [line for number, line in enumerate(kept, 1) if number not in gone]
+    for found in (
+        whole(log.text()),
+        whole(log.text(log.tail_start(10))),
+        "\n".join(shown(log)).encode(),
+    ):
+        lines = found.splitlines()
+        assert lines.pop(place).startswith(said.encode())
+        assert lines == wanted
+
+
+def shown(log: Log) -> list[str]:
+    """What a viewer of the archive gets."""
+    batches = past.batches(log, past.begin(log, None).byte)
+    return [line["text"] for batch, _end in batches for line in json.loads(batch.encoded)]
 
 
 def test_a_log_that_still_grows_says_nothing_about_its_end(job: Job) -> None:
@@ -187,6 +220,100 @@ def test_a_jobs_log_is_that_of_one_replica_or_of_all_with_prefixes(job: Job) -> 
         b"worker-0 | bb\nworker-1 | c\nps-0 | q\n"
     )
     assert whole(job_log(make_job(job.tenant), replica=None, tail_lines=5)) == b""
+
+
+# --- attempts ---
+
+OF_FIRST = "worker-0 | one\nworker-1 | w\nps-0 | p\n"
+OF_SECOND = "worker-0 | two\nworker-1 | x\n"
+OF_ALL = "".join(
+    f"===== attempt {attempt}, {line.split()[0]} =====\n{line}\n"
+    for attempt, of_it in ((1, OF_FIRST), (2, OF_SECOND))
+    for line in of_it.splitlines()
+)
+
+
+@pytest.fixture
+def tried_again(job: Job) -> Job:
+    """Its second attempt runs; its parameter server has written nothing yet."""
+    keep(job, [(0, b"one\n")], attempt=1)
+    keep(job, [(0, b"w\n")], attempt=1, replica=("worker", 1))
+    keep(job, [(0, b"p\n")], attempt=1, replica=("ps", 0), is_complete=False)
+    keep(job, [(0, b"two\n")], attempt=2)
+    keep(job, [(0, b"x\n")], attempt=2, replica=("worker", 1))
+    job.name = "mnist"
+    job.cleaned_at = now()
+    job.save()
+    return job
+
+
+@pytest.mark.parametrize(
+    ("query", "shown", "name"),
+    [
+        ("", OF_SECOND + "ps-0 | p\n", "mnist-all.log"),
+        ("attempt=latest", OF_SECOND + "ps-0 | p\n", "mnist-all.log"),
+        ("attempt=1", OF_FIRST, "mnist-attempt1-all.log"),
+        ("attempt=2", OF_SECOND, "mnist-attempt2-all.log"),
+        ("attempt=all", OF_ALL, "mnist-attempts-all.log"),
+        ("attempt=1&replica=worker-0", "one\n", "mnist-attempt1-worker-0.log"),
+        ("attempt=2&replica=ps-0", "", "mnist-attempt2-ps-0.log"),
+    ],
+)
+def test_the_log_of_each_attempt_can_be_read(
+    tried_again: Job, query: str, shown: str, name: str
+) -> None:
+    client = client_of(tried_again.tenant)
+    for path in (f"/trainings/{tried_again.pk}/log/?", f"{rest_of(tried_again)}?download=1&"):
+        answer = client.get(path + query)
+        assert whole(answer.streaming_content).decode() == shown
+        assert f'filename="{name}"' in answer["Content-Disposition"]
+    tail = client.get(f"{rest_of(tried_again)}?tail=1&{query}")
+    assert whole(tail.streaming_content).decode() == shown
+
+
+def rest_of(job: Job) -> str:
+    return f"/api/v1/jobs/{job.pk}/logs/"
+
+
+@pytest.mark.parametrize("attempt", ["0", "3", "-1", "1.0", "\u0661", "first", "9" * 5000])
+def test_no_such_attempt_says_how_many_there_were(tried_again: Job, attempt: str) -> None:
+    client = client_of(tried_again.tenant)
+    for path in ("", "log/"):
+        answer = client.get(f"/trainings/{tried_again.pk}/{path}", {"attempt": attempt})
+        assert answer.status_code == 404
+        assert "It has had 2 attempts." in answer.content.decode()
+    answer = client.get(rest_of(tried_again), {"attempt": attempt})
+    assert answer.status_code == 404
+    (error,) = answer.json()["errors"]
+    assert (error["field"], error["code"]) == ("attempt", "not_found")
+    assert error["text"].endswith("It has had 2 attempts.")
+
+
+def test_an_earlier_attempt_whose_rest_may_come_says_so(tried_again: Job) -> None:
+    rest = b"[homeport] the rest of attempt 1 is not uploaded yet\n"
+    tried_again.cleaned_at = None
+    for which, is_said in ((1, True), ("all", True), ("latest", False)):
+        found = whole(job_log(tried_again, replica=("ps", 0), tail_lines=None, which=which))
+        assert found.endswith(b"p\n" + (rest if is_said else b""))
+
+
+@pytest.mark.parametrize("attempt", ["", "latest", "2", "1", "all"])
+def test_the_page_has_a_menu_of_attempts(tried_again: Job, attempt: str) -> None:
+    client = client_of(tried_again.tenant)
+    page = read(client, f"/trainings/{tried_again.pk}/?attempt={attempt}")
+    assert not find_faults(page)
+    chosen = attempt or "latest"
+    assert page.one("section", id="log-pane").get("data-attempt") == chosen
+    assert page.one("select", data_log_attempt="")
+    options = page.all("option")
+    assert [option.get("value") for option in options] == ["latest", "2", "1", "all"]
+    assert [o.get("value") for o in options if o.get("selected") is not None] == [chosen]
+    link = page.one("a", data_log_download="").get("href") or ""
+    assert link.endswith("/log/" if chosen == "latest" else f"/log/?attempt={chosen}")
+    assert page.one("label", data_log_attempts="").get("hidden") is None
+    once = make_job(tried_again.tenant)
+    page = read(client, f"/trainings/{once.pk}/")
+    assert page.one("label", data_log_attempts="").get("hidden") is not None
 
 
 @given(st.binary(max_size=60).map(lambda data: data.replace(b"\r", b"\n")), st.data())

@@ -8,7 +8,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from jobs.models import Bundle, Job
+from jobs.models import Bundle, Job, Node
 from tenants.models import AuditEntry, Tenant
 from tests.factories import make_job, make_tenant
 from tests.jobs.browsing import HTMX, client_of, read, tenant_with_a_node
@@ -158,6 +158,11 @@ def test_the_panel_tells_at_once_whether_it_fits(
     alice.save()
     answer = client.post("/trainings/new/fit/", fields(**changes), headers=HTMX)
     assert words in Markup(answer.content.decode()).text
+    if words == "Fits now":
+        # The scheduler would place nothing on nodes that are kept for others.
+        Node.objects.update(taints=[{"key": "team", "value": "vision", "effect": "NoSchedule"}])
+        answer = client.post("/trainings/new/fit/", fields(**changes), headers=HTMX)
+        assert "Will wait" in Markup(answer.content.decode()).text
     assert not Job.objects.exists()
 
 
@@ -240,3 +245,13 @@ def test_a_bad_upload_is_refused_in_words(client: Client, file: Any, words: str)
     assert answer.status_code == 400
     assert words in answer.json()["errors"][0]["text"]
     assert not Bundle.objects.exists()
+
+
+def test_a_full_disk_costs_nothing_of_what_was_typed(client: Client, settings: Any) -> None:
+    settings.DISK_RESERVE_BYTES = 1 << 60  # more than any disk has
+    answer = client.post("/trainings/new/", fields(command="python typed.py"))
+    assert answer.status_code == 507
+    page = answer.content.decode()
+    assert "no room left" in page
+    assert "python typed.py" in page
+    assert not Job.objects.exists()

@@ -157,7 +157,7 @@ def test_running_again_asks_for_exactly_the_same() -> None:
     }
     asked = submission.parse(body, tenant=tenant, user=tenant.owner)
     job = submit(by=tenant.owner, tenant=tenant, submission=asked)
-    form = forms.form_of_job(job)
+    form = forms.form_of_job(job, job.owner)
     again = submission.parse(form.body(), tenant=tenant, user=tenant.owner)
     assert not form.errors
     assert again == asked

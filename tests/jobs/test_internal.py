@@ -1,102 +1,25 @@
-"""The pods' door: who may ask what, every call repeated, and a real runner against a real portal."""
+"""The pods' door: who may ask what, and every call repeated."""
 
-import asyncio
-import hashlib
 import io
-import json
-import os
-import shutil
-import signal
-import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from asgiref.sync import sync_to_async
-from django.core.asgi import get_asgi_application
 from django.test import Client
+from django.utils import timezone
 
 from jobs import archive, doors, internal
-from jobs.models import Artifact, Bundle, Job, LogSegment, ReplicaArchive
-from jobs.rules.states import Desired
+from jobs.models import Artifact, Bundle, Job, LogSegment, Replica, ReplicaArchive
+from jobs.rules.states import Desired, JobState
 from jobs.tokens import job_token
 from portal import storage
-from portal.store_door import StoreDoor
 from tests.factories import make_job, make_tenant
-from tests.jobs.pod.pods import Pod
-from tests.portal.servers import serving
-
-UID = "abcdef01-0000-4000-8000-000000000000"
-DATA = b"step 1\nstep 2\n"
-
-
-@pytest.fixture
-def store(settings: Any) -> Iterator[storage.FolderStore]:
-    root = Path(tempfile.mkdtemp(prefix="homeport-internal-"))
-    settings.HOMEPORT_HOME = root
-    found = storage.get_store()
-    assert isinstance(found, storage.FolderStore)
-    yield found
-    shutil.rmtree(root)
+from tests.jobs.pods_door import DATA, UID, Door, keep, segment, ship
 
 
 @pytest.fixture
 def job(db: None, store: storage.FolderStore) -> Job:
     return make_job(make_tenant("alice"))
-
-
-@pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What browsers and the reconciler were told."""
-    found: list[Any] = []
-    monkeypatch.setattr(internal.live, "wake_reconciler", lambda: found.append("wake"))
-    monkeypatch.setattr(internal.live, "changed", lambda *what: found.append(what[:2]))
-    return found
-
-
-class Door:
-    """Calls as a pod of one job makes them."""
-
-    def __init__(self, job: Job, token: str | None = None) -> None:
-        self.job = job
-        self.token = job_token(job.pk) if token is None else token
-        self.client = Client()
-
-    def post(self, path: str, body: Any = None, job_id: Any = None) -> tuple[int, Any]:
-        data = body if isinstance(body, str | bytes) else json.dumps(body or {})
-        answer = self.client.post(
-            f"/internal/v1/jobs/{job_id or self.job.pk}/{path}",
-            data,
-            content_type="application/json",
-            headers={"Authorization": f"Bearer {self.token}", "Host": "127.0.0.1"},
-        )
-        return answer.status_code, json.loads(answer.content)
-
-
-def segment(number: int = 1, data: bytes = DATA, start: int = 0, uid: str = UID) -> dict[str, Any]:
-    return {
-        "number": number,
-        "start_byte": start,
-        "size_bytes": len(data),
-        "sha256": hashlib.sha256(data).hexdigest(),
-        "pod_uid": uid,
-    }
-
-
-def keep(store: storage.Store, link: dict[str, Any], data: bytes) -> None:
-    """Writes over a link, as the store's door does."""
-    key = link["url"].split(storage.STORE_PATH)[1].split("?")[0]
-    store.put_file(key, io.BytesIO(data))
-
-
-def ship(door: Door, store: storage.Store, body: dict[str, Any], data: bytes = DATA) -> None:
-    path = "replicas/worker/0/1/segments/"
-    status, link = door.post(path, body)
-    assert status == 200
-    keep(store, link, data)
-    assert door.post(f"{path}{body['number']}/done/", body) == (200, {})
 
 
 CALLS: list[tuple[str, Any]] = [
@@ -298,6 +221,8 @@ def test_the_exit_code_may_be_unknown_but_not_odd(job: Job) -> None:
     assert door.post("replicas/worker/0/1/done/", END | {"exit_code": None})[0] == 200
     for code in (-1, 256, "0", 1.5):
         assert door.post("replicas/worker/0/1/done/", END | {"exit_code": code})[0] == 400
+    for text in ("a\0b", "\0", "x" * 2001):  # PostgreSQL keeps no NUL
+        assert door.post("replicas/worker/0/1/done/", END | {"reason": text})[0] == 400
 
 
 def test_completeness_is_about_the_latest_pod(job: Job, store: storage.FolderStore) -> None:
@@ -317,6 +242,47 @@ def test_completeness_is_about_the_latest_pod(job: Job, store: storage.FolderSto
     ship(door, store, segment(2, uid="second", start=14))
     row.refresh_from_db()
     assert not row.is_complete
+
+
+@pytest.mark.parametrize("left", ["one pod's end", "nothing in the cluster"])
+def test_an_archived_training_takes_and_drops_nothing_more(
+    job: Job, store: storage.FolderStore, left: str
+) -> None:
+    door, path = Door(job), "replicas/worker/0/1/segments/"
+    ship(door, store, segment())
+    leave(door, store, file())
+    assert door.post("artifacts/done/", {"files": [file()]})[0] == 200
+    door.post("replicas/worker/0/1/done/", END)
+    # A log that its pod has ended is not cut any more, also while the training goes on.
+    assert door.post(f"{path}1/drop/")[0] == 410
+    job.state = JobState.SUCCEEDED
+    if left == "nothing in the cluster":
+        job.cleaned_at = timezone.now()
+    else:
+        Replica.objects.create(job=job, role="worker", index=0, attempt=1, pod_uid="later")
+        Replica.objects.update(started_at=timezone.now())
+        job.save()
+        # The last pod has not told its end yet.
+        assert door.post(path, segment(2, start=14, uid="later"))[0] == 200
+        assert door.post("artifacts/", {"files": [file("late.txt")]})[0] == 200
+        door.post("replicas/worker/0/1/done/", END | {"pod_uid": "later"})
+    job.save()
+    for call, body in (
+        (path, segment(3, start=28)),
+        (f"{path}3/done/", segment(3, start=28)),
+        (f"{path}1/drop/", {}),
+        ("artifacts/", {"files": [file("new.txt")]}),
+        ("artifacts/done/", {"files": [file()]}),
+    ):
+        status, answer = door.post(call, body)
+        assert (status, answer["errors"][0]["code"]) == (410, "archived")
+    before = ReplicaArchive.objects.values().get()
+    assert door.post("replicas/worker/0/1/done/", END | {"exit_code": 0}) == (200, {})
+    assert ReplicaArchive.objects.values().get() == before
+    assert door.post(path, segment()) == (200, {"have": True})
+    log = archive.find_log(job, "worker", 0)
+    assert log is not None
+    assert log.read(0, 100) == DATA
 
 
 # --- artifacts ------------------------------------------------------------------------------------
@@ -422,103 +388,3 @@ def test_deleting_what_is_stored_leaves_other_jobs_alone(
     gone = [*LogSegment.objects.filter(archive__job=job), *job.artifacts.all()]
     assert [store.exists(row.storage_key) for row in kept] == [True, True]
     assert [store.exists(row.storage_key) for row in gone] == [False, False]
-
-
-# --- a real runner, a real server -----------------------------------------------------------------
-
-
-@pytest.fixture
-async def portal(
-    transactional_db: None, settings: Any, store: storage.FolderStore
-) -> AsyncIterator[Callable[[], str]]:
-    async with serving(StoreDoor(get_asgi_application())) as port:
-        settings.POD_PORTAL_URL = f"http://127.0.0.1:{port}"
-        yield lambda: settings.POD_PORTAL_URL
-
-
-@pytest.fixture
-def pod() -> Iterator[Pod]:
-    root = Path(tempfile.mkdtemp(prefix="homeport-pod-"))
-
-    class NoDoor:
-        url = ""
-
-    made = Pod(root, NoDoor())  # type: ignore[arg-type]
-    yield made
-    made.close()
-    shutil.rmtree(root)
-
-
-def _aim(pod: Pod, job: Job, url: str) -> None:
-    pod.environ["HOMEPORT_URL"] = url
-    pod.config["id"] = str(job.pk)
-    (pod.root / "run/homeport/token").write_text(job_token(job.pk))
-
-
-async def test_fetch_runner_and_rescue_work_with_the_real_door(
-    portal: Callable[[], str], pod: Pod, told: list[Any]
-) -> None:
-    job = await sync_to_async(lambda: make_job(make_tenant("alice")))()
-    _aim(pod, job, portal())
-    code = (
-        b"import os, sys\n"
-        b"open(os.environ['ARTIFACTS_DIR'] + '/model', 'wb').write(b'm' * 3_000_000)\n"
-        b"for i in range(60000): sys.stdout.write('%05d ' % i + 'x' * 93 + '\\n')\n"
-        b"sys.exit(3)\n"
-    )
-    bundle = Bundle(
-        tenant=job.tenant,
-        file_name="train.py",
-        sha256=hashlib.sha256(code).hexdigest(),
-        size_bytes=len(code),
-    )
-    await bundle.asave()
-    job.source = {"bundle": str(bundle.pk)}
-    await job.asave()
-    await asyncio.to_thread(storage.get_store().put_file, bundle.storage_key, io.BytesIO(code))
-    pod.config["source"] = job.source
-    pod.config["command"] = ["python3", "train.py"]
-    pod.config["limits"]["segment_bytes"] = 1_000_000
-    assert (await asyncio.to_thread(pod.program, "fetch"))[0] == 0, pod.message
-    exit_code, output = await asyncio.to_thread(pod.run)
-    assert exit_code == 3, output[-500:]
-    assert pod.message["uploaded"] is True, pod.message
-
-    def look() -> None:
-        row = ReplicaArchive.objects.get()
-        assert (row.is_complete, row.exit_code, row.exit_reason) == (True, 3, "exit_code")
-        assert row.segments.count() >= 5
-        text = b"".join(archive.job_log(job, replica=("worker", 0), tail_lines=None))
-        assert text == output
-        tail = b"".join(archive.job_log(job, replica=None, tail_lines=2))
-        assert [line[:17] for line in tail.splitlines()] == [
-            b"worker-0 | 59998 ",
-            b"worker-0 | 59999 ",
-        ]
-        with archive.open_artifact(job.artifacts.get(path="artifacts/model")) as file:
-            assert file.read() == b"m" * 3_000_000
-
-    await sync_to_async(look)()
-    assert told[-4:] == ["wake", ("job", job.pk)] * 2
-
-
-async def test_a_killed_runner_is_finished_by_a_rescue_through_the_real_door(
-    portal: Callable[[], str], pod: Pod
-) -> None:
-    job = await sync_to_async(lambda: make_job(make_tenant("alice")))()
-    _aim(pod, job, portal())
-    pod.python("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
-    process = pod.start()
-    assert process.stdout is not None
-    first = await asyncio.to_thread(process.stdout.readline)
-    process.send_signal(signal.SIGKILL)
-    os.kill(int(first), signal.SIGKILL)
-    await asyncio.to_thread(process.communicate)
-    pod.environ["HOMEPORT_RESCUE_POD_UID"] = UID
-    code, text = await asyncio.to_thread(pod.program, "rescue")
-    assert code == 0, text
-    row = await ReplicaArchive.objects.aget()
-    assert (row.is_complete, row.by_rescue, row.pod_uid) == (True, True, UID)
-    log = await sync_to_async(archive.find_log)(job, "worker", 0)
-    assert log is not None
-    assert log.read(0, 100) == first

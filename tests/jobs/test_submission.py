@@ -1,10 +1,16 @@
 """The submit body: what is accepted, and the sentence for each thing that is not."""
 
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from jobs import submission
 from jobs.checks import SubmissionError
 from jobs.models import Bundle
 from jobs.submission import DEFAULT_FLAGS, Submission, parse
+from portal.catalog import Image, get_catalog
 from tenants.models import Tenant
 from tests.factories import make_tenant, submit_body
 
@@ -164,7 +170,7 @@ def test_an_upload_of_somebody_else_is_not_there(alice: Tenant) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"topology": "tf-mwms"},
+        {"topology": "tf-multiworker"},
         {"source": {"git": "https://x/y.git"}},
     ],
 )
@@ -172,9 +178,55 @@ def test_what_comes_later_says_so(alice: Tenant, changes: dict[str, object]) -> 
     assert list(refused(alice, **changes).values()) == ["not_available_yet"]
 
 
+def test_only_what_the_readme_plans_comes_later(alice: Tenant) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    [planned] = re.findall(
+        r"answered with `not_available_yet` until then: (.*?)\.", readme, re.DOTALL
+    )
+    topologies = planned.partition("code from")[0]
+    assert set(re.findall(r"`([\w-]+)`", topologies)) == submission.LATER_TOPOLOGIES
+    for unknown in ("tf-mwms", "ray", "SINGLE", "x" * 300):
+        assert refused(alice, topology=unknown) == {"topology": "invalid_choice"}
+    assert refused(alice, source={"svn": "https://x/y"}) == {"source": "invalid"}
+
+
 @pytest.mark.parametrize("image", ["UPPER", "a b", "x" * 300, "tf:2;rm -rf", "-x", "../x"])
 def test_image_references_are_checked(alice: Tenant, image: str) -> None:
     assert refused(alice, image=image) == {"image": "invalid_image"}
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "169.254.169.254/x",
+        "localhost:8790/x",
+        "localhost/x",
+        "a.localhost/x",
+        "10.96.0.1/x:1",
+        "2130706433:80/x",
+        "127.1:5000/a/b",
+        "0x7f.0x1/x",
+    ],
+)
+def test_a_registry_is_no_address_unless_the_catalog_lists_one(
+    alice: Tenant, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert refused(alice, image=image) == {"image": "image_not_offered"}
+    catalog = get_catalog()
+    listed = replace(catalog, images=(Image(image.rpartition("/")[0] + "/other", "", ""),))
+    monkeypatch.setattr(submission, "get_catalog", lambda: listed)
+    assert accepted(alice, image=image).image == image
+
+
+@pytest.mark.parametrize("userinfo", ["user:password", "token", "", ":x"])
+def test_no_password_is_taken_in_an_address(alice: Tenant, userinfo: str) -> None:
+    source = {"url": f"https://{userinfo}@host/train.py"}
+    assert refused(alice, source=source) == {"source.url": "invalid_url"}
+
+
+@pytest.mark.parametrize("image", ["registry:5000/x", "ghcr.io/a/b:1", "library/python", "tf:2"])
+def test_a_registry_has_a_name(alice: Tenant, image: str) -> None:
+    assert accepted(alice, image=image).image == image
 
 
 @pytest.mark.parametrize("field", ["namespace", "owner", "is_staff", "quota", "state", "plan"])

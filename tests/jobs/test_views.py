@@ -311,7 +311,7 @@ def test_an_artifact_is_a_download_and_never_a_page(alice: Tenant, client: Clien
     get_store().put_file(key, io.BytesIO(b"<script>alert(1)</script>"))
     artifact = Artifact.objects.create(
         job=job,
-        path="results/evil name.html",
+        path="re\u202esults/evil na\u202eme.html",
         size_bytes=25,
         mtime_ns=1,
         storage_key=key,
@@ -320,7 +320,11 @@ def test_an_artifact_is_a_download_and_never_a_page(alice: Tenant, client: Clien
     answer = client.get(f"/trainings/{job.pk}/artifacts/{artifact.pk}/")
     assert body_of(answer) == b"<script>alert(1)</script>"
     assert answer["Content-Type"] == "application/octet-stream"
-    assert answer["Content-Disposition"] == 'attachment; filename="evil name.html"'
+    assert answer["Content-Disposition"] == 'attachment; filename="evil na-me.html"'
+    page = client.get(f"/trainings/{job.pk}/").content.decode()
+    assert "\u202e" not in page
+    assert r"re\u202esults/" in page
+    assert r"evil na\u202eme.html" in page
     assert answer["X-Content-Type-Options"] == "nosniff"
 
 
@@ -351,4 +355,6 @@ def test_an_artifact_that_the_store_has_lost_is_not_there(alice: Tenant, client:
     Artifact.objects.filter(pk=artifact.pk).update(storage_key="nothing/under/this/key")
     for start in ("/trainings", "/api/v1/jobs"):
         path = f"{start}/{artifact.job_id}/artifacts/{artifact.pk}/"
-        assert client.get(path).status_code == 404
+        answer = client.get(path)
+        assert answer.status_code == 404
+        assert "the object store does not hold it any more" in answer.content.decode()

@@ -23,6 +23,7 @@ from jobs.manifests import (
     needs_of,
     render_rescue,
     render_training,
+    with_private,
 )
 from jobs.rules.admission import Amount, Need
 from portal.cluster import labels
@@ -244,6 +245,9 @@ def test_no_input_changes_the_shape_of_a_manifest(training: Training, attempt: i
     assert main["image"] == training.image
     config = json.loads(documents[2]["data"]["job.json"])
     assert config["command"] == list(training.command)
-    assert (config["env"], config["name"]) == (training.env, training.name)
+    assert config["name"] == training.name
+    [secret] = [with_private(d, training) for d in documents if d["kind"] == "Secret"]
+    private = json.loads(secret["stringData"][config["private"]])
+    assert private == {"env": training.env, "source": training.source}
     for document in documents:
         assert len(document["metadata"]["name"]) <= 63

@@ -15,11 +15,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
+from deploy.onebox.node import egress
 from portal.cluster.manifests import ManifestError
-from tenants.manifests import Peer, closed_networks, observed, peer_of, render_tenant
+from tenants.manifests import (
+    CLOSED_CIDRS,
+    GATE_PORT,
+    Peer,
+    closed_networks,
+    observed,
+    peer_of,
+    render_tenant,
+)
 from tenants.models import Tenant
+from tests.tools.addresses import CLOSED, OPEN, PRIVATE
 
 GOLDEN = Path(__file__).parent / "golden"
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def ada(**changes: Any) -> Tenant:
@@ -45,7 +56,8 @@ def plain_settings(settings: Settings) -> None:
     settings.CLIENT_CIDRS = []
     settings.STORAGE_CLASS = "glusterfs"
     settings.POD_PORTAL_URL = "http://10.244.0.1:8000"
-    settings.S3_ENDPOINT = ""
+    settings.S3_ENDPOINT = settings.S3_POD_ENDPOINT = ""
+    settings.POD_PORTAL_SELECTOR = {}
 
 
 def check_golden(name: str, documents: list[dict[str, Any]]) -> None:
@@ -67,6 +79,30 @@ def test_a_tenant_of_a_lab(settings: Settings):
     settings.S3_ENDPOINT = "https://10.1.9.9:9000"
     settings.STORAGE_CLASS = "nfs"
     check_golden("tenant-lab.yaml", render_tenant(ada()))
+
+
+def test_of_a_namespace_the_portals_pods_alone_are_reached(settings: Settings):
+    settings.POD_PORTAL_URL = "http://homeport-pods.homeport.svc.cluster.local:8000"
+    settings.POD_PORTAL_SELECTOR = {"component": "web", "app.kubernetes.io/name": "homeport"}
+    settings.POD_PORT = 8001
+    settings.S3_ENDPOINT = "http://store.minio.svc:9000"
+    named = [
+        (peer, rule.get("ports"))
+        for rule in egress_of(render_tenant(ada()))
+        for peer in rule.get("to", [])
+        if "namespaceSelector" in peer
+    ]
+    homeport, minio = (
+        {"matchLabels": {"kubernetes.io/metadata.name": name}} for name in ("homeport", "minio")
+    )
+    pods = {"matchLabels": {"component": "web", "app.kubernetes.io/name": "homeport"}}
+    assert named == [
+        (
+            {"namespaceSelector": homeport, "podSelector": pods},
+            [{"protocol": "TCP", "port": 8001}],
+        ),
+        ({"namespaceSelector": minio}, None),
+    ]
 
 
 def test_the_namespace_is_made_first_and_volumes_last():
@@ -129,12 +165,82 @@ ipv4_networks = st.ip_addresses(v=4).flatmap(
 
 
 @given(st.lists(ipv4_networks))
-def test_the_metadata_service_is_always_closed(cidrs: list[str]):
+def test_what_is_never_the_internet_is_always_closed(cidrs: list[str]):
     closed = closed_networks([*cidrs, "fd00::/8"])
-    assert "169.254.0.0/16" in closed
+    assert {cidr for cidr in CLOSED_CIDRS if ":" not in cidr} <= set(closed)
     assert set(cidrs) <= set(closed)
     assert len(set(closed)) == len(closed)
     assert all(ipaddress.ip_network(cidr).version == 4 for cidr in closed)
+
+
+def egress_of(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    policies = [d for d in documents if d["kind"] == "NetworkPolicy"]
+    return [rule for policy in policies for rule in policy["spec"].get("egress", [])]
+
+
+def is_open(documents: list[dict[str, Any]], address: str) -> bool:
+    """Whether some rule lets pods connect to an address, at any port."""
+    wanted = ipaddress.ip_address(address)
+
+    def matches(cidr: str) -> bool:
+        return wanted in ipaddress.ip_network(cidr)
+
+    blocks = [
+        peer["ipBlock"]
+        for rule in egress_of(documents)
+        for peer in rule.get("to", [])
+        if "ipBlock" in peer
+    ]
+    return any(
+        matches(block["cidr"]) and not any(map(matches, block.get("except", [])))
+        for block in blocks
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [(a, False) for a in (*CLOSED, *PRIVATE)] + [(a, True) for a in OPEN if ":" not in a],
+)
+def test_pods_may_reach_the_internet_and_no_service_of_the_cloud(
+    settings: Settings, address: str, expected: bool
+):
+    settings.POD_PORTAL_URL = ""
+    assert is_open(render_tenant(ada()), address) is expected
+
+
+def test_policy_and_proxy_close_the_same():
+    assert egress.CLOSED_CIDRS == CLOSED_CIDRS
+
+
+def test_pods_may_reach_the_object_store_at_both_of_its_addresses(settings: Settings):
+    settings.S3_ENDPOINT = "https://10.1.9.9:9000"
+    settings.S3_POD_ENDPOINT = "http://10.1.9.10:9001"
+    peers = [
+        (peer["ipBlock"]["cidr"], rule["ports"][0]["port"])
+        for rule in egress_of(render_tenant(ada()))
+        for peer in rule.get("to", [])
+        if "ipBlock" in peer and "ports" in rule
+    ]
+    assert peers == [("10.244.0.1/32", 8000), ("10.1.9.9/32", 9000), ("10.1.9.10/32", 9001)]
+
+
+def test_no_policy_names_a_port_by_name(settings: Settings):
+    """A network plugin need not find the name: the gate's stands on a sidecar."""
+    settings.CLIENT_CIDRS = ["131.234.0.0/16"]
+    files = [*GOLDEN.glob("*.yaml"), *(REPOSITORY / "deploy").rglob("*.yaml")]
+    documents = render_tenant(ada())
+    for file in files:
+        documents += [found for found in yaml.safe_load_all(file.read_text()) if found]
+    ports = [
+        entry["port"]
+        for policy in documents
+        if policy["kind"] == "NetworkPolicy"
+        for way in ("ingress", "egress")
+        for rule in policy["spec"].get(way, [])
+        for entry in rule.get("ports", [])
+    ]
+    assert GATE_PORT in ports
+    assert all(isinstance(port, int) for port in ports), ports
 
 
 def test_a_quota_is_read_back_in_our_units():

@@ -58,6 +58,9 @@ def main() -> None:
 
     django.setup()
     sys.modules["jobs.reconciler.loop"] = loop
+    from portal import schema
+
+    schema.problem = lambda: ""  # nothing here needs a database
     from django.core.management import execute_from_command_line
 
     execute_from_command_line(["manage.py", "serve", *sys.argv[1:]])

@@ -250,7 +250,7 @@ def test_a_cluster_that_does_not_answer_is_told_with_since_when(client: Client) 
     assert "The cluster does not answer" in banner
     assert "7 min ago" in banner
     assert "connection refused" in banner
-    assert "Trainings that run go on without it" in banner
+    assert "Running trainings go on without it" in banner
 
 
 def test_a_silent_reconciler_is_told(client: Client) -> None:

@@ -26,7 +26,7 @@ class Served:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.port = free_port()
+        self.port, self.pod_port = free_port(), free_port()
         self.report = home / "report"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -39,6 +39,7 @@ class Served:
                 "DJANGO_SETTINGS_MODULE": "portal.settings",
                 "HOMEPORT_HOME": str(self.home),
                 "PORT": str(self.port),
+                "POD_PORT": str(self.pod_port),
                 "REPORT": str(self.report),
                 **environ,
             },

@@ -156,10 +156,10 @@ def test_what_dead_uploads_left_is_removed_after_a_day(folder: Path) -> None:
 
     store = FolderStore(folder, "http://portal")
     old, new = store.incoming("t/old"), store.incoming("t/new")
-    (path,) = [p for p in (folder / ".incoming").iterdir() if p == old._path]
+    (path,) = [p for p in (folder / ".incoming").iterdir() if p == old.path]
     os.utime(path, (time.time() - 90_000,) * 2)
     store.remove_stale()
-    assert list((folder / ".incoming").iterdir()) == [new._path]
+    assert list((folder / ".incoming").iterdir()) == [new.path]
     old.abort()
     new.abort()
 

@@ -206,10 +206,11 @@ def test_a_size_that_is_none_is_not_downloaded(
 
 
 def test_the_list_shows_harmless_names(portal: Scripted, homeport: CommandLine, left: Any) -> None:
-    left(row("a\x1b[2J\nb"), row("plain"))
+    left(row("a\x1b[2J\nb"), row("re\u202etxt.exe"), row("plain"))
     ran = homeport("artifacts", "list", JOB_ID)
-    assert [line.split()[0] for line in ran.out.splitlines()] == ["PATH", "a", "plain"]
-    assert homeport("artifacts", "list", JOB_ID, "-o", "name").out.splitlines()[1] == "plain"
+    shown = ["PATH", r"a\x1b[2J\nb", r"re\u202etxt.exe", "plain"]
+    assert [line.split()[0] for line in ran.out.splitlines()] == shown
+    assert homeport("artifacts", "list", JOB_ID, "-o", "name").out.splitlines()[2] == "plain"
     left()
     ran = homeport("artifacts", "list", JOB_ID)
     assert (ran.code, ran.out) == (0, "")

@@ -5,6 +5,7 @@ import io
 import json
 import stat
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
@@ -286,6 +287,48 @@ def test_a_finished_log_is_read_from_the_archive(portal: Scripted, homeport: Com
     assert portal.asked[-1].path.endswith("replica=ps-0&tail=5")
     assert homeport("logs", JOB_ID, "--replica", "ps-1").code == USAGE
     assert "\x1b[31mone" in homeport("logs", JOB_ID, "--raw").out
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "code"),
+    [
+        ((), "", 0),
+        (("--attempt", "latest"), "", 0),
+        (("--attempt", "1"), "1", 0),
+        (("--attempt", "02"), "2", 0),
+        (("--attempt", "all"), "all", 0),
+        (("--previous",), "2", 0),
+        (("-f", "-p"), "2", 0),  # there is nothing to follow
+        (("--attempt", "4"), None, NOT_FOUND),
+        (("--attempt", "0"), None, USAGE),
+        (("--attempt", "first"), None, USAGE),
+        (("--attempt", "1", "--previous"), None, USAGE),
+    ],
+)
+def test_the_log_of_an_earlier_attempt(
+    portal: Scripted, homeport: CommandLine, words: tuple[str, ...], asked: str | None, code: int
+) -> None:
+    portal.answers[f"GET jobs/{JOB_ID}/"] = job(attempt=3)
+    portal.answers[f"GET jobs/{JOB_ID}/logs/"] = Answer(data=b"one\n")
+    ran = homeport("logs", JOB_ID, *words)
+    assert ran.code == code, ran.err
+    if asked is None:
+        assert not [path for path in portal.paths() if "/logs/" in path]
+        assert code == USAGE or "this training has had 3 attempts" in ran.err
+        return
+    assert ran.out == "one\n"
+    query = parse_qs(urlsplit(portal.asked[-1].path).query)
+    assert query.get("attempt", [""]) == [asked]
+
+
+def test_before_the_first_attempt_there_is_none(portal: Scripted, homeport: CommandLine) -> None:
+    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
+    ran = homeport("logs", "--previous", JOB_ID)
+    assert ran.code == NOT_FOUND
+    assert "no earlier attempt: this training has had 1 attempt." in ran.err
+    portal.answers[f"GET jobs/{JOB_ID}/"] = job(attempt=2)
+    portal.answers[f"GET jobs/{JOB_ID}/logs/"] = Answer(data=b"")
+    assert "Nothing of attempt 1 is kept." in homeport("logs", "--previous", JOB_ID).err
 
 
 def test_a_log_that_breaks_off_is_no_whole_log(portal: Scripted, homeport: CommandLine) -> None:

@@ -120,6 +120,23 @@ def test_every_line_once_whatever_is_cut(
     assert logs.headers[-1] == "Token hp_token"
 
 
+@pytest.mark.parametrize(
+    ("words", "attempt"),
+    [((), None), (("--attempt", "2"), ["2"]), (("--attempt", "all"), ["all"])],
+)
+def test_one_attempt_or_all_can_be_followed(
+    portal: Scripted,
+    homeport: CommandLine,
+    logs: Logs,
+    words: tuple[str, ...],
+    attempt: list[str] | None,
+) -> None:
+    logs.talk = lambda connection, cursor: end(connection)
+    portal.answers[f"GET jobs/{JOB_ID}/"] = job(attempt=2)
+    assert homeport("logs", "-f", JOB_ID, *words).code == 0
+    assert logs.queries[-1].get("attempt") == attempt
+
+
 def test_replicas_have_their_names_in_front_and_nothing_moves_the_terminal(
     portal: Scripted, homeport: CommandLine, logs: Logs
 ) -> None:

@@ -106,6 +106,31 @@ def test_each_thing_that_is_missing_in_the_cluster_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("state", "tone", "is_told"),
+    [("yes", "good", False), ("no", "bad", True), ("unknown", "rest", False)],
+)
+def test_namespaces_that_are_not_apart_are_told_to_everybody_concerned(
+    client: Client, state: str, tone: str, is_told: bool
+) -> None:
+    """A red lamp and a banner for admins, words at the namespace for whoever works in it."""
+    network = {"state": state, "detail": "why", "checked_at": now().isoformat()}
+    lease(health=good_report(network=network))
+    tenant = make_tenant()
+    lamp = next(lamp for lamp in HealthPage().cluster if lamp.title == "Network of namespaces")
+    assert lamp.tone == tone
+    assert ("not isolated" in lamp.text) == is_told
+    banner, words = "Namespaces are not isolated", "Not isolated: on this cluster"
+    assert (banner in read(client).text) == is_told
+    detail = Markup(client.get(f"/admin/namespaces/{tenant.pk}/").content.decode())
+    assert (words in detail.text) == is_told
+    client.force_login(tenant.owner)
+    home = Markup(client.get("/").content.decode())
+    assert find_faults(home) == []
+    assert (words in home.text) == is_told
+    assert banner not in home.text
+
+
+@pytest.mark.parametrize(
     ("rights", "tone", "words"),
     [
         ({"missing": ["create pods", "get jobs.batch"]}, "bad", "may not: create pods, get jobs"),
@@ -160,6 +185,14 @@ def test_store_messages_and_disk_say_what_to_check() -> None:
     bad = [lamp for lamp in ground.lamps(told, "postgresql") if lamp.tone == "bad"]
     assert [lamp.title for lamp in bad] == ["Object store", "Disk", "Messages to browsers"]
     assert all(lamp.next_step for lamp in bad)
+
+
+def test_a_disk_is_full_where_the_reserve_begins() -> None:
+    told = {"store": {"state": "yes", "kind": "folder", "name": "/srv", "free_percent": 28}}
+    told["store"]["is_short"] = True
+    (bad,) = [lamp for lamp in ground.lamps(told, "postgresql") if lamp.tone == "bad"]
+    assert bad.title == "Disk"
+    assert bad.text == "28 % of the disk is free, less than DISK_RESERVE_BYTES"
 
 
 def of_reconciler(**told: Any) -> dict[str, Lamp]:

@@ -141,6 +141,20 @@ async def close_code(socket: ClientConnection) -> int | None:
 
 
 @sync_to_async
+def begin_again(job: Job, *, pod: str, pod_uid: str) -> None:
+    """The job's second attempt, in a pod that runs."""
+    Replica.objects.create(
+        job=job,
+        role="worker",
+        index=0,
+        attempt=2,
+        pod=pod,
+        pod_uid=pod_uid,
+        state=ReplicaState.RUNNING,
+    )
+
+
+@sync_to_async
 def change(job: Job, **fields: Any) -> None:
     """What the reconciler writes, and what it then tells."""
     replica = fields.pop("replica", None)
@@ -153,15 +167,21 @@ def change(job: Job, **fields: Any) -> None:
 
 @sync_to_async
 def archive_of(
-    job: Job, data: bytes, *, name: str = "worker-0", is_complete: bool = True, cut: int = 10**9
+    job: Job,
+    data: bytes,
+    *,
+    name: str = "worker-0",
+    attempt: int = 1,
+    is_complete: bool = True,
+    cut: int = 10**9,
 ) -> None:
     role, index = name.split("-")
     row, _ = ReplicaArchive.objects.update_or_create(
-        job=job, role=role, index=int(index), attempt=1, defaults={"is_complete": is_complete}
+        job=job, role=role, index=int(index), attempt=attempt, defaults={"is_complete": is_complete}
     )
     for number, at in enumerate(range(0, len(data), cut), start=1):
         piece = data[at : at + cut]
-        key = f"{archive.job_prefix(job)}logs/{name}/1/{number}-{len(data)}"
+        key = f"{archive.job_prefix(job)}logs/{name}/{attempt}/{number}-{len(data)}"
         storage.get_store().put_file(key, io.BytesIO(piece))
         LogSegment.objects.update_or_create(
             archive=row,

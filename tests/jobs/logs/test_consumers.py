@@ -182,7 +182,7 @@ async def test_lines_of_a_running_pod_come_live(world: World) -> None:
     async with world.open(f"/ws/jobs/{job.pk}/logs/?replica=worker-0", job.owner) as socket:
         states = [await frame(socket, "state") for _ in range(2)]
         assert states == [
-            {"type": "state", "replica": "", "state": "running", "reason": ""},
+            {"type": "state", "replica": "", "state": "running", "reason": "", "attempt": 1},
             {"type": "state", "replica": "worker-0", "state": "running", "reason": ""},
         ]
         found = await frame(socket, "lines")
@@ -325,6 +325,7 @@ async def test_a_finished_job_ends_with_end(world: World) -> None:
             "replica": "",
             "state": "failed",
             "reason": "worker-0 ended with 1",
+            "attempt": 1,
         }
         assert (await frame(socket))["replica"] == "worker-0"
         assert await frame(socket) == {"type": "end"}

@@ -3,13 +3,21 @@
 import pytest
 from asgiref.sync import sync_to_async
 
-from jobs import archive
 from jobs.logs import feed as feed_module
-from jobs.models import LogSegment, Replica
+from jobs.models import LogSegment
 from jobs.rules.states import JobState, ReplicaState
 from portal import storage
 from tests.jobs.logs.fakes import FakeLog
-from tests.jobs.logs.served import World, a_job, archive_of, change, frame, lines, to_the_end
+from tests.jobs.logs.served import (
+    World,
+    a_job,
+    archive_of,
+    begin_again,
+    change,
+    frame,
+    lines,
+    to_the_end,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -118,12 +126,14 @@ async def test_an_archive_that_still_grows_is_shown_as_it_comes(
 async def test_a_lost_object_is_told_and_does_not_end_the_pane(world: World) -> None:
     job = await a_job(world)
     world.cluster.pods.clear()
-    await archive_of(job, b"a\n")
-    await sync_to_async(storage.get_store().delete_prefix)(archive.job_prefix(job))
+    await archive_of(job, b"a\nbb\n", cut=2)
+    first = await LogSegment.objects.aget(archive__job=job, start_byte=0)
+    await sync_to_async(storage.get_store().delete)(first.storage_key)
     await change(job, **DONE)
     async with world.open(f"/ws/jobs/{job.pk}/logs/", job.owner) as socket:
-        (text,) = await lines(socket, 1)
-        assert "the archive cannot be read" in text
+        (said, *rest), code = await to_the_end(socket)
+    assert said.startswith("[homeport] 2 bytes are not in the object store any more")
+    assert (rest, code) == (["bb"], 1000)
 
 
 async def test_a_new_attempt_is_followed_in_the_same_pane(world: World) -> None:
@@ -135,14 +145,6 @@ async def test_a_new_attempt_is_followed_in_the_same_pane(world: World) -> None:
         log.end()
         second = world.cluster.pods["pod-2"] = FakeLog()
         second.lines(b"second", at=100)
-        await sync_to_async(Replica.objects.create)(
-            job=job,
-            role="worker",
-            index=0,
-            attempt=2,
-            pod="pod-2",
-            pod_uid="uid-2",
-            state=ReplicaState.RUNNING,
-        )
+        await begin_again(job, pod="pod-2", pod_uid="uid-2")
         await change(job, attempt=2)
         assert await lines(socket, 2) == ["[homeport] attempt 2", "second"]

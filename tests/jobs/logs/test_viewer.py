@@ -232,6 +232,12 @@ ENDED = {"state": "succeeded"}
         (seen(pod="", state="pending"), NEW, True, False, Step.DONE),
         (seen(pod="", state="stopped"), NEW, True, True, Step.DONE),
         (seen(pod="", state="stopped", **FULL), NEW, True, True, Step.READ),
+        (seen(is_past=True, **FULL), NEW, False, False, Step.READ),
+        (seen(is_past=True, has_archive=True), GONE, False, False, Step.READ),
+        (seen(is_past=True, may_be_archived=True), NEW, True, False, Step.WAIT),
+        (seen(is_past=True), NEW, False, False, Step.DONE),
+        (seen(is_past=True, **FULL), OVER, False, False, Step.DONE),
+        (seen(is_past=True, **FULL), READ, False, False, Step.DONE),
     ],
 )
 def test_the_next_lines_come_from_where_they_are(

@@ -195,6 +195,7 @@ class Pod:
             "HOMEPORT_URL": door.url,
         }
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.is_of_an_older_version = False
 
     @property
     def folder(self) -> Path:
@@ -210,7 +211,7 @@ class Pod:
         self.config["command"] = [sys.executable, "-c", code]
 
     def start(self, stdout: Any = subprocess.PIPE) -> "subprocess.Popen[bytes]":
-        (self.root / "etc/homeport/job.json").write_text(json.dumps(self.config))
+        self._write_config()
         write_program(self.root / "homeport/runner.py", RUNNER_MODULES)
         process = subprocess.Popen(
             # Isolated: nothing of this checkout can be imported by accident.
@@ -224,6 +225,17 @@ class Pod:
         self.processes.append(process)
         return process
 
+    def _write_config(self) -> None:
+        """As the portal writes it: what may be secret lies beside the token."""
+        shown = {**self.config, "private": "private.json"}
+        private = {"env": shown.pop("env"), "source": shown.pop("source")}
+        if self.is_of_an_older_version:
+            shown, private = self.config, {}
+        (self.root / "etc/homeport/job.json").write_text(json.dumps(shown))
+        beside = self.root / "run/homeport"
+        if beside.is_dir():  # a test may have taken it away
+            (beside / "private.json").write_text(json.dumps(private))
+
     def run(self, timeout_s: float = 30) -> tuple[int, bytes]:
         process = self.start()
         output, _ = process.communicate(timeout=timeout_s)
@@ -231,7 +243,7 @@ class Pod:
 
     def program(self, script: str, *arguments: str) -> tuple[int, str]:
         """Runs another of our programs (`fetch`, `rescue`) as its pod would."""
-        (self.root / "etc/homeport/job.json").write_text(json.dumps(self.config))
+        self._write_config()
         path = Path(__file__).resolve().parents[3] / f"jobs/pod/{script}.py"
         done = subprocess.run(
             [sys.executable, str(path), "--root", str(self.root), *arguments],

@@ -136,6 +136,18 @@ def test_a_command_that_cannot_start_is_explained(
     assert words in door.log().decode()
 
 
+@pytest.mark.parametrize("is_of_an_older_version", [False, True])
+def test_values_of_variables_come_from_beside_the_token(
+    pod: Pod, is_of_an_older_version: bool
+) -> None:
+    pod.config["env"] = {"DB_PASSWORD": "canary"}
+    pod.is_of_an_older_version = is_of_an_older_version
+    pod.python("import os; print(os.environ['DB_PASSWORD'])")
+    assert pod.run() == (0, b"canary\n")
+    config = (pod.root / "etc/homeport/job.json").read_text()
+    assert ("canary" in config) == is_of_an_older_version
+
+
 def test_the_environment_is_complete_and_proxies_do_not_reach_grpc(pod: Pod) -> None:
     pod.environ["https_proxy"] = "http://10.244.0.1:3128"
     pod.config["env"] = {"MINE": "{{log_dir}}/x"}

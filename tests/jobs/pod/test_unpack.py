@@ -335,7 +335,7 @@ def test_a_broken_archive_is_told_so(box: Path, name: str) -> None:
 def test_an_xz_file_that_wants_gigabytes_of_memory_is_refused(box: Path) -> None:
     filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 2**30}]
     data = lzma.compress(tar_of(*GOOD), filters=filters)
-    with pytest.raises(BrokenError, match=r"[Mm]emory"):
+    with pytest.raises(TooLargeError, match="needs more than 96 MiB"):
         run(box, data, "tar")
 
 
@@ -415,11 +415,11 @@ def test_no_generated_tar_gets_out(members: list[Any], random: Any) -> None:
         ("code.tgz", b"", "tar"),
         ("model.npz", zip_of(*GOOD), "plain"),
         ("train.py", b"print()", "plain"),
-        ("table.csv.gz", gzip.compress(b"a,b"), "plain"),
+        ("table.csv.gz", gzip.compress(b"a,b", mtime=0), "plain"),
         ("bundle", zip_of(*GOOD), "zip"),
         ("bundle", tar_of(*GOOD), "tar"),
-        ("bundle", gzip.compress(tar_of(*GOOD)), "tar"),
-        ("bundle", gzip.compress(b"print()"), "plain"),
+        ("bundle", gzip.compress(tar_of(*GOOD), mtime=0), "tar"),
+        ("bundle", gzip.compress(b"print()", mtime=0), "plain"),
         ("bundle", b"\x1f\x8bnonsense", "plain"),
         ("bundle", b"#!/bin/sh\n", "plain"),
     ],

@@ -2,16 +2,21 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from django.test import override_settings
+from pytest_django import Settings
 
 from jobs.models import ReconcilerLease
 from jobs.reconciler import health
 from jobs.reconciler.health import HealthReporter, LastTrouble
-from portal import storage
+from portal import storage, supervise
 from portal.cluster.client import Cluster
+from portal.cluster.errors import ClusterError
+from portal.cluster.preflight import Answer
 from portal.cluster.view import ClusterView
 from tests.jobs.reconciler.test_loop import Lab, hurry, lab  # noqa: F401  (fixtures)
 from tests.portal.cluster.conftest import api, cluster  # noqa: F401  (fixtures)
@@ -57,6 +62,33 @@ async def test_pod_security_is_tried_as_soon_as_there_is_a_namespace(
 
 
 @pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> AsyncMock:
+    """Stands for the pods; gives three answers, of which the third must not be asked for."""
+    answers = [Answer(detail="no image"), Answer("no", "a reached b"), Answer("yes")]
+    look = AsyncMock(side_effect=answers)
+    monkeypatch.setattr(health.network, "look", look)
+    monkeypatch.setattr(health, "NETWORK_SOON_S", 0.1)
+    settings.NETWORK_CHECK = True
+    return look
+
+
+async def test_whether_namespaces_are_apart_is_tried_and_told(
+    network: AsyncMock,
+    hurry: None,  # noqa: F811
+    lab: Lab,  # noqa: F811
+) -> None:
+    """What could not be tried is tried again; what was tried is left alone for a day."""
+
+    async def is_told() -> bool:
+        return (await told(lab)).get("network", {}).get("state") == "no"
+
+    await lab.until(is_told)
+    await asyncio.sleep(0.3)
+    assert network.await_count == 2
+    assert (await told(lab))["network"]["detail"] == "a reached b"
+
+
+@pytest.fixture
 async def reporter(cluster: Cluster) -> HealthReporter:  # noqa: F811
     return HealthReporter(cluster, ClusterView(cluster), lambda: {"pending": 0})
 
@@ -74,6 +106,46 @@ async def test_numbers_alone_are_no_news(reporter: HealthReporter) -> None:
     news = reporter.news()
     assert news is not None
     assert news["watches"][0]["problem"] == "no connection"
+
+
+async def test_it_ends_although_the_network_cannot_be_cleared_up(
+    cluster: Cluster,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began = asyncio.Event()
+
+    async def goes_on(_: Any) -> Answer:
+        began.set()
+        return await asyncio.Future()
+
+    monkeypatch.setattr(health.network, "_try_out", goes_on)
+    refused = AsyncMock(side_effect=ClusterError(500, "InternalError", "the disk is full"))
+    monkeypatch.setattr(health.network, "_clear", refused)
+    looking = asyncio.create_task(health.network.look(cluster))
+    await began.wait()
+    looking.cancel()
+    await asyncio.wait([looking])
+    assert looking.cancelled()
+    refused.assert_awaited_once()
+
+
+async def test_it_ends_although_a_try_missed_that_it_should(
+    reporter: HealthReporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = asyncio.Event()
+
+    async def misses_one() -> None:
+        began.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Future()
+        await asyncio.Future()
+
+    monkeypatch.setattr(reporter, "_network_forever", misses_one)
+    monkeypatch.setattr(supervise, "_AGAIN_S", 0.01)
+    running = asyncio.create_task(reporter.run())
+    await began.wait()
+    running.cancel()
+    assert await asyncio.wait([running], timeout=30) == ({running}, set())
 
 
 def test_the_last_warning_is_kept_with_its_error() -> None:

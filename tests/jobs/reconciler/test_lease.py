@@ -4,10 +4,12 @@ import asyncio
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.db import DatabaseError, connection
 
 from jobs.models import Node, ReconcilerLease
 from jobs.reconciler.lease import Lease, LeaseLostError, holder_name, is_dead
@@ -128,6 +130,19 @@ async def test_many_that_ask_at_once_get_one_lease() -> None:
     leases = [Lease(holder=f"h{n}") for n in range(8)]
     took = await asyncio.gather(*(lease.try_acquire() for lease in leases))
     assert sum(took) == 1
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="nobody can cut off a file")
+async def test_one_that_waits_opens_a_connection_that_was_cut_anew() -> None:
+    first, second = Lease(holder="a"), Lease(holder="b")
+    await first.try_acquire()
+    assert not await second.try_acquire()
+    await sync_to_async(lambda: connection.connection.close())()
+    with suppress(DatabaseError):  # it may be noticed by the first question
+        await second.try_acquire()
+    assert not await second.try_acquire()
+    await first.release()
+    assert await second.try_acquire()
 
 
 def test_one_that_was_killed_and_that_nobody_waited_for_is_dead() -> None:

@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.rules.admission import Amount, Fit, Need, NodeRoom, fit, pack, reserve, total_of
+from jobs.rules.admission import (
+    Amount,
+    Fit,
+    Need,
+    NodeRoom,
+    fit,
+    node_room,
+    pack,
+    reserve,
+    total_of,
+)
 from jobs.rules.queue import TenantRoom, Verdict, Waiting, backoff_s, decide
 
 GI = 2**30
@@ -128,6 +138,26 @@ def test_what_needs_no_gpu_leaves_gpu_nodes_free() -> None:
     packed = pack([need()], [node("a", gpu=4), node("b")])
     assert packed is not None
     assert {n.name: n.free.cpu for n in packed} == {"a": 8000, "b": 7000}
+
+
+@pytest.mark.parametrize(
+    ("taints", "takes_cpu", "takes_gpu"),
+    [
+        ([], True, True),
+        ([("nvidia.com/gpu", "NoSchedule")], False, True),
+        ([("nvidia.com/gpu", "PreferNoSchedule")], True, True),
+        ([("team", "PreferNoSchedule")], True, True),
+        ([("team", "NoSchedule")], False, False),
+        ([("nvidia.com/gpu", "NoSchedule"), ("team", "NoExecute")], False, False),
+    ],
+)
+def test_taints_decide_what_a_node_takes(taints, takes_cpu, takes_gpu) -> None:
+    room = Amount(4000, 8 * GI, 2, 10)
+    found = node_room("a", room, room, takes_pods=True, taints=taints)
+    assert bool(found.places(Amount(1000, GI, 0, 1))) == takes_cpu
+    assert bool(found.places(Amount(1000, GI, 1, 1))) == takes_gpu
+    closed = node_room("a", room, room, takes_pods=False, taints=taints)
+    assert closed.places(Amount(1000, GI, 1, 1)) == 0
 
 
 def test_nodes_kept_for_gpus_take_nothing_else() -> None:

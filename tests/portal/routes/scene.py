@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls.converters import IntConverter, SlugConverter, UUIDConverter
 from django.utils import timezone
 
-from jobs.models import Artifact, Job
+from jobs.models import Artifact, Bundle, Job
 from jobs.rules.states import JobState
 from jobs.services.models import Service
 from portal.storage import get_store
@@ -45,6 +45,7 @@ class Things:
 
     tenant: Tenant
     job: Job
+    bundle: Bundle
     artifact: Artifact
     notebook: Service
     tensorboard: Service
@@ -82,6 +83,7 @@ def _things(name: str, team: Team | None) -> Things:
     return Things(
         tenant,
         job,
+        Bundle.objects.create(tenant=tenant, file_name="code.zip", sha256="0" * 64, size_bytes=1),
         artifact,
         make_service(tenant, state="running"),
         make_service(tenant, kind="tensorboard", state="running"),
@@ -176,6 +178,8 @@ class Scene:
             "notebook": things.notebook.pk,
             "tensorboard": things.tensorboard.pk,
             "job": things.job.pk,
+            "bundle": things.bundle.pk,
+            "upload-delete": things.bundle.pk,
             "lead-stop": things.job.pk,
         }
         short = name.removeprefix("api-")

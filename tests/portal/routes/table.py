@@ -124,7 +124,7 @@ _REPLICA = "internal/v1/jobs/<uuid:job_id>/replicas/<slug:role>/<int:index>/<int
 
 TABLE: dict[str, Rule] = {
     # --- signing in, the own account ---
-    **_each(("healthz", "readyz", "oidc-callback"), _public("GET")),
+    **_each(("healthz", "livez", "readyz", "status", "oidc-callback"), _public("GET")),
     "sign-in": _public("GET", "POST"),
     "join": _public("GET", "POST"),
     "oidc-begin": _public("POST"),
@@ -147,6 +147,8 @@ TABLE: dict[str, Rule] = {
     "job-stop": _form(STOPS),
     "job-delete": _form(DELETES),
     "bundle-upload": _mine("POST"),
+    "uploads": _mine("GET"),
+    "upload-delete": Rule({"GET": OWNS, "POST": OWNS}, sees=OWNS),
     # --- notebooks ---
     "notebooks": _mine("GET"),
     "notebook-new": _mine("GET", "POST"),
@@ -191,12 +193,13 @@ TABLE: dict[str, Rule] = {
         _admins("POST", form="username=alice"),
     ),
     # --- REST ---
-    "api-schema": _public("GET"),
+    "api-schema": Rule({"GET": ALL}),
     "api-token": Rule({"POST": ALL, "DELETE": ALL}, door=Door.PUBLIC),
     "api-me": _mine("GET"),
     "api-nodes": _mine("GET"),
     "api-queue": _mine("GET"),
     "api-bundles": _mine("GET", "POST"),
+    "api-bundle": Rule({"DELETE": OWNS}, sees=OWNS),
     "api-jobs": _mine("GET", "POST"),
     "api-job-preview": _mine("POST"),
     "api-job": Rule({"GET": SEES, "DELETE": DELETES}, sees=SEES),

@@ -6,7 +6,9 @@ What is expected comes from `table.py`. A route that is not there fails until it
 import pytest
 from django.http import HttpResponseBase
 from django.test import Client
+from django.utils.timezone import now
 
+from jobs.models import ReconcilerLease
 from jobs.services.tokens import portal_token
 from jobs.tokens import job_token
 from tests.portal.routes.scene import HOST, NOT_PEOPLE, PEOPLE, Scene, Writes, undone
@@ -102,8 +104,9 @@ def test_what_is_public_answers_everybody(scene: Scene, key: str) -> None:
     route, rule = ROUTES[key], TABLE[key]
     path = scene.address(route, rule, None)
     assert path is not None
-    # The schema takes its time, and looks at nobody.
-    for caller in ("nobody", "dan", "alice") if key == "api-schema" else ("nobody", *PEOPLE):
+    well = {"renewed_at": now(), "cluster_ok_at": now()}  # or /status would say otherwise
+    ReconcilerLease.objects.update_or_create(pk=1, defaults=well)
+    for caller in ("nobody", *PEOPLE):
         for method in METHODS:
             with undone():
                 kind = kind_of(scene.send(caller, method, path, form=rule.form))

@@ -14,7 +14,7 @@ from portal import live
 from portal.asgi import application
 from portal.storage import get_store
 from tests.jobs.logs.fakes import FakeCluster
-from tests.portal.routes.scene import CALLERS, NOT_PEOPLE, Scene
+from tests.portal.routes.scene import CALLERS, HOST, NOT_PEOPLE, Scene
 from tests.portal.routes.table import SOCKETS, Rule
 from tests.portal.routes.walk import sockets
 
@@ -38,7 +38,8 @@ async def scene(transactional_db: None) -> AsyncIterator[Scene]:
 
 
 def headers_of(scene: Scene, caller: str, by: str, origin: str | None) -> list[tuple[bytes, bytes]]:
-    headers = [] if origin is None else [(b"origin", origin.encode())]
+    headers = [(b"host", HOST.encode())]
+    headers += [] if origin is None else [(b"origin", origin.encode())]
     if caller != "nobody" and by == "session":
         cookie = f"{settings.SESSION_COOKIE_NAME}={scene.things[caller].cookie}"
         headers.append((b"cookie", cookie.encode()))
@@ -103,6 +104,7 @@ def wrong_origins() -> list[str | None]:
         "null",
         "",
         f"{scheme}:{host}:{int(port) + 1}",
+        f"{scheme}:{host}",  # at port 80 another program of this machine may serve pages
         f"https:{host}:{port}",
         f"{scheme}:{host}:{port}.evil.example",
         f"{scheme}://evil.{host.strip('/')}:{port}",

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from portal.asgi import application
+from portal.asgi import router
 
 
 @dataclass(frozen=True)
@@ -46,4 +46,4 @@ def routes() -> Iterator[Route]:
 
 def sockets() -> Iterator[Route]:
     """Every route of the application that serves websockets."""
-    yield from walk(application.application_mapping["websocket"].routes)
+    yield from walk(router.application_mapping["websocket"].routes)

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
+from jobs.models import Bundle
 from jobs.rules.states import JobState
 from jobs.services.models import Service
 from tenants.actions import create_token, ensure_tenant
@@ -34,6 +35,9 @@ class World:
         self.job = make_job(self.alice, state=JobState.RUNNING)
         self.notebook = make_service(self.alice, state="running", desired="run")
         self.tensorboard = make_service(self.alice, kind="tensorboard", state="running")
+        self.bundle = Bundle.objects.create(
+            tenant=self.alice, file_name="code.zip", sha256="0" * 64, size_bytes=1
+        )
         self.token, self.plain = create_token(by=self.alice.owner, name="t")
         self.session = Session.objects.create(
             session_key="other",
@@ -176,8 +180,10 @@ CHANGES: dict[tuple[str, str], Change] = {
     ("job-stop", "POST"): Change("stop"),
     ("job-delete", "POST"): Change("delete"),
     ("bundle-upload", "POST"): Change("upload", body=_upload),
+    ("upload-delete", "POST"): Change("delete"),
     ("lead-stop", "POST"): Change("stop", "lee", lambda world: {"reason": "it hangs"}),
     ("api-bundles", "POST"): Change("upload", body=_upload),
+    ("api-bundle", "DELETE"): Change("delete"),
     ("api-jobs", "POST"): Change("submit", body=lambda world: submit_body()),
     ("api-job", "DELETE"): Change("delete"),
     ("api-job-stop", "POST"): Change("stop"),
@@ -244,6 +250,8 @@ def identity(world: World, name: str) -> Any:
         "job": world.job.pk,
         "api-job": world.job.pk,
         "lead-stop": world.job.pk,
+        "upload-delete": world.bundle.pk,
+        "api-bundle": world.bundle.pk,
     }
     fitting = [key for key in ids if name.startswith(key)]
     return ids[max(fitting, key=len)]

@@ -69,6 +69,7 @@ def oidc_portal(**settings: str) -> Iterator[OidcPortal]:
             "DJANGO_SETTINGS_MODULE": "portal.settings",
             "HOMEPORT_HOME": folder,
             "PORT": str(port),
+            "POD_PORT": str(free_port()),
             "OIDC_ISSUER": provider.issuer,
             "OIDC_CLIENT_ID": CLIENT_ID,
             "OIDC_CLIENT_SECRET": CLIENT_SECRET,

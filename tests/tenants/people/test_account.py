@@ -1,5 +1,6 @@
 """The own account: browsers that are signed in, the password, API tokens."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -96,6 +97,17 @@ def test_a_new_password_ends_the_other_sessions_and_keeps_the_tokens(alice: User
     assert Session.objects.get(user=alice).user_agent == FIREFOX
     alice.refresh_from_db()
     assert alice.check_password("orange tugboat 7")
+
+
+def test_a_new_password_ends_the_tokens_too_as_the_form_proposes(alice: User) -> None:
+    here = browser_of(alice)
+    _token, plain = create_token(by=alice, name="t")
+    page = here.get("/account/").content.decode()
+    assert re.search(r'<input[^>]*name="revoke_tokens"[^>]*checked', page)
+    new = {"new_password1": "orange tugboat 7", "new_password2": "orange tugboat 7"}
+    here.post("/account/password/", {"old_password": PASSWORD, "revoke_tokens": "on", **new})
+    assert find_token(plain) is None
+    assert last_entry().detail == {"sessions ended": 0, "tokens revoked": 1}
 
 
 @pytest.mark.parametrize(

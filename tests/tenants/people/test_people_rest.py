@@ -236,17 +236,43 @@ def test_a_reset_takes_the_password_and_the_sessions_and_tokens_only_if_asked(
 ) -> None:
     alice = make_user("alice")
     browser, terminal = signed_in(alice), rest(alice)
-    answer = send(api, "POST", f"users/{alice.pk}/reset/", {})
+    answer = send(api, "POST", f"users/{alice.pk}/reset/", {"revoke_tokens": False})
     assert answer.status_code == 200
     assert browser.get("/")["Location"].startswith("/sign-in/")
     alice.refresh_from_db()
     assert not alice.check_password(PASSWORD)
     assert send(terminal, "GET", "me/").status_code == 200
-    send(api, "POST", f"users/{alice.pk}/reset/", {"revoke_tokens": True})
+    send(api, "POST", f"users/{alice.pk}/reset/", {})
     assert send(terminal, "GET", "me/").status_code == 401
     assert last_entry().detail == {"ended": {"sessions": 0, "tokens": 1}}
     answer = send(api, "POST", f"users/{root.pk}/reset/", {})
     assert codes(answer) == {("", "own_account")}
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "code"),
+    [
+        ("username", "\uff41\uff44\uff41", "name_taken"),  # full-width "ada"
+        ("username", "\u0430da", "invalid_name"),  # a Cyrillic "a" before Latin "da"
+        ("first_name", "Ada\u202eecalevoL", "invalid_name"),
+        ("last_name", "Love\u2066lace", "invalid_name"),
+        ("username", "\u5c71\u7530\u30bf\u30ed\u30a6", ""),  # Japanese uses several scripts
+        ("username", "\u4f50\u3005\u6728", ""),  # Sasaki: its second letter repeats the first
+        ("username", "\u30b5\u30fc\u30d0\u30fc", ""),  # with long vowels
+        ("username", "\u0430\u043d\u043d\u0430", ""),  # "anna", all of it Cyrillic
+    ],
+)
+def test_no_name_can_be_taken_for_another(api: Client, field: str, name: str, code: str) -> None:
+    make_user("ada")
+    answer = send(api, "POST", "users/", {"username": "newcomer", field: name})
+    assert answer.status_code == (400 if code else 201)
+    assert not code or codes(answer) == {(field, code)}
+    assert User.objects.exclude(username__in=["ada", "root"]).exists() == (not code)
+
+
+def test_a_team_s_name_cannot_turn_around(api: Client) -> None:
+    answer = send(api, "POST", "teams/", {"name": "vi\u202esion"})
+    assert codes(answer) == {("name", "invalid_name")}
 
 
 def test_researchers_and_leads_may_not(api: Client) -> None:

@@ -1,0 +1,31 @@
+"""What tests of jobs have in common: a store of their own, and ears."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import internal
+from portal import storage
+
+
+@pytest.fixture
+def store(settings: Any) -> Iterator[storage.FolderStore]:
+    root = Path(tempfile.mkdtemp(prefix="homeport-internal-"))
+    settings.HOMEPORT_HOME = root
+    found = storage.get_store()
+    assert isinstance(found, storage.FolderStore)
+    yield found
+    shutil.rmtree(root)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What browsers and the reconciler were told."""
+    found: list[Any] = []
+    monkeypatch.setattr(internal.live, "wake_reconciler", lambda: found.append("wake"))
+    monkeypatch.setattr(internal.live, "changed", lambda *what: found.append(what[:2]))
+    return found

@@ -1,0 +1,155 @@
+"""Logs of earlier attempts: by websocket, and as text while the latest attempt runs."""
+
+import pytest
+from django.utils.timezone import now
+from websockets.exceptions import ConnectionClosed
+
+from jobs.archive import which_of
+from jobs.logs import feed as feed_module
+from jobs.logs import text
+from jobs.models import Job, Replica
+from jobs.rules.states import ReplicaState
+from tests.jobs.logs.fakes import FakeLog, until
+from tests.jobs.logs.served import (
+    World,
+    a_job,
+    archive_of,
+    begin_again,
+    change,
+    frame,
+    lines,
+    to_the_end,
+)
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+FIRST, SECOND = ["old", "older"], ["new", "newer"]
+BOTH = ["[homeport] attempt 1", *FIRST, "[homeport] attempt 2", *SECOND]
+
+
+async def second_attempt(job: Job, world: World) -> None:
+    """The first failed and is archived; the second runs."""
+    await Replica.objects.filter(job=job).aupdate(state=ReplicaState.FAILED, started_at=now())
+    world.cluster.pods.clear()
+    world.cluster.pods["pod-2"] = FakeLog()
+    world.cluster.pods["pod-2"].lines(b"new", b"newer", at=100)
+    await begin_again(job, pod="pod-2", pod_uid="uid-2")
+    await change(job, attempt=2)
+
+
+@pytest.fixture
+async def job(world: World) -> Job:
+    made = await a_job(world)
+    await second_attempt(made, world)
+    await archive_of(made, b"old\nolder\n")
+    made.attempt = 2
+    return made
+
+
+@pytest.mark.parametrize(
+    ("attempt", "shown", "goes_on"),
+    [
+        ("", SECOND, True),
+        ("latest", SECOND, True),
+        ("2", SECOND, True),
+        ("1", FIRST, False),
+        ("all", BOTH, True),
+    ],
+)
+async def test_each_attempt_has_its_log_and_only_the_latest_is_live(
+    world: World, job: Job, attempt: str, shown: list[str], goes_on: bool
+) -> None:
+    async with world.open(f"/ws/jobs/{job.pk}/logs/?attempt={attempt}", job.owner) as socket:
+        first = await frame(socket)
+        of_job = {"type": "state", "replica": "", "state": "running", "reason": "", "attempt": 2}
+        failed = {"type": "state", "replica": "worker-0", "state": "failed", "reason": ""}
+        assert first == (of_job if goes_on else failed), "an earlier one says nothing of the job"
+        if goes_on:
+            assert await lines(socket, len(shown)) == shown
+            world.cluster.pods["pod-2"].lines(b"more", at=200)
+            assert await lines(socket, 1) == ["more"]
+        else:
+            assert await to_the_end(socket) == (shown, 1000)
+
+
+@pytest.mark.parametrize("attempt", ["0", "3", "-1", "first", "9" * 400])
+async def test_of_an_attempt_that_was_not_it_is_said_how_many_there_were(
+    world: World, job: Job, attempt: str
+) -> None:
+    async with world.open(f"/ws/jobs/{job.pk}/logs/?attempt={attempt}", job.owner) as socket:
+        with pytest.raises(ConnectionClosed) as closed:
+            await socket.recv()
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 4404
+    assert closed.value.rcvd.reason.endswith("It has had 2 attempts.")
+
+
+async def test_a_viewer_of_all_attempts_returns_to_where_it_was(world: World, job: Job) -> None:
+    path = f"/ws/jobs/{job.pk}/logs/?attempt=all"
+    seen, cursors = [], [""]
+    async with world.open(path, job.owner) as socket:
+        while len(seen) < len(BOTH):
+            found = await frame(socket, "lines")
+            seen += [line["text"] for line in found["lines"]]
+            cursors.append(found["cursor"])
+    assert seen == BOTH
+    # The cursor behind the first attempt, and that behind everything.
+    async with world.open(f"{path}&cursor={cursors[2]}", job.owner) as socket:
+        assert await lines(socket, 3) == BOTH[3:]
+    async with world.open(f"{path}&cursor={cursors[-1]}", job.owner) as socket:
+        world.cluster.pods["pod-2"].lines(b"more", at=200)
+        assert await lines(socket, 1) == ["more"]
+
+
+async def test_an_earlier_attempt_that_is_still_uploaded_says_so_and_goes_on(
+    world: World, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "LOOK_AGAIN_S", 0.05)
+    await archive_of(job, b"old\n", is_complete=False)
+    rest = "[homeport] the rest of attempt 1 is not uploaded yet"
+    path = f"/ws/jobs/{job.pk}/logs/?attempt="
+    async with world.open(path + "all", job.owner) as socket:
+        assert await lines(socket, 6) == [BOTH[0], "old", rest, *BOTH[3:]]
+    async with world.open(path + "1", job.owner) as socket:
+        assert await lines(socket, 2) == ["old", rest]
+        await archive_of(job, b"old\nolder\n")
+        assert await to_the_end(socket) == (["older"], 1000)
+
+
+async def test_who_watches_one_attempt_is_not_led_into_the_next(world: World) -> None:
+    job = await a_job(world)
+    log = world.cluster.pods["pod-worker-0"]
+    log.lines(b"old")
+    async with (
+        world.open(f"/ws/jobs/{job.pk}/logs/?attempt=1", job.owner) as socket,
+        world.open(f"/ws/jobs/{job.pk}/logs/?attempt=all", job.owner) as other,
+    ):
+        assert [await lines(one, 1) for one in (socket, other)] == [["old"]] * 2
+        log.end()
+        await until(lambda: log.open_count == 0)
+        await second_attempt(job, world)
+        assert await to_the_end(socket) == ([], 1000)
+        assert await lines(other, 3) == BOTH[3:]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "shown"),
+    [
+        ("", "new\nnewer\n"),
+        ("2", "new\nnewer\n"),
+        ("1", "old\nolder\n"),
+        (
+            "all",
+            (
+                "===== attempt 1, worker-0 =====\nold\nolder\n===== attempt 2, worker-0 =====\n"
+                "new\nnewer\n"
+            ),
+        ),
+    ],
+)
+async def test_as_text_the_latest_is_read_from_its_pod(
+    world: World, job: Job, attempt: str, shown: str
+) -> None:
+    which = which_of(job, attempt)
+    found = text.job_text(job, replica=("worker", 0), tail_lines=None, which=which)
+    assert b"".join([chunk async for chunk in found]).decode() == shown

@@ -1,0 +1,58 @@
+"""The pods' door for tests: calls as pods make them, and the store behind it."""
+
+import hashlib
+import io
+import json
+from typing import Any
+
+from django.test import Client
+
+from jobs.models import Job
+from jobs.tokens import job_token
+from portal import storage
+
+UID = "abcdef01-0000-4000-8000-000000000000"
+DATA = b"step 1\nstep 2\n"
+
+
+class Door:
+    """Calls as a pod of one job makes them."""
+
+    def __init__(self, job: Job, token: str | None = None) -> None:
+        self.job = job
+        self.token = job_token(job.pk) if token is None else token
+        self.client = Client()
+
+    def post(self, path: str, body: Any = None, job_id: Any = None) -> tuple[int, Any]:
+        data = body if isinstance(body, str | bytes) else json.dumps(body or {})
+        answer = self.client.post(
+            f"/internal/v1/jobs/{job_id or self.job.pk}/{path}",
+            data,
+            content_type="application/json",
+            headers={"Authorization": f"Bearer {self.token}", "Host": "127.0.0.1"},
+        )
+        return answer.status_code, json.loads(answer.content)
+
+
+def segment(number: int = 1, data: bytes = DATA, start: int = 0, uid: str = UID) -> dict[str, Any]:
+    return {
+        "number": number,
+        "start_byte": start,
+        "size_bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "pod_uid": uid,
+    }
+
+
+def keep(store: storage.Store, link: dict[str, Any], data: bytes) -> None:
+    """Writes over a link, as the store's door does."""
+    key = link["url"].split(storage.STORE_PATH)[1].split("?")[0]
+    store.put_file(key, io.BytesIO(data))
+
+
+def ship(door: Door, store: storage.Store, body: dict[str, Any], data: bytes = DATA) -> None:
+    path = "replicas/worker/0/1/segments/"
+    status, link = door.post(path, body)
+    assert status == 200
+    keep(store, link, data)
+    assert door.post(f"{path}{body['number']}/done/", body) == (200, {})

@@ -1,0 +1,123 @@
+"""A real runner against the real pods' door: what is shipped is what people read later."""
+
+import asyncio
+import hashlib
+import io
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.core.asgi import get_asgi_application
+
+from jobs import archive
+from jobs.models import Bundle, Job, ReplicaArchive
+from jobs.tokens import job_token
+from portal import storage
+from portal.store_door import StoreDoor
+from tests.factories import make_job, make_tenant
+from tests.jobs.pod.pods import Pod
+from tests.jobs.pods_door import UID
+from tests.portal.servers import serving
+
+
+@pytest.fixture
+async def portal(
+    transactional_db: None, settings: Any, store: storage.FolderStore
+) -> AsyncIterator[Callable[[], str]]:
+    async with serving(StoreDoor(get_asgi_application())) as port:
+        settings.POD_PORTAL_URL = f"http://127.0.0.1:{port}"
+        yield lambda: settings.POD_PORTAL_URL
+
+
+@pytest.fixture
+def pod() -> Iterator[Pod]:
+    root = Path(tempfile.mkdtemp(prefix="homeport-pod-"))
+
+    class NoDoor:
+        url = ""
+
+    made = Pod(root, NoDoor())  # type: ignore[arg-type]
+    yield made
+    made.close()
+    shutil.rmtree(root)
+
+
+def _aim(pod: Pod, job: Job, url: str) -> None:
+    pod.environ["HOMEPORT_URL"] = url
+    pod.config["id"] = str(job.pk)
+    (pod.root / "run/homeport/token").write_text(job_token(job.pk))
+
+
+async def test_fetch_runner_and_rescue_work_with_the_real_door(
+    portal: Callable[[], str], pod: Pod, told: list[Any]
+) -> None:
+    job = await sync_to_async(lambda: make_job(make_tenant("alice")))()
+    _aim(pod, job, portal())
+    code = (
+        b"import os, sys\n"
+        b"open(os.environ['ARTIFACTS_DIR'] + '/model', 'wb').write(b'm' * 3_000_000)\n"
+        b"for i in range(60000): sys.stdout.write('%05d ' % i + 'x' * 93 + '\\n')\n"
+        b"sys.exit(3)\n"
+    )
+    bundle = Bundle(
+        tenant=job.tenant,
+        file_name="train.py",
+        sha256=hashlib.sha256(code).hexdigest(),
+        size_bytes=len(code),
+    )
+    await bundle.asave()
+    job.source = {"bundle": str(bundle.pk)}
+    await job.asave()
+    await asyncio.to_thread(storage.get_store().put_file, bundle.storage_key, io.BytesIO(code))
+    pod.config["source"] = job.source
+    pod.config["command"] = ["python3", "train.py"]
+    pod.config["limits"]["segment_bytes"] = 1_000_000
+    assert (await asyncio.to_thread(pod.program, "fetch"))[0] == 0, pod.message
+    exit_code, output = await asyncio.to_thread(pod.run)
+    assert exit_code == 3, output[-500:]
+    assert pod.message["uploaded"] is True, pod.message
+
+    def look() -> None:
+        row = ReplicaArchive.objects.get()
+        assert (row.is_complete, row.exit_code, row.exit_reason) == (True, 3, "exit_code")
+        assert row.segments.count() >= 5
+        text = b"".join(archive.job_log(job, replica=("worker", 0), tail_lines=None))
+        assert text == output
+        tail = b"".join(archive.job_log(job, replica=None, tail_lines=2))
+        assert [line[:17] for line in tail.splitlines()] == [
+            b"worker-0 | 59998 ",
+            b"worker-0 | 59999 ",
+        ]
+        with archive.open_artifact(job.artifacts.get(path="artifacts/model")) as file:
+            assert file.read() == b"m" * 3_000_000
+
+    await sync_to_async(look)()
+    assert told[-4:] == ["wake", ("job", job.pk)] * 2
+
+
+async def test_a_killed_runner_is_finished_by_a_rescue_through_the_real_door(
+    portal: Callable[[], str], pod: Pod
+) -> None:
+    job = await sync_to_async(lambda: make_job(make_tenant("alice")))()
+    _aim(pod, job, portal())
+    pod.python("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
+    process = pod.start()
+    assert process.stdout is not None
+    first = await asyncio.to_thread(process.stdout.readline)
+    process.send_signal(signal.SIGKILL)
+    os.kill(int(first), signal.SIGKILL)
+    await asyncio.to_thread(process.communicate)
+    pod.environ["HOMEPORT_RESCUE_POD_UID"] = UID
+    code, text = await asyncio.to_thread(pod.program, "rescue")
+    assert code == 0, text
+    row = await ReplicaArchive.objects.aget()
+    assert (row.is_complete, row.by_rescue, row.pod_uid) == (True, True, UID)
+    log = await sync_to_async(archive.find_log)(job, "worker", 0)
+    assert log is not None
+    assert log.read(0, 100) == first

@@ -1,0 +1,170 @@
+"""A backup that is taken while others write, and after a wipe the same rows.
+
+In the lane with PostgreSQL it is on that, otherwise on SQLite.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection
+
+from portal.backup.restoring import EPOCH_JUMP
+from tests.tools.waiting import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Installation:
+    """A HOMEPORT_HOME and a database."""
+
+    home: Path
+    database_url: str = ""
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "portal.settings",
+            "HOMEPORT_HOME": str(self.home),
+            "DATABASE_URL": self.database_url,
+        }
+
+    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    def ok(self, *arguments: str) -> str:
+        done = self.call(*arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def rows(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.ok("-m", "tests.portal.busy", "rows"))
+        return found
+
+    def wipe(self) -> None:
+        shutil.rmtree(self.home)
+        self.home.mkdir()
+        if self.database_url:
+            with psycopg.connect(self.database_url, autocommit=True) as other:
+                other.execute("DROP SCHEMA public CASCADE")
+                other.execute("CREATE SCHEMA public")
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    (home := tmp_path / "home").mkdir()
+    if connection.vendor == "sqlite":
+        yield Installation(home)
+        return
+    server, _, _ = os.environ["DATABASE_URL"].rpartition("/")
+    name = f"backup_{secrets.token_hex(4)}"
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as other:
+        other.execute(f"CREATE DATABASE {name}")
+        try:
+            yield Installation(home, f"{server}/{name}")
+        finally:
+            other.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_the_same_rows_after_a_wipe(installation: Installation, tmp_path: Path):
+    installation.ok("manage.py", "migrate")
+    installation.ok("-m", "tests.portal.busy", "seed")
+    loaded, stopped = tmp_path / "loaded.backup", tmp_path / "stopped.backup"
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.portal.busy", "write"],
+        cwd=ROOT,
+        env=installation.environ,
+        stdin=subprocess.PIPE,
+        stdout=(tmp_path / "written").open("w"),
+    ) as writer:
+        try:
+            wait_for("it writes", lambda: acknowledged(tmp_path / "written"))
+            before = acknowledged(tmp_path / "written")
+            assert "is whole" in installation.ok("manage.py", "backup", str(loaded))
+            after = acknowledged(tmp_path / "written")
+        finally:
+            writer.stdin.close()
+    assert writer.returncode == 0
+    # With nobody at work it is the same, but for the rows that came since.
+    installation.ok("manage.py", "backup", str(stopped))
+    kept = installation.rows()
+    key = (installation.home / "secret_key").read_text()
+
+    installation.wipe()
+    installation.ok("manage.py", "migrate")  # with tables but nobody in it
+    said = installation.ok("manage.py", "restore", str(stopped))
+    assert "restored" in said
+    found = installation.rows()
+    assert found["epochs"] == [epoch + EPOCH_JUMP for epoch in kept["epochs"]]
+    assert (installation.home / "secret_key").read_text() == key
+    assert without_epoch(found) == without_epoch(kept)
+    # Somebody is there now: nothing is put over that.
+    done = installation.call("manage.py", "restore", str(loaded))
+    assert done.returncode == 1
+    assert "has 5 people" in done.stderr
+    assert without_epoch(installation.rows()) == without_epoch(kept)
+
+    # The one under load: whole transactions, all that were acknowledged before it began.
+    installation.wipe()
+    installation.ok("manage.py", "restore", str(loaded))
+    written = installation.rows()["written"]
+    assert all(revision == events for revision, events in written.values())
+    assert {
+        job: before[job] <= written[job][1] <= after[job] + 1 for job in before
+    } == dict.fromkeys(before, True)
+    assert sum(after.values()) > sum(before.values()), "nothing was written meanwhile"
+    # And it works on: sequences give numbers that nobody has.
+    installation.ok("-m", "tests.portal.busy", "more")
+
+
+def test_make_run_leaves_a_server_s_database_to_its_owner(installation: Installation):
+    """It sets up an empty one, and copies an SQLite one before it migrates; that it cannot here."""
+    installation.ok("-m", "deploy.prepare")
+    installation.ok("-m", "deploy.prepare")
+    installation.ok("manage.py", "migrate", "portal", "zero")
+    kept = len(list(installation.home.glob("*Z.sqlite3")))
+    done = installation.call("-m", "deploy.prepare")
+    if installation.database_url:
+        assert done.returncode == 1
+        assert "lacks the migration portal.0001_initial" in done.stderr
+        assert "pg_dump --format=custom" in done.stderr
+        assert "manage.py migrate\n" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert installation.call("manage.py", "migrate", "--check").returncode == 1
+    else:
+        assert done.returncode == 0, done.stderr
+        assert len(list(installation.home.glob("*Z.sqlite3"))) == kept + 1
+
+
+def acknowledged(path: Path) -> dict[str, int]:
+    """Training -> transactions that were committed so far; of all writers, or nothing."""
+    found: dict[str, int] = {}
+    for line in path.read_text().splitlines(keepends=True):
+        if line.endswith("\n"):
+            job, number = line.split()
+            found[job] = int(number)
+    return found if len(found) == 3 else {}
+
+
+def without_epoch(found: dict[str, Any]) -> dict[str, Any]:
+    left_out = {"epochs", "jobs_reconcilerlease"}
+    return {table: rows for table, rows in found.items() if table not in left_out}

@@ -1,0 +1,110 @@
+"""However many ask at once, the web keeps few database connections and refuses nobody for them."""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+import requests
+from websockets.asyncio.client import ClientConnection, connect
+
+from tenants.sockets import MAX_PER_USER, MAX_SOCKETS, TRY_LATER
+from tests.portal.attackers import all_at_once, ask_at_once
+from tests.portal.postgres_server import postgres_server
+from tests.portal.whole import Whole, tree_memory_bytes, whole_portal
+from tests.tools.waiting import wait_for
+
+AT_ONCE = 500
+WRITERS = 100  # of them
+THREADS = 20  # WEB_THREADS, as it is unless it is set
+DESCRIPTORS = 1024
+LIMITS = ("prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}")
+TRAINING = {"name": "once", "image": "python:3.11-slim", "command": ["true"]}
+# All of them are one person here.
+UNLIMITED = {"WRITES_PER_MINUTE": "1000000", "MAX_UNFINISHED_TRAININGS": "1000000"}
+MEMORY_BYTES = 100 * 1024**2
+
+
+def work_at_once(whole: Whole) -> Counter[object]:
+    """Status -> how often: some submit, the others look at a page or ask by REST, all together."""
+    headers = {**whole.rest_headers, **whole.page_headers}
+
+    def get(path: str) -> Callable[[], requests.Response]:
+        return partial(requests.get, f"{whole.url}{path}", headers=headers, timeout=90)
+
+    jobs = f"{whole.url}/api/v1/jobs/"
+    submit = partial(requests.post, jobs, json=TRAINING, headers=headers, timeout=90)
+    readers = [get("/" if number % 2 else "/api/v1/me/") for number in range(AT_ONCE - WRITERS)]
+    return all_at_once([submit] * WRITERS + readers)
+
+
+def test_postgresql_with_its_default_of_connections(tmp_path: Path) -> None:
+    with (
+        postgres_server(max_connections=100) as database,
+        whole_portal(tmp_path, has_pages=True, DATABASE_URL=database.url, **UNLIMITED) as whole,
+    ):
+        assert work_at_once(whole) == {200: AT_ONCE - WRITERS, 201: WRITERS}
+        # Pages of errors are made in threads of another kind.
+        assert ask_at_once(f"{whole.url}/nowhere/", AT_ONCE, whole.rest_headers) == {404: AT_ONCE}
+        spare_threads = min(32, (os.cpu_count() or 1) + 4)
+        assert 0 < database.connections() <= THREADS + spare_threads
+
+
+def test_sqlite_with_few_descriptors(tmp_path: Path) -> None:
+    with whole_portal(tmp_path, has_pages=True, wrapper=LIMITS, **UNLIMITED) as whole:
+        assert work_at_once(whole) == {200: AT_ONCE - WRITERS, 201: WRITERS}
+        assert 0 < open_files(whole).count(str(tmp_path / "homeport.sqlite3")) <= THREADS
+
+
+async def test_as_many_websockets_as_may_be_open(tmp_path: Path) -> None:
+    assert MAX_SOCKETS == AT_ONCE
+    with whole_portal(tmp_path, wrapper=LIMITS, admins=AT_ONCE // MAX_PER_USER) as whole:
+        before, base_bytes = len(open_files(whole)), tree_memory_bytes(whole.pid)
+        async with AsyncExitStack() as stack:
+
+            async def open_one(token: str) -> ClientConnection:
+                return await stack.enter_async_context(
+                    connect(
+                        f"{whole.url.replace('http', 'ws')}/ws/live/",
+                        additional_headers={"Authorization": f"Token {token}"},
+                        compression=None,
+                        open_timeout=60,
+                    )
+                )
+
+            tokens = whole.admin_tokens * MAX_PER_USER
+            sockets = await asyncio.gather(*map(open_one, tokens))
+            told = asyncio.gather(*(socket.recv() for socket in sockets))
+            while not told.done():
+                # Who opened last may not listen yet.
+                assert await asyncio.to_thread(submit, whole) == 201
+                await asyncio.wait([told], timeout=1)
+            assert all('"changed"' in str(frame) for frame in told.result())
+            count, growth = len(open_files(whole)), tree_memory_bytes(whole.pid) - base_bytes
+            print(f"{count} descriptors of {DESCRIPTORS}, +{growth / 1024**2:.0f} MiB")
+            assert count < DESCRIPTORS
+            assert growth < MEMORY_BYTES
+            one_more = await open_one(whole.token)
+            await one_more.wait_closed()
+            assert one_more.close_code == TRY_LATER
+        wait_for("they are gone", lambda: len(open_files(whole)) < before + THREADS)
+
+
+def submit(whole: Whole) -> int:
+    """The status of the answer."""
+    url, headers = f"{whole.url}/api/v1/jobs/", whole.rest_headers
+    return requests.post(url, json=TRAINING, headers=headers, timeout=10).status_code
+
+
+def open_files(whole: Whole) -> list[str]:
+    """What the portal's descriptors are of; empty: closed meanwhile."""
+    found = []
+    for path in Path(f"/proc/{whole.pid}/fd").iterdir():
+        try:
+            found.append(os.readlink(path))
+        except OSError:
+            found.append("")
+    return found

@@ -1,0 +1,240 @@
+"""A whole portal of its own in a process of its own, for what only a real one can show.
+
+SQLite, a folder store, no cluster and no reconciler. `alice` has a namespace, a session and a token.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import requests
+
+from deploy.testcluster.ports import free_port
+from tests.tools.waiting import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+_CSRF = "c" * 32
+
+
+@dataclass
+class Whole:
+    """Attributes: `session` and `token` are the badges of alice, `admin_tokens` of one admin each."""
+
+    home: Path
+    port: int
+    pod_port: int
+    pid: int
+    session: str
+    token: str
+    admin_tokens: list[str]
+
+    @property
+    def url(self) -> str:
+        return f"http://localhost:{self.port}"
+
+    @property
+    def log(self) -> str:
+        return (self.home / "log").read_text(errors="replace")
+
+    @property
+    def page_headers(self) -> dict[str, str]:
+        """Of a request that a page of alice sends."""
+        cookie = f"homeport_session={self.session}; homeport_csrf={_CSRF}"
+        return {"Cookie": cookie, "X-CSRFToken": _CSRF}
+
+    @property
+    def rest_headers(self) -> dict[str, str]:
+        return {"Authorization": f"Token {self.token}"}
+
+
+@contextmanager
+def whole_portal(
+    home: Path,
+    *,
+    wrapper: tuple[str, ...] = (),
+    module: str = "manage",
+    has_pages: bool = False,
+    admins: int = 0,
+    **environ: str,
+) -> Iterator[Whole]:
+    """A portal while the block runs.
+
+    Args:
+        wrapper: stands in front of its command line.
+        module: stands for manage.py.
+        has_pages: the files are collected without which no page can be made.
+        admins: how many there are.
+    """
+    port, pod_port = free_port(), free_port()
+    home.mkdir(parents=True, exist_ok=True)
+    given = {
+        **{key: value for key, value in os.environ.items() if key != "DATABASE_URL"},
+        "DJANGO_SETTINGS_MODULE": "portal.settings",
+        "HOMEPORT_HOME": str(home),
+        "PORT": str(port),
+        "POD_PORT": str(pod_port),
+        **environ,
+    }
+    made = subprocess.run(
+        [sys.executable, "-m", "tests.portal.whole", str(admins)],
+        cwd=ROOT,
+        env=given,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    if has_pages:
+        subprocess.run(
+            [sys.executable, "manage.py", "collectstatic", "--noinput", "--verbosity=0"],
+            cwd=ROOT,
+            env=given,
+            check=True,
+        )
+    badges = json.loads(made.stdout.splitlines()[-1])
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*wrapper, sys.executable, "-m", module, "serve", "--no-reconciler"],
+            cwd=ROOT,
+            env=given,
+            stdout=log,
+            stderr=log,
+        )
+    whole = Whole(home, port, pod_port, process.pid, **badges)
+
+    def answers() -> bool:
+        assert process.poll() is None, whole.log
+        try:
+            return requests.get(f"{whole.url}/healthz", timeout=2).ok
+        except requests.RequestException:
+            return False
+
+    try:
+        wait_for("the portal answers", answers, timeout_s=60)
+        yield whole
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def tree_memory_bytes(pid: int) -> int:
+    """Resident memory of a process and its children."""
+    command = _file(f"/proc/{pid}/cmdline")
+    pages = _file(f"/proc/{pid}/statm").split()
+    total = int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in _file(path).split():
+            # One that has not become its program yet has its parent's memory, not the same again.
+            if _file(f"/proc/{child}/cmdline") != command:
+                total += tree_memory_bytes(int(child))
+    return total
+
+
+def _file(path: str | Path) -> str:
+    """Of a process; empty: that has ended."""
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+@dataclass
+class Watch:
+    """What was seen of a portal while something went on.
+
+    Attributes:
+        asked: how many answers came, or errors.
+        peak_bytes: of its process and those below it, at their most.
+    """
+
+    asked: int = 0
+    slowest_s: float = 0.0
+    peak_bytes: int = 0
+    base_bytes: int = 0
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def growth_bytes(self) -> int:
+        return self.peak_bytes - self.base_bytes
+
+
+@contextmanager
+def watching(url: str, pid: int) -> Iterator[Watch]:
+    """Asks /healthz over and over, by a new connection each time, and looks at the memory.
+
+    Args:
+        pid: of the `serve` process.
+    """
+    seen = Watch(base_bytes=tree_memory_bytes(pid))
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.wait(0.05):
+            began = time.monotonic()
+            try:
+                answer = requests.get(f"{url}/healthz", timeout=20)
+                if not answer.ok:
+                    seen.errors.append(f"{answer.status_code} {answer.text[:200]}")
+            except requests.RequestException as error:
+                seen.errors.append(str(error))
+            seen.slowest_s = max(seen.slowest_s, time.monotonic() - began)
+            seen.asked += 1
+
+    def look() -> None:
+        while not over.wait(0.02):
+            seen.peak_bytes = max(seen.peak_bytes, tree_memory_bytes(pid))
+
+    threads = [threading.Thread(target=work) for work in (ask, look)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def _prepare(admins: int) -> None:
+    import django
+
+    django.setup()
+    from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+    from django.core.management import call_command
+
+    call_command("migrate", verbosity=0)
+    call_command("collectstatic", verbosity=0, interactive=False)
+    from tenants.actions import create_token
+    from tenants.models import User
+    from tenants.people.session_store import SessionStore
+    from tests.factories import make_tenant
+
+    alice = make_tenant("alice").owner
+    session = SessionStore()
+    session[SESSION_KEY] = str(alice.pk)
+    session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+    session[HASH_SESSION_KEY] = alice.get_session_auth_hash()
+    session.create()
+    token = create_token(by=alice, name="tests")[1]
+    # Without passwords, which cost time.
+    people = [User(username=f"admin-{n}", role=User.Role.ADMIN) for n in range(admins)]
+    User.objects.bulk_create(people)
+    badges = {
+        "session": session.session_key,
+        "token": token,
+        "admin_tokens": [create_token(by=person, name="tests")[1] for person in people],
+    }
+    print(json.dumps(badges))
+
+
+if __name__ == "__main__":
+    _prepare(int(sys.argv[1]))
