@@ -1,0 +1,1 @@
+"""What an installation of an earlier version left behind works with today's code."""

@@ -1,0 +1,140 @@
+"""An installation whose cluster goes on while its portal is stopped and started in another version."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deploy.testcluster.ports import free_port
+from portal.cluster import labels
+from tests.e2e.portal import PASSWORD, ROOT, Portal
+from tests.onebox.cluster import OneBox, launch
+from tests.onebox.whole.kube import Kube
+from tests.onebox.whole.processes import naming
+from tests.tools.waiting import wait_for
+from tests.upgrade.old import Old
+
+NODE_PORTS = "31700-31799"
+POD_PORTAL_URL = "http://10.244.0.1:8000"
+# JupyterLab alone: what the tests' notebooks have in place of TensorFlow's image, to be pulled soon.
+LAB = "lab/jupyter:1"
+_LEFT_OUT = ("tensor", "keras", "h5py", "grpcio", "libclang", "ml-dtypes", "pandas", "matplotlib")
+
+
+def offer_lab(home: Path) -> None:
+    """Makes `LAB` an image of the installation's embedded cluster."""
+    folder = home / "onebox" / "node" / "images"
+    folder.mkdir(parents=True)
+    pinned = ROOT / "deploy/onebox/images/requirements/tensorflow-notebook.txt"
+    lines = [li for li in pinned.read_text().splitlines() if not li.startswith(_LEFT_OUT)]
+    (folder / "lab.txt").write_text("\n".join(lines) + "\n")
+    (folder / "lab.toml").write_text(
+        f'[[image]]\nreference = "{LAB}"\nrequirements = "lab.txt"\nenv = {{ SHELL = "/bin/bash" }}\n'
+    )
+
+
+@dataclass
+class Parts(Portal):
+    """A cluster of the earlier version and a portal of either, each a process of its own."""
+
+    box: OneBox | None = None
+
+    def start_old(self, old: Old) -> None:
+        """The cluster, then the earlier version's portal, which has one port for everybody."""
+        self.checkout, self.python, self.port = old.checkout, old.python, self.pod_port
+        offer_lab(self.home)
+        box = ["--home", str(self.home / "onebox"), "--forward", str(self.pod_port)]
+        box += ["--egress", "off", "--node-port-range", NODE_PORTS]
+        self.box = launch(
+            [old.python, "-m", "deploy.onebox", *box],
+            self.home / "onebox",
+            self.home / "onebox.log",
+            old.checkout,
+        )
+        self.run("-m", "deploy.prepare", "--demo")
+        self.serve()
+
+    def become_todays(self) -> None:
+        """From now on commands are today's: what pods know stays, people get a port of their own."""
+        self.checkout, self.python, self.port = ROOT, sys.executable, free_port()
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The environment of every command; the earlier version knows no POD_PORT."""
+        return {
+            **{k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"},
+            "HOMEPORT_HOME": str(self.home),
+            "PORT": str(self.port),
+            "POD_PORT": str(self.pod_port),
+            "POD_PORTAL_URL": POD_PORTAL_URL,
+            "HOMEPORT_KUBECONFIG": str(self.kubeconfig),
+            "HOMEPORT_DEMO_PASSWORD": PASSWORD,
+            **self.environment,
+        }
+
+    def run(self, *words: str) -> str:
+        """What a command of the version says; it has to end well."""
+        done = subprocess.run(
+            [self.python, *words],
+            cwd=self.checkout,
+            env=self.settings,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}"
+        return done.stdout
+
+    def serve(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [self.python, "manage.py", "serve"],
+                cwd=self.checkout,
+                env=self.settings,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        wait_for("the portal answers", self._answers, timeout_s=90)
+
+    def end_portal(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(60) == 0, self.tail()
+        self.process = None
+
+    def pods(self, namespace: str, owners: Container[str]) -> dict[str, tuple[str, dict[str, int]]]:
+        """Name of each pod of these -> its uid, and how often each of its containers came again."""
+        return {
+            pod["metadata"]["name"]: (
+                pod["metadata"]["uid"],
+                {
+                    status["name"]: status["restartCount"]
+                    for kind in ("initContainerStatuses", "containerStatuses")
+                    for status in pod["status"].get(kind, [])
+                },
+            )
+            for pod in self.items(namespace)
+            if pod["metadata"]["labels"].get(labels.OWNER) in owners
+        }
+
+    def items(self, namespace: str) -> list[dict[str, Any]]:
+        return Kube(self.kubeconfig).items(f"/api/v1/namespaces/{namespace}/pods")
+
+
+def kill_container(*texts: str) -> None:
+    """Kills the processes that name all of these texts in command line or environment, once."""
+    found = set.intersection(*(set(naming(text)) for text in texts))
+    assert found, texts
+    for pid in found:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue

@@ -1,0 +1,77 @@
+"""A database that 0d1432e wrote, migrated by today's code: all that was shown is still shown."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.portal import ROOT
+from tests.upgrade import dump
+from tests.upgrade.looking import flat
+
+LARGEST_SQL_BYTES = 300_000
+
+
+def look(home: Path) -> dict[str, Any]:
+    """What today's code shows of the restored and migrated database."""
+    dump.restore(home)
+    environment = {
+        **{k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "TESTS_WITH_SERVERS")},
+        "DJANGO_SETTINGS_MODULE": "portal.settings",
+        "HOMEPORT_HOME": str(home),
+    }
+    run(environment, "-m", "deploy.prepare")
+    found: dict[str, Any] = json.loads(
+        run(environment, "tests/upgrade/looking.py", told=json.dumps(dump.record()))
+    )
+    return found
+
+
+def run(environment: dict[str, str], *words: str, told: str = "") -> str:
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT,
+        env=environment,
+        input=told,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def lacks(record: dict[str, Any], shown: dict[str, Any]) -> list[str]:
+    """What was shown before, and is not shown now."""
+    names, found = record["names"], []
+    for address, before in record["shown"].items():
+        after = shown[address]
+        if after["status"] != before["status"]:
+            found.append(f"{address}: {after['status']}, and it was {before['status']}")
+        gone = [
+            names[place] for place in before.get("names", ()) if place not in after.get("names", ())
+        ]
+        if gone:
+            found.append(f"{address} does not show {gone[:5]}")
+        if "json" in before:
+            was, now = flat(before["json"]), flat(after.get("json"))
+            lost = {
+                key: (value, now.get(key)) for key, value in was.items() if now.get(key) != value
+            }
+            if lost:
+                found.append(f"{address} differs (before, now): {dict(list(lost.items())[:5])}")
+    return found
+
+
+def test_every_page_and_resource_shows_what_it_showed(tmp_path: Path) -> None:
+    record, today = dump.record(), look(tmp_path)
+    assert len(record["shown"]) > 400
+    missing = lacks(record, today["shown"])
+    assert not missing, "\n".join(missing[:40])
+    assert today["signed_in"] == record["signed_in"] == record["people"]
+
+
+def test_the_dump_stays_small() -> None:
+    assert dump.SQL.stat().st_size < LARGEST_SQL_BYTES
