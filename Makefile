@@ -22,7 +22,7 @@ $(VENV)/.made-dev: $(VENV)/.made requirements-dev.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode -r requirements-dev.txt
 	@touch $@
 
-.PHONY: help run test test-cluster check bench format pins
+.PHONY: help run test test-all test-cluster check sizes bench format pins
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -30,8 +30,11 @@ help: ## list these commands
 run: $(VENV)/.made ## set up, start everything on this machine, print the address and the accounts
 	@exec $(BIN)/python -m deploy.run
 
-test: $(VENV)/.made-dev ## run every test, with a real cluster and a real browser
-	@exec $(BIN)/python -m tests.run
+test: $(VENV)/.made-dev ## the quick tests: everything's rules, three people's days, pages, some pods
+	@exec $(BIN)/python -m tests.run test
+
+test-all: $(VENV)/.made-dev ## all tests: with PostgreSQL, Redis, S3, faults, every page and pod
+	@exec $(BIN)/python -m tests.run test-all
 
 bench: $(VENV)/.made-dev ## measure against the plainest things that do the same (ROWS="M1 M5" for some)
 	@exec $(BIN)/python -m tests.bench $(ROWS)
@@ -39,12 +42,17 @@ bench: $(VENV)/.made-dev ## measure against the plainest things that do the same
 test-cluster: $(VENV)/.made-dev ## test against upstream Kubernetes: one that Go 1.26 builds, or that CONTRACT_KUBECONFIG names
 	@exec $(BIN)/python -m tests.upstream.run
 
-check: $(VENV)/.made-dev ## format, lint, types, layers, templates
+sizes: $(VENV)/.made ## count lines by folder, with and without comments and the like
+	@exec $(BIN)/python -m tests.tools.sizes
+
+check: $(VENV)/.made-dev ## format, lint, types, layers, templates, migrations, safe settings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy .
 	$(BIN)/lint-imports
 	$(BIN)/djlint --quiet --lint templates --extension=html
+	DJANGO_SETTINGS_MODULE=tests.settings $(BIN)/python manage.py makemigrations --check --dry-run
+	$(BIN)/python -m tests.tools.documented_settings
 
 format: $(VENV)/.made-dev ## format the code
 	$(BIN)/ruff format .

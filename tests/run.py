@@ -1,192 +1,323 @@
-"""Runs the whole suite in two lanes side by side, since most tests wait more than they compute.
+"""Runs the tests in lanes side by side, since most of them wait more than they compute.
 
-Several pytest calls, because Playwright's event loop and pytest-asyncio's cannot share a process.
-What the second lane says is shown when it has ended, so that the two do not mix.
+    .venv/bin/python -m tests.run [test|test-all|ci] [--only LANE]... [words for pytest]
+
+Each lane (tests/lanes.py) is a process of its own: Playwright's event loop and pytest-asyncio's
+cannot share one. A run has a folder below var/test-results: of every lane its log, a JUnit file and
+its slowest tests.
 """
 
+import argparse
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
 
-from tests.tools import servers
+from tests import lanes
+from tests.lanes import Lane, NeedError
+from tests.tools import browsers, sizes
 
-CRASHES = "tests/e2e/test_crash_table.py"
-PORTAL_FOLDERS = ("portal", "tenants", "jobs")
-TRAININGS = "tests/e2e/test_first_training.py"
-PLAIN = "tests/onebox/plain"
-POD_S3_PORT = 9000  # at the embedded cluster's gateway
+ROOT = Path(__file__).resolve().parents[1]
+KEPT_RUNS = 10
+SLOWEST = 30
+TOLD_EVERY_S = 60.0
+# A lane that is asked to end puts away what it started.
+PUT_AWAY_S = 90.0
+_PERCENT = re.compile(rb"\[\s*(\d+)%\]")
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
 
 
 @dataclass(frozen=True)
-class Call:
-    """One pytest process.
+class Case:
+    """One test of a JUnit file."""
+
+    name: str
+    took_s: float
+    outcome: str  # passed, failed or skipped
+    why: str = ""  # skipped
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a lane ended.
 
     Attributes:
-        servers: it uses PostgreSQL and Redis in place of SQLite and memory, and an S3 server in
-            place of a folder where pods take part.
-        module: what is run; the exit code in `may_end` says that it cannot be on this machine.
-        beside: added to its environment, where it is not set there, while the other lane works.
+        cpu_s: processor seconds of the lane and of what it waited for.
     """
 
-    title: str
-    arguments: tuple[str, ...]
-    servers: bool = False
-    module: tuple[str, ...] = ("pytest", "-q", "-p", "no:cacheprovider")
-    may_end: int = 0
-    beside: Mapping[str, str] = field(default_factory=dict)
+    lane: Lane
+    code: int
+    took_s: float
+    cpu_s: float
+    cases: tuple[Case, ...]
+
+    def count(self, outcome: str) -> int:
+        return sum(case.outcome == outcome for case in self.cases)
+
+    @property
+    def failed(self) -> int:
+        """Failures; a lane that did not end well without one counts as one."""
+        return self.count("failed") or int(self.code != 0)
+
+    @property
+    def passed(self) -> int:
+        """Tests that passed; a lane that passed and has no tests to tell of is one."""
+        return self.count("passed") if self.lane.has_results else int(self.code == 0)
 
 
-LANES = (
-    (
-        Call("tests without a browser", ("-m", "not e2e and not slow and not upstream", "tests")),
-        Call(
-            "killed around every call",
-            ("-m", "e2e and not slow", CRASHES),
-            beside={"HOMEPORT_WITHIN_S": "90"},
-        ),
-        Call(
-            "with PostgreSQL and Redis",
-            # The server is thrown away, and its database with it.
-            ("-m", "not e2e and not slow", "--reuse-db", *(f"tests/{d}" for d in PORTAL_FOLDERS)),
-            servers=True,
-        ),
-        Call(
-            "trainings with PostgreSQL, Redis and S3",
-            ("-m", "e2e and not slow", TRAININGS),
-            servers=True,
-        ),
-    ),
-    (
-        Call(
-            "tests in a real browser, on a real cluster",
-            ("-m", "e2e and not slow", "tests/e2e", f"--ignore={CRASHES}"),
-        ),
-        Call("the main job in a plain container", ("-m", "e2e and not slow", PLAIN)),
-    ),
-)
-# `make test-cluster`, where that is asked for as well: TESTS_WITH_UPSTREAM=1.
-UPSTREAM = (
-    Call(
-        "on upstream Kubernetes",
-        ("--without", "faults"),
-        module=("tests.upstream.run",),
-        may_end=2,
-    ),
-    # That all comes right within half a minute is a promise for a machine that does nothing else.
-    Call(
-        "faults of an upstream control plane",
-        ("--only", "faults"),
-        module=("tests.upstream.run",),
-        may_end=2,
-        beside={"HOMEPORT_WITHIN_S": "90"},
-    ),
-)
-
-
-@contextmanager
-def environment_of(call: Call) -> Iterator[Mapping[str, str]]:
-    """The environment of a call, with its servers while the context is open.
-
-    Raises:
-        NoServerError: one of them is not installed.
-    """
-    if not call.servers:
-        yield os.environ
-        return
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="homeport-servers-")))
-        folder.chmod(0o755)  # PostgreSQL runs as another user
-        added = {
-            "TESTS_WITH_SERVERS": "1",
-            "DATABASE_URL": stack.enter_context(servers.postgres(folder / "postgres")),
-            "REDIS_URL": stack.enter_context(servers.redis(folder / "redis")),
-        }
-        if TRAININGS in call.arguments:
-            added |= stack.enter_context(servers.s3(folder / "s3"))
-            port = added["S3_ENDPOINT"].rpartition(":")[2]
-            added["S3_POD_ENDPOINT"] = f"http://10.244.0.1:{POD_S3_PORT}"
-            added["ONEBOX_ARGS"] = f"--forward {port}:{POD_S3_PORT}"
-        yield {**os.environ, **added}
+def read_cases(paths: Sequence[Path]) -> tuple[Case, ...]:
+    """The tests of JUnit files; what cannot be read was never finished and counts for nothing."""
+    found = []
+    for path in paths:
+        try:
+            document = ET.parse(path)
+        except ET.ParseError:
+            continue
+        for case in document.iter("testcase"):
+            told = {child.tag for child in case}
+            outcome, why = "passed", ""
+            if told & {"failure", "error"}:
+                outcome = "failed"
+            elif "skipped" in told:
+                outcome = "skipped"
+                why = " ".join(child.get("message", "") for child in case.iter("skipped"))
+            name = f"{case.get('classname', '')}::{case.get('name', '')}"
+            found.append(Case(name, float(case.get("time", 0)), outcome, why))
+    return tuple(found)
 
 
 @dataclass
-class Lane:
-    """Runs its calls one after the other; `failed` when one of them did not pass.
+class Running:
+    """A lane at work."""
+
+    lane: Lane
+    process: subprocess.Popen[bytes]
+    log: Path
+    began_s: float = field(default_factory=time.monotonic)
+
+    def progress(self) -> str:
+        found = _PERCENT.findall(self.log.read_bytes())
+        return f"{self.lane.name} {found[-1].decode()} %" if found else self.lane.name
+
+
+class Run:
+    """Lanes that begin in order as soon as there are processors for them.
 
     Attributes:
-        output: where it says what; None: straight to the terminal.
-        is_alone: whether the other lane is over.
+        folder: for what is kept of this run.
+        outcomes: of the lanes that are over.
     """
 
-    calls: tuple[Call, ...]
-    output: IO[bytes] | None
-    is_alone: Callable[[], bool]
-    failed: bool = field(default=False, init=False)
+    def __init__(self, waiting: Sequence[Lane], folder: Path, to_pytest: Sequence[str]) -> None:
+        self.folder = folder
+        self.outcomes: list[Outcome] = []
+        self._waiting = list(waiting)
+        self._running: list[Running] = []
+        self._to_pytest = to_pytest
+        # A little more than there is: no lane keeps its processors busy all the time.
+        self._room = 1.25 * max(2, len(os.sched_getaffinity(0)))
 
-    def run(self) -> None:
-        for call in self.calls:
-            self._say(f"== {call.title}")
-            began_s = time.monotonic()
-            command = [
-                sys.executable,
-                "-m",
-                *call.module,
-                *call.arguments,
-                *sys.argv[1:],
-            ]
+    def until_all_are_over(self) -> None:
+        told_s = time.monotonic()
+        while self._waiting or self._running:
+            self._begin()
+            time.sleep(0.1)
+            for running in list(self._running):
+                self._reap(running)
+            if self._running and time.monotonic() - told_s > TOLD_EVERY_S:
+                told_s = time.monotonic()
+                say(f"   {', '.join(running.progress() for running in self._running)}")
+
+    def _begin(self) -> None:
+        for lane in list(self._waiting):
+            used = sum(running.lane.load for running in self._running)
+            if not self._running or used + lane.load <= self._room:
+                self._waiting.remove(lane)
+                self._start(lane)
+
+    def _start(self, lane: Lane) -> None:
+        is_beside = bool(self._running or self._waiting)
+        log = self.folder / f"{lane.name}.log"
+        results = {"HOMEPORT_RESULTS": str(self.folder / lane.name)}
+        say(f"== {lane.name}: {lane.title}")
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*lane.program, *self._arguments(lane)],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**(lane.beside if is_beside else {}), **os.environ, **results},
+            )
+        self._running.append(Running(lane, process, log))
+
+    def _arguments(self, lane: Lane) -> list[str]:
+        if not lane.is_pytest:
+            return list(lane.arguments)
+        kept = [f"--junitxml={self.folder / lane.name}.xml", f"--durations={SLOWEST}"]
+        return [*lane.arguments, *kept, *self._to_pytest]
+
+    def _reap(self, running: Running) -> None:
+        pid, status, used = os.wait4(running.process.pid, os.WNOHANG)
+        if not pid:
+            return
+        code = running.process.returncode = os.waitstatus_to_exitcode(status)
+        self._running.remove(running)
+        if code == 5 and self._to_pytest:  # no test of this lane was chosen
+            code = 0
+        took_s = time.monotonic() - running.began_s
+        name = running.lane.name
+        files = [*self.folder.glob(f"{name}.xml"), *self.folder.glob(f"{name}.*.xml")]
+        cases = read_cases(sorted(files))
+        outcome = Outcome(running.lane, code, took_s, used.ru_utime + used.ru_stime, cases)
+        self.outcomes.append(outcome)
+        self._keep_slowest(outcome)
+        say(f"== {line_of(outcome)}")
+        if code:
+            say(running.log.read_text(errors="replace"))
+
+    def _keep_slowest(self, outcome: Outcome) -> None:
+        slowest = sorted(outcome.cases, key=lambda case: -case.took_s)[:SLOWEST]
+        text = "".join(f"{case.took_s:8.2f}  {case.name}\n" for case in slowest)
+        (self.folder / f"{outcome.lane.name}.slowest").write_text(text)
+
+    def stop(self) -> None:
+        """End what runs, in order."""
+        for running in self._running:
+            running.process.send_signal(signal.SIGINT)
+        for running in self._running:
             try:
-                with environment_of(call) as environment:
-                    added = {} if self.is_alone() else call.beside
-                    if added:
-                        self._say(f"== {call.title}: beside other work, with {dict(added)}")
-                    code = subprocess.call(
-                        command,
-                        stdout=self.output,
-                        stderr=subprocess.STDOUT,
-                        env={**added, **environment},
-                    )
-            except servers.NoServerError as error:
-                self._say(f"== {call.title}: not run, because {error}")
-                # A machine that proves the project must have all that the proof needs.
-                self.failed = self.failed or bool(os.environ.get("CI"))
-                continue
-            self._say(f"== {call.title}: exit {code} after {time.monotonic() - began_s:.0f} s")
-            self.failed = self.failed or code not in {0, call.may_end}
+                running.process.wait(PUT_AWAY_S)
+            except subprocess.TimeoutExpired:
+                running.process.kill()
+                running.process.wait()
 
-    def _say(self, text: str) -> None:
-        if self.output is None:
-            print(text, flush=True)
-        else:
-            self.output.write(f"{text}\n".encode())
-            self.output.flush()
+
+def line_of(outcome: Outcome) -> str:
+    counts = [f"{outcome.passed} passed"]
+    for name in ("failed", "skipped"):
+        if outcome.count(name):
+            counts.append(f"{outcome.count(name)} {name}")
+    ended = "" if outcome.code == 0 else f", exit {outcome.code}"
+    took = f"{outcome.took_s:.0f} s, {outcome.cpu_s:.0f} s of processor"
+    return f"{outcome.lane.name}: {', '.join(counts)}{ended} after {took}"
+
+
+def new_folder() -> Path:
+    """A folder for what is kept of this run; old ones go."""
+    results = Path(os.environ.get("TEST_RESULTS") or ROOT / "var" / "test-results")
+    results.mkdir(parents=True, exist_ok=True)
+    made = sorted(path for path in results.iterdir() if path.is_dir() and not path.is_symlink())
+    for old in made[: -KEPT_RUNS + 1]:
+        shutil.rmtree(old, ignore_errors=True)
+    folder = results / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}"
+    folder.mkdir()
+    return folder
+
+
+def keep_sizes(folder: Path) -> None:
+    """How long files and folders are."""
+    counted = sizes.measured()
+    for name, shown in (("folders", sizes.by_folder(counted)), ("files", counted)):
+        text = "\n".join(sizes.table(shown))
+        (folder / f"sizes-{name}.txt").write_text(text + "\n")
+
+
+def share_package_cache() -> None:
+    """One package cache for all lanes, the person's own: images are installed once."""
+    if "UV_CACHE_DIR" not in os.environ:
+        said = subprocess.run(
+            [sys.executable, "-m", "uv", "cache", "dir"], capture_output=True, text=True, check=True
+        )
+        os.environ["UV_CACHE_DIR"] = said.stdout.strip()
+
+
+def left_out(chosen: list[Lane]) -> list[tuple[str, list[Lane]]]:
+    """What is missing here, with the lanes that need it; those are taken out of `chosen`."""
+    if any(lanes.needs_browser(lane) for lane in chosen):
+        browsers.ensure(say)
+    without: dict[str, list[Lane]] = {}
+    for lane in list(chosen):
+        reasons = [reason for need in lane.needs if (reason := _missing(need))]
+        for reason in reasons[:1]:
+            without.setdefault(reason, []).append(lane)
+            chosen.remove(lane)
+    return list(without.items())
+
+
+def _missing(need: lanes.Need) -> str:
+    try:
+        need()
+    except NeedError as error:
+        return str(error)
+    return ""
+
+
+def summary(run: Run, without: Sequence[tuple[str, list[Lane]]], *, is_ci: bool) -> int:
+    """Prints what is to be known at the end; the exit code."""
+    say("")
+    for outcome in run.outcomes:
+        say(line_of(outcome))
+    for outcome in run.outcomes:
+        if outcome.took_s > outcome.lane.goal_s:
+            over = f"{outcome.took_s:.0f} s of {outcome.lane.goal_s} s"
+            say(f"over its goal: {outcome.lane.name}, {over}")
+        reasons = Counter(case.why for case in outcome.cases if case.outcome == "skipped")
+        for reason, count in reasons.items():
+            why = (reason.splitlines() or ["nobody says why"])[0]
+            say(f"skipped in {outcome.lane.name}: {count}, because {why}")
+    failed = sum(outcome.failed for outcome in run.outcomes)
+    for reason, missed in without:
+        names = ", ".join(lane.name for lane in missed)
+        say(f"left out: {names}, because {reason}")
+        # A machine that proves the project must have all that the proof needs.
+        failed += len(missed) if is_ci else 0
+    say(f"Logs, JUnit files and the slowest tests: {run.folder}")
+    say(f"{sum(outcome.passed for outcome in run.outcomes)} passed, {failed} failed")
+    return int(failed > 0)
 
 
 def main() -> int:
-    """Exit code 0 only when every call passed; all of them run."""
+    """Exit code 0 only when every lane passed; all of them run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.run", allow_abbrev=False)
+    parser.add_argument("command", nargs="?", default="test", choices=list(lanes.COMMANDS))
+    names = [lane.name for lane in lanes.LANES]
+    parser.add_argument("--only", action="append", choices=names, metavar="LANE")
+    given, to_pytest = parser.parse_known_args()
     # A shell that runs this in the background has it ignored, and tests would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with tempfile.TemporaryFile() as output:
-        also = UPSTREAM if os.environ.get("TESTS_WITH_UPSTREAM") else ()
-        is_first_over = threading.Event()
-        second = Lane((*LANES[1], *also), output, is_first_over.is_set)
-        beside = threading.Thread(target=second.run)
-        first = Lane(LANES[0], None, lambda: not beside.is_alive())
-        beside.start()
-        first.run()
-        is_first_over.set()
-        beside.join()
-        output.seek(0)
-        sys.stdout.write(output.read().decode(errors="replace"))
-    return 1 if first.failed or second.failed else 0
+    signal.signal(signal.SIGTERM, _stop)
+    chosen = [lane for lane in lanes.lanes_of(given.command) if lane.name in (given.only or names)]
+    share_package_cache()
+    without = left_out(chosen)
+    for reason, missed in without:
+        say(f"== left out: {', '.join(lane.name for lane in missed)}, because {reason}")
+    folder = new_folder()
+    if given.command != "test":
+        keep_sizes(folder)
+    run = Run(chosen, folder, to_pytest)
+    try:
+        run.until_all_are_over()
+    except KeyboardInterrupt:
+        run.stop()
+        return 130
+    return summary(run, without, is_ci=bool(os.environ.get("CI")))
+
+
+def _stop(number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

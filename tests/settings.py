@@ -17,8 +17,14 @@ for _name in (
     "PURGE_KUBECONFIG",
     "WEB_KUBECONFIG",
     "POD_PORTAL_URL",
+    "PUBLIC_URL",
+    "ALLOWED_HOSTS",
+    "HTTPS",
+    "LISTEN",
 ):
     os.environ.pop(_name, None)
+# Pods that no test asked for would be in the way of those that it counts, also in what it starts.
+os.environ.setdefault("NETWORK_CHECK", "no")
 
 
 def _remove() -> None:
@@ -30,9 +36,13 @@ def _remove() -> None:
 atexit.register(_remove)
 
 from portal.settings import *  # noqa: TID251
-from portal.settings import STORAGES  # noqa: TID251
+from portal.settings import CHANNEL_LAYERS, STORAGES  # noqa: TID251
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+# Processes of tests beside this one have the same Redis.
+_worker = os.environ.get("PYTEST_XDIST_WORKER")
+if _worker and "hosts" in CHANNEL_LAYERS["default"].get("CONFIG", {}):
+    CHANNEL_LAYERS["default"]["CONFIG"]["prefix"] = f"tests-{_worker}"
 # Pages are rendered without collected static files.
 STORAGES = {
     **STORAGES,

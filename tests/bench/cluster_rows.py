@@ -66,15 +66,16 @@ class NoClusterError(RuntimeError):
 
 @dataclass(frozen=True)
 class Ports:
-    """Of this machine: the portal's, and the gate's with the one that it forwards from."""
+    """Of this machine: the portal's two, and the gate's with the one that it forwards from."""
 
     portal: int = field(default_factory=free_port)
+    pods_door: int = field(default_factory=free_port)
     gate: int = field(default_factory=free_port)
     forward: int = field(default_factory=free_port)
 
     @property
     def for_pods(self) -> tuple[str, str]:
-        return str(self.portal), f"{self.gate}:{GATE_POD_PORT}"
+        return str(self.pods_door), f"{self.gate}:{GATE_POD_PORT}"
 
 
 @contextmanager
@@ -100,8 +101,8 @@ def upstream(folder: Path, ports: Ports) -> Iterator[Path]:
     from deploy.testcluster.cluster import TestCluster
     from deploy.testcluster.node import NodeOptions
 
-    if not binaries.is_built(binaries.KUBERNETES, binaries.ETCD) and not binaries.find_go():
-        raise NoClusterError("upstream Kubernetes is not built, and there is no Go to build it")
+    if why_not := binaries.why_not(binaries.KUBERNETES, binaries.ETCD):
+        raise NoClusterError(why_not)
     node = NodeOptions(forwards=ports.for_pods, has_egress=True)
     with TestCluster(folder / "cluster", node=node, say=lambda _: None) as cluster:
         yield cluster.kubeconfig
@@ -177,7 +178,7 @@ def real_world(name: str) -> Iterator[World]:
         kubeconfig = stack.enter_context(CLUSTERS[name](folder, ports))
         logs = stack.enter_context(_gate(folder, ports, kubeconfig))
         counted = _through(kubeconfig, ports.forward, folder / "kubeconfig-counted")
-        portal = stack.enter_context(_portal(folder, ports.portal, kubeconfig, counted))
+        portal = stack.enter_context(_portal(folder, ports, kubeconfig, counted))
         people = [portal.sign_in(person) for person in PEOPLE]
         trainings = Trainings(people[0], people[0].tenant()["namespace"])
         assert portal.process is not None
@@ -238,13 +239,14 @@ def _api(kubeconfig: Path, port: int) -> Api:
 
 
 @contextmanager
-def _portal(folder: Path, port: int, kubeconfig: Path, counted: Path) -> Iterator[Portal]:
+def _portal(folder: Path, ports: Ports, kubeconfig: Path, counted: Path) -> Iterator[Portal]:
     environment = {
         "HOMEPORT_KUBECONFIG": str(kubeconfig),
         "WEB_KUBECONFIG": str(counted),
         "POD_PORTAL_URL": "http://10.244.0.1:8000",
+        "NETWORK_CHECK": "no",  # only the pods that are measured
     }
-    portal = Portal(folder / "home", port, environment)
+    portal = Portal(folder / "home", ports.portal, environment, pod_port=ports.pods_door)
     try:
         _accounts(portal)
         portal.start()

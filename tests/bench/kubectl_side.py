@@ -11,7 +11,7 @@ from tests.bench.fakelogs import END, LINE_BYTES, Work
 from tests.bench.processes import cpu_s
 from tests.bench.runs import none_left, open_at, open_of, settled, stats
 from tests.bench.world import World
-from tests.tools.kubectls import any_kubectl
+from tests.tools.kubectls import current_kubectl
 
 _READ = 2**20
 _LONGEST_S = 120.0
@@ -62,7 +62,7 @@ class Kubectl:
 
 def _start(world: World, pod: str) -> subprocess.Popen[bytes]:
     namespace, _, name = pod.partition("/")
-    command = [any_kubectl(), f"--kubeconfig={world.kubeconfig}", "-n", namespace]
+    command = [current_kubectl(), f"--kubeconfig={world.kubeconfig}", "-n", namespace]
     return subprocess.Popen([*command, "logs", "-f", name, "-c", "main"], stdout=subprocess.PIPE)
 
 

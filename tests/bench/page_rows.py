@@ -162,7 +162,7 @@ def served(folder: Path, environment: dict[str, str], *options: str) -> Iterator
     port = free_port()
     log = folder / f"serve-{port}.log"
     arguments = ["manage.py", "serve", *options]
-    environment = {**environment, "PORT": str(port)}
+    environment = {**environment, "PORT": str(port), "POD_PORT": str(free_port())}
     with running(arguments, log, lambda: is_served(port), environment) as pid:
         yield pid, port
 

@@ -174,6 +174,7 @@ def portal_environment(home: Path, api_port: int, token: str = "of-the-portal") 
         "HOMEPORT_HOME": str(home),
         "HOMEPORT_KUBECONFIG": str(kubeconfig(home, api_port, token)),
         "DJANGO_SETTINGS_MODULE": "portal.settings",
+        "ACCEPT_INSECURE": "no-redis",
     }
 
 
@@ -193,7 +194,7 @@ def web(folder: Path, api_port: int, people: int, sets: int) -> Iterator[Portal]
     rows = seeded("tests.bench.seed", str(people), str(sets), environment=environment)
     port = free_port()
     arguments = ["manage.py", "serve", "--no-reconciler"]
-    environment["PORT"] = str(port)
+    environment |= {"PORT": str(port), "POD_PORT": str(free_port())}
     log = folder / "portal.log"
     with running(arguments, log, lambda: is_served(port), environment) as pid:
         yield Portal("portal", pid, port, rows["cookies"], rows["jobs"])

@@ -2,15 +2,14 @@
 
 import functools
 import os
-import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.e2e.portal import PASSWORD, Portal, Rest, new_home, thrown_away
+from tests.tools import browsers
 
-CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 FLAGS = [
     "--disable-quic",
     "--disable-background-networking",
@@ -48,9 +47,11 @@ def lin(portal: Portal) -> Rest:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
+    program = browsers.find()
+    assert program is not None, browsers.NONE
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=FLAGS, chromium_sandbox=os.getuid() != 0
+            executable_path=program, args=FLAGS, chromium_sandbox=os.getuid() != 0
         )
         yield browser
         browser.close()

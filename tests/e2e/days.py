@@ -74,6 +74,6 @@ def opened(page: Page, press: Callable[[], None]) -> Page:
 def joined(page: Page, link: str) -> None:
     page.goto(link)
     page.get_by_label("New password").fill(PASSWORD)
-    page.get_by_label("The same again").fill(PASSWORD)
+    page.get_by_label("Repeat the password").fill(PASSWORD)
     page.get_by_role("button", name="Join").click()
     expect(page.get_by_role("heading", name=re.compile("^Hello"))).to_be_visible()

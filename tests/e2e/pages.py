@@ -71,6 +71,9 @@ PAGES = {
     "namespace-suspend": ("root", "/admin/namespaces/{ns-over}/suspend/"),
     "namespace-resume": ("root", "/admin/namespaces/{ns-closed}/resume/"),
     "namespace-restore": ("root", "/admin/namespaces/{ns-grace}/restore/"),
+    "uploads": ("ada", "/uploads/"),
+    "uploads-none": ("lin", "/uploads/"),
+    "upload-delete": ("ada", "/uploads/{upload-code}/delete/"),
     "account": ("ada", "/account/"),
     "people": ("root", "/admin/people/"),
     "people-none": ("root", "/admin/people/?q=nobody+like+this"),
@@ -92,7 +95,9 @@ PAGES = {
 # Routes that are no page: they take a POST, are a part of a page, or a file.
 NO_PAGES = {
     "healthz",
+    "livez",
     "readyz",
+    "status",
     "sign-out",
     "password-change",
     "sessions-end",

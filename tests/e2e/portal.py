@@ -18,7 +18,7 @@ import requests
 
 from deploy.testcluster.ports import free_port
 from tests.onebox.whole.processes import naming
-from tests.tools.kubectls import any_kubectl
+from tests.tools.kubectls import current_kubectl
 from tests.tools.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,8 +31,10 @@ class Portal:
     """One running installation; `home` survives `stop` and `start`.
 
     Attributes:
+        pod_port: of the pods' door; `port` is where people come in.
         wrapper: words in front of the launcher's command line, such as `env NAME=VALUE`.
         admin_kubeconfig: what the tests themselves look with, where Homeport's own may do less.
+        checkout: whose launcher is started, by `python`.
     """
 
     home: Path
@@ -41,6 +43,9 @@ class Portal:
     wrapper: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
     admin_kubeconfig: Path | None = None
+    pod_port: int = field(default_factory=free_port)
+    checkout: Path = ROOT
+    python: str = sys.executable
     log: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,8 +60,8 @@ class Portal:
         started = time.monotonic()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.wrapper, sys.executable, "-m", "deploy.run"],
-                cwd=ROOT,
+                [*self.wrapper, self.python, "-m", "deploy.run"],
+                cwd=self.checkout,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -66,6 +71,7 @@ class Portal:
                     **{k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"},
                     "HOMEPORT_HOME": str(self.home),
                     "PORT": str(self.port),
+                    "POD_PORT": str(self.pod_port),
                     "HOMEPORT_DEMO_PASSWORD": PASSWORD,
                     **self.environment,
                 },
@@ -241,7 +247,7 @@ class Rest:
 def kubectl(portal: Portal, *arguments: str) -> str:
     """Output of kubectl as the admin of the embedded cluster."""
     return subprocess.run(
-        [any_kubectl(), f"--kubeconfig={portal.kubeconfig}", *arguments],
+        [current_kubectl(), f"--kubeconfig={portal.kubeconfig}", *arguments],
         check=True,
         capture_output=True,
         text=True,

@@ -25,6 +25,7 @@ from deploy.testcluster.ports import free_port
 from tests.e2e.pages import PAGES
 from tests.e2e.portal import ROOT
 from tests.e2e.seed import PASSWORD
+from tests.tools import browsers
 
 WIDTHS = (1400, 400)
 
@@ -157,7 +158,7 @@ def take(folder: Path, chosen: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with seeded_portal() as (url, jobs), sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", chromium_sandbox=os.getuid() != 0
+            executable_path=browsers.find(), chromium_sandbox=os.getuid() != 0
         )
         wanted = {name: page for name, page in PAGES.items() if name in chosen or not chosen}
         for who in {who for who, _path in wanted.values()}:

@@ -74,6 +74,7 @@ def seed() -> dict[str, Any]:
     make_tenant(people["new"], at, is_new=True)
     jobs = make_jobs(tenant, at)
     rows = {**jobs, **make_services(tenant, jobs, at)}
+    rows["upload-code"] = tenant.bundles.latest("created_at")
     stranger = User.objects.create_user("mia", password=PASSWORD, first_name="Mia")
     make_nodes(rows, make_tenant(stranger, at), at)
     rows |= make_team(people["lee"], at)
@@ -232,6 +233,10 @@ def running(tenant: Any, at: datetime) -> Any:
         is_warning=True,
         count=2,
     )
+    # Longer by itself than all that stands below it.
+    for number in range(60):
+        seen_at = began + timedelta(minutes=5, seconds=5 * number)
+        event(job, seen_at, "Unhealthy", "Readiness probe failed.", is_warning=True, **pod)
     return job
 
 

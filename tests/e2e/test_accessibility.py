@@ -75,6 +75,11 @@ MISSED = """() => {
   ];
 }"""
 
+# How far a page can be scrolled beyond its content, px.
+EMPTY_END = """() => {
+  const shown = document.querySelector("main").getBoundingClientRect().bottom + scrollY;
+  return document.documentElement.scrollHeight - Math.max(Math.ceil(shown), innerHeight);
+}"""
 IN_DIALOG = """() => document.activeElement === document.body ||
   Boolean(document.activeElement.closest("dialog"))"""
 
@@ -142,6 +147,8 @@ def test_no_page_has_a_serious_fault(seeded: Seeded, who: str) -> None:
         found += page.evaluate(FAULTS, ["color-contrast", "scrollable-region-focusable"])
         if page.evaluate("document.documentElement.scrollWidth") > 400:
             found.append("wider than its window of 400 px")
+        if page.evaluate(EMPTY_END) > 0:
+            found.append("longer than what it shows")
         if found:
             faults[name] = found
     page.context.close()

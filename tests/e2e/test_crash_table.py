@@ -80,6 +80,7 @@ class Bare(Portal):
             **{k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"},
             "HOMEPORT_HOME": str(self.home),
             "PORT": str(self.port),
+            "POD_PORT": str(self.pod_port),
             "HOMEPORT_KUBECONFIG": str(self.kubeconfig),
             "HOMEPORT_DEMO_PASSWORD": PASSWORD,
             "HOMEPORT_FAULTS": "1",
@@ -131,11 +132,13 @@ def server() -> Iterator[Bare]:
     folder.chmod(0o755)
     home = folder / "home"
     home.mkdir()
-    port = free_port()
+    pod_port = free_port()
     with contextlib.closing(
-        start_onebox(folder / "onebox", forward=port, extra=["--node-port-range", "31800-31899"])
+        start_onebox(
+            folder / "onebox", forward=pod_port, extra=["--node-port-range", "31800-31899"]
+        )
     ) as box:
-        bare = Bare(home, port=port, box=box)
+        bare = Bare(home, pod_port=pod_port, box=box)
         try:
             bare.run()
             yield bare

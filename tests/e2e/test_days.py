@@ -360,8 +360,10 @@ def test_the_day_of_an_admin(page_of: Callable[..., Page], own_context: Callable
     page.wait_for_url("**q=jon*")
     expect(page.locator("#list")).to_contain_text("the machines move on Friday")
     picture(page, "admin-audit")
+    as_csv = page.get_by_role("link", name="As CSV")
+    expect(as_csv).to_have_attribute("href", re.compile("q=jon"))  # the list has come
     with page.expect_download() as download:
-        page.get_by_role("link", name="As CSV").click()
+        as_csv.click()
     with Path(download.value.path()).open(encoding="utf-8-sig", newline="") as file:
         done = [row["verb"] for row in csv.DictReader(file)]
     assert {"invite", "suspend", "resume", "delete", "restore"} <= set(done), done

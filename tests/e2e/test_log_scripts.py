@@ -208,6 +208,48 @@ def test_one_replica_is_asked_for_by_name(
     assert download.endswith("/log/?replica=worker-1")
 
 
+def test_an_earlier_attempt_is_chosen_and_can_be_linked_to(
+    open_log: Callable[[str], tuple[Page, Server]],
+) -> None:
+    page, server = open_log("failed")
+    menu, log = page.get_by_label("Attempt"), page.get_by_role("log")
+    server.lines("worker-0", "of the second")
+    expect(log).to_contain_text("of the second")
+    menu.press("ArrowDown")
+    menu.press("ArrowDown")  # latest, 2, 1
+    expect(log).not_to_contain_text("of the second")
+    expect(page.locator("[data-log-state=waiting]")).to_have_text("Reading the archive")
+    assert server.sockets[-1].url.endswith("logs/?attempt=1")
+    server.lines("worker-0", "of the first", cursor="c1")
+    server.send(type="end")
+    expect(page.locator("[data-log-state=end]")).to_have_text("Complete")
+    download = page.locator("[data-log-download]")
+    assert (download.get_attribute("href") or "").endswith("/log/?attempt=1")
+    assert page.url.endswith("/?attempt=1")
+    page.reload()
+    expect(menu).to_have_value("1")
+    page.wait_for_function("() => document.querySelector('.log-state').dataset.logState")
+    assert server.sockets[-1].url.endswith("logs/?attempt=1")
+    page.locator("#job-replicas [data-attempt=latest]").click()
+    expect(menu).to_have_value("latest")
+    expect(page.locator("[data-log-state=live]")).to_be_visible()
+    assert server.sockets[-1].url.endswith("/logs/")
+    page.locator("#earlier summary").click()
+    page.locator("#earlier [data-attempt='1']").click()
+    expect(menu).to_have_value("1")
+
+
+def test_the_menu_comes_with_the_second_attempt(
+    open_log: Callable[[str], tuple[Page, Server]],
+) -> None:
+    page, server = open_log("running")
+    expect(page.locator("[data-log-attempt]")).to_be_hidden()
+    server.send(type="state", replica="", state="running", reason="", attempt=3)
+    expect(page.get_by_label("Attempt")).to_be_visible()
+    options = page.locator("[data-log-attempt] option")
+    assert options.all_inner_texts() == ["latest", "3", "2", "1", "all"]
+
+
 def test_the_filter_hides_and_marks(open_log: Callable[[str], tuple[Page, Server]]) -> None:
     page, server = open_log("running")
     server.lines("worker-0", "Loss 1", "other", "LOSS 2")

@@ -24,6 +24,7 @@ def portal() -> Iterator[Portal]:
     settings = {
         "HOMEPORT_HOME": str(running.home),
         "PORT": str(running.port),
+        "POD_PORT": str(running.pod_port),
         "HOMEPORT_DEMO_PASSWORD": PASSWORD,
     }
     running.wrapper = (*user, "env", *(f"{name}={text}" for name, text in settings.items()))

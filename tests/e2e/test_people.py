@@ -34,7 +34,7 @@ def invite(page: Page, name: str) -> str:
 def join(page: Page, link: str) -> None:
     page.goto(link)
     page.get_by_label("New password").fill(NEW_PASSWORD)
-    page.get_by_label("The same again").fill(NEW_PASSWORD)
+    page.get_by_label("Repeat the password").fill(NEW_PASSWORD)
     page.get_by_role("button", name="Join").click()
 
 

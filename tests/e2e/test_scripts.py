@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Response, expect
+from playwright.sync_api import Browser, Page, Response, Route, expect
 
 from portal import wording
 from tests.e2e.scripted import Seeded, Server, seeded_pages
@@ -139,6 +139,30 @@ def test_a_broken_archive_is_told_at_once(seeded: Seeded) -> None:
     broken = {"name": "code.tar.gz", "mimeType": "application/gzip", "buffer": b"nonsense" * 99}
     page.locator("input[type=file]").set_input_files(broken)
     expect(page.locator("[data-upload-error]")).to_contain_text("cannot be read as an archive")
+    page.context.close()
+
+
+def test_why_an_upload_is_refused_is_told_as_the_portal_says_it(seeded: Seeded) -> None:
+    page = seeded.page()
+    page.goto("/trainings/new/")
+    answer = {
+        "status": 507,
+        "content_type": "text/plain; charset=utf-8",
+        "body": "The disk is full.",
+    }
+
+    def refuse(route: Route) -> None:
+        assert route.request.headers["hx-request"] == "true"
+        route.fulfill(**answer)
+
+    page.route("**/bundles/", refuse)
+    script = {"name": "a.py", "mimeType": "text/plain", "buffer": b"print(1)"}
+    page.locator("input[type=file]").set_input_files(script)
+    expect(page.locator("[data-upload-error]")).to_have_text("The disk is full.")
+    page.context.clear_cookies(name="homeport_session")
+    page.unroute("**/bundles/")
+    page.locator("input[type=file]").set_input_files(script)
+    page.wait_for_url("**/sign-in/?next=%2Ftrainings%2Fnew%2F")
     page.context.close()
 
 

@@ -98,6 +98,7 @@ def _identity(cast: Cast, name: str, key: str) -> UUID:
         ("team-", "api-team"): cast.team.pk,
         ("token-",): cast.token.pk,
         ("session-",): cast.session.id,
+        ("upload-", "api-bundle"): cast.tenant.bundles.values_list("pk", flat=True)[0],
         ("job", "api-job", "lead-stop"): cast.job.pk,
     }
     for start, identity in starts.items():

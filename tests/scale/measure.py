@@ -108,7 +108,8 @@ def main(kind: str = "sqlite") -> None:
     with tempfile.TemporaryDirectory(prefix="homeport-scale-") as folder:
         Path(folder).chmod(0o755)  # PostgreSQL runs as another user
         with database(kind, Path(folder)):
-            from tests.scale.rows import LARGE, fill
+            from tests.scale.rows import fill
+            from tests.scale.sizes import LARGE
 
             began = time.monotonic()
             cast = fill(LARGE)

@@ -8,10 +8,10 @@ makes comes on top of what is there.
 import io
 import itertools
 import uuid
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from django.utils.timezone import now
 
@@ -28,60 +28,21 @@ from jobs.models import (
 )
 from jobs.services.models import Service, ServiceEvent
 from jobs.team.models import UsageInterval
-from portal.cluster import names
 from portal.storage import get_store
-from tenants.actions import ensure_tenant
 from tenants.models import (
     ApiToken,
     AuditEntry,
     Session,
     Team,
     Tenant,
-    TenantObject,
     User,
 )
 from tests.e2e.seed_fleet import report
+from tests.scale.people import make_account, make_teams, make_tenants
+from tests.scale.sizes import GIB, Size, bulk, shares
 
-GIB = 2**30
 STORED = "scale/stored"  # the one object that all logs and artifacts share
-BATCH = 1000
 STATES = ("succeeded", "succeeded", "failed", "succeeded", "stopped")
-OBJECTS = ("Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy", "PersistentVolumeClaim")
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Size:
-    """How many of each; of trainings, services and history the first tenant gets a tenth."""
-
-    tenants: int = 4
-    teams: int = 2
-    finished: int = 10
-    running: int = 4
-    queued: int = 4
-    services: int = 8  # of each kind; half of them run
-    audit: int = 10
-    usage: int = 10
-    nodes: int = 2
-    inside: int = 3  # replicas, events, artifacts, tokens, sessions of the objects that are opened
-
-    def times(self, factor: int) -> "Size":
-        return Size(**{field.name: getattr(self, field.name) * factor for field in fields(self)})
-
-
-SMALL = Size()
-LARGE = Size(
-    tenants=500,
-    teams=20,
-    finished=10_000,
-    running=300,
-    queued=200,
-    services=400,
-    audit=30_000,
-    usage=40_000,
-    nodes=60,
-    inside=40,
-)
 
 
 @dataclass
@@ -100,25 +61,12 @@ class Cast:
     session: Session
 
 
-def bulk(model: Any, rows: Iterable[Any]) -> list[Any]:
-    """Inserts rows of one model."""
-    made: list[Any] = model.objects.bulk_create(list(rows), batch_size=BATCH)
-    return made
-
-
-def shares(owners: list[T], count: int) -> Iterator[T]:
-    """`count` owners: a tenth is the first one, the others take turns."""
-    others = itertools.cycle(owners[1:] or owners)
-    for number in range(count):
-        yield owners[0] if number % 10 == 0 else next(others)
-
-
 def fill(size: Size) -> Cast:
     """Makes all rows of this size."""
     at = now()
-    teams = _teams(size)
+    teams = make_teams(size)
     root, _ = User.objects.get_or_create(username="root", defaults={"role": User.Role.ADMIN})
-    tenants = _tenants(size, teams, at)
+    tenants = make_tenants(size, teams, at)
     tenant = tenants[0]
     assert tenant.team is not None
     lead, _ = User.objects.get_or_create(username="lee", defaults={"team": tenant.team})
@@ -142,82 +90,8 @@ def fill(size: Size) -> Cast:
     artifact = job.artifacts.first()
     assert artifact is not None
     own = {kind: _inside_service(size, tenant, kind, at) for kind in ("notebook", "tensorboard")}
-    token, session = _account(size, tenant.owner, at)
+    token, session = make_account(size, tenant.owner, at)
     return Cast(tenant.owner, lead, root, tenant.team, tenant, job, artifact, own, token, session)
-
-
-def _teams(size: Size) -> list[Team]:
-    have = Team.objects.count()
-    made = bulk(Team, (Team(name=f"team {have + n}") for n in range(size.teams)))
-    leads = bulk(User, (User(username=f"lead-{have + n}", password="!") for n in range(size.teams)))
-    for team, lead in zip(made, leads, strict=True):
-        team.leads.add(lead)
-    return list(Team.objects.order_by("created_at", "name")) if have else made
-
-
-def _tenants(size: Size, teams: list[Team], at: datetime) -> list[Tenant]:
-    """All tenants, Ada's first; hers is in the first team."""
-    ada = User.objects.filter(username="ada").first()
-    if ada is None:
-        ada = User.objects.create(username="ada", password="!", team=teams[0])
-    first = ensure_tenant(user=ada)
-    Tenant.objects.filter(pk=first.pk).update(
-        state="active", team=teams[0], observed_hard=first.quota, observed_used=first.quota
-    )
-    have = User.objects.filter(username__startswith="person-").count()
-    people = bulk(
-        User,
-        (
-            User(
-                username=f"person-{have + n}",
-                first_name="Person",
-                last_name=str(have + n),
-                password="!",
-                team=teams[n % len(teams)],
-            )
-            for n in range(size.tenants - 1)
-        ),
-    )
-    quota = {
-        field.attname: getattr(first, field.attname)
-        for field in Tenant._meta.concrete_fields
-        if field.attname.startswith(("quota_", "data_volume", "log_volume"))
-    }
-    tenants = bulk(
-        Tenant,
-        (
-            Tenant(
-                owner=person,
-                team=person.team,
-                namespace=names.namespace_name(person.username, person.pk),
-                state="active" if n % 9 else "suspended",
-                desired="active" if n % 9 else "suspended",
-                observed_hard=first.quota,
-                observed_used={"cpu": 1000 * (n % 8), "memory": GIB * n, "gpu": n % 3, "pods": n},
-                created_at=at - timedelta(days=n % 300),
-                **quota,
-            )
-            for n, person in enumerate(people)
-        ),
-    )
-    bulk(
-        TenantObject,
-        (
-            TenantObject(tenant=tenant, position=place, kind=kind, name=kind.lower(), state="ready")
-            for tenant in tenants
-            for place, kind in enumerate(OBJECTS)
-        ),
-    )
-    if not first.objects_seen.exists():
-        bulk(
-            TenantObject,
-            (
-                TenantObject(tenant=first, position=p, kind=kind, name=kind.lower(), state="ready")
-                for p, kind in enumerate(OBJECTS)
-            ),
-        )
-    everybody = Tenant.objects.exclude(pk=first.pk).select_related("owner", "team")
-    return [Tenant.objects.select_related("owner", "team").get(pk=first.pk), *everybody]
 
 
 def _replicas(count: int, gpu: int) -> dict[str, dict[str, int]]:
@@ -537,22 +411,3 @@ def _inside_service(size: Size, tenant: Tenant, kind: str, at: datetime) -> Serv
     )
     bulk(ServiceEvent, _service_events(service, 4 * size.inside))
     return service
-
-
-def _account(size: Size, user: User, at: datetime) -> tuple[ApiToken, Session]:
-    later = at + timedelta(days=30)
-    tokens = bulk(
-        ApiToken,
-        (
-            ApiToken(user=user, name=f"token {n}", digest=uuid.uuid4().hex, expires_at=later)
-            for n in range(size.inside)
-        ),
-    )
-    sessions = bulk(
-        Session,
-        (
-            Session(session_key=uuid.uuid4().hex, user=user, session_data="", expire_date=later)
-            for _ in range(size.inside)
-        ),
-    )
-    return tokens[0], sessions[0]

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from tests.scale.addresses import addresses
-from tests.scale.rows import SMALL, Cast, fill
+from tests.scale.rows import Cast, fill
+from tests.scale.sizes import SMALL
 from tests.scale.visits import Visit, Visitor
 
 pytestmark = pytest.mark.django_db

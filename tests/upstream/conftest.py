@@ -1,8 +1,8 @@
 """What only an upstream cluster can judge: its control plane on this machine, or one that is given.
 
-A given cluster is named by CONTRACT_KUBECONFIG; its pods have to reach the portal of the tests,
-which listens on CONTRACT_PORTAL_PORT, as CONTRACT_PORTAL_URL. With CONTRACT_AUDIT_LOG, the log of its
-API server, the rights that Homeport used there are looked at as well (deploy/cluster/used.py).
+A given cluster is named by CONTRACT_KUBECONFIG; its pods have to reach the portal of the tests, whose
+door for pods listens on CONTRACT_PORTAL_PORT, as CONTRACT_PORTAL_URL. With CONTRACT_AUDIT_LOG, the
+log of its API server, the rights that Homeport used there are looked at as well (deploy/cluster/used.py).
 """
 
 import os
@@ -20,6 +20,7 @@ from deploy.testcluster.controlplane import Options
 from deploy.testcluster.node import NodeOptions
 from deploy.testcluster.ports import free_port
 from tests.e2e.conftest import browser, page_of_own  # noqa: F401 - fixtures for all tests here
+from tests.upstream.power import need_built
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,13 @@ class Upstream:
 
     Attributes:
         kubeconfig: of a cluster administrator.
-        portal_port: where the portal has to listen, on 127.0.0.1.
+        pod_port: where the portal's door for pods has to listen, on 127.0.0.1.
         pod_portal_url: how pods reach it.
         audit_log: of its API server, where that is known.
     """
 
     kubeconfig: Path
-    portal_port: int
+    pod_port: int
     pod_portal_url: str
     audit_log: Path | None
 
@@ -58,8 +59,7 @@ def upstream() -> Iterator[Upstream]:
             )
         yield Upstream(Path(given), int(port), url, audit_log())
         return
-    if not binaries.is_built(binaries.KUBERNETES, binaries.ETCD) and not binaries.find_go():
-        pytest.skip("an upstream cluster is built with Go, or given by CONTRACT_KUBECONFIG")
+    need_built(binaries.KUBERNETES, binaries.ETCD)
     port = free_port()
     folder = Path(tempfile.mkdtemp(prefix="homeport-upstream-"))
     folder.chmod(0o755)

@@ -2,7 +2,8 @@
 
 Every process of a run has that folder in its environment (as TMPDIR), on its command line or, in a
 pod, among its mounts. A network namespace is there as long as a process or a mount of it, so who
-finds neither has found none.
+finds neither has found none. Besides, there are folders that upstream's programs make of
+themselves wherever nobody names another one.
 """
 
 import os
@@ -14,6 +15,29 @@ from tests.onebox.whole.processes import command_line, naming, others
 
 _ENDING_S = 10.0  # what was killed goes a moment later
 _SHOWN = 80  # characters of a command line
+# Where programs of Kubernetes and etcd keep things unless they are told otherwise.
+DEFAULTS = (
+    Path("/usr/libexec/kubernetes"),
+    Path("/etc/kubernetes"),
+    Path("/etc/cni"),
+    Path("/opt/cni"),
+    Path("/run/kubernetes"),
+    Path("/var/lib/etcd"),
+    Path("/var/lib/kubelet"),
+    Path("/var/lib/kubernetes"),
+    Path("/var/log/containers"),
+    Path("/var/log/pods"),
+)
+
+
+def by_default() -> frozenset[Path]:
+    """Which of upstream's own folders are on this machine."""
+    return frozenset(place for place in DEFAULTS if place.exists())
+
+
+def made_by_default(before: frozenset[Path]) -> list[str]:
+    """In words, which of them were not there before."""
+    return [f"the folder {place}" for place in sorted(by_default() - before)]
 
 
 def remove(folder: Path) -> list[str]:

@@ -21,19 +21,8 @@ from deploy.testcluster.controlplane import ControlPlane, Options
 from deploy.testcluster.node import NodeOptions
 from deploy.testcluster.ports import free_port
 from tests.e2e.portal import PASSWORD, ROOT, Portal
+from tests.tools.kubectls import Said, ask, current_kubectl
 from tests.tools.waiting import wait_for
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What kubectl said."""
-
-    code: int
-    text: str
-
-    @property
-    def is_done(self) -> bool:
-        return self.code == 0
 
 
 @dataclass
@@ -42,41 +31,32 @@ class Accounts:
 
     Attributes:
         admin_kubeconfig: of a cluster administrator.
-        kubectl: path of the program.
         kubeconfigs: account -> its kubeconfig, with a token of its own.
     """
 
     admin_kubeconfig: Path
-    kubectl: str
     kubeconfigs: dict[str, Path] = field(default_factory=dict)
 
-    def ask(self, account: str, *arguments: str, body: Any = None) -> Answer:
+    def ask(self, account: str, *arguments: str, body: Any = None) -> Said:
         """kubectl as one of the accounts, or as "admin"; `body` is what it reads with `-f -`."""
         kubeconfig = self.kubeconfigs.get(account, self.admin_kubeconfig)
-        done = subprocess.run(
-            [self.kubectl, f"--kubeconfig={kubeconfig}", *arguments],
-            input=json.dumps(body) if body is not None else None,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=90,
-        )
-        return Answer(done.returncode, done.stdout.strip())
+        command = [current_kubectl(), f"--kubeconfig={kubeconfig}", *arguments]
+        stdin = json.dumps(body) if body is not None else None
+        return ask(command, stdin=stdin, timeout_s=90)
 
     def admin(self, *arguments: str, body: Any = None) -> str:
         """Output of an admin's kubectl, which has to succeed."""
         answer = self.ask("admin", *arguments, body=body)
-        assert answer.is_done, f"kubectl {' '.join(arguments)}: {answer.text}"
-        return answer.text
+        assert answer.is_done, f"kubectl {' '.join(arguments)}: {answer}"
+        return answer.out.strip()
 
     def get(self, *arguments: str) -> Any:
         return json.loads(self.admin("get", *arguments, "-o", "json"))
 
 
-def install(admin_kubeconfig: Path, kubectl: str, folder: Path) -> Accounts:
+def install(admin_kubeconfig: Path, folder: Path) -> Accounts:
     """What docs/cluster.md tells an admin to do; the kubeconfig of each account lies in `folder`."""
-    accounts = Accounts(admin_kubeconfig, kubectl)
+    accounts = Accounts(admin_kubeconfig)
     accounts.admin("apply", "-f", str(rights.FOLDER))
     view = ("config", "view", "--minify", "--flatten", "--raw", "-o", "json")
     content = json.loads(accounts.admin(*view))
@@ -92,27 +72,30 @@ def install(admin_kubeconfig: Path, kubectl: str, folder: Path) -> Accounts:
         # what the account did is not to show this try.
         as_ours = "--as=system:serviceaccount:homeport:reconciler"
         tried = accounts.ask("admin", as_ours, "create", "namespace", "x", "--dry-run=server")
-        return "homeport-accounts" in tried.text
+        return "homeport-accounts" in tried.errors
 
     wait_for("the policy is enforced", is_enforced, timeout_s=30, interval_s=0.3)
     return accounts
 
 
 @contextmanager
-def installed(admin_kubeconfig: Path, kubectl: str, folder: Path) -> Iterator[Accounts]:
+def installed(admin_kubeconfig: Path, folder: Path) -> Iterator[Accounts]:
     """Installs, and takes it away afterwards where it was not there before."""
-    admin = Accounts(admin_kubeconfig, kubectl)
+    admin = Accounts(admin_kubeconfig)
     was_there = admin.ask("admin", "get", "namespace", rights.NAMESPACE).is_done
     try:
-        yield install(admin_kubeconfig, kubectl, folder)
+        yield install(admin_kubeconfig, folder)
     finally:
         if not was_there:
             admin.ask("admin", "delete", "--ignore-not-found", "-f", str(rights.FOLDER))
 
 
-def skip_without_upstream() -> None:
-    if not binaries.is_built(binaries.KUBERNETES, binaries.ETCD) and not binaries.find_go():
-        pytest.skip("an upstream control plane of one's own is built with Go; there is none here")
+def need_built(*products: binaries.Product) -> None:
+    """Skips where programs of upstream cannot be had; in CI that is a failure."""
+    if why_not := binaries.why_not(*products):
+        if os.environ.get("CI"):
+            pytest.fail(why_not)
+        pytest.skip(why_not)
 
 
 @contextmanager
@@ -128,26 +111,29 @@ def folder_of(name: str) -> Iterator[Path]:
 
 
 def install_on(plane: ControlPlane) -> Accounts:
-    return install(plane.kubeconfig, str(plane.kubectl), plane.home)
+    return install(plane.kubeconfig, plane.home)
 
 
 @contextmanager
 def audited_cluster(port: int) -> Iterator[tuple[Accounts, Path]]:
-    """Control plane and node, and the audit log; pods reach a portal on `port`."""
-    skip_without_upstream()
+    """Control plane and node, and the audit log; pods reach a portal's door on `port`."""
+    need_built(binaries.KUBERNETES, binaries.ETCD)
     with folder_of("power") as folder:
         node = NodeOptions(forwards=[str(port)], has_egress=True)
         with TestCluster(folder, Options(is_audited=True), node) as cluster:
             yield install_on(cluster.control_plane), cluster.control_plane.audit_log
 
 
-def portal_of(accounts: Accounts, home: Path, port: int, **environment: str) -> Portal:
-    """A portal whose parts have the three accounts and nothing else; not started."""
+def portal_of(accounts: Accounts, home: Path, pod_port: int, **environment: str) -> Portal:
+    """A portal whose parts have the three accounts and nothing else; not started.
+
+    Args:
+        pod_port: where the cluster's pods find its door for them.
+    """
     given = accounts.kubeconfigs
     return Portal(
         home,
-        port,
-        {
+        environment={
             "HOMEPORT_KUBECONFIG": str(given["reconciler"]),
             "WEB_KUBECONFIG": str(given["web"]),
             "PURGE_KUBECONFIG": str(given["purge"]),
@@ -155,6 +141,7 @@ def portal_of(accounts: Accounts, home: Path, port: int, **environment: str) -> 
             **environment,
         },
         admin_kubeconfig=accounts.admin_kubeconfig,
+        pod_port=pod_port,
     )
 
 
@@ -173,7 +160,6 @@ def of_portal(portal: Portal, *arguments: str) -> None:
 
 __all__ = [
     "Accounts",
-    "Answer",
     "audited_cluster",
     "free_port",
     "install_on",

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from deploy.testcluster import binaries
 from deploy.testcluster.controlplane import ControlPlane, Options
 from tenants.manifests import render_tenant
 from tenants.models import Tenant
 from tests.tools.waiting import wait_for
-from tests.upstream.power import Accounts, folder_of, install_on, skip_without_upstream
+from tests.upstream.power import Accounts, folder_of, install_on, need_built
 from tests.upstream.rest import Caller
 
 OURS = "u-ada-1b2c3d4e"
@@ -116,7 +117,7 @@ def ada() -> Tenant:
 @contextmanager
 def scene() -> Iterator[Scene]:
     """A control plane of its own, without a node."""
-    skip_without_upstream()
+    need_built(binaries.KUBERNETES, binaries.ETCD)
     # As on clusters of real life: it is Pod Security that refuses privileged pods.
     options = Options(flags={"kube-apiserver": ["--allow-privileged=true"]})
     with folder_of("refusals") as folder, ControlPlane(folder, options) as cluster:

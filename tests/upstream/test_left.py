@@ -26,6 +26,18 @@ def test_a_folder_that_nobody_uses_is_removed(folder: Path) -> None:
     assert not folder.exists()
 
 
+def test_a_folder_that_a_program_made_where_it_makes_it_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, theirs = tmp_path / "libexec", tmp_path / "lib"
+    monkeypatch.setattr(left, "DEFAULTS", (own, theirs))
+    theirs.mkdir()
+    before = left.by_default()
+    assert left.made_by_default(before) == []
+    own.mkdir()
+    assert left.made_by_default(before) == [f"the folder {own}"]
+
+
 def test_a_process_that_knows_the_folder(folder: Path) -> None:
     with start("sleep", "1000", folder=folder) as child:
         try:

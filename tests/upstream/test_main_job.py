@@ -13,11 +13,11 @@ import requests
 from playwright.sync_api import Page, expect
 
 from deploy.cluster import rights, used
+from tests.e2e.pods_door import try_everything
 from tests.e2e.portal import Portal, Rest, global_steps, kubectl, new_home, thrown_away
 from tests.e2e.test_first_training import BODY, ENDED_S, FIRST_TRAINING_S, SCRIPT
 from tests.e2e.test_gate import enter
 from tests.e2e.test_services import START_S, Service, things_of
-from tests.tools.kubectls import any_kubectl
 from tests.tools.waiting import wait_for
 from tests.upstream.conftest import Upstream
 from tests.upstream.power import Accounts, installed, make_people, portal_of
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.upstream, pytest.mark.e2e, pytest.mark.tensorflow]
 def accounts(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Accounts]:
     """Accounts, rights and policies of deploy/cluster on that cluster, until the tests are over."""
     folder = tmp_path_factory.mktemp("accounts")
-    with installed(upstream.kubeconfig, any_kubectl(), folder) as made:
+    with installed(upstream.kubeconfig, folder) as made:
         yield made
 
 
@@ -38,7 +38,7 @@ def portal(upstream: Upstream, accounts: Accounts) -> Iterator[Portal]:
     """The portal on that cluster, with the demo accounts."""
     home = new_home("upstream-portal")
     url = {"POD_PORTAL_URL": upstream.pod_portal_url}
-    running = portal_of(accounts, home, upstream.portal_port, **url)
+    running = portal_of(accounts, home, upstream.pod_port, **url)
     make_people(running)
     with thrown_away(running):
         yield running
@@ -75,9 +75,9 @@ def test_a_distributed_training_with_live_logs(
     log = page.get_by_role("log")
     ada.wait(job, "running", timeout_s=FIRST_TRAINING_S)
     for line in ("server up ps 0", "server up worker 0", "server up worker 1", "step "):
-        expect(log).to_contain_text(line, timeout=60_000)
+        expect(log).to_contain_text(line, timeout=180_000)  # TensorFlow's own start
     for line in ("done task 0", "done task 1"):
-        expect(log).to_contain_text(line, timeout=120_000)
+        expect(log).to_contain_text(line, timeout=180_000)
     done = ada.wait(job, "succeeded", timeout_s=ENDED_S)
     expect(page.locator("[data-state=succeeded]").first).to_be_visible(timeout=30_000)
     workers = [replica for replica in done["replicas"] if replica["role"] == "worker"]
@@ -155,6 +155,10 @@ def test_a_training_is_stopped_and_deleted(portal: Portal, ada: Rest) -> None:
         lambda: not kubectl(portal, "-n", namespace, "get", kinds, "-l", owner, "-o", "name"),
         timeout_s=60,
     )
+
+
+def test_a_pod_gets_nothing_but_its_own_door(upstream: Upstream, portal: Portal, ada: Rest) -> None:
+    try_everything(portal, ada, upstream.pod_portal_url)
 
 
 def test_a_notebook_computes_behind_its_gate(portal: Portal, ada: Rest) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,8 @@ import pytest
 from deploy.testcluster import binaries
 from deploy.testcluster.cluster import TestCluster
 from tests.onebox.whole.kube import Json, Kube, Space, container, shell, sleeper
+from tests.tools.kubectls import Said, ask, current_kubectl
+from tests.upstream.power import need_built
 
 pytestmark = pytest.mark.upstream
 
@@ -25,8 +26,7 @@ BATCH, APPS = "batch/v1", "apps/v1"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[TestCluster]:
-    if not binaries.is_built(binaries.KUBERNETES, binaries.ETCD) and not binaries.find_go():
-        pytest.skip("a control plane that the tests may handle is built with Go")
+    need_built(binaries.KUBERNETES, binaries.ETCD)
     folder = Path(tempfile.mkdtemp(prefix="homeport-upstream-node-"))
     folder.chmod(0o755)
     try:
@@ -51,11 +51,10 @@ def space(kube: Kube, request: pytest.FixtureRequest) -> Iterator[Space]:
     kube.delete(f"/api/v1/namespaces/{made.name}")
 
 
-def as_user(cluster: TestCluster, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def as_user(cluster: TestCluster, name: str, *arguments: str) -> Said:
     """kubectl with one of the keys that the node has."""
     keys = cluster.control_plane.keys.folder / f"{name}.kubeconfig"
-    command = [str(cluster.kubectl), f"--kubeconfig={keys}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return ask([current_kubectl(), f"--kubeconfig={keys}", *arguments])
 
 
 @pytest.mark.parametrize(
@@ -76,8 +75,8 @@ def test_the_node_has_no_more_than_a_nodes_rights(
     cluster: TestCluster, user: str, question: tuple[str, ...]
 ) -> None:
     answer = as_user(cluster, user, *question)
-    assert answer.returncode != 0, answer.stdout
-    assert "forbidden" in answer.stderr.lower(), answer.stderr
+    assert not answer.is_done, answer
+    assert "forbidden" in answer.errors.lower(), answer
 
 
 def test_a_pod_that_is_not_of_the_node_is_not_its_to_change(
@@ -87,8 +86,8 @@ def test_a_pod_that_is_not_of_the_node_is_not_its_to_change(
     patch = json.dumps({"status": {"phase": "Running"}})
     where = ("-n", space.name, "pod", "elsewhere")
     answer = as_user(cluster, "onebox", "patch", *where, "--subresource=status", "-p", patch)
-    assert "forbidden" in answer.stderr.lower(), (answer.stdout, answer.stderr)
-    assert "forbidden" in as_user(cluster, "onebox", "delete", *where).stderr.lower()
+    assert "forbidden" in answer.errors.lower(), answer
+    assert "forbidden" in as_user(cluster, "onebox", "delete", *where).errors.lower()
 
 
 def test_a_failure_that_its_policy_names_ends_the_job_and_frees_its_pods(space: Space) -> None:

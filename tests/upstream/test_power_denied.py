@@ -13,6 +13,7 @@ from portal.cluster import rights
 from portal.cluster.client import Cluster
 from portal.cluster.rights import Rights
 from tests.e2e.portal import ROOT
+from tests.tools.kubectls import current_kubectl
 from tests.upstream.powerhouse import OURS, Scene, scene
 from tests.upstream.refused import ALL, CALLS
 
@@ -81,11 +82,13 @@ def test_the_kubeconfigs_that_the_document_tells_to_make_are_those_of_the_accoun
     text = (ROOT / "docs" / "cluster.md").read_text()
     found = re.search(r"^    server=.*?^    done$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
-    accounts = stage.accounts
+    accounts, programs = stage.accounts, tmp_path / "bin"
+    programs.mkdir()
+    (programs / "kubectl").symlink_to(current_kubectl())
     environment = {
         **os.environ,
         "KUBECONFIG": str(accounts.admin_kubeconfig),
-        "PATH": f"{Path(accounts.kubectl).parent}:{os.environ['PATH']}",
+        "PATH": f"{programs}:{os.environ['PATH']}",
     }
     script = textwrap.dedent(found[0])
     command = ["bash", "-euc", script]

@@ -14,6 +14,7 @@ import pytest
 from deploy.testcluster import binaries
 from tests.e2e.portal import ROOT
 from tests.tools import servers
+from tests.upstream.power import need_built
 
 pytestmark = pytest.mark.upstream
 
@@ -21,23 +22,14 @@ WORKERS = 49
 SIZE = ("--nodes=50", "--tenants=5", "--trainings=1", f"--workers={WORKERS}", "--gpu-tenants=0")
 
 
-def _why_not() -> str:
-    """Why it cannot be run here, in words; empty when it can."""
-    products = (binaries.KUBERNETES, binaries.ETCD, binaries.KWOK)
-    if binaries.find_go() is None and not binaries.is_built(*products):
-        return f"KWOK and a control plane have to be built, which needs Go 1.{binaries.GO_MINOR}"
-    try:
-        servers.find_program("redis-server", "redis-server")
-    except servers.NoServerError as error:
-        return str(error)
-    return ""
-
-
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The table of a short run, by the rows' names."""
-    if why_not := _why_not():
-        pytest.skip(why_not)
+    need_built(binaries.KUBERNETES, binaries.ETCD, binaries.KWOK)
+    try:
+        servers.find_program("redis-server", "redis-server")
+    except servers.NoServerError as error:
+        pytest.skip(str(error))
     told = tmp_path_factory.mktemp("scale") / "table.json"
     command = [
         sys.executable,

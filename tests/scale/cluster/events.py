@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests.scale.cluster.lab import Lab
+from tests.tools.kubectls import current_kubectl
 from tests.tools.waiting import wait_for
 
 _COLUMNS = r'jsonpath={.metadata.name} {.status.containerStatuses[0].restartCount}{"\n"}'
@@ -97,7 +98,7 @@ def page(lab: Lab) -> Iterator[Page]:
 def kubectl_watch(lab: Lab, namespace: str) -> Iterator[dict[tuple[str, str], float]]:
     """`kubectl get pods -w` of a namespace: (pod, restarts) -> monotonic seconds of its line."""
     seen: dict[tuple[str, str], float] = {}
-    command = [str(lab.cluster.kubectl), f"--kubeconfig={lab.cluster.kubeconfig}", "get", "pods"]
+    command = [current_kubectl(), f"--kubeconfig={lab.cluster.kubeconfig}", "get", "pods"]
     command += ["-n", namespace, "-w", "-o", _COLUMNS]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -143,9 +143,12 @@ class Lab:
         self._environ = {
             "HOMEPORT_HOME": str(self.home),
             "PORT": str(self.portal.port),
+            "POD_PORT": str(self.portal.pod_port),
             "DATABASE_URL": enter(servers.postgres(self.folder / "postgresql")),
             "REDIS_URL": enter(servers.redis(self.folder / "redis")),
             "STORAGE_CLASS": CLASS,
+            "NETWORK_CHECK": "no",
+            "WRITES_PER_MINUTE": "1000000",
             "DJANGO_SETTINGS_MODULE": "portal.settings",
         }
         self.home.mkdir()

@@ -17,6 +17,7 @@ from tests.scale.cluster.kube import most_at_once
 from tests.scale.cluster.lab import RECONCILER, WEB, Lab, body
 from tests.scale.cluster.pages import visits
 from tests.scale.cluster.processes import connections_to, cpu_s, rss_bytes
+from tests.tools.kubectls import current_kubectl
 from tests.tools.waiting import wait_for
 
 Add = Callable[[str, Any], None]
@@ -181,7 +182,7 @@ def peers(lab: Lab, add: Add, pods: int) -> None:
         told = json.loads(done.stdout.splitlines()[-1])
         add(f"all pods, {kind}", {"s": told["took_s"], "CPU s": told["cpu_s"]})
         add(f"all pods, {kind}: KiB per pod", told["grown_bytes"] / told["objects"] / 1024)
-    command = [str(lab.cluster.kubectl), f"--kubeconfig={config}", "get", "pods", "-A"]
+    command = [current_kubectl(), f"--kubeconfig={config}", "get", "pods", "-A"]
     for more in ([], ["-o", "json"]):
         began_s = time.monotonic()
         process = subprocess.Popen([*command, *more], stdout=subprocess.DEVNULL)

@@ -1,0 +1,366 @@
+"""The lanes of the tests: what each is, what it needs, and which command runs it.
+
+A new test file in one of `FOLDERS` runs in `make test`, in the lane `unit`, without a line here, as
+does one in `UPGRADE` that is not marked `e2e`. A file that takes too long for that gets a row in
+`LATER`, with its seconds: then only `make test-all` runs it. A test file in another folder, or marked
+`e2e`, is in `make test-all`. What is marked `slow` is run by nobody but who asks for it.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.onebox import ways
+from tests.tools import browsers, servers
+
+TESTS = Path(__file__).parent
+FOLDERS = ("portal", "jobs", "tenants", "manifests", "deploy", "repository")
+_BOX = ("onebox", "contract")
+UPGRADE = "upgrade"
+OTHERS = sorted(
+    {path.parent.name for path in TESTS.glob("*/__init__.py")} - {*FOLDERS, *_BOX, UPGRADE, "e2e"}
+)
+
+# Files of FOLDERS that are left to `make test-all`, slowest first, with the seconds that each takes
+# beside much other work. What decides (rules, engine, tenancy, who may call what) is never here.
+LATER: Mapping[str, int] = {
+    "tests/jobs/reconciler/test_faults.py": 90,
+    "tests/portal/test_connections.py": 85,
+    "tests/portal/test_slow_clients.py": 77,
+    "tests/portal/test_ready.py": 74,
+    "tests/jobs/reconciler/test_quota_race.py": 61,
+    "tests/portal/test_database_restarts.py": 60,
+    "tests/tenants/people/test_sign_in_limit.py": 46,
+    "tests/tenants/people/test_oidc.py": 44,
+    "tests/portal/test_backup_under_load.py": 40,
+    "tests/jobs/test_bundle_listing.py": 39,
+    "tests/portal/test_database_away.py": 30,
+    "tests/portal/test_checks.py": 30,
+    "tests/portal/test_full_disk.py": 28,
+    "tests/portal/test_bodies.py": 28,
+    "tests/portal/routes/test_bodies.py": 28,
+    "tests/deploy/test_launch.py": 26,
+    "tests/portal/test_migrate.py": 25,
+    "tests/jobs/client/test_following.py": 20,
+    "tests/portal/test_serve.py": 18,
+    "tests/jobs/reconciler/test_data_is_kept.py": 17,
+    "tests/jobs/pod/gate/test_memory.py": 16,
+    "tests/jobs/logs/test_one_upstream.py": 16,
+    "tests/jobs/services/reconciler/test_faults.py": 15,
+    "tests/jobs/reconciler/test_takeover.py": 14,
+    "tests/portal/test_durability.py": 13,
+    "tests/jobs/pod/gate/test_websockets.py": 13,
+    "tests/jobs/pod/gate/test_letting_in.py": 12,
+    "tests/jobs/pod/gate/test_requests.py": 10,
+    "tests/jobs/client/test_installed.py": 10,
+    "tests/jobs/pod/gate/test_hostile.py": 9,
+    "tests/jobs/pod/gate/test_revoking.py": 7,
+    "tests/portal/test_s3.py": 5,  # and, once, 45 for building its server
+}
+
+
+_PORTAL = "tests/portal/"
+
+
+class NeedError(Exception):
+    """A program that a lane needs is not here; the text says what to do."""
+
+
+def _browser() -> None:
+    if browsers.find() is None:
+        raise NeedError(browsers.NONE)
+
+
+def _database_servers() -> None:
+    try:
+        servers.postgres_program("postgres")
+        servers.find_program("redis-server", "redis-server")
+    except servers.NoServerError as error:
+        raise NeedError(str(error)) from error
+
+
+def _s3_server() -> None:
+    try:
+        if servers.needs_go():
+            servers.go_for_s3()
+    except servers.NoServerError as error:
+        raise NeedError(str(error)) from error
+
+
+Need = Callable[[], None]
+
+PYTHON = (sys.executable, "-m")
+QUIET = ("-q", "-p", "no:cacheprovider")
+WITH_SERVERS = (*PYTHON, "tests.tools.with_servers", *QUIET)
+UPSTREAM = (*PYTHON, "tests.upstream.run")
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One process of tests, with a log and results of its own.
+
+    Attributes:
+        name: of its files among the results.
+        arguments: for the program.
+        command: `make test`, `make test-all` or, for `.ci/run` alone, `ci`.
+        goal_s: more than that is said at the end, and is no failure.
+        load: processors that it keeps busy with all its children, at the busiest.
+        needs: what has to be on this machine.
+        program: what `arguments` are for; pytest unless it is said otherwise.
+        is_pytest: it takes pytest's words.
+        has_results: it writes JUnit files.
+        beside: added to its environment, where it is not set there, beside other lanes.
+    """
+
+    name: str
+    title: str
+    arguments: tuple[str, ...]
+    command: str
+    goal_s: int
+    load: float = 1
+    needs: tuple[Need, ...] = ()
+    program: tuple[str, ...] = (*PYTHON, "pytest", *QUIET)
+    is_pytest: bool = True
+    has_results: bool = True
+    beside: Mapping[str, str] = field(default_factory=dict)
+
+
+def _without(files: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"--ignore={file}" for file in files)
+
+
+def _in(*folders: str) -> tuple[str, ...]:
+    return tuple(f"tests/{folder}" for folder in folders)
+
+
+def _e2e(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/e2e/test_{name}.py" for name in names)
+
+
+TWO = ("-n", "2", "--dist", "worksteal")
+NO_BROWSER = ("-m", "not e2e and not slow and not upstream")
+BROWSER = ("-m", "e2e and not slow and not upstream")
+# That all comes right within half a minute is a promise for a machine that does nothing else.
+PATIENT = {"HOMEPORT_WITHIN_S": "90", "HOMEPORT_ANSWER_S": "2.5"}
+
+PS_TRAINING = (
+    "tests/e2e/test_first_training.py::test_a_distributed_training_from_upload_to_artifacts"
+)
+PEOPLE = (*_e2e("days"), PS_TRAINING)
+PAGES = _e2e("accessibility")
+SMOKE = tuple(f"tests/onebox/whole/test_{name}.py" for name in ("pods", "volumes", "logs"))
+CRASHES = _e2e("crash_table")
+# Without a browser, on a whole installation.
+WHOLE = _e2e("attacked", "bad_input", "cli", "flood", "ordinary_user", "pods_door")
+PLAIN = "tests/onebox/plain"
+
+LANES = (
+    Lane(
+        "check",
+        "format, types, layers, templates",
+        ("check",),
+        command="ci",
+        goal_s=60,
+        program=("make", "--no-print-directory"),
+        is_pytest=False,
+        has_results=False,
+    ),
+    Lane(
+        "unit",
+        "portal, namespaces and jobs, on SQLite",
+        (*TWO, *NO_BROWSER, *_without(LATER), *_in(*FOLDERS, UPGRADE)),
+        command="test",
+        goal_s=420,
+        load=1.5,
+    ),
+    Lane(
+        "people",
+        "the days of three people, and a training with a parameter server",
+        (*BROWSER, *PEOPLE),
+        command="test",
+        goal_s=260,
+        load=0.5,
+        needs=(_browser,),
+    ),
+    Lane(
+        "pages",
+        "pages: the rules of axe, the keyboard",
+        (*BROWSER, *PAGES),
+        command="test",
+        goal_s=240,
+        load=0.5,
+        needs=(_browser,),
+    ),
+    Lane(
+        "smoke",
+        "pods on the embedded cluster",
+        (*NO_BROWSER, *SMOKE),
+        command="test",
+        goal_s=40,
+        load=0.5,
+    ),
+    # Upstream's lane compares with what this one keeps, and asks itself where that is not there.
+    Lane(
+        "contract",
+        "the contract of the embedded cluster",
+        (*NO_BROWSER, *_in("contract")),
+        command="test-all",
+        goal_s=150,
+        load=0.5,
+    ),
+    Lane(
+        "upstream",
+        "on upstream Kubernetes",
+        ("--without", "faults"),
+        command="ci",
+        goal_s=900,
+        program=UPSTREAM,
+        is_pytest=False,
+    ),
+    Lane(
+        "browser",
+        "all else in a real browser, on a real cluster",
+        (
+            *BROWSER,
+            *_in("e2e", *OTHERS),
+            *_without((*_e2e("days"), *PAGES, *CRASHES, *WHOLE)),
+            f"--deselect={PS_TRAINING}",
+        ),
+        command="test-all",
+        goal_s=660,
+        load=0.5,
+        needs=(_browser,),
+    ),
+    Lane(
+        "whole",
+        "a whole installation without a browser: command line, bad input, attacks, floods",
+        (*BROWSER, *WHOLE),
+        command="test-all",
+        goal_s=360,
+        load=0.5,
+        beside=PATIENT,
+    ),
+    Lane(
+        "upgrade",
+        "from an earlier version, with it",
+        (*BROWSER, *_in(UPGRADE)),
+        command="test-all",
+        goal_s=600,
+        load=0.5,
+        needs=(_database_servers,),
+    ),
+    Lane(
+        "box",
+        "the embedded cluster",
+        (*NO_BROWSER, *_in("onebox"), *_without(SMOKE)),
+        command="test-all",
+        goal_s=420,
+    ),
+    Lane(
+        "servers",
+        "with PostgreSQL and Redis",
+        # The server is thrown away, and its databases with it.
+        (
+            *TWO,
+            *NO_BROWSER,
+            "--servers-only",
+            "--reuse-db",
+            *_in("portal", "tenants", "jobs"),
+        ),
+        command="test-all",
+        goal_s=270,
+        load=1.5,
+        needs=(_database_servers,),
+        program=WITH_SERVERS,
+    ),
+    Lane(
+        "s3",
+        "trainings with PostgreSQL, Redis and S3",
+        (*BROWSER, "tests/e2e/test_first_training.py"),
+        command="test-all",
+        goal_s=480,
+        load=0.5,
+        needs=(_database_servers, _s3_server),
+        program=(*WITH_SERVERS, "--s3"),
+    ),
+    *(
+        Lane(
+            name,
+            f"what is too long for `make test`: {title}",
+            (*NO_BROWSER, *(file for file in LATER if file.startswith(_PORTAL) is is_portal)),
+            command="test-all",
+            goal_s=420,
+            load=0.5,
+        )
+        for name, title, is_portal in (
+            ("later-portal", "the portal itself", True),
+            ("later", "trainings and people", False),
+        )
+    ),
+    Lane(
+        "upstream-faults",
+        "faults of an upstream control plane",
+        ("--only", "faults"),
+        command="ci",
+        goal_s=740,
+        load=0.5,
+        program=UPSTREAM,
+        is_pytest=False,
+        beside=PATIENT,
+    ),
+    *(
+        Lane(
+            f"as-{way}",
+            title,
+            (*NO_BROWSER, "--as", way, *ways.CHOSEN[way]),
+            command="test-all",
+            goal_s=240,
+            load=0.5,
+        )
+        for way, title in (
+            ("plain", "pods in a plain container"),
+            ("user", "pods as an ordinary user"),
+            ("docker", "pods in a container of Docker's"),
+        )
+    ),
+    Lane(
+        "faults",
+        "faults of the API, benches, and tests of tests",
+        (*NO_BROWSER, *_in(*OTHERS)),
+        command="test-all",
+        goal_s=240,
+    ),
+    Lane(
+        "kills",
+        "killed around every call",
+        (*BROWSER, *CRASHES),
+        command="test-all",
+        goal_s=260,
+        beside=PATIENT,
+    ),
+    Lane(
+        "plain-job",
+        "the main job in a plain container",
+        (*BROWSER, PLAIN),
+        command="test-all",
+        goal_s=180,
+        load=0.5,
+    ),
+)
+# The lanes that a command runs, in the order above: long ones begin early, and between them lie those
+# that mostly wait, of which one then always fills what the long ones leave.
+COMMANDS = {
+    "test": {"test"},
+    "test-all": {"test", "test-all"},
+    "ci": {"test", "test-all", "ci"},
+}
+
+
+def needs_browser(lane: Lane) -> bool:
+    return _browser in lane.needs
+
+
+def lanes_of(command: str) -> list[Lane]:
+    """The lanes of `make test`, `make test-all` or `.ci/run`."""
+    return [lane for lane in LANES if lane.command in COMMANDS[command]]

@@ -1,0 +1,135 @@
+"""Every test file is in a lane, and what `make test` leaves out is there and has its seconds."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import lanes, run
+from tests.lanes import LANES, LATER
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+UNIT = next(lane for lane in LANES if lane.name == "unit")
+# Rules, the engine's decisions, tenancy, who may call what, but for the waits of signing in.
+DECISIVE = (
+    "jobs/rules",
+    "jobs/reconciler/test_admission_pass.py",
+    "jobs/reconciler/test_lives.py",
+    "jobs/reconciler/test_plan.py",
+    "jobs/services/reconciler/test_lives.py",
+    "jobs/services/reconciler/test_plan.py",
+    "jobs/test_internal.py",
+    "jobs/test_runner_at_the_door.py",
+    "portal/routes/test_by_setting.py",
+    "portal/routes/test_routes.py",
+    "portal/routes/test_secrets.py",
+    "portal/routes/test_sockets.py",
+    "portal/test_doors.py",
+    "tenants",
+)
+SIGNING_IN = {"tests/tenants/people/test_oidc.py", "tests/tenants/people/test_sign_in_limit.py"}
+
+
+def files_below(word: str) -> set[str]:
+    """The test files of a file or folder, given as on the command line."""
+    path = ROOT / word.partition("::")[0]
+    given = path.rglob("test_*.py") if path.is_dir() else [path]
+    return {str(file.relative_to(ROOT)) for file in given}
+
+
+def files_of(lane: lanes.Lane) -> set[str]:
+    """The test files that a lane's words name."""
+    words = lane.arguments
+    left_out = {w.partition("=")[2] for w in words if w.startswith("--ignore=")}
+    found = set()
+    for word in words:
+        if word.startswith("tests/"):
+            found |= files_below(word)
+    return found - left_out
+
+
+def test_every_test_file_is_in_a_lane():
+    covered = set().union(*(files_of(lane) for lane in LANES))
+    there = {str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py")}
+    assert covered == there
+
+
+def test_tests_of_a_browser_lie_where_its_lanes_look():
+    mark = "pytest.mark." + "e2e"
+    marked = {
+        file.relative_to(ROOT / "tests").parts[0]
+        for file in (ROOT / "tests").rglob("test_*.py")
+        if mark in file.read_text()
+    }
+    assert marked <= {"e2e", "onebox", lanes.UPGRADE, *lanes.OTHERS}
+
+
+def test_what_make_test_leaves_out_is_there_slowest_first():
+    for file in LATER:
+        assert (ROOT / file).is_file(), file
+        assert file.split("/")[1] in lanes.FOLDERS, file
+    assert list(LATER.values()) == sorted(LATER.values(), reverse=True)
+    assert not files_of(UNIT) & set(LATER)
+
+
+def test_what_decides_is_tried_by_every_make_test():
+    decisive = set().union(*(files_below(f"tests/{place}") for place in DECISIVE))
+    assert all((ROOT / file).is_file() for file in decisive)
+    assert decisive - SIGNING_IN <= files_of(UNIT)
+
+
+def test_names_of_lanes_are_theirs_alone():
+    names = [lane.name for lane in lanes.lanes_of("ci")]
+    assert len(names) == len(set(names)) == len(LANES)
+
+
+JUNIT = """<testsuites><testsuite>
+<testcase classname="a" name="passes" time="1.5"/>
+<testcase classname="a" name="fails" time="0.1"><failure message="m">text</failure></testcase>
+<testcase classname="a" name="has no fixture" time="0"><error message="m"/></testcase>
+<testcase classname="a" name="is left out" time="0"><skipped message="m"/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_a_lane_is_counted_from_its_junit_file(tmp_path: Path):
+    file, cut = tmp_path / "whole.xml", tmp_path / "cut.xml"
+    file.write_text(JUNIT)
+    cut.write_text(JUNIT[:200])
+    outcome = run.Outcome(UNIT, 1, 2.0, 1.0, run.read_cases([file, cut]))
+    assert (outcome.passed, outcome.failed, outcome.count("skipped")) == (1, 2, 1)
+
+
+def test_what_was_skipped_and_what_took_too_long_is_said_and_is_no_failure(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    finished = run.Run([], tmp_path, [])
+    cases = (run.Case("a", 1.0, "passed"), run.Case("b", 0.0, "skipped", "redis is not there"))
+    finished.outcomes.append(run.Outcome(UNIT, 0, UNIT.goal_s + 1.0, 1.0, cases))
+    assert run.summary(finished, [], is_ci=True) == 0
+    said = capsys.readouterr().out
+    assert "skipped in unit: 1, because redis is not there" in said
+    assert f"over its goal: unit, {UNIT.goal_s + 1} s of {UNIT.goal_s} s" in said
+    assert said.splitlines()[-1] == "1 passed, 0 failed"
+
+
+def test_a_lane_that_died_without_a_result_has_failed():
+    outcome = run.Outcome(UNIT, -9, 2.0, 1.0, ())
+    assert (outcome.passed, outcome.failed) == (0, 1)
+
+
+def test_what_is_missing_is_named_once_and_fails_only_where_all_is_proved(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    monkeypatch.setattr(run.browsers, "ensure", lambda say: None)
+    monkeypatch.setattr(run.browsers, "find", lambda: None)
+    chosen = lanes.lanes_of("test")
+    without = run.left_out(chosen)
+    assert [lane.name for lane in chosen] == ["unit", "smoke"]
+    assert [[lane.name for lane in missed] for _, missed in without] == [["people", "pages"]]
+    nothing = run.Run([], tmp_path, [])
+    assert run.summary(nothing, without, is_ci=False) == 0
+    assert run.summary(nothing, without, is_ci=True) == 1
+    said = capsys.readouterr().out
+    assert said.count("apt-get install chromium") == 2
+    assert said.splitlines()[-1] == "0 passed, 2 failed"
