@@ -49,6 +49,9 @@ class Listener:
             self.is_accepting = False
             self._accepting.cancel()
             asyncio.get_running_loop().remove_reader(self._server.fileno())
+            # Whoever made the socket may still have it open for a moment, and it would go on listening.
+            with contextlib.suppress(OSError):
+                self._server.shutdown(socket.SHUT_RDWR)
             self._server.close()
 
     def resume(self, server: socket.socket) -> None:
