@@ -33,12 +33,16 @@ def _counted(tape: Tape, body: Json) -> None:
     )
 
 
-def _heard(tape: Tape, body: Json, is_heard: Callable[[Reply], bool]) -> None:
+def _heard(tape: Tape, resource: str, body: Json, is_heard: Callable[[Reply], bool]) -> None:
     """Wait until admission knows the quota as it is: it hears of it by a watch of its own."""
     deadline_s = time.monotonic() + COUNTING_S
-    while not is_heard(reply := tape.kube.send("POST", tape.path("pods", dryRun="All"), body)):
+    while not is_heard(reply := tape.kube.send("POST", tape.path(resource, dryRun="All"), body)):
         assert time.monotonic() < deadline_s, reply.body
         time.sleep(0.05)
+
+
+def _is_refused(reply: Reply) -> bool:
+    return reply.code == 403
 
 
 def _big(name: str, **more: object) -> Json:
@@ -50,7 +54,7 @@ def of_two_pods_at_once_over_the_quota_exactly_one_is_refused(tape: Tape) -> Non
     _counted(tape, quota(**{"requests.cpu": "1500m", "limits.memory": "5Gi"}))
     version = tape.kube.get(tape.path("resourcequotas")).version
     bodies = [_big("one", node=None), _big("two", node=None)]
-    _heard(tape, bodies[0], lambda reply: reply.code == 201)
+    _heard(tape, "pods", bodies[0], lambda reply: reply.code == 201)
     with ThreadPoolExecutor(2) as pool:
         replies = list(
             pool.map(lambda body: tape.kube.send("POST", tape.path("pods"), body), bodies)
@@ -69,6 +73,7 @@ def of_two_pods_at_once_over_the_quota_exactly_one_is_refused(tape: Tape) -> Non
 @script
 def the_use_of_a_quota_arrives_with_the_write_and_goes_with_the_delete(tape: Tape) -> None:
     _counted(tape, quota(**{"count/configmaps": "5", "pods": "2", "requests.cpu": "4"}))
+    _heard(tape, "pods", pod("without-requests"), _is_refused)
     version = tape.kube.get(tape.path("resourcequotas")).version
     tape.kube.must("POST", tape.path("pods"), _big("p", node=None))
     used = tape.kube.get(tape.path("resourcequotas", "q")).body["status"]["used"]
@@ -93,6 +98,7 @@ def every_sort_of_object_can_be_counted(tape: Tape) -> None:
         "glusterfs.storageclass.storage.k8s.io/requests.storage": "1Gi",
     }
     _counted(tape, quota(**hard))
+    _heard(tape, "secrets", {"metadata": {"name": "s"}}, _is_refused)
     tape.post(tape.path("jobs", group="batch/v1"), job())
     tape.post(tape.path("deployments", group="apps/v1"), deployment())
     tape.post(tape.path("services"), service("a", type="NodePort"), show=pick("metadata.name"))
@@ -110,6 +116,7 @@ def every_sort_of_object_can_be_counted(tape: Tape) -> None:
 @script
 def a_pod_without_requests_is_refused_where_they_are_counted(tape: Tape) -> None:
     _counted(tape, quota(**{"requests.cpu": "4", "limits.memory": "4Gi"}))
+    _heard(tape, "pods", pod(), _is_refused)
     tape.post(tape.path("pods"), pod())
     tape.post(tape.path("pods"), pod("p", container(resources={"requests": {"cpu": "1"}})))
 
@@ -117,6 +124,8 @@ def a_pod_without_requests_is_refused_where_they_are_counted(tape: Tape) -> None
 @script
 def gpus_are_counted_by_their_requests(tape: Tape) -> None:
     _counted(tape, quota(**{"requests.nvidia.com/gpu": "2"}))
+    more = container(resources={"limits": {"nvidia.com/gpu": "3"}})
+    _heard(tape, "pods", pod("more", more), _is_refused)
     gpu = {"limits": {"nvidia.com/gpu": "2"}}
     tape.post(tape.path("pods"), pod("a", container(resources=gpu)), show=pick("metadata.name"))
     tape.post(tape.path("pods"), pod("b", container(resources=gpu)))
@@ -165,11 +174,11 @@ def a_smaller_quota_refuses_only_what_is_new(tape: Tape) -> None:
     one = tape.path("resourcequotas", "q")
     tape.merge(one, {"spec": {"hard": {"pods": "1"}}}, show=pick("spec"))
     tape.until(one, lambda obj: obj["status"]["hard"]["pods"] == "1", show=pick("status"))
-    _heard(tape, pod("c"), lambda reply: "limited: pods=1" in reply.body.get("message", ""))
+    _heard(tape, "pods", pod("c"), lambda reply: "limited: pods=1" in reply.body.get("message", ""))
     tape.post(tape.path("pods"), pod("c"))
     tape.merge(one, {"spec": {"hard": {"pods": "3"}}}, show=pick("spec"))
     tape.until(one, lambda obj: obj["status"]["hard"]["pods"] == "3", show=pick("status"))
-    _heard(tape, pod("c"), lambda reply: reply.code == 201)
+    _heard(tape, "pods", pod("c"), lambda reply: reply.code == 201)
     tape.post(tape.path("pods"), pod("c"), show=pick("metadata.name"))
 
 
