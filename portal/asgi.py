@@ -23,7 +23,9 @@ from portal.request_threads import RequestThreads
 from portal.store_door import StoreDoor
 from tenants.sockets import NoSuchSocket, find_sender
 
-_django = RequestLimit(RequestThreads(cast(Any, FormHandler()), settings.WEB_THREADS))
+_django = RequestLimit(
+    RequestThreads(cast(Any, FormHandler()), settings.WEB_THREADS, settings.WEB_WAIT_S)
+)
 _uploads = [reverse(name) for name in ("bundle-upload", "job-new", "api-bundles")]
 _other_sockets = [re_path("^.*", NoSuchSocket.as_asgi())]
 

@@ -216,6 +216,13 @@ SETTINGS: tuple[Setting, ...] = (
         "connection, and others wait",
         parse_count,
     ),
+    Setting(
+        "WEB_WAIT_S",
+        "60",
+        "seconds that a request waits for its turn before it is answered 503; less than a load "
+        "balancer in front waits",
+        parse_count,
+    ),
     Setting("REDIS_URL", "", "channel layer of several web processes; in memory when empty"),
     Setting("S3_BUCKET", "", "bucket of the object store; a folder in HOMEPORT_HOME when empty"),
     Setting("S3_ENDPOINT", "", "URL of an S3 server other than Amazon's"),

@@ -29,7 +29,6 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 T = TypeVar("T")
 
 _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
-WAIT_S = 60.0  # for a thread; load balancers give up about then
 
 
 class NoThreadError(Exception):
@@ -39,7 +38,7 @@ class NoThreadError(Exception):
 class Threads:
     """A fixed number of threads, each lent to one request at a time, in the order of asking."""
 
-    def __init__(self, count: int, wait_s: float = WAIT_S) -> None:
+    def __init__(self, count: int, wait_s: float) -> None:
         self._wait_s = wait_s
         # The one that was used last is used next: quiet times need few connections.
         self._free = [ThreadPoolExecutor(1, f"request-{number}") for number in range(count)]
@@ -129,9 +128,10 @@ class RequestThreads:
     Args:
         app: Django's application, of HTTP only.
         count: how many threads, hence database connections, there are at most.
+        wait_s: for a thread, before the answer is 503.
     """
 
-    def __init__(self, app: App, count: int, wait_s: float = WAIT_S) -> None:
+    def __init__(self, app: App, count: int, wait_s: float) -> None:
         self._app = app
         self._threads = Threads(count, wait_s)
 

@@ -112,6 +112,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # Requests that are worked on at once, each in a thread with a connection (request_threads.py).
 WEB_THREADS = environment.read("WEB_THREADS")
+WEB_WAIT_S = environment.read("WEB_WAIT_S")
 
 DRAIN_S = environment.read("DRAIN_S")
 

@@ -292,6 +292,7 @@ LANES = (
             command="test-all",
             goal_s=420,
             load=0.5,
+            beside={"WEB_WAIT_S": "300"},
         )
         for name, title, is_portal in (
             ("later-portal", "the portal itself", True),

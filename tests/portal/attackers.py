@@ -28,7 +28,7 @@ class TwoDoors(Protocol):
 
 def ask_at_once(url: str, count: int, headers: Mapping[str, str]) -> Counter[object]:
     """Status, or name of the error -> how often, of so many requests that begin together."""
-    return all_at_once([partial(requests.get, url, headers=headers, timeout=90)] * count)
+    return all_at_once([partial(requests.get, url, headers=headers, timeout=400)] * count)
 
 
 def all_at_once(requests_made: Sequence[Callable[[], requests.Response]]) -> Counter[object]:

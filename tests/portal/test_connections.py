@@ -33,10 +33,10 @@ def work_at_once(whole: Whole) -> Counter[object]:
     headers = {**whole.rest_headers, **whole.page_headers}
 
     def get(path: str) -> Callable[[], requests.Response]:
-        return partial(requests.get, f"{whole.url}{path}", headers=headers, timeout=90)
+        return partial(requests.get, f"{whole.url}{path}", headers=headers, timeout=400)
 
     jobs = f"{whole.url}/api/v1/jobs/"
-    submit = partial(requests.post, jobs, json=TRAINING, headers=headers, timeout=90)
+    submit = partial(requests.post, jobs, json=TRAINING, headers=headers, timeout=400)
     readers = [get("/" if number % 2 else "/api/v1/me/") for number in range(AT_ONCE - WRITERS)]
     return all_at_once([submit] * WRITERS + readers)
 
