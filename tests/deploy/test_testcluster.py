@@ -82,6 +82,17 @@ def test_a_go_with_another_checksum_is_not_taken(
     assert not list(binaries.cache_root().iterdir())
 
 
+def test_a_single_test_is_run_by_the_calls_whose_files_it_may_be_in():
+    left, pod = "tests/upstream/test_left.py::a", "tests/onebox/whole/test_pods.py::b[tests/c]"
+    calls, _ = run.chosen(["--without", "faults", "--test", left, f"--test={pod}"])
+    assert {call.name: call.arguments[-1] for call in calls} == {
+        "pods": pod,
+        "upstream": left,
+        "main-job": left,
+    }
+    assert run.CONTRACT not in calls
+
+
 @pytest.mark.parametrize(("ci", "code"), [("", run.EXIT_NO_CLUSTER), ("true", run.EXIT_FAILED)])
 def test_without_go_and_without_a_cluster_it_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ci: str, code: int

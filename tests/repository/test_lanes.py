@@ -113,6 +113,42 @@ def test_what_was_skipped_and_what_took_too_long_is_said_and_is_no_failure(
     assert said.splitlines()[-1] == "1 passed, 0 failed"
 
 
+STEADY_AND_NOT = """from pathlib import Path
+FLAG = Path(__file__).with_name("flag")
+def test_passes(): pass
+def test_fails_once():
+    assert FLAG.exists() or FLAG.touch()
+"""
+
+
+def test_the_few_tests_that_failed_beside_others_are_tried_once_more_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    monkeypatch.delenv("DJANGO_SETTINGS_MODULE")
+    (tmp_path / "tests").mkdir()
+    many = "".join(f"def test_{n}(): assert 0\n" for n in range(run.TRIED_AGAIN + 1))
+    files = {"steady": STEADY_AND_NOT, "broken": "def test_a(): assert 0", "many": many}
+    for name, text in files.items():
+        (tmp_path / "tests" / f"test_{name}.py").write_text(text)
+    chosen = [lanes.Lane(name, name, (f"tests/test_{name}.py",), "test", 60) for name in files]
+    tried = run.Run(chosen, tmp_path, [])
+    tried.until_all_are_over()
+    tried.try_again()
+    found = {o.lane.name: (o.passed, o.failed, o.unsteady) for o in tried.outcomes}
+    unsteady = "tests/test_steady.py::test_fails_once"
+    assert found == {
+        "steady": (2, 0, (unsteady,)),
+        "broken": (0, 1, ()),
+        "many": (0, run.TRIED_AGAIN + 1, ()),
+    }
+    assert run.summary(tried, [], is_ci=True) == 1
+    said = capsys.readouterr().out
+    assert f"unsteady: {unsteady} failed beside other lanes and passed alone" in said
+    assert "== broken-again" in said
+    assert "== many-again" not in said
+
+
 def test_a_lane_that_died_without_a_result_has_failed():
     outcome = run.Outcome(UNIT, -9, 2.0, 1.0, ())
     assert (outcome.passed, outcome.failed) == (0, 1)

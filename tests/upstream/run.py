@@ -3,7 +3,8 @@
 Tried are the contract (tests/contract), the pods of onebox's node half (tests/onebox/whole) and what
 only upstream can judge (tests/upstream). With CONTRACT_KUBECONFIG that cluster is used in place of
 one of our own; the tests of tests/upstream that need a control plane to stop and start still build
-theirs. `--only NAME` and `--without NAME` choose among the calls; what follows goes to pytest.
+theirs. `--only NAME` and `--without NAME` choose among the calls, `--test ID` single tests; what
+follows goes to pytest.
 
 Everything happens in one folder, and a run fails if anything of it is left in the end. It fails too
 if our own cluster, built before, takes more than a minute to start.
@@ -18,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deploy.testcluster import binaries
@@ -44,6 +45,7 @@ class Call:
         needs_our_node: it knows where onebox's node half keeps things.
         has_own: it starts control planes of its own.
         needs_kwok: some of its nodes are played.
+        is_part: some of its tests were chosen, by files; its marks may leave none of them.
     """
 
     name: str
@@ -52,6 +54,18 @@ class Call:
     needs_our_node: bool = False
     has_own: bool = False
     needs_kwok: bool = False
+    is_part: bool = False
+
+    def only(self, tests: Sequence[str]) -> "Call | None":
+        """The call with those of the tests alone that lie below its files; None: none does."""
+        files = [word for word in self.arguments if word.startswith("tests/")]
+        own = [test for test in tests if any(_lies_below(test, file) for file in files)]
+        words = [word for word in self.arguments if word not in files]
+        return replace(self, arguments=(*words, *own), is_part=True) if own else None
+
+
+def _lies_below(test: str, file: str) -> bool:
+    return test.startswith((f"{file}/", f"{file}::"))
 
 
 NODE_TESTS = ("deletion", "gpus", "kubectl", "logs", "network", "pods", "volumes", "workloads")
@@ -135,7 +149,8 @@ def run(call: Call, environment: Mapping[str, str], to_pytest: Sequence[str]) ->
     command += [f"--junitxml={results}.{call.name}.xml", "--durations=30"] if results else []
     code = _wait(subprocess.Popen([*command, *to_pytest], env={**os.environ, **environment}))
     say(f"== {call.title}: exit {code} after {time.monotonic() - began_s:.0f} s")
-    return code == 0 or (code == NO_TESTS and bool(to_pytest))  # others than were chosen
+    is_part = call.is_part or bool(to_pytest)
+    return code == 0 or (code == NO_TESTS and is_part)  # others than were chosen
 
 
 def has_parity() -> bool:
@@ -172,9 +187,13 @@ def chosen(arguments: Sequence[str]) -> tuple[list[Call], list[str]]:
     parser = argparse.ArgumentParser(prog="python -m tests.upstream.run", allow_abbrev=False)
     parser.add_argument("--only", action="append", choices=names, metavar="NAME")
     parser.add_argument("--without", action="append", choices=names, default=[], metavar="NAME")
+    parser.add_argument("--test", action="append", default=[], metavar="ID")
     given, to_pytest = parser.parse_known_args(arguments)
     wanted = set(given.only or names) - set(given.without)
-    return [call for call in CALLS if call.name in wanted], to_pytest
+    calls = [call for call in CALLS if call.name in wanted]
+    if given.test:
+        calls = [only for call in calls if (only := call.only(given.test))]
+    return calls, to_pytest
 
 
 def main() -> int:
