@@ -1,0 +1,115 @@
+"""What is still to be mended never grows: the counts of today are those of `ratchet.toml` or lower."""
+
+import ast
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import grimp
+import pytest
+
+from tests.repository.test_documents import ROOT, SOURCES, tracked
+from tests.tools import effects
+from tests.tools.program import last_word
+
+FIGURES = tomllib.loads(Path(__file__).with_name("ratchet.toml").read_text())
+# Asked outside the table of permissions, which is `tenants/policy.py`.
+ROLES = re.compile(r"\b(is_admin|is_lead|leads_teams)\b|\bRole\.")
+
+
+@cache
+def sources() -> dict[Path, str]:
+    """Our modules without migrations, by their paths below the root."""
+    found = {path.relative_to(ROOT): path for path in tracked() if path.suffix == ".py"}
+    return {
+        name: path.read_text()
+        for name, path in found.items()
+        if name.parts[0] in SOURCES and "migrations" not in name.parts
+    }
+
+
+def classes(node: ast.AST, *, is_inside: bool = False) -> Iterator[ast.ClassDef]:
+    """All classes but those that Django names, and choices of a model's column."""
+    for child in ast.iter_child_nodes(node):
+        is_class = isinstance(child, ast.ClassDef)
+        if is_class:
+            is_column = is_inside and any("Choices" in last_word(base) for base in child.bases)
+            if child.name not in {"Command", "Meta"} and not is_column:
+                yield child
+        yield from classes(child, is_inside=is_inside or is_class)
+
+
+@cache
+def all_classes() -> list[ast.ClassDef]:
+    return [one for text in sources().values() for one in classes(ast.parse(text))]
+
+
+def class_names_defined_twice() -> list[str]:
+    names = Counter(one.name for one in all_classes())
+    return [name for name, count in names.items() if count > 1]
+
+
+def exception_classes() -> list[str]:
+    bases = [(one.name, {last_word(base) for base in one.bases}) for one in all_classes()]
+    ours: set[str] = set()
+    before = None
+    while ours != before:
+        before = set(ours)
+        for name, above in bases:
+            if any(base.endswith(("Error", "Exception")) or base in ours for base in above):
+                ours.add(name)
+    return [name for name, _ in bases if name in ours]
+
+
+def modules_that_ask_for_roles() -> list[str]:
+    named = (str(name) for name, text in sources().items() if ROLES.search(text))
+    return [name for name in named if name != "tenants/policy.py"]
+
+
+def sibling_cycles() -> list[str]:
+    """Pairs of modules side by side whose imports close a ring, by which import-linter would cut it."""
+    graph = grimp.build_graph(*SOURCES, cache_dir=None)
+
+    def within(package: str) -> Iterator[str]:
+        depth = package.count(".") + 2
+        if len(children := graph.find_children(package)) > 1:
+            cuts = graph.nominate_cycle_breakers(package)
+            pairs = {tuple(".".join(m.split(".")[:depth]) for m in cut) for cut in cuts}
+            yield from (" -> ".join(pair) for pair in pairs)
+        for child in children:
+            yield from within(child)
+
+    return [pair for package in SOURCES for pair in within(package)]
+
+
+COUNTS = {
+    one.__name__: one
+    for one in (
+        class_names_defined_twice,
+        exception_classes,
+        modules_that_ask_for_roles,
+        sibling_cycles,
+    )
+}
+
+
+def compare(what: str, found: list[str], figure: int) -> None:
+    listed = "\n  ".join(["", *sorted(found)])
+    assert len(found) <= figure, f"{what}: {len(found)}, where {figure} are known:{listed}"
+    assert len(found) == figure, f"{what}: only {len(found)} are left; write that into ratchet.toml"
+
+
+@pytest.mark.parametrize("what", COUNTS)
+def test_counts(what: str) -> None:
+    compare(what, COUNTS[what](), FIGURES["counts"][what])
+
+
+def test_hidden_effects() -> None:
+    for folder, found in effects.found_in(ROOT, FIGURES["effects"]).items():
+        assert (ROOT / folder).exists(), f"{folder} is gone: remove its row from ratchet.toml"
+        for sort, figure in zip("ab", FIGURES["effects"][folder], strict=True):
+            told = [str(one) for one in found if one.sort == sort]
+            compare(f"hidden effects of {folder}, {sort}", told, figure)
