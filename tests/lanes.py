@@ -15,7 +15,7 @@ from tests.onebox import ways
 from tests.tools import browsers, servers
 
 TESTS = Path(__file__).parent
-FOLDERS = ("portal", "jobs", "tenants", "manifests", "deploy", "repository")
+FOLDERS = ("portal", "jobs", "tenants", "manifests", "recorded", "deploy", "repository")
 _BOX = ("onebox", "contract")
 UPGRADE = "upgrade"
 OTHERS = sorted(

@@ -1,0 +1,156 @@
+"""What is typed: commands of `manage.py`, and the command line with what it then asks and prints."""
+
+import functools
+import inspect
+import json
+import re
+import shlex
+import socket
+import ssl
+import tempfile
+from argparse import ArgumentParser
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+from django.core.management import get_commands, load_command_class
+from django.core.management.base import BaseCommand
+
+from tests.jobs.client.world import Answer, Asked, CommandLine, listed, scripted
+from tests.recorded import GIVEN
+from tests.recorded.browsers import ROOT
+
+USAGE = 2
+
+
+def manage() -> dict[str, Any]:
+    """Our commands of `manage.py`, with their options."""
+    common = {tuple(row["names"]) for row in _options(BaseCommand().create_parser("manage.py", ""))}
+    found = {}
+    for name, app in get_commands().items():
+        command = load_command_class(app, name)
+        path = Path(inspect.getfile(type(command)))
+        if path.is_relative_to(ROOT) and "site-packages" not in path.parts:
+            rows = _options(command.create_parser("manage.py", name))
+            found[name] = [row for row in rows if tuple(row["names"]) not in common]
+    return found
+
+
+def _options(parser: ArgumentParser) -> list[dict[str, Any]]:
+    return [
+        {
+            "names": action.option_strings or [action.dest],
+            "takes": action.nargs,
+            "default": action.default,
+            "choices": action.choices and list(action.choices),
+            "required": action.required,
+        }
+        for action in parser._actions
+    ]
+
+
+AGO = {
+    "QUEUED": timedelta(hours=3, minutes=20, seconds=30),
+    "STARTED": timedelta(hours=3, minutes=20, seconds=25),
+    "FINISHED": timedelta(hours=3, minutes=8, seconds=30),
+}
+TEXTS = {
+    "src/train.py": "print(1)\n",
+    "src/lib/net.py": "print(2)\n",
+    "src/data/big.bin": "no\n",
+    "src/.gitignore": "*.log\n/data/\n",
+    "src/run.log": "no\n",
+    "one.py": "print(1)\n",
+    "job.yaml": "name: from file\nimage: python\ncommand: [python, x.py]\nenv: {A: file, B: file}\n"
+    "replicas: {worker: {count: 4, cpu: 2}}\nsource: {dir: src}\ndeadline_s: 60\n",
+    "job.json": '{"name": "j", "image": "i", "command": ["x"], "since": "2026-01-01"}\n',
+    "env.txt": "# a comment\nC=from file\n\nD=x=y\n",
+}
+# Everything that needs no websocket.
+LINES = (GIVEN / "lines.txt").read_text().splitlines()
+
+
+def _answers() -> dict[str, Any]:
+    """What the portal answers, by method and path; times are some hours ago."""
+    text = (GIVEN / "portal.yaml").read_text()
+    for word, ago in AGO.items():
+        text = text.replace(word, json.dumps((datetime.now(UTC) - ago).isoformat()))
+    rows = yaml.safe_load(text)["answers"]
+    answers = {
+        key: Answer(**row) if set(row) <= {"status", "data", "body"} else row
+        for key, row in rows.items()
+    }
+    known = answers["GET jobs/"]["results"]
+
+    def found(asked: Asked) -> Any:
+        """Those whose name or id begins as the query says."""
+        query = parse_qs(urlsplit(asked.path).query)
+        begins = {key: query.get(key, [""])[0] for key in ("name", "id")}
+        return listed(*(r for r in known if all(r[k].startswith(v) for k, v in begins.items())))
+
+    def submitted(asked: Asked) -> Any:
+        is_refused = asked.json.get("image") == "refused"
+        return Answer(rows["refused"], 400) if is_refused else Answer(known[0], 201)
+
+    return {**answers, "GET jobs/": found, "POST jobs/": submitted}
+
+
+def homeport() -> dict[str, Any]:
+    """Each line: its exit code, what the portal was asked, what was printed.
+
+    The texts of usage errors are left out. Of help only the options' names are kept.
+    """
+    found: dict[str, Any] = {}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        pytest.MonkeyPatch.context() as patch,
+        scripted() as portal,
+    ):
+        home = Path(folder)
+        for name, text in TEXTS.items():
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            (home / name).write_text(text)
+        patch.chdir(home)
+        patch.setenv("HOMEPORT_TEST", "from here")
+        # What the system trusts is read once, and not for every line.
+        patch.setattr("ssl.create_default_context", functools.cache(ssl.create_default_context))
+        portal.answers.update(_answers())
+        run = CommandLine(home, patch)
+
+        def plain(text: str) -> str:
+            for word, name in (
+                (portal.url, "PORTAL"),
+                (portal.url.partition("://")[2], "PORTAL"),
+                (socket.gethostname(), "<host>"),
+                (folder, "<folder>"),
+            ):
+                text = text.replace(word, name)
+            text = re.sub(r"\b[0-9a-f]{64}\b", "<sha256>", text)
+            text = re.sub(r"\b20[23]\d-\d\d-\d\dT[\d:.]+(Z|\+00:00)", "<time>", text)
+            return re.sub(r"homeport \d+\.\d+\.\d+", "homeport <version>", text)
+
+        def asked(row: Asked) -> list[Any]:
+            said = [f"{row.method} {plain(row.path).removeprefix('/api/v1/')}"]
+            if row.headers.get("Content-Type") == "application/json":
+                return [*said, json.loads(plain(row.body.decode()))]
+            return [*said, *re.findall(r'(?:file)?name="[^"]*"', row.body.decode("latin-1"))]
+
+        for line in LINES:
+            portal.asked.clear()
+            run.sign_in(portal.url)
+            stdin = TEXTS["job.json"] if "-f -" in line else "hp_secret\n"
+            ran = run(*shlex.split(line.replace("PORTAL", portal.url)), stdin=stdin)
+            row = {
+                "exit": ran.code,
+                "asked": [asked(one) for one in portal.asked],
+                "out": plain(ran.out).splitlines(),
+                "err": [] if ran.code == USAGE else plain(ran.err).splitlines(),
+            }
+            if "--help" in line:
+                names = re.findall(r"(?<![\w-])--?[a-zA-Z][a-z-]*", ran.out)
+                row["out"] = [" ".join(sorted(set(names)))]
+            found[line] = {key: value for key, value in row.items() if value not in ([], 0)}
+    return found
