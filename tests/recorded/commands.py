@@ -1,6 +1,7 @@
 """What is typed: commands of `manage.py`, and the command line with what it then asks and prints."""
 
 import functools
+import gettext
 import inspect
 import json
 import re
@@ -115,8 +116,9 @@ def homeport() -> dict[str, Any]:
             (home / name).write_text(text)
         patch.chdir(home)
         patch.setenv("HOMEPORT_TEST", "from here")
-        # What the system trusts is read once, and not for every line.
+        # What the system trusts and translates is read once, and not for every line.
         patch.setattr("ssl.create_default_context", functools.cache(ssl.create_default_context))
+        patch.setattr("gettext.find", functools.cache(gettext.find))
         portal.answers.update(_answers())
         run = CommandLine(home, patch)
 
