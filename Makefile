@@ -8,13 +8,13 @@ export PORT ?= 8000
 
 .DEFAULT_GOAL := help
 
-$(VENV)/.made: requirements.txt jobs/client/pyproject.toml
+$(VENV)/.made: requirements.txt jobs/client/pyproject.toml deploy/onebox/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Homeport needs Python 3.11 or newer; $$($(PYTHON) --version) is too old. Try: make run PYTHON=python3.11"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "Could not make a virtualenv. On Debian: apt-get install python3-venv"; exit 1; }
 	@echo "Installing what Homeport needs into $(VENV) (once) ..."
 	@$(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^uv==' requirements.txt)"
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode -r requirements.txt
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --offline --no-deps --editable jobs/client
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --offline --no-deps --editable jobs/client --editable deploy/onebox
 	@touch $@
 
 $(VENV)/.made-dev: $(VENV)/.made requirements-dev.txt

@@ -111,7 +111,7 @@ class Plan:
         }
 
     def cluster(self) -> Child:
-        argv = [sys.executable, "-m", "deploy.onebox", "--home", str(self.home / "onebox")]
+        argv = [sys.executable, "-m", "onebox", "--home", str(self.home / "onebox")]
         argv += ["--forward", str(self.pod_port)]
         argv += ["--egress", os.environ.get("ONEBOX_EGRESS", "on")]
         argv += shlex.split(os.environ.get("ONEBOX_ARGS", ""))

@@ -81,7 +81,7 @@ def idle_cpu(portal: Portal, rest: Rest) -> None:
     """Share of one core while one page is open and nothing happens."""
     parts = {
         "portal": children_of(portal, "manage.py serve"),
-        "onebox": children_of(portal, "deploy.onebox --home"),
+        "onebox": children_of(portal, "-m onebox --home"),
     }
     with live_socket(rest):
         time.sleep(5)

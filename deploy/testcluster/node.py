@@ -43,8 +43,8 @@ class NodeOptions:
     Args:
         gpus: "auto" or a number.
         forwards: "PORT" or "PORT:POD_PORT", ports of this machine's loopback that pods reach at
-            10.244.0.1 (see `python -m deploy.onebox.node --help`).
-        extra: further options of `python -m deploy.onebox.node`.
+            10.244.0.1 (see `python -m onebox.node --help`).
+        extra: further options of `python -m onebox.node`.
     """
 
     name: str = "onebox"
@@ -152,4 +152,4 @@ class JoinedNode:
         words = [str(word) for pair in given.items() for word in pair]
         for forward in options.forwards:
             words += ["--forward", forward]
-        return [sys.executable, "-m", "deploy.onebox.node", *words, *options.extra]
+        return [sys.executable, "-m", "onebox.node", *words, *options.extra]

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from deploy.onebox.api.pki import write_private
+from onebox.api.pki import write_private
 
 DAYS = 30
 FIRST_SERVICE_ADDRESS = "10.96.0.1"

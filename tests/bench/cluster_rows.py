@@ -83,7 +83,7 @@ def onebox(folder: Path, ports: Ports) -> Iterator[Path]:
     """The kubeconfig of an embedded cluster, which the launcher would not let us read by another port."""
     home = folder / "cluster"
     kubeconfig = home / "kubeconfig"
-    arguments = ["-m", "deploy.onebox", "--home", str(home), "--egress", "on"]
+    arguments = ["-m", "onebox", "--home", str(home), "--egress", "on"]
     for port in ports.for_pods:
         arguments += ["--forward", port]
     with running(arguments, folder / "cluster.log", kubeconfig.exists):

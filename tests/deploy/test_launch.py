@@ -60,13 +60,11 @@ def children(portal: Portal, words: str) -> list[int]:
 
 def test_what_dies_is_started_again_and_ctrl_c_ends_all(portal: Portal):
     portal.start()
-    (cluster,) = children(portal, "deploy.onebox")
+    (cluster,) = children(portal, "-m onebox")
     (serve,) = children(portal, "manage.py serve")
 
     os.kill(cluster, signal.SIGKILL)
-    wait_for(
-        "the cluster is back", lambda: children(portal, "deploy.onebox") not in ([], [cluster])
-    )
+    wait_for("the cluster is back", lambda: children(portal, "-m onebox") not in ([], [cluster]))
     assert children(portal, "manage.py serve") == [serve], "the portal stays up meanwhile"
     assert is_up(portal)
 

@@ -78,7 +78,7 @@ def ada(portal: Portal) -> Rest:
 class Memory:
     """Resident memory of the parts of an installation, bytes; sampled until `stop`."""
 
-    PARTS = {"portal": "manage.py serve", "api": "deploy.onebox.api", "node": "deploy.onebox.node "}
+    PARTS = {"portal": "manage.py serve", "api": "-m onebox.api", "node": "-m onebox.node "}
 
     def __init__(self, portal: Portal) -> None:
         self._pids: dict[str, int] = {}

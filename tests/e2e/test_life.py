@@ -109,7 +109,7 @@ def test_the_portal_stays_up_without_its_cluster_and_heals(
     rest.wait(job, "running")
     page = page_of_own(own, "ada")
     for pid in own.processes():
-        if "deploy.onebox " in command_line(pid):
+        if "-m onebox " in command_line(pid):
             with suppress(ProcessLookupError):  # it ended with its parent
                 os.kill(pid, signal.SIGKILL)
     expect(page.get_by_role("status").filter(has_text="cluster")).to_be_visible(timeout=30_000)

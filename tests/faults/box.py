@@ -12,14 +12,14 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from deploy.onebox.api.bootstrap import PROVISIONER, ensure_first_objects
-from deploy.onebox.api.controllers import Controller, Runtime, all_controllers
-from deploy.onebox.api.controllers.nodelife import NodeLifecycle
-from deploy.onebox.api.controllers.objects import Key
-from deploy.onebox.api.controllers.scheduler import Scheduler
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.server import Access, Server
-from deploy.onebox.api.store import Store, clone
+from onebox.api.bootstrap import PROVISIONER, ensure_first_objects
+from onebox.api.controllers import Controller, Runtime, all_controllers
+from onebox.api.controllers.nodelife import NodeLifecycle
+from onebox.api.controllers.objects import Key
+from onebox.api.controllers.scheduler import Scheduler
+from onebox.api.registry import Api
+from onebox.api.server import Access, Server
+from onebox.api.store import Store, clone
 from portal.cluster.bucket import TokenBucket
 from portal.cluster.client import Cluster, Object
 from portal.cluster.credentials import Credentials

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from deploy.onebox.node import egress
+from onebox.node import egress
 from portal.cluster.manifests import ManifestError
 from tenants.manifests import (
     CLOSED_CIDRS,

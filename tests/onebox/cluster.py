@@ -89,7 +89,7 @@ def start_onebox(
 
     Args:
         uid: run it as this ordinary user instead of the one of the tests (needs root).
-        extra: further options of `python -m deploy.onebox`.
+        extra: further options of `python -m onebox`.
 
     Raises:
         RuntimeError: it ended or was not ready in time; the message holds its log.
@@ -100,7 +100,7 @@ def start_onebox(
     if forward is not None:
         arguments += ["--forward", str(forward)]
     home.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "deploy.onebox", "--home", str(home), *arguments]
+    command = [sys.executable, "-m", "onebox", "--home", str(home), *arguments]
     if uid is not None:
         os.chown(home, uid, uid)
         command = [sys.executable, str(AS_USER), str(uid), str(uid), str(home), *command]

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.bootstrap import ensure_first_objects
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.store import Store
+from onebox.api.bootstrap import ensure_first_objects
+from onebox.api.registry import Api
+from onebox.api.store import Store
 from tests.contract import exceptions
 
 from .api.conftest import Clock, Http, Obj, clock, http, pod, server  # noqa: F401 - fixtures

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.onebox.node import syscalls
+from onebox.node import syscalls
 from tests.tools.missing import is_missing
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -29,7 +29,7 @@ def offer_lab(home: Path) -> None:
     """Makes `LAB` an image of the installation's embedded cluster."""
     folder = home / "onebox" / "node" / "images"
     folder.mkdir(parents=True)
-    pinned = ROOT / "deploy/onebox/images/requirements/tensorflow-notebook.txt"
+    pinned = ROOT / "deploy/onebox/src/onebox/images/requirements/tensorflow-notebook.txt"
     lines = [li for li in pinned.read_text().splitlines() if not li.startswith(_LEFT_OUT)]
     (folder / "lab.txt").write_text("\n".join(lines) + "\n")
     (folder / "lab.toml").write_text(

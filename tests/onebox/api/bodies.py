@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.status import StatusError
-from deploy.onebox.api.store import clone
+from onebox.api.registry import Api
+from onebox.api.status import StatusError
+from onebox.api.store import clone
 
 from .conftest import Obj, pod
 

@@ -19,10 +19,10 @@ import aiohttp
 import pytest
 import yaml
 
-from deploy.onebox.api.bootstrap import ensure_first_objects
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.server import Access, Server
-from deploy.onebox.api.store import Store
+from onebox.api.bootstrap import ensure_first_objects
+from onebox.api.registry import Api
+from onebox.api.server import Access, Server
+from onebox.api.store import Store
 
 ROOT = Path(__file__).resolve().parents[3]
 ADMIN_TOKEN = "admin-token"
@@ -104,7 +104,7 @@ async def http(server: Server) -> AsyncIterator[Http]:
 
 @dataclass
 class Process:
-    """`python -m deploy.onebox.api` as its users start it."""
+    """`python -m onebox.api` as its users start it."""
 
     home: Path
     options: list[str] = field(default_factory=list)
@@ -117,7 +117,7 @@ class Process:
     def start(self) -> None:
         """Start, and wait until it says that it answers."""
         reading, writing = os.pipe()
-        command = [sys.executable, "-m", "deploy.onebox.api", "--home", str(self.home / "api")]
+        command = [sys.executable, "-m", "onebox.api", "--home", str(self.home / "api")]
         self.child = subprocess.Popen(
             [*command, "--ready-fd", str(writing), *self.options],
             cwd=ROOT,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.status import StatusError
-from deploy.onebox.api.strategy import WriteOptions
+from onebox.api.registry import Api
+from onebox.api.status import StatusError
+from onebox.api.strategy import WriteOptions
 
 from .bodies import DEPLOYMENT
 from .conftest import Http, Obj, pod

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.status import StatusError
+from onebox.api.registry import Api
+from onebox.api.status import StatusError
 
 from .bodies import (
     refuse,
@@ -17,7 +17,7 @@ from .conftest import pod
 
 
 def test_unknown_fields_are_dropped_warned_about_or_refused(api: Api) -> None:
-    from deploy.onebox.api.strategy import WriteOptions
+    from onebox.api.strategy import WriteOptions
 
     body = with_change(pod(), "spec.containers.0.imagee", "x") | {"extra": 1}
     warn = WriteOptions()

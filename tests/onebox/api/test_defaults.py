@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.store import clone
+from onebox.api.registry import Api
+from onebox.api.store import clone
 
 from .bodies import (
     CLAIM,

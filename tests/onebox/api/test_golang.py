@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.onebox.api import golang
+from onebox.api import golang
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.status import StatusError
-from deploy.onebox.api.store import Store
+from onebox.api.registry import Api
+from onebox.api.status import StatusError
+from onebox.api.store import Store
 
 from .bodies import CLAIM, DEPLOYMENT, FULL_POD, INDEXED, LIMITS, QUOTA, SERVICE
 from .conftest import Http, pod

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.http.body import MAX_BODY_BYTES
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.resources import SERVED
+from onebox.api.http.body import MAX_BODY_BYTES
+from onebox.api.registry import Api
+from onebox.api.resources import SERVED
 
 from .bodies import DEPLOYMENT, JOB
 from .conftest import Http, Obj, pod

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.store import Store
+from onebox.api.registry import Api
+from onebox.api.store import Store
 
 from .conftest import ADMIN_TOKEN, Http
 
@@ -58,7 +58,7 @@ async def test_namespaces_are_listed_in_the_order_of_their_paths(http: Http, api
 async def test_a_token_too_old_comes_with_one_that_goes_on_in_the_present() -> None:
     from aiohttp import ClientSession
 
-    from deploy.onebox.api.server import Access, Server
+    from onebox.api.server import Access, Server
 
     store = Store(None, history_events_per_kind=2)
     api = Api(store)

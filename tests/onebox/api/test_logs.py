@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from deploy.onebox.api.pki import load_credentials
-from deploy.onebox.api.registry import Api
+from onebox.api.pki import load_credentials
+from onebox.api.registry import Api
 
 from .conftest import DEADLINE_S, Http, eventually, pod
 

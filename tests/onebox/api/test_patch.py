@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api import patch
-from deploy.onebox.api.resources import resource_named
-from deploy.onebox.api.status import StatusError
+from onebox.api import patch
+from onebox.api.resources import resource_named
+from onebox.api.status import StatusError
 
 POD: dict[str, Any] = {
     "metadata": {"name": "p", "labels": {"a": "1", "b": "2"}, "finalizers": ["x/one", "x/two"]},

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from cryptography import x509
 
-from deploy.onebox.api.pki import SERVER_DAYS, kubeconfig, load_credentials
+from onebox.api.pki import SERVER_DAYS, kubeconfig, load_credentials
 
 
 def serial(path: Path) -> int:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.admission import podsecurity
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.store import clone
-from deploy.onebox.api.strategy import WriteOptions
+from onebox.api.admission import podsecurity
+from onebox.api.registry import Api
+from onebox.api.store import clone
+from onebox.api.strategy import WriteOptions
 
 from .bodies import DEPLOYMENT, JOB, forbidden, with_change
 from .conftest import pod

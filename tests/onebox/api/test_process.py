@@ -35,7 +35,7 @@ def own(tmp_path: Path) -> Iterator[Process]:
 def run_to_its_end(*options: str) -> subprocess.CompletedProcess[str]:
     """Start the program with options that it must refuse."""
     return subprocess.run(
-        [sys.executable, "-m", "deploy.onebox.api", *options],
+        [sys.executable, "-m", "onebox.api", *options],
         check=False,
         cwd=ROOT,
         capture_output=True,
@@ -132,7 +132,7 @@ def test_it_dies_with_its_parent(tmp_path: Path) -> None:
     script = (
         "import os, subprocess, sys\n"
         "r, w = os.pipe()\n"
-        "child = subprocess.Popen([sys.executable, '-m', 'deploy.onebox.api', '--home', "
+        "child = subprocess.Popen([sys.executable, '-m', 'onebox.api', '--home', "
         f"{str(tmp_path / 'api')!r}, '--ready-fd', str(w)], pass_fds=(w,), "
         "stdout=subprocess.DEVNULL)\n"
         "os.close(w)\n"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.onebox.api.protobuf import MAGIC, MEDIA_TYPE, WireError, read_object
-from deploy.onebox.api.resources import SERVED, resource_named
-from deploy.onebox.api.schema import definition_name, shapes
-from deploy.onebox.api.schemas.distil_wire import OUTPUT, read_structs
-from deploy.onebox.api.shape import Record
+from onebox.api.protobuf import MAGIC, MEDIA_TYPE, WireError, read_object
+from onebox.api.resources import SERVED, resource_named
+from onebox.api.schema import definition_name, shapes
+from onebox.api.schemas.distil_wire import OUTPUT, read_structs
+from onebox.api.shape import Record
 
 from .conftest import Http
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deploy.onebox.quantity import (
+from onebox.quantity import (
     ZERO,
     Quantity,
     QuantityError,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.admission.quota import compute_used
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.status import StatusError
-from deploy.onebox.api.strategy import WriteOptions
+from onebox.api.admission.quota import compute_used
+from onebox.api.registry import Api
+from onebox.api.status import StatusError
+from onebox.api.strategy import WriteOptions
 
 from .bodies import CLAIM, DEPLOYMENT, JOB, forbidden, sized
 from .conftest import Clock, Obj, pod

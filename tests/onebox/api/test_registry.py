@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.status import StatusError
-from deploy.onebox.api.store import clone
+from onebox.api.registry import Api
+from onebox.api.status import StatusError
+from onebox.api.store import clone
 
 from .conftest import Clock, Obj, pod
 
@@ -361,8 +361,8 @@ def test_node_ports_and_addresses_are_free_again_with_their_service(api: Api) ->
 
 
 def test_a_full_range_of_node_ports_is_said(clock: Clock) -> None:
-    from deploy.onebox.api.allocate import Allocator
-    from deploy.onebox.api.store import Store
+    from onebox.api.allocate import Allocator
+    from onebox.api.store import Store
 
     store = Store(None)
     api = Api(store, clock=clock, allocator=Allocator(store, node_ports=range(31000, 31002)))
@@ -378,7 +378,7 @@ def test_a_full_range_of_node_ports_is_said(clock: Clock) -> None:
 
 
 def test_first_objects_are_there_and_the_storage_class_can_be_removed(api: Api) -> None:
-    from deploy.onebox.api.bootstrap import ensure_first_objects
+    from onebox.api.bootstrap import ensure_first_objects
 
     found = api.get("storageclasses", None, "glusterfs")
     assert found["provisioner"] == "homeport.dev/folder"

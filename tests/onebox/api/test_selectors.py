@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.onebox.api.rules.labels import selects
-from deploy.onebox.api.selectors import parse_fields, parse_labels
-from deploy.onebox.api.status import StatusError
+from onebox.api.rules.labels import selects
+from onebox.api.selectors import parse_fields, parse_labels
+from onebox.api.status import StatusError
 
 from .conftest import Obj
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.onebox.api.store import (
+from onebox.api.store import (
     ADDED,
     DELETED,
     MODIFIED,
@@ -59,7 +59,7 @@ def test_a_restart_brings_everything_back_and_the_version_never_goes_back(tmp_pa
 _WRITER = """
 import sys
 from pathlib import Path
-from deploy.onebox.api.store import Put, Remove, Store
+from onebox.api.store import Put, Remove, Store
 store = Store(Path(sys.argv[1]))
 for i in range(1_000_000):
     pair = [Put("configmaps", {"metadata": {"name": f"{side}{i}", "namespace": "lab"}})

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.tables import TableStyle, table
-from deploy.onebox.api.tables.cells import human_duration
-from deploy.onebox.api.tables.pods import row, summarize
+from onebox.api.registry import Api
+from onebox.api.tables import TableStyle, table
+from onebox.api.tables.cells import human_duration
+from onebox.api.tables.pods import row, summarize
 
 from .bodies import CLAIM, DEPLOYMENT, JOB, QUOTA, SERVICE
 from .conftest import Clock, Obj, pod

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.status import StatusError
+from onebox.api.registry import Api
+from onebox.api.status import StatusError
 
 from .bodies import (
     CLAIM,

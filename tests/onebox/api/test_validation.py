@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.registry import Api
+from onebox.api.registry import Api
 
 from .bodies import (
     CLAIM,

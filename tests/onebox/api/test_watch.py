@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.http import watch
-from deploy.onebox.api.registry import Api
+from onebox.api.http import watch
+from onebox.api.registry import Api
 
 from .conftest import DEADLINE_S, Http, Obj, eventually, pod
 

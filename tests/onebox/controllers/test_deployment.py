@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.controllers.deployment import DeploymentController
-from deploy.onebox.api.controllers.deployment_plan import HASH_LABEL, REVISION
-from deploy.onebox.api.controllers.gc import GarbageCollector
-from deploy.onebox.api.controllers.objects import find_condition, is_deleting, name_of
-from deploy.onebox.api.controllers.podstate import is_ready
-from deploy.onebox.api.controllers.quota import QuotaController
-from deploy.onebox.api.controllers.replicaset import ReplicaSetController
+from onebox.api.controllers.deployment import DeploymentController
+from onebox.api.controllers.deployment_plan import HASH_LABEL, REVISION
+from onebox.api.controllers.gc import GarbageCollector
+from onebox.api.controllers.objects import find_condition, is_deleting, name_of
+from onebox.api.controllers.podstate import is_ready
+from onebox.api.controllers.quota import QuotaController
+from onebox.api.controllers.replicaset import ReplicaSetController
 from tests.onebox.controllers.world import Make, Obj, World, pod_spec
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.controllers.endpointslice import EndpointSliceController
-from deploy.onebox.api.controllers.gc import GarbageCollector
-from deploy.onebox.api.controllers.objects import name_of, uid_of
+from onebox.api.controllers.endpointslice import EndpointSliceController
+from onebox.api.controllers.gc import GarbageCollector
+from onebox.api.controllers.objects import name_of, uid_of
 from tests.onebox.controllers.world import Make, Obj, World, pod_spec
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.controllers.gc import GarbageCollector
-from deploy.onebox.api.controllers.objects import uid_of
+from onebox.api.controllers.gc import GarbageCollector
+from onebox.api.controllers.objects import uid_of
 from tests.onebox.controllers.world import Make, Obj, World
 
 

@@ -7,14 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from deploy.onebox.api.controllers.job import JobController, JobFinalizers
-from deploy.onebox.api.controllers.nodelife import NodeLifecycle
-from deploy.onebox.api.controllers.objects import find_condition, name_of
-from deploy.onebox.api.controllers.podstate import is_ready
-from deploy.onebox.api.controllers.quota import QuotaController
-from deploy.onebox.api.controllers.ttl import EventTtl
-from deploy.onebox.api.status import StatusError
-from deploy.onebox.api.timestamps import format_micro_time, format_time
+from onebox.api.controllers.job import JobController, JobFinalizers
+from onebox.api.controllers.nodelife import NodeLifecycle
+from onebox.api.controllers.objects import find_condition, name_of
+from onebox.api.controllers.podstate import is_ready
+from onebox.api.controllers.quota import QuotaController
+from onebox.api.controllers.ttl import EventTtl
+from onebox.api.status import StatusError
+from onebox.api.timestamps import format_micro_time, format_time
 from tests.onebox.controllers.world import Make, Obj, World, pod_spec
 
 MakeWorld = Callable[[Make], World]

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.controllers.gc import GarbageCollector
-from deploy.onebox.api.controllers.job import JobController, JobFinalizers
-from deploy.onebox.api.controllers.job_facts import INDEX, TRACKING
-from deploy.onebox.api.controllers.objects import find_condition, name_of
-from deploy.onebox.api.controllers.ttl import JobTtl
-from deploy.onebox.api.store import clone
+from onebox.api.controllers.gc import GarbageCollector
+from onebox.api.controllers.job import JobController, JobFinalizers
+from onebox.api.controllers.job_facts import INDEX, TRACKING
+from onebox.api.controllers.objects import find_condition, name_of
+from onebox.api.controllers.ttl import JobTtl
+from onebox.api.store import clone
 from tests.onebox.controllers.world import Make, Obj, World, pod_spec
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy.onebox.api.controllers.gc import GarbageCollector
-from deploy.onebox.api.controllers.intervals import parse_indexes
-from deploy.onebox.api.controllers.job import JobController, JobFinalizers
-from deploy.onebox.api.controllers.job_facts import index_of, is_tracked
-from deploy.onebox.api.controllers.job_status import is_finished
-from deploy.onebox.api.controllers.objects import name_of, uid_of
-from deploy.onebox.api.controllers.podstate import is_active
+from onebox.api.controllers.gc import GarbageCollector
+from onebox.api.controllers.intervals import parse_indexes
+from onebox.api.controllers.job import JobController, JobFinalizers
+from onebox.api.controllers.job_facts import index_of, is_tracked
+from onebox.api.controllers.job_status import is_finished
+from onebox.api.controllers.objects import name_of, uid_of
+from onebox.api.controllers.podstate import is_active
 from tests.onebox.controllers.world import Obj, World, pod_spec
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from deploy.onebox.api.controllers.gc import GarbageCollector
-from deploy.onebox.api.controllers.namespace import NamespaceController
-from deploy.onebox.api.controllers.objects import find_condition, name_of
-from deploy.onebox.api.controllers.volumebinder import VolumeBinder
-from deploy.onebox.api.status import StatusError
+from onebox.api.controllers.gc import GarbageCollector
+from onebox.api.controllers.namespace import NamespaceController
+from onebox.api.controllers.objects import find_condition, name_of
+from onebox.api.controllers.volumebinder import VolumeBinder
+from onebox.api.status import StatusError
 from tests.onebox.controllers.world import Make, World, pod_spec
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy.onebox.api.controllers import all_controllers, start
-from deploy.onebox.api.controllers.objects import Key, key_of
-from deploy.onebox.api.controllers.runtime import Controller, RetryLaterError
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.status import StatusError
-from deploy.onebox.api.store import Store
+from onebox.api.controllers import all_controllers, start
+from onebox.api.controllers.objects import Key, key_of
+from onebox.api.controllers.runtime import Controller, RetryLaterError
+from onebox.api.registry import Api
+from onebox.api.status import StatusError
+from onebox.api.store import Store
 from tests.onebox.controllers.world import Make, Obj, World, pod_spec
 
 MakeWorld = Callable[[Make], World]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.controllers.objects import find_condition, name_of
-from deploy.onebox.api.controllers.scheduler import Scheduler
-from deploy.onebox.api.controllers.volumebinder import VolumeBinder
+from onebox.api.controllers.objects import find_condition, name_of
+from onebox.api.controllers.scheduler import Scheduler
+from onebox.api.controllers.volumebinder import VolumeBinder
 from tests.onebox.controllers.world import Make, Obj, World, pod_spec
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.controllers.scheduling import (
+from onebox.api.controllers.scheduling import (
     NodeState,
     choose,
     explain,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.api.controllers.gc import GarbageCollector
-from deploy.onebox.api.controllers.objects import uid_of
-from deploy.onebox.api.controllers.volumebinder import VolumeBinder
+from onebox.api.controllers.gc import GarbageCollector
+from onebox.api.controllers.objects import uid_of
+from onebox.api.controllers.volumebinder import VolumeBinder
 from tests.onebox.controllers.world import Make, Obj, World, pod_spec
 
 

@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from deploy.onebox.api.controllers.objects import find_condition, name_of, namespace_of, uid_of
-from deploy.onebox.api.controllers.runtime import Controller, Runtime
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.store import Store, clone
-from deploy.onebox.api.timestamps import format_time
+from onebox.api.controllers.objects import find_condition, name_of, namespace_of, uid_of
+from onebox.api.controllers.runtime import Controller, Runtime
+from onebox.api.registry import Api
+from onebox.api.store import Store, clone
+from onebox.api.timestamps import format_time
 
 Obj = dict[str, Any]
 Make = Callable[[Api], Sequence[Controller]]

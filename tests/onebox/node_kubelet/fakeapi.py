@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from deploy.onebox.node.client import Access, Client
+from onebox.node.client import Access, Client
 
 Answer = Callable[["Request"], Awaitable[web.StreamResponse] | web.StreamResponse]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deploy.onebox.node.record import (
+from onebox.node.record import (
     ContainerRecord,
     Role,
     Running,

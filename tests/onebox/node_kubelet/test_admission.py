@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.onebox.node import gpus
-from deploy.onebox.node.admission import (
+from onebox.node import gpus
+from onebox.node.admission import (
     RefusedError,
     check_abilities,
     check_resources,
     pod_requests,
 )
-from deploy.onebox.node.gpus import Allocator, Gpu, GpuShortageError, Inventory
+from onebox.node.gpus import Allocator, Gpu, GpuShortageError, Inventory
 from tests.onebox.node_kubelet.pods import container, pod
 
 ALLOCATABLE = {"cpu": "4", "memory": "8Gi", "pods": "3", gpus.RESOURCE: "4"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.onebox.node.backoff import Backoff, short_duration
+from onebox.node.backoff import Backoff, short_duration
 
 
 def test_the_first_restart_is_immediate_and_then_the_wait_doubles_to_five_minutes():

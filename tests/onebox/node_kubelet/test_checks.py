@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from deploy.onebox.node.checks import Checker, Target
-from deploy.onebox.node.logaccess import self_signed_context
-from deploy.onebox.node.spec import PodGone
+from onebox.node.checks import Checker, Target
+from onebox.node.logaccess import self_signed_context
+from onebox.node.spec import PodGone
 
 LOOPBACK = "127.0.0.1"
 

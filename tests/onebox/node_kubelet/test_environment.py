@@ -6,15 +6,15 @@ import base64
 
 import pytest
 
-from deploy.onebox.node.downward import PodView
-from deploy.onebox.node.environment import (
+from onebox.node.downward import PodView
+from onebox.node.environment import (
     ConfigError,
     EnvironmentSources,
     container_environment,
     referenced_objects,
 )
-from deploy.onebox.node.expansion import expand
-from deploy.onebox.node.servicelinks import service_links
+from onebox.node.expansion import expand
+from onebox.node.servicelinks import service_links
 from tests.onebox.node_kubelet.pods import container, pod
 
 # The cases of upstream's expand_test.go.

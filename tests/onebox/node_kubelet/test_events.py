@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from deploy.onebox.node import events
-from deploy.onebox.node.events import BURST, Recorder, reference_to
+from onebox.node import events
+from onebox.node.events import BURST, Recorder, reference_to
 from tests.onebox.node_kubelet.conftest import StartApi
 from tests.onebox.node_kubelet.fakeapi import FakeApi, Request, ok, refuse
 from tests.onebox.node_kubelet.pods import pod

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.onebox.node import lifecycle
-from deploy.onebox.node.record import ContainerRecord, Role
+from onebox.node import lifecycle
+from onebox.node.record import ContainerRecord, Role
 from tests.onebox.node_kubelet.pods import crashing, exited, record, running
 
 INIT, SIDECAR, MAIN = Role.INIT, Role.SIDECAR, Role.MAIN

@@ -10,10 +10,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from deploy.onebox.node.logaccess import CertificateAccess
-from deploy.onebox.node.logs import LogRun
-from deploy.onebox.node.logserver import LogServer
 from deploy.testcluster.pki import Authority
+from onebox.node.logaccess import CertificateAccess
+from onebox.node.logs import LogRun
+from onebox.node.logserver import LogServer
 
 READER = "kube-apiserver-kubelet-client"
 

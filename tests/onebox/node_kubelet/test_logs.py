@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.onebox.node.inotify import FolderWatcher
-from deploy.onebox.node.logfiles import drop_old_runs, tail_text
-from deploy.onebox.node.logs import LogOptions, LogRun, read_log
-from deploy.onebox.node.logserver import LogRefusedError, parse_options
-from deploy.onebox.node.logwriter import LogWriter
+from onebox.node.inotify import FolderWatcher
+from onebox.node.logfiles import drop_old_runs, tail_text
+from onebox.node.logs import LogOptions, LogRun, read_log
+from onebox.node.logserver import LogRefusedError, parse_options
+from onebox.node.logwriter import LogWriter
 
 
 @pytest.fixture

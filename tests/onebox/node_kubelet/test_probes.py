@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from deploy.onebox.node.probes import (
+from onebox.node.probes import (
     ContainerProbes,
     Listener,
     Outcome,

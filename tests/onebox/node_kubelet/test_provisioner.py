@@ -8,8 +8,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from deploy.onebox.node.events import Recorder
-from deploy.onebox.node.provisioner import ASKED, PROVISIONER, Provisioner
+from onebox.node.events import Recorder
+from onebox.node.provisioner import ASKED, PROVISIONER, Provisioner
 from tests.onebox.node_kubelet.conftest import StartApi
 from tests.onebox.node_kubelet.fakeapi import FakeApi, Request, ok, stream
 

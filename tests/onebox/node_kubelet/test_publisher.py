@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import pytest
 
-from deploy.onebox.node import publisher as publishing
-from deploy.onebox.node.publisher import StatusPublisher
+from onebox.node import publisher as publishing
+from onebox.node.publisher import StatusPublisher
 from tests.onebox.node_kubelet.conftest import StartApi
 from tests.onebox.node_kubelet.fakeapi import Request, ok, refuse
 from tests.onebox.node_kubelet.pods import pod

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from deploy.onebox.node.images import ImageError
-from deploy.onebox.node.pulls import Progress, Puller, PullError, pull_policy
-from deploy.onebox.node.spec import ImageEnv
+from onebox.node.images import ImageError
+from onebox.node.pulls import Progress, Puller, PullError, pull_policy
+from onebox.node.spec import ImageEnv
 from tests.onebox.node_kubelet.pods import container
 
 POLICIES = [

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from deploy.onebox.node.reboot import resume
-from deploy.onebox.node.record import Stage, Waiting
-from deploy.onebox.node.status import PodFacts, pod_status
+from onebox.node.reboot import resume
+from onebox.node.record import Stage, Waiting
+from onebox.node.status import PodFacts, pod_status
 from tests.onebox.node_kubelet.pods import container, pod
 
 NOW = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)

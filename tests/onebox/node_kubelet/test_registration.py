@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.onebox.node.client import KubeconfigError, load_kubeconfig, resource_path
-from deploy.onebox.node.gpus import Gpu, Inventory
-from deploy.onebox.node.nodestatus import Offer, default_cpu_cores, labels, node_status
-from deploy.onebox.node.options import parse_options
-from deploy.onebox.node.spec import Limits
+from onebox.node.client import KubeconfigError, load_kubeconfig, resource_path
+from onebox.node.gpus import Gpu, Inventory
+from onebox.node.nodestatus import Offer, default_cpu_cores, labels, node_status
+from onebox.node.options import parse_options
+from onebox.node.spec import Limits
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from deploy.onebox.node.record import Role, Waiting
-from deploy.onebox.node.status import (
+from onebox.node.record import Role, Waiting
+from onebox.node.status import (
     Ending,
     PodFacts,
     changed_fields,

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy.onebox.node.downward import PodView
-from deploy.onebox.node.environment import ConfigError
-from deploy.onebox.node.projection import VolumeError
-from deploy.onebox.node.spec import Mount
-from deploy.onebox.node.subpath import make_sub_paths
-from deploy.onebox.node.volumes import Volume, VolumeSetup, container_mounts, prepare_volumes
+from onebox.node.downward import PodView
+from onebox.node.environment import ConfigError
+from onebox.node.projection import VolumeError
+from onebox.node.spec import Mount
+from onebox.node.subpath import make_sub_paths
+from onebox.node.volumes import Volume, VolumeSetup, container_mounts, prepare_volumes
 from tests.onebox.node_kubelet.pods import container, pod
 
 

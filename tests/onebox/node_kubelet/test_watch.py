@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from deploy.onebox.node import watch as watching
-from deploy.onebox.node.watch import Watch
+from onebox.node import watch as watching
+from onebox.node.watch import Watch
 from tests.onebox.node_kubelet.conftest import StartApi
 from tests.onebox.node_kubelet.fakeapi import Request, ok, refuse, stream
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from deploy.onebox.node.interpreter import interpreter_mounts, real_interpreter
-from deploy.onebox.node.sandbox import (
+from onebox.node.interpreter import interpreter_mounts, real_interpreter
+from onebox.node.sandbox import (
     Container,
     ContainerSpec,
     Exit,

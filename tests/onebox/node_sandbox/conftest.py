@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from deploy.onebox.node.sandbox import Pod, Sandbox
+from onebox.node.sandbox import Pod, Sandbox
 
 from .bench import IS_ROOT, Bench
 

@@ -10,9 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-
-from deploy.onebox.node import syscalls
+from onebox.node import syscalls
 
 
 def _closed_ancestor(path: str) -> str | None:

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from deploy.onebox.node.sandbox import Mount, Pod, PodGone, StartError
+from onebox.node.sandbox import Mount, Pod, PodGone, StartError
 
 from .bench import DEADLINE_S, IS_ROOT, PYTHON, Bench, log_text, parent_of, processes_named, until
 

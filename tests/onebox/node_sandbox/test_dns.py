@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from deploy.onebox.node.dns import (
+from onebox.node.dns import (
     HostResolvers,
     NameServer,
     Zone,
@@ -16,8 +16,8 @@ from deploy.onebox.node.dns import (
     parse_question,
     read_resolvers,
 )
-from deploy.onebox.node.endpoints import Endpoint, Service, service_names
-from deploy.onebox.node.services import Services
+from onebox.node.endpoints import Endpoint, Service, service_names
+from onebox.node.services import Services
 
 from .bench import Bench
 

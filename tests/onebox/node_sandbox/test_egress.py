@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from deploy.onebox.node.egress import (
+from onebox.node.egress import (
     Egress,
     EgressRefused,
     egress_env,
@@ -16,8 +16,8 @@ from deploy.onebox.node.egress import (
     parse_target,
     rewrite_head,
 )
-from deploy.onebox.node.proxy import Listener, dial_host
-from deploy.onebox.node.services import Services
+from onebox.node.proxy import Listener, dial_host
+from onebox.node.services import Services
 from tests.tools.addresses import CLOSED, OPEN, PRIVATE
 
 from .test_services import local_server, receive_all, serve
@@ -35,12 +35,12 @@ def test_addresses_of_the_internet_are_allowed(address):
 
 def test_a_public_address_of_this_host_is_refused(monkeypatch):
     """As on a machine that is itself in the internet: its services are not for pods."""
-    monkeypatch.setattr("deploy.onebox.node.egress._is_own", lambda address: True)
+    monkeypatch.setattr("onebox.node.egress._is_own", lambda address: True)
     assert not is_public(ipaddress.ip_address("8.8.8.8"))
 
 
 def test_own_addresses_are_recognised():
-    from deploy.onebox.node.egress import _is_own
+    from onebox.node.egress import _is_own
 
     assert _is_own(ipaddress.ip_address("127.0.0.1"))
     assert not _is_own(ipaddress.ip_address("8.8.8.8"))

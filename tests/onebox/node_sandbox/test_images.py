@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from deploy.onebox.node import images as images_module
-from deploy.onebox.node.imagefile import (
+from onebox.node import images as images_module
+from onebox.node.imagefile import (
     INSTALLATION,
     SHIPPED,
     DefinitionError,
     load_definitions,
     normalize_reference,
 )
-from deploy.onebox.node.images import ImageError, Images
-from deploy.onebox.node.installer import Installer, Progress, explain_failure
-from deploy.onebox.node.sandbox import StartError
+from onebox.node.images import ImageError, Images
+from onebox.node.installer import Installer, Progress, explain_failure
+from onebox.node.sandbox import StartError
 
 from .bench import DEADLINE_S, IS_ROOT, Bench, until
 
@@ -32,11 +32,10 @@ SLIM = "python:3.11-slim"
 PULL = """
 import asyncio, sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from deploy.onebox.node.images import Images
+from onebox.node.images import Images
 
 async def main():
-    await Images(Path(sys.argv[2])).ensure("test/hello:1", lambda line: print(line, flush=True))
+    await Images(Path(sys.argv[1])).ensure("test/hello:1", lambda line: print(line, flush=True))
 
 asyncio.run(main())
 """
@@ -145,7 +144,7 @@ async def test_requirements_are_installed_compiled_and_run_as_the_pods_user(
 
 
 async def test_pip_is_used_where_uv_is_missing(home, monkeypatch):
-    monkeypatch.setattr("deploy.onebox.node.installer.has_uv", lambda: False)
+    monkeypatch.setattr("onebox.node.installer.has_uv", lambda: False)
     define(home, f"hello @ file://{make_wheel(home)}\n")
     lines: list[str] = []
     image = await Images(home).ensure("test/hello:1", lines.append)
@@ -271,7 +270,7 @@ async def test_a_node_killed_while_installing_leaves_only_what_the_next_start_re
     server, port = await silent_server()
     define(home, f"hello @ http://127.0.0.1:{port}/hello-1.0-py3-none-any.whl\n")
     node = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PULL, str(INSTALLATION), str(home)), stdout=subprocess.PIPE
+        *(sys.executable, "-c", PULL, str(home)), stdout=subprocess.PIPE
     )
     await until(lambda: installers(home), "the installer")
     node.send_signal(signal.SIGKILL)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.onebox.node.interpreter import real_interpreter
-from deploy.onebox.node.sandbox import GATEWAY_IP, ImageEnv, Mount, StartError
+from onebox.node.interpreter import real_interpreter
+from onebox.node.sandbox import GATEWAY_IP, ImageEnv, Mount, StartError
 
 from .bench import IMAGE, IS_ROOT, PYTHON, Bench
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.onebox.node.cgroup import (
+from onebox.node.cgroup import (
     Cgroups,
     Group,
     Resources,
@@ -17,9 +17,9 @@ from deploy.onebox.node.cgroup import (
     settings_v1,
     settings_v2,
 )
-from deploy.onebox.node.containerinit import MemoryWatch
-from deploy.onebox.node.sandbox import Sandbox
-from deploy.onebox.node.trial import describe_limits
+from onebox.node.containerinit import MemoryWatch
+from onebox.node.sandbox import Sandbox
+from onebox.node.trial import describe_limits
 
 from .bench import PYTHON
 from .conftest import as_root

@@ -9,7 +9,7 @@ import resource
 import signal
 from pathlib import Path
 
-from deploy.onebox.node.logwriter import KEPT_FILES, LINE_BYTES, LogWriter
+from onebox.node.logwriter import KEPT_FILES, LINE_BYTES, LogWriter
 
 from .bench import DEADLINE_S, PYTHON, log_text, parent_of, until
 

@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
-from deploy.onebox.node.addresses import Addresses, AddressesExhausted, Bridges
-from deploy.onebox.node.netlink import BRIDGE_ADDRESS
-from deploy.onebox.node.sandbox import GATEWAY_IP
+from onebox.node.addresses import Addresses, AddressesExhausted, Bridges
+from onebox.node.netlink import BRIDGE_ADDRESS
+from onebox.node.sandbox import GATEWAY_IP
 
 from .bench import DEADLINE_S, PYTHON, Bench, until
 

@@ -9,16 +9,16 @@ import socket
 import pytest
 import pytest_asyncio
 
-from deploy.onebox.node.endpoints import (
+from deploy.testcluster.ports import free_port
+from onebox.node.endpoints import (
     Endpoint,
     Service,
     ServicePort,
     parse_endpoints,
     parse_service,
 )
-from deploy.onebox.node.proxy import Balancer, Forward, Listener, dial_host
-from deploy.onebox.node.services import Services
-from deploy.testcluster.ports import free_port
+from onebox.node.proxy import Balancer, Forward, Listener, dial_host
+from onebox.node.services import Services
 
 from .bench import DEADLINE_S, Bench, until
 from .test_dns import endpoint_slice, service
@@ -194,7 +194,7 @@ async def test_a_node_port_leads_from_the_host_to_the_pod(bench, services):
 async def test_a_node_port_that_another_program_holds_is_said_and_tried_again(
     bench, services, monkeypatch
 ):
-    monkeypatch.setattr("deploy.onebox.node.services._BIND_RETRY_S", 0.05)
+    monkeypatch.setattr("onebox.node.services._BIND_RETRY_S", 0.05)
     other = local_server()
     node_port = other.getsockname()[1]
     services.set_services([service("web", "10.96.1.1", {"port": 80, "nodePort": node_port})])

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.onebox.node.interpreter import real_interpreter
-from deploy.onebox.node.sandbox import Exit, Mount, Sandbox, SandboxUnavailable
-from deploy.onebox.node.trial import explain_refusal, judge
+from onebox.node.interpreter import real_interpreter
+from onebox.node.sandbox import Exit, Mount, Sandbox, SandboxUnavailable
+from onebox.node.trial import explain_refusal, judge
 
 from .bench import DEADLINE_S, IS_ROOT, processes_named, until
 
@@ -28,7 +28,7 @@ import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from tests.onebox.node_sandbox.bench import Bench
-from deploy.onebox.node.sandbox import Sandbox, SandboxUnavailable
+from onebox.node.sandbox import Sandbox, SandboxUnavailable
 
 async def main():
     home = Path(sys.argv[2])
@@ -103,8 +103,8 @@ async def test_an_interpreter_that_pods_cannot_reach_is_said(tmp_path, monkeypat
     shutil.copy(real_interpreter(), private)
     private.chmod(0o700)
     mount = Mount(source=str(private.parent), path=str(private.parent), read_only=True)
-    monkeypatch.setattr("deploy.onebox.node.trial.real_interpreter", lambda: str(private))
-    monkeypatch.setattr("deploy.onebox.node.trial.interpreter_mounts", lambda: (mount,))
+    monkeypatch.setattr("onebox.node.trial.real_interpreter", lambda: str(private))
+    monkeypatch.setattr("onebox.node.trial.interpreter_mounts", lambda: (mount,))
     with pytest.raises(SandboxUnavailable) as caught:
         await Sandbox.start(tmp_path)
     assert f"they cannot reach the Python at {private}" in str(caught.value)

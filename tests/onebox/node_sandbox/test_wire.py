@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from deploy.onebox.node.descriptors import keep_only
-from deploy.onebox.node.link import Link, Refused
-from deploy.onebox.node.wire import ChannelClosed, make_pair, receive_message, send_message
+from onebox.node.descriptors import keep_only
+from onebox.node.link import Link, Refused
+from onebox.node.wire import ChannelClosed, make_pair, receive_message, send_message
 
 
 def test_a_message_arrives_with_descriptors_and_a_process():

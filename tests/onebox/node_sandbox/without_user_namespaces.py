@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from deploy.onebox.node import syscalls
+from onebox.node import syscalls
 from tests.onebox.plain.drop import refuse_seccomp
 
 

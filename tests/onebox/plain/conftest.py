@@ -23,7 +23,7 @@ def box() -> Iterator[OneBox]:
     home = folder / "onebox"
     home.mkdir()
     options = ("--home", str(home), "--gpus", "2", "--grace", "2", "--egress", "off")
-    command = [*DROP, sys.executable, "-m", "deploy.onebox", *options]
+    command = [*DROP, sys.executable, "-m", "onebox", *options]
     with contextlib.closing(launch(command, home, folder / "onebox.log")) as started:
         yield started
     shutil.rmtree(folder, ignore_errors=True)

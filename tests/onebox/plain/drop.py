@@ -15,10 +15,8 @@ import struct
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-
-from deploy.onebox.node import syscalls
-from deploy.onebox.node.plain.notify import install_filter
+from onebox.node import syscalls
+from onebox.node.plain.notify import install_filter
 
 _PR_SET_SECUREBITS, _NOROOT_LOCKED = 28, 3
 _SECCOMP = {"x86_64": 317, "aarch64": 277}

@@ -23,7 +23,7 @@ def test_where_calls_cannot_be_answered_either_it_says_what_is_missing(
 ) -> None:
     drop = [*DROP, "--no-notification", how]
     ended = subprocess.run(
-        [*drop, sys.executable, "-m", "deploy.onebox", "--home", str(tmp_path / "onebox")],
+        [*drop, sys.executable, "-m", "onebox", "--home", str(tmp_path / "onebox")],
         cwd=ROOT,
         capture_output=True,
         text=True,

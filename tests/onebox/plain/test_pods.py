@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from deploy.onebox.node.kinds import PLAIN
-from deploy.onebox.node.sandbox import Mount, Pod, Sandbox
+from onebox.node.kinds import PLAIN
+from onebox.node.sandbox import Mount, Pod, Sandbox
 from tests.onebox.node_sandbox.bench import Bench, parent_of, processes_named, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy.onebox.node.gpus import Inventory
-from deploy.onebox.node.nodestatus import Offer, conditions
-from deploy.onebox.node.plain.callfilter import build_filter
-from deploy.onebox.node.plain.calls import SIGNATURES, STEERED, numbers
-from deploy.onebox.node.plain.links import follow
-from deploy.onebox.node.plain.loopback import Loopback
-from deploy.onebox.node.plain.trial import judge
-from deploy.onebox.node.plain.view import View
-from deploy.onebox.node.spec import Limits, SandboxUnavailable
+from onebox.node.gpus import Inventory
+from onebox.node.nodestatus import Offer, conditions
+from onebox.node.plain.callfilter import build_filter
+from onebox.node.plain.calls import SIGNATURES, STEERED, numbers
+from onebox.node.plain.links import follow
+from onebox.node.plain.loopback import Loopback
+from onebox.node.plain.trial import judge
+from onebox.node.plain.view import View
+from onebox.node.spec import Limits, SandboxUnavailable
 
 VIEW = View(
     {"/usr": True, "/dev": False},

@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from deploy.onebox.api.registry import Api
-from deploy.onebox.api.store import Store
+from onebox.api.registry import Api
+from onebox.api.store import Store
 from tests.onebox.cluster import OneBox, start_onebox
 from tests.onebox.whole.kube import Kube, Space, sleeper
 from tests.onebox.whole.processes import cpu_seconds, descendants

@@ -36,9 +36,9 @@ def child(box: OneBox, module: str) -> int:
 @pytest.mark.parametrize(
     ("module", "sentence"),
     [
-        ("deploy.onebox.api", "the API half was killed by signal 9"),
-        ("deploy.onebox.node --home", "the node half was killed by signal 9"),
-        ("deploy.onebox.node.holder", "the sandbox ended by itself"),
+        ("onebox.api", "the API half was killed by signal 9"),
+        ("onebox.node --home", "the node half was killed by signal 9"),
+        ("onebox.node.holder", "the sandbox ended by itself"),
     ],
 )
 def test_when_a_part_dies_all_ends_with_a_sentence(own_box: OneBox, module: str, sentence: str):
@@ -59,7 +59,7 @@ def kill_sandbox_of(box: OneBox, seconds: int) -> None:
         for pid in descendants(box.process.pid)
         if command_line(pid).startswith(f"sleep {seconds} ")
     )
-    holder = child(box, "deploy.onebox.node.holder")
+    holder = child(box, "onebox.node.holder")
     while parent(program) != holder:
         program = parent(program)
     os.kill(program, signal.SIGKILL)
@@ -105,7 +105,7 @@ class Halves:
 
     def start_api(self) -> subprocess.Popen[bytes]:
         return self._start(
-            "deploy.onebox.api",
+            "onebox.api",
             *("--home", self.home / "api", "--kubeconfig", self.home / "kubeconfig"),
             *("--node-kubeconfig", self.home / "node.kubeconfig"),
             *("--node-token-file", self.home / "token"),
@@ -113,7 +113,7 @@ class Halves:
 
     def start_node(self) -> subprocess.Popen[bytes]:
         return self._start(
-            "deploy.onebox.node",
+            "onebox.node",
             *("--home", self.home / "node", "--kubeconfig", self.home / "node.kubeconfig"),
             *("--token-file", self.home / "token", "--grace", "1"),
         )

@@ -88,7 +88,7 @@ def test_a_flood_is_whole_and_a_reader_that_stops_reading_stops_nobody(space: Sp
 
 def node_process(box: OneBox) -> int:
     return next(
-        pid for pid in descendants(box.process.pid) if "deploy.onebox.node --" in command_line(pid)
+        pid for pid in descendants(box.process.pid) if "onebox.node --" in command_line(pid)
     )
 
 

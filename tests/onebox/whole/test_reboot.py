@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.onebox.node.ownership import read_owner
+from onebox.node.ownership import read_owner
 from tests.onebox.cluster import ROOT, OneBox, start_onebox
 from tests.onebox.whole.kube import Kube, Space, container, shell, sleeper
 from tests.onebox.whole.processes import descendants, wait_for_none
@@ -198,7 +198,7 @@ def test_a_machine_without_user_namespaces_is_told_what_is_missing(tmp_path: Pat
     # Without capabilities, without the right to make namespaces or to answer system calls.
     drop = [sys.executable, str(ROOT / "tests/onebox/plain/drop.py"), "--no-notification", "busy"]
     done = subprocess.run(
-        [*drop, sys.executable, "-m", "deploy.onebox", "--home", str(tmp_path / "onebox")],
+        [*drop, sys.executable, "-m", "onebox", "--home", str(tmp_path / "onebox")],
         cwd=ROOT,
         capture_output=True,
         text=True,

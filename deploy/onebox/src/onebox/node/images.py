@@ -1,0 +1,277 @@
+"""Images: a reference that a pod names becomes an environment on this machine.
+
+Nothing is downloaded from a container registry. A reference stands for a requirements file, which is
+installed into a virtual environment: built aside and renamed when whole, so that one that is half
+done is never used, and mounted read-only into containers, because environments share their files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from onebox.node.imagefile import (
+    SHIPPED,
+    Definition,
+    DefinitionError,
+    load_definitions,
+    normalize_reference,
+)
+from onebox.node.installer import Installer, InstallError
+from onebox.node.interpreter import interpreter_mounts, real_interpreter
+from onebox.node.spec import ImageEnv, Mount
+
+__all__ = ["ImageEnv", "ImageError", "Images"]
+
+logger = logging.getLogger(__name__)
+
+Say = Callable[[str], None]
+
+_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+# Written last, inside the environment; what has none is not an image.
+_MARK = "homeport-image.json"
+_MOST_INSTALLATIONS = 2
+
+
+class ImageError(Exception):
+    """An image could not be had.
+
+    Attributes:
+        reason: ErrImagePull or InvalidImageName, as in a container's waiting state.
+        message: a sentence.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class _Pull:
+    """An installation under way, and those who want to hear of it."""
+
+    def __init__(self, installer: Installer | None) -> None:
+        self.installer = installer
+        self.listeners: list[Say] = []
+        self.last_line = ""
+        self.task: asyncio.Task[None] | None = None
+
+    def say(self, line: str) -> None:
+        if line != self.last_line:
+            self.last_line = line
+            for listener in list(self.listeners):
+                listener(line)
+
+
+class Images:
+    """The images that this node knows, and those that are installed.
+
+    Args:
+        home: the node's home, used by one node at a time; environments lie in
+            `home/images/envs`, an operator's definitions in `home/images/*.toml`.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._folder = home.resolve() / "images"
+        self._envs = self._folder / "envs"
+        self._envs.mkdir(parents=True, exist_ok=True)
+        self._pulls: dict[str, _Pull] = {}
+        self._turns = asyncio.Semaphore(_MOST_INSTALLATIONS)
+        self._definitions: dict[str, Definition] = {}
+        self._wrong: list[str] = []
+        self._seen: list[tuple[str, int]] = []
+        for left in self._envs.glob("*.tmp-*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def references(self) -> list[str]:
+        """Return the references of all known images, as they were written."""
+        self._read_definitions()
+        return sorted(definition.reference for definition in self._definitions.values())
+
+    def is_present(self, reference: str) -> ImageEnv | None:
+        """Return the image if it is installed; never starts an installation."""
+        full = normalize_reference(reference)
+        self._read_definitions()
+        definition = self._definitions.get(full or "")
+        if definition is None or not self._is_installed(definition):
+            return None
+        return self._image(definition, reference)
+
+    async def ensure(self, reference: str, on_progress: Say) -> ImageEnv:
+        """Return the image, installing it first where it is not present.
+
+        However many ask for one image, it is installed once; each of them hears its progress. An
+        installation goes on when those who asked for it no longer wait.
+
+        Raises:
+            ImageError: unknown reference, a malformed one, or the installation failed.
+        """
+        definition = self._find(reference)
+        while not self._is_installed(definition):
+            pull = self._pull(definition)
+            pull.listeners.append(on_progress)
+            if pull.last_line:
+                on_progress(pull.last_line)
+            assert pull.task is not None
+            try:
+                await asyncio.shield(pull.task)
+            except asyncio.CancelledError:
+                if not pull.task.cancelled():
+                    raise  # it is the caller that no longer waits
+                text = f'the installation of "{reference}" was stopped with the node'
+                raise ImageError("ErrImagePull", text) from None
+            finally:
+                with contextlib.suppress(ValueError):
+                    pull.listeners.remove(on_progress)
+        return self._image(definition, reference)
+
+    async def close(self) -> None:
+        """Stop installations that are under way; what they leave is removed at the next start."""
+        tasks = [pull.task for pull in self._pulls.values() if pull.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _find(self, reference: str) -> Definition:
+        full = normalize_reference(reference)
+        if full is None:
+            text = f'"{reference}" is not an image reference; one looks like "python:3.11-slim"'
+            raise ImageError("InvalidImageName", text)
+        self._read_definitions()
+        definition = self._definitions.get(full)
+        if definition is None:
+            known = ", ".join(self.references())
+            text = (
+                f'this node has no image "{reference}": its images are environments, not '
+                f"downloads. It has {known}; an operator adds more in {self._folder}/*.toml"
+            )
+            raise ImageError("ErrImagePull", "; ".join([text, *self._wrong]))
+        running = ".".join(map(str, sys.version_info[:3]))
+        if definition.python and not f"{running}.".startswith(f"{definition.python}."):
+            text = f'"{reference}" needs Python {definition.python}; this node runs {running}'
+            raise ImageError("ErrImagePull", text)
+        for mount in definition.mounts:
+            if not os.path.exists(mount.source):
+                text = f'"{reference}" contains {mount.source}, which does not exist here'
+                raise ImageError("ErrImagePull", text)
+        return definition
+
+    def _read_definitions(self) -> None:
+        """Read the definition files again if one has changed; a wrong one leaves out only itself."""
+        files = [SHIPPED, *sorted(self._folder.glob("*.toml"))]
+        requirement_files = [*SHIPPED.parent.rglob("*.txt"), *self._folder.glob("*.txt")]
+        seen = [(str(p), p.stat().st_mtime_ns) for p in (*files, *requirement_files) if p.exists()]
+        if seen == self._seen:
+            return
+        self._seen, self._wrong, self._definitions = seen, [], {}
+        for path in files:
+            try:
+                self._definitions.update(load_definitions(path))
+            except DefinitionError as error:
+                logger.warning("images of this file are not available: %s", error)
+                self._wrong.append(str(error))
+
+    def _pull(self, definition: Definition) -> _Pull:
+        """Return the installation of an image, starting it unless it is under way."""
+        key = _environment_key(definition)
+        pull = self._pulls.get(key)
+        if pull is None:
+            final = self._envs / key
+            folder = self._envs / f"{key}.tmp-{os.getpid()}"
+            installer = Installer(folder, final, self._folder / "uv-cache")
+            pull = self._pulls[key] = _Pull(installer)
+            work = self._install(definition, pull, (folder, final))
+            pull.task = asyncio.get_running_loop().create_task(work)
+            pull.task.add_done_callback(lambda task: self._pull_ended(key, task))
+        return pull
+
+    def _pull_ended(self, key: str, task: asyncio.Task[None]) -> None:
+        del self._pulls[key]
+        if not task.cancelled():
+            task.exception()  # taken note of, also where nobody waits any more
+
+    async def _install(
+        self, definition: Definition, pull: _Pull, folders: tuple[Path, Path]
+    ) -> None:
+        folder, final = folders
+        try:
+            async with self._turns:
+                await asyncio.to_thread(shutil.rmtree, folder, True)
+                if definition.programs is not None:
+                    _link_programs(folder, definition.programs)
+                else:
+                    assert pull.installer is not None
+                    await pull.installer.install(definition.requirements, pull.say)
+                await asyncio.to_thread(_seal, folder, final, definition)
+        except InstallError as error:
+            text = f'"{definition.reference}" could not be installed: {error}'
+            raise ImageError("ErrImagePull", text) from error
+        except OSError as error:
+            text = f'"{definition.reference}" could not be installed: {error}'
+            raise ImageError("ErrImagePull", text) from error
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, True)
+        pull.say("Installed")
+
+    def _is_installed(self, definition: Definition) -> bool:
+        return (self._envs / _environment_key(definition) / _MARK).exists()
+
+    def _image(self, definition: Definition, reference: str) -> ImageEnv:
+        key = _environment_key(definition)
+        folder = self._envs / key
+        mark = json.loads((folder / _MARK).read_text())
+        own = Mount(source=str(folder), path=str(folder), read_only=True)
+        env = {"PATH": f"{folder}/bin:{_SYSTEM_PATH}", "LANG": "C.UTF-8"}
+        image = ImageEnv(
+            reference=reference,
+            image_id=f"sha256:{_digest(definition)}",
+            env={**env, **definition.env},
+            mounts=(own, *interpreter_mounts(), *definition.mounts),
+            size_bytes=mark["size_bytes"],
+            working_dir=definition.working_dir,
+        )
+        if definition.programs is None:
+            return image
+        return replace(image, env={**image.env, "PATH": f"{folder}/bin"}, mounts=(own,))
+
+
+def _digest(definition: Definition) -> str:
+    """Return what identifies an environment: its requirements and the Python they are for."""
+    parts = [definition.requirements, sys.version, real_interpreter()]
+    if definition.programs is not None:
+        parts = ["programs", *definition.programs]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _environment_key(definition: Definition) -> str:
+    return _digest(definition)[:16]
+
+
+def _link_programs(folder: Path, programs: tuple[str, ...]) -> None:
+    (folder / "bin").mkdir(parents=True)
+    for name in programs:
+        found = shutil.which(name, path="/usr/bin:/bin")
+        if found is None:
+            raise InstallError(f"this machine has no program {name}")
+        (folder / "bin" / name).symlink_to(found)
+
+
+def _seal(folder: Path, final: Path, definition: Definition) -> None:
+    """Mark the environment as whole and move it to its place."""
+    size_bytes = 0
+    for parent, _folders, files in os.walk(folder):
+        for name in files:
+            size_bytes += os.lstat(os.path.join(parent, name)).st_blocks * 512
+    mark = {"reference": definition.reference, "size_bytes": size_bytes}
+    (folder / _MARK).write_text(json.dumps(mark))
+    shutil.rmtree(final, ignore_errors=True)  # without a mark, it is not an image
+    folder.rename(final)
