@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.child import Child, tied_to
+from deploy.image import offer_image
 from deploy.probe import Probe
 from portal import environment, public_address
 
@@ -280,6 +281,7 @@ class Launcher:
         if log is not None and log.exists() and log.stat().st_size > _LOG_BYTES:
             log.replace(log.with_suffix(".log.1"))
         say(f"Starting the embedded cluster (its log: {log}) ...")
+        offer_image(self.plan.home / "onebox" / "node")
         kubeconfig = self.plan.home / "onebox" / "kubeconfig"
 
         def asks(question: Callable[[Probe], bool]) -> Callable[[], bool]:

@@ -23,6 +23,7 @@ from typing import Self
 import yaml
 
 from deploy.child import Child
+from deploy.image import offer_image
 from deploy.testcluster.controlplane import ControlPlane, ControlPlaneError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,6 +75,7 @@ class JoinedNode:
 
     def __enter__(self) -> Self:
         self.home.mkdir(parents=True, exist_ok=True)
+        offer_image(self.home)
         self.child = Child(
             "node",
             self._command(),

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from deploy.image import offer_image
 from deploy.testcluster.ports import free_port
 from tests.bench.fakelogs import LINE_BYTES, Work
 from tests.bench.processes import running
@@ -83,6 +84,7 @@ def onebox(folder: Path, ports: Ports) -> Iterator[Path]:
     """The kubeconfig of an embedded cluster, which the launcher would not let us read by another port."""
     home = folder / "cluster"
     kubeconfig = home / "kubeconfig"
+    offer_image(home / "node")
     arguments = ["-m", "onebox", "--home", str(home), "--egress", "on"]
     for port in ports.for_pods:
         arguments += ["--forward", port]

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import requests
 
+from deploy.image import offer_image
 from deploy.testcluster.ports import free_port
 from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest, kubectl
 from tests.onebox.cluster import OneBox, start_onebox
@@ -133,6 +134,7 @@ def server() -> Iterator[Bare]:
     home = folder / "home"
     home.mkdir()
     pod_port = free_port()
+    offer_image(folder / "onebox" / "node")
     with contextlib.closing(
         start_onebox(
             folder / "onebox", forward=pod_port, extra=["--node-port-range", "31800-31899"]

@@ -16,7 +16,6 @@ import pytest
 
 from onebox.node import images as images_module
 from onebox.node.imagefile import (
-    INSTALLATION,
     SHIPPED,
     DefinitionError,
     load_definitions,
@@ -315,7 +314,7 @@ async def test_another_python_than_the_image_needs_is_refused(home):
 async def test_a_folder_of_an_image_that_is_missing_is_named(home):
     define(home, "", 'mounts = [{ source = "no/such/folder", path = "/opt/x" }]\n')
     error = await failure(Images(home), "test/hello:1")
-    assert f"{INSTALLATION}/no/such/folder, which does not exist here" in error.message
+    assert f"{home}/images/no/such/folder, which does not exist here" in error.message
 
 
 async def test_an_operators_definition_wins(home):
@@ -379,7 +378,6 @@ def test_the_shipped_images_are_there_and_pinned():
         "python:3.11-slim",
         "tensorflow/tensorflow:2.21.0",
         "quay.io/jupyter/tensorflow-notebook:2026-11-01",
-        "ghcr.io/homeport/homeport:0.1.0",
         "scratch:shell",
     }
     for definition in definitions.values():

@@ -15,9 +15,7 @@ from typing import Any
 
 from onebox.node.spec import Mount
 
-PACKAGE = Path(__file__).resolve().parents[1]
-SHIPPED = PACKAGE / "images" / "images.toml"
-INSTALLATION = PACKAGE.parents[3]
+SHIPPED = Path(__file__).resolve().parents[1] / "images" / "images.toml"
 
 # The grammar of references: https://github.com/distribution/reference/blob/main/reference.go
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
@@ -45,7 +43,7 @@ class Definition:
         requirements: the text of its requirements file; "" is a bare Python.
         python: the version it must have ("3.11"); "" is any.
         programs: instead of a Python, nothing but these programs of the host; None: a Python.
-        mounts: folders of this installation that the image contains.
+        mounts: folders of this machine that the image contains.
     """
 
     reference: str
@@ -116,7 +114,7 @@ def _parse_entry(path: Path, entry: Mapping[str, Any]) -> Definition:
             python=str(entry.get("python", "")),
             programs=None if programs is None else tuple(str(name) for name in programs),
             env={str(key): str(value) for key, value in entry.get("env", {}).items()},
-            mounts=_parse_mounts(entry.get("mounts", ())),
+            mounts=_parse_mounts(path, entry.get("mounts", ())),
             working_dir=str(entry.get("working_dir", "/")),
         )
     except (OSError, TypeError, KeyError, AttributeError, ValueError) as error:
@@ -127,9 +125,9 @@ def _read_requirements(path: Path, name: str | None) -> str:
     return "" if name is None else (path.parent / name).read_text()
 
 
-def _parse_mounts(entries: Sequence[Mapping[str, str]]) -> tuple[Mount, ...]:
-    """Read {source, path} tables; a relative source lies in this installation."""
+def _parse_mounts(path: Path, entries: Sequence[Mapping[str, str]]) -> tuple[Mount, ...]:
+    """Read {source, path} tables; a relative source lies beside the definition file."""
     return tuple(
-        Mount(source=str(INSTALLATION / entry["source"]), path=entry["path"], read_only=True)
+        Mount(source=str(path.parent / entry["source"]), path=entry["path"], read_only=True)
         for entry in entries
     )
