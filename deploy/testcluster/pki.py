@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,8 +18,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-from onebox.api.pki import write_private
 
 DAYS = 30
 FIRST_SERVICE_ADDRESS = "10.96.0.1"
@@ -69,8 +68,8 @@ class Authority:
             .add_extension(_usage(is_authority=True), critical=True)
             .sign(self._key, hashes.SHA256())
         )
-        write_private(self.certificate_file, self.pem)
-        write_private(self.key_file, _key_pem(self._key))
+        _write_private(self.certificate_file, self.pem)
+        _write_private(self.key_file, _key_pem(self._key))
 
     @property
     def certificate_file(self) -> Path:
@@ -114,8 +113,8 @@ class Authority:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
         certificate_file, key_file = self.folder / f"{file}.crt", self.folder / f"{file}.key"
-        write_private(certificate_file, certificate.public_bytes(serialization.Encoding.PEM))
-        write_private(key_file, _key_pem(key))
+        _write_private(certificate_file, certificate.public_bytes(serialization.Encoding.PEM))
+        _write_private(key_file, _key_pem(key))
         return certificate_file, key_file
 
     def _builder(
@@ -140,6 +139,13 @@ def _key_pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """Write a file for the owner's eyes only."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
 
 
 def kubeconfig(server: str, authority: Authority, credentials: dict[str, str]) -> str:
@@ -196,7 +202,7 @@ class ClusterKeys:
 
     def _write(self, name: str, text: str) -> Path:
         path = self.folder / name
-        write_private(path, text.encode())
+        _write_private(path, text.encode())
         return path
 
 
@@ -211,9 +217,9 @@ def make_keys(folder: Path, server_address: str) -> ClusterKeys:
     )
     keys.front_proxy.client("front-proxy-client", "front-proxy-client")
     key = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
-    write_private(folder / "sa.key", _key_pem(key))
+    _write_private(folder / "sa.key", _key_pem(key))
     public = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    write_private(folder / "sa.pub", public)
+    _write_private(folder / "sa.pub", public)
     return keys
