@@ -1,4 +1,4 @@
-"""What docs/onebox.md says is served, clause by clause, each with its trial."""
+"""What deploy/onebox/README.md says is served, clause by clause, each with its trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/onebox.md says what is served: compared with the running API both ways, row by row."""
+"""deploy/onebox/README.md says what is served: compared with the running API both ways, row by row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .api.conftest import Clock, Http, Obj, clock, http, pod, server  # noqa: F4
 from .served import HISTORY, LAB, MAPS, SERVED
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "onebox.md").read_text()
+PAGE = (ROOT / "deploy" / "onebox" / "README.md").read_text()
 ALL = "create delete deletecollection get list patch update watch"
 NOWHERE = "the server could not find the requested resource"
 UNKNOWN = "404 page not found"
