@@ -365,3 +365,21 @@ def needs_browser(lane: Lane) -> bool:
 def lanes_of(command: str) -> list[Lane]:
     """The lanes of `make test`, `make test-all` or `.ci/run`."""
     return [lane for lane in LANES if lane.command in COMMANDS[command]]
+
+
+def files_below(word: str) -> set[str]:
+    """The test files of a file or folder, given as on the command line."""
+    path = TESTS.parent / word.partition("::")[0]
+    given = path.rglob("test_*.py") if path.is_dir() else [path]
+    return {str(file.relative_to(TESTS.parent)) for file in given}
+
+
+def files_of(lane: Lane) -> set[str]:
+    """The test files that a lane's words name."""
+    words = lane.arguments
+    left_out = {w.partition("=")[2] for w in words if w.startswith("--ignore=")}
+    found = set()
+    for word in words:
+        if word.startswith("tests/"):
+            found |= files_below(word)
+    return found - left_out

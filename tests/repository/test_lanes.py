@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests import lanes, run
-from tests.lanes import LANES, LATER
+from tests.lanes import LANES, LATER, files_below, files_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,24 +29,6 @@ DECISIVE = (
     "tenants",
 )
 SIGNING_IN = {"tests/tenants/people/test_oidc.py", "tests/tenants/people/test_sign_in_limit.py"}
-
-
-def files_below(word: str) -> set[str]:
-    """The test files of a file or folder, given as on the command line."""
-    path = ROOT / word.partition("::")[0]
-    given = path.rglob("test_*.py") if path.is_dir() else [path]
-    return {str(file.relative_to(ROOT)) for file in given}
-
-
-def files_of(lane: lanes.Lane) -> set[str]:
-    """The test files that a lane's words name."""
-    words = lane.arguments
-    left_out = {w.partition("=")[2] for w in words if w.startswith("--ignore=")}
-    found = set()
-    for word in words:
-        if word.startswith("tests/"):
-            found |= files_below(word)
-    return found - left_out
 
 
 def test_every_test_file_is_in_a_lane():
