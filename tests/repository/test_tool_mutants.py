@@ -1,0 +1,175 @@
+"""What the tool that plants faults changes, what it draws, and which of them it says are found."""
+
+import asyncio
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests import lanes, mutants
+from tests.tools import mutations
+from tests.tools.mutations import mutants_of
+
+PROGRAM = b'''"""What it is for."""
+
+log = logger()
+
+
+@dataclass(frozen=True)
+class Room:
+    size: "int" = 3
+
+
+def fits(room, count: "Literal['x']") -> bool:
+    """More than 1."""
+    if room is None or not (count <= room.size + 1):
+        log.info("key")
+        raise Full(room, count, why=_("a key"), kind="full", text=f"{count + 1}")
+    room.taken += count
+    return (
+        count
+        in ROOMS["small"]
+    )
+'''
+TEST = "if room is None or not (count <= room.size + 1):"
+RAISE = 'raise Full(room, count, why=_("a key"), kind="full", text=f"{count + 1}")'
+CHANGES = {
+    (8, "constant changed", 'size: "int" = 4'),
+    (13, "condition negated", f"if not ({TEST[3:-1]}):"),
+    (13, "and/or swapped", TEST.replace("or", "and")),
+    (13, "comparison changed", TEST.replace("is", "is not")),
+    (13, "comparison changed", TEST.replace("<=", ">")),
+    (13, "boundary moved", TEST.replace("<=", "<")),
+    (13, "arithmetic changed", TEST.replace("+", "-")),
+    (13, "constant changed", TEST.replace("1", "2")),
+    (15, "statement removed", "pass"),
+    (15, "argument dropped", RAISE.replace(', why=_("a key")', "")),
+    (15, "argument dropped", RAISE.replace(', kind="full"', "")),
+    (15, "argument dropped", RAISE.replace(', text=f"{count + 1}"', "")),
+    (15, "arguments swapped", RAISE.replace("room, count", "count, room")),
+    (15, "constant changed", RAISE.replace("full", "fullX")),
+    (16, "arithmetic changed", "room.taken -= count"),
+    (16, "statement removed", "pass"),
+    (18, "return value changed", 'not (count in ROOMS["small"])'),
+    (19, "comparison changed", 'not in ROOMS["small"]'),
+    (19, "constant changed", 'in ROOMS["smallX"]'),
+}
+
+
+def test_operators_change_one_thing_each_and_leave_alone_what_no_test_should_notice():
+    found = mutants_of("room.py", PROGRAM)
+    assert {(each.line, each.operator, each.shown(PROGRAM)[1]) for each in found} == CHANGES
+    assert len(found) == len(CHANGES)
+    assert all(each.is_program(PROGRAM) for each in found)
+    broken = next(each for each in mutants_of("a.py", b"act(\n    a=1,\n)") if not each.text)
+    assert not broken.is_program(b"act(\n    a=1,\n)")
+
+
+def test_a_draw_is_even_over_lines_the_same_again_and_another_for_another_commit():
+    lines = b"".join(b"if a < %d and b: act(c=1, d=2)\n" % n for n in range(100))
+    sources = {"a.py": lines, "b.py": b"x = 1\n" + lines}
+    reached = {"a.py": set(range(11, 101)), "b.py": {1}}
+    drawn = mutants.draw(sources, reached, 70, "0d1432e")
+    assert drawn == mutants.draw(dict(reversed(sources.items())), reached, 70, "0d1432e")
+    assert len({(each.path, each.line) for each in drawn}) == 70
+    assert min(each.line for each in drawn if each.path == "a.py") > 10
+    # Seven operators know each line, and some of them more than one change.
+    counts = Counter(each.operator for each in drawn)
+    assert len(counts) == 7
+    assert all(2 <= count <= 20 for count in counts.values()), counts
+    assert not {*drawn} >= {*mutants.draw(sources, reached, 30, "another")}
+    assert len(mutants.draw(sources, reached, 999, "0d1432e")) == 91
+
+
+FITS = """def fits(count):
+    if count < 0:
+        count = 0
+    return count < 3
+
+
+def never_run(count):
+    return count < 4
+"""
+# The test before is unsteady: it fails the second time that it runs.
+TEST_FITS = """from pathlib import Path
+from rooms.fits import fits
+def test_unsteady():
+    with Path("{times}").open("a+") as times:
+        times.write("x")
+    assert len(Path("{times}").read_text()) != 2
+def test_fits():
+    assert fits(-1) and fits(2) and not fits(3)
+def test_fails_without_a_fault():
+    assert 0
+"""
+
+
+@pytest.fixture
+def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A repository with one room, and one file of tests that run it."""
+    folder = tmp_path / "checkout"
+    files = {
+        "pyproject.toml": "[tool.pytest.ini_options]\n",
+        "rooms/fits.py": FITS,
+        "tests/test_fits.py": TEST_FITS.replace("{times}", str(tmp_path / "times")),
+    }
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    for words in (
+        ("init", "--quiet"),
+        ("add", "."),
+        ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "all"),
+    ):
+        subprocess.run(("git", *words), cwd=folder, check=True)
+    monkeypatch.delenv("DJANGO_SETTINGS_MODULE")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path))
+    # It is quicker so; the seed is for a plugin.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setattr(mutants, "PYTEST", mutants.PYTEST[:-1])
+    monkeypatch.setattr(mutants, "ROOT", folder)
+    monkeypatch.setattr(mutants, "ROOMS", {"fits": ("rooms",)})
+    monkeypatch.setattr(mutants, "PER_ROOM", 2)
+    monkeypatch.setattr(lanes, "files_of", lambda lane: {"tests/test_fits.py"})
+    boundary = {"boundary moved": mutations.OPERATORS["boundary moved"]}
+    monkeypatch.setattr(mutations, "OPERATORS", boundary)
+    return folder
+
+
+def test_a_fault_is_found_one_that_changes_nothing_is_not_and_what_is_known_is_kept(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit, match="not looked at 1 of"):
+        mutants.main(["draw"])
+    mutants.main(["reach"])
+    mutants.main(["draw"])
+    assert capsys.readouterr().out.count("not tried yet") == 2
+    mutants.main(["run", "--jobs", "1"])
+    table = (checkout / "tests" / "mutants.txt").read_text()
+    assert table.partition("\n\n")[2] == (
+        "## fits: 1 of 2 found\n\n"
+        "1. rooms/fits.py:2 boundary moved\n"
+        "    if count < 0:  ->  if count <= 0:\n"
+        "    NOT FOUND\n"
+        "2. rooms/fits.py:4 boundary moved\n"
+        "    return count < 3  ->  return count <= 3\n"
+        "    found by tests/test_fits.py::test_fits\n"
+    )
+    assert (checkout / "rooms" / "fits.py").read_text() == FITS
+    (checkout / "tests" / "mutants.txt").unlink()
+    capsys.readouterr()
+    mutants.main(["run"])  # everything has been tried
+    assert capsys.readouterr().out == ""
+    assert (checkout / "tests" / "mutants.txt").read_text() == table
+
+
+def test_what_takes_too_long_is_found(
+    monkeypatch: pytest.MonkeyPatch, checkout: Path, tmp_path: Path
+):
+    monkeypatch.setattr(mutants, "MORE_S", 3.0)
+    copy = mutants.Copy(tmp_path / "0", mutants.Kept("HEAD").commit)
+    copy.write("rooms/fits.py", b"while True:\n    pass\n")
+    chosen = mutants.Chosen({"tests/test_fits.py": 0.0}, [])
+    found = asyncio.run(mutants.finding(copy, chosen, tmp_path / "log"))
+    assert found == ("tests/test_fits.py", True)
