@@ -7,7 +7,8 @@
 `--commit` names the commit to try, HEAD if it is not said: its files are changed, in copies, and its
 hash decides what is drawn. `draw` can be repeated anywhere with the same result. All that is known of a
 commit is kept in var/mutants/COMMIT, so that `reach` and `run` may be stopped (control-C) and go on
-where they were; `run 7 12` tries these two again. `--jobs` runs as many at a time, of two cores best two.
+where they were; `run 7 12` tries these two again. Best with nothing else on the machine: how long a
+file takes in `reach` decides when it is tried and how long it may take. `--jobs` go at a time.
 
 The tests are those of LANES. A fault is tried against the files of them that run its line, the quickest
 first, until one test fails or takes too long, twice. What fails without a fault is left out.
