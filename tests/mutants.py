@@ -5,7 +5,7 @@
     .venv/bin/python -m tests.mutants run     # tries them; writes the table, tests/mutants.txt
 
 `--commit` names the commit to try, HEAD if it is not said: its files are changed, in copies, and its
-hash decides what is drawn. `draw` can be repeated anywhere with the same result. All that is known of a
+hash decides what is drawn from the lines that the tests run. It is drawn once: all that is known of a
 commit is kept in var/mutants/COMMIT, so that `reach` and `run` may be stopped (control-C) and go on
 where they were; `run 7 12` tries these two again. Best with nothing else on the machine: how long a
 file takes in `reach` decides when it is tried and how long it may take. `--jobs` go at a time.
@@ -287,11 +287,14 @@ def _lines(folder: Path, checkout: Path) -> dict[str, list[int]]:
 
 
 def drawn(kept: Kept) -> list[Mutant]:
-    """The faults of a commit: of each room the same number, in its order.
+    """The faults of a commit: of each room the same number, in its order; the same when asked again.
 
     Raises:
         SystemExit: not every test file has been looked at, or a room has too few lines.
     """
+    once = kept.folder / "drawn.json"
+    if once.exists():
+        return [Mutant(**each) for each in json.loads(once.read_text())]
     reaches = kept.reach()
     missing = set(test_files(kept)) - set(reaches)
     if missing:
@@ -311,6 +314,7 @@ def drawn(kept: Kept) -> list[Mutant]:
         if len(chosen) < PER_ROOM:
             raise SystemExit(f"{room}: the tests run only {len(chosen)} lines that can be changed.")
         found += chosen
+    once.write_text(json.dumps([asdict(mutant) for mutant in found], indent=1))
     return found
 
 
