@@ -5,12 +5,14 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase, QueryDict
+from django.shortcuts import resolve_url
 from django.urls import reverse
 from django.utils.cache import patch_cache_control, patch_vary_headers
-from django.utils.http import urlencode
+from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.utils.translation import gettext as _
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
@@ -75,6 +77,15 @@ def admins_only(view: View[P]) -> View[P]:
         return view(request, *args, **kwargs)
 
     return signed_in(guarded)
+
+
+def next_page(request: PageRequest) -> str:
+    """Where to go afterwards: the page of this portal that `next` names by its path, or home."""
+    wanted = request.POST.get("next") or request.GET.get("next") or ""
+    # Without its slash it would be the name of a view, or lie below the page that it is asked of.
+    if wanted.startswith("/") and url_has_allowed_host_and_scheme(wanted, allowed_hosts=None):
+        return wanted
+    return resolve_url(settings.LOGIN_REDIRECT_URL)
 
 
 def shows_already(request: PageRequest, revision: str) -> bool:

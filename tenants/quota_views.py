@@ -5,13 +5,12 @@ from uuid import UUID
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render, resolve_url
-from django.utils.http import url_has_allowed_host_and_scheme
+from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRefresh
 
-from portal.request import PageRequest, signed_in
+from portal.request import PageRequest, next_page, signed_in
 from portal.rest import source_address
 from tenants import policy
 from tenants.models import Tenant
@@ -27,7 +26,7 @@ def tenant_quota(request: PageRequest, pk: UUID) -> HttpResponseBase:
     tenant: Tenant = get_object_or_404(tenants, pk=pk)
     if not policy.may_change_quota(request.user, tenant):
         raise PermissionDenied(_("Only a lead of the team or an admin may change this quota."))
-    back = _back(request)
+    back = next_page(request)
     form = QuotaForm(tenant, request.user, request.POST if request.method == "POST" else None)
     if request.method == "POST" and _change(request, form):
         if request.htmx:
@@ -56,13 +55,3 @@ def _change(request: PageRequest, form: QuotaForm) -> bool:
     name = form.tenant.owner.shown_name
     messages.success(request, _("The quota of %(name)s is changed.") % {"name": name})
     return True
-
-
-def _back(request: PageRequest) -> str:
-    """Where the person came from: a page of this portal and of nobody else's."""
-    wanted = request.POST.get("next") or request.GET.get("next") or ""
-    if url_has_allowed_host_and_scheme(
-        wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
-    ):
-        return wanted
-    return resolve_url("home")

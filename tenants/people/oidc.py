@@ -30,12 +30,11 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from portal.request import PageRequest
+from portal.request import PageRequest, next_page
 from portal.rest import source_address
 from tenants.models import AuditEntry
 from tenants.people import identities, sessions
 from tenants.people.id_token import StatementError, checked
-from tenants.people.sign_in import next_page
 
 log = logging.getLogger(__name__)
 

@@ -4,29 +4,18 @@ from django.conf import settings
 from django.contrib import auth, messages
 from django.db import transaction
 from django.http import HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render, resolve_url
-from django.utils.http import url_has_allowed_host_and_scheme
+from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from portal.request import PageRequest
+from portal.request import PageRequest, next_page
 from portal.rest import source_address
 from tenants.actions import record
 from tenants.people import sessions, sign_in_limit
 from tenants.people.forms import SignInForm
-
-
-def next_page(request: PageRequest) -> str:
-    """Where to go after signing in: a page of this portal and of nobody else's."""
-    wanted = request.POST.get("next") or request.GET.get("next") or ""
-    if url_has_allowed_host_and_scheme(
-        wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
-    ):
-        return wanted
-    return resolve_url(settings.LOGIN_REDIRECT_URL)
 
 
 @sensitive_post_parameters("password")

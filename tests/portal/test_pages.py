@@ -99,11 +99,12 @@ def test_signing_in_goes_back_to_the_page_that_was_wanted(client: Client) -> Non
     assert answer["Location"] == "/trainings/?state=failed"
 
 
-@pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example", "javascript:1"])
+@pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example", "javascript:1", "1"])
 def test_signing_in_never_leads_to_another_site(client: Client, target: str) -> None:
     make_user("alice")
     body = {"username": "alice", "password": PASSWORD, "next": target}
     assert client.post("/sign-in/", body)["Location"] == "/"
+    assert client.get("/sign-in/", {"next": target})["Location"] == "/"
 
 
 def test_a_fragment_without_a_session_takes_the_whole_page_to_the_sign_in(client: Client) -> None:
