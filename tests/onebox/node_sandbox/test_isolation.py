@@ -154,7 +154,8 @@ async def test_a_read_only_mount_is_read_only_and_its_submounts_too(bench, pod):
 async def test_tmpfs_volumes_and_tmp_are_limited_in_size(bench, pod):
     small = Mount(source="small", path="/small", kind="tmpfs", size_bytes=1 << 20)
     script = (
-        "head -c 3000000 /dev/zero > /small/f || echo full; df -k /tmp | tail -1 | awk '{print $2}'"
+        "head -c 3000000 /dev/zero > /small/f 2>/small/why || echo full;"
+        " df -k /tmp | tail -1 | awk '{print $2}'"
     )
     text = await bench.shell(pod, script, mounts=(small,))
     assert "full" in text
