@@ -17,7 +17,8 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection
 
-from portal import command_line, insecure, schema
+from portal import insecure, schema
+from portal.web import cli_download
 
 WHEEL_BUILDER = Path(__file__).parents[1] / "jobs" / "client" / "packaging" / "homeport_wheel.py"
 # htmx's extensions are not used, and some import names that only a bundler could resolve.
@@ -53,7 +54,7 @@ def collect_static() -> bool:
 
 def offer_command_line() -> Path:
     """Puts the installable command line beside the static files, so that it fits this portal."""
-    folder = Path(settings.STATIC_ROOT) / command_line.FOLDER
+    folder = Path(settings.STATIC_ROOT) / cli_download.FOLDER
     for old in folder.glob("*.whl"):
         old.unlink()
     # A program of its own: nothing imports the command line.

@@ -13,9 +13,9 @@ from jobs.models import Bundle, Job
 from jobs.rules.states import FINAL_STATES, Desired
 from jobs.submission import NO_UPLOAD, Submission
 from portal import live, room
-from portal.rest import FieldError, RequestError
 from portal.storage import get_store
-from portal.uploads import WaitingFile
+from portal.web.rest import FieldError, RequestError
+from portal.web.uploads import WaitingFile
 from tenants.actions import record
 from tenants.models import Tenant, User
 

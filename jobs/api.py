@@ -33,8 +33,8 @@ from jobs.serializers import (
 )
 from jobs.services.models import Service
 from portal.cluster.manifests import to_yaml
-from portal.rest import FieldError, RequestError, source_address
-from portal.uploads import find_upload
+from portal.web.rest import FieldError, RequestError, source_address
+from portal.web.uploads import find_upload
 from tenants import policy
 from tenants.models import Tenant, User
 

@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 
 from jobs.models import Artifact, Job, LogSegment, ReplicaArchive
 from portal.storage import ObjectMissingError, Store, get_store
-from portal.streaming import AbsentError
+from portal.web.streaming import AbsentError
 
 TAIL_BYTES = 64 * 1024  # read at once while looking for the beginning of a tail
 MAX_TAIL_BYTES = 64 * 1024**2  # a tail of longer lines than this is cut

@@ -11,7 +11,7 @@ from jobs import archive
 from jobs.logs.text import job_text
 from jobs.models import Artifact, Job
 from portal.storage import ObjectMissingError
-from portal.streaming import LostFileError, file_chunks, streamed
+from portal.web.streaming import LostFileError, file_chunks, streamed
 
 
 def replica_of(job: Job, name: str) -> tuple[str, int] | None:

@@ -14,8 +14,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from jobs.models import Artifact, Bundle, Job, LogSegment
-from portal.rest import FieldError, RequestError
-from portal.wording import bytes_text
+from portal.web.format import bytes_text
+from portal.web.rest import FieldError, RequestError
 from tenants.models import AuditEntry, Tenant, User
 
 _MINUTE = timedelta(minutes=1)

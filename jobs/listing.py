@@ -13,8 +13,8 @@ from django.utils.translation import gettext_lazy as _
 from jobs.models import Job, JobQuerySet
 from jobs.rules.states import HOLDING_STATES, JobState
 from jobs.summary import JobRow, job_rows
-from portal.request import search_words
-from portal.tabs import Tab
+from portal.web.lists import Tab
+from portal.web.request import search_words
 from tenants.models import Tenant
 
 PAGE_SIZE = 25

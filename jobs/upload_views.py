@@ -14,8 +14,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 from jobs import uploads
 from jobs.limits import stored_of
 from jobs.models import Bundle
-from portal.request import PageRequest, signed_in
-from portal.rest import RequestError, source_address
+from portal.web.request import PageRequest, signed_in
+from portal.web.rest import RequestError, source_address
 from tenants.models import Tenant
 
 PER_PAGE = 25

@@ -13,8 +13,8 @@ from django.utils import timezone
 from django.utils.translation import ngettext
 
 from jobs.models import Bundle, Job
-from portal.rest import FieldError, RequestError
 from portal.storage import get_store
+from portal.web.rest import FieldError, RequestError
 from tenants.actions import record
 from tenants.models import Tenant, User
 

@@ -36,10 +36,10 @@ from jobs.usage import asked_totals, usage_lines, with_request
 from portal import room
 from portal.catalog import get_catalog
 from portal.cluster.manifests import to_yaml
-from portal.refusals import DISK_FULL
-from portal.request import PageRequest, shows_already, signed_in, wants_part
-from portal.rest import RequestError, source_address
-from portal.uploads import find_upload
+from portal.web.refusals import DISK_FULL
+from portal.web.request import PageRequest, shows_already, signed_in, wants_part
+from portal.web.rest import RequestError, source_address
+from portal.web.uploads import find_upload
 from tenants import policy
 from tenants.models import Tenant
 

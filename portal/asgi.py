@@ -29,7 +29,7 @@ _django = RequestLimit(
 _uploads = [reverse(name) for name in ("bundle-upload", "job-new", "api-bundles")]
 _other_sockets = [re_path("^.*", NoSuchSocket.as_asgi())]
 
-# Origin and person are checked by the consumers themselves (portal/origins.py): a refusal must
+# Origin and person are checked by the consumers themselves (portal/web/origins.py): a refusal must
 # reach the browser as a close code, which a refused handshake cannot carry.
 router = ProtocolTypeRouter(
     {

@@ -23,8 +23,8 @@ from django.db import DatabaseError
 from django.http.multipartparser import MultiPartParser, MultiPartParserError
 
 from portal import room
-from portal.refusals import BUSY, DATABASE_AWAY, DISK_FULL, Refusal
-from portal.uploads import WaitingFileHandler
+from portal.web.refusals import BUSY, DATABASE_AWAY, DISK_FULL, Refusal
+from portal.web.uploads import WaitingFileHandler
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.conf import settings
 
-from portal.hosts import is_served_host
+from portal.web.hosts import is_served_host
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

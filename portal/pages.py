@@ -20,7 +20,19 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 from django_htmx.jinja import htmx_script
 
 from jobs.models import ReconcilerLease
-from portal import insecure, room, wording
+from portal import insecure, room
+from portal.web.format import (
+    age,
+    amount_text,
+    bytes_text,
+    clock,
+    cores_text,
+    day_text,
+    duration_text,
+    elapsed,
+    exact_text,
+    hours_text,
+)
 from tenants.audit import words
 
 # The reconciler renews its lease every few seconds; a silence this long is worth a banner.
@@ -51,16 +63,16 @@ def environment(**options: Any) -> jinja2.Environment:
         static=static, url=url, with_query=with_query, htmx_script=htmx_script, now=now
     )
     made.filters.update(
-        bytes=wording.bytes_text,
-        cores=wording.cores_text,
-        amount=wording.amount_text,
-        duration=wording.duration_text,
-        age=wording.age,
-        clock=wording.clock,
-        elapsed=wording.elapsed,
-        exact=wording.exact_text,
-        hours=wording.hours_text,
-        day=wording.day_text,
+        bytes=bytes_text,
+        cores=cores_text,
+        amount=amount_text,
+        duration=duration_text,
+        age=age,
+        clock=clock,
+        elapsed=elapsed,
+        exact=exact_text,
+        hours=hours_text,
+        day=day_text,
         deed=words.deed,
         detail_lines=words.detail_lines,
     )

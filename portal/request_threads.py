@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 from asgiref.sync import ThreadSensitiveContext
 
-from portal import refusals
 from portal.postgres import commits
 from portal.postgres.outage import outage
+from portal.web import refusals
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

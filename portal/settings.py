@@ -30,7 +30,7 @@ ALLOWED_HOSTS = [*BROWSER_HOSTS, "127.0.0.1"]
 NODE_HOST = environment.read("NODE_HOST")
 GATE_TLS_CERT_FILE = environment.read("GATE_TLS_CERT_FILE")
 GATE_TLS_KEY_FILE = environment.read("GATE_TLS_KEY_FILE")
-# Origins that may open a websocket; a port is part of an origin (portal/origins.py).
+# Origins that may open a websocket; a port is part of an origin (portal/web/origins.py).
 WEBSOCKET_ORIGINS = list(_address.origins)
 # A load balancer may speak to us by plain HTTP; forms come from the same pages all the same.
 CSRF_TRUSTED_ORIGINS = WEBSOCKET_ORIGINS
@@ -52,7 +52,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "portal.hosts.HostMiddleware",
+    "portal.web.hosts.HostMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -194,7 +194,7 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = HOMEPORT_HOME / "static"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "portal.statics.HashedStatics"},
+    "staticfiles": {"BACKEND": "portal.web.statics.HashedStatics"},
 }
 
 BUNDLE_MAX_BYTES = environment.read("BUNDLE_MAX_BYTES")
@@ -210,7 +210,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 1024**2  # as portal/bodies.py
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 1000
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024**2
 FILE_UPLOAD_TEMP_DIR = HOMEPORT_HOME
-FILE_UPLOAD_HANDLERS = ["portal.uploads.WaitingFileHandler"]
+FILE_UPLOAD_HANDLERS = ["portal.web.uploads.WaitingFileHandler"]
 
 KUBECONFIG = environment.read("HOMEPORT_KUBECONFIG")
 PURGE_KUBECONFIG = environment.read("PURGE_KUBECONFIG")
@@ -233,10 +233,10 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["portal.parsers.JsonParser"],
+    "DEFAULT_PARSER_CLASSES": ["portal.web.parsers.JsonParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_PAGINATION_CLASS": "portal.rest.Pagination",
-    "EXCEPTION_HANDLER": "portal.rest.exception_handler",
+    "DEFAULT_PAGINATION_CLASS": "portal.web.rest.Pagination",
+    "EXCEPTION_HANDLER": "portal.web.rest.exception_handler",
     "UNICODE_JSON": True,
 }
 SPECTACULAR_SETTINGS = {
@@ -258,8 +258,8 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "filters": {
-        "one_line": {"()": "portal.log_lines.OneLine"},
-        "known_cause": {"()": "portal.log_lines.KnownCause"},
+        "one_line": {"()": "portal.web.log_filters.OneLine"},
+        "known_cause": {"()": "portal.web.log_filters.KnownCause"},
     },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "INFO"},

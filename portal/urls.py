@@ -7,7 +7,7 @@ import jobs.services.gate_door
 import jobs.urls
 import tenants.urls
 from portal import views
-from portal.openapi import OpenApiView
+from portal.web.openapi import OpenApiView
 
 urlpatterns = [
     path("", views.home, name="home"),

@@ -22,9 +22,10 @@ from jobs.services.listing import ServiceRow, service_rows
 from jobs.services.models import ENDED_STATES, Service, ServiceState
 from jobs.summary import JobRow, job_rows
 from jobs.usage import usage_lines
-from portal import probes, refusals
-from portal.request import PageRequest, shows_already, signed_in
-from portal.streaming import AbsentError
+from portal import probes
+from portal.web import refusals
+from portal.web.request import PageRequest, shows_already, signed_in
+from portal.web.streaming import AbsentError
 from tenants.models import Tenant, TenantObject
 from tenants.usage import UsageLine
 

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from portal import live
 from portal.catalog import get_catalog
 from portal.cluster.names import namespace_name
-from portal.refusals import if_there_is_room
+from portal.web.refusals import if_there_is_room
 from tenants.models import TOKEN_LIFETIME, ApiToken, AuditEntry, Tenant, User
 
 

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal import quantity
-from portal.rest import FieldError, RequestError, source_address
+from portal.web.rest import FieldError, RequestError, source_address
 from tenants import policy
 from tenants.models import Tenant, TenantObject, User
 from tenants.quota import QuotaError, change_quota

@@ -16,7 +16,7 @@ from django.db.models import F, Sum
 from django.utils.translation import gettext as _
 
 from portal import live, quantity
-from portal.rest import FieldError
+from portal.web.rest import FieldError
 from tenants import policy
 from tenants.actions import record
 from tenants.models import Team, Tenant, User

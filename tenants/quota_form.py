@@ -6,7 +6,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from portal import wording
+from portal.web.format import amount_text as shown_amount
 from tenants.models import Tenant, User
 from tenants.quota import COLUMNS, BudgetLine, QuotaError, amount_text, budget_lines, parse
 
@@ -66,11 +66,11 @@ class QuotaForm:
         """What is held now, and how much the team's budget leaves for this tenant."""
         words = [
             _("%(amount)s held now.")
-            % {"amount": wording.amount_text(self.tenant.observed_used.get(kind, 0), kind)}
+            % {"amount": shown_amount(self.tenant.observed_used.get(kind, 0), kind)}
         ]
         most = self._most(self._budget.get(kind))
         if most is not None:
-            shown = wording.amount_text(most, kind)
+            shown = shown_amount(most, kind)
             words.append(_("At most %(most)s within the team's budget.") % {"most": shown})
         return " ".join(words)
 

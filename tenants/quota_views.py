@@ -10,8 +10,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRefresh
 
-from portal.request import PageRequest, next_page, signed_in
-from portal.rest import source_address
+from portal.web.request import PageRequest, next_page, signed_in
+from portal.web.rest import source_address
 from tenants import policy
 from tenants.models import Tenant
 from tenants.quota import QuotaError, change_quota

@@ -23,7 +23,7 @@ from django.contrib.auth import get_user
 from django.http import HttpRequest, parse_cookie
 
 from portal import supervise
-from portal.origins import may_connect
+from portal.web.origins import may_connect
 from tenants.actions import find_token
 from tenants.models import User
 

@@ -4,8 +4,8 @@ from django.http import HttpResponseBase
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
-from portal.request import PageRequest, signed_in
-from portal.rest import source_address
+from portal.web.request import PageRequest, signed_in
+from portal.web.rest import source_address
 from tenants import actions
 
 

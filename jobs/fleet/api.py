@@ -15,7 +15,7 @@ from jobs.fleet.remarks import is_simulated
 from jobs.models import Node
 from jobs.serializers import ReasonSerializer
 from portal import quantity
-from portal.rest import Pagination
+from portal.web.rest import Pagination
 
 
 class AmountsSerializer(serializers.Serializer[Any]):

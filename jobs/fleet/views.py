@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 from jobs.fleet.health import HealthPage
 from jobs.fleet.nodes import NodesPage
 from jobs.fleet.queue import QueuePage
-from portal.request import PageRequest, admins_only, shows_already, signed_in, wants_part
+from portal.web.request import PageRequest, admins_only, shows_already, signed_in, wants_part
 
 
 @require_safe

@@ -13,7 +13,7 @@ from jobs.logs.feed import CONTAINER
 from jobs.logs.hub import get_hub
 from jobs.models import Job, Replica
 from portal.cluster.errors import ClusterError, CredentialsError
-from portal.streaming import threaded
+from portal.web.streaming import threaded
 
 # The kubelet keeps some tens of MiB of a running container; a longer log is better in the archive.
 LIVE_MAX_BYTES = 40 * 1024**2

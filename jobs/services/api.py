@@ -27,7 +27,7 @@ from jobs.services.serializers import (
     TensorBoardSerializer,
 )
 from jobs.services.submission import ServiceRequest
-from portal.rest import FieldError, RequestError, source_address
+from portal.web.rest import FieldError, RequestError, source_address
 from tenants import policy
 from tenants.models import Tenant
 

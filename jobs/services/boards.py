@@ -9,7 +9,7 @@ from jobs.services import actions
 from jobs.services.fit import fit
 from jobs.services.models import Service
 from jobs.services.submission import parse_tensorboard
-from portal.rest import FieldError
+from portal.web.rest import FieldError
 from tenants.models import Tenant, User
 
 _NAME_LENGTH = 80  # the most that a name may have

@@ -16,8 +16,8 @@ from jobs.services.models import Service
 from jobs.services.submission import ServiceRequest
 from jobs.usage import service_totals, usage_lines, with_request
 from portal.catalog import get_catalog
-from portal.request import PageRequest, signed_in
-from portal.rest import RequestError, source_address
+from portal.web.request import PageRequest, signed_in
+from portal.web.rest import RequestError, source_address
 from tenants.models import Tenant
 
 MAX_TRAININGS = 50  # offered on the form of a TensorBoard; others are reached from their own pages

@@ -13,8 +13,8 @@ from django.utils.translation import gettext_lazy as _
 
 from jobs.services.models import ENDED_STATES, Service, ServiceQuerySet, ServiceState
 from portal.catalog import get_catalog
-from portal.request import search_words
-from portal.tabs import Tab
+from portal.web.lists import Tab
+from portal.web.request import search_words
 
 PAGE_SIZE = 50
 _TABS: dict[str, tuple[Any, frozenset[ServiceState]]] = {

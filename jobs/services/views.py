@@ -20,8 +20,8 @@ from jobs.services.detail import ServicePage
 from jobs.services.listing import ServiceListing, own_running
 from jobs.services.models import Service
 from jobs.services.opening import CannotOpenError, open_link
-from portal.request import PageRequest, shows_already, signed_in, wants_part
-from portal.rest import source_address
+from portal.web.request import PageRequest, shows_already, signed_in, wants_part
+from portal.web.rest import source_address
 from tenants import policy
 
 PARTS = frozenset({"header", "startup", "content", "place", "events", "opening"})

@@ -20,9 +20,9 @@ from jobs.services import actions as service_actions
 from jobs.services.models import Service
 from jobs.team.hours import HoursTable, hours_table
 from jobs.team.page import TeamPage
-from portal.csv_answer import csv_answer
-from portal.request import PageRequest, shows_already, signed_in
-from portal.rest import source_address
+from portal.web.csv import csv_answer
+from portal.web.request import PageRequest, shows_already, signed_in
+from portal.web.rest import source_address
 from tenants import policy
 
 # Cards that are read again by themselves.

@@ -17,7 +17,7 @@ from jobs.models import Job, Replica
 from jobs.rules.states import FINAL_REPLICA_STATES, Desired, JobState
 from jobs.services.models import Service, ServiceState
 from jobs.usage import totals
-from portal.tabs import Tab
+from portal.web.lists import Tab
 from tenants.models import Team
 
 PAGE_SIZE = 50

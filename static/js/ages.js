@@ -1,4 +1,4 @@
-/** Keeps ages and running durations current, in the words of portal/wording.py. */
+/** Keeps ages and running durations current, in the words of portal/web/format.py. */
 
 import { say } from "./words.js";
 

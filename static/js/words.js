@@ -17,7 +17,7 @@ export function say(key, values = {}) {
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 /**
- * Bytes as portal/wording.py writes them.
+ * Bytes as portal/web/format.py writes them.
  * @param {number} size
  * @returns {string}
  */

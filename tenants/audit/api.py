@@ -9,7 +9,7 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.rest import FieldError, RequestError
+from portal.web.rest import FieldError, RequestError
 from tenants.audit import search
 from tenants.models import AuditEntry
 from tenants.people.api import AdminsOnly

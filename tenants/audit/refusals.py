@@ -6,7 +6,7 @@ from datetime import timedelta
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
-from portal.rest import source_address
+from portal.web.rest import source_address
 from tenants.models import AuditEntry, User
 
 # The same try again within this time is not written down again: nobody fills the trail by hand.

@@ -8,8 +8,8 @@ from django.shortcuts import render
 from django.utils.timezone import now
 from django.views.decorators.http import require_safe
 
-from portal.request import PageRequest, admins_only, wants_part
-from portal.streaming import streamed
+from portal.web.request import PageRequest, admins_only, wants_part
+from portal.web.streaming import streamed
 from tenants.audit import search
 from tenants.audit.export import csv_chunks
 from tenants.audit.words import KINDS, VERBS

@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from portal import live
-from portal.rest import FieldError
+from portal.web.rest import FieldError
 from tenants import policy
 from tenants.actions import ensure_tenant, record
 from tenants.models import Tenant, User

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.rest import RequestError, source_address
+from portal.web.rest import RequestError, source_address
 from tenants import policy
 from tenants.api import QuotaField, TenantListView, TenantSerializer, visible_tenants
 from tenants.models import Tenant, User

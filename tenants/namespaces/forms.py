@@ -6,7 +6,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from portal.catalog import get_catalog
-from portal.rest import FieldError
+from portal.web.rest import FieldError
 from tenants.models import Tenant, User
 from tenants.namespaces.verbs import VERBS
 from tenants.quota import COLUMNS, QuotaError, amount_text, parse

@@ -12,8 +12,8 @@ from django.db.models.functions import Cast
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from portal.request import search_words
-from portal.tabs import Tab
+from portal.web.lists import Tab
+from portal.web.request import search_words
 from tenants.models import Tenant
 from tenants.quota import COLUMNS
 from tenants.usage import UsageLine, held_lines

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 
-from portal.rest import FieldError
+from portal.web.rest import FieldError
 from tenants.models import Tenant, User
 from tenants.namespaces import actions
 

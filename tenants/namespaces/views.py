@@ -12,8 +12,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
-from portal.request import PageRequest, admins_only, shows_already, wants_part
-from portal.rest import FieldError, source_address
+from portal.web.request import PageRequest, admins_only, shows_already, wants_part
+from portal.web.rest import FieldError, source_address
 from tenants.models import Tenant
 from tenants.namespaces import actions
 from tenants.namespaces.actions import RefusedError

@@ -13,9 +13,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from portal.command_line import install_address
-from portal.request import PageRequest, signed_in
-from portal.rest import RequestError, source_address
+from portal.web.cli_download import install_address
+from portal.web.request import PageRequest, signed_in
+from portal.web.rest import RequestError, source_address
 from tenants import actions
 from tenants.models import ApiToken
 from tenants.people import passwords, sessions, sign_in_limit

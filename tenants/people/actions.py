@@ -10,7 +10,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils.translation import gettext as _
 
 from portal import live
-from portal.rest import FieldError, RequestError
+from portal.web.rest import FieldError, RequestError
 from tenants.actions import record
 from tenants.models import ApiToken, Team, Tenant, User
 from tenants.people import passwords

@@ -12,7 +12,7 @@ from rest_framework.permissions import BasePermission, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.rest import source_address
+from portal.web.rest import source_address
 from tenants import quota
 from tenants.models import Team, User
 from tenants.people import actions, passwords, teams

@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
 from portal import characters
-from portal.rest import RequestError
+from portal.web.rest import RequestError
 from tenants.actions import record
 from tenants.models import User
 from tenants.people import actions

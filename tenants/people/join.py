@@ -6,7 +6,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
-from portal.request import PageRequest
+from portal.web.request import PageRequest
 from tenants.people import passwords, sessions
 from tenants.people.forms import NewPasswordForm
 

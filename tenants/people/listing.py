@@ -10,8 +10,8 @@ from django.db.models import Count, Q, QuerySet
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from portal.request import search_words
-from portal.tabs import Tab
+from portal.web.lists import Tab
+from portal.web.request import search_words
 from tenants.models import Team, User
 from tenants.people.actions import NOT_JOINED
 

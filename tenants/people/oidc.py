@@ -30,8 +30,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from portal.request import PageRequest, next_page
-from portal.rest import source_address
+from portal.web.request import PageRequest, next_page
+from portal.web.rest import source_address
 from tenants.models import AuditEntry
 from tenants.people import identities, sessions
 from tenants.people.id_token import StatementError, checked

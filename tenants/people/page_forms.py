@@ -8,7 +8,7 @@ from django.http import QueryDict
 from django.utils.translation import gettext as _
 from rest_framework.exceptions import APIException
 
-from portal.rest import field_errors
+from portal.web.rest import field_errors
 from tenants.models import Team, User
 from tenants.quota import BUDGET_COLUMNS, amount_text
 

@@ -17,7 +17,7 @@ from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.db import transaction
 from django.utils import timezone
 
-from portal.rest import source_address
+from portal.web.rest import source_address
 from tenants.actions import record
 from tenants.models import ApiToken, User
 from tenants.people.models import Session

@@ -10,8 +10,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
-from portal.refusals import if_there_is_room
-from portal.rest import source_address
+from portal.web.refusals import if_there_is_room
+from portal.web.rest import source_address
 from tenants.actions import record, welcome
 from tenants.models import User
 from tenants.people.devices import device_text

@@ -11,8 +11,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from portal.request import PageRequest, next_page
-from portal.rest import source_address
+from portal.web.request import PageRequest, next_page
+from portal.web.rest import source_address
 from tenants.actions import record
 from tenants.people import sessions, sign_in_limit
 from tenants.people.forms import SignInForm

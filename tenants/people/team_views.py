@@ -13,8 +13,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 from rest_framework.exceptions import APIException
 
-from portal.request import PageRequest, admins_only, wants_part
-from portal.rest import field_errors, source_address
+from portal.web.request import PageRequest, admins_only, wants_part
+from portal.web.rest import field_errors, source_address
 from tenants import quota
 from tenants.models import Team, User
 from tenants.people import actions, page_forms, teams

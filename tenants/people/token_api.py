@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.rest import FieldError, RequestError, source_address
+from portal.web.rest import FieldError, RequestError, source_address
 from tenants.actions import create_token, find_token, revoke_token, welcome
 from tenants.models import TOKEN_LIFETIME, ApiToken, User
 from tenants.people import sign_in_limit

@@ -3,7 +3,7 @@
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from portal.rest import FieldError, RequestError
+from portal.web.rest import FieldError, RequestError
 from tenants.models import ApiToken, User
 
 MAX_TOKENS = 100  # those that have ended are not counted

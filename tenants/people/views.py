@@ -12,8 +12,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from rest_framework.exceptions import APIException
 
-from portal.request import PageRequest, admins_only, shows_already, wants_part
-from portal.rest import field_errors, source_address
+from portal.web.request import PageRequest, admins_only, shows_already, wants_part
+from portal.web.rest import field_errors, source_address
 from tenants.models import AuditEntry, Tenant, User
 from tenants.people import actions, page_forms, passwords, sessions
 from tenants.people.api import join_url

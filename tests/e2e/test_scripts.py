@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Response, Route, expect
 
-from portal import wording
+from portal.web.format import bytes_text, duration_text
 from tests.e2e.scripted import Seeded, Server, seeded_pages
 from tests.e2e.seed import PASSWORD
 
@@ -225,10 +225,10 @@ def test_scripts_and_templates_say_durations_and_amounts_alike(seeded: Seeded) -
         "s.map((await import('/static/js/ages.js')).durationText)",
         seconds,
     )
-    assert said == [wording.duration_text(s) for s in seconds]
+    assert said == [duration_text(s) for s in seconds]
     sizes = [0, 1, 1023, 1024, 1536, 1048524, 1048575, 2**30, 5 * 2**40 + 2**39, 2**62]
     said = page.evaluate("async s => s.map((await import('/static/js/words.js')).bytesText)", sizes)
-    assert said == [wording.bytes_text(size) for size in sizes]
+    assert said == [bytes_text(size) for size in sizes]
     page.context.close()
 
 

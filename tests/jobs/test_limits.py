@@ -16,8 +16,8 @@ from django.utils import timezone
 from jobs import actions, internal, limits, retention, submission, uploads
 from jobs.models import Artifact, Bundle, Job, LogSegment, ReplicaArchive
 from jobs.rules.states import JobState
-from portal.rest import RequestError
 from portal.storage import get_store
+from portal.web.rest import RequestError
 from tenants.actions import create_token, record
 from tenants.models import ApiToken, AuditEntry, Tenant
 from tenants.people.token_limit import MAX_TOKENS

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from jobs.tokens import job_token
-from portal import openapi
+from portal.web import openapi
 from tenants.models import User
 from tests.factories import make_job, make_tenant, make_user
 

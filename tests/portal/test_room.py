@@ -8,7 +8,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import OperationalError
 from django.test import Client
 
-from portal import refusals
+from portal.web import refusals
 from tests.factories import make_tenant
 
 TRAINING = {"name": "once", "image": "python:3.11-slim", "command": ["true"]}

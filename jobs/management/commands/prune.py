@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from jobs.retention import prune
-from portal.wording import bytes_text
+from portal.web.format import bytes_text
 
 
 class Command(BaseCommand):

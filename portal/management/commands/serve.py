@@ -160,7 +160,7 @@ class Command(BaseCommand):
         if options["no_web"] and options["no_reconciler"]:
             raise CommandError("--no-web and --no-reconciler together leave nothing to run")
         raise_descriptor_limit()
-        # Static files come so from whitenoise and are small; portal/streaming.py sees to the others.
+        # Static files come so from whitenoise and are small; portal/web/streaming.py sees to the others.
         warnings.filterwarnings("ignore", "StreamingHttpResponse must consume synchronous")
         if faults.install():
             log.warning("a fault is armed: HOMEPORT_FAULT=%s", os.environ["HOMEPORT_FAULT"])

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
 from rest_framework.exceptions import APIException
 
-from portal.rest import field_errors
+from portal.web.rest import field_errors
 from tenants.models import User
 from tenants.people import actions
 from tenants.people.submission import parse_invitation

@@ -9,7 +9,7 @@ import pytest
 from django.core.handlers.asgi import ASGIRequest
 from django.test import AsyncRequestFactory, RequestFactory
 
-from portal.streaming import FILE_CHUNK_BYTES, file_chunks, streamed, threaded
+from portal.web.streaming import FILE_CHUNK_BYTES, file_chunks, streamed, threaded
 
 
 class Source:

@@ -1,4 +1,4 @@
-"""How REST reads JSON. Apart from `portal/rest.py`, which imports the views that need this first."""
+"""How REST reads JSON. Apart from `portal/web/rest.py`, which imports the views that need this first."""
 
 import json
 from typing import Any

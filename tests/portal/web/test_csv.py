@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from portal.csv_answer import csv_answer, safe_cell
+from portal.web.csv import csv_answer, safe_cell
 
 
 @pytest.mark.parametrize(

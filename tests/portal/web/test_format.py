@@ -5,7 +5,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.utils.timezone import now
 
-from portal import wording
+from portal.web.format import (
+    age,
+    age_text,
+    amount_text,
+    bytes_text,
+    cores_text,
+    duration_text,
+    elapsed,
+    hours_text,
+)
 
 MOMENT = datetime(2026, 11, 20, 10, 2, 3, tzinfo=UTC)
 
@@ -25,14 +34,14 @@ MOMENT = datetime(2026, 11, 20, 10, 2, 3, tzinfo=UTC)
 def test_bytes_are_said_in_the_largest_unit_that_keeps_them_readable(
     size_bytes: int, text: str
 ) -> None:
-    assert wording.bytes_text(size_bytes) == text
+    assert bytes_text(size_bytes) == text
 
 
 @pytest.mark.parametrize(
     ("millicores", "text"), [(0, "0"), (500, "0.5"), (2000, "2"), (1250, "1.25"), (10, "0.01")]
 )
 def test_cores_have_no_needless_zeros(millicores: int, text: str) -> None:
-    assert wording.cores_text(millicores) == text
+    assert cores_text(millicores) == text
 
 
 @pytest.mark.parametrize(
@@ -52,7 +61,7 @@ def test_cores_have_no_needless_zeros(millicores: int, text: str) -> None:
     ],
 )
 def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
-    assert wording.duration_text(seconds) == text
+    assert duration_text(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -68,30 +77,30 @@ def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
     ],
 )
 def test_ages_have_one_unit(seconds: int, text: str) -> None:
-    assert wording.age_text(MOMENT, MOMENT + timedelta(seconds=seconds)) == text
+    assert age_text(MOMENT, MOMENT + timedelta(seconds=seconds)) == text
 
 
 def test_an_age_carries_the_exact_moment() -> None:
-    shown = wording.age(MOMENT)
+    shown = age(MOMENT)
     assert 'datetime="2026-11-20T10:02:03Z"' in shown
     assert 'title="20 Nov 2026, 10:02:03 UTC"' in shown
     assert "data-age" in shown
 
 
 def test_a_running_duration_counts_on_and_a_finished_one_does_not() -> None:
-    running = wording.elapsed(now() - timedelta(minutes=2))
+    running = elapsed(now() - timedelta(minutes=2))
     assert "data-since" in running
     assert ">2 min<" in running
-    done = wording.elapsed(MOMENT, MOMENT + timedelta(seconds=200))
+    done = elapsed(MOMENT, MOMENT + timedelta(seconds=200))
     assert "data-since" not in done
     assert 'datetime="PT200S"' in done
     assert ">3 min 20 s<" in done
 
 
 def test_nothing_of_a_quota_is_just_zero() -> None:
-    assert wording.amount_text(0, "memory") == "0"
-    assert wording.amount_text(1500, "cpu") == "1.5"
-    assert wording.amount_text(12000, "pods") == "12,000"
+    assert amount_text(0, "memory") == "0"
+    assert amount_text(1500, "cpu") == "1.5"
+    assert amount_text(12000, "pods") == "12,000"
 
 
 @pytest.mark.parametrize(
@@ -99,4 +108,4 @@ def test_nothing_of_a_quota_is_just_zero() -> None:
     [(0, "0"), (0.01, "< 0.1"), (0.05, "0.1"), (2, "2"), (12.34, "12.3"), (1234.6, "1,235")],
 )
 def test_hours_have_one_decimal_while_it_matters(hours: float, text: str) -> None:
-    assert wording.hours_text(hours) == text
+    assert hours_text(hours) == text

@@ -7,7 +7,7 @@ class KnownCause(logging.Filter):
     """Leaves out the traceback of what is answered as a refusal: a full disk, no database."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        from portal import refusals  # needs Django, which sets up logging first
+        from portal.web import refusals  # needs Django, which sets up logging first
 
         error = record.exc_info[1] if record.exc_info else None
         if refusals.find(error) is not None:

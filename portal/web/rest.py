@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import exception_handler as drf_exception_handler
 
-from portal.streaming import AbsentError
+from portal.web.streaming import AbsentError
 
 
 class Pagination(PageNumberPagination):

@@ -1,0 +1,1 @@
+"""What pages and REST share; knows no app."""

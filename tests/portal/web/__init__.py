@@ -1,0 +1,1 @@
+"""Tests of what pages and REST share."""
