@@ -39,7 +39,7 @@ from coverage.exceptions import CoverageException
 
 from tests import lanes
 from tests.onebox.whole.processes import naming
-from tests.run import ROOT, say, share_package_cache
+from tests.run import ROOT, say, share_images
 from tests.tools.mutations import Mutant, mutants_of
 
 # What is compared, by its folders and files; a later version of the same room may lie elsewhere.
@@ -457,7 +457,7 @@ def main(words: Sequence[str] | None = None) -> None:
     trying.add_argument("--table", type=Path, default=ROOT / "tests" / "mutants.txt")
     given = parser.parse_args(words)
     kept = Kept(given.commit)
-    share_package_cache()
+    share_images()
     if given.command == "reach":
         known = kept.reach()
         files = given.files or [file for file in test_files(kept) if file not in known]

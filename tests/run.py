@@ -284,8 +284,11 @@ def keep_sizes(folder: Path) -> None:
         (folder / f"sizes-{name}.txt").write_text(text + "\n")
 
 
-def share_package_cache() -> None:
-    """One package cache for all lanes, the person's own: images are installed once."""
+def share_images() -> None:
+    """What a cluster of one lane has installed all others have; packages come from the person's own
+    cache.
+    """
+    os.environ.setdefault("ONEBOX_IMAGES_DIR", str(ROOT / "var" / "test-images"))
     if "UV_CACHE_DIR" not in os.environ:
         said = subprocess.run(
             [sys.executable, "-m", "uv", "cache", "dir"], capture_output=True, text=True, check=True
@@ -351,7 +354,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _stop)
     chosen = [lane for lane in lanes.lanes_of(given.command) if lane.name in (given.only or names)]
-    share_package_cache()
+    share_images()
     without = left_out(chosen)
     for reason, missed in without:
         say(f"== left out: {', '.join(lane.name for lane in missed)}, because {reason}")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from onebox.node import images as images_module
+from onebox.node.environments import MARK
 from onebox.node.imagefile import (
     SHIPPED,
     DefinitionError,
@@ -286,7 +286,7 @@ async def test_an_environment_without_its_mark_is_no_image(home):
     define(home, f"hello @ file://{make_wheel(home)}\n")
     images = Images(home)
     image = await images.ensure("test/hello:1", lambda _line: None)
-    (Path(image.mounts[0].path) / images_module._MARK).unlink()
+    (Path(image.mounts[0].path) / MARK).unlink()
     assert images.is_present("test/hello:1") is None
     assert await images.ensure("test/hello:1", lambda _line: None) == image
 

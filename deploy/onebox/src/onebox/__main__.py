@@ -49,6 +49,8 @@ def parse_plan(arguments: list[str]) -> Plan:
         node += ["--forward", f"{port}:{pod_port}"]
     if given.volumes_dir is not None:
         node += ["--volumes-dir", str(given.volumes_dir.absolute())]
+    if given.images_dir is not None:
+        node += ["--images-dir", str(given.images_dir)]
     return Plan(given.home.absolute(), api, tuple(node), given.grace)
 
 

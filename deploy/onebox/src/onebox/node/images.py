@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from onebox.node.environments import MARK, Environments, open_shared
 from onebox.node.imagefile import (
     SHIPPED,
     Definition,
@@ -37,8 +38,6 @@ logger = logging.getLogger(__name__)
 Say = Callable[[str], None]
 
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
-# Written last, inside the environment; what has none is not an image.
-_MARK = "homeport-image.json"
 _MOST_INSTALLATIONS = 2
 
 
@@ -59,8 +58,7 @@ class ImageError(Exception):
 class _Pull:
     """An installation under way, and those who want to hear of it."""
 
-    def __init__(self, installer: Installer | None) -> None:
-        self.installer = installer
+    def __init__(self) -> None:
         self.listeners: list[Say] = []
         self.last_line = ""
         self.task: asyncio.Task[None] | None = None
@@ -78,19 +76,19 @@ class Images:
     Args:
         home: the node's home, used by one node at a time; environments lie in
             `home/images/envs`, an operator's definitions in `home/images/*.toml`.
+        shared: a folder in which nodes of several homes build what they do not have; one that this
+            process may not use is left alone.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, shared: Path | None = None) -> None:
         self._folder = home.resolve() / "images"
-        self._envs = self._folder / "envs"
-        self._envs.mkdir(parents=True, exist_ok=True)
+        self._own = Environments(self._folder)
+        self._new = open_shared(shared) or self._own
         self._pulls: dict[str, _Pull] = {}
         self._turns = asyncio.Semaphore(_MOST_INSTALLATIONS)
         self._definitions: dict[str, Definition] = {}
         self._wrong: list[str] = []
         self._seen: list[tuple[str, int]] = []
-        for left in self._envs.glob("*.tmp-*"):
-            shutil.rmtree(left, ignore_errors=True)
 
     def references(self) -> list[str]:
         """Return the references of all known images, as they were written."""
@@ -185,11 +183,8 @@ class Images:
         key = _environment_key(definition)
         pull = self._pulls.get(key)
         if pull is None:
-            final = self._envs / key
-            folder = self._envs / f"{key}.tmp-{os.getpid()}"
-            installer = Installer(folder, final, self._folder / "uv-cache")
-            pull = self._pulls[key] = _Pull(installer)
-            work = self._install(definition, pull, (folder, final))
+            pull = self._pulls[key] = _Pull()
+            work = self._install(definition, key, pull.say)
             pull.task = asyncio.get_running_loop().create_task(work)
             pull.task.add_done_callback(lambda task: self._pull_ended(key, task))
         return pull
@@ -199,36 +194,38 @@ class Images:
         if not task.cancelled():
             task.exception()  # taken note of, also where nobody waits any more
 
-    async def _install(
-        self, definition: Definition, pull: _Pull, folders: tuple[Path, Path]
-    ) -> None:
-        folder, final = folders
+    async def _install(self, definition: Definition, key: str, say: Say) -> None:
+        """Build an environment, or find that another node has built it meanwhile."""
         try:
-            async with self._turns:
-                await asyncio.to_thread(shutil.rmtree, folder, True)
-                if definition.programs is not None:
-                    _link_programs(folder, definition.programs)
-                else:
-                    assert pull.installer is not None
-                    await pull.installer.install(definition.requirements, pull.say)
-                await asyncio.to_thread(_seal, folder, final, definition)
-        except InstallError as error:
+            async with self._new.building(key):
+                if not self._is_installed(definition):
+                    async with self._turns:
+                        await self._build(definition, key, say)
+        except (InstallError, OSError) as error:
             text = f'"{definition.reference}" could not be installed: {error}'
             raise ImageError("ErrImagePull", text) from error
-        except OSError as error:
-            text = f'"{definition.reference}" could not be installed: {error}'
-            raise ImageError("ErrImagePull", text) from error
+        say("Installed")
+
+    async def _build(self, definition: Definition, key: str, say: Say) -> None:
+        folder, final = self._new.half_built(key), self._new.final(key)
+        try:
+            if definition.programs is not None:
+                _link_programs(folder, definition.programs)
+            else:
+                installer = Installer(folder, final, self._new.cache)
+                await installer.install(definition.requirements, say)
+            await asyncio.to_thread(_seal, folder, final, definition)
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, True)
-        pull.say("Installed")
 
     def _is_installed(self, definition: Definition) -> bool:
-        return (self._envs / _environment_key(definition) / _MARK).exists()
+        key = _environment_key(definition)
+        return self._own.has(key) or self._new.has(key)
 
     def _image(self, definition: Definition, reference: str) -> ImageEnv:
         key = _environment_key(definition)
-        folder = self._envs / key
-        mark = json.loads((folder / _MARK).read_text())
+        folder = (self._own if self._own.has(key) else self._new).final(key)
+        mark = json.loads((folder / MARK).read_text())
         own = Mount(source=str(folder), path=str(folder), read_only=True)
         env = {"PATH": f"{folder}/bin:{_SYSTEM_PATH}", "LANG": "C.UTF-8"}
         image = ImageEnv(
@@ -272,6 +269,6 @@ def _seal(folder: Path, final: Path, definition: Definition) -> None:
         for name in files:
             size_bytes += os.lstat(os.path.join(parent, name)).st_blocks * 512
     mark = {"reference": definition.reference, "size_bytes": size_bytes}
-    (folder / _MARK).write_text(json.dumps(mark))
+    (folder / MARK).write_text(json.dumps(mark))
     shutil.rmtree(final, ignore_errors=True)  # without a mark, it is not an image
     folder.rename(final)

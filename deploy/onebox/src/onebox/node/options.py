@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ class NodeOptions:
         forwards: (port on this machine's loopback, port at 10.244.0.1 that leads pods to it).
         egress: pods may reach the internet through a CONNECT proxy.
         volumes_folder: where provisioned volumes lie.
+        images_folder: where nodes of several homes build images; None: in the home.
         grace_s: how long pods get when the node stops.
     """
 
@@ -41,6 +43,7 @@ class NodeOptions:
     egress: bool
     node_ports: tuple[int, int]
     volumes_folder: Path
+    images_folder: Path | None
     grace_s: float
 
 
@@ -73,6 +76,7 @@ def parse_options(arguments: list[str]) -> NodeOptions:
         egress=given.egress == "on",
         node_ports=given.node_port_range,
         volumes_folder=(given.volumes_dir or home / "volumes").absolute(),
+        images_folder=given.images_dir,
         grace_s=given.grace,
     )
 
@@ -145,6 +149,14 @@ def add_node_arguments(parser: argparse.ArgumentParser) -> None:
         help="where volumes lie, for example on a mounted GlusterFS (default: in the home)",
     )
     parser.add_argument(
+        "--images-dir",
+        type=_folder,
+        default=os.environ.get("ONEBOX_IMAGES_DIR") or None,
+        metavar="DIR",
+        help="a folder of installed images that several homes of one user share (default: "
+        "$ONEBOX_IMAGES_DIR, else in the home)",
+    )
+    parser.add_argument(
         "--grace",
         type=float,
         default=10.0,
@@ -174,6 +186,10 @@ def _port(text: str) -> int:
 def _forward(text: str) -> tuple[int, int]:
     port, _, pod_port = text.partition(":")
     return _port(port), _port(pod_port) if pod_port else PORTAL_PORT
+
+
+def _folder(text: str) -> Path:
+    return Path(text).absolute()
 
 
 def _positive(text: str) -> int:

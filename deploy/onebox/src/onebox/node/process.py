@@ -115,7 +115,7 @@ async def _run_parts(
     services_recorder = Recorder(clients.services, options.name, "onebox")
     services = Services(sandbox, forwards=options.forwards, egress=options.egress)
     feed = ServiceFeed(clients.services, services_recorder, services)
-    images = Images(options.home)
+    images = Images(options.home, options.images_folder)
     offer = _offer(options, sandbox, inventory)
     context = NodeContext(
         name=options.name,
