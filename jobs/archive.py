@@ -13,6 +13,7 @@ from typing import IO, Literal
 from django.utils.translation import ngettext
 
 from jobs.models import Artifact, Job, LogSegment, ReplicaArchive
+from jobs.pod.protocol.notices import notice
 from portal.storage import ObjectMissingError, Store, get_store
 from portal.web.streaming import AbsentError
 
@@ -193,7 +194,7 @@ class Log:
 
 
 def _gap_line(gap: Piece, at_line_start: bool) -> bytes:
-    text = f"[homeport] {gap.words()}\n"
+    text = notice(gap.words())
     return text.encode() if at_line_start else b"\n" + text.encode()
 
 
@@ -236,7 +237,7 @@ class Found:
         """All of it, or its last lines; then a line of ours where the rest is not there yet."""
         yield from self.log.text(0 if tail_lines is None else self.log.tail_start(tail_lines))
         if self.is_cut:
-            yield f"[homeport] {rest_words(self.log.attempt)}\n".encode()
+            yield notice(rest_words(self.log.attempt)).encode()
 
 
 def rest_words(attempt: int) -> str:

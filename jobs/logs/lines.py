@@ -5,7 +5,6 @@ a whole batch at a time: one decoding, one look for controls, one encoding; only
 controls are looked at line by line.
 """
 
-import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ from itertools import pairwise
 from jobs.logs.ansi import clean
 from jobs.logs.cursor import ANCHOR_LINES, Position, anchor_of
 from jobs.logs.rows import MAX_LINE_BYTES, Line, encode, encode_data, last_state
+from jobs.pod.protocol.notices import MARK, lines_left_out
 
 BATCH_BYTES = 128 * 1024  # at most; each costs a frame for each viewer
-# What the runner puts in the place of lines that it did not show (jobs.pod.pace).
-_GAP = re.compile(rb"^\S+ \[homeport\] (\d{1,15}) lines were skipped here", re.MULTILINE)
 _PROGRESS_BYTES = 4 * 1024  # an unfinished line of a progress bar is shown when it is this long
 
 
@@ -107,7 +105,7 @@ class Reader:
         self.pending_bytes += len(chunk)
 
     def _cut_marker(self) -> bytes:
-        return f" [homeport] {self._cut_bytes} more bytes of this line were cut".encode()
+        return f" {MARK}{self._cut_bytes} more bytes of this line were cut".encode()
 
     def take(self) -> Iterator[Batch]:
         """The lines that are finished, in batches of about `BATCH_BYTES`."""
@@ -153,9 +151,7 @@ class Reader:
         first, last = self._advance(rows, previous)
         anchor = self._note(data)
         batch = Batch(encoded, len(rows), first, last, anchor)
-        if b" [homeport] " in data:
-            gaps = [int(count) for count in _GAP.findall(data)]
-            batch.stands_for += sum(gaps) - len(gaps)
+        batch.stands_for += lines_left_out(data)
         return batch
 
     def _advance(self, rows: list[str], previous: Position) -> tuple[Position, Position]:

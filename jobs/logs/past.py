@@ -11,6 +11,7 @@ from jobs.logs.cursor import Archived, Live, Place, Position
 from jobs.logs.lines import BATCH_BYTES, Batch, find_anchor
 from jobs.logs.rows import MAX_LINE_BYTES, Line, encode, plain_lines
 from jobs.logs.tail import FIRST_LINES
+from jobs.pod.protocol.notices import MARK
 
 _NOWHERE = Position(0, 0)  # archived lines have no times
 # The last line that was shown live is searched this far from the end, in steps.
@@ -102,12 +103,12 @@ def batches(log: Log, start: int) -> Iterator[tuple[Batch, int]]:
 
 
 def _gap(gap: Piece) -> Line:
-    return Line("", f"[homeport] {gap.words()}")
+    return Line("", MARK + gap.words())
 
 
 def notice(text: str) -> Batch:
     """A line of ours."""
-    return _batch([Line("", f"[homeport] {text}")])
+    return _batch([Line("", MARK + text)])
 
 
 def _batch(lines: list[Line]) -> Batch:

@@ -6,6 +6,7 @@ What comes from a pod is encoded for a whole batch at a time, as text, without a
 import msgspec
 
 from jobs.logs.ansi import CONTROL_BYTES, clean, is_clean
+from jobs.pod.protocol.notices import MARK
 
 MAX_LINE_BYTES = 64 * 1024
 
@@ -113,5 +114,5 @@ def _capped(line: Line) -> Line:
     if len(line.text) <= MAX_LINE_BYTES:
         return line
     cut = len(line.text) - MAX_LINE_BYTES
-    marker = f" [homeport] {cut} more characters of this line were cut"
+    marker = f" {MARK}{cut} more characters of this line were cut"
     return Line(line.t, line.text[:MAX_LINE_BYTES] + marker)

@@ -22,6 +22,7 @@ from typing import Any
 
 from jobs.pod import sources, task
 from jobs.pod.door import Door
+from jobs.pod.protocol.notices import notice
 
 EXIT_FETCH = 65
 PROBE_BYTES = 64 * 1024
@@ -41,8 +42,15 @@ RUNNER_MODULES = (
 )
 
 
+def protocol_modules() -> list[Path]:
+    """The files of `jobs.pod.protocol`."""
+    return sorted(Path(__file__).resolve().with_name("protocol").glob("*.py"))
+
+
 def write_program(path: Path, modules: Sequence[str]) -> None:
     """One of our programs as one file: a zip archive, which Python runs like a script.
+
+    What portal and pods agree on goes along with each.
 
     See https://docs.python.org/3/library/zipapp.html. Stored, not compressed: the user's Python may
     have been built without zlib.
@@ -53,8 +61,9 @@ def write_program(path: Path, modules: Sequence[str]) -> None:
     """
     here = Path(__file__).resolve().parent
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for name in modules:
-            archive.writestr(f"jobs/pod/{name}.py", (here / f"{name}.py").read_bytes())
+        for path_of_module in (*(here / f"{name}.py" for name in modules), *protocol_modules()):
+            inside = path_of_module.relative_to(here)
+            archive.writestr(f"jobs/pod/{inside}", path_of_module.read_bytes())
         for package in ("jobs", "jobs/pod"):
             archive.writestr(f"{package}/__init__.py", "")
         archive.writestr(
@@ -155,9 +164,9 @@ def main(arguments: list[str]) -> int:
         reason = "configuration_broken"
         text = f"the pod could not be prepared: {type(error).__name__}: {error}"
     else:
-        sys.stdout.write(f"[homeport] {sentence}\n")
+        sys.stdout.write(notice(sentence))
         return 0
-    sys.stdout.write(f"[homeport] {text}\n")
+    sys.stdout.write(notice(text))
     fields = {"reason": reason, "text": text, "exit_code": EXIT_FETCH}
     task.write_message(places.message, fields)
     return EXIT_FETCH

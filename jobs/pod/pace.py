@@ -10,15 +10,12 @@ how many are missing. The archive has them. The program is not slowed.
 from collections import deque
 from typing import Deque
 
+from jobs.pod.protocol.notices import gap_line
+
 PACE_BYTES_PER_S = 4 * 1024**2
 BURST_BYTES = 16 * 1024**2
 RESUME_BYTES = 1024**2  # a gap ends when so much may go out, so that gaps are few
 HELD_BYTES = 256 * 1024  # of a flood that ends in a gap the newest lines are shown
-
-
-def gap_line(lines: int) -> bytes:
-    """What stands for lines that are not shown; `jobs.logs.lines` reads it."""
-    return b"[homeport] %d lines were skipped here; they are in the archive\n" % lines
 
 
 class Pace:

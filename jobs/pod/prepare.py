@@ -16,6 +16,7 @@ if __name__ == "__main__":
 from pathlib import Path
 
 from jobs.pod import fetch, task
+from jobs.pod.protocol.notices import notice
 from jobs.pod.sources import FetchError
 
 # The first is started in the user's container; the others are what it imports.
@@ -62,7 +63,7 @@ def main(arguments: list[str]) -> int:
         text = f"the pod could not be prepared: {type(error).__name__}: {error}"
     else:
         return 0
-    sys.stdout.write(f"[homeport] {text}\n")
+    sys.stdout.write(notice(text))
     fields = {"reason": reason, "text": text, "exit_code": fetch.EXIT_FETCH}
     task.write_message(places.message, fields)
     return fetch.EXIT_FETCH

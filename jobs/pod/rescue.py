@@ -20,6 +20,7 @@ from typing import Any
 from jobs.pod import task
 from jobs.pod.artifacts import list_artifacts, ship_artifacts
 from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
+from jobs.pod.protocol.notices import notice
 from jobs.pod.segments import attempt_folders, kept_segments, open_plain
 from jobs.pod.shipping import ship_segment
 
@@ -88,9 +89,9 @@ def rescue_attempt(
         except RefusedError as error:
             if error.is_final:
                 raise
-            sys.stdout.write(f"[homeport] {segment.path} is skipped: {error}\n")
+            sys.stdout.write(notice(f"{segment.path} is skipped: {error}"))
         except OSError as error:
-            sys.stdout.write(f"[homeport] {segment.path} cannot be read: {error.strerror}\n")
+            sys.stdout.write(notice(f"{segment.path} cannot be read: {error.strerror}"))
     start = segments[0].start if segments else 0
     noted = read_exit(folders)
     code = noted.get("exit_code")
@@ -125,7 +126,7 @@ def rescue(config: dict[str, Any], one: task.Task, door: Door) -> str:
     found = list_artifacts(one.folder, int(config["limits"]["artifacts_bytes"]))
     job_path = f"jobs/{config['id']}/"
     for sentence in ship_artifacts(door, job_path, one.folder, found, patience):
-        sys.stdout.write(f"[homeport] {sentence}\n")
+        sys.stdout.write(notice(sentence))
     for attempt, folders in attempts.items():
         uid = one.pod_uid if attempt == one.attempt else ""
         lost = one._replace(attempt=attempt, pod_uid=uid)
@@ -153,7 +154,7 @@ def main(arguments: list[str]) -> int:
     except (OSError, ValueError, KeyError, TypeError) as error:
         text = f"the pod's own configuration cannot be used: {type(error).__name__} {error}"
         reason, code = "configuration_broken", 1
-    sys.stdout.write(f"[homeport] {text}\n")
+    sys.stdout.write(notice(text))
     fields = {"reason": reason, "text": text, "exit_code": code, "uploaded": code == 0}
     task.write_message(places.message, fields)
     return code

@@ -30,6 +30,7 @@ from jobs.pod.diagnosis import TAIL_BYTES, diagnose
 from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
 from jobs.pod.peers import peer_names, some_names, wait_for_peers
 from jobs.pod.program import PIPE_BYTES, Ending, Live, Program, ending_of, unstartable
+from jobs.pod.protocol.notices import notice
 from jobs.pod.segments import READ_BYTES, attempt_folders, ends_line, kept_segments
 from jobs.pod.shipping import Shipper
 from jobs.pod.task import (
@@ -86,7 +87,7 @@ class Runner:
     def say(self, text: str) -> None:
         """A line of ours in the log; never in the middle of one of the program's."""
         start = "" if self._at_line_start else "\n"
-        self._emit((f"{start}[homeport] {text}\n").encode("utf-8", "replace"))
+        self._emit((start + notice(text)).encode("utf-8", "replace"))
 
     def _emit(self, data: bytes) -> None:
         self._archive.write(data)
@@ -95,7 +96,7 @@ class Runner:
             at = 0 if self._at_line_start else data.rfind(b"\n") + 1
             if at or self._at_line_start:
                 self._told_problem = True
-                line = f"[homeport] {self._archive.problem[1]}\n".encode("utf-8", "replace")
+                line = notice(self._archive.problem[1]).encode("utf-8", "replace")
                 data = data[:at] + line + data[at:]
         self._at_line_start = data.endswith(b"\n")
         self._live.put(data, self._may_block)
@@ -272,7 +273,7 @@ class Runner:
 
     def _live_line(self, text: str) -> None:
         """A line for who still watches; the archive is closed by now."""
-        self._live.put((f"[homeport] {text}\n").encode("utf-8", "replace"), self._may_block)
+        self._live.put(notice(text).encode("utf-8", "replace"), self._may_block)
 
     def _report(self, ending: Ending) -> None:
         problem = self._archive.problem
@@ -323,7 +324,7 @@ def main(arguments: List[str]) -> int:
         runner = Runner(config, task, door, places.message)
     except (OSError, ValueError, KeyError, TypeError) as error:
         text = f"the pod's own configuration cannot be used: {type(error).__name__} {error}"
-        sys.stderr.write(f"[homeport] {text}\n")
+        sys.stderr.write(notice(text))
         fields = {"reason": "configuration_broken", "text": text, "exit_code": EXIT_RUNNER}
         write_message(places.message, dict(fields, uploaded=False))
         return EXIT_RUNNER

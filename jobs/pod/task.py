@@ -8,6 +8,8 @@ import sys
 import time
 from typing import Any, Dict, List, NamedTuple
 
+from jobs.pod.protocol.notices import notice
+
 EXIT_RUNNER = 64
 MESSAGE_BYTES = 4096  # the kubelet keeps no more of a termination message
 Config = Dict[str, Any]
@@ -100,7 +102,7 @@ def write_message(path: str, fields: Dict[str, Any]) -> None:
         with open(path, "w") as file:
             file.write(text)
     except OSError as error:
-        sys.stderr.write(f"[homeport] no termination message: {error}\n")
+        sys.stderr.write(notice(f"no termination message: {error}"))
 
 
 def remove(path: str) -> None:
@@ -115,4 +117,4 @@ def mark_uploaded(folders: List[str]) -> None:
             write_whole(os.path.join(folder, "uploaded"), f"{time.time():f}\n")
         except OSError as error:
             # The portal knows; a rescue pod that is started all the same finds nothing to do.
-            sys.stderr.write(f"[homeport] {folder} cannot be marked: {error.strerror}\n")
+            sys.stderr.write(notice(f"{folder} cannot be marked: {error.strerror}"))

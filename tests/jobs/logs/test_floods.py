@@ -12,7 +12,7 @@ from jobs.logs.cursor import Archived, Position
 from jobs.logs.lines import Batch, Reader
 from jobs.logs.tail import LATE_S, Key, Tail
 from jobs.logs.viewer import Viewer
-from jobs.pod.pace import gap_line
+from jobs.pod.protocol.notices import gap_line
 from tenants import sockets
 from tests.jobs.logs.fakes import FakeLog, Recorder, stamp, until
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.pod import pace
-from jobs.pod.pace import Pace, gap_line
+from jobs.pod.pace import Pace
+from jobs.pod.protocol.notices import gap_line
 
 GAP = re.compile(rb"\[homeport\] (\d+) lines were skipped here")
 

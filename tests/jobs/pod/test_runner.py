@@ -1,40 +1,19 @@
 """The runner as a real process: output, signals, ends, archive, and faults around it."""
 
-import ast
 import json
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from jobs.pod.command import final_command, final_environment
-from jobs.pod.fetch import RUNNER_MODULES
 from jobs.pod.task import Task
 from tests.jobs.pod.pods import FakeDoor, Pod, wait_until
 
 UID = "abcdef01-0000-4000-8000-000000000000"
-MODULES = Path(__file__).resolve().parents[3] / "jobs/pod"
 CASES = json.loads((Path(__file__).resolve().parents[1] / "placeholder_cases.json").read_text())
-
-
-@pytest.mark.parametrize("name", RUNNER_MODULES)
-def test_every_module_of_the_runner_has_the_syntax_of_python_3_6(name: str) -> None:
-    source = (MODULES / f"{name}.py").read_text()
-    ast.parse(source, feature_version=(3, 6))
-
-
-@pytest.mark.parametrize("name", RUNNER_MODULES)
-def test_the_runner_imports_only_itself_and_the_standard_library(name: str) -> None:
-    for node in ast.walk(ast.parse((MODULES / f"{name}.py").read_text())):
-        names = [node.module] if isinstance(node, ast.ImportFrom) else []
-        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        for found in names:
-            assert found is not None
-            own = found.startswith("jobs.pod.") and found.split(".")[2] in RUNNER_MODULES
-            assert own or found.split(".")[0] in sys.stdlib_module_names
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["about"] for case in CASES])

@@ -1,8 +1,6 @@
 """What starts JupyterLab and TensorBoard: preparation, configuration, and the count of event files."""
 
-import ast
 import json
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -13,21 +11,6 @@ from jobs.pod import board, lab, prepare
 from jobs.pod.board import Teller, count_event_files
 from jobs.pod.door import RefusedError, UnreachableError
 from jobs.pod.task import Places
-
-MODULES = Path(board.__file__).parent
-
-
-@pytest.mark.parametrize("kind", prepare.LAUNCHERS)
-def test_launchers_have_the_syntax_of_python_3_6_and_import_only_each_other(kind: str) -> None:
-    names = prepare.LAUNCHERS[kind]
-    for name in names:
-        tree = ast.parse((MODULES / f"{name}.py").read_text(), feature_version=(3, 6))
-        for node in ast.walk(tree):
-            found = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            found += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            for module in found:
-                own = module.startswith("jobs.pod.") and module.split(".")[2] in names
-                assert own or module.split(".")[0] in sys.stdlib_module_names
 
 
 # --- prepare ---
