@@ -45,7 +45,7 @@ from tests.tools.mutations import Mutant, mutants_of
 # What is compared, by its folders and files; a later version of the same room may lie elsewhere.
 ROOMS: Mapping[str, tuple[str, ...]] = {
     "rules": ("jobs/rules",),
-    "the reconciler of trainings": ("jobs/reconciler",),
+    "the reconciler of trainings": ("jobs/reconciler", "jobs/leader"),
     "the reconciler of services": ("jobs/services/reconciler",),
     "rules of services": tuple(
         f"jobs/services/{name}.py"

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from asgiref.sync import sync_to_async
 
+from jobs.leader.clock import SteadyClock
+from jobs.leader.lease import Lease
 from jobs.reconciler import admit, claim
-from jobs.reconciler.clock import SteadyClock
-from jobs.reconciler.lease import Lease
 from jobs.reconciler.rows import Saved
 from jobs.rules import reasons
 from jobs.rules.admission import Fit

@@ -17,8 +17,8 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError
 
 from jobs import manifests
+from jobs.leader.lease import LeaseLostError
 from jobs.reconciler import rows
-from jobs.reconciler.lease import LeaseLostError
 from jobs.reconciler.record import (
     CreateAll,
     Delete,

@@ -4,11 +4,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from jobs.leader.clock import SteadyClock
+from jobs.leader.lease import Lease
 from jobs.reconciler import rows
 from jobs.reconciler.apply import Applier
-from jobs.reconciler.clock import SteadyClock
 from jobs.reconciler.events import base_name
-from jobs.reconciler.lease import Lease
 from jobs.reconciler.observe import Knowledge, ReadPods, Rows, observe
 from jobs.reconciler.plan import plan
 from jobs.reconciler.record import JobRow, Plan, Thing

@@ -24,14 +24,14 @@ from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connections
 from django.utils import timezone
 
+from jobs.leader.clock import SteadyClock
+from jobs.leader.lease import POLL_S, RENEW_S, Lease, Writer
 from jobs.models import ReconcilerLease
 from jobs.reconciler.admission_pass import AdmissionPass
 from jobs.reconciler.apply import Applier
-from jobs.reconciler.clock import SteadyClock
 from jobs.reconciler.health import HealthReporter
 from jobs.reconciler.jobs_pass import JobsPass
 from jobs.reconciler.jobs_view import JobsView
-from jobs.reconciler.lease import POLL_S, RENEW_S, Lease, Writer
 from jobs.reconciler.nodes import NodesPass
 from jobs.reconciler.rows import Saved
 from jobs.retention import Pruned, prune

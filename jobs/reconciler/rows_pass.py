@@ -19,10 +19,10 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
+from jobs.leader.clock import SteadyClock
+from jobs.leader.lease import Lease, LeaseLostError
 from jobs.reconciler.apply import Applier, Result, Rooted, Task
-from jobs.reconciler.clock import SteadyClock
 from jobs.reconciler.events import EventLog
-from jobs.reconciler.lease import Lease, LeaseLostError
 from jobs.reconciler.observe import Knowledge
 from jobs.reconciler.record import CreateAll, Plan, Thing
 from jobs.reconciler.rows import Change, EventRow, Intent, Saved

@@ -16,9 +16,9 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError
 
+from jobs.leader.clock import SteadyClock
+from jobs.leader.lease import Lease
 from jobs.models import Job, ReconcilerLease, ReplicaArchive
-from jobs.reconciler.clock import SteadyClock
-from jobs.reconciler.lease import Lease
 from jobs.services.models import Service
 from jobs.team.models import UsageInterval
 from jobs.team.recording import Span, has_ended, span_of

@@ -16,9 +16,9 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 from django.utils import timezone
 
+from jobs.leader.holder import find_holder
+from jobs.leader.lease import TTL_S, holder_name
 from jobs.models import ReconcilerLease
-from jobs.reconciler.holder import find_holder
-from jobs.reconciler.lease import TTL_S, holder_name
 from portal import schema
 from tests.portal.databases import ALIAS, code_with, migrate, sqlite
 

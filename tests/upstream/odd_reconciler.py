@@ -40,7 +40,7 @@ def move_clock(file: Path) -> None:
 
 def drop_lease() -> None:
     """As if there were none: everybody believes at any moment that it is theirs."""
-    from jobs.reconciler import lease
+    from jobs.leader import lease
 
     async def acquired(self: lease.Lease) -> bool:
         self._held_until = float("inf")

@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from jobs.reconciler.clock import SteadyClock
-from jobs.reconciler.lease import Lease
+from jobs.leader.clock import SteadyClock
+from jobs.leader.lease import Lease
 from jobs.reconciler.observe import Knowledge
 from jobs.reconciler.record import Plan, Thing
 from jobs.reconciler.rows import Change, Intent, Saved

@@ -59,7 +59,7 @@ class Command(migrate.Command):
     def _refuse_beside_work(self, using: str, found: schema.Schema) -> None:
         if not found.breaking:
             return
-        from jobs.reconciler.holder import find_holder  # what is below jobs must not need it
+        from jobs.leader.holder import find_holder  # what is below jobs must not need it
 
         holder = find_holder(using=using, say=self._say)
         if refusal := found.why_not_migrate_beside(holder):

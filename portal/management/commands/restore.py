@@ -19,7 +19,7 @@ class Command(BaseCommand):
         parser.add_argument("file", type=Path, help="a file of manage.py backup")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from jobs.reconciler.holder import find_holder  # what is below jobs must not need it
+        from jobs.leader.holder import find_holder  # what is below jobs must not need it
 
         try:
             restore(

@@ -32,9 +32,9 @@ from django.db import connection
 from django.test import Client
 
 from jobs import actions, submission
+from jobs.leader.clock import SteadyClock
+from jobs.leader.lease import TTL_S, Lease, LeaseLostError
 from jobs.models import Job, ReconcilerLease
-from jobs.reconciler.clock import SteadyClock
-from jobs.reconciler.lease import TTL_S, Lease, LeaseLostError
 from jobs.reconciler.loop import Shift
 from jobs.services import actions as service_actions
 from jobs.services import submission as service_submission

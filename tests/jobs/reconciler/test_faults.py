@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from jobs.leader.lease import LeaseLostError
 from jobs.models import Job
-from jobs.reconciler.lease import LeaseLostError
 from jobs.rules.states import FOLLOWERS, JobState
 from portal.cluster.errors import (
     ClusterError,

@@ -10,10 +10,10 @@ import pytest
 from asgiref.sync import sync_to_async
 from channels.layers import get_channel_layer
 
+from jobs.leader import lease as leases
+from jobs.leader.lease import Lease, LeaseLostError
 from jobs.models import Job, Node, ReconcilerLease
 from jobs.reconciler import health, loop
-from jobs.reconciler import lease as leases
-from jobs.reconciler.lease import Lease, LeaseLostError
 from jobs.reconciler.loop import Reconciler
 from portal import live
 from portal.cluster.client import Cluster

@@ -11,9 +11,9 @@ from uuid import UUID
 import msgspec
 from asgiref.sync import sync_to_async
 
+from jobs.leader.clock import SteadyClock
+from jobs.leader.lease import Lease
 from jobs.models import Job, ReplicaArchive
-from jobs.reconciler.clock import SteadyClock
-from jobs.reconciler.lease import Lease
 from jobs.reconciler.loop import Shift
 from portal.cluster import labels
 from portal.cluster.view import Shelf

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jobs.reconciler.clock import SteadyClock
+from jobs.leader.clock import SteadyClock
 
 
 class Times:

@@ -11,8 +11,8 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, connection
 
+from jobs.leader.lease import Lease, LeaseLostError, holder_name, is_dead
 from jobs.models import Node, ReconcilerLease
-from jobs.reconciler.lease import Lease, LeaseLostError, holder_name, is_dead
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from django.db import connections
 
+from jobs.leader.lease import TTL_S, is_dead
 from jobs.models import ReconcilerLease
-from jobs.reconciler.lease import TTL_S, is_dead
 
 _LOOK_S = 0.5
 

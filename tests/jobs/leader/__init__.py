@@ -1,0 +1,1 @@
+"""Tests of the lease and of the clock."""
