@@ -17,7 +17,8 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection
 
-from portal import insecure, schema
+from portal import insecure
+from portal.database import schema
 from portal.web import cli_download
 
 WHEEL_BUILDER = Path(__file__).parents[1] / "jobs" / "client" / "packaging" / "homeport_wheel.py"

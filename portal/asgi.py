@@ -14,12 +14,12 @@ from channels.routing import ProtocolTypeRouter, URLRouter
 from django.urls import re_path, reverse
 
 from jobs.logs.consumers import websocket_urlpatterns as log_sockets
-from portal.bodies import BodyDoor, FormHandler
-from portal.doors import Doors
-from portal.limits import RequestLimit
 from portal.live_consumer import websocket_urlpatterns as live_sockets
-from portal.probes import Probes
-from portal.request_threads import RequestThreads
+from portal.server.bodies import BodyDoor, FormHandler
+from portal.server.doors import Doors
+from portal.server.limits import RequestLimit
+from portal.server.probes import Probes
+from portal.server.request_threads import RequestThreads
 from portal.store_door import StoreDoor
 from tenants.sockets import NoSuchSocket, find_sender
 

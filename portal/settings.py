@@ -5,7 +5,7 @@ from pathlib import Path
 from django.core.management.utils import get_random_secret_key
 
 from portal import environment, public_address
-from portal.postgres import address
+from portal.database.postgres import address
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 HOMEPORT_HOME = environment.home()
@@ -92,7 +92,7 @@ DATABASES = {
     )
 }
 if DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
-    DATABASES["default"]["ENGINE"] = "portal.postgres"
+    DATABASES["default"]["ENGINE"] = "portal.database.postgres"
     DATABASES["default"]["OPTIONS"] = {
         "connect_timeout": address.connect_s(DATABASES["default"]["HOST"]),
         "tcp_user_timeout": 10_000,  # milliseconds; the machine behind the connection has gone
@@ -206,7 +206,7 @@ WRITES_PER_MINUTE = environment.read("WRITES_PER_MINUTE")
 DISK_RESERVE_BYTES = environment.read("DISK_RESERVE_BYTES")
 LOG_ARCHIVE_MAX_BYTES = environment.read("LOG_ARCHIVE_MAX_BYTES")
 ARTIFACTS_MAX_BYTES = environment.read("ARTIFACTS_MAX_BYTES")
-DATA_UPLOAD_MAX_MEMORY_SIZE = 1024**2  # as portal/bodies.py
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1024**2  # as portal/server/bodies.py
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 1000
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024**2
 FILE_UPLOAD_TEMP_DIR = HOMEPORT_HOME

@@ -22,7 +22,7 @@ from jobs.services.listing import ServiceRow, service_rows
 from jobs.services.models import ENDED_STATES, Service, ServiceState
 from jobs.summary import JobRow, job_rows
 from jobs.usage import usage_lines
-from portal import probes
+from portal.server import probes
 from portal.web import refusals
 from portal.web.request import PageRequest, shows_already, signed_in
 from portal.web.streaming import AbsentError

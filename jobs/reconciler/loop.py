@@ -42,7 +42,7 @@ from portal import live, supervise
 from portal.cluster.client import Cluster
 from portal.cluster.errors import CredentialsError
 from portal.cluster.view import Dirty
-from portal.postgres.patience import patience
+from portal.database.postgres.patience import patience
 from portal.process import process
 from tenants.reconcile import TenantReconciler
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from portal import schema
 from portal.backup import BackupError
+from portal.database import schema
 
 FORMAT = 1
 _ROUNDS = 200_000  # a tenth of a second; a key may be somebody's short word

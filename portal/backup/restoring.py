@@ -17,12 +17,13 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connections
 from django.db.migrations.loader import MigrationLoader
 
-from portal import environment, schema, sqlite_copy
+from portal import environment
 from portal.backup import BackupError
 from portal.backup.about import About, Target, why_not_restore
 from portal.backup.file import Reader, unpack
 from portal.backup.rows import MEMBER, load
 from portal.backup.taking import CATALOG, DEMO_PASSWORD, KEY, SQLITE, STORE
+from portal.database import schema, sqlite_copy
 from portal.progress import Progress
 from portal.storage import FolderStore, check_key, get_store
 

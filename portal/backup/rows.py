@@ -12,8 +12,8 @@ from django.db import connections, transaction
 from django.db.backends.utils import CursorWrapper
 from django.db.migrations.executor import MigrationExecutor
 
-from portal import schema
 from portal.backup import BackupError
+from portal.database import schema
 from portal.progress import Progress
 
 MEMBER = "rows/"

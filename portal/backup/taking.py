@@ -12,11 +12,12 @@ from django.conf import settings
 from django.db import DatabaseError, connections
 from django.utils import timezone
 
-from portal import environment, schema, sqlite_copy
+from portal import environment
 from portal.backup import BackupError
 from portal.backup.about import About, fingerprint
 from portal.backup.file import Writer
 from portal.backup.rows import dump
+from portal.database import schema, sqlite_copy
 from portal.progress import Progress, in_units
 from portal.storage import FolderStore, ObjectMissingError, get_store
 from portal.version import VERSION

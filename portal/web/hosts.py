@@ -2,7 +2,7 @@
 
 Cookies do not know ports (RFC 6265 section 8.5), so a service on 127.0.0.1:31000 would receive the
 portal's cookie if the portal also answered on 127.0.0.1. Therefore browsers on 127.0.0.1 are sent
-to `localhost`. Pods have a port of their own (portal/doors.py), where Host says nothing.
+to `localhost`. Pods have a port of their own (portal/server/doors.py), where Host says nothing.
 """
 
 from collections.abc import Callable

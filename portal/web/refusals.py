@@ -16,7 +16,7 @@ from django.conf import settings
 from django.template.loader import get_template
 from django.utils.translation import gettext_lazy as _
 
-from portal.postgres import commits
+from portal.database.postgres import commits
 
 Message = MutableMapping[str, Any]
 _RETRY_S = 5

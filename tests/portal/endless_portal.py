@@ -58,7 +58,7 @@ def main() -> None:
 
     django.setup()
     sys.modules["jobs.reconciler.loop"] = loop
-    from portal import schema
+    from portal.database import schema
 
     schema.problem = lambda: ""  # nothing here needs a database
     from django.core.management import execute_from_command_line

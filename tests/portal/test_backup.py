@@ -15,12 +15,13 @@ import pytest
 from django.db import connections
 from django.test import override_settings
 
-from portal import schema, storage
+from portal import storage
 from portal.backup import BackupError
 from portal.backup.about import About, Target, fingerprint, why_not_restore
 from portal.backup.file import ABOUT, Reader, Writer
 from portal.backup.restoring import EPOCH_JUMP, restore
 from portal.backup.taking import take
+from portal.database import schema
 from portal.progress import Progress
 from tenants.models import User
 from tests.portal.databases import ALIAS, code_with, sqlite

@@ -13,8 +13,8 @@ from django.core import checks
 from django.test import Client
 
 from portal import insecure, public_address
-from portal.doors import Doors
 from portal.environment import SettingError, parse_labels
+from portal.server.doors import Doors
 from tests.factories import make_user
 from tests.portal.servers import serving
 from tests.tools.documented_settings import documented, problems

@@ -19,7 +19,7 @@ import requests
 from portal.storage import FolderStore
 from tests.portal.attackers import Call
 from tests.portal.postgres_server import PostgresServer, postgres_server
-from tests.portal.test_bodies import MIB
+from tests.portal.server.test_bodies import MIB
 from tests.portal.whole import Whole, whole_portal
 from tests.tools.small_disk import mounts_a_small_disk, small_disk
 from tests.tools.waiting import wait_for

@@ -25,7 +25,7 @@ DECISIVE = (
     "portal/routes/test_routes.py",
     "portal/routes/test_secrets.py",
     "portal/routes/test_sockets.py",
-    "portal/test_doors.py",
+    "portal/server/test_doors.py",
     "tenants",
 )
 SIGNING_IN = {"tests/tenants/people/test_oidc.py", "tests/tenants/people/test_sign_in_limit.py"}

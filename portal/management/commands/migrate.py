@@ -13,7 +13,7 @@ from django.core.management.commands import migrate
 from django.db import connections
 from django.utils import timezone
 
-from portal import schema, sqlite_copy
+from portal.database import schema, sqlite_copy
 
 # With these Django only looks, or tidies its own table.
 _ONLY_LOOKS = ("plan", "check_unapplied", "prune")

@@ -22,11 +22,12 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from portal import environment, insecure, schema, supervise
+from portal import environment, insecure, supervise
 from portal.cluster import client, faults
-from portal.http_protocol import HeadDeadlineProtocol, backlog, raise_descriptor_limit
-from portal.postgres.patience import RECONCILER_S, WEB_S, Patience, patience
+from portal.database import schema
+from portal.database.postgres.patience import RECONCILER_S, WEB_S, Patience, patience
 from portal.process import process
+from portal.server.http_protocol import HeadDeadlineProtocol, backlog, raise_descriptor_limit
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +123,7 @@ def _server() -> Server:
         # Longer than a viewer may leave its log unread: that ends with a code of our own (1013).
         ws_ping_timeout=_PONG_S,
         timeout_graceful_shutdown=_GRACE_S,
-        reset_contextvars=True,  # see portal/http_protocol.py
+        reset_contextvars=True,  # see portal/server/http_protocol.py
         # Believed only where the operator says so, or anybody could choose the address that
         # guessing of passwords is counted under.
         proxy_headers=bool(settings.TRUSTED_PROXIES),
@@ -193,7 +194,7 @@ class Command(BaseCommand):
 
 
 def _doors() -> list[socket.socket]:
-    """The sockets of people and of pods; `portal/doors.py` tells them apart by their ports."""
+    """The sockets of people and of pods; `portal/server/doors.py` tells them apart by their ports."""
     address = environment.read("LISTEN")
     return [
         listen(address, settings.PORT),
@@ -277,7 +278,7 @@ def _probe_socket() -> socket.socket | None:
 
 
 async def _answer_probes(probed: socket.socket, stop: Stop) -> None:
-    from portal import probes
+    from portal.server import probes
 
     config = uvicorn.Config(
         cast(Any, probes.Probes(probes.nothing_else)),

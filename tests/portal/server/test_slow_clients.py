@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from portal.http_protocol import HEAD_S
+from portal.server.http_protocol import HEAD_S
 from tests.portal.attackers import many_descriptors, open_halves, open_ones
 from tests.portal.whole import Whole, watching, whole_portal
 

@@ -19,10 +19,10 @@ from django.utils import timezone
 from jobs.leader.holder import find_holder
 from jobs.leader.lease import TTL_S, holder_name
 from jobs.models import ReconcilerLease
-from portal import schema
+from portal.database import schema
 from tests.portal.databases import ALIAS, code_with, migrate, sqlite
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 HARMLESS = {"0002_harmless": True}
 BREAKING = {**HARMLESS, "0003_breaking": False}
 
@@ -186,7 +186,7 @@ def test_each_migrate_keeps_a_copy_and_the_last_three_stay(here, tmp_path, monke
 def test_without_room_for_the_copy_nothing_is_migrated(here, tmp_path, monkeypatch):
     (now := tmp_path / "now").mkdir()
     usage = SimpleNamespace(free=1_000_000)
-    monkeypatch.setattr("portal.sqlite_copy.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("portal.database.sqlite_copy.shutil.disk_usage", lambda _: usage)
     with (
         code_with(now, HARMLESS),
         pytest.raises(CommandError, match=r"needs 3\d\.\d MB in .*1\.0 MB are free.*Nothing was"),

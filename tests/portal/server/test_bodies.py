@@ -16,8 +16,8 @@ import requests
 from django.test import Client
 from websockets.sync.client import connect
 
-from portal import bodies
-from portal.bodies import BodyDoor
+from portal.server import bodies
+from portal.server.bodies import BodyDoor
 from tests.portal.attackers import Call, form
 from tests.portal.routes.table import TABLE
 from tests.portal.routes.walk import Route, routes

@@ -16,9 +16,9 @@ from django.db import Error, close_old_connections, connection
 from django.utils.timezone import now
 
 from jobs.models import ReconcilerLease
+from portal.database.postgres.outage import outage
+from portal.database.postgres.patience import patience
 from portal.pages import SILENCE, find_banner
-from portal.postgres.outage import outage
-from portal.postgres.patience import patience
 from portal.process import process
 
 Message = MutableMapping[str, Any]

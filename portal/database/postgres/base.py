@@ -14,9 +14,9 @@ import psycopg
 from django.db.backends.postgresql import base
 from psycopg.pq import TransactionStatus
 
-from portal.postgres import commits
-from portal.postgres.outage import outage
-from portal.postgres.patience import patience
+from portal.database.postgres import commits
+from portal.database.postgres.outage import outage
+from portal.database.postgres.patience import patience
 
 _MARGIN_S = 1.0  # for the server to end a statement by itself
 _ASK_S = 2  # of a server that hung; libpq takes whole seconds, two at least
@@ -55,7 +55,7 @@ class _Driver:
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Named in `DATABASES` by its package, `portal.postgres`."""
+    """Named in `DATABASES` by its package, `portal.database.postgres`."""
 
     Database = _Driver()  # type: ignore[assignment]  # a module, for all that Django asks of it
 

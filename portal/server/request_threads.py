@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from asgiref.sync import ThreadSensitiveContext
 
-from portal.postgres import commits
-from portal.postgres.outage import outage
+from portal.database.postgres import commits
+from portal.database.postgres.outage import outage
 from portal.web import refusals
 
 Message = MutableMapping[str, Any]

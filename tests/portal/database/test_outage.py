@@ -4,7 +4,7 @@ from threading import Event
 
 import pytest
 
-from portal.postgres import outage
+from portal.database.postgres import outage
 
 
 def test_asking_goes_on_when_it_cannot_be_done_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from threading import Event
 from typing import Any
 
-from portal.request_threads import NoThreadError, Threads, Turn
+from portal.server.request_threads import NoThreadError, Threads, Turn
 
 
 async def test_who_was_given_up_takes_no_thread_from_others() -> None:

@@ -1,0 +1,1 @@
+"""Databases: a PostgreSQL backend, copies of SQLite, and which migrations there are."""

@@ -1,0 +1,1 @@
+"""What stands between the sockets and Django: the layers of ASGI and the HTTP protocol."""

@@ -1,0 +1,1 @@
+"""Tests of databases that hang, are away, start again or are migrated."""
