@@ -14,7 +14,8 @@ from django.utils.translation import ngettext
 
 from jobs.models import Artifact, Job, LogSegment, ReplicaArchive
 from jobs.pod.protocol.notices import notice
-from portal.storage import ObjectMissingError, Store, get_store
+from portal.storage import get_store
+from portal.storage.store import ObjectMissingError, Store
 from portal.web.streaming import AbsentError
 
 TAIL_BYTES = 64 * 1024  # read at once while looking for the beginning of a tail

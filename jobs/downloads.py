@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from jobs import archive
 from jobs.logs.text import job_text
 from jobs.models import Artifact, Job
-from portal.storage import ObjectMissingError
+from portal.storage.store import ObjectMissingError
 from portal.web.streaming import LostFileError, file_chunks, streamed
 
 

@@ -20,7 +20,7 @@ from portal.server.doors import Doors
 from portal.server.limits import RequestLimit
 from portal.server.probes import Probes
 from portal.server.request_threads import RequestThreads
-from portal.store_door import StoreDoor
+from portal.storage.folder_app import StoreDoor
 from tenants.sockets import NoSuchSocket, find_sender
 
 _django = RequestLimit(

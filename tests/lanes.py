@@ -57,7 +57,7 @@ LATER: Mapping[str, int] = {
     "tests/jobs/client/test_installed.py": 10,
     "tests/jobs/pod/gate/test_hostile.py": 9,
     "tests/jobs/pod/gate/test_revoking.py": 7,
-    "tests/portal/test_s3.py": 5,  # and, once, 45 for building its server
+    "tests/portal/storage/test_s3.py": 5,  # and, once, 45 for building its server
 }
 
 

@@ -14,7 +14,7 @@ from jobs.logs.seen import JobSeen, ReplicaSeen, read_log
 from jobs.logs.tail import FIRST_LINES, Key, Outcome, Tail
 from jobs.logs.viewer import QUEUE_BYTES, Viewer
 from portal.cluster.errors import ClusterError
-from portal.storage import StoreError
+from portal.storage.store import StoreError
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,9 @@ from portal.backup.rows import MEMBER, load
 from portal.backup.taking import CATALOG, DEMO_PASSWORD, KEY, SQLITE, STORE
 from portal.database import schema, sqlite_copy
 from portal.progress import Progress
-from portal.storage import FolderStore, check_key, get_store
+from portal.storage import get_store
+from portal.storage.folder import FolderStore
+from portal.storage.store import check_key
 
 Say = Callable[[str], object]
 

@@ -19,7 +19,9 @@ from portal.backup.file import Writer
 from portal.backup.rows import dump
 from portal.database import schema, sqlite_copy
 from portal.progress import Progress, in_units
-from portal.storage import FolderStore, ObjectMissingError, get_store
+from portal.storage import get_store
+from portal.storage.folder import FolderStore
+from portal.storage.store import ObjectMissingError
 from portal.version import VERSION
 
 Say = Callable[[str], object]

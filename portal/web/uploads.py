@@ -10,8 +10,9 @@ from django.core.files.uploadhandler import FileUploadHandler
 from django.http import HttpRequest
 from rest_framework.request import Request
 
-from portal.storage import CHUNK_BYTES, get_store
-from portal.waiting import Waiting
+from portal.storage import get_store
+from portal.storage.store import CHUNK_BYTES
+from portal.storage.waiting import Waiting
 
 
 class WaitingFile(UploadedFile):  # type: ignore[type-arg] # not a generic when it runs

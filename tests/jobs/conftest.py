@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from jobs import internal
-from portal import storage
+from portal.storage import get_store
+from portal.storage.folder import FolderStore
 
 
 @pytest.fixture
-def store(settings: Any) -> Iterator[storage.FolderStore]:
+def store(settings: Any) -> Iterator[FolderStore]:
     root = Path(tempfile.mkdtemp(prefix="homeport-internal-"))
     settings.HOMEPORT_HOME = root
-    found = storage.get_store()
-    assert isinstance(found, storage.FolderStore)
+    found = get_store()
+    assert isinstance(found, FolderStore)
     yield found
     shutil.rmtree(root)
 

@@ -9,7 +9,8 @@ from django.test import Client
 
 from jobs.models import Job
 from jobs.tokens import job_token
-from portal import storage
+from portal.storage.folder import STORE_PATH
+from portal.storage.store import Store
 
 UID = "abcdef01-0000-4000-8000-000000000000"
 DATA = b"step 1\nstep 2\n"
@@ -44,13 +45,13 @@ def segment(number: int = 1, data: bytes = DATA, start: int = 0, uid: str = UID)
     }
 
 
-def keep(store: storage.Store, link: dict[str, Any], data: bytes) -> None:
+def keep(store: Store, link: dict[str, Any], data: bytes) -> None:
     """Writes over a link, as the store's door does."""
-    key = link["url"].split(storage.STORE_PATH)[1].split("?")[0]
+    key = link["url"].split(STORE_PATH)[1].split("?")[0]
     store.put_file(key, io.BytesIO(data))
 
 
-def ship(door: Door, store: storage.Store, body: dict[str, Any], data: bytes = DATA) -> None:
+def ship(door: Door, store: Store, body: dict[str, Any], data: bytes = DATA) -> None:
     path = "replicas/worker/0/1/segments/"
     status, link = door.post(path, body)
     assert status == 200

@@ -18,22 +18,23 @@ from jobs import archive
 from jobs.archive import Log, find_log, job_log, prefixed
 from jobs.logs import past
 from jobs.models import Artifact, Job, LogSegment, ReplicaArchive
-from portal import storage
+from portal.storage import get_store
+from portal.storage.store import ObjectMissingError, Store
 from tests.factories import make_job, make_tenant
 from tests.jobs.browsing import client_of, read
 from tests.portal.markup import find_faults
 
 
 @pytest.fixture
-def store(settings: Any) -> Iterator[storage.Store]:
+def store(settings: Any) -> Iterator[Store]:
     root = Path(tempfile.mkdtemp(prefix="homeport-archive-"))
     settings.HOMEPORT_HOME = root
-    yield storage.get_store()
+    yield get_store()
     shutil.rmtree(root)
 
 
 @pytest.fixture
-def job(db: None, store: storage.Store) -> Job:
+def job(db: None, store: Store) -> Job:
     tf = {"count": 2, "cpu_millicores": 1, "memory_bytes": 1, "gpu_count": 0}
     return make_job(
         make_tenant("alice"),
@@ -63,7 +64,7 @@ def keep(
     )
     for number, (start, data) in enumerate(pieces, start=1):
         key = f"{archive.job_prefix(job)}logs/{replica[0]}-{replica[1]}/{attempt}/{number}"
-        storage.get_store().put_file(key, io.BytesIO(data))
+        get_store().put_file(key, io.BytesIO(data))
         LogSegment.objects.create(
             archive=row,
             number=number,
@@ -112,7 +113,7 @@ def test_what_the_store_does_not_hold_is_said_in_its_place(job: Job, gone: set[i
     log = keep(job, [(0, b"a\n"), (2, b"bb\n"), (5, b"ccc\n")])
     for row in log.segments:
         if row.number in gone:
-            storage.get_store().delete(row.storage_key)
+            get_store().delete(row.storage_key)
     size = sum(row.size_bytes for row in log.segments if row.number in gone)
     said = f"[homeport] {size} bytes are not in the object store any more; perhaps a backup"
     kept = [b"a", b"bb", b"ccc"]
@@ -332,14 +333,14 @@ def test_prefixes_do_not_depend_on_where_chunks_are_cut(data: bytes, draw: Any) 
 def test_an_artifact_is_a_file_to_read(job: Job) -> None:
     data = bytes(range(256)) * 20_000
     key = archive.job_prefix(job) + "artifacts/x/1"
-    storage.get_store().put_file(key, io.BytesIO(data))
+    get_store().put_file(key, io.BytesIO(data))
     row = Artifact(job=job, path="model", size_bytes=len(data), mtime_ns=1, storage_key=key)
     with archive.open_artifact(row) as file:
         assert file.read(10) == data[:10]
         assert file.read() == data[10:]
         assert file.read() == b""
     row.storage_key = key + "x"
-    with pytest.raises(storage.ObjectMissingError):
+    with pytest.raises(ObjectMissingError):
         archive.open_artifact(row)
 
 

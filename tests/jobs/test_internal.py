@@ -12,13 +12,14 @@ from jobs import archive, doors, internal
 from jobs.models import Artifact, Bundle, Job, LogSegment, Replica, ReplicaArchive
 from jobs.rules.states import Desired, JobState
 from jobs.tokens import job_token
-from portal import storage
+from portal.storage.folder import FolderStore
+from portal.storage.store import Store
 from tests.factories import make_job, make_tenant
 from tests.jobs.pods_door import DATA, UID, Door, keep, segment, ship
 
 
 @pytest.fixture
-def job(db: None, store: storage.FolderStore) -> Job:
+def job(db: None, store: FolderStore) -> Job:
     return make_job(make_tenant("alice"))
 
 
@@ -132,7 +133,7 @@ def test_the_source_is_a_link_to_the_tenants_own_bundle(job: Job) -> None:
 
 
 def test_a_segment_is_part_of_the_log_once_its_bytes_are_there(
-    job: Job, store: storage.FolderStore
+    job: Job, store: FolderStore
 ) -> None:
     door, path = Door(job), "replicas/worker/0/1/segments/"
     status, link = door.post(path, segment())
@@ -152,9 +153,7 @@ def test_a_segment_is_part_of_the_log_once_its_bytes_are_there(
     assert log.read(0, 100) == DATA
 
 
-def test_another_segment_under_a_taken_number_is_a_conflict(
-    job: Job, store: storage.FolderStore
-) -> None:
+def test_another_segment_under_a_taken_number_is_a_conflict(job: Job, store: FolderStore) -> None:
     door = Door(job)
     ship(door, store, segment())
     other = segment(data=b"other")
@@ -174,7 +173,7 @@ def test_done_of_what_was_never_announced_is_not_found(job: Job) -> None:
     assert Door(job).post("replicas/worker/0/1/segments/2/done/", segment())[0] == 404
 
 
-def test_a_dropped_segment_is_gone_from_log_and_store(job: Job, store: storage.FolderStore) -> None:
+def test_a_dropped_segment_is_gone_from_log_and_store(job: Job, store: FolderStore) -> None:
     door = Door(job)
     ship(door, store, segment())
     key = LogSegment.objects.get().storage_key
@@ -185,7 +184,7 @@ def test_a_dropped_segment_is_gone_from_log_and_store(job: Job, store: storage.F
 
 
 def test_a_log_beyond_the_limit_is_refused(
-    job: Job, store: storage.FolderStore, settings: Any, monkeypatch: pytest.MonkeyPatch
+    job: Job, store: FolderStore, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.LOG_ARCHIVE_MAX_BYTES = len(DATA)
     monkeypatch.setattr(internal, "ARCHIVE_SLACK_BYTES", 5)
@@ -205,7 +204,7 @@ END = {
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_end_of_a_replica_is_kept_and_told(store: storage.FolderStore, told: list[Any]) -> None:
+def test_the_end_of_a_replica_is_kept_and_told(store: FolderStore, told: list[Any]) -> None:
     job = make_job(make_tenant("alice"))
     door = Door(job)
     for _ in range(2):
@@ -225,7 +224,7 @@ def test_the_exit_code_may_be_unknown_but_not_odd(job: Job) -> None:
         assert door.post("replicas/worker/0/1/done/", END | {"reason": text})[0] == 400
 
 
-def test_completeness_is_about_the_latest_pod(job: Job, store: storage.FolderStore) -> None:
+def test_completeness_is_about_the_latest_pod(job: Job, store: FolderStore) -> None:
     door = Door(job)
     door.post("replicas/worker/0/1/done/", END)
     ship(door, store, segment(uid="second"))
@@ -246,7 +245,7 @@ def test_completeness_is_about_the_latest_pod(job: Job, store: storage.FolderSto
 
 @pytest.mark.parametrize("left", ["one pod's end", "nothing in the cluster"])
 def test_an_archived_training_takes_and_drops_nothing_more(
-    job: Job, store: storage.FolderStore, left: str
+    job: Job, store: FolderStore, left: str
 ) -> None:
     door, path = Door(job), "replicas/worker/0/1/segments/"
     ship(door, store, segment())
@@ -292,16 +291,14 @@ def file(path: str = "artifacts/model.h5", data: bytes = DATA, mtime: int = 7) -
     return {"path": path, "size_bytes": len(data), "mtime_ns": mtime}
 
 
-def leave(door: Door, store: storage.Store, about: dict[str, Any], data: bytes = DATA) -> None:
+def leave(door: Door, store: Store, about: dict[str, Any], data: bytes = DATA) -> None:
     status, answer = door.post("artifacts/", {"files": [about]})
     assert status == 200
     keep(store, answer["links"][about["path"]], data)
     assert door.post("artifacts/done/", {"files": [about]}) == (200, {})
 
 
-def test_an_artifact_is_listed_once_its_bytes_are_there(
-    job: Job, store: storage.FolderStore
-) -> None:
+def test_an_artifact_is_listed_once_its_bytes_are_there(job: Job, store: FolderStore) -> None:
     door = Door(job)
     status, answer = door.post("artifacts/", {"files": [file()]})
     assert (status, list(answer["links"])) == (200, ["artifacts/model.h5"])
@@ -318,7 +315,7 @@ def test_an_artifact_is_listed_once_its_bytes_are_there(
 
 
 def test_a_newer_version_replaces_the_older_only_when_it_is_there(
-    job: Job, store: storage.FolderStore
+    job: Job, store: FolderStore
 ) -> None:
     door = Door(job)
     leave(door, store, file())
@@ -376,9 +373,7 @@ def test_paths_that_no_artifact_has_are_refused(job: Job, path: str) -> None:
     assert not Artifact.objects.exists()
 
 
-def test_deleting_what_is_stored_leaves_other_jobs_alone(
-    job: Job, store: storage.FolderStore
-) -> None:
+def test_deleting_what_is_stored_leaves_other_jobs_alone(job: Job, store: FolderStore) -> None:
     other = make_job(job.tenant)
     for one in (job, other):
         ship(Door(one), store, segment())

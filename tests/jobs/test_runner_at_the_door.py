@@ -18,8 +18,9 @@ from django.core.asgi import get_asgi_application
 from jobs import archive
 from jobs.models import Bundle, Job, ReplicaArchive
 from jobs.tokens import job_token
-from portal import storage
-from portal.store_door import StoreDoor
+from portal.storage import get_store
+from portal.storage.folder import FolderStore
+from portal.storage.folder_app import StoreDoor
 from tests.factories import make_job, make_tenant
 from tests.jobs.pod.pods import Pod
 from tests.jobs.pods_door import UID
@@ -28,7 +29,7 @@ from tests.portal.servers import serving
 
 @pytest.fixture
 async def portal(
-    transactional_db: None, settings: Any, store: storage.FolderStore
+    transactional_db: None, settings: Any, store: FolderStore
 ) -> AsyncIterator[Callable[[], str]]:
     async with serving(StoreDoor(get_asgi_application())) as port:
         settings.POD_PORTAL_URL = f"http://127.0.0.1:{port}"
@@ -74,7 +75,7 @@ async def test_fetch_runner_and_rescue_work_with_the_real_door(
     await bundle.asave()
     job.source = {"bundle": str(bundle.pk)}
     await job.asave()
-    await asyncio.to_thread(storage.get_store().put_file, bundle.storage_key, io.BytesIO(code))
+    await asyncio.to_thread(get_store().put_file, bundle.storage_key, io.BytesIO(code))
     pod.config["source"] = job.source
     pod.config["command"] = ["python3", "train.py"]
     pod.config["limits"]["segment_bytes"] = 1_000_000

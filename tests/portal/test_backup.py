@@ -15,7 +15,6 @@ import pytest
 from django.db import connections
 from django.test import override_settings
 
-from portal import storage
 from portal.backup import BackupError
 from portal.backup.about import About, Target, fingerprint, why_not_restore
 from portal.backup.file import ABOUT, Reader, Writer
@@ -23,6 +22,7 @@ from portal.backup.restoring import EPOCH_JUMP, restore
 from portal.backup.taking import take
 from portal.database import schema
 from portal.progress import Progress
+from portal.storage import get_store
 from tenants.models import User
 from tests.portal.databases import ALIAS, code_with, sqlite
 
@@ -182,7 +182,7 @@ def old(migrated: Path, tmp_path: Path, monkeypatch, django_db_blocker) -> Itera
                 "INSERT INTO jobs_reconcilerlease VALUES (1, 'x/1/2', 7, NULL, NULL, '', '{}')"
             )
             User(username="alice", password="!").save(using=ALIAS)
-            store = storage.get_store()
+            store = get_store()
             incoming = store.incoming(OBJECT)  # type: ignore[attr-defined]
             incoming.write(b"a line\n" * 1000)
             incoming.commit()

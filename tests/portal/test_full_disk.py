@@ -16,7 +16,7 @@ from uuid import UUID
 import psycopg
 import requests
 
-from portal.storage import FolderStore
+from portal.storage.folder import FolderStore
 from tests.portal.attackers import Call
 from tests.portal.postgres_server import PostgresServer, postgres_server
 from tests.portal.server.test_bodies import MIB

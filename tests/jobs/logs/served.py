@@ -22,7 +22,8 @@ from jobs import archive
 from jobs.logs import consumers
 from jobs.models import Job, LogSegment, Replica, ReplicaArchive
 from jobs.rules.states import JobState, ReplicaState
-from portal import live, live_consumer, storage
+from portal import live, live_consumer
+from portal.storage import get_store
 from tenants.models import User
 from tenants.people.session_store import SessionStore
 from tests.factories import make_job, make_tenant
@@ -182,7 +183,7 @@ def archive_of(
     for number, at in enumerate(range(0, len(data), cut), start=1):
         piece = data[at : at + cut]
         key = f"{archive.job_prefix(job)}logs/{name}/{attempt}/{number}-{len(data)}"
-        storage.get_store().put_file(key, io.BytesIO(piece))
+        get_store().put_file(key, io.BytesIO(piece))
         LogSegment.objects.update_or_create(
             archive=row,
             number=number,

@@ -6,7 +6,7 @@ from asgiref.sync import sync_to_async
 from jobs.logs import feed as feed_module
 from jobs.models import LogSegment
 from jobs.rules.states import JobState, ReplicaState
-from portal import storage
+from portal.storage import get_store
 from tests.jobs.logs.fakes import FakeLog
 from tests.jobs.logs.served import (
     World,
@@ -128,7 +128,7 @@ async def test_a_lost_object_is_told_and_does_not_end_the_pane(world: World) -> 
     world.cluster.pods.clear()
     await archive_of(job, b"a\nbb\n", cut=2)
     first = await LogSegment.objects.aget(archive__job=job, start_byte=0)
-    await sync_to_async(storage.get_store().delete)(first.storage_key)
+    await sync_to_async(get_store().delete)(first.storage_key)
     await change(job, **DONE)
     async with world.open(f"/ws/jobs/{job.pk}/logs/", job.owner) as socket:
         (said, *rest), code = await to_the_end(socket)

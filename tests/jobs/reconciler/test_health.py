@@ -13,11 +13,12 @@ from pytest_django import Settings
 from jobs.models import ReconcilerLease
 from jobs.reconciler import health
 from jobs.reconciler.health import HealthReporter, LastTrouble
-from portal import storage, supervise
+from portal import supervise
 from portal.cluster.client import Cluster
 from portal.cluster.errors import ClusterError
 from portal.cluster.preflight import Answer
 from portal.cluster.view import ClusterView
+from portal.storage.folder import FolderStore
 from tests.jobs.reconciler.test_loop import Lab, hurry, lab  # noqa: F401  (fixtures)
 from tests.portal.cluster.conftest import api, cluster  # noqa: F401  (fixtures)
 
@@ -170,7 +171,7 @@ async def test_a_store_that_cannot_be_written_is_told(monkeypatch: pytest.Monkey
     def refuse(*_args: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(storage.FolderStore, "put_file", refuse)
+    monkeypatch.setattr(FolderStore, "put_file", refuse)
     found = await health._timed("object store", health._try_store)
     assert found["state"] == "no"
     assert "No space left on device" in found["text"]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from portal.storage import Link, ObjectMissingError, S3Store
+from portal.storage.s3 import S3Store
+from portal.storage.store import Link, ObjectMissingError
 from tests.tools import servers
 from tests.tools.missing import is_missing
 

@@ -13,17 +13,9 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
-from portal.storage import (
-    CHUNK_BYTES,
-    STORE_PATH,
-    BadLinkError,
-    FolderStore,
-    Grant,
-    Incoming,
-    ObjectMismatchError,
-    StoreError,
-    get_store,
-)
+from portal.storage import get_store
+from portal.storage.folder import STORE_PATH, BadLinkError, FolderStore, Grant, Incoming
+from portal.storage.store import CHUNK_BYTES, ObjectMismatchError, StoreError
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

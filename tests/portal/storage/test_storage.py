@@ -12,23 +12,22 @@ from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 import pytest
+from django.utils.crypto import salted_hmac
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portal import storage
-from portal.storage import (
+from portal.storage import get_store
+from portal.storage.folder import BadLinkError, FolderStore
+from portal.storage.folder_app import StoreDoor
+from portal.storage.s3 import S3Store
+from portal.storage.store import (
     BadKeyError,
-    BadLinkError,
-    FolderStore,
     Link,
     ObjectMismatchError,
     ObjectMissingError,
-    S3Store,
     Store,
     check_key,
-    get_store,
 )
-from portal.store_door import StoreDoor
 from tests.portal.servers import serving
 
 
@@ -187,7 +186,7 @@ def test_s3_links_sign_size_and_checksum(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.fixture
 async def door(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Any, int]]:
     made: list[FolderStore] = []
-    monkeypatch.setattr("portal.store_door.get_store", lambda: made[0])
+    monkeypatch.setattr("portal.storage.folder_app.get_store", lambda: made[0])
 
     async def inner(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 299, "headers": []})
@@ -302,8 +301,9 @@ async def test_links_allow_nothing_but_what_they_say(
     status, body = await fetch(old)
     assert status == 403
     assert b"expired" in body
-    real = storage.salted_hmac
-    monkeypatch.setattr(storage, "salted_hmac", lambda s, t, **k: real(s + "other", t, **k))
+    real = salted_hmac
+    signed = "portal.storage.folder.salted_hmac"
+    monkeypatch.setattr(signed, lambda s, t, **k: real(s + "other", t, **k))
     assert (await fetch(link))[0] == 403
 
 

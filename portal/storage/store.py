@@ -1,0 +1,125 @@
+"""What every object store can do, whatever it keeps objects in.
+
+Everything here blocks: call it from a thread, never from the event loop. Keys are made by us only
+and begin with the tenant's id, so that one prefix holds all that a tenant has.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from portal.storage.waiting import Waiting
+
+CHUNK_BYTES = 1024**2
+LINK_TTL_S = 600
+_MAX_KEY = 300  # as long as the columns that keep keys
+_KEY_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+
+class StoreError(Exception):
+    """The store cannot do what was asked; the text says what and which key."""
+
+
+class ObjectMissingError(StoreError):
+    """There is nothing under this key."""
+
+
+class BadKeyError(StoreError):
+    """Not a key that this store could ever hold."""
+
+
+class ObjectMismatchError(StoreError):
+    """The bytes that came are not those that were announced."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """How to read or write one object without any other credentials, for a short time."""
+
+    url: str
+    method: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"url": self.url, "method": self.method, "headers": self.headers}
+
+
+class Readable(Protocol):
+    """An open binary file, or an upload."""
+
+    def read(self, size: int = ..., /) -> bytes: ...
+
+
+def check_key(key: str) -> str:
+    """The key itself.
+
+    Raises:
+        BadKeyError: it could name something outside the store, or is too long.
+    """
+    parts = key.split("/")
+    if len(key) > _MAX_KEY or not all(_KEY_PART.fullmatch(part) for part in parts):
+        raise BadKeyError(f"{key[:80]!r} is not a key of the object store")
+    return key
+
+
+def check_prefix(prefix: str) -> str:
+    """The prefix itself, which names whole parts: it ends with a slash.
+
+    Raises:
+        BadKeyError: no slash at its end, or not the beginning of a key.
+    """
+    if not prefix.endswith("/"):
+        raise BadKeyError(f"{prefix[:80]!r} must end with / to name a prefix")
+    check_key(prefix[:-1])
+    return prefix
+
+
+class Store(ABC):
+    """What both kinds can do. Sizes and positions are bytes, lifetimes of links seconds."""
+
+    @abstractmethod
+    def put_file(self, key: str, file: Readable) -> None:
+        """Keeps everything that can be read from the file; readers see all of it or nothing."""
+
+    @abstractmethod
+    def open(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The bytes from `start` on, in pieces; at most `length` of them.
+
+        Raises:
+            ObjectMissingError: nothing there (raised by the call, not while iterating).
+        """
+
+    @abstractmethod
+    def find_size(self, key: str) -> int | None:
+        """Bytes of the object; None when there is none."""
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Removes one object, durably; harmless when there is none."""
+
+    @abstractmethod
+    def delete_prefix(self, prefix: str) -> None:
+        """Removes every object whose key begins with the prefix (which ends with a slash)."""
+
+    @abstractmethod
+    def link_get(self, key: str, ttl_s: int = LINK_TTL_S) -> Link:
+        """A link that reads the object."""
+
+    @abstractmethod
+    def link_put(
+        self, key: str, size_bytes: int, ttl_s: int = LINK_TTL_S, *, sha256: str | None = None
+    ) -> Link:
+        """A link that writes exactly `size_bytes` bytes, of this SHA-256 (hex) when given."""
+
+    @abstractmethod
+    def waiting(self) -> "Waiting":
+        """A new file for bytes whose key is not known yet; the caller takes or aborts it."""
+
+    @abstractmethod
+    def take(self, key: str, waiting: "Waiting") -> None:
+        """Keeps a file that came by `waiting` under this key, without writing it again if it can."""
+
+    def exists(self, key: str) -> bool:
+        return self.find_size(key) is not None
