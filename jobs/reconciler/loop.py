@@ -297,7 +297,7 @@ class Shift:
         """One pass over what changed.
 
         Args:
-            look: what is asked of the database, see `RowsPass.look_around`; empty: nothing, only
+            look: what is asked of the database, see `RowsPass.resync`; empty: nothing, only
                 what the view and finished steps reported.
         """
         began_at = time.monotonic()
@@ -306,8 +306,8 @@ class Shift:
         if look:
             self._heard = False
             await sync_to_async(close_old_connections)()
-            await self._jobs.look_around(at=look)
-            await self._services.look_around(at=look)
+            await self._jobs.resync(at=look)
+            await self._services.resync(at=look)
             self._admission.note(added=True)
             self._tenants_wanted.set()
         elif dirty:
@@ -316,8 +316,8 @@ class Shift:
         if changed:
             self._admission.note(added=True)
         admitted = await self._admission.run_once()
-        self._jobs.note(saved.job_id for saved in admitted if saved.kind == "job")
-        self._services.note(saved.job_id for saved in admitted if saved.kind == "service")
+        self._jobs.enqueue(saved.job_id for saved in admitted if saved.kind == "job")
+        self._services.enqueue(saved.job_id for saved in admitted if saved.kind == "service")
         await self._usage.run_once(everything=look in {"safety", "start"})
         self._nodes.note((), everything=look == "start")
         self._nodes_untold |= await self._nodes.run_once()
@@ -328,8 +328,8 @@ class Shift:
     def _take_dirty(self) -> Dirty:
         dirty = self._view.take_dirty()
         owners = [owner for owner in map(_uuid, dirty.owners) if owner is not None]
-        self._services.note(owner for owner in owners if self._services.knows(owner))
-        self._jobs.note(owner for owner in owners if not self._services.knows(owner))
+        self._services.enqueue(owner for owner in owners if self._services.knows(owner))
+        self._jobs.enqueue(owner for owner in owners if not self._services.knows(owner))
         self._usage.note(dirty.owners)
         self._nodes.note(dirty.nodes)
         for pod in self._view.take_departed():
@@ -349,11 +349,8 @@ class Shift:
     async def _wait(self, stop: asyncio.Event, safety_s: float) -> None:
         """Until something is to be done, at most `safety_s`."""
         waits = [safety_s]
-        dues = [self._jobs.next_due(), self._services.next_due()]
-        waits += [(due - self._clock.now()).total_seconds() for due in dues if due is not None]
-        admission_s = self._admission.next_due_s()
-        if admission_s is not None:
-            waits.append(admission_s)
+        parts = (self._jobs, self._services, self._admission)
+        waits += [due_s for one in parts if (due_s := one.next_due_s()) is not None]
         events = (self._view.changed, self._wanted, stop)
         if min(waits) <= 0 or any(event.is_set() for event in events):
             return
@@ -386,8 +383,8 @@ class Shift:
         if bool(problem) != bool(self._problem):
             self._problem = problem
             if not problem:
-                self._jobs.hurry()
-                self._services.hurry()
+                self._jobs.retry_now()
+                self._services.retry_now()
             await self._lease.commit(partial(_write_health, problem))
             await live.tell_everybody("cluster", _revision())
         self._problem = problem

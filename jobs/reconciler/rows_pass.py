@@ -1,18 +1,17 @@
 """One look at all rows of a kind that may need something: load, observe, plan, commit, start the steps.
 
 The kind is jobs, or services; a `Trade` knows what is special about it. Remembers between looks only
-what can be learned again: which rows to look at, when, and what their last steps found out. Steps
-run as tasks of their own, side by side; a row is not planned while its steps are under way.
+what can be learned again: which rows to look at, when (a `WorkQueue`), and what their last steps found
+out. Steps run as tasks of their own, side by side; a row is in flight, and not planned, while they do.
 """
 
 import asyncio
 import logging
-import random
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, Literal, Protocol
 from uuid import UUID
@@ -30,14 +29,15 @@ from jobs.rules import reasons
 from jobs.rules.reasons import Reason
 from portal.cluster.objects import PodSeen
 from portal.cluster.view import ClusterView
+from portal.cluster.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 16  # rows whose steps are under way
 _PER_LOOK = 200  # so that a start with thousands of rows does not hold up the event loop
-_PER_SAFETY = 500  # rows and their pods; of more than these, a look in safety is at some, in turn
+_PER_RESYNC = 500  # rows and their pods; of more than these, a resync is of some, in turn
 _AGAIN_S = 1.0  # after steps that changed nothing we know of yet
-_BACKOFF_S = (1.0, 6.0)  # when a cause is mended, all comes right within half a minute
+_BACKOFF_S = (1.2, 7.2)  # with jitter; when a cause is mended, all comes right within half a minute
 
 
 class Head(Rooted, Protocol):
@@ -130,35 +130,35 @@ class RowsPass:
         self._wake = wake
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._events = EventLog()
-        self._pending: dict[UUID, None] = {}  # in the order in which they are looked at
-        self._due: dict[UUID, datetime] = {}
+        self._queue = WorkQueue[UUID](self._now_s, *_BACKOFF_S)
         self._ending: set[UUID] = set()  # ended jobs that are not settled yet
         self._safe_up_to = UUID(int=0)  # whose turn it was last
-        self._under_way: dict[UUID, asyncio.Task[None]] = {}
+        self._tasks: dict[UUID, asyncio.Task[None]] = {}  # of rows in flight, whose steps run
         self._results: dict[UUID, Result] = {}
         self._absent: dict[UUID, str] = {}
         self._departed: dict[UUID, list[PodSeen]] = defaultdict(list)
         self._intents: dict[UUID, Intent] = {}
-        self._failures: dict[UUID, int] = {}
         self._troubles: dict[UUID, Reason] = {}  # why steps cannot be done, until they are
-        self._resting: dict[UUID, datetime] = {}  # until when a job that failed is left alone
         self._fatal: LeaseLostError | None = None
+
+    def _now_s(self) -> float:
+        return self._clock.now().timestamp()
 
     # --- what to look at ---
     def knows(self, pk: UUID) -> bool:
         """Whether it is a row of this kind that was open when it was last asked for."""
         return pk in self._intents
 
-    def note(self, ids: Iterable[UUID]) -> None:
+    def enqueue(self, ids: Iterable[UUID]) -> None:
         """These jobs may need something."""
-        self._pending.update(dict.fromkeys(ids))
+        self._queue.add(*ids)
 
     def note_departed(self, owner: UUID, pod: PodSeen) -> None:
         """A pod went; its last status is all that will ever be known of its end."""
         self._departed[owner].append(pod)
-        self.note([owner])
+        self._queue.add(owner)
 
-    async def look_around(self, *, at: Literal["heard", "safety", "start"]) -> None:
+    async def resync(self, *, at: Literal["heard", "safety", "start"]) -> None:
         """Finds in the database the jobs that may have work.
 
         Args:
@@ -173,12 +173,11 @@ class RowsPass:
         for pk, intent in found.items():
             if self._intents.get(pk) != intent:
                 # A changed mind does not wait for a back-off to end.
-                self._resting.pop(pk, None)
-                self.note([pk])
+                self._queue.retry_now([pk])
             self._intents[pk] = intent
         if at == "safety":
-            self.note(self._turn(found))
-        self.note(found if at == "start" else self._ending & found.keys())
+            self._queue.add(*self._turn(found))
+        self._queue.add(*(found if at == "start" else self._ending & found.keys()))
 
     def _turn(self, found: Mapping[UUID, Intent]) -> list[UUID]:
         """All of a few rows; of many the next ones, so that the cost has a bound.
@@ -191,29 +190,25 @@ class RowsPass:
         for pk in ordered[place:] + ordered[:place]:
             chosen.append(pk)
             cost += 1 + self._view.pods.count_of_owner(str(pk))
-            if cost >= _PER_SAFETY:
+            if cost >= _PER_RESYNC:
                 break
         self._safe_up_to = chosen[-1] if chosen else self._safe_up_to
         return chosen
 
-    def hurry(self) -> None:
-        """The cluster is back: what rested because of it goes on at once."""
-        self.note(self._resting)
-        self._resting.clear()
+    def retry_now(self) -> None:
+        """The cluster is back: what backs off because of it goes on at once."""
+        self._queue.retry_now()
 
-    def next_due(self) -> datetime | None:
-        """When to call again though nothing happens."""
-        now = self._clock.now()
-        ready = [pk for pk in self._pending if pk not in self._under_way]
-        times = [self._resting.get(pk, now) for pk in ready]
-        return min([*times, *self._due.values()], default=None)
+    def next_due_s(self) -> float | None:
+        """In how many seconds to call again though nothing happens; None: not before."""
+        return self._queue.next_s()
 
     def report(self) -> dict[str, int]:
-        """How many jobs wait for a look, have steps under way, or rest after a failure."""
+        """How many jobs wait for a look, have steps under way, or back off after a failure."""
         return {
-            "pending": len(self._pending),
-            "under_way": len(self._under_way),
-            "resting": len(self._resting),
+            "pending": len(self._queue.pending()),
+            "under_way": len(self._tasks),
+            "resting": len(self._queue.backing_off()),
         }
 
     # --- one look ---
@@ -226,25 +221,26 @@ class RowsPass:
         """
         if self._fatal is not None:
             raise self._fatal
-        now = self._clock.now()
-        self.note([pk for pk, at in self._due.items() if at <= now])
-        for pk in [pk for pk, until in self._resting.items() if until <= now]:
-            del self._resting[pk]
-        busy = self._under_way.keys() | self._resting.keys()
-        # First noted, first looked at: nobody starves, however often others have news.
-        chosen = [pk for pk in self._pending if pk not in busy][:_PER_LOOK]
+        chosen = self._queue.get(_PER_LOOK)
         if not chosen:
             return []
-        loaded, unreadable = await sync_to_async(self._trade.load)(chosen)
-        looks = self._look(loaded, now)
-        broken = [self._broken(pk, text, now) for pk, text in unreadable.items()]
-        written = await self._commit(looks, broken)
-        for pk in chosen:
-            del self._pending[pk]
-        for pk in set(chosen) - loaded.keys() - unreadable.keys():
-            self._forget(pk)
-        for look in looks:
-            self._follow(look, written)
+        is_written = False
+        try:
+            loaded, unreadable = await sync_to_async(self._trade.load)(chosen)
+            looks = self._look(loaded, self._clock.now())
+            broken = [self._broken(pk, text) for pk, text in unreadable.items()]
+            written = await self._commit(looks, broken)
+            is_written = True
+            for pk in set(chosen) - loaded.keys() - unreadable.keys():
+                self._forget(pk)
+            for look in looks:
+                self._follow(look, written)
+        finally:
+            if not is_written:
+                self._queue.add(*chosen)
+            for pk in chosen:
+                if pk not in self._tasks:
+                    self._queue.done(pk)
         return list(written.values())
 
     def _look(self, found: Mapping[UUID, Any], now: datetime) -> list[Look]:
@@ -267,9 +263,10 @@ class RowsPass:
             looks.append(Look(pk, head, root, decided, events, now))
         return looks
 
-    def _broken(self, pk: UUID, text: str, now: datetime) -> Change:
+    def _broken(self, pk: UUID, text: str) -> Change:
         """An event on a row that cannot be read; it is tried again later."""
-        self._rest(pk)
+        self._queue.add_rate_limited(pk)
+        now = self._clock.now()
         return Change(pk, Plan(), now, (self._trouble(pk, now, text),))
 
     def _knowledge(self, pk: UUID) -> Knowledge:
@@ -285,7 +282,7 @@ class RowsPass:
         )
 
     def _poisoned(self, head: Head, error: Exception) -> Plan:
-        self._rest(UUID(head.id))
+        self._queue.add_rate_limited(UUID(head.id))
         if self._trade.is_over(head.state):
             return Plan()
         reason = reasons.make("internal", detail=f"{type(error).__name__}: {error}")
@@ -306,7 +303,7 @@ class RowsPass:
         return [self._trouble(pk, now, result.error)]
 
     def _trouble(self, pk: UUID, now: datetime, text: str) -> EventRow:
-        count = self._failures.get(pk, 1)
+        count = max(1, self._queue.failures(pk))
         message = reasons.clip(text)
         return EventRow("homeport-trouble", now, "homeport", "", "trouble", message, True, count)
 
@@ -324,11 +321,9 @@ class RowsPass:
     # --- what follows ---
     def _follow(self, look: Look, written: dict[UUID, Saved]) -> None:
         pk, decided = look.job_id, look.plan
-        self._due.pop(pk, None)
         if (decided.writes or look.events) and pk not in written:
             # Not written (logged there): nothing may follow from it.
-            self._rest(pk)
-            self.note([pk])
+            self._queue.add_rate_limited(pk)
             return
         result = self._results.pop(pk, None)
         self._departed.pop(pk, None)
@@ -344,16 +339,16 @@ class RowsPass:
         else:
             self._ending.discard(pk)
         if decided.next_due is not None:
-            self._due[pk] = decided.next_due
+            self._queue.add_at(pk, decided.next_due.timestamp())
         if not decided.steps:
             self._troubles.pop(pk, None)
-            if pk not in self._resting:
-                self._failures.pop(pk, None)
+            if not self._queue.is_backing_off(pk):
+                self._queue.forget(pk)
         if decided.steps:
             self._start(look)
         elif decided.writes:
             # What has just been committed may allow the next step at once.
-            self.note([pk])
+            self._queue.add(pk)
 
     def _start(self, look: Look) -> None:
         recorded = look.plan.columns.get("root_uid", look.head.root_uid)
@@ -366,7 +361,7 @@ class RowsPass:
         )
         if any(isinstance(step, CreateAll) for step in task.steps):
             self._absent.pop(look.job_id, None)
-        self._under_way[look.job_id] = asyncio.create_task(
+        self._tasks[look.job_id] = asyncio.create_task(
             self._run(task), name=f"steps of {self._trade.noun} {look.job_id}"
         )
 
@@ -378,7 +373,8 @@ class RowsPass:
         except LeaseLostError as error:  # the next look ends the loop
             self._fatal = error
         finally:
-            self._under_way.pop(task.job_id, None)
+            self._tasks.pop(task.job_id, None)
+            self._queue.done(task.job_id)
             self._wake()
 
     def _finished(self, result: Result) -> None:
@@ -396,34 +392,24 @@ class RowsPass:
             or result.blocked.code
         )
         if result.error:
-            self._rest(pk, least_s=result.retry_after_s)
+            self._queue.add_rate_limited(pk, least_s=result.retry_after_s)
             if not result.is_outage:
                 log.warning("%s %s: %s", self._trade.noun, pk, result.error)
+            return
+        self._queue.forget(pk)
+        if is_news:
+            self._queue.add(pk)
         else:
-            self._failures.pop(pk, None)
-        if is_news or result.error:
-            self.note([pk])
-        else:
-            at = self._clock.now() + timedelta(seconds=_AGAIN_S)
-            self._due[pk] = min(at, self._due.get(pk, at))
-
-    def _rest(self, pk: UUID, *, least_s: float = 0.0) -> None:
-        """Leaves a job alone for a while that grows with each failure."""
-        count = self._failures[pk] = self._failures.get(pk, 0) + 1
-        first, most = _BACKOFF_S
-        wait_s = min(first * 2 ** (count - 1), most) * random.uniform(0.8, 1.2)
-        self._resting[pk] = self._clock.now() + timedelta(seconds=max(wait_s, least_s))
+            self._queue.add_after(pk, _AGAIN_S)
 
     def _forget(self, pk: UUID) -> None:
+        self._queue.remove(pk)
         tables = (
-            self._due,
             self._results,
             self._absent,
             self._departed,
             self._intents,
-            self._failures,
             self._troubles,
-            self._resting,
         )
         for table in tables:
             table.pop(pk, None)
@@ -434,7 +420,7 @@ class RowsPass:
     # --- the end ---
     async def close(self) -> None:
         """Waits for steps under way; cancels them when it is itself cancelled."""
-        tasks = list(self._under_way.values())
+        tasks = list(self._tasks.values())
         try:
             await asyncio.gather(*tasks, return_exceptions=True)
         finally:

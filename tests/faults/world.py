@@ -126,9 +126,8 @@ class FaultWorld(World):
     def _quiet_s(self) -> int:
         if self.quiet < QUIET_ROUNDS or self.shift is None:
             return 1
-        now = START + timedelta(seconds=self.sim.seconds)
-        dues = [one.next_due() for one in (self.shift._jobs, self.shift._services)]
-        waits = [(due - now).total_seconds() for due in dues if due is not None]
+        passes = (self.shift._jobs, self.shift._services)
+        waits = [due_s for one in passes if (due_s := one.next_due_s()) is not None]
         if self.tenants_due_s is not None:
             waits.append(self.tenants_due_s - self.sim.seconds)
         return int(min([MOST_QUIET_S, *waits]))

@@ -1,4 +1,4 @@
-"""Which rows a look in safety is at."""
+"""Which rows a resync is at."""
 
 from typing import Any
 from uuid import UUID
@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from jobs.reconciler import rows_pass
+from jobs.reconciler.clock import SteadyClock
 from jobs.reconciler.rows_pass import RowsPass
 
 
@@ -37,28 +38,29 @@ class View:
 def looking(rows: Rows, pods_each: int = 0) -> RowsPass:
     nothing: Any = None
     view: Any = View(pods_each)
-    return RowsPass(rows, view, nothing, nothing, nothing, nothing)  # type: ignore[arg-type]
+    return RowsPass(rows, view, nothing, nothing, SteadyClock(), nothing)  # type: ignore[arg-type]
 
 
 async def noted(looks: RowsPass) -> set[UUID]:
-    looks._pending.clear()
-    await looks.look_around(at="safety")
-    return set(looks._pending)
+    for pk in looks._queue.pending():
+        looks._queue.remove(pk)
+    await looks.resync(at="safety")
+    return set(looks._queue.pending())
 
 
 async def test_a_few_rows_are_looked_at_all_together() -> None:
-    rows = Rows(rows_pass._PER_SAFETY)
+    rows = Rows(rows_pass._PER_RESYNC)
     looks = looking(rows)
-    await looks.look_around(at="safety")  # they are new to it
+    await looks.resync(at="safety")  # they are new to it
     assert await noted(looks) == rows.found.keys()
     assert await noted(looks) == rows.found.keys()
 
 
 async def test_of_many_rows_each_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_pass, "_PER_SAFETY", 20)
+    monkeypatch.setattr(rows_pass, "_PER_RESYNC", 20)
     rows = Rows(50)
     looks = looking(rows)
-    await looks.look_around(at="safety")
+    await looks.resync(at="safety")
     seen = [await noted(looks) for _ in range(3)]
     assert [len(turn) for turn in seen] == [20, 20, 20]
     assert set.union(*seen) == rows.found.keys()
@@ -66,16 +68,16 @@ async def test_of_many_rows_each_has_its_turn(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_rows_with_many_pods_take_turns_sooner() -> None:
     looks = looking(Rows(200), pods_each=49)
-    await looks.look_around(at="safety")
-    assert len(await noted(looks)) == rows_pass._PER_SAFETY // 50
+    await looks.resync(at="safety")
+    assert len(await noted(looks)) == rows_pass._PER_RESYNC // 50
 
 
 async def test_a_changed_mind_is_looked_at_whose_turn_ever_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rows_pass, "_PER_SAFETY", 1)
+    monkeypatch.setattr(rows_pass, "_PER_RESYNC", 1)
     rows = Rows(50)
     looks = looking(rows)
-    await looks.look_around(at="safety")
+    await looks.resync(at="safety")
     rows.found[UUID(int=40)] = ("stop",)
     assert UUID(int=40) in await noted(looks)

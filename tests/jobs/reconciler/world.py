@@ -56,7 +56,7 @@ class World:
         assert self.shift is not None
         for _ in range(50):
             passes = (self.shift._jobs, self.shift._services)
-            tasks = [task for one in passes for task in one._under_way.values()]
+            tasks = [task for one in passes for task in one._tasks.values()]
             if not tasks:
                 return
             await asyncio.gather(*tasks, return_exceptions=True)
