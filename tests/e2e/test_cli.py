@@ -50,7 +50,7 @@ class CommandLine:
             "XDG_STATE_HOME": str(home / "state"),
             "PYTHONPATH": str(ROOT),
         }
-        self.command = [sys.executable, "-m", "jobs.client"]
+        self.command = [sys.executable, "-m", "homeport_client"]
 
     def __call__(
         self, *words: object, stdin: str = "", code: int = 0, timeout_s: float = 180

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-SOURCE = Path(__file__).resolve().parents[1]
 PACKAGE = "homeport_client"
+SOURCE = Path(__file__).resolve().parents[1] / PACKAGE
 PYTHON = ">=3.9"
 REQUIRES = (
     "urllib3>=2.2,<3",  # HTTP

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.client import rest
+from homeport_client import rest
 from tests.jobs.client.world import CommandLine, Scripted, scripted
 
 

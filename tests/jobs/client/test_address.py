@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.client.address import is_this_machine, parse_address
-from jobs.client.exits import UsageError
+from homeport_client.address import is_this_machine, parse_address
+from homeport_client.exits import UsageError
 
 
 @pytest.mark.parametrize(

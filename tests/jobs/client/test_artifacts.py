@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.client.artifacts import PART, TRIES, safe_path
-from jobs.client.exits import NOT_FOUND, UNREACHABLE, ClientError
+from homeport_client.artifacts import PART, TRIES, safe_path
+from homeport_client.exits import NOT_FOUND, UNREACHABLE, ClientError
 from tests.jobs.client.world import JOB_ID, Answer, Asked, CommandLine, Scripted, job, listed
 
 CONTENT = bytes(range(256)) * 40

@@ -10,10 +10,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from jobs.client import account, listing
-from jobs.client.__main__ import parse
-from jobs.client.exits import NOT_FOUND, NOT_SIGNED_IN, REFUSED, USAGE, ClientError
-from jobs.client.terminal import Terminal
+from homeport_client import account, listing
+from homeport_client.__main__ import parse
+from homeport_client.exits import NOT_FOUND, NOT_SIGNED_IN, REFUSED, USAGE, ClientError
+from homeport_client.terminal import Terminal
 from tests.jobs.client.world import JOB_ID, Answer, Asked, CommandLine, Scripted, job, listed
 
 OTHER_ID = "99999999-1234-4234-8234-123456789abc"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.client import contexts
-from jobs.client.contexts import Context, Contexts, choose, config_folder, load, save
-from jobs.client.exits import NOT_SIGNED_IN, ClientError, UsageError
-from jobs.client.terminal import Terminal
+from homeport_client import contexts
+from homeport_client.contexts import Context, Contexts, choose, config_folder, load, save
+from homeport_client.exits import NOT_SIGNED_IN, ClientError, UsageError
+from homeport_client.terminal import Terminal
 
 LAB = Context("https://homeport.lab", "hp_secret", "ada")
 HERE = Context("http://localhost:8000", "hp_other", "lin")

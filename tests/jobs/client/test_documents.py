@@ -4,8 +4,8 @@ import argparse
 import re
 from collections.abc import Iterator
 
-from jobs.client import exits
-from jobs.client.parser import build
+from homeport_client import exits
+from homeport_client.parser import build
 from tests.e2e.portal import ROOT
 
 PAGE = (ROOT / "docs" / "users" / "cli.md").read_text()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.client.fleet import bytes_of, cores_of, share_text
+from homeport_client.fleet import bytes_of, cores_of, share_text
 from tests.jobs.client.world import JOB_ID, CommandLine, Scripted, listed
 
 NODE = {

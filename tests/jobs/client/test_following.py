@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from websockets.sync.server import ServerConnection, serve
 
-from jobs.client import following, watching
-from jobs.client.exits import INTERRUPTED, NOT_FOUND, NOT_SIGNED_IN, UNREACHABLE
-from jobs.client.following import cursor_file
+from homeport_client import following, watching
+from homeport_client.exits import INTERRUPTED, NOT_FOUND, NOT_SIGNED_IN, UNREACHABLE
+from homeport_client.following import cursor_file
 from tests.jobs.client.world import JOB_ID, CommandLine, Scripted, job
 
 Talk = Callable[[ServerConnection, str], None]
@@ -279,11 +279,11 @@ class Closed(io.StringIO):
 def test_a_closed_output_is_no_lost_connection(
     portal: Scripted, homeport: CommandLine, logs: Logs, tmp_path: Path
 ) -> None:
-    from jobs.client.__main__ import parse
-    from jobs.client.exits import OutputClosedError
-    from jobs.client.logs import logs as command
-    from jobs.client.session import Session
-    from jobs.client.terminal import Terminal
+    from homeport_client.__main__ import parse
+    from homeport_client.exits import OutputClosedError
+    from homeport_client.logs import logs as command
+    from homeport_client.session import Session
+    from homeport_client.terminal import Terminal
 
     logs.talk = lambda connection, cursor: lines(connection, "1", "line")
     portal.answers[f"GET jobs/{JOB_ID}/"] = job()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.client.harmless import harmless, one_line
+from homeport_client.harmless import harmless, one_line
 from jobs.logs.ansi import clean
 
 PIECES = st.sampled_from(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from jobs.client.ignore import Ignored, Scope, parse_rules, rules_above
-from jobs.client.pack import select
+from homeport_client.ignore import Ignored, Scope, parse_rules, rules_above
+from homeport_client.pack import select
 
 GIT = {
     **os.environ,

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs.client import __version__
+from homeport_client import __version__
 from tests.e2e.portal import ROOT
 
-SOURCE = ROOT / "jobs" / "client"
-BUILDER = SOURCE / "packaging" / "homeport_wheel.py"
+PROJECT = ROOT / "jobs" / "client"
+SOURCE = PROJECT / "homeport_client"
+BUILDER = PROJECT / "packaging" / "homeport_wheel.py"
 # Newer ones than ours; older ones need older packages than those that lie here.
 PYTHONS = ("python3.12", "python3.13")
 
@@ -59,11 +60,11 @@ def test_the_wheel_is_the_package_and_nothing_else(wheel: Path, tmp_path: Path) 
 
 
 def test_it_is_built_from_a_checkout_without_a_network(tmp_path: Path, wheel: Path) -> None:
-    made = run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", tmp_path, SOURCE)
+    made = run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", tmp_path, PROJECT)
     assert made.returncode == 0, made.stderr
     (built,) = tmp_path.glob("*.whl")
     assert built.read_bytes() == wheel.read_bytes()
-    assert not (SOURCE / "build").exists()
+    assert not (PROJECT / "build").exists()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs.client.interrupts import interrupted_later
+from homeport_client.interrupts import interrupted_later
 
 
 def press_ctrl_c() -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobs.client import pack as packing
-from jobs.client.exits import REFUSED, ClientError
-from jobs.client.pack import pack, select
+from homeport_client import pack as packing
+from homeport_client.exits import REFUSED, ClientError
+from homeport_client.pack import pack, select
 from jobs.pod.unpack import unpack
 
 

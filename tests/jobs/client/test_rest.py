@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from jobs.client.exits import NOT_FOUND, REFUSED, UNREACHABLE, ClientError, UnreachableError
-from jobs.client.refusals import RefusedError
-from jobs.client.rest import TRIES, Rest
+from homeport_client.exits import NOT_FOUND, REFUSED, UNREACHABLE, ClientError, UnreachableError
+from homeport_client.refusals import RefusedError
+from homeport_client.rest import TRIES, Rest
 from tests.jobs.client import certificates
 from tests.jobs.client.world import (
     Answer,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from jobs.client import services
-from jobs.client.exits import NOT_FOUND, REFUSED, USAGE
+from homeport_client import services
+from homeport_client.exits import NOT_FOUND, REFUSED, USAGE
 from tests.jobs.client.world import JOB_ID, Answer, CommandLine, Scripted, job, listed
 
 ID = "abcdef12-1234-4234-8234-123456789abc"

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homeport_client import body
+from homeport_client.__main__ import parse
+from homeport_client.body import PLAIN_FIELDS, duration_s, name_of
+from homeport_client.exits import REFUSED, USAGE, UsageError
+from homeport_client.pack import pack, select
 from jobs.checks import NAME
-from jobs.client import body
-from jobs.client.__main__ import parse
-from jobs.client.body import PLAIN_FIELDS, duration_s, name_of
-from jobs.client.exits import REFUSED, USAGE, UsageError
-from jobs.client.pack import pack, select
 from jobs.serializers import SubmitSerializer
 from tests.jobs.client.world import JOB_ID, Answer, Asked, CommandLine, Scripted, job, listed
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.client.table import (
+from homeport_client.table import (
     Column,
     age_text,
     cut,

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from jobs.client import contexts
-from jobs.client.__main__ import main
-from jobs.client.contexts import Context, Contexts
+from homeport_client import contexts
+from homeport_client.__main__ import main
+from homeport_client.contexts import Context, Contexts
 
 JOB_ID = "12345678-1234-4234-8234-123456789abc"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import requests
 
-from jobs.client.rest import MAX_PAUSE_S
+from homeport_client.rest import MAX_PAUSE_S
 from tests.portal.postgres_server import PostgresServer, postgres_server
 from tests.portal.whole import Whole, whole_portal
 from tests.tools.waiting import wait_for

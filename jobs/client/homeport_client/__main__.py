@@ -1,4 +1,4 @@
-"""`homeport`, or `python -m jobs.client`: runs one command and ends with its exit code."""
+"""`homeport`, or `python -m homeport_client`: runs one command and ends with its exit code."""
 
 from __future__ import annotations
 
