@@ -21,7 +21,7 @@ from portal import insecure
 from portal.database import schema
 from portal.web import cli_download
 
-WHEEL_BUILDER = Path(__file__).parents[1] / "jobs" / "client" / "packaging" / "homeport_wheel.py"
+COMMAND_LINE = Path(__file__).parents[1] / "jobs" / "client"
 # htmx's extensions are not used, and some import names that only a bundler could resolve.
 _NOT_COLLECTED = ["django_htmx/ext/*"]
 
@@ -58,8 +58,10 @@ def offer_command_line() -> Path:
     folder = Path(settings.STATIC_ROOT) / cli_download.FOLDER
     for old in folder.glob("*.whl"):
         old.unlink()
-    # A program of its own: nothing imports the command line.
-    subprocess.run([sys.executable, str(WHEEL_BUILDER), str(folder)], check=True)
+    # uv has the build backend inside, so that no index is asked.
+    command = [sys.executable, "-m", "uv", "build", "--wheel", "--python", sys.executable]
+    quietly = ["--offline", "--no-cache", "--no-config", "--no-create-gitignore", "--quiet"]
+    subprocess.run([*command, *quietly, "--out-dir", folder, COMMAND_LINE], check=True)
     return next(folder.glob("*.whl"))
 
 

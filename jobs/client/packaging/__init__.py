@@ -1,1 +1,0 @@
-"""Makes the installable package of the command line; no part of it."""
