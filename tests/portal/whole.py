@@ -131,20 +131,28 @@ def tree_memory_bytes(pid: int) -> int:
     command = _file(f"/proc/{pid}/cmdline")
     pages = _file(f"/proc/{pid}/statm").split()
     total = int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in _file(path).split():
+    for thread in _names(f"/proc/{pid}/task"):
+        for child in _file(f"/proc/{pid}/task/{thread}/children").split():
             # One that has not become its program yet has its parent's memory, not the same again.
             if _file(f"/proc/{child}/cmdline") != command:
                 total += tree_memory_bytes(int(child))
     return total
 
 
-def _file(path: str | Path) -> str:
+def _file(path: str) -> str:
     """Of a process; empty: that has ended."""
     try:
         return Path(path).read_text()
     except OSError:
         return ""
+
+
+def _names(folder: str) -> list[str]:
+    """Of a process; empty: that has ended."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 @dataclass
