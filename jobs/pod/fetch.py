@@ -23,6 +23,7 @@ from typing import Any
 from jobs.pod import sources, task
 from jobs.pod.door import Door
 from jobs.pod.protocol.notices import notice
+from jobs.pod.protocol.termination import TerminationMessage
 
 EXIT_FETCH = 65
 PROBE_BYTES = 64 * 1024
@@ -167,8 +168,7 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(notice(sentence))
         return 0
     sys.stdout.write(notice(text))
-    fields = {"reason": reason, "text": text, "exit_code": EXIT_FETCH}
-    task.write_message(places.message, fields)
+    task.write_message(places.message, TerminationMessage(reason, text, EXIT_FETCH))
     return EXIT_FETCH
 
 

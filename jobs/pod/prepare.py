@@ -17,6 +17,7 @@ from pathlib import Path
 
 from jobs.pod import fetch, task
 from jobs.pod.protocol.notices import notice
+from jobs.pod.protocol.termination import TerminationMessage
 from jobs.pod.sources import FetchError
 
 # The first is started in the user's container; the others are what it imports.
@@ -64,8 +65,7 @@ def main(arguments: list[str]) -> int:
     else:
         return 0
     sys.stdout.write(notice(text))
-    fields = {"reason": reason, "text": text, "exit_code": fetch.EXIT_FETCH}
-    task.write_message(places.message, fields)
+    task.write_message(places.message, TerminationMessage(reason, text, fetch.EXIT_FETCH))
     return fetch.EXIT_FETCH
 
 

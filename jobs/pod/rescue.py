@@ -21,6 +21,7 @@ from jobs.pod import task
 from jobs.pod.artifacts import list_artifacts, ship_artifacts
 from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
 from jobs.pod.protocol.notices import notice
+from jobs.pod.protocol.termination import TerminationMessage
 from jobs.pod.segments import attempt_folders, kept_segments, open_plain
 from jobs.pod.shipping import ship_segment
 
@@ -155,8 +156,8 @@ def main(arguments: list[str]) -> int:
         text = f"the pod's own configuration cannot be used: {type(error).__name__} {error}"
         reason, code = "configuration_broken", 1
     sys.stdout.write(notice(text))
-    fields = {"reason": reason, "text": text, "exit_code": code, "uploaded": code == 0}
-    task.write_message(places.message, fields)
+    message = TerminationMessage(reason, text, code, uploaded=code == 0)
+    task.write_message(places.message, message)
     return code
 
 

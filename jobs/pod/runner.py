@@ -31,6 +31,7 @@ from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
 from jobs.pod.peers import peer_names, some_names, wait_for_peers
 from jobs.pod.program import PIPE_BYTES, Ending, Live, Program, ending_of, unstartable
 from jobs.pod.protocol.notices import notice
+from jobs.pod.protocol.termination import TerminationMessage
 from jobs.pod.segments import READ_BYTES, attempt_folders, ends_line, kept_segments
 from jobs.pod.shipping import Shipper
 from jobs.pod.task import (
@@ -303,15 +304,11 @@ class Runner:
             self._live_line(f"the exit code cannot be written to the log volume: {error.strerror}")
 
     def _write_message(self, ending: Ending, is_uploaded: bool) -> None:
-        fields = {
-            "reason": ending.reason,
-            "text": ending.text,
-            "exit_code": ending.exit_code,
-            "uploaded": is_uploaded,
-        }
-        if self._archive.problem is not None:
-            fields["archive"] = self._archive.problem[0]
-        write_message(self._message_path, fields)
+        archive = self._archive.problem[0] if self._archive.problem is not None else ""
+        message = TerminationMessage(
+            ending.reason, ending.text, ending.exit_code, is_uploaded, archive
+        )
+        write_message(self._message_path, message)
 
 
 def main(arguments: List[str]) -> int:
@@ -325,8 +322,8 @@ def main(arguments: List[str]) -> int:
     except (OSError, ValueError, KeyError, TypeError) as error:
         text = f"the pod's own configuration cannot be used: {type(error).__name__} {error}"
         sys.stderr.write(notice(text))
-        fields = {"reason": "configuration_broken", "text": text, "exit_code": EXIT_RUNNER}
-        write_message(places.message, dict(fields, uploaded=False))
+        message = TerminationMessage("configuration_broken", text, EXIT_RUNNER, uploaded=False)
+        write_message(places.message, message)
         return EXIT_RUNNER
     signal.signal(signal.SIGTERM, runner.on_signal)
     signal.signal(signal.SIGINT, runner.on_signal)

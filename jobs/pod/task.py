@@ -9,9 +9,9 @@ import time
 from typing import Any, Dict, List, NamedTuple
 
 from jobs.pod.protocol.notices import notice
+from jobs.pod.protocol.termination import TerminationMessage, encode
 
 EXIT_RUNNER = 64
-MESSAGE_BYTES = 4096  # the kubelet keeps no more of a termination message
 Config = Dict[str, Any]
 
 
@@ -92,15 +92,11 @@ def write_whole(path: str, text: str) -> None:
     os.rename(path + ".tmp", path)
 
 
-def write_message(path: str, fields: Dict[str, Any]) -> None:
-    """The termination message: JSON of at most `MESSAGE_BYTES`."""
-    text = json.dumps(fields)
-    while len(text) > MESSAGE_BYTES:
-        fields = dict(fields, text=str(fields["text"])[: len(str(fields["text"])) // 2] + "...")
-        text = json.dumps(fields)
+def write_message(path: str, message: TerminationMessage) -> None:
+    """Leaves the termination message; without it the exit code tells what it can."""
     try:
         with open(path, "w") as file:
-            file.write(text)
+            file.write(encode(message))
     except OSError as error:
         sys.stderr.write(notice(f"no termination message: {error}"))
 

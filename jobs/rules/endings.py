@@ -4,10 +4,11 @@ Sources: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reas
 https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
 """
 
-import json
 import signal
 from dataclasses import dataclass
 
+from jobs.pod.protocol import termination
+from jobs.pod.protocol.termination import TerminationMessage
 from jobs.rules import patterns, reasons
 from jobs.rules.reasons import Reason
 
@@ -54,16 +55,6 @@ _FIRST_REALTIME = 32  # signals below have names
 
 
 @dataclass(frozen=True)
-class Said:
-    """The runner's termination message; empty fields when it left none (it was killed)."""
-
-    reason: str = ""
-    text: str = ""
-    exit_code: int | None = None
-    uploaded: bool = False
-
-
-@dataclass(frozen=True)
 class End:
     """How a container ended, as the cluster reports it.
 
@@ -80,25 +71,8 @@ class End:
     is_fetch: bool = False
 
     @property
-    def said(self) -> Said:
-        return parse_message(self.message)
-
-
-def parse_message(text: str) -> Said:
-    """What the runner wrote; never raises, for programs may write there as well."""
-    try:
-        content = json.loads(text) if text.lstrip().startswith("{") else None
-    except ValueError:
-        return Said()
-    if not isinstance(content, dict):
-        return Said()
-    code = content.get("exit_code")
-    return Said(
-        reason=content["reason"] if isinstance(content.get("reason"), str) else "",
-        text=content["text"] if isinstance(content.get("text"), str) else "",
-        exit_code=code if isinstance(code, int) and not isinstance(code, bool) else None,
-        uploaded=content.get("uploaded") is True,
-    )
+    def said(self) -> TerminationMessage:
+        return termination.parse(self.message)
 
 
 def reason_of_end(who: str, end: End, memory_limit: str) -> Reason:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.rules import endings, reasons, waits
-from jobs.rules.endings import Disruption, End, Said, parse_message, reason_of_end
+from jobs.rules.endings import Disruption, End, reason_of_end
 from jobs.rules.waits import Wait, most_telling, reason_of_wait
 
 FACTS = (
@@ -116,18 +116,6 @@ def test_every_code_of_the_pods_programs_is_in_the_table(code: str) -> None:
 def test_a_program_may_not_choose_any_reason() -> None:
     end = End(3, "Error", said(reason="tenant_suspended", text="x"))
     assert reason_of_end("worker-0", end, "1Gi").code == "exit_code"
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", '{"reason": 1, "uploaded": "yes", "exit_code": true}', "{}}"]
-)
-def test_broken_termination_messages_say_nothing(text: str) -> None:
-    assert parse_message(text) == Said()
-
-
-@given(st.text())
-def test_no_termination_message_breaks_the_reader(text: str) -> None:
-    assert isinstance(parse_message(text), Said)
 
 
 @pytest.mark.parametrize(

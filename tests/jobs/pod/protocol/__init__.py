@@ -1,0 +1,1 @@
+"""The protocol between portal and pods, from both sides."""

@@ -1,0 +1,58 @@
+"""Termination messages: what one side writes the other reads, and nothing breaks the reader."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.pod.protocol.termination import MESSAGE_BYTES, TerminationMessage, encode, parse
+
+MESSAGES = st.builds(
+    TerminationMessage,
+    reason=st.sampled_from(["", "completed", "volume_full"]),
+    text=st.text(max_size=20_000),
+    exit_code=st.none() | st.integers(0, 255),
+    uploaded=st.none() | st.booleans(),
+    archive=st.sampled_from(["", "volume_full"]),
+)
+
+
+@given(MESSAGES)
+def test_a_message_is_read_as_it_was_written_but_for_too_long_a_sentence(
+    message: TerminationMessage,
+) -> None:
+    text = encode(message)
+    assert len(text.encode()) <= MESSAGE_BYTES
+    found = parse(text)
+    assert found._replace(text="") == message._replace(text="")
+    assert message.text.startswith(found.text.rstrip(".")) or found.text == message.text
+
+
+def test_messages_have_the_form_that_all_versions_know() -> None:
+    short = TerminationMessage("bundle_broken", "it is cut", 65)
+    assert json.loads(encode(short)) == {
+        "reason": "bundle_broken",
+        "text": "it is cut",
+        "exit_code": 65,
+    }
+    whole = TerminationMessage("completed", "fine", 0, uploaded=False, archive="volume_full")
+    assert json.loads(encode(whole)) == {
+        "reason": "completed",
+        "text": "fine",
+        "exit_code": 0,
+        "uploaded": False,
+        "archive": "volume_full",
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"reason": 1, "uploaded": "yes", "exit_code": true}', "{}}"]
+)
+def test_what_is_no_message_says_nothing(text: str) -> None:
+    assert parse(text) == TerminationMessage()
+
+
+@given(st.text())
+def test_nothing_breaks_the_reader(text: str) -> None:
+    assert isinstance(parse(text), TerminationMessage)
