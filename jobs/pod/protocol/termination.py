@@ -42,7 +42,7 @@ def parse(text: str) -> TerminationMessage:
     """What a program of ours wrote; never raises, for programs of people may write there as well."""
     try:
         fields = json.loads(text) if text.lstrip().startswith("{") else None
-    except ValueError:
+    except (ValueError, RecursionError):  # the second for thousands of brackets
         return TerminationMessage()
     if not isinstance(fields, dict):
         return TerminationMessage()

@@ -47,7 +47,17 @@ def test_messages_have_the_form_that_all_versions_know() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", '{"reason": 1, "uploaded": "yes", "exit_code": true}', "{}}"]
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"reason": 1, "uploaded": "yes", "exit_code": true}',
+        "{}}",
+        '{"a":' + "[" * 4000,
+    ],
+    ids=lambda text: text[:12],
 )
 def test_what_is_no_message_says_nothing(text: str) -> None:
     assert parse(text) == TerminationMessage()
