@@ -21,6 +21,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from jobs.pod import unpack
+from jobs.pod.protocol import codes
 
 MEMORY_BYTES = 256 * 1024**2
 CPU_S = 4
@@ -56,7 +57,7 @@ class Contents:
             self._top = top
             if len(self.files) < MAX_NAMES:
                 self.files.append((clean[:MAX_NAME_LENGTH], size_bytes))
-        self.is_cut = self._member_count >= unpack.MAX_MEMBERS
+        self.is_cut = self._member_count >= codes.MAX_MEMBERS
         return not self.is_cut
 
     def as_json(self) -> dict[str, Any]:

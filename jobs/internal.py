@@ -25,6 +25,7 @@ from jobs.archive import job_prefix
 from jobs.doors import DoorError, door, read_body
 from jobs.limits import lacking_room
 from jobs.models import Artifact, Bundle, Job, LogSegment, ReplicaArchive
+from jobs.pod.protocol import codes
 from jobs.rules.states import Desired
 from jobs.tokens import is_job_token
 from portal import live
@@ -33,7 +34,6 @@ from portal.storage import get_store
 MAX_SEGMENT_BYTES = 8 * 1024**2
 # A runner tells of dropped segments after it announced newer ones: allow for what is between.
 ARCHIVE_SLACK_BYTES = 32 * 1024**2
-MAX_ARTIFACTS = 10_000
 MAX_SEGMENTS = 200_000  # of one log: a segment of any size is a row
 # namespace -> when it was asked whether there is room, for how many bytes, and the answer; of this
 # process.
@@ -61,7 +61,14 @@ class SegmentBody(msgspec.Struct):
 class FileBody(msgspec.Struct):
     """One artifact in one version."""
 
-    path: Annotated[str, Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
+    path: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=codes.MAX_ARTIFACT_PATH_CHARS,
+            pattern=r"^[^\x00-\x1f\x7f]+\Z",
+        ),
+    ]
     size_bytes: Position
     mtime_ns: Position
 
@@ -376,10 +383,8 @@ def _too_much(file: FileBody, total_bytes: int, count: int) -> str:
             f"{file.path} ({file.size_bytes} bytes) stays on the log volume: "
             f"of one training {limit} bytes are kept"
         )
-    if count > MAX_ARTIFACTS:
-        return (
-            f"{file.path} stays on the log volume: of one training {MAX_ARTIFACTS} files are kept"
-        )
+    if count > codes.MAX_ARTIFACTS:
+        return f"{file.path} stays on the log volume: of one training {codes.MAX_ARTIFACTS} files are kept"
     return ""
 
 

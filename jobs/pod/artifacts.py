@@ -9,12 +9,11 @@ import time
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from jobs.pod.door import ChangedError, Door, Patience, RefusedError
+from jobs.pod.protocol import codes
 from jobs.pod.segments import open_plain
 
-MAX_ARTIFACTS = 10000
 ARTIFACT_BATCH = 200
 LINK_FRESH_S = 300
-MAX_PATH = 500
 
 
 class Artifacts(NamedTuple):
@@ -42,7 +41,7 @@ def list_artifacts(folder: str, limit_bytes: int) -> Artifacts:
             if not stat.S_ISREG(about.st_mode):
                 continue
             path = _portable(os.path.relpath(full, folder))
-            fits = total + about.st_size <= limit_bytes and len(files) < MAX_ARTIFACTS
+            fits = total + about.st_size <= limit_bytes and len(files) < codes.MAX_ARTIFACTS
             if not fits or path is None:
                 skipped_count += 1
                 skipped_bytes += about.st_size
@@ -61,7 +60,11 @@ def _portable(path: str) -> Optional[str]:
         text = os.fsencode(path).decode("utf-8")
     except UnicodeDecodeError:
         return None
-    return None if len(text) > MAX_PATH or re.search(r"[\x00-\x1f\x7f]", text) else text
+    return (
+        None
+        if len(text) > codes.MAX_ARTIFACT_PATH_CHARS or re.search(r"[\x00-\x1f\x7f]", text)
+        else text
+    )
 
 
 def _on_volume(folder: str, path: str) -> str:

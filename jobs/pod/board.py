@@ -17,9 +17,9 @@ import time
 from typing import Any, Dict, List, Optional
 
 from jobs.pod.door import Door, DoorError, RefusedError
+from jobs.pod.protocol import codes
 from jobs.pod.task import read_places
 
-EXIT_NO_PROGRAM = 69  # EX_UNAVAILABLE: no other start of this image would do better
 LOG_ROOT = "/log"
 LOOK_S = 15.0
 MOST_COUNTED = 1000
@@ -95,7 +95,7 @@ def main(arguments: List[str]) -> int:
     places = read_places(arguments)
     if importlib.util.find_spec("tensorboard") is None:
         sys.stderr.write("The image has Python but no TensorBoard.\n")
-        return EXIT_NO_PROGRAM
+        return codes.EXIT_NO_PROGRAM
     environ = dict(os.environ)
     log_dirs = json.loads(environ["APP_LOG_DIRS"])
     with open(os.path.join(places.root, "run/homeport/portal_token")) as file:
@@ -111,7 +111,7 @@ def main(arguments: List[str]) -> int:
         signal.signal(number, forward)
     Teller(door, path, int(environ["APP_START"]), folders).start()
     code = child.wait()
-    return code if code >= 0 else 128 - code
+    return code if code >= 0 else codes.SIGNAL_BASE - code
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ line that it knows: what comes later is nearer to the end.
 import re
 from typing import List, NamedTuple, Optional, Pattern, Tuple
 
+from jobs.pod.protocol import codes
+
 TAIL_BYTES = 64 * 1024
 LINE_CHARS = 300
 _ESCAPES = re.compile(
@@ -28,9 +30,9 @@ _ANYWHERE = 400
 _NEAR = 12
 # Where the lines come from: CPython, PyTorch, TensorFlow, NCCL, the CUDA runtime, glibc, argparse.
 _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
-    ("missing_module", _NEAR, (r"^(?:ModuleNotFoundError|ImportError): No module named .+",)),
+    (codes.MISSING_MODULE, _NEAR, (r"^(?:ModuleNotFoundError|ImportError): No module named .+",)),
     (
-        "cuda_out_of_memory",
+        codes.CUDA_OUT_OF_MEMORY,
         _ANYWHERE,
         (
             r"CUDA out of memory",
@@ -42,7 +44,7 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "cuda_driver",
+        codes.CUDA_DRIVER,
         _ANYWHERE,
         (
             r"CUDA driver version is insufficient",
@@ -51,7 +53,7 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "no_gpu_seen",
+        codes.NO_GPU_SEEN,
         _NEAR,
         (
             r"no CUDA-capable device is detected",
@@ -61,7 +63,7 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "shared_memory_short",
+        codes.SHARED_MEMORY_SHORT,
         _ANYWHERE,
         (
             r"insufficient shared memory \(shm\)",
@@ -70,35 +72,35 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "peers_lost",
+        codes.PEERS_LOST,
         _NEAR,
         (r"ncclSystemError|ncclRemoteError", r"NCCL error", r"Connection closed by peer \["),
     ),
     (
-        "shared_library",
+        codes.SHARED_LIBRARY,
         _NEAR,
         (
             r"^ImportError: .*cannot open shared object file",
             r"error while loading shared libraries",
         ),
     ),
-    ("disk_full", _NEAR, (r"\[Errno (?:28|122)\]", r"No space left on device|quota exceeded")),
-    ("read_only", _NEAR, (r"\[Errno 30\]", r"Read-only file system")),
-    ("file_missing", _NEAR, (r"^FileNotFoundError: ", r"NotFoundError: .*No such file")),
-    ("not_permitted", _NEAR, (r"^PermissionError: ", r": Permission denied$")),
-    ("host_memory", _NEAR, (r"^MemoryError\b", r"std::bad_alloc", r"Cannot allocate memory")),
+    (codes.DISK_FULL, _NEAR, (r"\[Errno (?:28|122)\]", r"No space left on device|quota exceeded")),
+    (codes.READ_ONLY, _NEAR, (r"\[Errno 30\]", r"Read-only file system")),
+    (codes.FILE_MISSING, _NEAR, (r"^FileNotFoundError: ", r"NotFoundError: .*No such file")),
+    (codes.NOT_PERMITTED, _NEAR, (r"^PermissionError: ", r": Permission denied$")),
+    (codes.HOST_MEMORY, _NEAR, (r"^MemoryError\b", r"std::bad_alloc", r"Cannot allocate memory")),
     (
-        "name_unknown",
+        codes.NAME_UNKNOWN,
         _NEAR,
         (r"Name or service not known", r"Temporary failure in name resolution"),
     ),
-    ("address_in_use", _NEAR, (r"Address already in use",)),
+    (codes.ADDRESS_IN_USE, _NEAR, (r"Address already in use",)),
     (
-        "bad_arguments",
+        codes.BAD_ARGUMENTS,
         _NEAR,
         (r"error: (?:unrecognized arguments|the following arguments are required|argument )",),
     ),
-    ("syntax_error", _NEAR, (r"^(?:SyntaxError|IndentationError|TabError): ",)),
+    (codes.SYNTAX_ERROR, _NEAR, (r"^(?:SyntaxError|IndentationError|TabError): ",)),
 )
 _KNOWN: List[Tuple[str, int, Pattern[str]]] = [
     (code, depth, re.compile("|".join(parts))) for code, depth, parts in _LINES

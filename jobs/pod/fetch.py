@@ -22,10 +22,10 @@ from typing import Any
 
 from jobs.pod import sources, task
 from jobs.pod.door import Door
+from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.termination import TerminationMessage
 
-EXIT_FETCH = 65
 PROBE_BYTES = 64 * 1024
 RUNNER_MODULES = (
     "runner",
@@ -97,11 +97,11 @@ def volume_error(error: OSError, what: str, folder: str) -> sources.FetchError:
     """The words for a volume that cannot be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return sources.FetchError(
-            "volume_full",
+            codes.VOLUME_FULL,
             f"the {what} volume ({folder}) is full; remove files from it, for example in a notebook",
         )
     return sources.FetchError(
-        "volume_not_writable",
+        codes.VOLUME_NOT_WRITABLE,
         f"the {what} volume ({folder}) cannot be written: {error.strerror or error}; "
         "an admin has to look at it",
     )
@@ -150,7 +150,7 @@ def prepare(places: task.Places, environ: dict[str, str]) -> str:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             text = "the code does not fit on the node's disk"
-            raise sources.FetchError("volume_full", text) from error
+            raise sources.FetchError(codes.VOLUME_FULL, text) from error
         raise
 
 
@@ -162,14 +162,14 @@ def main(arguments: list[str]) -> int:
     except sources.FetchError as error:
         reason, text = error.reason, str(error)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = "configuration_broken"
+        reason = codes.CONFIGURATION_BROKEN
         text = f"the pod could not be prepared: {type(error).__name__}: {error}"
     else:
         sys.stdout.write(notice(sentence))
         return 0
     sys.stdout.write(notice(text))
-    task.write_message(places.message, TerminationMessage(reason, text, EXIT_FETCH))
-    return EXIT_FETCH
+    task.write_message(places.message, TerminationMessage(reason, text, codes.EXIT_PREPARATION))
+    return codes.EXIT_PREPARATION
 
 
 if __name__ == "__main__":

@@ -28,10 +28,10 @@ from jobs.pod.gatekeeper.passes import Signer
 from jobs.pod.gatekeeper.portal import Portal
 from jobs.pod.gatekeeper.server import Gate
 from jobs.pod.gatekeeper.standing import Clock, Standing
+from jobs.pod.protocol import codes
 
 log = logging.getLogger("gate")
 
-EXIT_CONFIG = 64
 # Anybody who reaches the port can make us keep as much as HEADERS times HEADER_BYTES for a while.
 # Cookies of all that answers on this host come along, so they need room.
 HEADERS, HEADER_BYTES = 64, 16 * 1024
@@ -96,7 +96,7 @@ def main() -> int:
         config = read_config(os.environ)
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 (the sentence is all there is to know)
-        return EXIT_CONFIG
+        return codes.EXIT_CONFIGURATION
     return asyncio.run(serve(config))
 
 

@@ -10,9 +10,9 @@ import os
 import sys
 from typing import Dict, List
 
+from jobs.pod.protocol import codes
 from jobs.pod.task import Places, read_places
 
-EXIT_NO_PROGRAM = 69  # EX_UNAVAILABLE: no other start of this image would do better
 CONFIG = """\
 import os
 
@@ -71,7 +71,7 @@ def main(arguments: List[str]) -> int:
     places = read_places(arguments)
     if importlib.util.find_spec("jupyterlab") is None:
         sys.stderr.write("The image has Python but no JupyterLab.\n")
-        return EXIT_NO_PROGRAM
+        return codes.EXIT_NO_PROGRAM
     environ = dict(os.environ)
     path = os.path.join(environ["HOME"], "jupyter_lab_of_homeport.py")
     with open(path, "w") as file:

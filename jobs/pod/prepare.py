@@ -16,6 +16,7 @@ if __name__ == "__main__":
 from pathlib import Path
 
 from jobs.pod import fetch, task
+from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.termination import TerminationMessage
 from jobs.pod.sources import FetchError
@@ -48,7 +49,7 @@ def prepare(kind: str, places: task.Places) -> None:
             os.listdir(root / "log")
         except OSError as error:
             text = f"the log volume (/log) cannot be read: {error.strerror or error}"
-            raise FetchError("volume_not_readable", text) from error
+            raise FetchError(codes.VOLUME_NOT_READABLE, text) from error
     fetch.write_program(root / "homeport/start.py", LAUNCHERS[kind])
 
 
@@ -60,13 +61,13 @@ def main(arguments: list[str]) -> int:
     except FetchError as error:
         reason, text = error.reason, str(error)
     except (OSError, KeyError) as error:
-        reason = "configuration_broken"
+        reason = codes.CONFIGURATION_BROKEN
         text = f"the pod could not be prepared: {type(error).__name__}: {error}"
     else:
         return 0
     sys.stdout.write(notice(text))
-    task.write_message(places.message, TerminationMessage(reason, text, fetch.EXIT_FETCH))
-    return fetch.EXIT_FETCH
+    task.write_message(places.message, TerminationMessage(reason, text, codes.EXIT_PREPARATION))
+    return codes.EXIT_PREPARATION
 
 
 if __name__ == "__main__":

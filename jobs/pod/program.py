@@ -11,9 +11,8 @@ from collections import deque
 from typing import Callable, Deque, Dict, List, NamedTuple, Optional
 
 from jobs.pod.pace import Pace
+from jobs.pod.protocol import codes
 
-EXIT_NOT_EXECUTABLE = 126
-EXIT_NOT_FOUND = 127
 PIPE_BYTES = 1024 * 1024
 F_SETPIPE_SZ = 1031  # fcntl.h; the module has the name from Python 3.10 on
 
@@ -160,25 +159,25 @@ def unstartable(word: str, error: OSError, env: Dict[str, str]) -> Ending:
     path = env.get("PATH", os.defpath)
     if isinstance(error, FileNotFoundError) and error.filename not in (None, word, _raw(word)):
         text = f"{word} cannot be started: {error.filename} does not exist"
-        return Ending(EXIT_NOT_FOUND, "command_not_found", text)
+        return Ending(codes.EXIT_NOT_FOUND, codes.COMMAND_NOT_FOUND, text)
     if isinstance(error, FileNotFoundError) and os.path.exists(word):
         text = f"{word} exists, but the interpreter that its first line names does not"
-        return Ending(EXIT_NOT_FOUND, "command_not_found", text)
+        return Ending(codes.EXIT_NOT_FOUND, codes.COMMAND_NOT_FOUND, text)
     if isinstance(error, FileNotFoundError):
         where = "" if "/" in word else f" (looked in {path})"
         text = f"there is no {word} in this image or in the code{where}"
-        return Ending(EXIT_NOT_FOUND, "command_not_found", text)
+        return Ending(codes.EXIT_NOT_FOUND, codes.COMMAND_NOT_FOUND, text)
     text = f"{word} cannot be executed: {error.strerror or error}"
     if isinstance(error, PermissionError):
         text += f"; start it by its interpreter, for example python {word}"
-    return Ending(EXIT_NOT_EXECUTABLE, "command_not_executable", text)
+    return Ending(codes.EXIT_NOT_EXECUTABLE, codes.COMMAND_NOT_EXECUTABLE, text)
 
 
 def ending_of(status: int, was_asked: bool, was_killed: bool, grace_s: float) -> Ending:
     """The words for a wait status."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        code = 128 + number
+        code = codes.SIGNAL_BASE + number
         how = f"was killed by {_signal_name(number)}"
     else:
         number = 0
@@ -186,12 +185,12 @@ def ending_of(status: int, was_asked: bool, was_killed: bool, grace_s: float) ->
         how = f"ended with exit code {code}"
     if was_killed:
         text = f"the program did not end within {grace_s:.0f} s of being asked to, and was killed"
-        return Ending(code, "stopped", text)
+        return Ending(code, codes.STOPPED, text)
     if was_asked:
-        return Ending(code, "stopped", f"the program was asked to end and {how}")
+        return Ending(code, codes.STOPPED, f"the program was asked to end and {how}")
     if number == signal.SIGKILL:
         how += "; most often it used more memory than it asked for"
-    reason = "signal" if number else "exit_code" if code else "completed"
+    reason = codes.KILLED if number else codes.FAILED if code else codes.COMPLETED
     return Ending(code, reason, f"the program {how}")
 
 

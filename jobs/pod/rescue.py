@@ -20,6 +20,7 @@ from typing import Any
 from jobs.pod import task
 from jobs.pod.artifacts import list_artifacts, ship_artifacts
 from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
+from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.termination import TerminationMessage
 from jobs.pod.segments import attempt_folders, kept_segments, open_plain
@@ -98,7 +99,7 @@ def rescue_attempt(
     code = noted.get("exit_code")
     body = {
         "exit_code": code if isinstance(code, int) and 0 <= code <= 255 else None,
-        "reason": str(noted.get("reason") or "killed")[:64],
+        "reason": str(noted.get("reason") or codes.LOST)[:64],
         "skipped_bytes": max(0, max(end, int(_number(noted, "end_byte"))) - start - kept_bytes),
         "by_rescue": True,
         "pod_uid": one.pod_uid,
@@ -145,16 +146,20 @@ def main(arguments: list[str]) -> int:
             pod_uid=os.environ.get("HOMEPORT_RESCUE_POD_UID", ""),
         )
         door = Door(os.environ["HOMEPORT_URL"], places.read_token())
-        text, reason, code = rescue(config, one, door), "uploaded", 0
+        text, reason, code = rescue(config, one, door), codes.UPLOADED, 0
     except RefusedError as error:
         # A training that is gone for the portal has nothing left that anybody wants.
         text, code = str(error), 0 if error.is_final else 1
-        reason = "not_uploaded" if code else "uploaded"
+        reason = codes.NOT_UPLOADED if code else codes.UPLOADED
     except UnreachableError as error:
-        text, reason, code = f"what was not shipped stays on the volume: {error}", "not_uploaded", 1
+        text, reason, code = (
+            f"what was not shipped stays on the volume: {error}",
+            codes.NOT_UPLOADED,
+            1,
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         text = f"the pod's own configuration cannot be used: {type(error).__name__} {error}"
-        reason, code = "configuration_broken", 1
+        reason, code = codes.CONFIGURATION_BROKEN, 1
     sys.stdout.write(notice(text))
     message = TerminationMessage(reason, text, code, uploaded=code == 0)
     task.write_message(places.message, message)

@@ -30,12 +30,12 @@ from jobs.pod.diagnosis import TAIL_BYTES, diagnose
 from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
 from jobs.pod.peers import peer_names, some_names, wait_for_peers
 from jobs.pod.program import PIPE_BYTES, Ending, Live, Program, ending_of, unstartable
+from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.termination import TerminationMessage
 from jobs.pod.segments import READ_BYTES, attempt_folders, ends_line, kept_segments
 from jobs.pod.shipping import Shipper
 from jobs.pod.task import (
-    EXIT_RUNNER,
     Config,
     Task,
     mark_uploaded,
@@ -138,12 +138,16 @@ class Runner:
     def _run_program(self) -> Ending:
         missing = self._wait_for_peers()
         if self._asked_at is not None:
-            return Ending(128 + signal.SIGTERM, "stopped", "stopped before the program was started")
+            return Ending(
+                codes.SIGNAL_BASE + signal.SIGTERM,
+                codes.STOPPED,
+                "stopped before the program was started",
+            )
         if missing:
             timeout_s = self._peer_timeout_s()
             text = f"{some_names(missing)} did not get an address within {timeout_s:.0f} s"
             self.say(text)
-            return Ending(EXIT_RUNNER, "peer_unresolved", text)
+            return Ending(codes.EXIT_CONFIGURATION, codes.PEER_UNRESOLVED, text)
         command = final_command(self._config, self._task)
         env = whole_environment(self._config, self._task, dict(os.environ))
         try:
@@ -164,20 +168,20 @@ class Runner:
 
     def _explained(self, ending: Ending) -> Ending:
         """With the cause that the program's last lines tell; the same ending without one."""
-        if ending.reason not in {"exit_code", "signal"}:
+        if ending.reason not in {codes.FAILED, codes.KILLED}:
             return ending
         found = diagnose(self._tail)
         return ending if found is None else Ending(ending.exit_code, found.code, found.detail)
 
     def _of_full_volume(self, ending: Ending) -> Ending:
         """A program that fails on a full volume mostly dies of that; the same ending otherwise."""
-        if ending.reason != "exit_code":
+        if ending.reason != codes.FAILED:
             return ending
         data_dir = str(self._config.get("data_dir") or "/data")
         for what, folder in (("log", self._task.folder), ("data", data_dir)):
             if is_full(folder):
                 text = f"{ending.text}; the {what} volume is full ({folder})"
-                return Ending(ending.exit_code, "volume_full", text)
+                return Ending(ending.exit_code, codes.VOLUME_FULL, text)
         return ending
 
     def _peer_timeout_s(self) -> float:
@@ -322,9 +326,11 @@ def main(arguments: List[str]) -> int:
     except (OSError, ValueError, KeyError, TypeError) as error:
         text = f"the pod's own configuration cannot be used: {type(error).__name__} {error}"
         sys.stderr.write(notice(text))
-        message = TerminationMessage("configuration_broken", text, EXIT_RUNNER, uploaded=False)
+        message = TerminationMessage(
+            codes.CONFIGURATION_BROKEN, text, codes.EXIT_CONFIGURATION, uploaded=False
+        )
         write_message(places.message, message)
-        return EXIT_RUNNER
+        return codes.EXIT_CONFIGURATION
     signal.signal(signal.SIGTERM, runner.on_signal)
     signal.signal(signal.SIGINT, runner.on_signal)
     return runner.run()

@@ -1,7 +1,7 @@
 """Brings the user's code into the working directory: an upload, a web address, or a folder of /data.
 
 Archives are unpacked by `unpack.py`; a lone top folder is stripped; one plain file is taken as it
-is. Every refusal has a reason code (see `jobs/pod/__init__.py`) and a sentence.
+is. Every refusal has a reason code (see `jobs/pod/protocol/codes.py`) and a sentence.
 """
 
 import base64
@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from jobs.pod import unpack
 from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
+from jobs.pod.protocol import codes
 
 BUNDLE_MAX_BYTES = 512 * 1024**2  # unless the configuration says otherwise
 PORTAL_RETRY_S = 180
@@ -66,7 +67,7 @@ def bring(config: dict[str, Any], door: Door, workspace: str) -> str:
 def _check_digest(found: str, wanted: str, what: str) -> None:
     if found != wanted:
         raise FetchError(
-            "sha256_mismatch", f"{what} has the SHA-256 {found}, asked for is {wanted}"
+            codes.SHA256_MISMATCH, f"{what} has the SHA-256 {found}, asked for is {wanted}"
         )
 
 
@@ -74,7 +75,7 @@ def _place(download: str, name: str, workspace: str, limit_bytes: int) -> str:
     """Unpacks what came, or gives it its name."""
     size = os.path.getsize(download)
     if size > limit_bytes:
-        raise FetchError("bundle_too_large", _too_large(limit_bytes))
+        raise FetchError(codes.BUNDLE_TOO_LARGE, _too_large(limit_bytes))
     kind = unpack.kind_of(download, name)
     if kind == "plain":
         os.rename(download, os.path.join(workspace, name))
@@ -84,11 +85,11 @@ def _place(download: str, name: str, workspace: str, limit_bytes: int) -> str:
     try:
         count = unpack.unpack(download, kind, unpacked)
     except unpack.UnsafeError as error:
-        raise FetchError("bundle_unsafe", f"{name} is not unpacked: {error}") from error
+        raise FetchError(codes.BUNDLE_UNSAFE, f"{name} is not unpacked: {error}") from error
     except unpack.BrokenError as error:
-        raise FetchError("bundle_broken", f"{name} cannot be unpacked: {error}") from error
+        raise FetchError(codes.BUNDLE_BROKEN, f"{name} cannot be unpacked: {error}") from error
     except unpack.TooLargeError as error:
-        raise FetchError("bundle_too_large", f"{name} is not unpacked: {error}") from error
+        raise FetchError(codes.BUNDLE_TOO_LARGE, f"{name} is not unpacked: {error}") from error
     finally:
         os.unlink(download)
     _lift(unpacked, workspace)
@@ -150,10 +151,10 @@ def _download_bundle(
     try:
         name, digest = patience.keep_trying(once)
     except UnreachableError as error:
-        reason = "sha256_mismatch" if "SHA-256" in str(error) else "source_unreachable"
+        reason = codes.SHA256_MISMATCH if "SHA-256" in str(error) else codes.SOURCE_UNREACHABLE
         raise FetchError(reason, f"the upload cannot be read: {error}") from error
     except RefusedError as error:
-        raise FetchError("source_unreachable", f"the upload cannot be read: {error}") from error
+        raise FetchError(codes.SOURCE_UNREACHABLE, f"the upload cannot be read: {error}") from error
     return name, digest
 
 
@@ -166,10 +167,10 @@ def _save(response: Any, path: str, limit_bytes: int) -> str:
         while piece := response.read(PIECE_BYTES):
             size += len(piece)
             if size > limit_bytes:
-                raise FetchError("bundle_too_large", _too_large(limit_bytes))
+                raise FetchError(codes.BUNDLE_TOO_LARGE, _too_large(limit_bytes))
             if time.monotonic() > until:
                 raise FetchError(
-                    "source_unreachable", f"the code was not there after {URL_TOTAL_S} s"
+                    codes.SOURCE_UNREACHABLE, f"the code was not there after {URL_TOTAL_S} s"
                 )
             digest.update(piece)
             file.write(piece)
@@ -225,10 +226,11 @@ def check_url(url: str) -> None:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError as error:
-        raise FetchError("source_unreachable", f"{_shown(url)} is no web address") from error
+        raise FetchError(codes.SOURCE_UNREACHABLE, f"{_shown(url)} is no web address") from error
     if parts.scheme not in ("http", "https") or not host:
         raise FetchError(
-            "source_unreachable", f"{_shown(url)} is no web address; it must begin with https://"
+            codes.SOURCE_UNREACHABLE,
+            f"{_shown(url)} is no web address; it must begin with https://",
         )
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -239,7 +241,7 @@ def check_url(url: str) -> None:
         address = getattr(address, "ipv4_mapped", None) or address
         if address.is_link_local or address.is_multicast or address.is_unspecified:
             text = f"{_shown(url)} leads to {address}, which holds no code"
-            raise FetchError("source_unreachable", text)
+            raise FetchError(codes.SOURCE_UNREACHABLE, text)
 
 
 def _shown(url: str) -> str:
@@ -282,7 +284,7 @@ def _download_url(url: str, path: str, limit_bytes: int) -> tuple[str, str]:
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", None) or error
             problem = f"{_shown(url)} cannot be reached: {why}"
-    raise FetchError("source_unreachable", problem)
+    raise FetchError(codes.SOURCE_UNREACHABLE, problem)
 
 
 # --- a folder of the data volume ------------------------------------------------------------------
@@ -301,13 +303,13 @@ def copy_folder(path: str, data_dir: str, workspace: str) -> str:
     real = os.path.realpath(path)
     if not _is_below(real, base):
         text = f"{path} does not lie on the data volume ({data_dir})"
-        raise FetchError("source_outside_volume", text)
+        raise FetchError(codes.SOURCE_OUTSIDE_VOLUME, text)
     if os.path.isfile(real):
         shutil.copy(real, os.path.join(workspace, os.path.basename(path)))
         return f"the code is {path}"
     if not os.path.isdir(real):
         text = f"there is no {path} on the data volume"
-        raise FetchError("source_unreachable", text)
+        raise FetchError(codes.SOURCE_UNREACHABLE, text)
     copier = _Copier(base, path)
     copier.copy(real, workspace)
     return f"the code is {path} ({copier.count} files)"
@@ -323,14 +325,14 @@ class _Copier:
     def __init__(self, base: str, shown: str) -> None:
         self._base = base
         self._shown = shown
-        self._left_bytes = unpack.MAX_UNPACKED_BYTES
+        self._left_bytes = codes.MAX_UNPACKED_BYTES
         self.count = 0
 
     def copy(self, folder: str, target: str) -> None:
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
             self.count += 1
-            if self.count > unpack.MAX_MEMBERS:
-                raise FetchError("bundle_too_large", self._advice())
+            if self.count > codes.MAX_MEMBERS:
+                raise FetchError(codes.BUNDLE_TOO_LARGE, self._advice())
             to = os.path.join(target, entry.name)
             if entry.is_symlink():
                 self._copy_link(entry.path, to)
@@ -344,7 +346,7 @@ class _Copier:
         real = os.path.realpath(path)
         if not _is_below(real, self._base):
             raise FetchError(
-                "source_outside_volume", f"{path} is a link to {real}, outside the data volume"
+                codes.SOURCE_OUTSIDE_VOLUME, f"{path} is a link to {real}, outside the data volume"
             )
         if os.path.isdir(real):
             os.symlink(real, to)
@@ -360,12 +362,12 @@ class _Copier:
             return  # a socket or a pipe that some program left
         self._left_bytes -= about.st_size
         if self._left_bytes < 0:
-            raise FetchError("bundle_too_large", self._advice())
+            raise FetchError(codes.BUNDLE_TOO_LARGE, self._advice())
         shutil.copy(path, to)
 
     def _advice(self) -> str:
         return (
-            f"{self._shown} holds more than {unpack.MAX_MEMBERS} files or "
-            f"{unpack.MAX_UNPACKED_BYTES // 1024**3} GiB, too much to copy; choose a smaller "
+            f"{self._shown} holds more than {codes.MAX_MEMBERS} files or "
+            f"{codes.MAX_UNPACKED_BYTES // 1024**3} GiB, too much to copy; choose a smaller "
             f"folder, or none and start the program as {self._shown}/..."
         )

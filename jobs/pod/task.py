@@ -11,7 +11,6 @@ from typing import Any, Dict, List, NamedTuple
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.termination import TerminationMessage, encode
 
-EXIT_RUNNER = 64
 Config = Dict[str, Any]
 
 

@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
-MAX_MEMBERS = 10_000
-MAX_UNPACKED_BYTES = 2 * 1024**3
+from jobs.pod.protocol import codes
+
 MAX_RATIO = 100
 BIG_BYTES = 100 * 1024**2  # smaller results are harmless whatever their ratio
 # Extended tar headers are read into memory, and searched in quadratic time (CVE-2024-6232).
@@ -121,7 +121,9 @@ def check_name(name: str, is_folder: bool) -> tuple[str, ...]:
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts:
         raise UnsafeError(f"{shown} leads out of the folder (..)")
-    if len(raw) > 1024 or any(len(part.encode()) > 255 for part in parts):
+    if len(raw) > codes.MAX_MEMBER_NAME_BYTES or any(
+        len(part.encode()) > codes.MAX_NAME_PART_BYTES for part in parts
+    ):
         raise UnsafeError(f"{shown} has too long a name")
     if not parts and not is_folder:
         raise UnsafeError(f"{shown} is no name for a file")
@@ -136,7 +138,7 @@ class _Writer:
         self._folders: set[tuple[str, ...]] = {()}
         self._files: set[tuple[str, ...]] = set()
         self._member_count = 0
-        self._left_bytes = MAX_UNPACKED_BYTES
+        self._left_bytes = codes.MAX_UNPACKED_BYTES
 
     @property
     def file_count(self) -> int:
@@ -145,8 +147,8 @@ class _Writer:
     def add(self, member: Member, content: IO[bytes] | None, size: int) -> None:
         """Writes one member; `size` is what the archive promises and has to keep."""
         self._member_count += 1
-        if self._member_count > MAX_MEMBERS:
-            raise TooLargeError(f"the archive has more than {MAX_MEMBERS} members")
+        if self._member_count > codes.MAX_MEMBERS:
+            raise TooLargeError(f"the archive has more than {codes.MAX_MEMBERS} members")
         shown = repr("/".join(member.parts)[:120])
         if member.parts in self._files or (not member.is_folder and member.parts in self._folders):
             raise UnsafeError(f"{shown} is in the archive twice")
@@ -177,16 +179,16 @@ class _Writer:
             if folder not in self._folders:
                 os.mkdir(os.path.join(self._target, *folder), 0o755)
                 self._folders.add(folder)
-                if len(self._folders) > MAX_MEMBERS:
-                    raise TooLargeError(f"the archive has more than {MAX_MEMBERS} folders")
+                if len(self._folders) > codes.MAX_MEMBERS:
+                    raise TooLargeError(f"the archive has more than {codes.MAX_MEMBERS} folders")
 
 
 def _too_large() -> str:
-    return f"the archive unpacks to more than {MAX_UNPACKED_BYTES // 1024**3} GiB"
+    return f"the archive unpacks to more than {codes.MAX_UNPACKED_BYTES // 1024**3} GiB"
 
 
 def _check_ratio(unpacked_bytes: int, packed_bytes: int) -> None:
-    if unpacked_bytes > MAX_UNPACKED_BYTES:
+    if unpacked_bytes > codes.MAX_UNPACKED_BYTES:
         raise TooLargeError(_too_large())
     if unpacked_bytes > BIG_BYTES and unpacked_bytes > MAX_RATIO * max(1, packed_bytes):
         raise UnsafeError(
@@ -237,8 +239,8 @@ def _zip_member(info: zipfile.ZipInfo) -> Member | None:
 def _check_directory(file: IO[bytes]) -> None:
     """Counts the entries of the directory before `zipfile` reads all of it into memory."""
     for count, _ in enumerate(read_directory(file), 1):
-        if count > MAX_MEMBERS:
-            raise TooLargeError(f"the archive has more than {MAX_MEMBERS} members")
+        if count > codes.MAX_MEMBERS:
+            raise TooLargeError(f"the archive has more than {codes.MAX_MEMBERS} members")
     file.seek(0)
 
 
@@ -401,7 +403,7 @@ class _Counted(io.RawIOBase):
                 break
             self._count += len(piece)
             # Headers and padding of the most members come on top of what they hold.
-            _check_ratio(self._count - 2 * 1024 * MAX_MEMBERS, self._packed_bytes)
+            _check_ratio(self._count - 2 * 1024 * codes.MAX_MEMBERS, self._packed_bytes)
             found.append(piece)
             length += len(piece)
         data = b"".join(found)

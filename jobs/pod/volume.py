@@ -7,6 +7,7 @@ import time
 from collections import deque
 from typing import Deque, Dict, List, Optional, Tuple
 
+from jobs.pod.protocol import codes
 from jobs.pod.segments import Segment, segment_path
 from jobs.pod.shipping import Shipper
 from jobs.pod.task import remove
@@ -150,7 +151,7 @@ class LogVolume:
             return
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             self.problem = (
-                "volume_full",
+                codes.VOLUME_FULL,
                 "the log volume is full; while it is, the output is live only and is not kept",
             )
         else:
@@ -158,4 +159,4 @@ class LogVolume:
                 f"the log volume cannot be written ({error.strerror or error}); "
                 "while that lasts, the output is live only and is not kept"
             )
-            self.problem = ("volume_not_writable", text)
+            self.problem = (codes.VOLUME_NOT_WRITABLE, text)

@@ -7,42 +7,11 @@ https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-c
 import signal
 from dataclasses import dataclass
 
-from jobs.pod.protocol import termination
+from jobs.pod.protocol import codes, termination
 from jobs.pod.protocol.termination import TerminationMessage
 from jobs.rules import patterns, reasons
 from jobs.rules.reasons import Reason
 
-# Codes that runner and fetch write themselves; each is a row of the table with {who} and {detail}.
-OWN_CODES = frozenset(
-    {
-        "peer_unresolved",
-        "source_unreachable",
-        "sha256_mismatch",
-        "bundle_unsafe",
-        "bundle_broken",
-        "bundle_too_large",
-        "volume_not_writable",
-        "volume_full",
-        "command_not_found",
-        "command_not_executable",
-        "missing_module",
-        "cuda_out_of_memory",
-        "cuda_driver",
-        "no_gpu_seen",
-        "shared_memory_short",
-        "peers_lost",
-        "shared_library",
-        "disk_full",
-        "read_only",
-        "file_missing",
-        "not_permitted",
-        "host_memory",
-        "name_unknown",
-        "address_in_use",
-        "bad_arguments",
-        "syntax_error",
-    }
-)
 _SIGNAL_HINTS = {
     signal.SIGKILL: "Most often memory ran short: ask for more, or use a smaller batch.",
     signal.SIGSEGV: "A native library crashed; read the end of its log.",
@@ -88,36 +57,32 @@ def reason_of_end(who: str, end: End, memory_limit: str) -> Reason:
     said = end.said
     if end.cluster_reason == "OOMKilled":
         return reasons.make("out_of_memory", who=who, limit=memory_limit)
-    if said.reason in OWN_CODES:
+    if said.reason in codes.EXPLAINED:
         return reasons.make(said.reason, who=who, detail=said.text)
     if end.is_fetch:
         detail = said.text or end.message or f"exit code {end.exit_code}"
         return reasons.make("fetch_failed", who=who, detail=detail)
     if end.cluster_reason in {"ContainerCannotRun", "StartError", "CreateContainerError"}:
-        code = "command_not_found" if end.exit_code == 127 else "start_error"
+        code = "command_not_found" if end.exit_code == codes.EXIT_NOT_FOUND else "start_error"
         return reasons.make(code, who=who, detail=end.message or end.cluster_reason)
     return reason_of_code(who, end.exit_code, said.text)
 
 
 def reason_of_code(who: str, exit_code: int, detail: str = "") -> Reason:
     """What an exit code alone tells, by the shells' convention."""
-    if exit_code == 126:
+    if exit_code == codes.EXIT_NOT_EXECUTABLE:
         return reasons.make("command_not_executable", who=who)
-    if exit_code == 127:
+    if exit_code == codes.EXIT_NOT_FOUND:
         return reasons.make(
             "command_not_found", who=who, detail=detail or "the image has no such program"
         )
-    number = exit_code - 128
-    if 0 < number < _FIRST_REALTIME:
-        return _signal(who, number)
-    return reasons.make("exit_code", who=who, exit_code=exit_code)
-
-
-def _signal(who: str, number: int) -> Reason:
+    number = exit_code - codes.SIGNAL_BASE
     try:
-        known = signal.Signals(number)
+        known = signal.Signals(number) if number < _FIRST_REALTIME else None
     except ValueError:
-        return reasons.make("exit_code", who=who, exit_code=number + 128)
+        known = None
+    if known is None:
+        return reasons.make("exit_code", who=who, exit_code=exit_code)
     hint = _SIGNAL_HINTS.get(known, "Read the end of its log.")
     return reasons.make("signal", who=who, number=number, name=known.name, hint=hint)
 

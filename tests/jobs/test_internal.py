@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from jobs import archive, doors, internal
 from jobs.models import Artifact, Bundle, Job, LogSegment, Replica, ReplicaArchive
+from jobs.pod.protocol import codes
 from jobs.rules.states import Desired, JobState
 from jobs.tokens import job_token
 from portal.storage.folder import FolderStore
@@ -343,7 +344,7 @@ def test_more_than_is_kept_is_refused_with_sentences(job: Job, settings: Any) ->
 
 
 def test_too_many_artifacts_are_refused(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(internal, "MAX_ARTIFACTS", 2)
+    monkeypatch.setattr(codes, "MAX_ARTIFACTS", 2)
     _, answer = Door(job).post("artifacts/", {"files": [file(name) for name in "abc"]})
     assert sorted(answer["links"]) == ["a", "b"]
     body = {"files": [file(str(number)) for number in range(internal.MAX_BATCH + 1)]}

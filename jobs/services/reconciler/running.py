@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from jobs.pod.protocol import codes
 from jobs.rules import endings, patterns, reasons, waits
 from jobs.rules.endings import End
 from jobs.rules.reasons import Reason
@@ -17,8 +18,8 @@ ANSWER_S = 600  # a program that has not answered by then never will
 SILENCE_S = 30  # a busy program may be slow to answer
 CRASHES_MAX = 3
 CRASH_WINDOW = timedelta(minutes=10)
-EXIT_NO_PROGRAM = 69  # jobs/pod/lab.py and board.py: the image has no such program
-_NO_PYTHON = frozenset({126, 127, 128})
+# The last one is a runtime's own, for a container that it could not start.
+_NO_PYTHON = frozenset({codes.EXIT_NOT_EXECUTABLE, codes.EXIT_NOT_FOUND, codes.SIGNAL_BASE})
 _START_ERRORS = frozenset({"StartError", "ContainerCannotRun", "CreateContainerError"})
 # Families of reasons. These waits may be cured by room; the others by a repair.
 _PLACING = frozenset({"", "creating", "placing", "quota_refused", "refused", "leftover"})
@@ -117,7 +118,7 @@ def reason_of_end(draft: Draft, end: End) -> Reason:
     row = draft.row
     words = reasons.clip(end.message[-500:])
     no_python = end.exit_code in _NO_PYTHON and end.cluster_reason in _START_ERRORS
-    if end.exit_code == EXIT_NO_PROGRAM or no_python or end.exit_code == 127:
+    if no_python or end.exit_code in {codes.EXIT_NO_PROGRAM, codes.EXIT_NOT_FOUND}:
         detail = words or "it has no Python"
         facts = {"image": row.image, "program": row.program, "detail": detail}
         return reasons.make("app_missing", **facts)

@@ -168,13 +168,6 @@ def test_too_many_files_and_bytes_are_refused(
         select(tmp_path)
 
 
-def test_limits_are_those_of_the_pod() -> None:
-    from jobs.pod import unpack as pod
-
-    assert packing.MAX_FILES <= pod.MAX_MEMBERS
-    assert packing.MAX_BYTES <= pod.MAX_UNPACKED_BYTES
-
-
 def test_a_file_that_shrinks_while_it_is_read_is_no_half_of_one(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"x" * 1000)

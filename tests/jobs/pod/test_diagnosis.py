@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from jobs.pod import diagnosis
 from jobs.pod.diagnosis import diagnose
-from jobs.rules import endings, reasons
+from jobs.pod.protocol import codes
+from jobs.rules import reasons
 from tests.jobs.pod.pods import FakeDoor, Pod
 
 # As the programs print them: CPython 3.11, PyTorch 2.9, TensorFlow 2.21, NCCL 2.27, argparse.
@@ -50,7 +51,7 @@ def test_each_cause_is_found_and_told(code: str) -> None:
     found = diagnose(output.encode())
     assert found is not None
     assert (found.code, found.detail) == (code, LINES[code][:300] + "…" * (len(LINES[code]) > 300))
-    assert code in endings.OWN_CODES
+    assert code in codes.EXPLAINED
     assert found.detail[:40] in reasons.make(code, who="worker-0", detail=found.detail).text
 
 

@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobs.pod import unpack
+from jobs.pod.protocol import codes
 from jobs.pod.unpack import BrokenError, TooLargeError, UnsafeError
 
 
@@ -264,7 +265,7 @@ def test_a_tar_bomb_is_refused_while_it_unfolds(box: Path, pack: Callable[[bytes
 
 
 def test_more_bytes_than_we_unpack_are_refused(box: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpack, "MAX_UNPACKED_BYTES", 30 * 1024**2)
+    monkeypatch.setattr(codes, "MAX_UNPACKED_BYTES", 30 * 1024**2)
     half = os.urandom(16 * 1024**2)
     with pytest.raises(TooLargeError):
         run(box, tar_of(("a", half), ("b", half)), "tar")
@@ -278,7 +279,7 @@ def test_more_bytes_than_we_unpack_are_refused(box: Path, monkeypatch: pytest.Mo
 def test_more_members_than_we_unpack_are_refused(
     box: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unpack, "MAX_MEMBERS", 50)
+    monkeypatch.setattr(codes, "MAX_MEMBERS", 50)
     members = [(f"{number}", b"") for number in range(51)]
     with pytest.raises(TooLargeError, match="50 members"):
         run(box, zip_of(*members) if kind == "zip" else tar_of(*members), kind)
@@ -297,12 +298,12 @@ def test_a_zip_whose_record_hides_a_larger_directory_is_refused(box: Path) -> No
     lying = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, 50, directory_at, 0)
     data = data[:at] + record + locator + lying
     assert len(zipfile.ZipFile(io.BytesIO(data)).infolist()) == 60
-    real, unpack.MAX_MEMBERS = unpack.MAX_MEMBERS, 50
+    real, codes.MAX_MEMBERS = codes.MAX_MEMBERS, 50
     try:
         with pytest.raises(TooLargeError, match="50 members"):
             run(box, data, "zip")
     finally:
-        unpack.MAX_MEMBERS = real
+        codes.MAX_MEMBERS = real
 
 
 BROKEN = {

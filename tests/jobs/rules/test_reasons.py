@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.pod.protocol import codes
 from jobs.rules import endings, reasons, waits
 from jobs.rules.endings import Disruption, End, reason_of_end
 from jobs.rules.waits import Wait, most_telling, reason_of_wait
@@ -107,7 +108,7 @@ def test_success_has_no_reason() -> None:
     assert reason_of_end("worker-0", End(0, "Completed", "whatever"), "2Gi") == reasons.NONE
 
 
-@pytest.mark.parametrize("code", sorted(endings.OWN_CODES))
+@pytest.mark.parametrize("code", sorted(codes.EXPLAINED))
 def test_every_code_of_the_pods_programs_is_in_the_table(code: str) -> None:
     end = End(65, "Error", said(reason=code, text="the detail"), is_fetch=True)
     assert reason_of_end("ps-0", end, "1Gi").code == code

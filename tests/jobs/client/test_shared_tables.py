@@ -1,0 +1,27 @@
+"""What the command line knows without asking is what the portal and the programs in pods say."""
+
+import signal
+
+from jobs.client import completion, exits, find, output, pack
+from jobs.pod.protocol import codes
+from jobs.rules.states import FOLLOWERS, JobState
+
+
+def test_states() -> None:
+    states = {str(state) for state in JobState}
+    assert list(completion._STATES) == [str(state) for state in JobState]
+    assert set(output._STATES) == states
+    assert {str(state) for state, after in FOLLOWERS.items() if not after} == find.FINAL
+
+
+def test_limits_of_an_archive() -> None:
+    top = len(f"{pack.TOP}/")  # the folder in which all of it lies
+    assert pack.MAX_FILES == codes.MAX_MEMBERS
+    assert pack.MAX_BYTES == codes.MAX_UNPACKED_BYTES
+    assert top + pack.MAX_PATH_BYTES <= codes.MAX_MEMBER_NAME_BYTES
+    assert pack.MAX_NAME_BYTES == codes.MAX_NAME_PART_BYTES
+
+
+def test_exit_codes_of_programs_that_a_signal_ended() -> None:
+    assert exits.INTERRUPTED == codes.SIGNAL_BASE + signal.SIGINT
+    assert exits.OUTPUT_CLOSED == codes.SIGNAL_BASE + signal.SIGPIPE
