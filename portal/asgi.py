@@ -14,13 +14,13 @@ from channels.routing import ProtocolTypeRouter, URLRouter
 from django.urls import re_path, reverse
 
 from jobs.logs.consumers import websocket_urlpatterns as log_sockets
-from portal.live_consumer import websocket_urlpatterns as live_sockets
 from portal.server.bodies import BodyDoor, FormHandler
 from portal.server.doors import Doors
 from portal.server.limits import RequestLimit
 from portal.server.probes import Probes
 from portal.server.request_threads import RequestThreads
 from portal.storage.folder_app import StoreDoor
+from tenants.live_socket import websocket_urlpatterns as live_sockets
 from tenants.sockets import NoSuchSocket, find_sender
 
 _django = RequestLimit(

@@ -76,10 +76,10 @@ TEMPLATES = [
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": False,
         "OPTIONS": {
-            "environment": "portal.pages.environment",
+            "environment": "portal.web.jinja.environment",
             "context_processors": [
                 "django.contrib.messages.context_processors.messages",
-                "portal.pages.shell",
+                "portal.web.layout.shell",
             ],
         },
     },
@@ -160,7 +160,7 @@ SESSION_COOKIE_NAME = f"{_COOKIE_PREFIX}homeport_session"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_NAME = f"{_COOKIE_PREFIX}homeport_csrf"
 CSRF_COOKIE_HTTPONLY = True
-CSRF_FAILURE_VIEW = "portal.views.csrf_failure"
+CSRF_FAILURE_VIEW = "portal.web.errors.csrf_failure"
 X_FRAME_OPTIONS = "DENY"
 SECURE_SSL_REDIRECT = False  # the load balancer in front speaks TLS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0

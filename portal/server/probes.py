@@ -18,8 +18,8 @@ from django.utils.timezone import now
 from jobs.models import ReconcilerLease
 from portal.database.postgres.outage import outage
 from portal.database.postgres.patience import patience
-from portal.pages import SILENCE, find_banner
 from portal.process import process
+from portal.web.layout import SILENCE, find_banner
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -42,7 +42,7 @@ function startFailures() {
   const tell = (event) => {
     const { requestConfig, xhr } = event.detail;
     if (requestConfig?.triggeringEvent?.type === "refresh") return;
-    // A refusal comes with a sentence of its own (portal/views.py).
+    // A refusal comes with a sentence of its own (portal/web/errors.py).
     const isSentence = xhr?.getResponseHeader("Content-Type")?.startsWith("text/plain");
     toast(xhr?.status < 500 && isSentence ? xhr.responseText : say("no_answer"), "error");
   };

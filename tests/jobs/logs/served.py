@@ -22,8 +22,9 @@ from jobs import archive
 from jobs.logs import consumers
 from jobs.models import Job, LogSegment, Replica, ReplicaArchive
 from jobs.rules.states import JobState, ReplicaState
-from portal import live, live_consumer
+from portal import live
 from portal.storage import get_store
+from tenants import live_socket
 from tenants.models import User
 from tenants.people.session_store import SessionStore
 from tests.factories import make_job, make_tenant
@@ -31,7 +32,7 @@ from tests.jobs.logs.fakes import FakeCluster, FakeLog
 
 # As portal/asgi.py has it.
 ROUTES = SessionMiddlewareStack(
-    URLRouter([*consumers.websocket_urlpatterns, *live_consumer.websocket_urlpatterns])
+    URLRouter([*consumers.websocket_urlpatterns, *live_socket.websocket_urlpatterns])
 )
 
 

@@ -1,0 +1,90 @@
+"""What is said when something is wrong: one page for all refusals, JSON in REST and for pods."""
+
+import json
+import sys
+
+from django.core.exceptions import RequestDataTooBig
+from django.db import close_old_connections, connection
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.csrf import csrf_exempt
+
+from portal.web import refusals
+from portal.web.streaming import AbsentError
+
+
+def _error(request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
+    """One page for all refusals; REST and the pods' door answer JSON as always."""
+    # Django makes these pages outside of the request's own thread, in one that nobody looks after.
+    if not connection.in_atomic_block:
+        close_old_connections()
+    if request.path.startswith(("/api/", "/internal/")):
+        body = {"errors": [{"field": "", "code": _CODES[status], "text": text}]}
+        return HttpResponse(json.dumps(body), content_type="application/json", status=status)
+    if request.headers.get("HX-Request") == "true":
+        return HttpResponse(text, content_type="text/plain; charset=utf-8", status=status)
+    context = {"status": status, "title": title, "text": text}
+    return render(request, "error.html", context, status=status)
+
+
+_CODES = {
+    400: "bad_request",
+    403: "permission_denied",
+    404: "not_found",
+    413: "too_large",
+}
+_OUR_MISTAKE = refusals.Refusal(
+    500,
+    "server_error",
+    gettext_lazy("Something went wrong"),
+    gettext_lazy(
+        "Something went wrong in Homeport. Your trainings are not touched by it. Try again."
+    ),
+)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if isinstance(exception, RequestDataTooBig):
+        return _error(request, 413, _("That is too large"), _("The form is too large to be read."))
+    text = _("The browser sent something that Homeport cannot read. Go back and try again.")
+    return _error(request, 400, _("That could not be read"), text)
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return _error(
+        request, 403, _("You may not do this"), str(exception) or _("Your role does not allow it.")
+    )
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if isinstance(exception, AbsentError):
+        return _error(request, 404, exception.title, str(exception))
+    text = _("There is nothing at this address, or it belongs to somebody else.")
+    return _error(request, 404, _("Nothing here"), text)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Needs neither database nor session, for those may be what is broken."""
+    # Django calls this while it handles the error.
+    refusal = refusals.find(sys.exc_info()[1]) or _OUR_MISTAKE
+    is_part = request.headers.get("HX-Request") == "true"
+    content_type, body = refusals.body_of(refusal, request.path, is_part=is_part)
+    answer = HttpResponse(body, content_type=content_type, status=refusal.status)
+    if refusal.retry_s:
+        answer.headers["Retry-After"] = str(refusal.retry_s)
+    return answer
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    text = _(
+        "This page was open too long, or was opened before you signed in. Go back, reload it and "
+        "send it again; what you typed in the form of a new training is kept."
+    )
+    return _error(request, 403, _("Please send that again"), text)
+
+
+@csrf_exempt  # it does nothing, and REST has to say so in its own words
+def api_not_found(request: HttpRequest) -> HttpResponse:
+    return _error(request, 404, "", "There is no such address in the REST API.")
