@@ -17,12 +17,12 @@ from pathlib import Path
 
 from websockets.sync.client import ClientConnection, connect
 
+from onebox.testing.kube import Kube, Space
+from onebox.testing.measure import PODS, burst, pod_to_running
+from onebox.testing.processes import descendants
 from tests.bench.processes import cpu_s
 from tests.e2e.portal import ROOT, Portal, Rest
 from tests.e2e.viewers import Counting
-from tests.onebox.whole.kube import Kube, Space
-from tests.onebox.whole.measure import PODS, burst, pod_to_running
-from tests.onebox.whole.processes import descendants
 from tests.scale import measure as scale
 from tests.tools.waiting import wait_for
 

@@ -37,8 +37,8 @@ from typing import TypeVar
 from coverage import CoverageData
 from coverage.exceptions import CoverageException
 
+from onebox.testing.processes import naming
 from tests import lanes
-from tests.onebox.whole.processes import naming
 from tests.run import ROOT, say, share_images
 from tests.tools.mutations import Mutant, mutants_of
 

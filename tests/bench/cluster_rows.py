@@ -22,13 +22,13 @@ import yaml
 
 from deploy.image import offer_image
 from deploy.testcluster.ports import free_port
+from onebox.testing.processes import command_line, descendants
 from tests.bench.fakelogs import LINE_BYTES, Work
 from tests.bench.processes import running
 from tests.bench.relay import Api
 from tests.bench.viewers import Target
 from tests.bench.world import Logs, Side, Size, World, relay
 from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest
-from tests.onebox.whole.processes import command_line, descendants
 from tests.tools.servers import answers
 
 PEOPLE = ("ada", "lee", "root")  # whose training it is, who leads the team, who may see everything

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.onebox.whole.processes import descendants
+from onebox.testing.processes import descendants
 from tests.tools.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]

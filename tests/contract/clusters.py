@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from onebox.testing import start
 from tests.contract.kube import MERGE, Kube
 from tests.contract.tape import CORE, NODE
-from tests.onebox.cluster import start_onebox
 
 Side = Literal["onebox", "upstream"]
 GIVEN = "CONTRACT_KUBECONFIG"
@@ -79,7 +79,7 @@ def _started(wanted: Side) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="contract-", ignore_cleanup_errors=True) as folder:
         home = Path(folder) / wanted
         if wanted == "onebox":
-            with contextlib.closing(start_onebox(home)) as box:
+            with contextlib.closing(start(home)) as box:
                 yield box.kubeconfig
         else:
             # Imported here: the programs of upstream are looked for where they are needed.

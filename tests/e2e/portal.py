@@ -17,7 +17,7 @@ from typing import Any
 import requests
 
 from deploy.testcluster.ports import free_port
-from tests.onebox.whole.processes import naming
+from onebox.testing.processes import naming
 from tests.tools.kubectls import current_kubectl
 from tests.tools.waiting import wait_for
 

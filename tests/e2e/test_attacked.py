@@ -16,9 +16,9 @@ import requests
 from django.test import override_settings
 
 from jobs.tokens import job_token
+from onebox.testing.processes import command_line
 from tests.e2e.portal import Portal, Rest, new_home, thrown_away
 from tests.jobs import costly_archives
-from tests.onebox.whole.processes import command_line
 from tests.portal.attackers import Call, ask_at_once, many_descriptors, open_halves
 from tests.portal.postgres_server import postgres_server
 from tests.portal.whole import tree_memory_bytes, watching

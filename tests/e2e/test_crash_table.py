@@ -22,8 +22,8 @@ import requests
 
 from deploy.image import offer_image
 from deploy.testcluster.ports import free_port
+from onebox.testing import OneBox, start
 from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest, kubectl
-from tests.onebox.cluster import OneBox, start_onebox
 from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
@@ -136,9 +136,7 @@ def server() -> Iterator[Bare]:
     pod_port = free_port()
     offer_image(folder / "onebox" / "node")
     with contextlib.closing(
-        start_onebox(
-            folder / "onebox", forward=pod_port, extra=["--node-port-range", "31800-31899"]
-        )
+        start(folder / "onebox", forward=pod_port, node_port_range="31800-31899")
     ) as box:
         bare = Bare(home, pod_port=pod_port, box=box)
         try:

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import requests
 
+from onebox.testing.processes import command_line
 from tests.bench.processes import slowness
 from tests.e2e.portal import Portal, Rest, kubectl, new_home, thrown_away
 from tests.e2e.viewers import Counting, Stuck
-from tests.onebox.whole.processes import command_line
 from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.e2e

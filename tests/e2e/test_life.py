@@ -9,8 +9,8 @@ from contextlib import suppress
 import pytest
 from playwright.sync_api import Page, expect
 
+from onebox.testing.processes import command_line
 from tests.e2e.portal import Portal, Rest
-from tests.onebox.whole.processes import command_line
 from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.e2e

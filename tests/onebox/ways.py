@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from onebox.testing import IN_PLAIN_CONTAINER, as_user
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NOBODY = 65534
@@ -93,10 +95,9 @@ def run(way: str, words: Sequence[str], junit: Path | None) -> int:
     command: list[str] = []
     if os.getuid() == 0:
         os.chown(home, NOBODY, NOBODY)
-        change = str(HERE / "node_sandbox" / "ordinary_user.py")
-        command += [sys.executable, change, str(NOBODY), str(NOBODY), str(home)]
+        command += as_user(NOBODY, home)
     if way != "user":
-        command += [sys.executable, str(HERE / "plain" / "drop.py")]
+        command += IN_PLAIN_CONTAINER
         command += ["--engine", "docker"] if way == "docker" else []
     # A folder of the checkout that somebody else may not write.
     settings = (f"{BEGUN}={way}", f"HYPOTHESIS_STORAGE_DIRECTORY={home / 'hypothesis'}")

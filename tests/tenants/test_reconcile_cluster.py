@@ -13,6 +13,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db.models import F
 
+from onebox.testing import OneBox, start
 from portal.cluster import rights
 from portal.cluster.client import Cluster
 from portal.cluster.errors import NotFound
@@ -21,7 +22,6 @@ from portal.cluster.view import ClusterView
 from tenants.models import Tenant, TenantObject
 from tenants.reconcile import TenantReconciler
 from tests.factories import make_tenant
-from tests.onebox.cluster import OneBox, start_onebox
 from tests.tenants.conftest import DirectWriter
 
 
@@ -29,7 +29,7 @@ from tests.tenants.conftest import DirectWriter
 def box() -> Iterator[OneBox]:
     # Not below pytest's folder: paths of sockets in it must stay short.
     home = Path(tempfile.mkdtemp(prefix="hp-"))
-    running = start_onebox(home / "box", gpus="0")
+    running = start(home / "box", gpus="0")
     yield running
     running.stop()
     shutil.rmtree(home, ignore_errors=True)
@@ -215,9 +215,9 @@ async def test_the_preflight_knows_that_it_limits_no_account(lab: Lab):
 
 async def test_a_cluster_that_dies_and_comes_back_is_followed(lab: Lab, box: OneBox):
     await lab.until_active()
-    box.kill9()
+    box.kill()
     await lab.until(lambda _: lab.view.problem)
-    again = start_onebox(box.home, gpus="0")
+    again = start(box.home, gpus="0")
     box.process, box.log = again.process, again.log
     await lab.until(lambda _: not lab.view.problem, timeout_s=60)
     quota = await lab.cluster.get("ResourceQuota", lab.namespace, "homeport")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from deploy.probe import Probe
-from tests.onebox.cluster import start_onebox
+from onebox.testing import start
 from tests.tools.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,7 +88,7 @@ class Installation:
 @pytest.fixture(scope="module")
 def installation() -> Iterator[Installation]:
     home = Path(tempfile.mkdtemp(prefix="hp-"))
-    box = start_onebox(home / "box", gpus="0")
+    box = start(home / "box", gpus="0")
     try:
         probe = Probe.of(box.kubeconfig)
         assert probe is not None, "a cluster that is ready has a whole kubeconfig"

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from deploy.testcluster.ports import free_port
+from onebox.testing import OneBox, launch
+from onebox.testing.kube import Kube
+from onebox.testing.processes import naming
 from portal.cluster import labels
 from tests.e2e.portal import PASSWORD, ROOT, Portal
-from tests.onebox.cluster import OneBox, launch
-from tests.onebox.whole.kube import Kube
-from tests.onebox.whole.processes import naming
 from tests.tools.waiting import wait_for
 from tests.upgrade.old import Old
 

@@ -123,7 +123,7 @@ def parts(old: Old, database: dict[str, str]) -> Iterator[Parts]:
     finally:
         made.kill_everything()
         if made.box is not None:
-            made.box.kill9()
+            made.box.kill()
         shutil.rmtree(made.home.parent, ignore_errors=True)
 
 

@@ -11,7 +11,7 @@ import shutil
 import time
 from pathlib import Path
 
-from tests.onebox.whole.processes import command_line, naming, others
+from onebox.testing.processes import command_line, naming, others
 
 _ENDING_S = 10.0  # what was killed goes a moment later
 _SHOWN = 80  # characters of a command line

@@ -15,7 +15,7 @@ import pytest
 
 from deploy.testcluster import binaries
 from deploy.testcluster.cluster import TestCluster
-from tests.onebox.whole.kube import Json, Kube, Space, container, shell, sleeper
+from onebox.testing.kube import Json, Kube, Space, container, shell, sleeper
 from tests.tools.kubectls import Said, ask, current_kubectl
 from tests.upstream.power import need_built
 

@@ -39,19 +39,6 @@ def log_text(path: Path) -> str:
     return b"".join(parts).decode(errors="replace")
 
 
-def processes_named(command: str) -> list[int]:
-    """Return this machine's processes with exactly this command line."""
-    wanted = command.replace(" ", "\0").encode() + b"\0"
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if (folder / "cmdline").read_bytes() == wanted:
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
-
-
 def parent_of(pid: int) -> int:
     """Return a process's parent: of a program its container's init, of that its pod's."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -10,8 +10,9 @@ import time
 import pytest
 
 from onebox.node.sandbox import Mount, Pod, PodGone, StartError
+from onebox.testing.processes import processes_named
 
-from .bench import DEADLINE_S, IS_ROOT, PYTHON, Bench, log_text, parent_of, processes_named, until
+from .bench import DEADLINE_S, IS_ROOT, PYTHON, Bench, log_text, parent_of, until
 
 
 async def refusal(bench: Bench, pod: Pod, *argv: str, **fields) -> StartError:

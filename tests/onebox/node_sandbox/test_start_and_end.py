@@ -18,8 +18,10 @@ import pytest
 from onebox.node.interpreter import real_interpreter
 from onebox.node.sandbox import Exit, Mount, Sandbox, SandboxUnavailable
 from onebox.node.trial import explain_refusal, judge
+from onebox.testing import IN_PLAIN_CONTAINER
+from onebox.testing.processes import processes_named
 
-from .bench import DEADLINE_S, IS_ROOT, processes_named, until
+from .bench import DEADLINE_S, IS_ROOT, until
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).parent
@@ -172,7 +174,7 @@ async def test_without_user_namespaces_it_says_which_switch_to_turn(tmp_path):
 @pytest.mark.skipif(not IS_ROOT, reason="takes rights that only root can give up")
 async def test_root_without_rights_says_what_is_missing(tmp_path):
     setpriv = ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
-    drop = (sys.executable, str(HERE.parent / "plain" / "drop.py"), "--only-notification", "busy")
+    drop = (*IN_PLAIN_CONTAINER, "--only-notification", "busy")
     wrapper = (*drop, *setpriv)
     node = start_node(tmp_path, wrapper=wrapper)
     output, _ = await asyncio.to_thread(node.communicate, timeout=DEADLINE_S)

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from onebox.testing import IN_PLAIN_CONTAINER, OneBox, launch
 from tests.e2e.portal import Portal, Rest, new_home, thrown_away
-from tests.onebox.cluster import OneBox, launch
-
-DROP = (sys.executable, str(Path(__file__).with_name("drop.py")))
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +21,7 @@ def box() -> Iterator[OneBox]:
     home = folder / "onebox"
     home.mkdir()
     options = ("--home", str(home), "--gpus", "2", "--grace", "2", "--egress", "off")
-    command = [*DROP, sys.executable, "-m", "onebox", *options]
+    command = [*IN_PLAIN_CONTAINER, sys.executable, "-m", "onebox", *options]
     with contextlib.closing(launch(command, home, folder / "onebox.log")) as started:
         yield started
     shutil.rmtree(folder, ignore_errors=True)
@@ -31,7 +29,7 @@ def box() -> Iterator[OneBox]:
 
 @pytest.fixture(scope="module")
 def portal() -> Iterator[Portal]:
-    with thrown_away(Portal(new_home("plain-e2e"), wrapper=DROP)) as running:
+    with thrown_away(Portal(new_home("plain-e2e"), wrapper=IN_PLAIN_CONTAINER)) as running:
         yield running
 
 

@@ -12,19 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.onebox.plain.conftest import DROP
-
-ROOT = Path(__file__).resolve().parents[3]
+from onebox.testing import IN_PLAIN_CONTAINER
 
 
 @pytest.mark.parametrize("how", ["busy", "refused"])
 def test_where_calls_cannot_be_answered_either_it_says_what_is_missing(
     tmp_path: Path, how: str
 ) -> None:
-    drop = [*DROP, "--no-notification", how]
+    drop = [*IN_PLAIN_CONTAINER, "--no-notification", how]
     ended = subprocess.run(
         [*drop, sys.executable, "-m", "onebox", "--home", str(tmp_path / "onebox")],
-        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=120,

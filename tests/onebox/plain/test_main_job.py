@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from onebox.testing.processes import processes_named
 from tests.e2e.main_job import do_the_main_job
 from tests.e2e.portal import Portal, Rest, kubectl
 from tests.e2e.test_gate import enter
@@ -78,6 +79,4 @@ def test_a_notebooks_cells_see_the_volumes(ada: Rest, trained: dict[str, Any]) -
 
 
 def _processes(*argv: str) -> list[str]:
-    from tests.onebox.node_sandbox.bench import processes_named
-
     return [str(pid) for pid in processes_named(" ".join(argv))]

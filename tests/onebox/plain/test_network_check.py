@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from jobs.reconciler import network
+from onebox.testing import OneBox
 from portal.cluster.client import Cluster
-from tests.onebox.cluster import OneBox
 
 
 async def test_namespaces_are_not_apart(box: OneBox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,8 @@ import pytest_asyncio
 
 from onebox.node.kinds import PLAIN
 from onebox.node.sandbox import Mount, Pod, Sandbox
-from tests.onebox.node_sandbox.bench import Bench, parent_of, processes_named, until
+from onebox.testing.processes import processes_named
+from tests.onebox.node_sandbox.bench import PYTHON, Bench, parent_of, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -261,6 +262,4 @@ with futures.ProcessPoolExecutor(4) as pool:
 
 
 def _python(program: str) -> tuple[str, ...]:
-    from tests.onebox.node_sandbox.bench import PYTHON
-
     return (PYTHON, "-I", "-S", "-c", program)

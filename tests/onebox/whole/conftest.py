@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.onebox.cluster import OneBox, start_onebox
-from tests.onebox.whole.kube import Kube, RefusedError, Space, names
+from onebox.testing import OneBox, start
+from onebox.testing.kube import Kube, RefusedError, Space, names
 
 GIVEN = os.environ.get("CONTRACT_KUBECONFIG")
 _names = names()
@@ -26,7 +26,7 @@ def box() -> Iterator[OneBox]:
     if GIVEN:
         pytest.skip("it looks into onebox's own processes, and a cluster is given")
     folder = Path(tempfile.mkdtemp(prefix="onebox-whole-"))
-    started = start_onebox(folder / "onebox")
+    started = start(folder / "onebox")
     yield started
     code = started.stop()
     text = started.tail(200)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tests.onebox.whole.kube import Kube, Space, python, shell, sleeper
+from onebox.testing.kube import Kube, Space, python, shell, sleeper
 
 # Says "up" when it can no longer be ended by SIGTERM.
 DEAF = "import signal\nsignal.signal(15, lambda *_: None)\nprint('up')\nwhile True: signal.pause()"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.onebox.cluster import ROOT, OneBox, start_onebox
-from tests.onebox.whole.kube import Kube, RefusedError, Space, container, is_ready, shell, sleeper
-from tests.onebox.whole.processes import (
+from onebox.testing import OneBox, start
+from onebox.testing.kube import Kube, RefusedError, Space, container, is_ready, shell, sleeper
+from onebox.testing.processes import (
     command_line,
     descendants,
     parent,
@@ -23,7 +23,7 @@ from tests.onebox.whole.processes import (
 
 @pytest.fixture
 def own_box(tmp_path: Path):
-    box = start_onebox(tmp_path / "onebox")
+    box = start(tmp_path / "onebox")
     yield box
     box.stop()
 
@@ -121,7 +121,6 @@ class Halves:
     def _start(self, module: str, *arguments: object) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             [sys.executable, "-m", module, *map(str, arguments)],
-            cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self.log,

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.onebox.cluster import OneBox
-from tests.onebox.whole.kube import Kube, Space, shell
+from onebox.testing import OneBox
+from onebox.testing.kube import Kube, Space, shell
 
 GPU = "nvidia.com/gpu"
 

@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.onebox.cluster import ROOT, launch
+from onebox.testing import launch
 from tests.tools import kubectls
 from tests.tools.kubectls import CURRENT, Kubectl
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def uv(*words: object) -> None:

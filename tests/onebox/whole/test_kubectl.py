@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.onebox.whole.kube import Space
+from onebox.testing.kube import Space
 from tests.tools import kubectls
 from tests.tools.kubectls import CURRENT, IN_PATH, Kubectl
 

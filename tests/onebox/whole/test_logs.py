@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.onebox.cluster import OneBox
-from tests.onebox.whole.kube import RefusedError, Space, python, shell, sleeper
-from tests.onebox.whole.processes import command_line, descendants
+from onebox.testing import OneBox
+from onebox.testing.kube import RefusedError, Space, python, shell, sleeper
+from onebox.testing.processes import command_line, descendants
 from tests.tools.waiting import wait_for
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import urllib.request
 
-from tests.onebox.whole.kube import Json, Kube, Space, python, shell
+from onebox.testing.kube import Json, Kube, Space, python, shell
 
 WEB = (
     "import http.server, socket\n"

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from deploy.testcluster.ports import free_port
-from tests.onebox.cluster import OneBox, start_onebox
-from tests.onebox.whole.kube import Kube, Space, python, shell
+from onebox.testing import OneBox, start
+from onebox.testing.kube import Kube, Space, python, shell
 
 
 class Portal(http.server.BaseHTTPRequestHandler):
@@ -45,9 +45,15 @@ def chosen(
 ) -> Iterator[tuple[OneBox, Path, int]]:
     folder = tmp_path_factory.mktemp("options")
     volumes, port = folder / "volumes", free_port()
-    extra = ["--volumes-dir", str(volumes), "--port", str(port), "--node-port-range", "31500-31509"]
-    box = start_onebox(
-        folder / "onebox", gpus="1", cpu=3, forward=portal_port, egress="on", extra=extra
+    box = start(
+        folder / "onebox",
+        gpus=1,
+        cpu=3,
+        forward=portal_port,
+        egress="on",
+        volumes_dir=volumes,
+        port=port,
+        node_port_range="31500-31509",
     )
     yield box, volumes, port
     box.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.onebox.whole.kube import IMAGE, Json, Space, container, python, shell, sleeper
+from onebox.testing.kube import IMAGE, Json, Space, container, python, shell, sleeper
 
 
 def test_init_containers_run_in_order_before_the_main_one(space: Space):

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from onebox.node.ownership import read_owner
-from tests.onebox.cluster import ROOT, OneBox, start_onebox
-from tests.onebox.whole.kube import Kube, Space, container, shell, sleeper
-from tests.onebox.whole.processes import descendants, wait_for_none
+from onebox.testing import IN_PLAIN_CONTAINER, OneBox, start
+from onebox.testing.kube import Kube, Space, container, shell, sleeper
+from onebox.testing.processes import descendants, wait_for_none
 from tests.tools.waiting import wait_for
 
 NOBODY = 65534
@@ -24,11 +24,11 @@ NOBODY = 65534
 def own_box(tmp_path: Path):
     boxes: list[OneBox] = []
 
-    def start(**options: object) -> OneBox:
-        boxes.append(start_onebox(tmp_path / "onebox", **options))
+    def started(**options: object) -> OneBox:
+        boxes.append(start(tmp_path / "onebox", **options))
         return boxes[-1]
 
-    yield start
+    yield started
     for box in boxes:
         if box.process.poll() is None:
             box.stop()
@@ -45,7 +45,7 @@ def test_a_killed_onebox_leaves_no_process_and_restarts_as_a_reboot(own_box):
         space.wait_pod(name, phase)
     below = descendants(box.process.pid)
     assert len(below) >= 6
-    box.kill9()
+    box.kill()
     wait_for_none(below)
 
     space.kube = Kube(own_box().kubeconfig)
@@ -140,7 +140,7 @@ def test_a_lost_state_takes_no_volume_with_it(own_box, is_unmarked: bool):
         "the folder that was given up says so",
         lambda: (owner := read_owner(given_up)) is not None and owner.is_released,
     )
-    box.kill9()
+    box.kill()
     for file in (box.home / "api").glob("state.db*"):
         file.unlink()
     unmarked = folder.parent / "pvc-unknown"
@@ -169,7 +169,7 @@ def test_a_lost_state_takes_no_volume_with_it(own_box, is_unmarked: bool):
 
 
 def test_stopping_gives_pods_their_grace_and_ends_everything(own_box, tmp_path: Path):
-    box = own_box(grace_s=5)
+    box = own_box(grace=5)
     space = Space(Kube(box.kubeconfig), "t")
     space.pod(
         "p",
@@ -191,15 +191,14 @@ def test_stopping_gives_pods_their_grace_and_ends_everything(own_box, tmp_path: 
 def test_two_onebox_on_one_home_are_refused_in_words(own_box):
     box = own_box()
     with pytest.raises(RuntimeError, match="already runs on"):
-        start_onebox(box.home)
+        start(box.home)
 
 
 def test_a_machine_without_user_namespaces_is_told_what_is_missing(tmp_path: Path):
     # Without capabilities, without the right to make namespaces or to answer system calls.
-    drop = [sys.executable, str(ROOT / "tests/onebox/plain/drop.py"), "--no-notification", "busy"]
+    drop = [*IN_PLAIN_CONTAINER, "--no-notification", "busy"]
     done = subprocess.run(
         [*drop, sys.executable, "-m", "onebox", "--home", str(tmp_path / "onebox")],
-        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=60,
@@ -215,7 +214,7 @@ def test_an_ordinary_user_runs_the_same_pods():
     # Not below pytest's own folder, which another run closes to everybody but its user.
     folder = Path(tempfile.mkdtemp(prefix="homeport-user-"))
     folder.chmod(0o755)
-    box = start_onebox(folder / "onebox", uid=NOBODY)
+    box = start(folder / "onebox", uid=NOBODY)
     try:
         space = Space(Kube(box.kubeconfig), "t")
         space.kube.create(
@@ -242,5 +241,5 @@ def test_an_ordinary_user_runs_the_same_pods():
         assert box.stop() == 0
         wait_for_none(below)
     finally:
-        box.kill9()
+        box.kill()
         shutil.rmtree(folder)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.onebox.cluster import OneBox
-from tests.onebox.whole.kube import Json, Kube, Space, shell
+from onebox.testing import OneBox
+from onebox.testing.kube import Json, Kube, Space, shell
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 VOLUMES = "/api/v1/persistentvolumes"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.onebox.whole.kube import Json, Space, is_ready, shell, sleeper
+from onebox.testing.kube import Json, Space, is_ready, shell, sleeper
 
 BATCH, APPS = "batch/v1", "apps/v1"
 

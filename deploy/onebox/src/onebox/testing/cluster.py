@@ -1,6 +1,6 @@
-"""A real onebox for tests: `start_onebox(home)` runs the supervisor, the API half and the node.
+"""A real onebox: `start(home)` runs the supervisor, the API half and the node.
 
-    with contextlib.closing(start_onebox(tmp_path / "onebox")) as box:
+    with contextlib.closing(start(tmp_path / "onebox")) as box:
         ... box.kubeconfig ...
 
 The process dies with the test process, whatever happens to that.
@@ -16,11 +16,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-AS_USER = ROOT / "tests" / "onebox" / "node_sandbox" / "ordinary_user.py"
+_HERE = Path(__file__).parent
+# Before a command: it runs as in a plain container (plain_container.py).
+IN_PLAIN_CONTAINER = (sys.executable, str(_HERE / "plain_container.py"))
 READY_S = 60.0
 STOP_S = 40.0
 
@@ -38,7 +39,6 @@ class OneBox:
     process: subprocess.Popen[bytes]
     log: Path
     ready_s: float = 0.0
-    arguments: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def kubeconfig(self) -> Path:
@@ -52,14 +52,14 @@ class OneBox:
         try:
             self.process.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            self.kill9()
+            self.kill()
             raise
         self._close_pipe()
         return self.process.returncode
 
     close = stop
 
-    def kill9(self) -> None:
+    def kill(self) -> None:
         """Kill the supervisor; the kernel ends the rest."""
         self.process.kill()
         self.process.wait(STOP_S)
@@ -74,48 +74,45 @@ class OneBox:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def start_onebox(
-    home: Path,
-    *,
-    gpus: str = "auto",
-    cpu: int | None = None,
-    forward: int | None = None,
-    egress: str = "off",
-    grace_s: float = 2.0,
-    uid: int | None = None,
-    extra: Sequence[str] = (),
-) -> OneBox:
+def start(home: Path, *, uid: int | None = None, **options: object) -> OneBox:
     """Start onebox on `home` (kept from an earlier run or new) and wait until it is ready.
 
     Args:
         uid: run it as this ordinary user instead of the one of the tests (needs root).
-        extra: further options of `python -m onebox`.
+        options: of `python -m onebox`, such as gpus=0 or node_port_range="31800-31899"; pods get
+            two seconds at the end where it is not said otherwise.
 
     Raises:
         RuntimeError: it ended or was not ready in time; the message holds its log.
     """
-    arguments = ["--gpus", gpus, "--egress", egress, "--grace", str(grace_s), *extra]
-    if cpu is not None:
-        arguments += ["--cpu", str(cpu)]
-    if forward is not None:
-        arguments += ["--forward", str(forward)]
     home.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "onebox", "--home", str(home), *arguments]
+    command = [sys.executable, "-m", "onebox", "--home", str(home)]
+    for name, value in {"grace": 2, **options}.items():
+        command += [f"--{name.replace('_', '-')}", str(value)]
     if uid is not None:
         os.chown(home, uid, uid)
-        command = [sys.executable, str(AS_USER), str(uid), str(uid), str(home), *command]
-    box = launch(command, home, home.parent / f"{home.name}.log")
-    box.arguments = tuple(arguments)
-    return box
+        command = [*as_user(uid, home), *command]
+    return launch(command, home, home.parent / f"{home.name}.log")
 
 
-def launch(command: Sequence[str], home: Path, log: Path, checkout: Path = ROOT) -> OneBox:
-    """Run a command of a checkout that ends up as onebox's supervisor and wait for its word."""
+def as_user(uid: int, home: Path) -> tuple[str, ...]:
+    """What comes before a command that root runs as an ordinary user (ordinary_user.py)."""
+    return (sys.executable, str(_HERE / "ordinary_user.py"), str(uid), str(uid), str(home))
+
+
+def launch(
+    command: Sequence[str], home: Path, log: Path, working_dir: Path | None = None
+) -> OneBox:
+    """Run a command that ends up as onebox's supervisor and wait for its word.
+
+    Raises:
+        RuntimeError: it ended or was not ready in time; the message holds its log.
+    """
     began_s = time.monotonic()
     with log.open("ab") as errors:
         process = subprocess.Popen(
             command,
-            cwd=checkout,
+            cwd=working_dir,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -125,7 +122,7 @@ def launch(command: Sequence[str], home: Path, log: Path, checkout: Path = ROOT)
     box = OneBox(home, process, log)
     word = _first_line(process, READY_S)
     if b"onebox is ready" not in word:
-        box.kill9()
+        box.kill()
         raise RuntimeError(f"onebox did not start (code {process.returncode}):\n{box.tail()}")
     box.ready_s = time.monotonic() - began_s
     return box

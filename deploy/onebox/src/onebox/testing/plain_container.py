@@ -1,4 +1,4 @@
-"""Run a command as in a plain container: `python drop.py [OPTION HOW] COMMAND...`
+"""Run a command as in a plain container: `python plain_container.py [OPTION HOW] COMMAND...`
 
 No user namespaces, no capability, none to be had by exec. --no-notification adds `busy`, as where
 the container's engine answers calls itself, or `refused`, as where seccomp is not allowed;

@@ -1,4 +1,4 @@
-"""A small synchronous Kubernetes client for tests: raw JSON, waits with deadlines."""
+"""A small synchronous Kubernetes client: raw JSON, waits with deadlines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
 import yaml
@@ -48,7 +48,9 @@ class Kube:
                 file.flush()
                 self._tls.load_cert_chain(file.name)
 
-    def open(self, method: str, path: str, body: Any = None, kind: str = "application/json"):
+    def open(
+        self, method: str, path: str, body: Any = None, kind: str = "application/json"
+    ) -> http.client.HTTPResponse:
         """Send a request; returns the response, which the caller reads."""
         connection = http.client.HTTPSConnection(self._host, context=self._tls, timeout=60)
         headers = {**self._headers, "Content-Type": kind}
@@ -69,12 +71,15 @@ class Kube:
             return json.loads(reply.read())
 
     def create(self, path: str, body: Json) -> Json:
-        return self.call("POST", path, body)
+        """Create an object in a collection."""
+        return cast(Json, self.call("POST", path, body))
 
     def get(self, path: str) -> Json:
-        return self.call("GET", path)
+        """Read an object or a list."""
+        return cast(Json, self.call("GET", path))
 
     def find(self, path: str) -> Json | None:
+        """Read an object; None: there is none."""
         try:
             return self.get(path)
         except RefusedError as error:
@@ -83,9 +88,11 @@ class Kube:
             raise
 
     def items(self, path: str) -> list[Json]:
-        return self.get(path)["items"]
+        """Read the objects of a collection."""
+        return cast(list[Json], self.get(path)["items"])
 
     def delete(self, path: str, grace_s: int | None = None) -> None:
+        """Delete an object, what it owns later."""
         options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
         options["propagationPolicy"] = "Background"
         if grace_s is not None:
@@ -93,7 +100,8 @@ class Kube:
         self.call("DELETE", path, options)
 
     def patch(self, path: str, body: Json) -> Json:
-        return self.call("PATCH", path, body, "application/merge-patch+json")
+        """Change an object by a merge patch."""
+        return cast(Json, self.call("PATCH", path, body, "application/merge-patch+json"))
 
     def wait(
         self, path: str, until: Callable[[Json], bool], timeout_s: float = 60, what: str = ""
@@ -111,6 +119,7 @@ class Kube:
         return obj
 
     def wait_gone(self, path: str, timeout_s: float = 60) -> None:
+        """Wait until there is nothing at a path."""
         deadline_s = time.monotonic() + timeout_s
         while (obj := self.find(path)) is not None:
             assert time.monotonic() < deadline_s, f"{path} still exists: {obj['metadata']}"
@@ -165,7 +174,7 @@ class Space:
         with self.open_log(name, **query) as reply:
             return reply.read().decode()
 
-    def open_log(self, name: str, **query: Any):
+    def open_log(self, name: str, **query: Any) -> http.client.HTTPResponse:
         path = f"{self.path('pods', name)}/log?{urlencode(query)}"
         return self.kube.open("GET", path)
 

@@ -44,4 +44,5 @@ def main() -> None:
     os.execvpe(sys.argv[4], sys.argv[4:], {**env, "HOME": home})
 
 
-main()
+if __name__ == "__main__":
+    main()

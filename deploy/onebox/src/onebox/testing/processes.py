@@ -35,6 +35,19 @@ def naming(text: str) -> list[int]:
     return found
 
 
+def processes_named(command: str) -> list[int]:
+    """Return this machine's processes with exactly this command line."""
+    wanted = command.replace(" ", "\0").encode() + b"\0"
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "cmdline").read_bytes() == wanted:
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
 def parent(pid: int) -> int:
     """The process that started this one (0: gone)."""
     try:

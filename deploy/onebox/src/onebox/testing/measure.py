@@ -1,4 +1,4 @@
-"""Measures a whole onebox: `python -m tests.onebox.whole.measure`.
+"""Measures a whole onebox: `python -m onebox.testing.measure`.
 
 Prints how many objects its API half creates in a second, start to ready (cold and warm home),
 creation of a pod to Running, 50 pods to Running, and the CPU that all of onebox uses while nothing
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from onebox.api.registry import Api
 from onebox.api.store import Store
-from tests.onebox.cluster import OneBox, start_onebox
-from tests.onebox.whole.kube import Kube, Space, sleeper
-from tests.onebox.whole.processes import cpu_seconds, descendants
+from onebox.testing.cluster import OneBox, start
+from onebox.testing.kube import Kube, Space, sleeper
+from onebox.testing.processes import cpu_seconds, descendants
 
 PODS = 50
 IDLE_S = 30.0
@@ -84,7 +84,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="onebox-measure-") as folder:
         say(f"objects created: {creates_per_s(Path(folder)):.0f} a second")
         home = Path(folder) / "onebox"
-        box = start_onebox(home)
+        box = start(home)
         say(f"start to ready, new home: {box.ready_s:.2f} s")
         try:
             space = Space(Kube(box.kubeconfig), "measure")
@@ -97,7 +97,7 @@ def main() -> None:
             say(f"idle CPU, {PODS + 10} pods: {idle(box) * 100:.2f} % of a core")
         finally:
             box.stop()
-        box = start_onebox(home)
+        box = start(home)
         say(f"start to ready, warm home with {PODS + 10} pods: {box.ready_s:.2f} s")
         box.stop()
 
