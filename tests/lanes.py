@@ -43,7 +43,7 @@ LATER: Mapping[str, int] = {
     "tests/deploy/test_launch.py": 26,
     "tests/portal/database/test_migrate.py": 25,
     "tests/repository/test_tool_mutants.py": 21,
-    "tests/jobs/client/test_following.py": 20,
+    "tests/jobs/client/test_follow.py": 20,
     "tests/portal/test_serve.py": 18,
     "tests/jobs/reconciler/test_data_is_kept.py": 17,
     "tests/jobs/pod/gate/test_memory.py": 16,

@@ -12,9 +12,9 @@ from . import contexts
 from .address import parse_address
 from .contexts import Context
 from .exits import NOT_FOUND, NOT_SIGNED_IN, OK, ClientError, UsageError
-from .harmless import one_line
 from .refusals import RefusedError, unreachable
 from .rest import Rest
+from .sanitize import one_line
 from .session import Session
 from .table import Column, parse_time, span_text
 

@@ -19,10 +19,10 @@ import urllib3
 
 from .exits import ERROR, NOT_FOUND, OK, ClientError, UnreachableError
 from .find import find_job, short_id
-from .harmless import one_line, written_out
 from .progress import Progress
 from .refusals import unreachable
 from .rest import Rest, chunks_of
+from .sanitize import one_line, written_out
 from .session import Session
 from .table import Column, age_text, size_text
 

@@ -45,7 +45,7 @@ PLAIN_FIELDS = {
 
 
 @dataclass
-class Wanted:
+class SubmitRequest:
     """What is to be submitted: the body, and local code that is still to be sent."""
 
     body: dict[str, Any] = field(default_factory=dict)
@@ -65,13 +65,13 @@ def duration_s(text: str) -> int:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-def make(options: argparse.Namespace) -> Wanted:
+def make(options: argparse.Namespace) -> SubmitRequest:
     """The body from `-f` and flags.
 
     Raises:
         UsageError: something cannot be read, or excludes something else.
     """
-    wanted = read_file(options.file) if options.file else Wanted()
+    wanted = read_file(options.file) if options.file else SubmitRequest()
     body = wanted.body
     for flag, path in PLAIN_FIELDS.items():
         value = getattr(options, flag)
@@ -148,7 +148,7 @@ def cluster_flags(text: str) -> Any:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _source(wanted: Wanted, options: argparse.Namespace) -> None:
+def _source(wanted: SubmitRequest, options: argparse.Namespace) -> None:
     """Code by one of PATH, --source-url, --source-path, --bundle, or as the file says."""
     given = {
         "PATH": options.path,
@@ -186,7 +186,7 @@ def name_of(path: Path) -> str:
 # --- a file ---------------------------------------------------------------------------------------
 
 
-def read_file(name: str) -> Wanted:
+def read_file(name: str) -> SubmitRequest:
     """A body in YAML or JSON. `source: {dir: FOLDER}` is local code, relative to the file.
 
     Raises:
@@ -197,7 +197,7 @@ def read_file(name: str) -> Wanted:
         raise UsageError(
             f"{name} holds no training.", "It needs fields such as name, image and command."
         )
-    wanted = Wanted(body)
+    wanted = SubmitRequest(body)
     source = body.get("source")
     if isinstance(source, dict) and "dir" in source:
         if set(source) != {"dir"} or not isinstance(source["dir"], str):

@@ -10,9 +10,9 @@ import argparse
 import sys
 
 from . import contexts
-from .harmless import one_line
 from .parser import build
 from .rest import Rest
+from .sanitize import one_line
 from .session import Session
 from .terminal import Terminal
 

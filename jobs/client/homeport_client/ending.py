@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .exits import OK
 from .find import FINAL, find_job, short_id
-from .harmless import one_line
 from .listing import Row
+from .sanitize import one_line
 from .session import Session
 
 

@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from .exits import NOT_FOUND, ClientError, UsageError
-from .harmless import one_line
 from .refusals import RefusedError
 from .rest import Rest
+from .sanitize import one_line
 from .terminal import Terminal
 
 FULL_ID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)

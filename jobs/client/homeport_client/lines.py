@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .harmless import harmless
+from .sanitize import sanitize
 from .terminal import Terminal
 
 _PALETTE = ("cyan", "yellow", "green", "magenta", "blue", "red")
@@ -39,7 +39,7 @@ class LineWriter:
         found = self._prefixes.get(replica)
         if found is None:
             colour = _PALETTE[len(self._prefixes) % len(_PALETTE)]
-            shown = harmless(replica)[:40].ljust(self._width) + " |"
+            shown = sanitize(replica)[:40].ljust(self._width) + " |"
             found = self._prefixes[replica] = self._terminal.paint(shown, colour) + " "
         return found
 
@@ -48,8 +48,8 @@ class LineWriter:
         prefix = self._prefix(replica)
         out = []
         for time, text in lines:
-            shown = text if self._is_raw else harmless(text)
-            stamp = f"{harmless(time)} " if self._has_times and time else ""
+            shown = text if self._is_raw else sanitize(text)
+            stamp = f"{sanitize(time)} " if self._has_times and time else ""
             out.append(f"{prefix}{stamp}{shown}\n")
         self._terminal.emit("".join(out))
 
@@ -60,5 +60,5 @@ class LineWriter:
             match = _PREFIX.match(line) if self._has_prefixes else None
             text = line[match.end() :] if match else line
             prefix = self._prefix(match[1]) if match else ""
-            out.append(f"{prefix}{text if self._is_raw else harmless(text)}\n")
+            out.append(f"{prefix}{text if self._is_raw else sanitize(text)}\n")
         self._terminal.emit("".join(out))

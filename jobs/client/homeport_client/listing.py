@@ -7,8 +7,8 @@ from typing import Any
 
 from .exits import OK
 from .find import short_id
-from .harmless import one_line
 from .output import state_colour
+from .sanitize import one_line
 from .session import Session
 from .table import Column, age_text, lasted_text
 

@@ -1,4 +1,4 @@
-"""`homeport logs`: the log so far, from living pods or from the archive; `-f` is in `following`."""
+"""`homeport logs`: the log so far, from living pods or from the archive; `-f` is in `follow`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import urllib3
 
 from .exits import NOT_FOUND, OK, ClientError, UnreachableError, UsageError
 from .find import FINAL, find_job
-from .following import follow_job, replica_names
-from .harmless import one_line
+from .follow import follow_job, replica_names
 from .lines import LineWriter
 from .listing import Row, reason_of
 from .refusals import unreachable
 from .rest import chunks_of
+from .sanitize import one_line
 from .session import Session
 
 MAX_LINE_BYTES = 16 * 1024**2

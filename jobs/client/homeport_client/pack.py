@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import BinaryIO, Callable
 
 from .exits import REFUSED, ClientError
-from .harmless import one_line
 from .ignore import Ignored, rules_above
+from .sanitize import one_line
 
 # What the pod takes (jobs/pod/unpack.py); said here before anything is sent.
 MAX_FILES = 10_000

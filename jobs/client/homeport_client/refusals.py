@@ -8,7 +8,7 @@ from typing import Any
 import urllib3
 
 from .exits import ERROR, NOT_FOUND, NOT_SIGNED_IN, REFUSED, ClientError, UnreachableError
-from .harmless import one_line
+from .sanitize import one_line
 
 MAX_REFUSALS = 50
 _CODES = {401: NOT_SIGNED_IN, 404: NOT_FOUND}

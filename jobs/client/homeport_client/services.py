@@ -8,10 +8,10 @@ from typing import Any
 
 from .exits import OK, REFUSED, ClientError
 from .find import find_job, find_service, short_id
-from .harmless import one_line
 from .listing import reason_of
 from .output import state_colour
 from .refusals import RefusedError
+from .sanitize import one_line
 from .session import Session
 from .table import Column, age_text
 from .watching import Changes

@@ -8,9 +8,9 @@ from datetime import datetime, timezone
 
 from .exits import OK
 from .find import find_job
-from .harmless import one_line
 from .listing import Row, reason_of, replicas_of, resources_of
 from .output import state_colour
+from .sanitize import one_line
 from .session import Session
 from .table import Column, age_text, lasted_text
 

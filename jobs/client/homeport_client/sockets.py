@@ -12,9 +12,9 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.sync.client import ClientConnection, connect
 
 from .exits import NOT_FOUND, NOT_SIGNED_IN, REFUSED, ClientError
-from .harmless import one_line
 from .refusals import certificate_error, not_homeport
 from .rest import Query, Rest
+from .sanitize import one_line
 
 MAX_FRAME_BYTES = 32 * 1024**2
 # What a lost, refused or silent connection looks like; worth another try.

@@ -10,7 +10,7 @@ def add_submit(commands: Commands) -> None:
     """The command `submit`."""
     submit = commands.add(
         "submit",
-        "submitting:submit",
+        "submit:submit",
         "submit a training",
         usage="homeport submit [PATH] [options] [-- COMMAND ...]",
         description="Packs PATH (a folder, an archive or one file), sends it unless the portal has it, and\n"

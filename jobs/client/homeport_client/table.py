@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Callable
 
-from .harmless import one_line
+from .sanitize import one_line
 
 GAP = "  "
 ELLIPSIS = "…"
@@ -77,7 +77,7 @@ def render(
 
     Args:
         columns: what to show.
-        rows: a cell for each column; made harmless here.
+        rows: a cell for each column; sanitized here.
         width: of the terminal; None: as wide as it gets.
         is_wide: with the columns for `-o wide`, and nothing cut.
         paint: gives a text a colour.

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from .exits import ClientError, OutputClosedError, UsageError
-from .harmless import harmless, one_line
+from .sanitize import one_line, sanitize
 from .table import wrap
 
 COLOURS = {
@@ -96,7 +96,7 @@ class Terminal:
             raise ClientError(f"The output cannot be written: {error.strerror}.") from error
 
     def write(self, text: str = "") -> None:
-        """A line of a result, to standard output; the caller has made it harmless."""
+        """A line of a result, to standard output; the caller has sanitized it."""
         self.emit(text + "\n")
 
     def write_fact(self, title: str, value: object, title_width: int, colour: str = "") -> None:
@@ -110,18 +110,18 @@ class Terminal:
     def tell(self, text: str, colour: str = "") -> None:
         """Something about the result, to standard error; silent with --quiet."""
         if not self.is_quiet:
-            self.emit(self.paint(harmless(text), colour, self.err) + "\n", self.err)
+            self.emit(self.paint(sanitize(text), colour, self.err) + "\n", self.err)
 
     def warn(self, text: str) -> None:
         """Something that one should know, whatever --quiet says."""
         mark = self.paint("warning:", "yellow", self.err)
-        self.emit(f"{mark} {harmless(text)}\n", self.err)
+        self.emit(f"{mark} {sanitize(text)}\n", self.err)
 
     def fail(self, error: ClientError) -> None:
         """The error that ends the command, with what to do next."""
         mark = self.paint("error:", "red", self.err)
-        step = f"{harmless(error.next_step)}\n" if error.next_step else ""
-        self.emit(f"{mark} {harmless(error.text)}\n{step}", self.err)
+        step = f"{sanitize(error.next_step)}\n" if error.next_step else ""
+        self.emit(f"{mark} {sanitize(error.text)}\n{step}", self.err)
 
     # --- asking ---
     def ask(self, question: str) -> str:

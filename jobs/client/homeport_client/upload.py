@@ -6,7 +6,7 @@ import io
 import secrets
 from typing import BinaryIO, Callable
 
-from .harmless import one_line
+from .sanitize import one_line
 
 
 class MultipartFile(io.RawIOBase):

@@ -13,9 +13,9 @@ from websockets.sync.client import ClientConnection
 
 from .exits import ERROR, OK, ClientError, UnreachableError
 from .find import FINAL
-from .harmless import one_line
 from .output import state_colour
 from .rest import Rest
+from .sanitize import one_line
 from .sockets import LOST, open_socket
 from .table import lasted_text
 from .terminal import Terminal

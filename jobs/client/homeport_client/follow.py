@@ -19,11 +19,11 @@ from websockets.sync.client import ClientConnection
 
 from .exits import ClientError, UnreachableError
 from .find import short_id
-from .harmless import one_line
 from .interrupts import interrupted_later
 from .lines import LineWriter
 from .listing import resources_of
 from .refusals import not_homeport
+from .sanitize import one_line
 from .session import Session
 from .sockets import LOST, give_up_on, open_socket
 
@@ -35,7 +35,7 @@ QUIET_S = 0.4  # after so long without a frame, what comes is new
 MAX_HISTORY_S = 3.0
 
 
-class Over(Exception):  # noqa: N818  not an error
+class StreamEnd(Exception):  # noqa: N818  not an error
     """All has been shown."""
 
 
@@ -162,7 +162,7 @@ class Follower:
                 path = f"jobs/{self._job_id}/logs/"
                 with open_socket(self._session.rest, path, query) as connection:
                     self._read(connection)
-            except Over:
+            except StreamEnd:
                 return
             except ConnectionClosed as error:
                 give_up_on(error, self._session.rest, "The training")
@@ -230,7 +230,7 @@ class Follower:
             self._tell_state(replica, str(frame.get("state", "")), str(frame.get("reason", "")))
         elif kind == "end":
             self._end_history()
-            raise Over
+            raise StreamEnd
 
     def _end_history(self) -> None:
         """Writes the last lines of each replica that had come before one began to watch."""

@@ -24,7 +24,7 @@ _CONTROL = re.compile(
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
-def harmless(text: object) -> str:
+def sanitize(text: object) -> str:
     """The text without escape sequences and controls; tabs and line breaks stay."""
     shown = str(text)
     if _CONTROL.search(shown) is None:
@@ -34,7 +34,7 @@ def harmless(text: object) -> str:
 
 def one_line(text: object) -> str:
     """The same on one line: line breaks, tabs and runs of blanks become one blank."""
-    return " ".join(harmless(text).split())
+    return " ".join(sanitize(text).split())
 
 
 def written_out(text: object) -> str:

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from websockets.sync.server import ServerConnection, serve
 
-from homeport_client import following, watching
+from homeport_client import follow, watching
 from homeport_client.exits import INTERRUPTED, NOT_FOUND, NOT_SIGNED_IN, UNREACHABLE
-from homeport_client.following import cursor_file
+from homeport_client.follow import cursor_file
 from tests.jobs.client.world import JOB_ID, CommandLine, Scripted, job
 
 Talk = Callable[[ServerConnection, str], None]
@@ -47,14 +47,14 @@ class Logs:
 def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Logs]:
     """Where the command line opens its websockets."""
     made = Logs()
-    monkeypatch.setattr(following.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(follow.time, "sleep", lambda _seconds: None)
     silent = logging.getLogger("tests.silent")
     silent.setLevel(logging.CRITICAL)
     with serve(made.handle, "127.0.0.1", 0, ping_interval=None, logger=silent) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         port = server.socket.getsockname()[1]
-        real = following.open_socket
+        real = follow.open_socket
 
         @contextmanager
         def elsewhere(rest: Any, path: str, query: Any = None) -> Iterator[Any]:
@@ -63,7 +63,7 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Logs]:
             with real(there, path, query) as connection:
                 yield connection
 
-        monkeypatch.setattr(following, "open_socket", elsewhere)
+        monkeypatch.setattr(follow, "open_socket", elsewhere)
         monkeypatch.setattr(watching, "open_socket", elsewhere)
         yield made
         server.shutdown()
@@ -88,7 +88,7 @@ def end(connection: ServerConnection) -> None:
 @given(
     # One that is silent for so long at its begin is given up, and rightly.
     pieces=st.lists(st.integers(0, 5), min_size=1, max_size=12).filter(
-        lambda p: any(p[: following.FIRST_TRIES]) or len(p) <= following.FIRST_TRIES
+        lambda p: any(p[: follow.FIRST_TRIES]) or len(p) <= follow.FIRST_TRIES
     ),
     is_pulled=st.lists(st.booleans(), min_size=12, max_size=12),
 )
@@ -194,9 +194,9 @@ def test_ctrl_c_says_how_to_go_on_and_resume_does(
             raise KeyboardInterrupt
         real(self, frame)
 
-    real = following.Follower._take
+    real = follow.Follower._take
     with monkeypatch.context() as patch:
-        patch.setattr(following.Follower, "_take", interrupted)
+        patch.setattr(follow.Follower, "_take", interrupted)
         ran = homeport("logs", "-f", JOB_ID)
     assert ran.code == INTERRUPTED
     assert ran.out == "line 0\n"
@@ -228,7 +228,7 @@ def test_a_portal_that_never_answers_is_given_up(
     portal.answers[f"GET jobs/{JOB_ID}/"] = job()
     ran = homeport("logs", "-f", JOB_ID)
     assert ran.code == UNREACHABLE
-    assert len(logs.cursors) == following.FIRST_TRIES
+    assert len(logs.cursors) == follow.FIRST_TRIES
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from . import body
 from .code import Code, tell_selection
 from .exits import OK, REFUSED, ClientError, UnreachableError, UsageError
 from .find import short_id
-from .following import follow_job
-from .harmless import harmless, one_line
+from .follow import follow_job
 from .pack import select
 from .refusals import RefusedError
+from .sanitize import one_line, sanitize
 from .session import Session
 from .table import size_text
 from .watching import code_of, tell_end, wait_for_end
@@ -26,7 +26,7 @@ def submit(session: Session) -> int:
     if session.options.dry_run:
         return _dry_run(session, wanted)
     if wanted.path is not None:
-        wanted.body["source"] = {"bundle": _bring(session, wanted)}
+        wanted.body["source"] = {"bundle": _upload(session, wanted)}
     return _after(session, _post(session, wanted.body))
 
 
@@ -39,12 +39,12 @@ def _list_files(session: Session, path: Path | None) -> int:
         session.output.data(rows)
     else:
         for row in chosen.entries:
-            session.terminal.write(harmless(row.path))
+            session.terminal.write(sanitize(row.path))
     tell_selection(session, chosen)
     return OK
 
 
-def _bring(session: Session, wanted: body.Wanted) -> str:
+def _upload(session: Session, wanted: body.SubmitRequest) -> str:
     """The id of the code at the portal, where it is sent unless it is there."""
     assert wanted.path is not None
     with Code(session, wanted.path) as code:
@@ -71,7 +71,7 @@ def _preview(session: Session, wanted: dict[str, Any]) -> tuple[dict[str, Any], 
     return fit, str(seen.get("manifests", ""))
 
 
-def _dry_run(session: Session, wanted: body.Wanted) -> int:
+def _dry_run(session: Session, wanted: body.SubmitRequest) -> int:
     """What a submit would do. Nothing is sent: code that the portal lacks is left out."""
     is_without_code = False
     if wanted.path is not None:
@@ -91,7 +91,7 @@ def _dry_run(session: Session, wanted: body.Wanted) -> int:
         answer = {"fit": fit, "body": wanted.body, "manifests": manifests}
         session.output.data({**answer, "code_is_left_out": is_without_code})
     else:
-        session.terminal.write(harmless(manifests).rstrip("\n"))
+        session.terminal.write(sanitize(manifests).rstrip("\n"))
         colour = {"now": "green", "later": "yellow", "never": "red"}.get(str(fit.get("kind")), "")
         session.terminal.tell(one_line(fit.get("text", "")), colour)
     return REFUSED if fit.get("kind") == "never" else OK
