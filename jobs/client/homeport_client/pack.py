@@ -69,6 +69,7 @@ def select(folder: Path) -> Selection:
                 f"{folder} has more than {MAX_FILES:,} files to send.",
                 "Name what is no code in .homeportignore; data belongs on the data volume.",
             )
+    found.warnings += ignored.warnings
     if not found.entries:
         raise _refuse(
             f"{folder} has no file to send"
@@ -90,7 +91,7 @@ def _largest(found: Selection) -> str:
 
 
 def _walk(
-    root: Path, folder: Path, ignored: Ignored, path: bytes, found: Selection
+    root: Path, folder: Path, ignored: Ignored, path: str, found: Selection
 ) -> Iterator[Entry]:
     """Files below a folder; `path` is the folder's own, relative to where the rules begin."""
     here = ignored.inside(folder, path)
@@ -99,12 +100,12 @@ def _walk(
     except OSError as error:
         raise _refuse(f"{folder} cannot be read: {error.strerror}.", _STEP) from error
     for row in rows:
-        row_path = path + os.fsencode(row.name)
+        row_path = path + row.name
         is_folder = row.is_dir(follow_symlinks=False)
         if here.leaves_out(row_path, is_folder=is_folder):
             found.ignored_count += 1
         elif is_folder:
-            yield from _walk(root, Path(row.path), here, row_path + b"/", found)
+            yield from _walk(root, Path(row.path), here, f"{row_path}/", found)
         else:
             entry = _entry(root, Path(row.path), found)
             if entry is not None:

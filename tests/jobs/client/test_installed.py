@@ -70,12 +70,13 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = run(folder / "bin" / "pip", "install", "-q", "--no-deps", wheel)
     assert done.returncode == 0, done.stderr
     (target,) = folder.glob("lib/python*/site-packages")
+    import pathspec
     import urllib3
     import websockets
     import yaml
 
     # From here instead of from an index: these tests need no network.
-    for package in (urllib3, websockets, yaml):
+    for package in (pathspec, urllib3, websockets, yaml):
         source = Path(str(package.__file__)).parent
         shutil.copytree(source, target / source.name)
     return folder
@@ -124,8 +125,8 @@ def test_an_editable_install_is_this_checkout(tmp_path: Path) -> None:
     uv("venv", "--python", sys.executable, tmp_path / "env")
     python = tmp_path / "env" / "bin" / "python"
     uv("pip", "install", "--python", python, "--no-deps", "--editable", PROJECT)
-    code = "import homeport_client.pack as pack; print(pack.__file__)"
-    assert run(python, "-c", code).stdout.strip() == str(SOURCE / "pack.py")
+    code = "import homeport_client.exits as found; print(found.__file__)"
+    assert run(python, "-c", code).stdout.strip() == str(SOURCE / "exits.py")
 
 
 def test_its_words_are_those_of_python_3_9() -> None:
