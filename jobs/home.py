@@ -10,11 +10,11 @@ from django.views.decorators.http import require_safe
 
 from jobs.examples import EXAMPLES
 from jobs.models import Job
+from jobs.quota_usage import usage_lines
 from jobs.rules.states import FINAL_STATES, JobState
 from jobs.services.listing import ServiceRow, service_rows
 from jobs.services.models import ENDED_STATES, Service, ServiceState
 from jobs.summary import JobRow, job_rows
-from jobs.usage import usage_lines
 from portal.web.request import PageRequest, shows_already, signed_in
 from tenants.models import Tenant, TenantObject
 from tenants.usage import UsageLine

@@ -9,8 +9,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobs.models import Job, Replica
+from jobs.quota_usage import totals
 from jobs.rules.states import ReplicaState
-from jobs.usage import totals
 
 MAX_LAMPS = 16
 _LAMP_ORDER = (

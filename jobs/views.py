@@ -31,8 +31,8 @@ from jobs.fit import fit
 from jobs.listing import JobListing
 from jobs.models import Bundle, Job
 from jobs.preview import preview_documents
+from jobs.quota_usage import asked_totals, usage_lines, with_request
 from jobs.rules import placeholders
-from jobs.usage import asked_totals, usage_lines, with_request
 from portal import room
 from portal.catalog import get_catalog
 from portal.cluster.manifests import to_yaml

@@ -16,10 +16,10 @@ from uuid import UUID
 from django.core.paginator import Page, Paginator
 
 from jobs.models import Job
+from jobs.quota_usage import totals
 from jobs.rules.states import Desired, JobState
 from jobs.services.models import Service, ServiceState
 from jobs.summary import shape_text
-from jobs.usage import totals
 from tenants.models import Tenant, User
 
 PAGE_SIZE = 50

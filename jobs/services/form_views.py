@@ -9,12 +9,12 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from jobs.checks import SubmissionError
 from jobs.models import Job
+from jobs.quota_usage import service_totals, usage_lines, with_request
 from jobs.services import actions, forms
 from jobs.services.boards import board_for
 from jobs.services.fit import fit
 from jobs.services.models import Service
 from jobs.services.submission import ServiceRequest
-from jobs.usage import service_totals, usage_lines, with_request
 from portal.catalog import get_catalog
 from portal.web.request import PageRequest, signed_in
 from portal.web.rest import RequestError, source_address

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.paginator import Page, Paginator
 from django.utils.translation import gettext_lazy as _
 
-from jobs.usage import queued_by_tenant
+from jobs.quota_usage import queued_by_tenant
 from tenants.models import Team, Tenant
 from tenants.quota import BudgetLine, budget_lines
 from tenants.usage import UsageLine

@@ -14,9 +14,9 @@ from django.db.models import F
 from django.utils.translation import gettext_lazy as _
 
 from jobs.models import Job, Replica
+from jobs.quota_usage import totals
 from jobs.rules.states import FINAL_REPLICA_STATES, Desired, JobState
 from jobs.services.models import Service, ServiceState
-from jobs.usage import totals
 from portal.web.lists import Tab
 from tenants.models import Team
 
