@@ -37,7 +37,7 @@ from jobs.reconciler.rows import Saved
 from jobs.retention import Pruned, prune
 from jobs.services.reconciler.apply import ServiceApplier
 from jobs.services.reconciler.services_pass import ServicesPass
-from jobs.team.usage_pass import UsagePass
+from jobs.usage.recorder import UsagePass
 from portal import live, supervise
 from portal.cluster.client import Cluster
 from portal.cluster.errors import CredentialsError

@@ -9,10 +9,10 @@ from django.http import Http404, QueryDict
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
-from jobs.team.chart import Chart, chart_of
 from jobs.team.holdings import SORTS, TeamHoldings
-from jobs.team.hours import HoursTable, hours_table
 from jobs.team.work import TeamWork
+from jobs.usage.chart import Chart, chart_of
+from jobs.usage.hours import HoursTable, hours_table
 from tenants.models import Team
 
 WEEKS_SHOWN = 8

@@ -18,8 +18,8 @@ from jobs import actions
 from jobs.models import Job
 from jobs.services import actions as service_actions
 from jobs.services.models import Service
-from jobs.team.hours import HoursTable, hours_table
 from jobs.team.page import TeamPage
+from jobs.usage.hours import HoursTable, hours_table
 from portal.web.csv import csv_answer
 from portal.web.request import PageRequest, shows_already, signed_in
 from portal.web.rest import source_address

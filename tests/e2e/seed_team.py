@@ -52,7 +52,7 @@ def _tenant(owner: Any, cpu: int, memory: int, gpu: int, gpu_quota: int) -> Any:
 
 def _hours(tenant: Any, weeks: tuple[float, ...], at: datetime) -> None:
     """Two GPUs for half the hours of each of the last weeks, the oldest first."""
-    from jobs.models import UsageInterval
+    from jobs.usage.models import UsageInterval
 
     monday = (at - timedelta(days=at.weekday())).replace(hour=0, minute=0, second=0)
     for back, hours in enumerate(reversed(weeks)):

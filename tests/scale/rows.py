@@ -27,7 +27,7 @@ from jobs.models import (
     ReplicaArchive,
 )
 from jobs.services.models import Service, ServiceEvent
-from jobs.team.models import UsageInterval
+from jobs.usage.models import UsageInterval
 from portal.storage import get_store
 from tenants.models import (
     ApiToken,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from jobs.team.hours import HoursTable, Week
+from jobs.usage.hours import HoursTable, Week
 
 SERIES = 6  # colours that can be told apart; the last one is everybody else
 

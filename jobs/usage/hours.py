@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.db.models import FloatField, Func, Q
 
-from jobs.team.models import UsageInterval
+from jobs.usage.models import UsageInterval
 from tenants.models import Team, User
 
 WEEK = timedelta(weeks=1)

@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from jobs.models import UsageInterval
-from jobs.team.chart import SERIES, chart_of
-from jobs.team.hours import HoursTable, Use, hours_table, last_weeks, sum_up, week_of
+from jobs.usage.chart import SERIES, chart_of
+from jobs.usage.hours import HoursTable, Use, hours_table, last_weeks, sum_up, week_of
+from jobs.usage.models import UsageInterval
 from tenants.models import Team
 from tests.factories import make_tenant
 
@@ -125,7 +125,7 @@ def test_a_team_that_ran_nothing_has_an_empty_table(team: Team):
 
 # --- the chart ---
 def table_of(*people: tuple[str, list[float]]) -> HoursTable:
-    from jobs.team.hours import Hours, PersonHours
+    from jobs.usage.hours import Hours, PersonHours
     from tenants.models import User
 
     weeks = last_weeks(len(people[0][1]), NOW)

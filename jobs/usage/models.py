@@ -1,6 +1,6 @@
 """How long each pod held what it held: the rows from which GPU-hours are counted.
 
-Written by the reconciler only, from what it sees of pods (`jobs/team/recording.py`). Rows are kept
+Written by the reconciler only, from what it sees of pods (`jobs/usage/intervals.py`). Rows are kept
 when the job, the notebook or the person is long gone: they are what a budget is argued with.
 """
 

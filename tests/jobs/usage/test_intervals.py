@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from jobs.manifests import RESCUE_ROLE
-from jobs.team.recording import span_of
+from jobs.usage.intervals import span_of
 from portal.cluster import labels
 from portal.cluster.objects import PodSeen
 

@@ -20,8 +20,8 @@ from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
 from jobs.models import Job, ReconcilerLease, ReplicaArchive
 from jobs.services.models import Service
-from jobs.team.models import UsageInterval
-from jobs.team.recording import Span, has_ended, span_of
+from jobs.usage.intervals import Span, has_ended, span_of
+from jobs.usage.models import UsageInterval
 from portal.cluster.objects import PodSeen
 from portal.cluster.view import ClusterView
 
