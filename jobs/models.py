@@ -15,7 +15,6 @@ from django.utils import timezone
 from jobs.rules.states import FINAL_STATES, Desired, JobState, ReplicaState
 from jobs.rules.topologies import get_topology
 from jobs.services.models import Service, ServiceEvent  # noqa: F401  Django looks for models here
-from jobs.usage.models import UsageInterval  # noqa: F401
 from tenants.models import Tenant, User
 
 

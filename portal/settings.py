@@ -48,7 +48,9 @@ INSTALLED_APPS = [
     "channels",
     "portal",
     "tenants",
+    "tenants.people",
     "jobs",
+    "jobs.usage",
 ]
 
 MIDDLEWARE = [
@@ -153,7 +155,7 @@ if OIDC_ISSUER:
 LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "home"
 
-SESSION_ENGINE = "tenants.people.session_store"
+SESSION_ENGINE = "tenants.people.models"
 # `__Host-`: browsers take it from this very host only, and never from a sibling for the whole domain.
 _COOKIE_PREFIX = "__Host-" if HTTPS else ""
 SESSION_COOKIE_NAME = f"{_COOKIE_PREFIX}homeport_session"

@@ -12,8 +12,6 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from tenants.people.models import Session, SignInCount  # noqa: F401  Django looks for models here
-
 TOKEN_LIFETIME = timedelta(days=90)
 
 

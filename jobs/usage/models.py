@@ -33,6 +33,7 @@ class UsageInterval(models.Model):
     ended_at = models.DateTimeField(null=True)  # null: it runs
 
     class Meta:
+        db_table = "jobs_usageinterval"
         indexes = [
             models.Index(fields=["team", "ended_at"]),
             models.Index(

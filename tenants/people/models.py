@@ -1,11 +1,17 @@
-"""Sessions with their person and device, and counts of tries to sign in."""
+"""Sessions with their person and device, the store that Django keeps them by, and counts of sign-ins."""
 
 import uuid
 from typing import Any
 
+from django.contrib.auth import SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore as DatabaseStore
 from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+# In the session: {"id", "user_agent", "source_address", "signed_in_at"} of its browser.
+DEVICE = "device"
 
 
 class Session(AbstractBaseSession):
@@ -25,14 +31,49 @@ class Session(AbstractBaseSession):
     signed_in_at = models.DateTimeField(default=timezone.now)
     last_seen_at = models.DateTimeField(default=timezone.now)
 
+    class Meta(AbstractBaseSession.Meta):
+        db_table = "tenants_session"
+
     def __str__(self) -> str:
         return str(self.id)  # never the key, which is as good as a password
 
     @classmethod
     def get_session_store_class(cls) -> Any:
-        from tenants.people.session_store import SessionStore  # it imports this module
-
         return SessionStore
+
+
+class SessionStore(DatabaseStore):
+    """Django's sessions in the database, with a column for the person: they can be listed and ended.
+
+    Found in the module that `settings.SESSION_ENGINE` names. What a row tells of its browser is
+    taken from the session's own data when it is saved, so it survives Django's changes of the key
+    (signing in, a new password).
+
+    Attributes:
+        row: what was read, for those who want to know when it was last seen.
+    """
+
+    row: Session | None = None
+
+    @classmethod
+    def get_model_class(cls) -> Any:
+        return Session
+
+    def _get_session_from_db(self) -> Any:
+        self.row = super()._get_session_from_db()  # type: ignore[misc]
+        return self.row
+
+    def create_model_instance(self, data: dict[str, Any]) -> Any:
+        made: Any = super().create_model_instance(data)
+        user = data.get(SESSION_KEY)
+        made.user_id = uuid.UUID(user) if user else None
+        device = data.get(DEVICE)
+        if device:
+            made.id = uuid.UUID(device["id"])
+            made.user_agent = device["user_agent"]
+            made.source_address = device["source_address"]
+            made.signed_in_at = parse_datetime(device["signed_in_at"])
+        return made
 
 
 class SignInCount(models.Model):
@@ -43,6 +84,9 @@ class SignInCount(models.Model):
     key = models.CharField(max_length=64, primary_key=True)
     count = models.IntegerField(default=0)
     since = models.DateTimeField(default=timezone.now, db_index=True)
+
+    class Meta:
+        db_table = "tenants_signincount"
 
     def __str__(self) -> str:
         return f"{self.count} since {self.since}"

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from django.contrib import auth
 from django.db import transaction
@@ -15,8 +16,7 @@ from portal.web.rest import source_address
 from tenants.actions import record, welcome
 from tenants.models import User
 from tenants.people.devices import device_text
-from tenants.people.models import Session
-from tenants.people.session_store import DEVICE, device_of
+from tenants.people.models import DEVICE, Session
 
 # Precise enough for "last seen", and keeps reads from writing.
 PRECISION = timedelta(minutes=1)
@@ -40,6 +40,16 @@ def begin(request: Any, user: User, *, verb: str, how: str, backend: str | None 
         welcome(user=user, source_address=where)
     # Nothing else removes what has expired; there are a few rows a day.
     Session.objects.filter(expire_date__lt=timezone.now()).delete()
+
+
+def device_of(*, user_agent: str, source_address: str) -> dict[str, str]:
+    """What a new session remembers of its browser; kept in the session as `DEVICE`."""
+    return {
+        "id": str(uuid4()),
+        "user_agent": user_agent.replace("\0", "")[:300],
+        "source_address": source_address[:64],
+        "signed_in_at": timezone.now().isoformat(),
+    }
 
 
 class LastSeenMiddleware:

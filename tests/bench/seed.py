@@ -17,7 +17,7 @@ def cookie_of(user: Any) -> str:
     from django.conf import settings
     from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 
-    from tenants.people.session_store import SessionStore
+    from tenants.people.models import SessionStore
 
     session = SessionStore()
     session[SESSION_KEY] = str(user.pk)

@@ -223,7 +223,7 @@ def _prepare(admins: int) -> None:
     call_command("collectstatic", verbosity=0, interactive=False)
     from tenants.actions import create_token
     from tenants.models import User
-    from tenants.people.session_store import SessionStore
+    from tenants.people.models import SessionStore
     from tests.factories import make_tenant
 
     alice = make_tenant("alice").owner

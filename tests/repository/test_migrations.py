@@ -15,14 +15,19 @@ LANDED = {
     "jobs/migrations/0001_initial.py": "3d4821e740e01f0578f621678905292a10164916c0a6be5ad5c0db5b6bc7326f",
     "jobs/migrations/0002_initial.py": "d759862ba4f96e806bfc300616ad5d092a6f4211b1a319405e3c5e6d98e038b8",
     "jobs/migrations/0003_segment_sizes.py": "645953a627ede818bdbb612ea895a0933193cc2bd32fcbaa094d67397104dc03",
+    "jobs/migrations/0004_usage_moves_out.py": "10cdf20f7ed70f5814eebf8f5c78e40a891d7946114824462bde167836af0aa0",
+    "jobs/usage/migrations/0001_from_jobs.py": "77805004d00d4cd1c9559d2afd21b13a245517f50b4fc5878c9bb0b39d3eb904",
     "portal/migrations/0001_initial.py": "7be889019828ee90114542b717981c8feab42b779f44a4d251fb8015bbd190d7",
     "tenants/migrations/0001_initial.py": "33a4baee0bf5cc07de10dd3940e12cf2ea887ee294eaba9a31cc191ba83aa106",
+    "tenants/migrations/0002_people_move_out.py": "1e063d08b5e2aeed3e6af1368eb47d338521e4e20cecaa28734487367391a6d9",
+    "tenants/people/migrations/0001_from_tenants.py": "c2817c587f203b164844210daae61039bad228d457d67efee4796ce13c34edd4",
 }
 OURS = {"deploy", "jobs", "portal", "tenants", "tests"}
 
 
 def migrations() -> list[Path]:
-    return sorted(ROOT.glob("*/migrations/[0-9]*.py"))
+    found = [ROOT.glob(f"{app}/**/migrations/[0-9]*.py") for app in ("jobs", "portal", "tenants")]
+    return sorted(path for paths in found for path in paths)
 
 
 def test_a_landed_migration_never_changes() -> None:

@@ -26,7 +26,7 @@ from portal import live
 from portal.storage import get_store
 from tenants import live_socket
 from tenants.models import User
-from tenants.people.session_store import SessionStore
+from tenants.people.models import SessionStore
 from tests.factories import make_job, make_tenant
 from tests.jobs.logs.fakes import FakeCluster, FakeLog
 

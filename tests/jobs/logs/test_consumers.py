@@ -14,7 +14,7 @@ from jobs.models import Job, Replica
 from jobs.rules.states import Desired, JobState, ReplicaState
 from tenants import sockets
 from tenants.models import ApiToken, Team, User
-from tenants.people.session_store import SessionStore
+from tenants.people.models import SessionStore
 from tests.factories import make_user
 from tests.jobs.logs.fakes import until
 from tests.jobs.logs.served import (
