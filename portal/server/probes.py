@@ -15,11 +15,10 @@ from typing import Any
 from django.db import Error, close_old_connections, connection
 from django.utils.timezone import now
 
-from jobs.models import ReconcilerLease
 from portal.database.postgres.outage import outage
 from portal.database.postgres.patience import patience
 from portal.process import process
-from portal.web.layout import SILENCE, find_banner
+from portal.web.reconciler import SILENCE, LeaseRow, find_banner, find_lease
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -83,7 +82,7 @@ def unknown_status() -> Found:
     return _told({"database": _AWAY, **found})
 
 
-def parts(lease: ReconcilerLease | None, at: datetime) -> dict[str, str]:
+def parts(lease: LeaseRow | None, at: datetime) -> dict[str, str]:
     """Part -> `ok`, or what is wrong with it. Only what the reconciler has written is looked at."""
     renewed_at = lease.renewed_at if lease else None
     if lease is None or renewed_at is None:
@@ -112,10 +111,10 @@ def _told(found: dict[str, str]) -> Found:
     return (200 if is_well else 503), {"ok": is_well, **body}
 
 
-def _lease() -> ReconcilerLease | None:
+def _lease() -> LeaseRow | None:
     if not connection.in_atomic_block:
         close_old_connections()
-    return ReconcilerLease.objects.filter(pk=1).first()
+    return find_lease()
 
 
 def _brings_body(scope: Message) -> bool:

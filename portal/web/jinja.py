@@ -4,6 +4,7 @@ Named in `settings.TEMPLATES`. A template that names something unknown fails lou
 (StrictUndefined), and everything it prints is escaped.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jinja2
@@ -26,7 +27,13 @@ from portal.web.format import (
     exact_text,
     hours_text,
 )
-from tenants.audit import words
+
+_of_apps: dict[str, Callable[..., Any]] = {}
+
+
+def add_filters(**filters: Callable[..., Any]) -> None:
+    """Filters of an app, which it brings when it is ready: before the first page is made."""
+    _of_apps.update(filters)
 
 
 def url(name: str, *args: Any, **kwargs: Any) -> str:
@@ -63,7 +70,6 @@ def environment(**options: Any) -> jinja2.Environment:
         exact=exact_text,
         hours=hours_text,
         day=day_text,
-        deed=words.deed,
-        detail_lines=words.detail_lines,
+        **_of_apps,
     )
     return made

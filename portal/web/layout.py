@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -11,11 +10,9 @@ from django.http import HttpRequest
 from django.utils.timezone import now
 from django.utils.translation import gettext, gettext_lazy
 
-from jobs.models import ReconcilerLease
 from portal import insecure, room
-
-# The reconciler renews its lease every few seconds; a silence this long is worth a banner.
-SILENCE = timedelta(seconds=45)
+from portal.web import reconciler
+from portal.web.reconciler import Banner, LeaseRow
 
 
 def everybody(user: Any) -> bool:
@@ -61,45 +58,11 @@ NAV = (
 )
 
 
-@dataclass(frozen=True)
-class Banner:
-    """Something wrong with the cluster or the reconciler, told on every page."""
-
-    since: datetime | None
-    text: str
-    detail: str
-
-
 class Warned(NamedTuple):
     """What is wrong with the installation; `is_on_health`: the health page says more of it."""
 
     text: str
     is_on_health: bool
-
-
-def find_banner(lease: ReconcilerLease | None, at: datetime) -> Banner | None:
-    """What to tell about the cluster, or None when all is well."""
-    if lease is None or lease.renewed_at is None:
-        return Banner(None, gettext("Homeport has not reached a cluster yet."), "")
-    if at - lease.renewed_at > SILENCE:
-        return Banner(
-            lease.renewed_at,
-            gettext("Homeport's link to the cluster is down, so what you see here may be old."),
-            "",
-        )
-    if lease.cluster_error:
-        return Banner(
-            lease.cluster_ok_at,
-            gettext("The cluster does not answer, so what you see here may be old."),
-            lease.cluster_error,
-        )
-    return None
-
-
-def is_isolated(lease: ReconcilerLease | None) -> bool:
-    """False where it was tried, and pods of different namespaces reached each other."""
-    told = (lease.health if lease else {}).get("network") or {}
-    return bool(told.get("state") != "no")
 
 
 class Shell:
@@ -125,17 +88,17 @@ class Shell:
         return self.path.startswith(item.path_prefix)
 
     @cached_property
-    def lease(self) -> ReconcilerLease | None:
-        return ReconcilerLease.objects.filter(pk=1).first()
+    def lease(self) -> LeaseRow | None:
+        return reconciler.find_lease()
 
     @property
     def banner(self) -> Banner | None:
-        return find_banner(self.lease, now())
+        return reconciler.find_banner(self.lease, now())
 
     @property
     def is_isolated(self) -> bool:
         """Whether people's namespaces are apart on the network, as far as anybody knows."""
-        return is_isolated(self.lease)
+        return reconciler.is_isolated(self.lease)
 
     @property
     def warnings(self) -> list[Warned]:

@@ -1,0 +1,15 @@
+"""Trainings, notebooks and TensorBoards as a Django application."""
+
+from django.apps import AppConfig
+
+
+class JobsConfig(AppConfig):
+    """Tells the pages, which know no app, how the reconciler's lease is read."""
+
+    name = "jobs"
+
+    def ready(self) -> None:
+        from jobs.models import ReconcilerLease
+        from portal.web import reconciler
+
+        reconciler.read_leases_by(lambda: ReconcilerLease.objects.filter(pk=1).first())
