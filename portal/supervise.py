@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from portal.cluster.backoff import Backoff
+from portal.backoff import Backoff
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from portal.backoff import Backoff
 from portal.cluster import labels
-from portal.cluster.backoff import Backoff
 from portal.cluster.client import Cluster
 from portal.cluster.errors import (
     ClusterError,

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from portal.cluster.backoff import Backoff
+from portal.backoff import Backoff
 from portal.cluster.client import Cluster
 from portal.cluster.errors import ClusterError, Gone, Unavailable, error_of
 from portal.cluster.kinds import get_kind

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
 
-from portal.cluster.backoff import Backoff
+from portal.backoff import Backoff
 
 K = TypeVar("K", bound=Hashable)
 

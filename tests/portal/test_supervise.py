@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from portal import supervise
-from portal.cluster.backoff import Backoff
+from portal.backoff import Backoff
 
 QUICK = (0.001, 0.002)
 

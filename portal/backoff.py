@@ -1,4 +1,4 @@
-"""Growing, jittered waits between tries, so that a cluster that comes back is not stormed."""
+"""Growing, jittered waits between tries, so that what comes back is not stormed."""
 
 import random
 
