@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from portal.backoff import Backoff
 from portal.cluster import labels
 from portal.cluster.client import Cluster
 from portal.cluster.errors import (
@@ -18,8 +17,9 @@ from portal.cluster.errors import (
     TooManyRequests,
     Unavailable,
 )
-from portal.cluster.objects import PVCSeen
+from portal.cluster.objects import Marks, PVCSeen
 from portal.cluster.view import ClusterView, Shelf
+from portal.cluster.workqueue import RateLimiter
 from tenants.models import Tenant, TenantObject
 from tenants.parts import Object, State, Surroundings, Verdict, foreign, judge
 from tenants.records import NOT_CHANGED, Part, PartKey
@@ -43,16 +43,6 @@ class Tended:
 
     parts: list[Part]
     again_at: float | None
-
-
-@dataclass
-class _Attempts:
-    """Monotonic seconds; `is_open`: the last one did not settle the part yet."""
-
-    backoff: Backoff
-    last_at: float = 0.0
-    not_before: float = 0.0
-    is_open: bool = True
 
 
 @dataclass(frozen=True)
@@ -81,7 +71,9 @@ class Provisioner:
     def __init__(self, view: ClusterView, cluster: Cluster) -> None:
         self._view = view
         self._cluster = cluster
-        self._attempts: dict[Key, _Attempts] = {}
+        # Each try counts, for one that succeeds may be undone at once by somebody else.
+        self._tries = RateLimiter[Key](time.monotonic, *_WAIT_S)
+        self._open: set[Key] = set()  # which the last try did not settle yet
         self._kept: dict[Key, str] = {}  # why what is not wanted any more is still there
         self._made: dict[Key, str] = {}  # uid of what we made or found last
         self._changed: dict[Key, _Changed] = {}  # what we changed last
@@ -130,8 +122,7 @@ class Provisioner:
         former = await self._remove_former(tenant, documents)
         keys += former
         parts += [Part(*key[1:], State.READY, former[key]) for key in former if former[key]]
-        attempts = [self._attempts[key] for key in keys if key in self._attempts]
-        again = [attempt.not_before for attempt in attempts if attempt.is_open]
+        again = [self._tries.until(key) for key in keys if key in self._open]
         return Tended(parts, min(again, default=None))
 
     async def _tend_part(
@@ -145,13 +136,16 @@ class Provisioner:
         # The watch may tell of what we changed after the next look.
         is_changed = self._changed.get(key) == change
         if not verdict.must_create and (not verdict.patch or is_changed):
-            self._calm(key)
+            self._open.discard(key)
+            self._tries.forget_after(key, _CALM_S)
             return errand.part(verdict.state, verdict.detail)
         if waits_for:
             state = State.WAITING if errand.had_it else State.MISSING
             return errand.part(state, f"waits for {waits_for}")
-        if not self._may_try(key):
+        self._open.add(key)
+        if self._tries.is_backing_off(key):
             return self._held_back(errand)
+        self._tries.back_off(key)
         try:
             if verdict.must_create:
                 return await self._create(errand)
@@ -199,9 +193,8 @@ class Provisioner:
 
     def _failed(self, errand: _Errand, error: ClusterError) -> Part:
         verdict = errand.verdict
-        attempts = self._attempts[errand.key]
         if isinstance(error, TooManyRequests):
-            attempts.not_before = max(attempts.not_before, time.monotonic() + error.retry_after_s)
+            self._tries.postpone(errand.key, error.retry_after_s)
         if not verdict.must_create:
             said = f"{NOT_CHANGED}{error.message}"
             detail = ". ".join(part for part in (verdict.detail, said) if part)
@@ -237,37 +230,24 @@ class Provisioner:
             key = (tenant.pk, "NetworkPolicy", meta.name)
             if key[1:] in wanted or meta.namespace != tenant.namespace:
                 continue
-            if meta.deletion_timestamp is None and self._may_try(key):
-                try:
-                    await self._cluster.delete(
-                        "NetworkPolicy", meta.namespace, meta.name, uid=meta.uid
-                    )
-                except ClusterError as error:  # the next pass tries again
-                    self._kept[key] = f"is not wanted any more; {NOT_CHANGED}{error.message}"
+            if meta.deletion_timestamp is None:
+                await self._remove(key, meta)
+            else:
+                self._open.discard(key)
             found[key] = self._kept.get(key, "")
         for key in [key for key in self._kept if key[0] == tenant.pk and key not in found]:
             del self._kept[key]
         return found
 
-    # --- pace ---
-    def _may_try(self, key: Key) -> bool:
-        """Whether enough time has passed since the last try; counts this one if so."""
-        now = time.monotonic()
-        attempts = self._attempts.setdefault(key, _Attempts(Backoff(*_WAIT_S)))
-        attempts.is_open = True
-        if now < attempts.not_before:
-            return False
-        attempts.last_at = now
-        attempts.not_before = now + attempts.backoff.next_s()
-        return True
-
-    def _calm(self, key: Key) -> None:
-        attempts = self._attempts.get(key)
-        if attempts is None:
+    async def _remove(self, key: Key, meta: Marks) -> None:
+        self._open.add(key)
+        if self._tries.is_backing_off(key):
             return
-        attempts.is_open = False
-        if time.monotonic() - attempts.last_at > _CALM_S:
-            del self._attempts[key]
+        self._tries.back_off(key)
+        try:
+            await self._cluster.delete(key[1], meta.namespace, meta.name, uid=meta.uid)
+        except ClusterError as error:  # the next pass tries again
+            self._kept[key] = f"is not wanted any more; {NOT_CHANGED}{error.message}"
 
     @staticmethod
     def _held_back(errand: _Errand) -> Part:

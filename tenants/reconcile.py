@@ -2,8 +2,8 @@
 
 Level-triggered: each pass compares all wanted documents of a tenant with what the view shows, so a
 missed event costs a pass, never correctness. The parts of a tenant are done in order (the Namespace
-first), several tenants at once. Whatever fails for one part is tried again later, with growing
-waits, and stops nothing else. Called by the reconciler once per tick; what blocks runs in threads.
+first), several tenants at once. Whatever fails for one part or one tenant is tried again later, with
+growing waits, and stops nothing else. Called by the reconciler once per tick; what blocks runs in threads.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from portal.cluster import labels
 from portal.cluster.client import Cluster
 from portal.cluster.manifests import ManifestError
 from portal.cluster.view import ClusterView, Dirty
+from portal.cluster.workqueue import WorkQueue
 from tenants import life, manifests, purge, records, stuck
 from tenants.life import Standing
 from tenants.models import Tenant
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _AT_ONCE = 8  # tenants; each waits for one call at a time
-_AFTER_A_BUG_S = 20.0
+_BACKOFF_S = (1.0, 20.0)  # of a tenant that cannot be looked at, with jitter
 _REMOVAL_S = 5.0  # between two looks at a namespace that somebody else is removing
 
 
@@ -59,7 +60,7 @@ class TenantReconciler:
         self._writer = writer
         self._provisioner = Provisioner(view, cluster)
         self._revisions: dict[UUID, int] = {}
-        self._due: dict[UUID, float] = {}  # monotonic
+        self._queue = WorkQueue[str](time.monotonic, *_BACKOFF_S)  # ids as labels have them
         self._quiet_since: dict[UUID, float] = {}  # monotonic; closed tenants without workload
 
     async def run_once(self, dirty: Dirty, *, everything: bool = False) -> float | None:
@@ -70,20 +71,26 @@ class TenantReconciler:
         """
         if not self._view.synced:
             return None  # before the first list, absence means nothing
-        now = time.monotonic()
-        due = frozenset(pk for pk, at in self._due.items() if at <= now)
-        for pk in due:
-            del self._due[pk]
-        wanted = Wanted(everything, frozenset(dirty.owners), due, dict(self._revisions))
+        self._queue.add(*dirty.owners)
+        keys = self._queue.get()
+        is_over = False
+        try:
+            await self._look_at(Wanted(everything, frozenset(keys), dict(self._revisions)))
+            is_over = True
+        finally:
+            if not is_over:
+                self._queue.add(*keys)
+            for key in keys:
+                self._queue.done(key)
+        return self._queue.next_s()
+
+    async def _look_at(self, wanted: Wanted) -> None:
         tenants = await sync_to_async(records.load)(wanted)
         turns = asyncio.Semaphore(_AT_ONCE)
         found = await asyncio.gather(*(self._in_turn(turns, tenant) for tenant in tenants))
         outcomes = [outcome for outcome in found if outcome is not None]
         if outcomes:
             await self._write(outcomes)
-        if not self._due:
-            return None
-        return max(0.0, min(self._due.values()) - time.monotonic())
 
     async def _write(self, outcomes: list[Outcome]) -> None:
         if any(records.is_news(outcome) for outcome in outcomes):
@@ -101,11 +108,13 @@ class TenantReconciler:
     async def _in_turn(self, turns: asyncio.Semaphore, tenant: Tenant) -> Outcome | None:
         async with turns:
             try:
-                return await self._tend(tenant)
+                outcome = await self._tend(tenant)
             except Exception:  # the named fence: one odd tenant must not stop the others
                 log.exception("tenant %s cannot be tended now", tenant.namespace)
-                self._due[tenant.pk] = time.monotonic() + _AFTER_A_BUG_S
+                self._queue.add_rate_limited(str(tenant.pk))
                 return None
+            self._queue.forget(str(tenant.pk))
+            return outcome
 
     async def _tend(self, tenant: Tenant) -> Outcome:
         rows = records.rows_of(tenant)
@@ -120,7 +129,7 @@ class TenantReconciler:
             return self._outcome(tenant, rows, parts, Standing(None, str(error)))
         tended = await self._provisioner.tend(tenant, documents, rows)
         if tended.again_at is not None:
-            self._look_again(tenant.pk, tended.again_at)
+            self._queue.add_at(str(tenant.pk), tended.again_at)
         standing = life.stand(tenant, tended.parts, running)
         story = await self._removal_by_hand(tenant)
         if story is not None:
@@ -131,9 +140,6 @@ class TenantReconciler:
                 reason_next_step=story.next_step,
             )
         return self._outcome(tenant, rows, tended.parts, standing)
-
-    def _look_again(self, pk: UUID, at: float) -> None:
-        self._due[pk] = min(at, self._due.get(pk, at))
 
     # --- closed tenants ---
     def _running(self, tenant: Tenant) -> int:
@@ -152,12 +158,12 @@ class TenantReconciler:
         now = time.monotonic()
         if running:
             self._quiet_since.pop(tenant.pk, None)
-            self._look_again(tenant.pk, now + life.LOOK_AGAIN_S)
+            self._queue.add_after(str(tenant.pk), life.LOOK_AGAIN_S)
             return False
         quiet_at = self._quiet_since.setdefault(tenant.pk, now) + life.QUIET_S
         if now >= quiet_at:
             return True
-        self._look_again(tenant.pk, quiet_at)
+        self._queue.add_at(str(tenant.pk), quiet_at)
         return False
 
     async def _purge(
@@ -170,7 +176,7 @@ class TenantReconciler:
         found = await purge.step(self._cluster, tenant, running, is_wanted)
         if found.is_gone:
             return self._outcome(tenant, rows, [], Standing(Tenant.State.GONE))
-        self._look_again(tenant.pk, time.monotonic() + found.again_s)
+        self._queue.add_after(str(tenant.pk), found.again_s)
         standing = Standing(Tenant.State.DELETING, found.text, found.next_step)
         parts = list(found.parts) or self._still_there(tenant, rows)
         return self._outcome(tenant, rows, parts, standing, found.memo)
@@ -188,7 +194,7 @@ class TenantReconciler:
         seen = self._view.namespaces.get("", tenant.namespace)
         if seen is None or seen.metadata.deletion_timestamp is None:
             return None
-        self._look_again(tenant.pk, time.monotonic() + _REMOVAL_S)
+        self._queue.add_after(str(tenant.pk), _REMOVAL_S)
         conditions = [
             {"type": c.type, "status": c.status, "message": c.message}
             for c in seen.status.conditions

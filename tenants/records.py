@@ -58,14 +58,12 @@ class Wanted:
     """Which tenants a pass needs to look at.
 
     Attributes:
-        owners: ids as text, from labels of what changed; other ids are ignored.
-        due: tenants that asked to be looked at again.
+        ids: as text, of those of which something changed or is due; others than tenants' are ignored.
         known: tenant -> revision at the last look; a row that is newer is looked at.
     """
 
     everything: bool
-    owners: frozenset[str]
-    due: frozenset[UUID]
+    ids: frozenset[str]
     known: Mapping[UUID, int]
 
 
@@ -75,10 +73,7 @@ def load(wanted: Wanted) -> list[Tenant]:
     chosen = [
         pk
         for pk, revision in there.values_list("pk", "revision")
-        if wanted.everything
-        or pk in wanted.due
-        or str(pk) in wanted.owners
-        or wanted.known.get(pk) != revision
+        if wanted.everything or str(pk) in wanted.ids or wanted.known.get(pk) != revision
     ]
     if not chosen:
         return []
