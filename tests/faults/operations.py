@@ -200,7 +200,7 @@ async def job_that_is_tried_again(world: FaultWorld) -> None:
 
 async def job_that_nobody_places(world: FaultWorld) -> None:
     """The scheduler finds no room though we thought there was some: it is given back."""
-    world.sim.has_room = False
+    world.sim.box.has_room = False
     await world.ask_job(topology="tf-ps", replicas=TF_PS, starting_deadline_s=60)
 
 

@@ -143,8 +143,8 @@ class Table:
             else:
                 await self._converges(world, operation, clean, point)
             _claims_stay(world, point)
-            if world.sim.relay is not None:
-                assert world.sim.relay.met, f"{point} was ordered and never answered"
+            if world.sim.box.relay is not None:
+                assert world.sim.box.relay.met, f"{point} was ordered and never answered"
         kind = (
             "over HTTP"
             if relayed
@@ -171,7 +171,7 @@ class Table:
             return world.fault is not None and world.fault.struck > 0
 
         await world.wait(has_struck, f"{point} strikes", most_s=MOST_CLEAN_S)
-        has_bob = world.sim.has_room  # else nobody is placed, him included
+        has_bob = world.sim.box.has_room  # else nobody is placed, him included
         if has_bob:
             await world.ask_job("bob", name="bobs")
         await world.rest(PERMANENT_S)

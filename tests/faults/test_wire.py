@@ -7,8 +7,8 @@ all calls when the whole table is tried.
 
 import pytest
 
+from onebox.testing.relay import POINTS
 from tests.faults.operations import OPERATIONS, Operation
-from tests.faults.relay import POINTS
 from tests.faults.table import EVERY, PART, Clean, Point, Table, place
 from tests.faults.world import Call
 

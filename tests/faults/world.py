@@ -25,8 +25,8 @@ from portal.cluster.view import Dirty
 from portal.cluster.watch import Watch
 from tenants.models import Tenant, TenantObject
 from tests.factories import make_job, make_service, make_tenant
-from tests.faults.box import Box
-from tests.faults.relay import WireFault
+from tests.faults.box import FaultBox
+from tests.faults.wire import WireFault
 from tests.jobs.reconciler.simulation import START, Killed, who_of
 from tests.jobs.reconciler.world import World
 
@@ -45,7 +45,7 @@ Call = tuple[str, str]  # verb, kind
 class FaultWorld(World):
     """See the module."""
 
-    sim: Box = field(default_factory=Box)
+    sim: FaultBox = field(default_factory=FaultBox)
     fault: Fault | None = None
     recorded: list[Call] = field(default_factory=list)
     answered: set[int] = field(default_factory=set)  # places in `recorded` of what was done
@@ -89,8 +89,8 @@ class FaultWorld(World):
 
     def arm(self, call: Call, nth: int, point: str, times: int = 1) -> None:
         """From now on the nth such call meets the fault."""
-        if self.sim.relay is not None:
-            self.fault = WireFault(*call, nth, point, times, relay=self.sim.relay)
+        if self.sim.box.relay is not None:
+            self.fault = WireFault(*call, nth, point, times, relay=self.sim.box.relay)
         else:
             self.fault = Fault(*call, nth, point, times, end=self._die)
 

@@ -1,27 +1,21 @@
-"""A relay before the API server that answers chosen calls wrongly, as HTTP does: a status with its
-body, a connection that ends before the reply, a reply that comes too late or never.
-
-What `portal.cluster.faults` raises above the transport, this lets the transport find out.
+"""A relay before an API server that answers chosen calls wrongly, as HTTP does: a status with its body,
+a connection that ends before the reply, a reply that comes too late or never.
 """
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any
 
 import aiohttp
 from aiohttp import web
 
-from portal.cluster.faults import ALWAYS, RETRY_AFTER_S, SAID, Fault
-from portal.cluster.kinds import get_kind
-
 # Statuses as the API server answers them; done, but the connection ends first; done, but the reply
 # is late; not done, and no reply.
 POINTS = ("403", "404", "409", "422", "429", "500", "lost", "late", "timeout")
+RETRY_AFTER_S = 2
 LIMIT_S = 0.4  # of a call that meets `late` or `timeout`, in place of the transport's own
 TRIES = 3  # of a call that is told to come later, before its caller hears of it
-_METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}
 _REASONS = {
     "403": "Forbidden",
     "404": "NotFound",
@@ -34,12 +28,19 @@ _NOT_PASSED_ON = {"host", "content-length", "transfer-encoding", "connection"}
 
 @dataclass
 class Order:
-    """What is to happen to the next request of a method to a path, so many times."""
+    """What is to happen to the next request of a method to a path, so many times.
+
+    Attributes:
+        name: of the object; a request that creates another one there is not meant.
+        point: one of `POINTS`.
+        said: what a refusal says besides.
+    """
 
     method: str
     path: str
     name: str
     point: str
+    said: str
     left: int
 
 
@@ -59,6 +60,7 @@ class Relay:
         self._session: aiohttp.ClientSession
 
     async def open(self) -> None:
+        """Serve at `url`, a free port of this machine's loopback."""
         app = web.Application(client_max_size=16 * 1024**2)
         app.router.add_route("*", "/{tail:.*}", self._handle)
         self._session = aiohttp.ClientSession()
@@ -70,6 +72,7 @@ class Relay:
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def close(self) -> None:
+        """End it, with every request that waits."""
         await self._runner.cleanup()
         await self._session.close()
 
@@ -79,13 +82,10 @@ class Relay:
         is_silent = self._order is not None and self._order.point in {"late", "timeout"}
         return LIMIT_S if is_silent else None
 
-    def order(self, verb: str, about: Mapping[str, Any], point: str) -> None:
-        """The call that is about to be made meets this."""
-        meta, kind = about["metadata"], get_kind(about["kind"])
-        name = None if verb == "create" else meta["name"]
-        path = kind.path(meta.get("namespace"), name)
+    def order(self, method: str, path: str, name: str, point: str, said: str = "") -> None:
+        """The request that is about to be made meets this."""
         left = TRIES if point == "429" else 1
-        self._order = Order(_METHODS[verb], path, meta["name"], point, left)
+        self._order = Order(method, path, name, point, said, left)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
@@ -139,23 +139,9 @@ def _refusal(order: Order) -> web.Response:
         "apiVersion": "v1",
         "metadata": {},
         "status": "Failure",
-        "message": f"{HTTPStatus(int(order.point)).phrase}: {SAID}",
+        "message": f"{HTTPStatus(int(order.point)).phrase}: {order.said}",
         "reason": reason,
         "details": {"name": order.name},
         "code": int(order.point),
     }
     return web.json_response(status, status=int(order.point))
-
-
-@dataclass
-class WireFault(Fault):
-    """Strikes at the same calls as a `Fault`, but by way of a relay."""
-
-    relay: Relay | None = None
-
-    def __call__(self, point: Literal["before", "after"], verb: str, obj: dict[str, Any]) -> None:
-        if point == "before" and self._counts(verb, obj):
-            assert self.relay is not None
-            assert self.times != ALWAYS
-            self.struck += 1
-            self.relay.order(verb, obj, self.point)
