@@ -45,8 +45,16 @@ from tests.tools.mutations import Mutant, mutants_of
 # What is compared, by its folders and files; a later version of the same room may lie elsewhere.
 ROOMS: Mapping[str, tuple[str, ...]] = {
     "rules": ("jobs/rules",),
-    "the reconciler of trainings": ("jobs/reconciler", "jobs/leader"),
-    "the reconciler of services": ("jobs/services/reconciler",),
+    "the reconciler of trainings": (
+        "jobs/reconciler",
+        "jobs/leader",
+        "jobs/kinds/crashes.py",
+        "jobs/kinds/lifecycle.py",
+        "jobs/kinds/notes.py",
+        "jobs/kinds/state.py",
+        "jobs/kinds/training",
+    ),
+    "the reconciler of services": ("jobs/services/reconciler", "jobs/kinds/interactive"),
     "rules of services": tuple(
         f"jobs/services/{name}.py"
         for name in (

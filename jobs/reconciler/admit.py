@@ -17,9 +17,8 @@ from uuid import UUID
 from django.db.models import F
 
 from jobs import manifests
+from jobs.kinds import notes
 from jobs.models import Job, Replica
-from jobs.reconciler import notes
-from jobs.reconciler.memo import Memo
 from jobs.rules import reasons
 from jobs.rules.admission import (
     RESOURCES,
@@ -197,7 +196,7 @@ def _holding() -> tuple[HoldingJob, ...]:
 
     def held(job: Job) -> HoldingJob:
         # What is being taken down for the queue or for good needs no room any more.
-        is_leaving = notes.load(Memo, job.memo).leaving in {"queue", "stop"}
+        is_leaving = notes.load(job.memo).leaving in {"queue", "stop"}
         needs = () if is_leaving else manifests.needs_of(job.replicas)
         return HoldingJob(str(job.pk), job.tenant.namespace, needs, ended.get(job.pk, {}))
 

@@ -17,9 +17,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError
 
 from jobs import manifests
-from jobs.leader.lease import LeaseLostError
-from jobs.reconciler import rows
-from jobs.reconciler.record import (
+from jobs.kinds.state import (
     CreateAll,
     Delete,
     Erase,
@@ -30,6 +28,8 @@ from jobs.reconciler.record import (
     Sweep,
     Verify,
 )
+from jobs.leader.lease import LeaseLostError
+from jobs.reconciler import rows
 from jobs.rules import reasons
 from jobs.rules.patterns import find_code
 from jobs.rules.reasons import Reason

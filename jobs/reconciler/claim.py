@@ -15,15 +15,14 @@ from uuid import UUID
 
 from django.db.models import F
 
+from jobs.kinds import notes
 from jobs.models import Job
-from jobs.reconciler import notes, rows
+from jobs.reconciler import rows
 from jobs.reconciler.admit import QueuedJob, reason_of
-from jobs.reconciler.memo import Memo
-from jobs.reconciler.rows import EventRow, Saved
+from jobs.reconciler.rows import EventRow, Saved, words
 from jobs.rules import reasons
 from jobs.rules.admission import Fit
 from jobs.rules.queue import Verdict
-from jobs.rules.reasons import Reason
 from jobs.rules.states import Desired, JobState
 from jobs.services.reconciler import claim as services
 from portal.cluster.manifests import ManifestError
@@ -61,14 +60,14 @@ def _write_one(now: datetime, claim: Claim) -> Saved | None:
     if claim.fit.kind == "now":
         job = queued.only("pk", "attempt", "memo", "deadline_s").first()
         return _admit(job, now) if job is not None else None
-    columns = _words(reason_of(claim.fit))
+    columns = words(reason_of(claim.fit))
     return rows.saved(claim.job_id) if _update(claim.job_id, columns) else None
 
 
 def _admit(job: Job, now: datetime) -> Saved | None:
-    memo = notes.load(Memo, job.memo)
-    left_s = None if job.deadline_s is None else max(1, job.deadline_s - memo.spent_s)
-    number = memo.said + 1
+    known = notes.load(job.memo)
+    left_s = None if job.deadline_s is None else max(1, job.deadline_s - known.spent_s)
+    number = known.said + 1
     columns: dict[str, Any] = {"memo": {**job.memo, "said": number}}
     try:
         columns |= {
@@ -76,7 +75,7 @@ def _admit(job: Job, now: datetime) -> Saved | None:
             "state": JobState.STARTING,
             "admitted_at": now,
             "not_before": None,
-            **_words(reasons.make("creating")),
+            **words(reasons.make("creating")),
         }
         event = EventRow(f"homeport-{number}", now, "homeport", "", "admitted", "It has room now.")
     except (ManifestError, ValueError) as error:
@@ -86,7 +85,7 @@ def _admit(job: Job, now: datetime) -> Saved | None:
             "state": JobState.FAILED,
             "finished_at": now,
             "cleaned_at": now,
-            **_words(reason),
+            **words(reason),
         }
         event = EventRow(
             f"homeport-{number}", now, "homeport", "", "state", reason.text, is_warning=True
@@ -100,11 +99,3 @@ def _admit(job: Job, now: datetime) -> Saved | None:
 def _update(job_id: UUID, columns: dict[str, Any]) -> bool:
     queued = Job.objects.filter(pk=job_id, state=JobState.QUEUED, desired=Desired.RUN)
     return bool(queued.update(revision=F("revision") + 1, **columns))
-
-
-def _words(reason: Reason) -> dict[str, str]:
-    return {
-        "reason_code": reason.code,
-        "reason_text": reason.text,
-        "reason_next_step": reason.next_step,
-    }

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
-from jobs.reconciler.record import JobRow
+from jobs.kinds.state import WorkloadRow
 from jobs.reconciler.rows import EventRow
 from jobs.rules.reasons import clip
 from portal.cluster.objects import EventSeen
@@ -44,7 +44,7 @@ class EventLog:
         self._written.pop(str(job_id), None)
 
 
-def base_name(job: JobRow) -> str:
+def base_name(job: WorkloadRow) -> str:
     """NAME of the first attempt, with which the names of all its objects begin."""
     suffix = f"-{job.attempt}"
     return job.kube_name.removesuffix(suffix) if job.attempt > 1 else job.kube_name

@@ -4,14 +4,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from jobs.kinds.registry import plan
+from jobs.kinds.state import ObjectRef, Plan, WorkloadRow
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
 from jobs.reconciler import rows
 from jobs.reconciler.apply import Applier
 from jobs.reconciler.events import base_name
 from jobs.reconciler.observe import Knowledge, ReadPods, Rows, observe
-from jobs.reconciler.plan import plan
-from jobs.reconciler.record import JobRow, Plan, Thing
 from jobs.reconciler.rows import Change, Intent, Saved
 from jobs.reconciler.rows_pass import RowsPass
 from jobs.rules.states import FINAL_STATES, JobState
@@ -36,19 +36,19 @@ class JobsTrade:
         loaded = rows.load(ids)
         return loaded.rows, loaded.broken
 
-    def head(self, loaded: Rows) -> JobRow:
+    def head(self, loaded: Rows) -> WorkloadRow:
         return loaded.job
 
     def look(
         self, view: ClusterView, loaded: Rows, known: Knowledge, now: datetime
-    ) -> tuple[Thing | None, Plan]:
+    ) -> tuple[ObjectRef | None, Plan]:
         seen = observe(view, loaded, known, self._pods_read)
         return seen.root, plan(loaded.job, seen, now)
 
     def save(self, changes: Sequence[Change]) -> list[Saved]:
         return rows.save(changes)
 
-    def base_name(self, head: JobRow) -> str:
+    def base_name(self, head: WorkloadRow) -> str:
         return base_name(head)
 
     def is_waiting(self, state: str) -> bool:

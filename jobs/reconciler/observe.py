@@ -9,18 +9,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
-from jobs.manifests import RESCUE_ROLE
-from jobs.reconciler.record import (
+from jobs.kinds.state import (
     ArchiveRow,
-    JobRow,
+    GateService,
+    ObjectRef,
     Observed,
     PodFacts,
     ReplicaKey,
     ReplicaRow,
     Root,
-    Server,
-    Thing,
+    ServerDeployment,
+    WorkloadRow,
 )
+from jobs.manifests import RESCUE_ROLE
 from jobs.rules import reasons
 from jobs.rules.endings import Disruption, End
 from jobs.rules.reasons import Reason
@@ -36,7 +37,7 @@ IsRescue = bool  # whether a pod rescues logs, and is no replica
 class Rows:
     """A job's rows, as loaded in one go."""
 
-    job: JobRow
+    job: WorkloadRow
     replicas: Mapping[ReplicaKey, ReplicaRow] = field(default_factory=dict)
     archives: Mapping[ReplicaKey, ArchiveRow] = field(default_factory=dict)
 
@@ -69,7 +70,7 @@ class ReadPods:
         # job id -> pod's uid -> what was read, and of what
         self._kept: dict[str, dict[str, tuple[objects.PodSeen, int, IsRescue, PodFacts]]] = {}
 
-    def of_job(self, view: ClusterView, job: JobRow) -> list[tuple[IsRescue, PodFacts]]:
+    def of_job(self, view: ClusterView, job: WorkloadRow) -> list[tuple[IsRescue, PodFacts]]:
         """The pods that a job has now."""
         before = self._kept.pop(job.id, {})
         kept = {}
@@ -110,7 +111,7 @@ def observe(view: ClusterView, rows: Rows, known: Knowledge, pods_read: ReadPods
         blocked=known.blocked,
         trouble=known.trouble,
         servers=tuple(_server(seen) for seen in view.deployments.of_owner(job.id)),
-        services=tuple(thing("Service", s.metadata) for s in view.services.of_owner(job.id)),
+        services=tuple(service(seen) for seen in view.services.of_owner(job.id)),
         others=tuple(others),
         pods=tuple(pod for is_rescue, pod in pods if not is_rescue),
         rescues=tuple(pod for is_rescue, pod in pods if is_rescue),
@@ -130,9 +131,22 @@ def namespace_state(view: ClusterView, name: str) -> Literal["active", "terminat
     return "terminating" if is_going else "active"
 
 
-def thing(kind: str, meta: objects.Marks) -> Thing:
+def thing(kind: str, meta: objects.Marks) -> ObjectRef:
     """Enough of an object to delete exactly it."""
-    return Thing(kind, meta.name, meta.uid, meta.deletion_timestamp is not None)
+    return ObjectRef(kind, meta.name, meta.uid, meta.deletion_timestamp is not None)
+
+
+def service(seen: objects.ServiceSeen) -> GateService:
+    """A Service, with the port that the cluster picked for its gate."""
+    ports = [port.node_port for port in seen.spec.ports if port.name == "gate" and port.node_port]
+    meta = seen.metadata
+    return GateService(
+        "Service",
+        meta.name,
+        meta.uid,
+        meta.deletion_timestamp is not None,
+        node_port=ports[0] if ports else None,
+    )
 
 
 def condition(conditions: Sequence[objects.Condition], kind: str) -> objects.Condition | None:
@@ -175,10 +189,10 @@ def _root(seen: objects.JobSeen) -> Root:
     )
 
 
-def _server(seen: objects.DeploymentSeen) -> Server:
+def _server(seen: objects.DeploymentSeen) -> ServerDeployment:
     refused = condition(seen.status.conditions, "ReplicaFailure")
     meta = seen.metadata
-    return Server(
+    return ServerDeployment(
         "Deployment",
         meta.name,
         meta.uid,
@@ -199,7 +213,7 @@ def _number(text: str, default: int = 0) -> int:
     return int(text) if text.isascii() and text.isdigit() else default
 
 
-def _key(job: JobRow, pod: objects.PodSeen) -> tuple[IsRescue, ReplicaKey]:
+def _key(job: WorkloadRow, pod: objects.PodSeen) -> tuple[IsRescue, ReplicaKey]:
     """Whether it is a rescue pod, and the replica that it is (or rescues)."""
     marks = pod.metadata.labels
     index = _number(marks.index or marks.completion_index)
@@ -224,13 +238,13 @@ def container_end(ended: objects.Terminated | None, *, is_fetch: bool = False) -
     return End(code, ended.reason, ended.message, is_fetch)
 
 
-def _with_mounts(view: ClusterView, job: JobRow, facts: PodFacts) -> PodFacts:
+def _with_mounts(view: ClusterView, job: WorkloadRow, facts: PodFacts) -> PodFacts:
     """Adds what events say of its volumes: they come without the pod being changed."""
     problem = mount_problem(view, job.namespace, facts.name)
     return replace(facts, mount_problem=problem) if problem else facts
 
 
-def _pod(job: JobRow, pod: objects.PodSeen) -> tuple[IsRescue, PodFacts]:
+def _pod(job: WorkloadRow, pod: objects.PodSeen) -> tuple[IsRescue, PodFacts]:
     is_rescue, key = _key(job, pod)
     main = container_status(pod.status.container_statuses, RESCUE_ROLE if is_rescue else "main")
     fetch = container_status(pod.status.init_container_statuses, "fetch")
@@ -256,7 +270,7 @@ def _pod(job: JobRow, pod: objects.PodSeen) -> tuple[IsRescue, PodFacts]:
         is_running=main.state.running is not None,
         waiting_reason=waiting.reason,
         waiting_message=waiting.message,
-        waits_in_fetch=holder is fetch,
+        waiting_in="fetch" if holder is fetch else "main",
         end=container_end(fetch.state.terminated, is_fetch=True)
         if failed_fetch
         else container_end(ended),

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import starmap
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -16,11 +17,11 @@ from django.db.models import F, Model, Q, QuerySet
 from django.utils import timezone
 
 from jobs import manifests
+from jobs.kinds import notes
+from jobs.kinds.interactive import startup
+from jobs.kinds.state import ArchiveRow, EventNote, Plan, ReplicaKey, ReplicaRow, WorkloadRow
 from jobs.models import Job, JobEvent, Replica, ReplicaArchive
-from jobs.reconciler import notes
-from jobs.reconciler.memo import Memo
 from jobs.reconciler.observe import Rows
-from jobs.reconciler.record import ArchiveRow, EventNote, JobRow, Plan, ReplicaKey, ReplicaRow
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_STATES, Desired, JobState, ReplicaState
 from jobs.rules.topologies import get_topology
@@ -136,11 +137,12 @@ def load(ids: Iterable[UUID]) -> Loaded:
     return Loaded(found, broken)
 
 
-def _job_row(job: Job, has_plan: bool) -> JobRow:
+def _job_row(job: Job, has_plan: bool) -> WorkloadRow:
     kube_name = names.job_name(job.name, job.pk, job.attempt)
     role = get_topology(job.topology).deciding.name
-    return JobRow(
+    return WorkloadRow(
         id=str(job.pk),
+        kind="job",
         namespace=job.tenant.namespace,
         kube_name=kube_name,
         root_name=names.role_name(kube_name, role),
@@ -151,6 +153,7 @@ def _job_row(job: Job, has_plan: bool) -> JobRow:
             name: quantity.memory_text(asked["memory_bytes"])
             for name, asked in job.replicas.items()
         },
+        queued_at=job.queued_at,
         success_policy=job.success_policy,
         retries=job.retries,
         deadline_s=job.deadline_s,
@@ -173,7 +176,7 @@ def _job_row(job: Job, has_plan: bool) -> JobRow:
         has_plan=has_plan,
         root_uid=job.root_uid,
         cleaned_at=job.cleaned_at,
-        memo=notes.load(Memo, job.memo),
+        notes=notes.load(job.memo),
     )
 
 
@@ -222,6 +225,40 @@ def load_stored(job_id: UUID) -> Stored:
 
 
 # --- writing ---
+def columns_of(
+    changed: Mapping[str, Any], names: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Columns of a table for changed fields of a `WorkloadRow`.
+
+    Args:
+        names: field -> column, where the table calls it otherwise.
+    """
+    columns: dict[str, Any] = {}
+    for name, value in changed.items():
+        match name:
+            case "reason":
+                columns |= words(value)
+            case "notes":
+                columns["memo"] = notes.dump(value)
+            case "steps":
+                columns["steps"] = startup.dump(value)
+            case "has_plan":
+                if not value:  # what is rendered anew is written with it
+                    columns["plan"] = None
+            case _:
+                columns[names.get(name, name)] = value
+    return columns
+
+
+def words(reason: Reason) -> dict[str, str]:
+    """The columns of a reason."""
+    return {
+        "reason_code": reason.code,
+        "reason_text": reason.text,
+        "reason_next_step": reason.next_step,
+    }
+
+
 def save(changes: Sequence[Change]) -> list[Saved]:
     """Writes one tick. Call inside `Lease.commit`.
 
@@ -280,7 +317,7 @@ def _write(changes: Sequence[Change]) -> list[Saved]:
     jobs = Job.objects.filter(pk__in=[change.job_id for change in kept])
     changed = [change for change in kept if change.plan.columns or change.plan.render]
     for change in changed:
-        columns: dict[str, Any] = dict(change.plan.columns)
+        columns = columns_of(change.plan.columns)
         if change.plan.render:
             attempt, deadline_s = columns.get("attempt"), change.plan.deadline_s
             columns["plan"] = rendered(change.job_id, attempt, deadline_s)

@@ -18,12 +18,12 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
+from jobs.kinds.state import CreateAll, ObjectRef, Plan
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease, LeaseLostError
 from jobs.reconciler.apply import Applier, Result, Rooted, Task
 from jobs.reconciler.events import EventLog
 from jobs.reconciler.observe import Knowledge
-from jobs.reconciler.record import CreateAll, Plan, Thing
 from jobs.reconciler.rows import Change, EventRow, Intent, Saved
 from jobs.rules import reasons
 from jobs.rules.reasons import Reason
@@ -73,7 +73,7 @@ class Trade(Protocol):
 
     def look(
         self, view: ClusterView, loaded: Any, known: Knowledge, now: datetime
-    ) -> tuple[Thing | None, Plan]:
+    ) -> tuple[ObjectRef | None, Plan]:
         """The root as the view has it, and the plan."""
         ...
 
@@ -104,7 +104,7 @@ class Look:
 
     job_id: UUID
     head: Head
-    root: Thing | None
+    root: ObjectRef | None
     plan: Plan
     events: tuple[EventRow, ...]
     now: datetime
@@ -250,7 +250,7 @@ class RowsPass:
             if not self._view.synced and not self._trade.is_waiting(head.state):
                 # Before the first list, absence means nothing.
                 continue
-            root: Thing | None = None
+            root: ObjectRef | None = None
             try:
                 root, decided = self._trade.look(self._view, loaded, self._knowledge(pk), now)
                 base = self._trade.base_name(head)

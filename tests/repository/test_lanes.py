@@ -14,11 +14,10 @@ UNIT = next(lane for lane in LANES if lane.name == "unit")
 # Rules, the engine's decisions, tenancy, who may call what, but for the waits of signing in.
 DECISIVE = (
     "jobs/rules",
+    "jobs/kinds",
     "jobs/reconciler/test_admission_pass.py",
     "jobs/reconciler/test_lives.py",
-    "jobs/reconciler/test_plan.py",
     "jobs/services/reconciler/test_lives.py",
-    "jobs/services/reconciler/test_plan.py",
     "jobs/test_internal.py",
     "jobs/test_runner_at_the_door.py",
     "portal/routes/test_by_setting.py",

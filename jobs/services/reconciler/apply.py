@@ -19,5 +19,5 @@ class ServiceApplier(Applier):
 
     def completed(self, task: Task, document: Object, root: Object | None) -> Object:
         assert root is not None, "nothing of a service is made without its root"
-        secrets = tokens.gate_secrets(task.job_id, task.job.seen_start)
+        secrets = tokens.gate_secrets(task.job_id, task.job.observed_generation)
         return manifests.completed(document, root=root, secrets=secrets)

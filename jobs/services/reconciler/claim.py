@@ -11,12 +11,13 @@ from uuid import UUID
 
 from django.db.models import F
 
-from jobs.reconciler.rows import EventRow, Saved
+from jobs.kinds.interactive import startup
+from jobs.reconciler.rows import EventRow, Saved, words
 from jobs.rules import reasons
 from jobs.rules.admission import Fit
 from jobs.rules.reasons import Reason
 from jobs.services.models import Service, ServiceState
-from jobs.services.reconciler import rows, steps
+from jobs.services.reconciler import rows
 from portal.cluster.manifests import ManifestError
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ def write(service_id: UUID, fit: Fit, reason: Reason, now: datetime) -> Saved | 
     if row is None:
         return None
     requested_at, before, memo = row
-    shown = steps.load(before)
+    shown = startup.load(before)
     requested = (requested_at, "")
     columns: dict[str, Any]
     event: EventRow | None = None
@@ -42,14 +43,14 @@ def write(service_id: UUID, fit: Fit, reason: Reason, now: datetime) -> Saved | 
         number = int(memo.get("said", 0)) + 1
         columns, event = _admitted(service_id, number, now)
         columns["memo"] = {**memo, "said": number}
-        line = steps.line([requested, (now, "")], shown, now)
+        line = startup.line([requested, (now, "")], shown, now)
         if columns["state"] == ServiceState.FAILED:
             why = columns["reason_text"]
-            line = steps.line([requested], shown, now, detail=why, failed=True)
+            line = startup.line([requested], shown, now, detail=why, failed=True)
     else:
-        columns = _words(reason)
-        line = steps.line([requested], shown, now, detail=reason.text)
-    if not queued.update(revision=F("revision") + 1, steps=steps.dump(line), **columns):
+        columns = words(reason)
+        line = startup.line([requested], shown, now, detail=reason.text)
+    if not queued.update(revision=F("revision") + 1, steps=startup.dump(line), **columns):
         return None
     if event is not None:
         rows.save_events(service_id, [event])
@@ -65,7 +66,7 @@ def _admitted(service_id: UUID, number: int, now: datetime) -> tuple[dict[str, A
             "state": ServiceState.STARTING,
             "admitted_at": now,
             "not_before": None,
-            **_words(reasons.make("creating")),
+            **words(reasons.make("creating")),
         }
     except (ManifestError, ValueError) as error:
         log.exception("service %s cannot be rendered", service_id)
@@ -74,15 +75,7 @@ def _admitted(service_id: UUID, number: int, now: datetime) -> tuple[dict[str, A
             "state": ServiceState.FAILED,
             "ended_at": now,
             "cleaned_at": now,
-            **_words(reason),
+            **words(reason),
         }
         return columns, EventRow(key, now, "homeport", "", "state", reason.text, is_warning=True)
     return columns, EventRow(key, now, "homeport", "", "admitted", "It has room now.")
-
-
-def _words(reason: Reason) -> dict[str, str]:
-    return {
-        "reason_code": reason.code,
-        "reason_text": reason.text,
-        "reason_next_step": reason.next_step,
-    }

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
+from jobs.kinds.state import ObjectRef, Observed, PodFacts, Root, WorkloadRow
 from jobs.reconciler.observe import (
     Knowledge,
     condition,
@@ -15,11 +16,10 @@ from jobs.reconciler.observe import (
     gpus_of,
     mount_problem,
     namespace_state,
+    service,
     thing,
 )
-from jobs.reconciler.record import Thing
 from jobs.rules.endings import Disruption, End
-from jobs.services.reconciler.record import Door, Observed, PodFacts, Root, ServiceRow
 from portal.cluster import objects
 from portal.cluster.view import ClusterView
 
@@ -29,13 +29,13 @@ _NOT_YET = frozenset({"", "PodInitializing", "ContainerCreating"})
 Container = Literal["", "prepare", "gate", "app"]
 
 
-def observe(view: ClusterView, row: ServiceRow, known: Knowledge) -> Observed:
+def observe(view: ClusterView, row: WorkloadRow, known: Knowledge) -> Observed:
     """All that is known of one service now."""
     deployments = view.deployments.of_owner(row.id)
     services = view.services.of_owner(row.id)
     pods = [_pod(view, row, pod) for pod in view.pods.of_owner(row.id) if _is_of(pod, row)]
     roots = [seen for seen in deployments if seen.metadata.name == row.root_name]
-    others: list[Thing] = [
+    others: list[ObjectRef] = [
         thing(kind, seen.metadata)
         for kind, found in (("Deployment", deployments), ("Service", services))
         for seen in found
@@ -53,16 +53,16 @@ def observe(view: ClusterView, row: ServiceRow, known: Knowledge) -> Observed:
         is_swept=known.is_swept,
         blocked=known.blocked,
         trouble=known.trouble,
-        doors=tuple(_door(s) for s in services if s.metadata.name == row.kube_name),
+        services=tuple(service(s) for s in services if s.metadata.name == row.kube_name),
         others=tuple(others),
         pods=tuple(sorted(pods, key=_age)),
         departed=tuple(_pod(view, row, pod) for pod in known.departed if _is_of(pod, row)),
     )
 
 
-def _is_of(pod: objects.PodSeen, row: ServiceRow) -> bool:
+def _is_of(pod: objects.PodSeen, row: WorkloadRow) -> bool:
     """Whether it is a pod of the start that is seen."""
-    return pod.metadata.labels.attempt == str(row.seen_start)
+    return pod.metadata.labels.attempt == str(row.observed_generation)
 
 
 def _age(pod: PodFacts) -> tuple[float, str]:
@@ -82,19 +82,7 @@ def _root(seen: objects.DeploymentSeen) -> Root:
     )
 
 
-def _door(seen: objects.ServiceSeen) -> Door:
-    found = thing("Service", seen.metadata)
-    ports = [port.node_port for port in seen.spec.ports if port.name == "gate" and port.node_port]
-    return Door(
-        found.kind,
-        found.name,
-        found.uid,
-        found.is_terminating,
-        node_port=ports[0] if ports else None,
-    )
-
-
-def _pod(view: ClusterView, row: ServiceRow, pod: objects.PodSeen) -> PodFacts:
+def _pod(view: ClusterView, row: WorkloadRow, pod: objects.PodSeen) -> PodFacts:
     status = pod.status
     prepare = container_status(status.init_container_statuses, "prepare")
     gate = container_status(status.init_container_statuses, "gate")
@@ -183,7 +171,7 @@ def _first_started(*statuses: objects.ContainerStatus) -> datetime | None:
     return None
 
 
-def _pull(view: ClusterView, row: ServiceRow, pod: objects.PodSeen) -> tuple[str, datetime | None]:
+def _pull(view: ClusterView, row: WorkloadRow, pod: objects.PodSeen) -> tuple[str, datetime | None]:
     """The latest words about the app's image, and when it was there."""
     events = [
         event

@@ -9,23 +9,24 @@ from uuid import UUID
 
 from django.db.models import F, Q
 
+from jobs.kinds import notes
+from jobs.kinds.interactive import startup
+from jobs.kinds.state import WorkloadRow
 from jobs.manifests import pod_settings
-from jobs.reconciler import notes
 from jobs.reconciler.rows import (
     Change,
     EventRow,
     Intent,
     Saved,
+    columns_of,
     fenced,
     keep_events,
     own_event,
 )
 from jobs.rules.reasons import Reason
+from jobs.rules.states import JobState
 from jobs.services import manifests, tokens
-from jobs.services.models import ENDED_STATES, Service, ServiceEvent, ServiceState
-from jobs.services.reconciler import steps
-from jobs.services.reconciler.memo import Memo
-from jobs.services.reconciler.record import ServiceRow
+from jobs.services.models import ENDED_STATES, Service, ServiceEvent
 from portal import quantity
 from portal.cluster.manifests import Object
 
@@ -39,6 +40,12 @@ _INTENT = (
     "tenant__state",
     "owner__is_active",
 )
+# Fields of a `WorkloadRow` that the table calls otherwise.
+_NAMES = {
+    "observed_generation": "seen_start",
+    "started_at": "ready_at",
+    "finished_at": "ended_at",
+}
 
 
 # --- reading ---
@@ -76,7 +83,7 @@ def _intents(chosen: Q) -> dict[UUID, Intent]:
     return {pk: tuple(map(str, rest)) for pk, *rest in services.values_list(*_INTENT)}
 
 
-def load(ids: Iterable[UUID]) -> tuple[dict[UUID, ServiceRow], dict[UUID, str]]:
+def load(ids: Iterable[UUID]) -> tuple[dict[UUID, WorkloadRow], dict[UUID, str]]:
     """The rows of services, and what is wrong with those that cannot be read."""
     services = (
         Service.objects.filter(pk__in=list(ids))
@@ -86,7 +93,7 @@ def load(ids: Iterable[UUID]) -> tuple[dict[UUID, ServiceRow], dict[UUID, str]]:
     planned = set(
         Service.objects.filter(pk__in=list(ids), plan__isnull=False).values_list("pk", flat=True)
     )
-    found: dict[UUID, ServiceRow] = {}
+    found: dict[UUID, WorkloadRow] = {}
     broken: dict[UUID, str] = {}
     for service in services:
         try:
@@ -97,41 +104,43 @@ def load(ids: Iterable[UUID]) -> tuple[dict[UUID, ServiceRow], dict[UUID, str]]:
     return found, broken
 
 
-def row_of(service: Service, *, has_plan: bool) -> ServiceRow:
+def row_of(service: Service, *, has_plan: bool) -> WorkloadRow:
     """A row as planning reads it."""
     start = max(1, service.seen_start)
-    return ServiceRow(
+    kube_name = manifests.kube_name(service.name, service.pk, start)
+    return WorkloadRow(
         id=str(service.pk),
-        namespace=service.tenant.namespace,
-        kube_name=manifests.kube_name(service.name, service.pk, start),
         kind=service.kind,
+        namespace=service.tenant.namespace,
+        kube_name=kube_name,
+        root_name=kube_name,
         image=service.image,
-        memory=quantity.memory_text(service.memory_bytes),
-        requested_at=service.requested_at,
-        start_count=service.start_count,
-        seen_start=service.seen_start,
+        memory={service.kind: quantity.memory_text(service.memory_bytes)},
+        queued_at=service.requested_at,
+        generation=service.start_count,
+        observed_generation=service.seen_start,
         desired=service.desired,
         stop_reason=service.stop_reason,
         stopped_by=service.stopped_by,
         tenant_closed=service.tenant.closed,
         is_owner_active=service.owner.is_active,
-        state=ServiceState(service.state),
+        state=JobState(service.state),
         reason=Reason(service.reason_code, service.reason_text, service.reason_next_step),
-        steps=steps.load(service.steps),
-        admitted_at=service.admitted_at,
-        ready_at=service.ready_at,
-        ended_at=service.ended_at,
         not_before=service.not_before,
+        admitted_at=service.admitted_at,
+        started_at=service.ready_at,
+        finished_at=service.ended_at,
+        has_plan=has_plan,
+        root_uid=service.root_uid,
+        cleaned_at=service.cleaned_at,
+        notes=notes.load(service.memo),
+        steps=startup.load(service.steps),
         node=service.node,
         gpus=service.gpus,
         pod=service.pod,
         node_port=service.node_port,
         restarts=service.restarts,
         event_files=service.event_files,
-        has_plan=has_plan,
-        root_uid=service.root_uid,
-        cleaned_at=service.cleaned_at,
-        memo=notes.load(Memo, service.memo),
     )
 
 
@@ -158,7 +167,8 @@ def _save_one(change: Change) -> Saved | None:
         row = service.values_list("tenant_id", "revision").first()
         service.delete()
         return Saved(change.job_id, row[0], row[1] + 1, "service") if row is not None else None
-    if not service.update(revision=F("revision") + 1, **plan.columns):
+    columns = columns_of(plan.columns, _NAMES)
+    if not service.update(revision=F("revision") + 1, **columns):
         return None
     own = [own_event(note, change.now) for note in plan.events]
     save_events(change.job_id, [*own, *change.events])

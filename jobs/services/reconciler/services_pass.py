@@ -4,18 +4,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from jobs.kinds.registry import plan
+from jobs.kinds.state import ObjectRef, Plan, WorkloadRow
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
 from jobs.reconciler.observe import Knowledge
-from jobs.reconciler.record import Plan, Thing
 from jobs.reconciler.rows import Change, Intent, Saved
 from jobs.reconciler.rows_pass import RowsPass
 from jobs.services.models import ENDED_STATES, ServiceState
 from jobs.services.reconciler import rows
 from jobs.services.reconciler.apply import ServiceApplier
 from jobs.services.reconciler.observe import observe
-from jobs.services.reconciler.plan import plan
-from jobs.services.reconciler.record import ServiceRow
 from portal.cluster.view import ClusterView
 
 
@@ -30,22 +29,22 @@ class ServicesTrade:
     def unsettled(self, known: Collection[UUID]) -> Mapping[UUID, Intent]:
         return rows.unsettled(known)
 
-    def load(self, ids: Iterable[UUID]) -> tuple[Mapping[UUID, ServiceRow], Mapping[UUID, str]]:
+    def load(self, ids: Iterable[UUID]) -> tuple[Mapping[UUID, WorkloadRow], Mapping[UUID, str]]:
         return rows.load(ids)
 
-    def head(self, loaded: ServiceRow) -> ServiceRow:
+    def head(self, loaded: WorkloadRow) -> WorkloadRow:
         return loaded
 
     def look(
-        self, view: ClusterView, loaded: ServiceRow, known: Knowledge, now: datetime
-    ) -> tuple[Thing | None, Plan]:
+        self, view: ClusterView, loaded: WorkloadRow, known: Knowledge, now: datetime
+    ) -> tuple[ObjectRef | None, Plan]:
         seen = observe(view, loaded, known)
         return seen.root, plan(loaded, seen, now)
 
     def save(self, changes: Sequence[Change]) -> list[Saved]:
         return rows.save(changes)
 
-    def base_name(self, head: ServiceRow) -> str:
+    def base_name(self, head: WorkloadRow) -> str:
         return head.kube_name
 
     def is_waiting(self, state: str) -> bool:

@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.kinds.state import PodFacts, ReplicaKey, WorkloadRow
 from jobs.models import JobEvent
 from jobs.reconciler import events, observe, rows
-from jobs.reconciler.record import JobRow, PodFacts, ReplicaKey
 from portal.cluster import objects
 from tests.factories import make_job, make_tenant
 
-JOB = JobRow(
+JOB = WorkloadRow(
     id="7",
+    kind="job",
     namespace="u-alice",
     kube_name="mnist-abc123",
     root_name="mnist-abc123-worker",
@@ -89,7 +90,7 @@ def test_an_image_of_ours_that_cannot_be_pulled_is_not_blamed_on_the_users() -> 
         initContainerStatuses=[container("fetch", terminated={"exitCode": 0})],
         containerStatuses=[container("main", waiting=waiting)],
     )
-    assert (ours.waits_in_fetch, users.waits_in_fetch) == (True, False)
+    assert (ours.waiting_in, users.waiting_in) == ("fetch", "main")
     assert users.waiting_reason == "ErrImagePull"
 
 

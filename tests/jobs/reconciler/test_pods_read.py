@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from jobs.kinds.state import PodFacts, WorkloadRow
 from jobs.reconciler import observe
 from jobs.reconciler.observe import ReadPods
-from jobs.reconciler.record import JobRow, PodFacts
 from portal.cluster import objects
 from tests.jobs.reconciler.test_observe import JOB
 
@@ -43,7 +43,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     real: Callable[..., Any] = observe._pod
 
-    def noted(job: JobRow, seen: objects.PodSeen) -> Any:
+    def noted(job: WorkloadRow, seen: objects.PodSeen) -> Any:
         names.append(seen.metadata.name)
         return real(job, seen)
 
@@ -51,7 +51,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def look(pods: ReadPods, view: View, job: JobRow = JOB) -> dict[str, PodFacts]:
+def look(pods: ReadPods, view: View, job: WorkloadRow = JOB) -> dict[str, PodFacts]:
     return {facts.name: facts for _, facts in pods.of_job(view, job)}  # type: ignore[arg-type]
 
 

@@ -8,9 +8,9 @@ from django.db import OperationalError
 from django.utils.timezone import now
 from pytest_django import DjangoAssertNumQueries
 
+from jobs.kinds.state import ArchiveRow, EventNote, Plan, ReplicaKey, ReplicaRow
 from jobs.models import Job, Replica, ReplicaArchive
 from jobs.reconciler import rows
-from jobs.reconciler.record import ArchiveRow, EventNote, Plan, ReplicaKey, ReplicaRow
 from jobs.rules.states import ReplicaState
 from tenants.models import Tenant
 from tests.factories import make_job, make_tenant

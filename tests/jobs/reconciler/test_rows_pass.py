@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
+from jobs.leader.clock import SteadyClock
 from jobs.reconciler import rows_pass
-from jobs.reconciler.clock import SteadyClock
 from jobs.reconciler.rows_pass import RowsPass
 
 

@@ -6,23 +6,33 @@ from typing import Any
 
 import pytest
 
-from jobs.reconciler import notes
-from jobs.reconciler.record import CreateAll, Delete, Plan, Scale, Sweep, Thing, Verify
+from jobs.kinds.notes import Notes
+from jobs.kinds.registry import plan
+from jobs.kinds.state import (
+    CreateAll,
+    Delete,
+    GateService,
+    ObjectRef,
+    Observed,
+    Plan,
+    PodFacts,
+    Root,
+    Scale,
+    Sweep,
+    Verify,
+    WorkloadRow,
+)
 from jobs.rules import reasons
 from jobs.rules.endings import Disruption, End
-from jobs.services.models import ServiceState
-from jobs.services.reconciler import steps
-from jobs.services.reconciler.memo import Memo
-from jobs.services.reconciler.plan import plan
-from jobs.services.reconciler.record import Door, Observed, PodFacts, Root, ServiceRow
+from jobs.rules.states import JobState
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ROOT = Root("Deployment", "nb-abc", "root-1", replicas=1)
-DOOR = Door("Service", "nb-abc", "door-1", node_port=31000)
+DOOR = GateService("Service", "nb-abc", "door-1", node_port=31000)
 POD = PodFacts("Pod", "nb-abc-x", "pod-1", node="a", prepared_from=NOW, scheduled_at=NOW)
 RUNS = replace(POD, is_running=True, started_at=NOW, pulled_at=NOW)
 READY = replace(RUNS, is_ready=True, ready_at=NOW)
-UP = Observed(root=ROOT, doors=(DOOR,), pods=(READY,))
+UP = Observed(root=ROOT, services=(DOOR,), pods=(READY,))
 GONE = Observed(is_root_absent=True, is_swept=True)
 
 
@@ -30,62 +40,62 @@ def ago(seconds: float) -> datetime:
     return NOW - timedelta(seconds=seconds)
 
 
-def row(**changes: Any) -> ServiceRow:
+def row(**changes: Any) -> WorkloadRow:
     """One that runs, with changes."""
     plain: dict[str, Any] = {
         "id": "1",
         "namespace": "u-a",
         "kube_name": "nb-abc",
+        "root_name": "nb-abc",
         "kind": "notebook",
         "image": "lab/jupyter:1",
-        "memory": "2Gi",
-        "requested_at": ago(60),
-        "seen_start": 1,
-        "state": ServiceState.RUNNING,
+        "memory": {"notebook": "2Gi"},
+        "queued_at": ago(60),
+        "observed_generation": 1,
+        "state": JobState.RUNNING,
         "admitted_at": ago(59),
         "has_plan": True,
         "root_uid": "root-1",
         "node_port": 31000,
-        "memo": memo(),
+        "notes": notes(),
     }
     known = plain | changes
-    return ServiceRow(**known | {"state": ServiceState(known["state"])})
+    return WorkloadRow(**known | {"state": JobState(known["state"])})
 
 
-def memo(**changes: Any) -> Memo:
+def notes(**changes: Any) -> Notes:
     known = {"children_of": "root-1", "committed_at": ago(50), "pod_uid": "pod-1"}
-    return Memo(**known | {"was_ready": True} | changes)
+    return Notes(**known | {"was_ready": True} | changes)
 
 
-def fresh(**changes: Any) -> ServiceRow:
+def fresh(**changes: Any) -> WorkloadRow:
     """One that has just been admitted."""
-    known = {"state": ServiceState.STARTING, "root_uid": "", "node_port": None, "memo": Memo()}
+    known = {"state": JobState.STARTING, "root_uid": "", "node_port": None, "notes": Notes()}
     return row(**known | changes)
 
 
-def starting(**changes: Any) -> ServiceRow:
-    given = {"was_ready": False, "starting_since": ago(50), **changes.pop("notes", {})}
-    notes = memo(**given)
-    return row(state=ServiceState.STARTING, memo=notes, **changes)
+def starting(**changes: Any) -> WorkloadRow:
+    given = {"was_ready": False, "starting_since": ago(50), **changes.pop("known", {})}
+    return row(state=JobState.STARTING, notes=notes(**given), **changes)
 
 
-def decide(one: ServiceRow, seen: Observed) -> Plan:
+def decide(one: WorkloadRow, seen: Observed) -> Plan:
     return plan(one, seen, NOW)
 
 
-def outcome(one: ServiceRow, seen: Observed) -> tuple[tuple[Any, ...], str, str]:
+def outcome(one: WorkloadRow, seen: Observed) -> tuple[tuple[Any, ...], str, str]:
     """Calls, state and code of the reason afterwards."""
     decided = decide(one, seen)
     columns = decided.columns
     state = str(columns.get("state", one.state))
-    return decided.steps, state, str(columns.get("reason_code", one.reason.code))
+    return decided.steps, state, columns.get("reason", one.reason).code
 
 
 DELETE_ROOT = Delete("Deployment", "nb-abc", "root-1")
 
 TABLE = {
     "new": (
-        row(seen_start=0, state="queued", has_plan=False, root_uid=""),
+        row(observed_generation=0, state="queued", has_plan=False, root_uid=""),
         Observed(),
         ((), "queued", ""),
     ),
@@ -102,7 +112,7 @@ TABLE = {
     ),
     "made": (
         fresh(),
-        Observed(root=replace(ROOT, replicas=0), doors=(DOOR,), made_root="root-1"),
+        Observed(root=replace(ROOT, replicas=0), services=(DOOR,), made_root="root-1"),
         ((Scale("nb-abc", "root-1", 1),), "starting", "creating"),
     ),
     "half made": (
@@ -121,7 +131,7 @@ TABLE = {
     "runs": (row(), UP, ((), "running", "")),
     "slow to answer": (row(), replace(UP, pods=(RUNS,)), ((), "running", "")),
     "does not answer": (
-        row(memo=memo(silent_since=ago(31))),
+        row(notes=notes(silent_since=ago(31))),
         replace(UP, pods=(replace(RUNS, probe_problem="Readiness probe failed: 503"),)),
         ((), "running", "not_answering"),
     ),
@@ -151,7 +161,7 @@ TABLE = {
         row(
             state="stopping",
             desired="stop",
-            memo=memo(leaving="stop", leaving_why=("stopped", "Stopped.", "")),
+            notes=notes(leaving="stop", leaving_why=("stopped", "Stopped.", "")),
         ),
         replace(UP, root=replace(ROOT, is_terminating=True)),
         ((), "stopping", "stopped"),
@@ -160,7 +170,7 @@ TABLE = {
         row(
             state="stopping",
             desired="stop",
-            memo=memo(leaving="stop", leaving_why=("stopped", "Stopped.", "")),
+            notes=notes(leaving="stop", leaving_why=("stopped", "Stopped.", "")),
         ),
         replace(UP, root=None),
         ((Verify("nb-abc"),), "stopping", "stopped"),
@@ -169,7 +179,7 @@ TABLE = {
         row(
             state="stopping",
             desired="stop",
-            memo=memo(leaving="stop", leaving_why=("stopped", "Stopped.", "")),
+            notes=notes(leaving="stop", leaving_why=("stopped", "Stopped.", "")),
         ),
         Observed(is_root_absent=True),
         ((Sweep(),), "stopping", "stopped"),
@@ -178,18 +188,18 @@ TABLE = {
         row(
             state="stopping",
             desired="stop",
-            memo=memo(leaving="stop", leaving_why=("stopped", "Stopped.", "")),
+            notes=notes(leaving="stop", leaving_why=("stopped", "Stopped.", "")),
         ),
         GONE,
         ((), "stopped", "stopped"),
     ),
     "another start, old things there": (
-        row(start_count=2),
+        row(generation=2),
         UP,
         ((DELETE_ROOT,), "stopping", "starting_again"),
     ),
     "another start, all clean": (
-        row(start_count=2, state="queued", cleaned_at=ago(5), desired="run"),
+        row(generation=2, state="queued", cleaned_at=ago(5), desired="run"),
         Observed(),
         ((), "queued", ""),
     ),
@@ -204,17 +214,17 @@ TABLE = {
         ((), "failed", "namespace_gone"),
     ),
     "not placed in time": (
-        starting(notes={"starting_since": ago(301)}),
+        starting(known={"starting_since": ago(301)}),
         replace(UP, pods=(replace(POD, node="", unplaced_why="none"),)),
         ((DELETE_ROOT,), "starting", "not_placed"),
     ),
     "no answer in time": (
-        starting(notes={"running_since": ago(601)}),
+        starting(known={"running_since": ago(601)}),
         replace(UP, pods=(RUNS,)),
         ((DELETE_ROOT,), "stopping", "never_ready"),
     ),
     "no image in time": (
-        starting(notes={"problem_since": ago(601)}),
+        starting(known={"problem_since": ago(601)}),
         replace(
             UP,
             pods=(
@@ -234,7 +244,7 @@ TABLE = {
         ((DELETE_ROOT,), "stopping", "shut_down"),
     ),
     "third crash": (
-        row(memo=memo(crashes=(ago(9).isoformat(), ago(5).isoformat()), pod_restarts=2)),
+        row(notes=notes(crashes=(ago(9).isoformat(), ago(5).isoformat()), pod_restarts=2)),
         replace(UP, pods=(replace(RUNS, restarts=3, last_end=End(1, "Error", "words")),)),
         ((DELETE_ROOT,), "stopping", "app_crash_loop"),
     ),
@@ -252,28 +262,12 @@ def test_the_table(about: str) -> None:
     assert outcome(one, seen) == expected
 
 
-def after(one: ServiceRow, decided: Plan) -> ServiceRow:
-    """The row as it is read back."""
-    columns = dict(decided.columns)
-    if "reason_code" in columns:
-        words = [columns.pop(f"reason_{part}") for part in ("code", "text", "next_step")]
-        columns["reason"] = reasons.Reason(*words)
-    if "memo" in columns:
-        columns["memo"] = notes.load(Memo, columns["memo"])
-    if "steps" in columns:
-        columns["steps"] = steps.load(columns["steps"])
-    if "plan" in columns:
-        del columns["plan"]
-        columns["has_plan"] = False
-    return replace(one, **columns)
-
-
 @pytest.mark.parametrize("about", TABLE)
 def test_a_second_look_at_the_same_writes_nothing_more(about: str) -> None:
     one, seen, _ = TABLE[about]
     seen = replace(seen, made_root="", is_swept=False)
     for _ in range(4):
-        one = after(one, decide(one, seen))
+        one = replace(one, **decide(one, seen).columns)
     assert not decide(one, seen).writes
 
 
@@ -296,14 +290,16 @@ def test_a_pod_that_the_cluster_took_is_no_crash() -> None:
     lost = replace(RUNS, phase="Failed", disruption=Disruption("DeletionByPodGC"))
     seen = replace(UP, pods=(replace(POD, uid="pod-2"),), departed=(lost,))
     decided = decide(row(), seen)
-    assert decided.columns["reason_code"] == "node_lost"
-    assert "crashes" not in decided.columns["memo"]
+    assert decided.columns["reason"].code == "node_lost"
+    assert not decided.columns["notes"].crashes
 
 
 def test_things_of_an_earlier_start_do_not_stay() -> None:
-    old = Thing("Service", "nb-old", "door-0")
+    old = ObjectRef("Service", "nb-old", "door-0")
     one = row(
-        state="stopping", desired="stop", memo=memo(leaving="stop", leaving_at=ago(11), swept=True)
+        state="stopping",
+        desired="stop",
+        notes=notes(leaving="stop", leaving_at=ago(11), swept=True),
     )
     decided = decide(one, Observed(is_root_absent=True, others=(old,)))
     assert decided.steps == (Delete("Service", "nb-old", "door-0"),)
@@ -316,7 +312,7 @@ def test_a_pod_is_left_to_the_cluster_while_its_replica_set_may_be_there(
     one = row(
         state="stopping",
         desired="stop",
-        memo=memo(leaving="stop", leaving_at=ago(left_s), swept=True),
+        notes=notes(leaving="stop", leaving_at=ago(left_s), swept=True),
     )
     decided = decide(one, Observed(is_root_absent=True, pods=(READY,)))
     assert decided.steps == ((Delete("Pod", READY.name, READY.uid),) if is_deleted else ())
@@ -328,10 +324,10 @@ def test_a_node_that_is_lost_does_not_hold_up_a_stop_for_ever() -> None:
     one = row(
         state="stopping",
         desired="stop",
-        memo=memo(leaving="stop", leaving_why=why, leaving_at=ago(91), swept=True),
+        notes=notes(leaving="stop", leaving_why=why, leaving_at=ago(91), swept=True),
     )
     decided = decide(one, Observed(is_root_absent=True, pods=(ghost,)))
-    assert decided.columns["state"] == ServiceState.STOPPED
+    assert decided.columns["state"] == JobState.STOPPED
 
 
 def test_a_delete_removes_the_row_only_when_nothing_is_left() -> None:

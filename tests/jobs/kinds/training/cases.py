@@ -5,23 +5,24 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from jobs.reconciler.memo import Memo
-from jobs.reconciler.record import (
+from jobs.kinds.notes import Notes
+from jobs.kinds.state import (
     CreateAll,
     Delete,
     Erase,
-    JobRow,
+    GateService,
+    ObjectRef,
     Observed,
     PodFacts,
     ReplicaKey,
     Rescue,
     Root,
-    Server,
+    ServerDeployment,
     SetSuspended,
     Step,
     Sweep,
-    Thing,
     Verify,
+    WorkloadRow,
 )
 from jobs.rules import reasons
 from jobs.rules.endings import Disruption, End
@@ -30,12 +31,13 @@ from jobs.rules.states import JobState
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 EARLIER = NOW - timedelta(minutes=2)
 W0, W1, PS = ReplicaKey("worker", 0, 1), ReplicaKey("worker", 1, 1), ReplicaKey("ps", 0, 1)
-GOING = Memo(children_of="root-uid", committed_at=EARLIER)
+GOING = Notes(children_of="root-uid", committed_at=EARLIER)
 
 
-def job(state: JobState = JobState.STARTING, memo: Memo = GOING, **more: Any) -> JobRow:
-    base = JobRow(
+def job(state: JobState = JobState.STARTING, notes: Notes = GOING, **more: Any) -> WorkloadRow:
+    base = WorkloadRow(
         id="0",
+        kind="job",
         namespace="u-alice",
         kube_name="mnist-abc123",
         root_name="mnist-abc123-worker",
@@ -47,13 +49,13 @@ def job(state: JobState = JobState.STARTING, memo: Memo = GOING, **more: Any) ->
         admitted_at=EARLIER,
         has_plan=True,
         root_uid="root-uid",
-        memo=memo,
+        notes=notes,
     )
     return replace(base, **more)
 
 
-FRESH = job(memo=Memo(), root_uid="")
-QUEUED = job(JobState.QUEUED, Memo(), has_plan=False, root_uid="", admitted_at=None)
+FRESH = job(notes=Notes(), root_uid="")
+QUEUED = job(JobState.QUEUED, Notes(), has_plan=False, root_uid="", admitted_at=None)
 ENDED = {"deciders_ended_at": EARLIER, "finished_at": EARLIER}
 
 
@@ -77,9 +79,9 @@ def pod(key: ReplicaKey, phase: str = "Running", **more: Any) -> PodFacts:
     return PodFacts("Pod", f"{key.who}-pod", f"{key.who}-uid", **facts)
 
 
-SERVER = Server("Deployment", "mnist-abc123-ps-0", "ps-uid")
-SERVICE = Thing("Service", "mnist-abc123", "service-uid")
-CONFIG = Thing("ConfigMap", "mnist-abc123", "config-uid")
+SERVER = ServerDeployment("Deployment", "mnist-abc123-ps-0", "ps-uid")
+SERVICE = GateService("Service", "mnist-abc123", "service-uid")
+CONFIG = ObjectRef("ConfigMap", "mnist-abc123", "config-uid")
 ALL_RUN = (pod(W0), pod(W1), pod(PS))
 BOTH_DONE = (pod(W0, "Succeeded"), pod(W1, "Succeeded"), pod(PS))
 
@@ -97,7 +99,7 @@ class Case:
     """One row: what is, and what follows."""
 
     about: str
-    job: JobRow
+    job: WorkloadRow
     seen: Observed
     steps: Sequence[Step] = ()
     state: JobState | None = None  # None: as it was
@@ -113,7 +115,7 @@ NO_SERVERS = (
     Delete("Deployment", "mnist-abc123-ps-0", "ps-uid"),
     Delete("Service", "mnist-abc123", "service-uid"),
 )
-MISSING = Memo(children_of="root-uid", committed_at=EARLIER, missing_since=EARLIER)
+MISSING = Notes(children_of="root-uid", committed_at=EARLIER, missing_since=EARLIER)
 ARCHIVED = replace(GOING, archive="complete", pods_ended_at=EARLIER)
 RUNNING, STARTING = JobState.RUNNING, JobState.STARTING
 
@@ -141,7 +143,7 @@ CASES = [
     ),
     Case(
         "made but not recorded as complete: made again",
-        job(memo=Memo()),
+        job(notes=Notes()),
         seen(at=root(is_suspended=True)),
         (CreateAll(),),
     ),
@@ -154,10 +156,10 @@ CASES = [
         more={"root_uid": "root-uid"},
     ),
     Case("set going by us, not in the view yet: waits", job(), NOTHING, ()),
-    Case("not in the view for long: read afresh", job(memo=MISSING), NOTHING, (VERIFY,)),
+    Case("not in the view for long: read afresh", job(notes=MISSING), NOTHING, (VERIFY,)),
     Case(
         "a fresh read says it is gone: failed with words",
-        job(memo=MISSING),
+        job(notes=MISSING),
         replace(NOTHING, is_root_absent=True),
         (),
         JobState.FAILED,
@@ -165,7 +167,7 @@ CASES = [
     ),
     Case(
         "the namespace is gone",
-        job(memo=MISSING),
+        job(notes=MISSING),
         replace(NOTHING, is_root_absent=True, namespace="gone"),
         (),
         JobState.FAILED,
@@ -209,7 +211,7 @@ CASES = [
     ),
     Case(
         "not placed for too long: everything is given back",
-        job(memo=replace(GOING, starting_since=NOW - timedelta(seconds=300))),
+        job(notes=replace(GOING, starting_since=NOW - timedelta(seconds=300))),
         seen(pod(W0), pod(PS)),
         (NO_ROOT,),
         STARTING,
@@ -218,7 +220,7 @@ CASES = [
     ),
     Case(
         "the same while the watches are broken: waits",
-        job(memo=replace(GOING, starting_since=NOW - timedelta(seconds=300))),
+        job(notes=replace(GOING, starting_since=NOW - timedelta(seconds=300))),
         seen(pod(W0), pod(PS), is_current=False),
         (),
         STARTING,
@@ -320,7 +322,7 @@ CASES = [
     ),
     Case(
         "stop before it was set going: taken down",
-        job(desired="stop", memo=Memo(children_of="root-uid")),
+        job(desired="stop", notes=Notes(children_of="root-uid")),
         seen(at=root(is_suspended=True)),
         (),
         JobState.STOPPING,
@@ -328,21 +330,21 @@ CASES = [
     ),
     Case(
         "stopping, pods still end: waits",
-        job(JobState.STOPPING, desired="stop", memo=replace(GOING, stopping_at=NOW)),
+        job(JobState.STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW)),
         seen(*ALL_RUN, at=root(is_suspended=True)),
         (),
         JobState.STOPPING,
     ),
     Case(
         "stopping, workers are gone: servers go at once",
-        job(JobState.STOPPING, desired="stop", memo=replace(GOING, stopping_at=NOW)),
+        job(JobState.STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW)),
         seen(pod(PS), at=root(is_suspended=True)),
         NO_SERVERS,
         JobState.STOPPING,
     ),
     Case(
         "stopping, nothing runs any more",
-        job(JobState.STOPPING, desired="stop", memo=replace(GOING, stopping_at=NOW)),
+        job(JobState.STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW)),
         seen(at=root(is_suspended=True), servers=(), services=()),
         (),
         JobState.STOPPED,
@@ -353,7 +355,7 @@ CASES = [
         job(
             JobState.STOPPING,
             desired="stop",
-            memo=replace(GOING, stopping_at=NOW - timedelta(seconds=200)),
+            notes=replace(GOING, stopping_at=NOW - timedelta(seconds=200)),
         ),
         seen(pod(W1, is_terminating=True), at=root(is_suspended=True), servers=(), services=()),
         (),
@@ -401,44 +403,44 @@ CASES = [
     ),
     Case(
         "all has ended without a mark: a rescue pod after a while",
-        job(JobState.FAILED, memo=replace(GOING, pods_ended_at=EARLIER), **ENDED),
+        job(JobState.FAILED, notes=replace(GOING, pods_ended_at=EARLIER), **ENDED),
         seen(pod(W0, "Failed"), at=root(verdict="failed"), servers=(), services=()),
         (Rescue(W0, "worker-0-uid", 1),),
     ),
     Case(
         "all has ended and is archived: kept until its time to live",
-        job(JobState.SUCCEEDED, memo=ARCHIVED, **ENDED),
+        job(JobState.SUCCEEDED, notes=ARCHIVED, **ENDED),
         seen(*BOTH_DONE[:2], at=root(verdict="complete"), servers=(), services=()),
         (),
         more={"settled": True},
     ),
     Case(
         "the time to live is over",
-        job(JobState.SUCCEEDED, memo=ARCHIVED, ttl_s=60, **ENDED),
+        job(JobState.SUCCEEDED, notes=ARCHIVED, ttl_s=60, **ENDED),
         seen(*BOTH_DONE[:2], at=root(verdict="complete"), servers=(), services=()),
         (NO_ROOT,),
     ),
     Case(
         "the root is gone from the view: made sure",
-        job(JobState.SUCCEEDED, memo=ARCHIVED, ttl_s=60, **ENDED),
+        job(JobState.SUCCEEDED, notes=ARCHIVED, ttl_s=60, **ENDED),
         NOTHING,
         (VERIFY,),
     ),
     Case(
         "orphans of a root that is gone are deleted one by one",
-        job(JobState.SUCCEEDED, memo=ARCHIVED, ttl_s=60, **ENDED),
+        job(JobState.SUCCEEDED, notes=ARCHIVED, ttl_s=60, **ENDED),
         seen(at=None, is_root_absent=True),
         (*NO_SERVERS,),
     ),
     Case(
         "nothing is left: swept",
-        job(JobState.SUCCEEDED, memo=ARCHIVED, ttl_s=60, **ENDED),
+        job(JobState.SUCCEEDED, notes=ARCHIVED, ttl_s=60, **ENDED),
         replace(NOTHING, is_root_absent=True),
         (Sweep(),),
     ),
     Case(
         "swept: clean",
-        job(JobState.SUCCEEDED, memo=replace(ARCHIVED, swept=True), ttl_s=60, **ENDED),
+        job(JobState.SUCCEEDED, notes=replace(ARCHIVED, swept=True), ttl_s=60, **ENDED),
         replace(NOTHING, is_root_absent=True),
         (),
         more={"cleaned": True, "settled": True},
@@ -447,7 +449,7 @@ CASES = [
     Case("delete of what runs", job(RUNNING, desired="delete"), seen(*ALL_RUN), (NO_ROOT,)),
     Case(
         "delete, the root is gone: its pods are the cluster's to remove",
-        job(RUNNING, desired="delete", memo=replace(GOING, swept=True, leaving_at=NOW)),
+        job(RUNNING, desired="delete", notes=replace(GOING, swept=True, leaving_at=NOW)),
         seen(pod(PS), at=None, is_root_absent=True, servers=(), services=(), others=()),
     ),
     Case(
@@ -455,26 +457,26 @@ CASES = [
         job(
             RUNNING,
             desired="delete",
-            memo=replace(GOING, swept=True, leaving_at=NOW - timedelta(seconds=30)),
+            notes=replace(GOING, swept=True, leaving_at=NOW - timedelta(seconds=30)),
         ),
         seen(pod(W0), pod(PS), at=None, is_root_absent=True, servers=(), services=(), others=()),
         (Delete("Pod", pod(W0).name, pod(W0).uid),),
     ),
     Case(
         "delete, the root is gone for long: what is left is deleted one by one",
-        job(RUNNING, desired="delete", memo=replace(GOING, swept=True, leaving_at=EARLIER)),
+        job(RUNNING, desired="delete", notes=replace(GOING, swept=True, leaving_at=EARLIER)),
         seen(pod(PS), at=None, is_root_absent=True, servers=(), services=(), others=()),
         (Delete("Pod", pod(PS).name, pod(PS).uid),),
     ),
     Case(
         "delete, objects are gone: the store is erased",
-        job(RUNNING, desired="delete", memo=replace(GOING, swept=True)),
+        job(RUNNING, desired="delete", notes=replace(GOING, swept=True)),
         replace(NOTHING, is_root_absent=True),
         (Erase(),),
     ),
     Case(
         "delete, all is erased: the row goes",
-        job(RUNNING, desired="delete", memo=replace(GOING, swept=True, erased=True)),
+        job(RUNNING, desired="delete", notes=replace(GOING, swept=True, erased=True)),
         replace(NOTHING, is_root_absent=True),
         (),
         more={"deleted": True},

@@ -1,4 +1,4 @@
-"""The plain data that planning works on: a job's rows, what the cluster shows, and the plan.
+"""The plain data that planning works on: a workload's row, what the cluster shows, and the plan.
 
 Frozen, without Django and without I/O, so that every situation can be written down in a test.
 """
@@ -10,13 +10,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from jobs.reconciler.memo import Memo
+from jobs.kinds.notes import Notes
 from jobs.rules.endings import Disruption, End
 from jobs.rules.reasons import Reason
 from jobs.rules.states import JobState, ReplicaState
-
-# A watch may be so much behind what we have just made; after that a fresh read decides.
-VIEW_LAG_S = 2
 
 
 class ReplicaKey(msgspec.Struct, frozen=True, order=True):
@@ -72,38 +69,53 @@ class ArchiveRow:
 
 
 @dataclass(frozen=True)
-class JobRow:
-    """A job's row, with what planning needs of its tenant; columns as in `jobs.models.Job`.
+class StartupStep:
+    """One step of a start-up; `state` is done, now, wait or failed; `at` is when it was done (or failed)."""
+
+    key: str
+    state: str = "wait"
+    at: datetime | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class WorkloadRow:
+    """A workload's row, with what planning needs of its tenant, its owner and its request.
 
     Attributes:
-        kube_name: NAME of the current attempt.
-        root_name: name of its root, the Job of the deciding replicas.
+        kind: its key, as it is stored: "job", "notebook" or "tensorboard".
+        kube_name: NAME of the objects of the attempt that is seen.
+        root_name: name of its root, on which all other objects hang.
         image: the user's image, for sentences.
-        counts: role -> replicas.
         memory: role -> memory limit as text, for sentences.
+        queued_at: when a person asked for this generation.
+        generation: counts what people asked for; `observed_generation`: what all that is observed is
+            about, 0 before the first look.
         stopped_by: name of the person who asked for the stop, empty when it was the owner.
         tenant_closed: "", "suspended" or "deleting".
+        is_owner_active: whether the owner may still sign in.
+        started_at: when all of it ran, or answered, for the first time.
         has_plan: whether the manifests of the current attempt have been rendered.
+        topology, counts (role -> replicas) up to ttl_s: of the request of a training.
+        deciders_ended_at: when the replicas that decide over a training had ended.
+        steps up to event_files: of what is served behind a gate.
     """
 
     id: str
+    kind: str
     namespace: str
     kube_name: str
     root_name: str
-    topology: str
     image: str
-    counts: Mapping[str, int]
     memory: Mapping[str, str]
-    success_policy: str | None = None
-    retries: int = 0
-    deadline_s: int | None = None
-    starting_deadline_s: int = 300
-    clean_policy: str = "running"
-    ttl_s: int = 86400
+    queued_at: datetime | None = None
+    generation: int = 1
+    observed_generation: int = 1
     desired: str = "run"
     stop_reason: str = ""
     stopped_by: str = ""
     tenant_closed: str = ""
+    is_owner_active: bool = True
     state: JobState = JobState.QUEUED
     reason: Reason = field(default_factory=Reason)
     attempt: int = 1
@@ -111,18 +123,35 @@ class JobRow:
     not_before: datetime | None = None
     admitted_at: datetime | None = None
     started_at: datetime | None = None
-    deciders_ended_at: datetime | None = None
     finished_at: datetime | None = None
     has_plan: bool = False
     root_uid: str = ""
     cleaned_at: datetime | None = None
-    memo: Memo = field(default_factory=Memo)
+    notes: Notes = field(default_factory=Notes)
+
+    topology: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    success_policy: str | None = None
+    retries: int = 0
+    deadline_s: int | None = None
+    starting_deadline_s: int = 300
+    clean_policy: str = "running"
+    ttl_s: int = 86400
+    deciders_ended_at: datetime | None = None
+
+    steps: tuple[StartupStep, ...] = ()
+    node: str = ""
+    gpus: str = ""
+    pod: str = ""
+    node_port: int | None = None
+    restarts: int = 0
+    event_files: int | None = None
 
 
 # --- what the cluster shows ---
 @dataclass(frozen=True)
-class Thing:
-    """Any object of the job: enough to delete exactly it."""
+class ObjectRef:
+    """Any object of the workload: enough to delete exactly it."""
 
     kind: str
     name: str
@@ -131,15 +160,17 @@ class Thing:
 
 
 @dataclass(frozen=True)
-class Root(Thing):
-    """The Job of the deciding replicas.
+class Root(ObjectRef):
+    """What all other objects hang on: the Job of the deciding replicas, or a Deployment.
 
     Attributes:
-        verdict: "complete", "failed", or empty while it goes on. A verdict counts as soon as the
-            controller announces it (SuccessCriteriaMet, FailureTarget), before all pods are gone.
+        verdict: of a Job: "complete", "failed", or empty while it goes on. A verdict counts as soon as
+            the controller announces it (SuccessCriteriaMet, FailureTarget), before all pods are gone.
         fail_reason: such as BackoffLimitExceeded or DeadlineExceeded.
         completed: indexes that have succeeded.
         failed_count: pods that have failed and counted.
+        replicas: of a Deployment, how many pods it is to have.
+        refused: why a pod of a Deployment cannot be made, else empty.
     """
 
     is_suspended: bool = False
@@ -148,29 +179,49 @@ class Root(Thing):
     fail_message: str = ""
     completed: frozenset[int] = frozenset()
     failed_count: int = 0
+    replicas: int = 0
+    refused: str = ""
 
 
 @dataclass(frozen=True)
-class Server(Thing):
+class ServerDeployment(ObjectRef):
     """A Deployment of one server replica; `refused` is why its pod cannot be made, else empty."""
 
     refused: str = ""
 
 
 @dataclass(frozen=True)
-class PodFacts(Thing):
-    """A replica's pod, or (role `rescue`) a rescue pod.
+class GateService(ObjectRef):
+    """A Service; `node_port` is the port that the cluster picked for a gate."""
+
+    node_port: int | None = None
+
+
+@dataclass(frozen=True)
+class PodFacts(ObjectRef):
+    """A pod. Times are the cluster's: for showing, never for timers.
 
     Attributes:
         key: which replica; of a rescue pod, the replica that is rescued.
-        end: how the container that decides ended: the program, or fetch when that failed.
-        last_end: how its previous run ended, of a container that was started again.
         is_running: the program runs.
-        waiting_reason, waiting_message: of the container that holds things up.
-        waits_in_fetch: that container is ours, not the program's.
-        disruption: the cluster took it away; None when not.
+        started_at, finished_at: of the program.
+        end: how the container that decides ended: the program, or fetch when that failed; None when
+            it runs again.
+        last_end: how its previous run ended, of a container that was started again.
+        restarts: of the program, within this pod.
+        waiting_in: name of the container that holds things up; empty when none does.
+        waiting_reason, waiting_message: of that container.
+        unplaced_why: why it has no node yet.
         mount_problem: latest event about its volumes.
-        started_at, finished_at: of the program, by the node's clock.
+        disruption: the cluster took it away; None when not.
+        fetch_runs: of a training: the code is being fetched.
+        scheduled_at: when it got its node.
+        prepared_from: when its first container was started: the volumes were there.
+        pull: latest news of the program's image, as the cluster words it.
+        pulled_at: when that image was there.
+        prepare_end, gate_end: how these containers failed; None when they have not.
+        is_ready: the gate answers, and the program behind it.
+        probe_problem: the latest words of a failing probe.
     """
 
     key: ReplicaKey = NO_REPLICA
@@ -179,20 +230,31 @@ class PodFacts(Thing):
     node: str = ""
     gpus: str = ""
     unplaced_why: str = ""
-    fetch_runs: bool = False
+    mount_problem: str = ""
     is_running: bool = False
+    waiting_in: str = ""
     waiting_reason: str = ""
     waiting_message: str = ""
-    waits_in_fetch: bool = False
     end: End | None = None
     last_end: End | None = None
     restarts: int = 0
     disruption: Disruption | None = None
-    mount_problem: str = ""
     pod_reason: str = ""
     pod_message: str = ""
     started_at: datetime | None = None
     finished_at: datetime | None = None
+
+    fetch_runs: bool = False
+
+    scheduled_at: datetime | None = None
+    prepared_from: datetime | None = None
+    pull: str = ""
+    pulled_at: datetime | None = None
+    prepare_end: End | None = None
+    gate_end: End | None = None
+    is_ready: bool = False
+    ready_at: datetime | None = None
+    probe_problem: str = ""
 
     @property
     def has_ended(self) -> bool:
@@ -208,19 +270,22 @@ class PodFacts(Thing):
 
 @dataclass(frozen=True)
 class Observed:
-    """All that is known of one job's objects at one moment.
+    """All that is known of one workload's objects at one moment.
 
     Attributes:
         is_current: the watches work; absence and age mean something.
         namespace: "active", "terminating" or "gone".
-        root: the Job of the current attempt.
+        root: of the current attempt.
         is_root_absent: a fresh read said that the current root does not exist.
         made_root: uid of the root that our last steps made together with all its children.
         is_swept, is_erased: our last steps removed what no watch shows, what was stored.
         blocked: why its objects can never be created, from the last try; none when they can.
         trouble: why its objects cannot be created now.
-        others: objects of ours that belong to no current replica: Jobs of other attempts,
-            Services, ConfigMaps.
+        servers: Deployments of the servers of a training.
+        services: Services of the current attempt.
+        others: objects of ours that belong to no current replica: those of other attempts, ConfigMaps.
+        pods: of the current attempt; where one pod is all, the newest last.
+        rescues: pods that rescue logs.
         departed: pods that went since the last look, with their last status.
         refusal: the latest event about a pod that could not be made.
     """
@@ -234,15 +299,29 @@ class Observed:
     is_erased: bool = False
     blocked: Reason = field(default_factory=Reason)
     trouble: Reason = field(default_factory=Reason)
-    servers: tuple[Server, ...] = ()
-    services: tuple[Thing, ...] = ()
-    others: tuple[Thing, ...] = ()
+    servers: tuple[ServerDeployment, ...] = ()
+    services: tuple[GateService, ...] = ()
+    others: tuple[ObjectRef, ...] = ()
     pods: tuple[PodFacts, ...] = ()
     rescues: tuple[PodFacts, ...] = ()
     departed: tuple[PodFacts, ...] = ()
     replicas: Mapping[ReplicaKey, ReplicaRow] = field(default_factory=dict)
     archives: Mapping[ReplicaKey, ArchiveRow] = field(default_factory=dict)
     refusal: str = ""
+
+    @property
+    def pod(self) -> PodFacts | None:
+        """Where one pod is all: the newest that is not on its way out, else the newest."""
+        staying = [pod for pod in self.pods if not pod.is_terminating and not pod.has_ended]
+        found = staying or list(self.pods)
+        return found[-1] if found else None
+
+    @property
+    def objects(self) -> list[ObjectRef]:
+        """Every object that a watch shows."""
+        roots: list[ObjectRef] = [self.root] if self.root is not None else []
+        owned = (*self.servers, *self.services, *self.others, *self.pods, *self.rescues)
+        return [*roots, *owned]
 
 
 # --- what is to be done ---

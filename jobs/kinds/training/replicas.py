@@ -1,29 +1,47 @@
-"""Brings the replica rows of the current attempt up to what their pods show. Pure."""
+"""What the replica rows of the current attempt become by what their pods show. Pure."""
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
-from jobs.reconciler.draft import Draft
-from jobs.reconciler.record import PodFacts, ReplicaKey, ReplicaRow, Thing
+from jobs.kinds.state import ObjectRef, Observed, PodFacts, ReplicaKey, ReplicaRow, WorkloadRow
 from jobs.rules import endings, reasons, waits
 from jobs.rules.endings import End
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_REPLICA_STATES, FINAL_STATES, JobState, ReplicaState
-from jobs.rules.topologies import get_topology
+from jobs.rules.topologies import Topology, get_topology
 from jobs.rules.waits import Wait
 
 KILLED = frozenset({137, 255})  # SIGKILL, and what a node reports of containers that it lost
 
 
-def expected(draft: Draft) -> list[ReplicaKey]:
-    """Keys of the current attempt's replicas."""
-    job = draft.job
-    return [
-        ReplicaKey(role, index, job.attempt)
-        for role, count in job.counts.items()
-        for index in range(count)
-    ]
+@dataclass(frozen=True)
+class Situation:
+    """All that a decision about a training goes by; `replicas` are its rows as they are by now."""
+
+    row: WorkloadRow
+    observed: Observed
+    now: datetime
+    replicas: Mapping[ReplicaKey, ReplicaRow] = field(default_factory=dict)
+
+    @property
+    def topology(self) -> Topology:
+        return get_topology(self.row.topology)
+
+    @property
+    def current(self) -> list[ReplicaRow]:
+        """Rows of the current attempt."""
+        return [row for row in self.replicas.values() if row.key.attempt == self.row.attempt]
+
+    @property
+    def expected(self) -> list[ReplicaKey]:
+        """Keys of the current attempt's replicas."""
+        return [
+            ReplicaKey(role, index, self.row.attempt)
+            for role, count in self.row.counts.items()
+            for index in range(count)
+        ]
 
 
 def newest(pods: Iterable[PodFacts]) -> dict[ReplicaKey, PodFacts]:
@@ -40,20 +58,22 @@ def _age(pod: PodFacts) -> tuple[float, str]:
     return (pod.created_at.timestamp() if pod.created_at else 0.0, pod.name)
 
 
-def update(draft: Draft) -> None:
-    """Changes the rows of all expected replicas, and tells of restarts."""
-    pods = newest(draft.seen.pods)
-    departed = newest(draft.seen.departed)
-    for key in expected(draft):
-        row = draft.replicas.get(key) or ReplicaRow(key)
+def update(now: Situation) -> dict[ReplicaKey, ReplicaRow]:
+    """The rows of all expected replicas as they are to be."""
+    pods = newest(now.observed.pods)
+    departed = newest(now.observed.departed)
+    rows = {}
+    for key in now.expected:
+        row = now.replicas.get(key) or ReplicaRow(key)
         pod = pods.get(key)
         if pod is not None and not _is_past(row, pod):
-            row = _from_pod(draft, row, pod)
+            row = _from_pod(now, row, pod)
         elif row.pod_uid and row.state not in FINAL_REPLICA_STATES:
-            row = _vanished(draft, row, departed.get(key))
-        elif draft.job.state in FINAL_STATES and row.state not in FINAL_REPLICA_STATES:
+            row = _without_pod(now, row, departed.get(key))
+        elif now.row.state in FINAL_STATES and row.state not in FINAL_REPLICA_STATES:
             row = replace(row, state=ReplicaState.STOPPED, reason_code="", reason_text="")
-        draft.put(row)
+        rows[key] = row
+    return rows
 
 
 def _is_past(row: ReplicaRow, pod: PodFacts) -> bool:
@@ -68,16 +88,16 @@ def _is_past(row: ReplicaRow, pod: PodFacts) -> bool:
     return pod.finished_at <= row.started_at
 
 
-def _from_pod(draft: Draft, row: ReplicaRow, pod: PodFacts) -> ReplicaRow:
+def _from_pod(now: Situation, row: ReplicaRow, pod: PodFacts) -> ReplicaRow:
     if row.pod_uid != pod.uid:
         incarnation = row.incarnation + (1 if row.pod_uid else 0)
         row = ReplicaRow(row.key, incarnation=incarnation, pod=pod.name, pod_uid=pod.uid)
     elif row.state in FINAL_REPLICA_STATES:
         # How a pod ended does not change any more; that it is then deleted says nothing new.
         return row
-    reason = _reason(draft, pod)
-    state = _state(draft, pod)
-    ended = state in FINAL_REPLICA_STATES
+    reason = _reason(now, pod)
+    state = _state(now, pod)
+    is_over = state in FINAL_REPLICA_STATES
     return _with(
         row,
         node=pod.node or row.node,
@@ -88,7 +108,7 @@ def _from_pod(draft: Draft, row: ReplicaRow, pod: PodFacts) -> ReplicaRow:
         reason_text=reason.text,
         restarts=pod.restarts + row.incarnation - 1,
         started_at=pod.started_at or row.started_at,
-        finished_at=(pod.finished_at or draft.now) if ended else None,
+        finished_at=(pod.finished_at or now.now) if is_over else None,
     )
 
 
@@ -98,51 +118,49 @@ def _with(row: ReplicaRow, **values: Any) -> ReplicaRow:
     return row if is_same else replace(row, **values)
 
 
-def _state(draft: Draft, pod: PodFacts) -> ReplicaState:
+def _state(now: Situation, pod: PodFacts) -> ReplicaState:
     if pod.phase == "Succeeded":
-        stopped = draft.job.state in {JobState.STOPPING, JobState.STOPPED}
-        if stopped or is_server(draft, pod):
+        is_stop = now.row.state in {JobState.STOPPING, JobState.STOPPED}
+        if is_stop or is_server(now.topology, pod):
             return ReplicaState.STOPPED
         return ReplicaState.SUCCEEDED
     if pod.phase == "Failed":
-        if _was_stopped(draft, pod):
-            return ReplicaState.STOPPED
-        return ReplicaState.FAILED
+        return ReplicaState.STOPPED if _was_stopped(now, pod) else ReplicaState.FAILED
     if pod.is_running:
         return ReplicaState.RUNNING
     return ReplicaState.STARTING if pod.node else ReplicaState.PENDING
 
 
-def is_server(draft: Draft, thing: Thing) -> bool:
+def is_server(topology: Topology, thing: ObjectRef) -> bool:
     """Whether it is the pod of a server replica: one that serves until it is stopped, and does not
     succeed.
     """
-    serving = {role.name for role in get_topology(draft.job.topology).serving}
+    serving = {role.name for role in topology.serving}
     return isinstance(thing, PodFacts) and thing.key.role in serving
 
 
-def _was_stopped(draft: Draft, pod: PodFacts) -> bool:
+def _was_stopped(now: Situation, pod: PodFacts) -> bool:
     """Ended because we, or the cluster for another replica's sake, asked it to."""
     if pod.disruption is not None:
         return False
-    ours = draft.job.state is JobState.STOPPING or draft.job.state in FINAL_STATES
-    asked = pod.is_terminating or (ours and is_server(draft, pod))
-    return asked and (pod.end is None or not pod.end.is_fetch)
+    is_ours = now.row.state is JobState.STOPPING or now.row.state in FINAL_STATES
+    was_asked = pod.is_terminating or (is_ours and is_server(now.topology, pod))
+    return was_asked and (pod.end is None or not pod.end.is_fetch)
 
 
-def _reason(draft: Draft, pod: PodFacts) -> Reason:
+def _reason(now: Situation, pod: PodFacts) -> Reason:
     """Why this replica failed, or why it does not run yet."""
     who = pod.key.who
     if pod.has_ended or pod.is_terminating:
-        return reason_of_failure(draft, pod) if pod.phase == "Failed" else reasons.NONE
+        return reason_of_failure(now, pod) if pod.phase == "Failed" else reasons.NONE
     if pod.is_running:
         return reasons.NONE
     if pod.waiting_reason == "CrashLoopBackOff" and pod.last_end is not None:
-        return endings.reason_of_end(who, pod.last_end, draft.job.memory[pod.key.role])
+        return endings.reason_of_end(who, pod.last_end, now.row.memory[pod.key.role])
     return waits.reason_of_wait(
         Wait(
             who=who,
-            image="of Homeport's helpers" if pod.waits_in_fetch else draft.job.image,
+            image="of Homeport's helpers" if pod.waiting_in == "fetch" else now.row.image,
             node=pod.node,
             unplaced_why=pod.unplaced_why,
             fetch_runs=pod.fetch_runs,
@@ -153,59 +171,58 @@ def _reason(draft: Draft, pod: PodFacts) -> Reason:
     )
 
 
-def reason_of_failure(draft: Draft, pod: PodFacts) -> Reason:
+def reason_of_failure(now: Situation, pod: PodFacts) -> Reason:
     """Why a failed pod failed."""
     who = pod.key.who
-    if _was_stopped(draft, pod):
+    if _was_stopped(now, pod):
         return reasons.NONE
     if pod.disruption is not None:
         return endings.reason_of_disruption(who, pod.disruption)
     if pod.pod_reason == "Evicted":
         return endings.reason_of_eviction(who, pod.pod_message)
     if pod.end is not None:
-        return endings.reason_of_end(who, pod.end, draft.job.memory[pod.key.role])
+        return endings.reason_of_end(who, pod.end, now.row.memory[pod.key.role])
     words = (pod.pod_reason, pod.pod_message)
     return endings.reason_of_refusal(who, ": ".join(word for word in words if word))
 
 
-def _vanished(draft: Draft, row: ReplicaRow, last: PodFacts | None) -> ReplicaRow:
+def _without_pod(now: Situation, row: ReplicaRow, last: PodFacts | None) -> ReplicaRow:
     """A replica whose pod is gone: its last status, else what its runner reported, else ours."""
     if last is not None and last.uid == row.pod_uid and last.has_ended:
-        return _from_pod(draft, row, last)
-    if not draft.seen.is_current:
+        return _from_pod(now, row, last)
+    if not now.observed.is_current:
         return row
-    code = _reported_code(draft, row) if row.exit_code is None else row.exit_code
-    over = draft.job.state is JobState.STOPPING or draft.job.state in FINAL_STATES
-    if code is None and not over and not draft.memo.leaving:
+    code = _reported_code(now, row) if row.exit_code is None else row.exit_code
+    is_over = now.row.state is JobState.STOPPING or now.row.state in FINAL_STATES
+    if code is None and not is_over and not now.row.notes.leaving:
         # The cluster replaces it; until then it is one that waits.
         return replace(row, state=ReplicaState.PENDING, reason_code="", reason_text="")
     state = ReplicaState.STOPPED
     reason = reasons.NONE
-    if code is not None and not over:
+    if code is not None and not is_over:
         state = ReplicaState.SUCCEEDED if code == 0 else ReplicaState.FAILED
-        end = End(code)
-        reason = endings.reason_of_end(row.key.who, end, draft.job.memory[row.key.role])
+        reason = endings.reason_of_end(row.key.who, End(code), now.row.memory[row.key.role])
     return replace(
         row,
         state=state,
         exit_code=code,
         reason_code=reason.code,
         reason_text=reason.text,
-        finished_at=row.finished_at or draft.now,
+        finished_at=row.finished_at or now.now,
     )
 
 
-def _reported_code(draft: Draft, row: ReplicaRow) -> int | None:
+def _reported_code(now: Situation, row: ReplicaRow) -> int | None:
     """The exit code that the runner (or a rescue) reported for this very pod."""
-    archive = draft.seen.archives.get(row.key)
+    archive = now.observed.archives.get(row.key)
     if archive is None or archive.pod_uid not in {"", row.pod_uid}:
         return None
     return archive.exit_code
 
 
-def new_restarts(draft: Draft, pod: PodFacts) -> int:
+def new_restarts(now: Situation, pod: PodFacts) -> int:
     """How often a server's program ended by its own fault since the last look."""
-    known = draft.seen.replicas.get(pod.key)
+    known = now.observed.replicas.get(pod.key)
     is_same = known is not None and known.pod_uid == pod.uid
     before = known.restarts - known.incarnation + 1 if known is not None and is_same else 0
     count = max(0, pod.restarts - before)
@@ -214,13 +231,19 @@ def new_restarts(draft: Draft, pod: PodFacts) -> int:
         return count
     # Killed without a word, and not for its memory: the node went down, not the program.
     said_nothing = not end.said.reason and end.said.exit_code is None
-    silent = end.exit_code in KILLED and end.cluster_reason != "OOMKilled" and said_nothing
-    return 0 if silent else count
+    is_silent = end.exit_code in KILLED and end.cluster_reason != "OOMKilled" and said_nothing
+    return 0 if is_silent else count
 
 
-def all_placed(draft: Draft) -> bool:
+def all_placed(now: Situation) -> bool:
     """Whether every replica has been given a node."""
-    return all(draft.replicas[key].node for key in expected(draft))
+    return all(now.replicas[key].node for key in now.expected)
+
+
+def all_run(now: Situation) -> bool:
+    """Whether every replica runs, or has succeeded."""
+    good = {ReplicaState.RUNNING, ReplicaState.SUCCEEDED}
+    return all(now.replicas[key].state in good for key in now.expected)
 
 
 def earliest(pods: Iterable[PodFacts]) -> list[PodFacts]:

@@ -5,21 +5,19 @@ from datetime import timedelta
 
 import pytest
 
-from jobs.reconciler.memo import Memo
-from jobs.reconciler.notes import dump, load
-from jobs.reconciler.plan import plan
-from jobs.reconciler.record import (
+from jobs.kinds.notes import Notes, dump, load
+from jobs.kinds.registry import plan
+from jobs.kinds.state import (
     ArchiveRow,
-    JobRow,
     Observed,
     Plan,
     ReplicaRow,
     Rescue,
+    WorkloadRow,
 )
-from jobs.rules import reasons
 from jobs.rules.endings import End
 from jobs.rules.states import JobState, ReplicaState
-from tests.jobs.reconciler.plan_cases import (
+from tests.jobs.kinds.training.cases import (
     ALL_RUN,
     CASES,
     EARLIER,
@@ -45,10 +43,10 @@ def test_what_follows(case: Case) -> None:
     assert made.steps == tuple(case.steps)
     assert made.columns.get("state", case.job.state) == (case.state or case.job.state)
     if case.code is not None:
-        assert made.columns.get("reason_code", case.job.reason.code) == case.code
-    memo = load(Memo, made.columns.get("memo", dump(case.job.memo)))
-    assert memo.leaving == case.more.get("leaving", "")
-    assert sum(len(times) for times in memo.restarts.values()) == case.more.get("restarts", 0)
+        assert made.columns.get("reason", case.job.reason).code == case.code
+    notes = made.columns.get("notes", case.job.notes)
+    assert notes.leaving == case.more.get("leaving", "")
+    assert sum(len(times) for times in notes.restarts.values()) == case.more.get("restarts", 0)
     assert ("cleaned_at" in made.columns) >= case.more.get("cleaned", False)
     assert made.is_settled >= case.more.get("settled", False)
     assert made.delete_row == case.more.get("deleted", False)
@@ -67,22 +65,11 @@ def test_a_plan_leads_to_rest(case: Case) -> None:
     pytest.fail(f"still writes {made.columns}")
 
 
-def after(made: Plan, rows: JobRow, observed: Observed) -> tuple[JobRow, Observed]:
+def after(made: Plan, rows: WorkloadRow, observed: Observed) -> tuple[WorkloadRow, Observed]:
     """The rows once the plan is committed."""
-    columns = dict(made.columns)
-    words = ("reason_code", "reason_text", "reason_next_step")
-    if words[0] in columns:
-        columns["reason"] = reasons.Reason(*(columns.pop(word) for word in words))
-    if "memo" in columns:
-        columns["memo"] = load(Memo, columns["memo"])
-    if "plan" in columns:
-        columns.pop("plan")
-        columns["has_plan"] = False
-    if made.render:
-        columns["has_plan"] = True
     known = {**observed.replicas, **{row.key: row for row in made.replicas}}
     known = {key: row for key, row in known.items() if key not in made.forgotten}
-    return replace(rows, **columns), replace(observed, replicas=known, made_root="")
+    return replace(rows, **made.columns), replace(observed, replicas=known, made_root="")
 
 
 # --- details that a table does not hold ---
@@ -121,13 +108,13 @@ def test_the_first_failure_is_the_cause() -> None:
     first = pod(W1, "Failed", end=End(3, "Error"), finished_at=NOW - timedelta(seconds=5))
     second = pod(W0, "Failed", end=End(4, "Error"), finished_at=NOW)
     made = plan(job(RUNNING), seen(second, first, pod(PS), at=root(verdict="failed")), NOW)
-    assert made.columns["reason_text"] == "worker-1 ended with exit code 3."
+    assert made.columns["reason"].text == "worker-1 ended with exit code 3."
 
 
 def test_how_a_pod_ended_is_known_even_when_it_went_between_two_looks() -> None:
     known = {W0: ReplicaRow(W0, pod="p", pod_uid="worker-0-uid", state=ReplicaState.RUNNING)}
     gone = pod(W0, "Failed", end=End(143, "Error"), is_terminating=True)
-    stopping = job(JobState.STOPPING, desired="stop", memo=replace(GOING, stopping_at=NOW))
+    stopping = job(JobState.STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW))
     observed = seen(at=root(is_suspended=True), replicas=known, departed=(gone,))
     row = next(r for r in plan(stopping, observed, NOW).replicas if r.key == W0)
     assert (row.state, row.exit_code) == (ReplicaState.STOPPED, 143)
@@ -140,7 +127,7 @@ def test_an_earlier_pod_does_not_come_back_when_its_successor_is_gone() -> None:
         )
     }
     first = pod(W0, "Failed", finished_at=EARLIER)
-    stopping = job(JobState.STOPPING, desired="stop", memo=replace(GOING, stopping_at=NOW))
+    stopping = job(JobState.STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW))
     row = plan(stopping, seen(first, replicas=known), NOW).replicas[0]
     assert (row.pod_uid, row.incarnation, row.state) == ("second", 2, ReplicaState.STOPPED)
 
@@ -148,7 +135,7 @@ def test_an_earlier_pod_does_not_come_back_when_its_successor_is_gone() -> None:
 def test_an_exit_code_that_only_the_runner_told_is_used() -> None:
     known = {W0: ReplicaRow(W0, pod="p", pod_uid="u", state=ReplicaState.RUNNING)}
     told = {W0: ArchiveRow(W0, is_complete=True, pod_uid="u", exit_code=0)}
-    single = job(RUNNING, memo=MISSING, topology="single", counts={"worker": 1})
+    single = job(RUNNING, notes=MISSING, topology="single", counts={"worker": 1})
     observed = Observed(is_root_absent=True, replicas=known, archives=told)
     made = plan(single, observed, NOW)
     assert made.columns["state"] is JobState.SUCCEEDED
@@ -159,13 +146,13 @@ def test_a_mark_of_an_earlier_pod_does_not_count_for_the_last_one() -> None:
         W0: ReplicaRow(W0, pod="p", pod_uid="second", state=ReplicaState.FAILED, started_at=EARLIER)
     }
     told = {W0: ArchiveRow(W0, is_complete=True, pod_uid="first")}
-    ended = job(JobState.FAILED, memo=replace(GOING, pods_ended_at=EARLIER), **ENDED)
+    ended = job(JobState.FAILED, notes=replace(GOING, pods_ended_at=EARLIER), **ENDED)
     observed = Observed(root=root(verdict="failed"), replicas=known, archives=told)
     assert plan(ended, observed, NOW).steps == (Rescue(W0, "second", 1),)
 
 
 def test_notes_survive_being_stored() -> None:
-    notes = Memo(
+    notes = Notes(
         said=3,
         committed_at=NOW,
         restarts={"ps-0": ("x",)},
@@ -173,7 +160,7 @@ def test_notes_survive_being_stored() -> None:
         again=("c", "t", "n"),
         rescues={"worker-0/1": 2},
     )
-    assert load(Memo, dump(notes)) == notes
-    assert load(Memo, {**dump(notes), "of a later version": 1}) == notes
-    assert load(Memo, {}) == Memo()
-    assert dump(Memo()) == {}
+    assert load(dump(notes)) == notes
+    assert load({**dump(notes), "of a later version": 1}) == notes
+    assert load({}) == Notes()
+    assert dump(Notes()) == {}

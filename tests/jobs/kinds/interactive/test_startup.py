@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.services.reconciler.steps import KEYS, dump, line, load
+from jobs.kinds.interactive.startup import KEYS, dump, line, load
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

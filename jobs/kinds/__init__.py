@@ -1,0 +1,1 @@
+"""What differs between kinds of workloads, and the life that they share. Planning is pure."""

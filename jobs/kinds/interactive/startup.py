@@ -1,0 +1,223 @@
+"""The start-up of what is served behind a gate: its steps and its words, from what the pod shows. Pure.
+
+Times are the cluster's where it tells them, brought into order, because the clocks of nodes differ.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from jobs.kinds.state import PodFacts, Root, StartupStep, WorkloadRow
+from jobs.pod.protocol import codes
+from jobs.rules import endings, patterns, reasons, waits
+from jobs.rules.endings import End
+from jobs.rules.reasons import Reason, clip
+
+KEYS = ("requested", "admitted", "scheduled", "volumes", "image", "started", "ready")
+DETAIL_MAX = 300  # characters: it is one line
+# The last one is a runtime's own, for a container that it could not start.
+_NO_PYTHON = frozenset({codes.EXIT_NOT_EXECUTABLE, codes.EXIT_NOT_FOUND, codes.SIGNAL_BASE})
+_START_ERRORS = frozenset({"StartError", "ContainerCannotRun", "CreateContainerError"})
+# Families of reasons that only a repair cures, not room.
+PROBLEMS = frozenset(
+    {
+        "image_pull",
+        "image_name",
+        "container_config",
+        "volume",
+        "volume_full",
+        "volume_not_writable",
+        "prepare_failed",
+        "gate_failed",
+    }
+)
+
+Done = Sequence[tuple[datetime | None, str]]
+
+
+@dataclass(frozen=True)
+class App:
+    """What is served, as sentences name it: "the notebook", and its program, "JupyterLab"."""
+
+    who: str
+    program: str
+
+
+# --- as they are kept ---
+def load(raw: Sequence[Mapping[str, Any]]) -> tuple[StartupStep, ...]:
+    """The steps of a row; empty for one that nobody has looked at yet."""
+    return tuple(
+        StartupStep(
+            row["key"],
+            row["state"],
+            datetime.fromisoformat(row["at"]) if row["at"] else None,
+            row["detail"],
+        )
+        for row in raw
+    )
+
+
+def dump(steps: Sequence[StartupStep]) -> list[dict[str, Any]]:
+    """As a row keeps them."""
+    return [
+        {
+            "key": step.key,
+            "state": step.state,
+            "at": step.at.isoformat(timespec="milliseconds") if step.at is not None else None,
+            "detail": step.detail,
+        }
+        for step in steps
+    ]
+
+
+# --- the line of steps ---
+def line(
+    done: Done,
+    before: Sequence[StartupStep],
+    now: datetime,
+    *,
+    detail: str = "",
+    failed: bool = False,
+) -> tuple[StartupStep, ...]:
+    """The whole list: the first steps done, the next one going on (or failed), the others waiting.
+
+    Args:
+        done: when each step that is done was done, and a word about it; None: not known.
+        before: the list so far, from which the times of what is done are kept.
+        now: for what has no time at all.
+        detail: of the step that goes on.
+        failed: whether that step is where it ended.
+    """
+    kept = {step.key: step.at for step in before if step.state == "done"}
+    steps: list[StartupStep] = []
+    latest: datetime | None = None
+    for key, (at, word) in zip(KEYS, done, strict=False):
+        told = kept.get(key) or at or now
+        latest = told if latest is None else max(latest, told)
+        # The cluster's clock may be ahead of ours.
+        latest = min(latest, now)
+        steps.append(StartupStep(key, "done", latest, clip(word, DETAIL_MAX)))
+    rest = KEYS[len(steps) :]
+    if rest:
+        state = "failed" if failed else "now"
+        at = now if failed else None
+        steps.append(StartupStep(rest[0], state, at, clip(detail, DETAIL_MAX)))
+        steps += [StartupStep(key) for key in rest[1:]]
+    return _with_kept_times(steps, before)
+
+
+def _with_kept_times(
+    steps: Sequence[StartupStep], before: Sequence[StartupStep]
+) -> tuple[StartupStep, ...]:
+    """Without changes that are none: a step that failed failed when it was first seen to."""
+    known = {(step.key, step.state, step.detail): step.at for step in before}
+    return tuple(
+        replace(step, at=known.get((step.key, step.state, step.detail)) or step.at)
+        if step.state == "failed"
+        else step
+        for step in steps
+    )
+
+
+def read(
+    app: App, row: WorkloadRow, root: Root | None, pod: PodFacts | None, problem: str = ""
+) -> tuple[Done, str]:
+    """The steps that are done by what the pod shows, and a word about the one that goes on."""
+    done: list[tuple[datetime | None, str]] = [(row.queued_at, ""), (row.admitted_at, "")]
+    if pod is None or pod.is_terminating or pod.has_ended:
+        return done, problem or reason_of_wait(app, row, root, None).text
+    detail = problem or _problem_words(app, row, root, pod)
+    if pod.node:
+        done.append((pod.scheduled_at, f"on {pod.node}"))
+    has_volumes = bool(pod.node) and pod.prepared_from is not None and pod.prepare_end is None
+    if has_volumes:
+        done.append((pod.prepared_from, ""))
+    is_image_there = pod.pulled_at is not None or pod.is_running or pod.restarts > 0
+    if has_volumes and is_image_there:
+        # "Pulling image" is no word for what is done; not every node says more.
+        done.append((pod.pulled_at, pod.pull if pod.pulled_at else ""))
+        if pod.is_running:
+            done.append((pod.started_at, ""))
+            if pod.is_ready:
+                done.append((pod.ready_at, ""))
+    elif has_volumes and not detail:
+        detail = pod.pull
+    return done, detail
+
+
+def _problem_words(app: App, row: WorkloadRow, root: Root | None, pod: PodFacts) -> str:
+    """The cause in one line when something hangs; empty while all goes its way."""
+    reason = reason_of_wait(app, row, root, pod)
+    if patterns.family_of(reason.code) in PROBLEMS | {"placing"}:
+        return reason.text
+    if pod.is_running and pod.probe_problem:
+        return probe_words(pod)
+    return ""
+
+
+# --- words ---
+def reason_of_wait(app: App, row: WorkloadRow, root: Root | None, pod: PodFacts | None) -> Reason:
+    """Why the program does not answer yet, as specific as can be told."""
+    if pod is None or pod.is_terminating or pod.has_ended:
+        if root is not None and root.refused:
+            code = patterns.find_code("quota_refused", root.refused)
+            return reasons.make(code, who=app.who, detail=root.refused)
+        return reasons.make("creating")
+    if pod.is_running:
+        return reasons.make("app_starting", program=app.program)
+    if pod.prepare_end is not None:
+        return _prepare_failure(app.who, pod.prepare_end)
+    if pod.gate_end is not None:
+        detail = clip(pod.gate_end.message[-500:]) or "it said nothing"
+        return reasons.make("gate_failed", detail=detail)
+    return waits.reason_of_wait(
+        waits.Wait(
+            app.who,
+            row.image if pod.waiting_in == "app" else "of Homeport's own helpers",
+            node=pod.node,
+            unplaced_why=pod.unplaced_why,
+            waiting_reason=pod.waiting_reason,
+            waiting_message=pod.waiting_message,
+            mount_problem=pod.mount_problem if pod.prepared_from is None else "",
+        )
+    )
+
+
+def _prepare_failure(who: str, end: End) -> Reason:
+    said = end.said
+    if said.reason in {"volume_full", "volume_not_writable"}:
+        return reasons.make(said.reason, who=who, detail=said.text)
+    detail = said.text or end.message or f"exit code {end.exit_code}"
+    return reasons.make("prepare_failed", detail=detail)
+
+
+def probe_words(pod: PodFacts) -> str:
+    """Why the gate says that the program does not answer."""
+    return pod.probe_problem.partition("probe failed: ")[2] or pod.probe_problem or "no answer yet"
+
+
+def reason_of_end(app: App, row: WorkloadRow, end: End) -> Reason:
+    """Why the program ended, with its last words."""
+    words = clip(end.message[-500:])
+    has_no_python = end.exit_code in _NO_PYTHON and end.cluster_reason in _START_ERRORS
+    if has_no_python or end.exit_code in {codes.EXIT_NO_PROGRAM, codes.EXIT_NOT_FOUND}:
+        detail = words or "it has no Python"
+        facts = {"image": row.image, "program": app.program, "detail": detail}
+        return reasons.make("app_missing", **facts)
+    if end.exit_code == 0:
+        return reasons.make("app_ended", program=app.program, detail=words or "it said nothing")
+    found = endings.reason_of_end(app.program, end, row.memory[row.kind])
+    if words and found.code in {"exit_code", "signal"}:
+        return replace(found, text=f"{found.text} Its last words: {words}")
+    return found
+
+
+def reason_of_replacement(app: App, gone: PodFacts | None) -> Reason:
+    """Why another pod than the one before is there: the cluster, or somebody, took it away."""
+    if gone is not None and gone.disruption is not None:
+        return endings.reason_of_disruption(app.who, gone.disruption)
+    if gone is not None and gone.phase == "Failed" and gone.pod_message:
+        detail = clip(gone.pod_message)
+        return reasons.make("evicted_retrying", who=app.who, detail=detail)
+    return reasons.make("replaced", who=app.who)

@@ -1,0 +1,432 @@
+"""The life that all kinds of workloads share: what follows from one look at a row and its objects. Pure.
+
+Level-triggered: no step depends on having seen an event, and each may be repeated. The life:
+
+    queued -> (admission) -> starting: root and children are made, the root is released
+    -> running: what its kind makes of its pods -> an end, after which nothing is left in the cluster
+
+Everything else is a way out of it: stop, delete, withdrawal (not placed in time: back to the queue)
+and another attempt.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from jobs.kinds.notes import Notes
+from jobs.kinds.state import (
+    CreateAll,
+    Delete,
+    EventNote,
+    ObjectRef,
+    Observed,
+    Plan,
+    Root,
+    Step,
+    Sweep,
+    Verify,
+    WorkloadRow,
+)
+from jobs.rules import queue, reasons
+from jobs.rules.reasons import Reason
+from jobs.rules.states import FINAL_STATES, JobState
+
+# A watch may be so much behind what we have just made; after that a fresh read decides.
+VIEW_LAG_S = 2
+# The cluster removes what a root owned within seconds; a minute later, when its API server has just
+# been away. A pod that we delete before its ReplicaSet has gone would be made once more.
+CASCADE_S = 10
+REPLICA_SETS_S = 90
+# Goals of taking everything down after which it comes up again.
+_COMES_BACK = frozenset({"queue", "retry"})
+_IDLE_STATES = FINAL_STATES | {JobState.QUEUED}
+# What planning may change of a row; a plan tells those that it did.
+_COLUMNS = (
+    "state",
+    "reason",
+    "observed_generation",
+    "attempt",
+    "requeued_count",
+    "not_before",
+    "admitted_at",
+    "started_at",
+    "deciders_ended_at",
+    "finished_at",
+    "steps",
+    "node",
+    "gpus",
+    "pod",
+    "node_port",
+    "restarts",
+    "event_files",
+    "has_plan",
+    "root_uid",
+    "cleaned_at",
+    "notes",
+)
+
+
+def words_of(reason: Reason) -> tuple[str, str, str]:
+    """A reason as notes keep it."""
+    return (reason.code, reason.text, reason.next_step)
+
+
+class Lifecycle(ABC):
+    """Plans one workload: collects steps, changed columns and events; `row` is always current.
+
+    Attributes:
+        before: the row as committed.
+        observed: what the cluster shows of it.
+        now: our clock; never compared with times of the cluster.
+        is_settled: nothing more is to be done but wait for a timer or a person.
+    """
+
+    root_kind: ClassVar[str]
+    confirm_s: ClassVar[int]  # what has not confirmed its end by then is on a node that is lost
+    needs_owner: ClassVar[bool] = False  # it ends when its owner may not sign in any more
+
+    def __init__(self, row: WorkloadRow, observed: Observed, now: datetime) -> None:
+        self.before = row
+        self.row = row
+        self.observed = observed
+        self.now = now
+        self.is_settled = False
+        self._steps: list[Step] = []
+        self._events: list[EventNote] = []
+        self._due: datetime | None = None
+        self._deletes_row = False
+
+    def plan(self) -> Plan:
+        """What follows, with nothing in it that does not change anything. Call it once."""
+        self._take_results()
+        self.advance()
+        trouble = self.observed.trouble
+        if trouble.code and self._steps and self.row.state not in _IDLE_STATES:
+            # Why its calls could not be made the last time outdoes all other reasons.
+            self.explain(trouble)
+        return Plan(
+            steps=tuple(self._steps),
+            columns=self._changed_columns(),
+            events=tuple(self._events),
+            next_due=self._due,
+            is_settled=self.is_settled,
+            delete_row=self._deletes_row,
+        )
+
+    # --- what kinds do otherwise ---
+    @abstractmethod
+    def release(self, root: Root) -> None:
+        """Sets the root going, once: its uid and its children are in the database by now."""
+
+    @abstractmethod
+    def follow(self, root: Root) -> None:
+        """What the pods of a released root mean."""
+
+    @abstractmethod
+    def follow_creation(self, trouble: Reason) -> None:
+        """While objects are being made, which `trouble` may hinder."""
+
+    @abstractmethod
+    def come_back(self, goal: str, why: Reason) -> None:
+        """Everything is down and it is not over: to the queue ("queue"), or at once ("retry")."""
+
+    def stop(self) -> None:
+        """Ends what runs, because somebody wants it; called until it is over."""
+        self.begin_leaving("stop", self.stop_reason())
+        self.leave()
+
+    def fail(self, reason: Reason) -> None:
+        """It cannot go on."""
+        self.begin_leaving("fail", reason)
+        self.leave()
+
+    def lose_root(self, reason: Reason) -> None:
+        """Somebody deleted the root."""
+        self.fail(reason)
+
+    def conclude(self, goal: str, why: Reason) -> None:
+        """Everything is down for good; `goal` is "stop" or "fail"."""
+        self.set(finished_at=self.now, cleaned_at=self.now)
+        self.turn(JobState.FAILED if goal == "fail" else JobState.STOPPED, why)
+        self.is_settled = True
+
+    def finish(self) -> bool:
+        """What must be over after an end before objects may go; True when it is."""
+        return True
+
+    def purge(self) -> bool:
+        """Removes what is stored elsewhere than in the cluster; True when nothing is."""
+        return True
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether something is missing beside a root that is there."""
+        return False
+
+    @property
+    def leaves_queue(self) -> bool:
+        """Whether it ends before it was admitted."""
+        return self.wants_stop
+
+    def is_made_again(self, thing: ObjectRef) -> bool:
+        """Whether a ReplicaSet would make it once more if it were deleted."""
+        return thing.kind == "Pod"
+
+    # --- the way ---
+    def advance(self) -> None:
+        """The one thing to do now."""
+        if self.row.desired == "delete":
+            self._erase()
+        elif self.row.state is JobState.QUEUED:
+            self.wait_in_queue()
+        elif self.row.state in FINAL_STATES:
+            self.settle()
+        elif self.notes.leaving:
+            self.leave()
+        elif self.row.state is JobState.STOPPING or self.wants_stop:
+            self.stop()
+        else:
+            self._drive()
+
+    def _take_results(self) -> None:
+        """What our last steps did is committed before anything follows from it."""
+        if self.observed.made_root:
+            self.set(root_uid=self.observed.made_root)
+            self.note(children_of=self.observed.made_root, missing_since=None)
+        if self.observed.is_swept:
+            self.note(swept=True)
+        if self.observed.is_erased:
+            self.note(erased=True)
+
+    def wait_in_queue(self) -> None:
+        """Only a person (or the tenant's end) takes it out of the queue here; admission does else."""
+        if self.leaves_queue:
+            self.set(finished_at=self.now)
+            self.turn(JobState.STOPPED, self.stop_reason())
+            self.settle()
+
+    def _drive(self) -> None:
+        """starting and running: objects, then pods, then what they mean."""
+        if self.observed.blocked.code:
+            self.fail(self.observed.blocked)
+            return
+        root = self.observed.root
+        if root is None:
+            self._miss_root()
+            return
+        if not self.is_incomplete:
+            self.note(missing_since=None)
+        if self.row.root_uid and root.uid != self.row.root_uid:
+            self.fail(reasons.make("root_deleted"))
+            return
+        if root.is_terminating:
+            # Somebody deletes it; what follows is decided when it is gone.
+            return
+        if self.notes.children_of != root.uid or not self.row.root_uid:
+            self._create()
+            return
+        if self.notes.committed_at is None:
+            self.note(committed_at=self.now)
+        self.release(root)
+        self.follow(root)
+
+    def _create(self) -> None:
+        self.call(CreateAll())
+        trouble = self.observed.trouble
+        self.explain(trouble if trouble.code else reasons.make("creating"))
+        self.follow_creation(trouble)
+
+    def _miss_root(self) -> None:
+        """Not made yet, not seen yet, or deleted by somebody."""
+        row = self.row
+        if not row.root_uid:
+            if self.observed.namespace == "gone" and self.observed.is_current:
+                self.fail(reasons.make("namespace_gone", namespace=row.namespace))
+            else:
+                self._create()
+        elif self.observed.is_root_absent:
+            code = "namespace_gone" if self.observed.namespace != "active" else "root_deleted"
+            self.lose_root(reasons.make(code, namespace=row.namespace))
+        else:
+            if self.notes.missing_since is None:
+                self.note(missing_since=self.now)
+            if self.wait(self.notes.missing_since, VIEW_LAG_S):
+                self.call(Verify(row.root_name))
+
+    # --- ways out ---
+    @property
+    def wants_stop(self) -> bool:
+        """Whether a person, the tenant's suspension or the owner's end stops it."""
+        row = self.row
+        is_orphaned = self.needs_owner and not row.is_owner_active
+        return row.desired == "stop" or bool(row.tenant_closed) or is_orphaned
+
+    def stop_reason(self) -> Reason:
+        """Who ended it, in words."""
+        row = self.row
+        if row.desired == "stop":
+            return reasons.stopped(by=row.stopped_by, why=row.stop_reason)
+        if row.tenant_closed:
+            is_deleting = row.tenant_closed == "deleting"
+            return reasons.make("tenant_deleting" if is_deleting else "tenant_suspended")
+        return reasons.make("owner_disabled")
+
+    def withdraw(self, waited_s: int, detail: str) -> None:
+        """Our packing was only a guess about the scheduler: what was not placed is given back."""
+        waited = reasons.duration_text(waited_s)
+        detail = detail or "The cluster has not said why."
+        why = reasons.make("not_placed", waited=waited, detail=detail)
+        self.say("withdrawn", why.text, warning=True)
+        self.begin_leaving("queue", why)
+        self.leave()
+
+    def requeue(self, count: int, why: Reason) -> None:
+        """Back in the queue, where it rests the longer the more often (`count`) that has happened."""
+        not_before = self.now + timedelta(seconds=queue.backoff_s(count))
+        self.set(not_before=not_before, admitted_at=None, has_plan=False, root_uid="")
+        self.turn(JobState.QUEUED, reasons.make("withdrawn", text=why.text))
+        self.due(not_before)
+
+    def begin_leaving(self, goal: str, why: Reason) -> None:
+        """From now on everything is taken down; `goal` is "queue", "retry", "stop" or "fail"."""
+        self.note(leaving=goal, leaving_at=self.now, leaving_why=words_of(why))
+
+    def leave(self) -> None:
+        """Takes everything down, then goes where it was meant to go."""
+        why = Reason(*self.notes.leaving_why)
+        goal = self.notes.leaving
+        if goal in _COMES_BACK and self.wants_stop:
+            goal, why = "stop", self.stop_reason()
+            self.note(leaving=goal, leaving_why=words_of(why))
+        self.turn(JobState.STARTING if goal in _COMES_BACK else JobState.STOPPING, why)
+        if not self.vacate():
+            return
+        if goal in _COMES_BACK:
+            self.come_back(goal, why)
+            return
+        self.note(leaving="", leaving_at=None)
+        self.conclude(goal, why)
+
+    def settle(self) -> None:
+        """Ended: what must still be over, and then nothing of it may be left in the cluster."""
+        if self.row.cleaned_at is None:
+            if not self.is_untouched and not (self.finish() and self.vacate()):
+                return
+            self.set(cleaned_at=self.now)
+        self.is_settled = True
+
+    def _erase(self) -> None:
+        """Deleted in any state: objects, then what is stored, then the row. Volumes are the user's."""
+        if self.row.cleaned_at is None and not self.is_untouched and not self.vacate():
+            return
+        if self.purge():
+            self._deletes_row = True
+
+    # --- taking down ---
+    @property
+    def is_untouched(self) -> bool:
+        """Nothing of it was ever asked of the cluster."""
+        return not self.row.has_plan and not self.row.root_uid and not self.observed.objects
+
+    def vacate(self) -> bool:
+        """Deletes everything; True when nothing is left, or only what a lost node has to confirm.
+
+        The root goes first, and the cluster removes what it owns. What is still there long after the
+        root is known to be gone is deleted one by one, and what no watch shows is swept.
+        """
+        seen = self.observed
+        if self.notes.leaving_at is None:
+            self.note(leaving_at=self.now)
+        if seen.namespace == "gone" and seen.is_current:
+            return True
+        left = seen.objects
+        if roots := [thing for thing in left if thing.kind == self.root_kind]:
+            self.delete(*roots, *seen.rescues)
+            return False
+        may_exist = bool(self.row.has_plan or self.row.root_uid)
+        if may_exist and not seen.is_root_absent:
+            self.call(Verify(self.row.root_name))
+            return False
+        self._delete_left(left)
+        if not self.notes.swept and may_exist:
+            self.call(Sweep())
+            return False
+        if not left:
+            return True
+        all_marked = all(thing.is_terminating for thing in left)
+        return self.wait(self.notes.leaving_at, self.confirm_s) and all_marked
+
+    def _delete_left(self, left: Sequence[ObjectRef]) -> None:
+        """Deletes what the cluster should have removed with its owner since we began to leave."""
+        since = self.notes.leaving_at
+        if self.wait(since, CASCADE_S):
+            is_all_late = self.wait(since, REPLICA_SETS_S)
+            self.delete(*(one for one in left if is_all_late or not self.is_made_again(one)))
+
+    # --- what is collected ---
+    @property
+    def notes(self) -> Notes:
+        return self.row.notes
+
+    def set(self, **columns: Any) -> None:
+        """Changes columns of the row."""
+        self.row = replace(self.row, **columns)
+
+    def note(self, **changes: Any) -> None:
+        """Changes the reconciler's notes."""
+        self.set(notes=replace(self.row.notes, **changes))
+
+    def turn(self, state: JobState, reason: Reason = reasons.NONE) -> None:
+        """Changes state and reason; a change of state is an event."""
+        if state != self.row.state:
+            text = f"{self.row.state.value} -> {state.value}"
+            is_failure = state is JobState.FAILED
+            self.say("state", f"{text}: {reason.text}" if reason.text else text, warning=is_failure)
+        self.set(state=state, reason=reason)
+
+    def explain(self, reason: Reason) -> None:
+        """Changes the reason only."""
+        self.set(reason=reason)
+
+    def say(self, reason: str, message: str, *, subject: str = "", warning: bool = False) -> None:
+        """An event of our own."""
+        number = self.notes.said + 1
+        self.note(said=number)
+        self._events.append(EventNote(f"homeport-{number}", subject, reason, message, warning))
+
+    def say_again(self, why: Reason) -> None:
+        """Why it is `starting` once more, to be told until it runs."""
+        self.say(why.code, why.text, warning=True)
+        self.note(again=words_of(why))
+
+    def call(self, *steps: Step) -> None:
+        """Adds steps, each once."""
+        self._steps += [step for step in steps if step not in self._steps]
+
+    def delete(self, *things: ObjectRef) -> None:
+        """Deletes what is not on its way out already."""
+        for thing in things:
+            if not thing.is_terminating:
+                self.call(Delete(thing.kind, thing.name, thing.uid))
+
+    def due(self, at: datetime) -> None:
+        """Look again at this time at the latest."""
+        if self._due is None or at < self._due:
+            self._due = at
+
+    def wait(self, since: datetime | None, seconds: float) -> bool:
+        """True when so many seconds have passed since then; else a look is due at that moment."""
+        if since is None:
+            return False
+        at = since + timedelta(seconds=seconds)
+        if self.now < at:
+            self.due(at)
+        return self.now >= at
+
+    def _changed_columns(self) -> dict[str, Any]:
+        if self.row is self.before:
+            return {}
+        pairs = ((name, getattr(self.row, name)) for name in _COLUMNS)
+        return {name: value for name, value in pairs if value != getattr(self.before, name)}

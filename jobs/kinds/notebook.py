@@ -1,0 +1,12 @@
+"""Notebooks: JupyterLab in an image of the user's choice."""
+
+from jobs.kinds.base import WorkloadKind
+from jobs.kinds.interactive.lifecycle import InteractiveLifecycle
+from jobs.kinds.interactive.startup import App
+
+
+class NotebookLifecycle(InteractiveLifecycle):
+    app = App("the notebook", "JupyterLab")
+
+
+NOTEBOOK = WorkloadKind("notebook", NotebookLifecycle)

@@ -1,0 +1,143 @@
+"""The reconciler's own notes about a workload, and how they are kept as JSON.
+
+They hold what neither the request nor the cluster can tell after a restart. Fields may be added: one
+that is missing in a stored note takes its default, one that is not known any more is dropped, so
+that what runs survives an upgrade. A field that is renamed loses what it held.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Times are ours (aware UTC), never the cluster's.
+
+    Attributes of all kinds:
+        said: number of own events so far; makes their keys.
+        children_of: uid of the root whose children have all been created.
+        committed_at: when this attempt's root was set going.
+        starting_since: since when the workload is `starting` this time.
+        missing_since: since when the root, or the Service of a gate, is not in the view although it
+            was made.
+        again: (code, text, next step) why it is `starting` once more; empty at the first start.
+        leaving: "queue", "retry", "stop" or "fail" while everything is being taken down, else empty.
+        leaving_at: since when.
+        leaving_why: (code, text, next step) to show when it is down.
+        swept: whether what no watch shows has been looked for and removed.
+
+    Attributes of trainings:
+        spent_s: seconds that earlier attempts ran, held against the deadline.
+        retries_used: attempts begun because a replica failed.
+        stopping_at: since when it stops with grace.
+        worker0_ended_at: when worker 0 was seen to have succeeded.
+        verdict_at: when the cluster's verdict was first seen without the replica that caused it.
+        restarts: server replica ("ps-0") -> times of its restarts, see `crashes`.
+        pods_ended_at: when the last replica was seen to have ended.
+        rescues: replica key -> number of the try that is on its way (1 is the first).
+        rescue_at: when the first rescue was due; bounds them all.
+        rescued: replica keys whose rescue pod has done its work.
+        lost: replica keys whose log stays on the log volume only.
+        archive: "" while it is going on, "complete" or "partial" when it is over.
+        erased: whether its part of the object store is gone.
+
+    Attributes of notebooks and TensorBoards:
+        withdrawals: how often it was admitted and then not placed.
+        pod_uid: the pod that was last seen.
+        pod_restarts: restarts of the app within that pod that have been counted.
+        crashes: times of the app's unwanted ends, see `crashes`.
+        was_ready: it answered once.
+        problem_since: since when the image, the set-up or the gate fails.
+        running_since: since when the app runs without having answered.
+        silent_since: since when it does not answer although it did.
+    """
+
+    said: int = 0
+    children_of: str = ""
+    committed_at: datetime | None = None
+    starting_since: datetime | None = None
+    missing_since: datetime | None = None
+    again: tuple[str, ...] = ()
+    leaving: str = ""
+    leaving_at: datetime | None = None
+    leaving_why: tuple[str, ...] = ()
+    swept: bool = False
+
+    spent_s: int = 0
+    retries_used: int = 0
+    stopping_at: datetime | None = None
+    worker0_ended_at: datetime | None = None
+    verdict_at: datetime | None = None
+    restarts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pods_ended_at: datetime | None = None
+    rescues: Mapping[str, int] = field(default_factory=dict)
+    rescue_at: datetime | None = None
+    rescued: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    archive: str = ""
+    erased: bool = False
+
+    withdrawals: int = 0
+    pod_uid: str = ""
+    pod_restarts: int = 0
+    crashes: tuple[str, ...] = ()
+    was_ready: bool = False
+    problem_since: datetime | None = None
+    running_since: datetime | None = None
+    silent_since: datetime | None = None
+
+    def for_new_attempt(self) -> "Notes":
+        """What stays true when everything of an attempt is down and the next one may begin."""
+        return Notes(
+            said=self.said,
+            spent_s=self.spent_s,
+            retries_used=self.retries_used,
+            withdrawals=self.withdrawals,
+        )
+
+    def for_new_generation(self) -> "Notes":
+        """What stays true when a person starts it once more."""
+        return Notes(said=self.said)
+
+
+def load(raw: Mapping[str, Any]) -> Notes:
+    """The notes of a row; an empty mapping is a row that nobody has looked at yet."""
+    known: dict[str, Any] = {}
+    for item in dataclasses.fields(Notes):
+        if item.name not in raw:
+            continue
+        value = raw[item.name]
+        if item.type == datetime | None:
+            known[item.name] = datetime.fromisoformat(value) if value else None
+        else:
+            known[item.name] = _frozen(value)
+    return Notes(**known)
+
+
+def dump(notes: Notes) -> dict[str, Any]:
+    """JSON of the notes; what has its default value is left out."""
+    plain = Notes()
+    names = [item.name for item in dataclasses.fields(notes)]
+    changed = [name for name in names if getattr(notes, name) != getattr(plain, name)]
+    return {name: _json(getattr(notes, name)) for name in changed}
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, dict):
+        return {name: _frozen(inner) for name, inner in value.items()}
+    return value
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, Mapping):
+        return {name: _json(inner) for name, inner in value.items()}
+    return value

@@ -1,0 +1,12 @@
+"""TensorBoards: the program of that name over the log folders of trainings."""
+
+from jobs.kinds.base import WorkloadKind
+from jobs.kinds.interactive.lifecycle import InteractiveLifecycle
+from jobs.kinds.interactive.startup import App
+
+
+class TensorBoardLifecycle(InteractiveLifecycle):
+    app = App("the TensorBoard", "TensorBoard")
+
+
+TENSORBOARD = WorkloadKind("tensorboard", TensorBoardLifecycle)

@@ -1,0 +1,1 @@
+"""Trainings: replicas that run to an end, with another try, servers beside them and an archive."""

@@ -1,0 +1,221 @@
+"""Reads whether a training has succeeded or failed, and why it waits. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jobs.kinds import crashes
+from jobs.kinds.state import PodFacts, ReplicaKey, ReplicaRow, Root
+from jobs.kinds.training import replicas
+from jobs.kinds.training.replicas import Situation
+from jobs.rules import endings, patterns, reasons, waits
+from jobs.rules.reasons import Reason
+from jobs.rules.states import JobState, ReplicaState
+from jobs.rules.topologies import SuccessPolicy, is_success, success_policy
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What has been decided.
+
+    Attributes:
+        is_success: the training is a success.
+        reason: why it failed.
+        may_retry: another attempt may do better (never after the deadline or a broken image).
+    """
+
+    is_success: bool
+    reason: Reason = reasons.NONE
+    may_retry: bool = False
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """A server's program ended `count` times since the last look."""
+
+    who: str
+    count: int
+    cause: Reason
+
+
+def policy_of(now: Situation) -> SuccessPolicy:
+    """When it counts as succeeded."""
+    return success_policy(now.topology, now.row.success_policy)
+
+
+def _deciding(now: Situation) -> list[ReplicaRow]:
+    role = now.topology.deciding.name
+    return [row for row in now.current if row.key.role == role]
+
+
+# --- success, failure ---
+def find_success(now: Situation) -> Decision | None:
+    """Set when all that has to succeed has."""
+    root = now.observed.root
+    done = {row.key.index for row in _deciding(now) if row.state is ReplicaState.SUCCEEDED}
+    if root is not None and root.uid == now.row.root_uid:
+        done |= root.completed
+        if root.verdict == "complete":
+            return Decision(is_success=True)
+    if is_success(policy_of(now), done, now.row.counts[now.topology.deciding.name]):
+        return Decision(is_success=True)
+    return None
+
+
+def is_failure(now: Situation) -> bool:
+    """Whether the cluster has said so."""
+    root = now.observed.root
+    return root is not None and root.uid == now.row.root_uid and root.verdict == "failed"
+
+
+def find_cause(now: Situation) -> Reason | None:
+    """The reason of the replica that failed first."""
+    failed = {row.key: row for row in _deciding(now) if row.state is ReplicaState.FAILED}
+    pods = [
+        pod
+        for pod in (*now.observed.pods, *now.observed.departed)
+        if pod.key in failed and pod.uid == failed[pod.key].pod_uid
+    ]
+    for pod in replicas.earliest(pods):
+        reason = replicas.reason_of_failure(now, pod)
+        if reason.code:
+            return reason
+    for row in sorted(failed.values(), key=_ended):
+        if row.reason_code:
+            return _of_row(now, row)
+    return None
+
+
+def _ended(row: ReplicaRow) -> float:
+    return row.finished_at.timestamp() if row.finished_at else float("inf")
+
+
+def _of_row(now: Situation, row: ReplicaRow) -> Reason:
+    """A row keeps code and text; the next step is in the table."""
+    if row.exit_code:
+        memory = now.row.memory[row.key.role]
+        again = endings.reason_of_end(row.key.who, endings.End(row.exit_code), memory)
+        if again.code == row.reason_code:
+            return again
+    return Reason(row.reason_code, row.reason_text, reasons.ROWS[row.reason_code][1])
+
+
+def without_cause(now: Situation) -> Reason:
+    """A failure that nothing explains."""
+    rows = _deciding(now)
+    lost = [row for row in rows if row.state is ReplicaState.FAILED]
+    if lost:
+        return reasons.make("lost_outcome", who=lost[0].key.who)
+    stopped = [row for row in rows if row.state is ReplicaState.STOPPED]
+    if stopped:
+        return reasons.make("pod_deleted", who=min(stopped, key=_ended).key.who)
+    root = now.observed.root
+    detail = (root.fail_message or root.fail_reason) if root is not None else ""
+    return reasons.make("job_failed", detail=detail or "it did not say why.")
+
+
+# --- servers ---
+def find_restarts(now: Situation) -> Iterator[Restarts]:
+    """Of servers whose program ended since the last look."""
+    serving = {role.name for role in now.topology.serving}
+    for key, pod in replicas.newest(now.observed.pods).items():
+        if key.role in serving and key.attempt == now.row.attempt:
+            count = replicas.new_restarts(now, pod)
+            if count:
+                yield Restarts(key.who, count, _restart_cause(now, pod))
+
+
+def _restart_cause(now: Situation, pod: PodFacts) -> Reason:
+    who = pod.key.who
+    if pod.last_end is None or pod.last_end.exit_code == 0:
+        return reasons.make("exit_code", who=who, exit_code=0)
+    return endings.reason_of_end(who, pod.last_end, now.row.memory[pod.key.role])
+
+
+def find_crash_loop(now: Situation) -> Decision | None:
+    """Set when a server's program ended too often."""
+    for who, times in sorted(now.row.notes.restarts.items()):
+        if not crashes.is_loop(times, now.now):
+            continue
+        role, _, index = who.rpartition("-")
+        key = ReplicaKey(role, int(index), now.row.attempt)
+        pod = replicas.newest(now.observed.pods).get(key)
+        cause = _restart_cause(now, pod).text if pod is not None else "its pod is gone."
+        count = len(crashes.recent(times, now.now)) + 1
+        return Decision(False, reasons.make("ps_crash_loop", who=who, count=count, cause=cause))
+    return None
+
+
+# --- a start ---
+def waiting_reasons(now: Situation) -> list[Reason]:
+    """Why each replica that does not run yet does not."""
+    found = [
+        Reason(row.reason_code, row.reason_text, _next_step(row.reason_code))
+        for row in now.current
+        if row.state in {ReplicaState.PENDING, ReplicaState.STARTING} and row.reason_code
+    ]
+    refused = [server.refused for server in now.observed.servers if server.refused]
+    refusal = now.observed.refusal or (refused[0] if refused else "")
+    if refusal and any(not row.pod_uid for row in now.current):
+        found.append(reasons.make(patterns.find_code("quota_refused", refusal), detail=refusal))
+    return found
+
+
+def _next_step(code: str) -> str:
+    step = reasons.ROWS[code][1]
+    return "" if "{" in step else step
+
+
+def find_hopeless_start(now: Situation, *, is_late: bool) -> Decision | None:
+    """An image or set-up that no patience cures: what is held is given back."""
+    for reason in waiting_reasons(now):
+        family = patterns.family_of(reason.code)
+        if family in waits.HOPELESS or (is_late and family in waits.FATAL_AFTER_DEADLINE):
+            return Decision(False, reason)
+    return None
+
+
+def find_new_starts(now: Situation, root: Root) -> Iterator[Reason]:
+    """Why replicas start once more: the cluster took them, or a retry by the cluster."""
+    for row in sorted(now.current, key=lambda r: r.key):
+        pod = _ended_pod(now, row)
+        if pod is None:
+            if now.row.state is JobState.RUNNING and _was_replaced(now, row):
+                yield reasons.make("replaced", who=row.key.who)
+        elif pod.disruption is not None:
+            yield endings.reason_of_disruption(row.key.who, pod.disruption)
+        elif not now.topology.is_coupled:
+            number, most = max(1, root.failed_count), now.row.retries
+            if number <= most:
+                cause = replicas.reason_of_failure(now, pod).text or f"{row.key.who} failed."
+                yield reasons.make("retrying", cause=cause, number=number, most=most)
+
+
+def _ended_pod(now: Situation, row: ReplicaRow) -> PodFacts | None:
+    """The failed pod because of which a replica starts again; None when there is no such pod.
+
+    That is the replica's pod itself, or, once it has been replaced, the one that was its pod at the
+    last look.
+    """
+    before = now.observed.replicas.get(row.key)
+    uid = row.pod_uid if row.state is ReplicaState.FAILED else before.pod_uid if before else ""
+    if not uid or (uid == row.pod_uid and row.state is not ReplicaState.FAILED):
+        return None
+    known = (*now.observed.pods, *now.observed.departed)
+    return next((pod for pod in known if pod.uid == uid and pod.phase == "Failed"), None)
+
+
+def _was_replaced(now: Situation, row: ReplicaRow) -> bool:
+    """Its pod went, or became another one, between two looks; its end was never seen."""
+    before = now.observed.replicas.get(row.key)
+    is_new = before is not None and before.pod_uid not in {"", row.pod_uid}
+    return is_new or (row.state is ReplicaState.PENDING and bool(row.pod_uid))
+
+
+def find_stragglers(now: Situation) -> list[str]:
+    """Those that still run although worker 0 has succeeded, all being needed."""
+    if policy_of(now) is not SuccessPolicy.ALL:
+        return []
+    rows = {row.key.index: row for row in _deciding(now)}
+    if 0 not in rows or rows[0].state is not ReplicaState.SUCCEEDED:
+        return []
+    return sorted(row.key.who for row in rows.values() if row.state is ReplicaState.RUNNING)

@@ -1,0 +1,441 @@
+"""The life of a training: replicas that run to an end, retries, a stop with grace, and the archive. Pure.
+
+running -> a decision -> succeeded | failed, then servers are recycled, the archive is waited for,
+and what the clean policy says is removed
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime
+
+from jobs.kinds import crashes
+from jobs.kinds.lifecycle import Lifecycle, words_of
+from jobs.kinds.state import (
+    Erase,
+    ObjectRef,
+    Observed,
+    Plan,
+    PodFacts,
+    ReplicaKey,
+    Rescue,
+    Root,
+    SetSuspended,
+    WorkloadRow,
+)
+from jobs.kinds.training import decision, replicas, rescue
+from jobs.kinds.training.decision import Decision
+from jobs.kinds.training.replicas import Situation, is_server
+from jobs.rules import patterns, reasons, waits
+from jobs.rules.reasons import Reason
+from jobs.rules.states import JobState
+from jobs.rules.topologies import SuccessPolicy, get_topology
+
+RECYCLE_S = 30  # servers outlive the deciding replicas by so long
+STRAGGLER_S = 120
+# How long the cluster's verdict waits for the pod that explains it; they come by different watches.
+EXPLANATION_S = 5
+_URGENT = frozenset({"image_name", "image_pull", "container_config", "volume", "quota_refused"})
+
+
+class TrainingLifecycle(Lifecycle):
+    """See the module; `replicas` is as current as `row`."""
+
+    root_kind = "Job"
+    confirm_s = 180  # pods have a grace of 120 s
+
+    def __init__(self, row: WorkloadRow, observed: Observed, now: datetime) -> None:
+        super().__init__(row, observed, now)
+        self.topology = get_topology(row.topology)
+        self.replicas = dict(observed.replicas)
+        self._forgotten: list[ReplicaKey] = []
+        self._renders = False
+        self._deadline_s: int | None = None
+
+    def plan(self) -> Plan:
+        before = self.observed.replicas
+        return replace(
+            super().plan(),
+            replicas=tuple(row for key, row in self.replicas.items() if before.get(key) != row),
+            forgotten=tuple(self._forgotten),
+            render=self._renders,
+            deadline_s=self._deadline_s,
+        )
+
+    @property
+    def situation(self) -> Situation:
+        """What it has come to."""
+        return Situation(self.row, self.observed, self.now, self.replicas)
+
+    def advance(self) -> None:
+        if self.row.desired != "delete" and self.row.state is not JobState.QUEUED:
+            self.replicas.update(replicas.update(self.situation))
+        super().advance()
+
+    @property
+    def leaves_queue(self) -> bool:
+        # What a suspended tenant has in the queue waits there.
+        return self.row.desired == "stop" or self.row.tenant_closed == "deleting"
+
+    def is_made_again(self, thing: ObjectRef) -> bool:
+        return is_server(self.topology, thing)
+
+    # --- starting and running ---
+    def release(self, root: Root) -> None:
+        if root.is_suspended and not root.verdict:
+            self.call(SetSuspended(root.name, root.uid, value=False))
+
+    def follow_creation(self, trouble: Reason) -> None:
+        self._withdraw_late()
+
+    def follow(self, root: Root) -> None:
+        """What the replicas show."""
+        self._count_restarts()
+        decided = self._decide()
+        if decided is not None:
+            self._follow_decision(decided)
+            return
+        for why in decision.find_new_starts(self.situation, root):
+            if self.notes.again[:1] != (why.code,):
+                self.say_again(why)
+        if replicas.all_run(self.situation):
+            self._run()
+        elif self.row.state is not JobState.RUNNING or self.notes.again:
+            # Else a server's program starts again in its place: an event, not a new start.
+            self._start()
+
+    def _count_restarts(self) -> None:
+        restarts = dict(self.notes.restarts)
+        for found in decision.find_restarts(self.situation):
+            times = restarts.get(found.who, ())
+            restarts[found.who] = crashes.counted(times, found.count, self.now)
+            self.say("restarted", found.cause.text, subject=found.who, warning=True)
+        if restarts != self.notes.restarts:
+            self.note(restarts=restarts)
+
+    def _run(self) -> None:
+        if self.row.state is not JobState.RUNNING:
+            self.turn(JobState.RUNNING)
+            self.note(again=(), starting_since=None)
+            if self.row.started_at is None:
+                self.set(started_at=self.now)
+        late = self._wait_for_stragglers()
+        if late is not None and self.row.reason.code != late.code:
+            self.say("straggler", late.text, warning=True)
+        self.explain(late or reasons.NONE)
+
+    def _wait_for_stragglers(self) -> Reason | None:
+        """Set when worker 0 has succeeded long ago and others still run."""
+        late = decision.find_stragglers(self.situation)
+        if not late:
+            return None
+        if self.notes.worker0_ended_at is None:
+            self.note(worker0_ended_at=self.now)
+        if not self.wait(self.notes.worker0_ended_at, STRAGGLER_S):
+            return None
+        waited = reasons.duration_text(STRAGGLER_S)
+        return reasons.make("straggler", who=", ".join(late), waited=waited)
+
+    def _start(self) -> None:
+        """Not all replicas run: says why, and gives everything back when it takes too long."""
+        waiting = waits.most_telling(decision.waiting_reasons(self.situation))
+        reason = waiting if waiting.code else reasons.make("creating")
+        if self.notes.again and patterns.family_of(waiting.code) not in _URGENT:
+            reason = Reason(*self.notes.again)
+        self.turn(JobState.STARTING, reason)
+        if self.notes.starting_since is None:
+            self.note(starting_since=self.now)
+        self._withdraw_late()
+
+    def _withdraw_late(self) -> None:
+        since = self.notes.starting_since or self.row.admitted_at
+        limit_s = self.row.starting_deadline_s
+        if not self.observed.is_current or not self.wait(since, limit_s):
+            return
+        telling = waits.most_telling(decision.waiting_reasons(self.situation))
+        is_stuck = patterns.family_of(telling.code) in waits.WITHDRAW_AFTER_DEADLINE
+        if is_stuck or not replicas.all_placed(self.situation):
+            self.withdraw(limit_s, telling.text or self.observed.trouble.text)
+
+    # --- decisions ---
+    def _decide(self) -> Decision | None:
+        """Success or failure, or None while the training goes on."""
+        now = self.situation
+        return (
+            decision.find_success(now)
+            or self._explain_failure()
+            or decision.find_crash_loop(now)
+            or self._give_up_start()
+        )
+
+    def _explain_failure(self) -> Decision | None:
+        """The cluster's verdict, as soon as it can be explained."""
+        now, root = self.situation, self.observed.root
+        if root is None or not decision.is_failure(now):
+            return None
+        if root.fail_reason == "DeadlineExceeded":
+            return Decision(False, self._deadline_reason())
+        cause = decision.find_cause(now)
+        if cause is None:
+            if self.notes.verdict_at is None:
+                self.note(verdict_at=self.now)
+            if not self.wait(self.notes.verdict_at, EXPLANATION_S):
+                return None
+            cause = decision.without_cause(now)
+        return Decision(False, cause, may_retry=True)
+
+    def _deadline_reason(self) -> Reason:
+        deadline = reasons.duration_text(self.row.deadline_s or 0)
+        return reasons.make("deadline", deadline=deadline)
+
+    def _give_up_start(self) -> Decision | None:
+        if not self.observed.is_current:
+            return None
+        is_late = self.wait(self.notes.starting_since, self.row.starting_deadline_s)
+        return decision.find_hopeless_start(self.situation, is_late=is_late)
+
+    def _follow_decision(self, decided: Decision) -> None:
+        # Retries of a single replica are the cluster's own (backoffLimit).
+        has_retries = self.topology.is_coupled and self.notes.retries_used < self.row.retries
+        if decided.is_success:
+            self._succeed()
+        elif decided.may_retry and has_retries:
+            self._try_again(decided.reason)
+        else:
+            self.fail(decided.reason)
+
+    def _succeed(self) -> None:
+        self.set(deciders_ended_at=self.now, finished_at=self.now)
+        if self.row.started_at is None:
+            self.set(started_at=self.now)
+        self.turn(JobState.SUCCEEDED)
+        self.settle()
+
+    def fail(self, reason: Reason) -> None:
+        self.set(deciders_ended_at=self.now, finished_at=self.now)
+        self.turn(JobState.FAILED, reason)
+        self.settle()
+
+    def lose_root(self, reason: Reason) -> None:
+        """Whether it had succeeded may still be known."""
+        decided = self._decide()
+        if decided is not None and decided.is_success:
+            self._succeed()
+        else:
+            self.fail(reason)
+
+    # --- another attempt ---
+    def _try_again(self, cause: Reason) -> None:
+        """Another attempt of a coupled topology: everything is made anew under new names."""
+        number, most = self.notes.retries_used + 1, self.row.retries
+        why = reasons.make("retrying", cause=cause.text, number=number, most=most)
+        self.note(retries_used=number)
+        self.say("retrying", why.text, warning=True)
+        self.begin_leaving("retry", why)
+        self.leave()
+
+    def come_back(self, goal: str, why: Reason) -> None:
+        for row in self.situation.current:
+            if row.started_at is None:
+                del self.replicas[row.key]
+                self._forgotten.append(row.key)
+        self.note(spent_s=self.notes.spent_s + self._attempt_s())
+        left_s = None
+        if self.row.deadline_s is not None:
+            left_s = self.row.deadline_s - self.notes.spent_s
+            if left_s <= 0:
+                self.note(leaving="", leaving_at=None)
+                self.fail(self._deadline_reason())
+                return
+        notes = self.notes.for_new_attempt()
+        self.set(attempt=self.row.attempt + 1, root_uid="", has_plan=False, notes=notes)
+        if goal == "queue":
+            self.set(requeued_count=self.row.requeued_count + 1)
+            self.requeue(self.row.requeued_count, why)
+            return
+        self.note(starting_since=self.now, again=words_of(why))
+        self.set(has_plan=True)
+        self._renders, self._deadline_s = True, left_s
+        self.due(self.now)
+
+    def _attempt_s(self) -> int:
+        """How long this attempt has been going."""
+        since = self.notes.committed_at
+        return 0 if since is None else max(0, int((self.now - since).total_seconds()))
+
+    # --- stop ---
+    def stop(self) -> None:
+        """The root is suspended, so each pod gets SIGTERM; servers go when workers are gone.
+
+        https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
+        """
+        if self.row.state is not JobState.STOPPING:
+            if self.notes.committed_at is None:
+                # It was never set going, so nothing has a grace.
+                self.begin_leaving("stop", self.stop_reason())
+                self.turn(JobState.STOPPING, self.stop_reason())
+                self.due(self.now)
+                return
+            self.note(stopping_at=self.now)
+            self.turn(JobState.STOPPING, self.stop_reason())
+        if self.notes.stopping_at is None:
+            self.note(stopping_at=self.now)
+        is_late = self.wait(self.notes.stopping_at, self.confirm_s)
+        self._end_workers()
+        if self._active_workers() and not is_late:
+            return
+        self._recycle()
+        waiting = self._active_pods()
+        if waiting and not is_late:
+            return
+        why = self.stop_reason() if self.wants_stop else self.row.reason
+        if waiting:
+            who = ", ".join(sorted({pod.key.who for pod in waiting}))
+            why = reasons.make("stop_unconfirmed", who=who)
+        self.conclude("stop", why)
+
+    def conclude(self, goal: str, why: Reason) -> None:
+        self.set(finished_at=self.now)
+        if self.row.deciders_ended_at is None:
+            self.set(deciders_ended_at=self.now)
+        self.turn(JobState.STOPPED, why)
+        self.settle()
+
+    def _active_pods(self) -> list[PodFacts]:
+        return [pod for pod in self.observed.pods if not pod.has_ended]
+
+    def _active_workers(self) -> list[PodFacts]:
+        role = self.topology.deciding.name
+        return [pod for pod in self._active_pods() if pod.key.role == role]
+
+    def _end_workers(self) -> None:
+        """Ends deciding replicas that still run, with their grace."""
+        root = self.observed.root
+        if root is None or root.uid != self.row.root_uid or root.is_terminating:
+            return
+        # Once it has decided, the controller ends the others by itself.
+        if not root.is_suspended and not root.verdict:
+            self.call(SetSuspended(root.name, root.uid, value=True))
+
+    # --- after the end ---
+    def finish(self) -> bool:
+        """In this order: workers, servers, archive, and the time for which a person keeps objects."""
+        if not self._finish_workers():
+            return False
+        if self._keep_servers():
+            running = {pod.key for pod in self.observed.pods if not pod.has_ended}
+            keys = rescue.with_archive(self.situation)
+            self.is_settled = self._complete([key for key in keys if key not in running])
+            return False
+        if not self._finish_servers() or not self._archive():
+            return False
+        # Of what is half made nothing ever ran: there is nothing to look at.
+        may_go = self.notes.committed_at is None or self.row.clean_policy == "all"
+        if not may_go and not self.wait(self.row.finished_at, self.row.ttl_s):
+            self.is_settled = True
+            return False
+        return True
+
+    def _finish_workers(self) -> bool:
+        """Ends workers that the outcome left running; gives up on those whose node is lost."""
+        if not self._active_workers():
+            return True
+        ended_at = self.row.deciders_ended_at
+        is_grace_over = self.wait(ended_at, RECYCLE_S)
+        is_worker0 = decision.policy_of(self.situation) is SuccessPolicy.WORKER0
+        # With `worker0` the others get the grace that the servers get.
+        if self.row.state is not JobState.SUCCEEDED or (is_worker0 and is_grace_over):
+            self._end_workers()
+        if is_grace_over and not self._keep_servers():
+            self._recycle()
+        return self.wait(ended_at, RECYCLE_S + self.confirm_s)
+
+    def _keep_servers(self) -> bool:
+        """The person asked that nothing be removed before its time to live is over."""
+        if self.row.clean_policy != "none" or self.row.state is JobState.STOPPED:
+            return False
+        return not self.wait(self.row.finished_at, self.row.ttl_s)
+
+    def _finish_servers(self) -> bool:
+        """Recycles servers and Service when their time has come; True when no server runs."""
+        ended_at = self.row.deciders_ended_at
+        has_grace = self.row.state is JobState.SUCCEEDED and bool(self.topology.serving)
+        if has_grace and not self.wait(ended_at, RECYCLE_S):
+            return False
+        self._recycle()
+        if self.observed.servers:
+            return False
+        return not self._active_pods() or self.wait(ended_at, RECYCLE_S + self.confirm_s)
+
+    def _recycle(self) -> None:
+        """Deletes servers and Services; what the servers leave is archived from then on."""
+        if any(not server.is_terminating for server in self.observed.servers):
+            self.note(pods_ended_at=None, rescue_at=None)
+        self.delete(*self.observed.servers, *self.observed.services)
+
+    # --- the archive ---
+    def _archive(self) -> bool:
+        """Sees to the archive; True when it is complete or nothing more can be done for it."""
+        if not self.notes.archive:
+            if not self._complete(rescue.with_archive(self.situation)):
+                return False
+            self.note(archive="complete" if not self.notes.lost else "partial")
+        self.delete(*self.observed.rescues)
+        return True
+
+    def _complete(self, keys: Collection[ReplicaKey]) -> bool:
+        if self.notes.pods_ended_at is None:
+            self.note(pods_ended_at=self.now)
+        missing = rescue.incomplete(self.situation, keys)
+        if not missing:
+            return True
+        if self.observed.namespace != "active" and self.observed.is_current:
+            self._give_up(missing, "the namespace is gone")
+            return True
+        if not self.wait(self.notes.pods_ended_at, rescue.MARK_S):
+            return False
+        if self.notes.rescue_at is None:
+            self.note(rescue_at=self.now)
+        if self.wait(self.notes.rescue_at, rescue.ALL_TRIES_S):
+            self._give_up(missing, "no rescue pod could do it within an hour")
+            return True
+        for key in missing:
+            self._rescue(key)
+        return not rescue.incomplete(self.situation, missing)
+
+    def _rescue(self, key: ReplicaKey) -> None:
+        """The current try of one replica's rescue: start it, wait for it, or count it as failed."""
+        number = rescue.try_of(self.situation, key)
+        pod = rescue.pod_of_try(self.situation, key)
+        if pod is None:
+            self._note_try(key, number)
+            # What its pod mounts is made anew, and nobody removes a Secret but the sweep.
+            self.note(swept=False)
+            self.call(Rescue(key, rescue.pod_uid(self.situation, key), number))
+        elif pod.phase == "Succeeded":
+            self.note(rescued=(*self.notes.rescued, key.text))
+        # Judged by our own clock: since the rescue of this training began, per try.
+        elif pod.phase == "Failed" or self.wait(self.notes.rescue_at, rescue.STUCK_S * pod.number):
+            self.delete(pod)
+            if number >= rescue.TRIES:
+                self._give_up([key], f"{rescue.TRIES} rescue pods have failed")
+            else:
+                self._note_try(key, number + 1)
+                self.due(self.now)
+
+    def _note_try(self, key: ReplicaKey, number: int) -> None:
+        if self.notes.rescues.get(key.text) != number:
+            self.note(rescues={**self.notes.rescues, key.text: number})
+            text = f"Its log is rescued from the log volume (try {number})."
+            self.say("rescue", text, subject=key.who)
+
+    def _give_up(self, keys: Collection[ReplicaKey], why: str) -> None:
+        for key in keys:
+            self.note(lost=(*self.notes.lost, key.text))
+            text = f"The end of its log is only on the log volume: {why}."
+            self.say("archive_incomplete", text, subject=key.who, warning=True)
+
+    def purge(self) -> bool:
+        """The folder on the log volume is the user's own and stays."""
+        if not self.notes.erased:
+            self.call(Erase())
+        return self.notes.erased

@@ -1,0 +1,1 @@
+"""Tests of what kinds of workloads do, on plain data."""
