@@ -9,6 +9,8 @@ look at the portal now and then.
 
 import sys
 
+from portal.errors import ConfigurationError
+
 if sys.version_info < (3, 11):  # noqa: UP036 (says so before an import below fails obscurely)
     sys.exit(f"Homeport needs Python 3.11 or newer, this is {sys.version.split()[0]}.")
 
@@ -74,7 +76,7 @@ class Plan:
 
     @classmethod
     def from_environment(cls) -> "Plan":
-        """Raises environment.SettingError or LaunchError: a setting cannot be used."""
+        """Raises ConfigurationError or LaunchError: a setting cannot be used."""
         address, kubeconfig = environment.read("LISTEN"), environment.read("HOMEPORT_KUBECONFIG")
         # Pods of the embedded cluster come by loopback, whoever may reach the pages.
         pods_at = address if kubeconfig else "127.0.0.1"
@@ -378,7 +380,7 @@ def main() -> int:
     os.umask(0o077)  # what is made here is nobody else's: databases, keys, logs of people
     try:
         return Launcher(Plan.from_environment()).run()
-    except (LaunchError, environment.SettingError) as error:
+    except (LaunchError, ConfigurationError) as error:
         print(f"Homeport did not start: {error}", file=sys.stderr, flush=True)
         return 1
 

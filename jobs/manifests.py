@@ -319,7 +319,7 @@ def render_training(
         deadline_s: seconds that this attempt may run; the training's own deadline when None.
 
     Raises:
-        ManifestError: see portal/cluster/manifests.py.
+        ConfigurationError: see portal/cluster/manifests.py.
         ValueError: attempt beyond 999.
     """
     shape = get_topology(training.topology)

@@ -9,10 +9,7 @@ import yaml
 from django.conf import settings
 
 from portal import quantity
-
-
-class CatalogError(ValueError):
-    """The catalog file cannot be used; the text names the file, the place and the way out."""
+from portal.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -172,7 +169,7 @@ def _load(path: str, mtime_ns: int) -> Catalog:
     try:
         return parse(yaml.safe_load(Path(path).read_text()))
     except (KeyError, TypeError, ValueError, yaml.YAMLError) as error:
-        raise CatalogError(
+        raise ConfigurationError(
             f"the catalog {path} cannot be used: {type(error).__name__} {error}; "
             "compare it with portal/catalog.yaml"
         ) from error
@@ -182,7 +179,7 @@ def get_catalog() -> Catalog:
     """The catalog as the file says now.
 
     Raises:
-        CatalogError: the file cannot be used.
+        ConfigurationError: the file cannot be used.
     """
     path = settings.CATALOG
     return _load(path, Path(path).stat().st_mtime_ns)

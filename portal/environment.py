@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from portal.errors import ConfigurationError
+
 PLAIN_HTTP, SHORT_KEY, NO_REDIS = "plain-http", "short-key", "no-redis"
 
 
@@ -19,22 +21,20 @@ _LABEL_KEY = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}
 _LABEL_VALUE = re.compile(rf"(?:{_NAME})?")
 
 
-class SettingError(ValueError):
-    """A variable has a value that cannot be used; the text names both and says what is allowed."""
-
-
 def parse_bool(text: str) -> bool:
     """`1 true yes on` and `0 false no off`, any case.
 
     Raises:
-        SettingError: anything else.
+        ConfigurationError: anything else.
     """
     word = text.strip().lower()
     if word in {"1", "true", "yes", "on"}:
         return True
     if word in {"0", "false", "no", "off", ""}:
         return False
-    raise SettingError(f"{text!r} is neither yes nor no (allowed: 1 0 true false yes no on off)")
+    raise ConfigurationError(
+        f"{text!r} is neither yes nor no (allowed: 1 0 true false yes no on off)"
+    )
 
 
 def parse_optional_bool(text: str) -> bool | None:
@@ -46,13 +46,13 @@ def parse_accepted(text: str) -> list[str]:
     """Words of what is accepted although it is not safe.
 
     Raises:
-        SettingError: another word.
+        ConfigurationError: another word.
     """
     known = [PLAIN_HTTP, SHORT_KEY, NO_REDIS]
     words = parse_list(text)
     for word in words:
         if word not in known:
-            raise SettingError(f"{word!r} cannot be accepted (allowed: {' '.join(known)})")
+            raise ConfigurationError(f"{word!r} cannot be accepted (allowed: {' '.join(known)})")
     return words
 
 
@@ -60,13 +60,13 @@ def parse_labels(text: str) -> dict[str, str]:
     """`key=value` words, separated by commas or blanks.
 
     Raises:
-        SettingError: a word without `=`, or what Kubernetes takes for no label.
+        ConfigurationError: a word without `=`, or what Kubernetes takes for no label.
     """
     found = {}
     for word in parse_list(text):
         key, sign, value = word.partition("=")
         if not sign or not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
-            raise SettingError(f"{word!r} is no label; write for example component=web")
+            raise ConfigurationError(f"{word!r} is no label; write for example component=web")
         found[key] = value
     return found
 
@@ -75,19 +75,19 @@ def parse_number(text: str) -> int:
     """A whole number.
 
     Raises:
-        SettingError: anything else.
+        ConfigurationError: anything else.
     """
     try:
         return int(text)
     except ValueError as error:
-        raise SettingError("a whole number is needed") from error
+        raise ConfigurationError("a whole number is needed") from error
 
 
 def parse_port(text: str) -> int | None:
     """A number, or None for empty text.
 
     Raises:
-        SettingError: anything else.
+        ConfigurationError: anything else.
     """
     return parse_number(text) if text.strip() else None
 
@@ -101,11 +101,11 @@ def parse_count(text: str) -> int:
     """A whole number, at least one.
 
     Raises:
-        SettingError: less than one, or no number.
+        ConfigurationError: less than one, or no number.
     """
     count = parse_number(text)
     if count < 1:
-        raise SettingError("at least 1 is needed")
+        raise ConfigurationError("at least 1 is needed")
     return count
 
 
@@ -113,11 +113,11 @@ def parse_synchronous(text: str) -> str:
     """`full` or `normal`, any case, as SQLite's pragma takes it.
 
     Raises:
-        SettingError: anything else.
+        ConfigurationError: anything else.
     """
     word = text.strip().lower()
     if word not in {"full", "normal"}:
-        raise SettingError("allowed: full normal")
+        raise ConfigurationError("allowed: full normal")
     return word
 
 
@@ -352,26 +352,26 @@ def read(name: str) -> Any:
     """The parsed value of one variable, or of its default.
 
     Raises:
-        SettingError: the variable holds what its parser refuses; the text names the variable.
+        ConfigurationError: the variable holds what its parser refuses; the text names the variable.
     """
     setting = _BY_NAME[name]
     text = os.environ.get(name, setting.default)
     try:
         return setting.parse(text)
     except ValueError as error:
-        raise SettingError(f"{name}={text!r}: {error}") from error
+        raise ConfigurationError(f"{name}={text!r}: {error}") from error
 
 
 def pod_port() -> int:
     """POD_PORT, or the number after PORT.
 
     Raises:
-        SettingError: it is PORT itself: which door a request came by is known by the port.
+        ConfigurationError: it is PORT itself: which door a request came by is known by the port.
     """
     port: int = read("PORT")
     given: int | None = read("POD_PORT")
     if given == port:
-        raise SettingError(
+        raise ConfigurationError(
             f"POD_PORT={given} is PORT too, but pods have a door of their own; set another one, "
             f"for example POD_PORT={port + 1}"
         )

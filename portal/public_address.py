@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from portal import environment
-from portal.environment import SettingError
+from portal.errors import ConfigurationError
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -29,7 +29,7 @@ def read() -> PublicAddress:
     """What the environment says.
 
     Raises:
-        SettingError: PUBLIC_URL is no such address, or HTTPS says something else.
+        ConfigurationError: PUBLIC_URL is no such address, or HTTPS says something else.
     """
     return resolve(
         environment.read("PUBLIC_URL"),
@@ -49,7 +49,7 @@ def resolve(public_url: str, more_hosts: list[str], https: bool | None, port: in
         port: that the web server listens on.
 
     Raises:
-        SettingError: see `read`.
+        ConfigurationError: see `read`.
     """
     if not public_url:
         scheme, shown_port = ("https", 443) if https else ("http", port)
@@ -57,7 +57,7 @@ def resolve(public_url: str, more_hosts: list[str], https: bool | None, port: in
     else:
         scheme, host, shown_port = _parts(public_url)
         if https is not None and https != (scheme == "https"):
-            raise SettingError(
+            raise ConfigurationError(
                 f"PUBLIC_URL={public_url!r} and HTTPS={'yes' if https else 'no'} contradict each "
                 "other; leave HTTPS out, it follows from PUBLIC_URL"
             )
@@ -69,7 +69,7 @@ def resolve(public_url: str, more_hosts: list[str], https: bool | None, port: in
 
 
 def _parts(public_url: str) -> tuple[str, str, int]:
-    wrong = SettingError(
+    wrong = ConfigurationError(
         f"PUBLIC_URL={public_url!r} is no address of a portal; write scheme, host and, where it is "
         "not the usual one, port, for example https://homeport.lab.example:8443"
     )

@@ -13,6 +13,7 @@ from django.conf import settings
 
 from portal import quantity
 from portal.cluster import manifests, requests
+from portal.errors import ConfigurationError
 from tenants.models import Tenant
 
 QUOTA = LIMITS = ACCOUNT = "homeport"  # their names in each tenant's namespace
@@ -173,14 +174,14 @@ def networks(name: str, texts: Iterable[str]) -> tuple[str, ...]:
     """CIDRs in canonical form, in order.
 
     Raises:
-        ManifestError: one is no network; the text names the setting.
+        ConfigurationError: one is no network; the text names the setting.
     """
     found = []
     for text in texts:
         try:
             found.append(str(ipaddress.ip_network(text, strict=False)))
         except ValueError as error:
-            raise manifests.ManifestError(
+            raise ConfigurationError(
                 f"{name}: {text!r} is no network; write for example 10.0.0.0/8"
             ) from error
     return tuple(found)
@@ -229,7 +230,7 @@ def tenant_manifest(tenant: Tenant, *, is_shut: bool = False) -> TenantManifest:
     """The template's variables for one tenant; `is_shut`: see `quota_hard`.
 
     Raises:
-        ManifestError: a setting holds what is no network.
+        ConfigurationError: a setting holds what is no network.
     """
     closed = closed_networks(networks("CLUSTER_CIDRS", settings.CLUSTER_CIDRS))
     stores = (settings.S3_ENDPOINT, settings.S3_POD_ENDPOINT)
@@ -261,6 +262,6 @@ def render_tenant(tenant: Tenant, *, is_shut: bool = False) -> list[dict[str, An
         is_shut: see `quota_hard`.
 
     Raises:
-        ManifestError: a setting cannot be used; the text names it.
+        ConfigurationError: a setting cannot be used; the text names it.
     """
     return manifests.render("tenant.yaml.j2", tenant_manifest(tenant, is_shut=is_shut))

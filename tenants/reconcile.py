@@ -20,9 +20,9 @@ from asgiref.sync import sync_to_async
 from portal import live
 from portal.cluster import labels
 from portal.cluster.client import Cluster
-from portal.cluster.manifests import ManifestError
 from portal.cluster.view import ClusterView, Dirty
 from portal.cluster.workqueue import WorkQueue
+from portal.errors import ConfigurationError
 from tenants import life, manifests, purge, records, stuck
 from tenants.life import Standing
 from tenants.models import Tenant
@@ -124,7 +124,7 @@ class TenantReconciler:
         is_shut = self._is_shut(tenant, running)
         try:
             documents = await asyncio.to_thread(manifests.render_tenant, tenant, is_shut=is_shut)
-        except ManifestError as error:
+        except ConfigurationError as error:
             parts = [Part(row.kind, row.name, row.state, row.detail) for row in rows.values()]
             return self._outcome(tenant, rows, parts, Standing(None, str(error)))
         tended = await self._provisioner.tend(tenant, documents, rows)

@@ -25,7 +25,7 @@ from jobs.rules.admission import Fit
 from jobs.rules.queue import Verdict
 from jobs.rules.states import Desired, JobState
 from jobs.services.reconciler import claim as services
-from portal.cluster.manifests import ManifestError
+from portal.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def _admit(job: Job, now: datetime) -> Saved | None:
             **words(reasons.make("creating")),
         }
         event = EventRow(f"homeport-{number}", now, "homeport", "", "admitted", "It has room now.")
-    except (ManifestError, ValueError) as error:
+    except (ConfigurationError, ValueError) as error:
         log.exception("job %s cannot be rendered", job.pk)
         reason = reasons.make("refused", detail=str(error))
         columns |= {

@@ -21,6 +21,7 @@ from portal.cluster import manifests
 from portal.cluster.client import Cluster, Object
 from portal.cluster.errors import AlreadyExists, ClusterError, NotFound
 from portal.cluster.preflight import Answer
+from portal.errors import ConfigurationError
 from tenants.manifests import ACCOUNT, render_tenant
 from tenants.models import Tenant
 
@@ -113,7 +114,7 @@ async def look(cluster: Cluster) -> Answer:
         return Answer(detail=str(error))
     except ClusterError as error:
         return Answer(detail=error.message)
-    except manifests.ManifestError as error:
+    except ConfigurationError as error:
         return Answer(detail=str(error))
     except TimeoutError:
         return Answer(detail=f"its pods did not end within {_PATIENCE_S:g} s")

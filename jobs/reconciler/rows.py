@@ -354,7 +354,7 @@ def rendered(job_id: UUID, attempt: int | None, deadline_s: int | None) -> list[
     """The manifests of an attempt (the row's own when None), with this much of the deadline left.
 
     Raises:
-        ManifestError, ValueError: they cannot be rendered.
+        ConfigurationError, ValueError: they cannot be rendered.
     """
     job = Job.objects.select_related("tenant").get(pk=job_id)
     return manifests.render_training(

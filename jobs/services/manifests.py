@@ -118,7 +118,7 @@ def render_service(wanted: Wanted, *, pods: PodSettings, has_tls: bool) -> list[
         has_tls: whether the gate speaks HTTPS.
 
     Raises:
-        ManifestError: see portal/cluster/manifests.py.
+        ConfigurationError: see portal/cluster/manifests.py.
     """
     base = kube_name(wanted.name, wanted.service_id, wanted.start_count)
     is_notebook = wanted.kind == Service.Kind.NOTEBOOK

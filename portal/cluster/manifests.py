@@ -20,16 +20,13 @@ from markupsafe import Markup
 
 from portal.cluster import labels
 from portal.cluster.kinds import KINDS
+from portal.errors import ConfigurationError
 
 Object = dict[str, Any]
 _FOLDER = Path(__file__).resolve().parent.parent.parent / "templates" / "manifests"
 # Characters that JSON leaves alone but YAML 1.1 folds as line breaks or refuses.
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _POD_TEMPLATES = {"Job", "Deployment"}
-
-
-class ManifestError(ValueError):
-    """A template rendered to something that is no valid set of objects; the text names the place."""
 
 
 class _Loader(yaml.CSafeLoader):
@@ -59,7 +56,7 @@ def _dumps(value: Any, **_: Any) -> str:
 def _only_json(value: Any) -> Any:
     if isinstance(value, Markup):  # `tojson` returns it, nothing else in our templates does
         return value
-    raise ManifestError(f"a template prints {value!r} without `| tojson`")
+    raise ConfigurationError(f"a template prints {value!r} without `| tojson`")
 
 
 @lru_cache(maxsize=4)
@@ -87,18 +84,18 @@ def render(template_name: str, context: Any, *, folder: Path = _FOLDER) -> list[
             the row, as text) and `namespace` (the only one that an object may be in).
 
     Raises:
-        ManifestError: see there.
+        ConfigurationError: see there.
     """
     values = {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
     try:
         text = _environment(folder).get_template(template_name).render(values)
         documents = [document for document in yaml.load_all(text, _Loader) if document]
     except (TemplateError, yaml.YAMLError, TypeError, ValueError) as error:
-        raise ManifestError(f"{template_name}: {error}") from error
+        raise ConfigurationError(f"{template_name}: {error}") from error
     for position, document in enumerate(documents, 1):
         problem = _problem(document, context.namespace)
         if problem:
-            raise ManifestError(f"{template_name}, document {position}: {problem}")
+            raise ConfigurationError(f"{template_name}, document {position}: {problem}")
         _mark(document, context.owner)
     return documents
 

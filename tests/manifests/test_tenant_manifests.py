@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from onebox.node import egress
-from portal.cluster.manifests import ManifestError
+from portal.errors import ConfigurationError
 from tenants.manifests import (
     CLOSED_CIDRS,
     GATE_PORT,
@@ -138,7 +138,7 @@ def test_pods_may_go_nowhere_but_to_their_own_when_everything_is_closed(settings
 @pytest.mark.parametrize("name", ["CLUSTER_CIDRS", "NODE_CIDRS", "CLIENT_CIDRS"])
 def test_a_setting_that_is_no_network_is_named(settings: Settings, name: str):
     setattr(settings, name, ["10.0.0/8"])
-    with pytest.raises(ManifestError, match=rf"{name}: '10\.0\.0/8' is no network"):
+    with pytest.raises(ConfigurationError, match=rf"{name}: '10\.0\.0/8' is no network"):
         render_tenant(ada())
 
 

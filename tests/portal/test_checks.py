@@ -13,7 +13,8 @@ from django.core import checks
 from django.test import Client
 
 from portal import insecure, public_address
-from portal.environment import SettingError, parse_labels
+from portal.environment import parse_labels
+from portal.errors import ConfigurationError
 from portal.server.doors import Doors
 from tests.factories import make_user
 from tests.portal.servers import serving
@@ -189,7 +190,7 @@ def test_hosts_scheme_and_origins_follow_from_one_address(
 def test_an_address_that_cannot_be_is_refused_in_words(
     public_url: str, https: bool | None, words: str
 ) -> None:
-    with pytest.raises(SettingError, match=words):
+    with pytest.raises(ConfigurationError, match=words):
         public_address.resolve(public_url, [], https, 8000)
 
 
@@ -220,7 +221,7 @@ async def test_how_a_request_came_is_said_by_trusted_proxies_alone(
 
 @pytest.mark.parametrize("text", ["web", "=web", "component=web!", "a/b/c=d", "component==web"])
 def test_what_is_no_label_is_refused_in_words(text: str) -> None:
-    with pytest.raises(SettingError, match="is no label"):
+    with pytest.raises(ConfigurationError, match="is no label"):
         parse_labels(text)
 
 

@@ -11,7 +11,8 @@ import yaml
 from django.conf import settings
 from django.test import Client, override_settings
 
-from portal.catalog import CatalogError, get_catalog
+from portal.catalog import get_catalog
+from portal.errors import ConfigurationError
 from tenants.models import Team, User
 from tests.factories import make_job, make_tenant, make_user, submit_body
 from tests.portal.routes.scene import undone
@@ -100,6 +101,6 @@ def _refuses(catalog: Any) -> bool:
         with override_settings(CATALOG=file.name):
             try:
                 get_catalog()
-            except CatalogError:
+            except ConfigurationError:
                 return True
     return False

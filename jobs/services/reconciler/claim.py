@@ -18,7 +18,7 @@ from jobs.rules.admission import Fit
 from jobs.rules.reasons import Reason
 from jobs.services.models import Service, ServiceState
 from jobs.services.reconciler import rows
-from portal.cluster.manifests import ManifestError
+from portal.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def _admitted(service_id: UUID, number: int, now: datetime) -> tuple[dict[str, A
             "not_before": None,
             **words(reasons.make("creating")),
         }
-    except (ManifestError, ValueError) as error:
+    except (ConfigurationError, ValueError) as error:
         log.exception("service %s cannot be rendered", service_id)
         reason = reasons.make("refused", detail=str(error))
         columns = {

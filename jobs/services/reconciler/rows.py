@@ -193,7 +193,7 @@ def rendered(service_id: UUID) -> list[Object]:
     """The manifests of the latest start.
 
     Raises:
-        ManifestError, ValueError: they cannot be rendered.
+        ConfigurationError, ValueError: they cannot be rendered.
     """
     service = Service.objects.select_related("tenant").get(pk=service_id)
     return manifests.render_service(

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portal.cluster.manifests import ManifestError, render
+from portal.cluster.manifests import render
+from portal.errors import ConfigurationError
 
 TEMPLATE = """
 apiVersion: v1
@@ -132,16 +133,16 @@ spec: {template: {metadata: {labels: {role: x}}, spec: {}}}
     ],
 )
 def test_what_is_no_object_of_ours_is_refused_in_words(folder: Path, text: str, words: str):
-    with pytest.raises(ManifestError, match=words):
+    with pytest.raises(ConfigurationError, match=words):
         render(write(folder, text), Context("x"), folder=folder)
 
 
 @pytest.mark.parametrize("value", ["\ud800", float("nan"), object()])
 def test_what_json_cannot_say_is_refused(folder: Path, value: object):
-    with pytest.raises(ManifestError):
+    with pytest.raises(ConfigurationError):
         render(write(folder, TEMPLATE), Context(value), folder=folder)
 
 
 def test_a_missing_template_is_named(folder: Path):
-    with pytest.raises(ManifestError, match=r"nothing\.yaml\.j2"):
+    with pytest.raises(ConfigurationError, match=r"nothing\.yaml\.j2"):
         render("nothing.yaml.j2", Context("x"), folder=folder)
