@@ -273,7 +273,7 @@ class ReconcilerLease(models.Model):
     # For the health page and banner: what the reconciler last knew of the cluster.
     cluster_ok_at = models.DateTimeField(null=True)
     cluster_error = models.TextField(blank=True, default="")
-    # What the reconciler says of itself and of the cluster (jobs/reconciler/health.py has the shape).
+    # What the reconciler says of itself and of the cluster (jobs/engine/health.py has the shape).
     health = models.JSONField(default=dict)
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ from tenants.models import Tenant
 from tenants.parts import State
 from tenants.records import NOT_CHANGED, Part
 
-# A pod that rescues a log starts at most 20 s after the last replica has ended (jobs/reconciler).
+# A pod that rescues a log starts at most 20 s after the last replica has ended (jobs/engine).
 QUIET_S = 60.0
 LOOK_AGAIN_S = 1.0  # while pods of a closed tenant are still ending
 

@@ -25,11 +25,11 @@ OTHERS = sorted(
 # Files of FOLDERS that are left to `make test-all`, slowest first, with the seconds that each takes
 # beside much other work. What decides (rules, engine, tenancy, who may call what) is never here.
 LATER: Mapping[str, int] = {
-    "tests/jobs/reconciler/test_faults.py": 90,
+    "tests/jobs/engine/test_faults.py": 90,
     "tests/portal/server/test_connections.py": 85,
     "tests/portal/server/test_slow_clients.py": 77,
     "tests/portal/server/test_probes.py": 74,
-    "tests/jobs/reconciler/test_quota_race.py": 61,
+    "tests/jobs/engine/test_quota_race.py": 61,
     "tests/portal/database/test_restarts.py": 60,
     "tests/tenants/people/test_sign_in_limit.py": 46,
     "tests/tenants/people/test_oidc.py": 44,
@@ -45,11 +45,11 @@ LATER: Mapping[str, int] = {
     "tests/repository/test_tool_mutants.py": 21,
     "tests/jobs/client/test_follow.py": 20,
     "tests/portal/test_serve.py": 18,
-    "tests/jobs/reconciler/test_data_is_kept.py": 17,
+    "tests/jobs/engine/test_data_is_kept.py": 17,
     "tests/jobs/pod/gate/test_memory.py": 16,
     "tests/jobs/logs/test_one_upstream.py": 16,
     "tests/jobs/services/reconciler/test_faults.py": 15,
-    "tests/jobs/reconciler/test_takeover.py": 14,
+    "tests/jobs/engine/test_takeover.py": 14,
     "tests/portal/test_durability.py": 13,
     "tests/jobs/pod/gate/test_websockets.py": 13,
     "tests/jobs/pod/gate/test_letting_in.py": 12,

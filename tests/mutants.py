@@ -46,7 +46,7 @@ from tests.tools.mutations import Mutant, mutants_of
 ROOMS: Mapping[str, tuple[str, ...]] = {
     "rules": ("jobs/rules",),
     "the reconciler of trainings": (
-        "jobs/reconciler",
+        "jobs/engine",
         "jobs/leader",
         "jobs/kinds/crashes.py",
         "jobs/kinds/lifecycle.py",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.reconciler import network
+from jobs.engine import network
 from portal.cluster.client import Cluster as Client
 from tests.contract.clusters import Cluster
 from tests.contract.kube import Kube

@@ -1,5 +1,5 @@
 """The cluster of the fault tables: onebox's API and controllers (`onebox.testing.Box`), to which Homeport's
-own client speaks over HTTP, and a node whose pods live as `tests.jobs.reconciler.simulation` has them.
+own client speaks over HTTP, and a node whose pods live as `tests.jobs.engine.simulation` has them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from portal.cluster.client import Cluster, Object
 from portal.cluster.credentials import Credentials
 from portal.cluster.kinds import get_kind
 from portal.cluster.transport import Request, Transport
-from tests.jobs.reconciler.simulation import START, Life
+from tests.jobs.engine.simulation import START, Life
 from tests.jobs.services.reconciler.simulation import ServiceSim
 
 

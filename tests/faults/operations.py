@@ -16,8 +16,8 @@ from jobs.services.models import Service
 from tenants import life
 from tenants.models import Tenant, TenantObject
 from tests.faults.world import FaultWorld
-from tests.jobs.reconciler.simulation import Life
-from tests.jobs.reconciler.world import TF_PS
+from tests.jobs.engine.simulation import Life
+from tests.jobs.engine.world import TF_PS
 
 Act = Callable[[FaultWorld], Awaitable[Any]]
 

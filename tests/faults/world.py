@@ -27,8 +27,8 @@ from tenants.models import Tenant, TenantObject
 from tests.factories import make_job, make_service, make_tenant
 from tests.faults.box import FaultBox
 from tests.faults.wire import WireFault
-from tests.jobs.reconciler.simulation import START, Killed, who_of
-from tests.jobs.reconciler.world import World
+from tests.jobs.engine.simulation import START, Killed, who_of
+from tests.jobs.engine.world import World
 
 TENANTS_SAFETY_S = 60
 QUIET_ROUNDS = 3

@@ -49,7 +49,7 @@ class Reconciler:
 
 
 def main() -> None:
-    asgi, loop = ModuleType("portal.asgi"), ModuleType("jobs.reconciler.loop")
+    asgi, loop = ModuleType("portal.asgi"), ModuleType("jobs.engine.loop")
     vars(asgi)["application"] = application
     vars(loop)["Reconciler"] = Reconciler
     sys.modules["portal.asgi"] = asgi
@@ -57,7 +57,7 @@ def main() -> None:
     import django
 
     django.setup()
-    sys.modules["jobs.reconciler.loop"] = loop
+    sys.modules["jobs.engine.loop"] = loop
     from portal.database import schema
 
     schema.problem = lambda: ""  # nothing here needs a database

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from django.test import Client, override_settings
 
+from jobs.engine.network import namespaces
 from jobs.models import Bundle, Job
 from jobs.pod.gatekeeper.passes import Signer
-from jobs.reconciler.network import namespaces
 from jobs.rules.states import Desired
 from jobs.services.tickets import issue
 from jobs.services.tokens import gate_secrets

@@ -15,8 +15,8 @@ UNIT = next(lane for lane in LANES if lane.name == "unit")
 DECISIVE = (
     "jobs/rules",
     "jobs/kinds",
-    "jobs/reconciler/test_admission_pass.py",
-    "jobs/reconciler/test_lives.py",
+    "jobs/engine/test_admission_pass.py",
+    "jobs/engine/test_lives.py",
     "jobs/services/reconciler/test_lives.py",
     "jobs/test_internal.py",
     "jobs/test_runner_at_the_door.py",

@@ -46,7 +46,7 @@ print(tenant.namespace)
 """
 _JOBS = """
 from tests.factories import make_job
-from tests.jobs.reconciler.world import ROLE
+from tests.jobs.engine.world import ROLE
 from tenants.models import Tenant
 tenant = Tenant.objects.get(owner__username="ada")
 role = {{**ROLE, "cpu_millicores": 100, "memory_bytes": 2**26}}

@@ -75,7 +75,7 @@ def main() -> None:
 
 def _is_child() -> bool:
     """Forks for each line that comes; True in the processes that this makes."""
-    import jobs.reconciler.loop  # noqa: F401 - before the first fork
+    import jobs.engine.loop  # noqa: F401 - before the first fork
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are buried at once
     for _ in sys.stdin:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-Report = dict[str, Any]  # `ReconcilerLease.health`; jobs/reconciler/health.py has its shape
+Report = dict[str, Any]  # `ReconcilerLease.health`; jobs/engine/health.py has its shape
 
 
 @dataclass(frozen=True)

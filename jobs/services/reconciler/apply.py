@@ -1,9 +1,9 @@
-"""Carries out the calls of services' plans; see jobs/reconciler/apply.py."""
+"""Carries out the calls of services' plans; see jobs/engine/executor.py."""
 
 from collections.abc import Sequence
 from uuid import UUID
 
-from jobs.reconciler.apply import Applier, Task
+from jobs.engine.executor import Applier, Task
 from jobs.services import manifests, tokens
 from jobs.services.reconciler import rows
 from portal.cluster.manifests import Object

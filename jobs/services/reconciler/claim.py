@@ -1,4 +1,4 @@
-"""Writes a verdict of admission about a service; see jobs/reconciler/claim.py.
+"""Writes a verdict of admission about a service; see jobs/engine/claim.py.
 
 Blocking; called inside `Lease.commit`. It changes nothing when the service was stopped, deleted,
 started anew or admitted meanwhile.
@@ -11,8 +11,8 @@ from uuid import UUID
 
 from django.db.models import F
 
+from jobs.engine.store import EventRow, Saved, words
 from jobs.kinds.interactive import startup
-from jobs.reconciler.rows import EventRow, Saved, words
 from jobs.rules import reasons
 from jobs.rules.admission import Fit
 from jobs.rules.reasons import Reason

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from jobs.kinds.state import ObjectRef, Observed, PodFacts, Root, WorkloadRow
-from jobs.reconciler.observe import (
+from jobs.engine.observe import (
     Knowledge,
     condition,
     container_end,
@@ -19,6 +18,7 @@ from jobs.reconciler.observe import (
     service,
     thing,
 )
+from jobs.kinds.state import ObjectRef, Observed, PodFacts, Root, WorkloadRow
 from jobs.rules.endings import Disruption, End
 from portal.cluster import objects
 from portal.cluster.view import ClusterView

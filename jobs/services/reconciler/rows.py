@@ -9,11 +9,7 @@ from uuid import UUID
 
 from django.db.models import F, Q
 
-from jobs.kinds import notes
-from jobs.kinds.interactive import startup
-from jobs.kinds.state import WorkloadRow
-from jobs.manifests import pod_settings
-from jobs.reconciler.rows import (
+from jobs.engine.store import (
     Change,
     EventRow,
     Intent,
@@ -23,6 +19,10 @@ from jobs.reconciler.rows import (
     keep_events,
     own_event,
 )
+from jobs.kinds import notes
+from jobs.kinds.interactive import startup
+from jobs.kinds.state import WorkloadRow
+from jobs.manifests import pod_settings
 from jobs.rules.reasons import Reason
 from jobs.rules.states import JobState
 from jobs.services import manifests, tokens

@@ -1,16 +1,16 @@
-"""What the reconciler's looks (jobs/reconciler/rows_pass.py) know of notebooks and TensorBoards."""
+"""What the reconciler's looks (jobs/engine/controller.py) know of notebooks and TensorBoards."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from jobs.engine.controller import RowsPass
+from jobs.engine.observe import Knowledge
+from jobs.engine.store import Change, Intent, Saved
 from jobs.kinds.registry import plan
 from jobs.kinds.state import ObjectRef, Plan, WorkloadRow
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
-from jobs.reconciler.observe import Knowledge
-from jobs.reconciler.rows import Change, Intent, Saved
-from jobs.reconciler.rows_pass import RowsPass
 from jobs.services.models import ENDED_STATES, ServiceState
 from jobs.services.reconciler import rows
 from jobs.services.reconciler.apply import ServiceApplier
@@ -19,7 +19,7 @@ from portal.cluster.view import ClusterView
 
 
 class ServicesTrade:
-    """See `rows_pass.Trade`."""
+    """See `controller.Trade`."""
 
     noun = "service"
 

@@ -303,7 +303,7 @@ async def _answer_probes(probed: socket.socket, stop: Stop) -> None:
 
 
 def _start_reconciler(stop: Stop, *, after: "asyncio.Task[None] | None") -> "asyncio.Task[None]":
-    from jobs.reconciler.loop import Reconciler  # the web alone does not need it
+    from jobs.engine.loop import Reconciler  # the web alone does not need it
 
     def be_patient() -> None:
         patience.of_thread = RECONCILER_S

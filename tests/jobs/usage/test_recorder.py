@@ -10,8 +10,8 @@ from jobs.services.models import Service
 from jobs.usage.models import UsageInterval
 from portal.cluster import labels
 from tenants.models import Team, Tenant
-from tests.jobs.reconciler.simulation import START, Life
-from tests.jobs.reconciler.world import ROLE, TF_PS, World
+from tests.jobs.engine.simulation import START, Life
+from tests.jobs.engine.world import ROLE, TF_PS, World
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

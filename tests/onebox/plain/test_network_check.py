@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from jobs.reconciler import network
+from jobs.engine import network
 from onebox.testing import OneBox
 from portal.cluster.client import Cluster
 

@@ -17,8 +17,8 @@ from django.utils.timezone import now
 from deploy.testcluster.ports import free_port
 from jobs.models import ReconcilerLease
 from portal.process import STUCK_S, Process, process
-from tests.jobs.reconciler.test_takeover import kubeconfig_of_nobody
-from tests.jobs.reconciler.test_takeover import process as running
+from tests.jobs.engine.test_takeover import kubeconfig_of_nobody
+from tests.jobs.engine.test_takeover import process as running
 from tests.portal.whole import whole_portal
 from tests.tools.waiting import wait_for
 

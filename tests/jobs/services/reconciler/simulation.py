@@ -16,8 +16,8 @@ from jobs.services.models import Service
 from portal.cluster.client import Object
 from tenants.models import Tenant
 from tests.factories import make_service, make_tenant
-from tests.jobs.reconciler.simulation import ENDED, START, Life, Sim
-from tests.jobs.reconciler.world import World
+from tests.jobs.engine.simulation import ENDED, START, Life, Sim
+from tests.jobs.engine.world import World
 
 
 @dataclass

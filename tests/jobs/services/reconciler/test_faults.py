@@ -3,7 +3,7 @@
 import pytest
 
 from portal.cluster.errors import ClusterError, Forbidden, TooManyRequests, Unavailable
-from tests.jobs.reconciler.simulation import Fault
+from tests.jobs.engine.simulation import Fault
 from tests.jobs.services.reconciler.simulation import ServiceWorld
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -10,11 +10,11 @@ import pytest
 from asgiref.sync import sync_to_async
 from channels.layers import get_channel_layer
 
+from jobs.engine import health, loop
+from jobs.engine.loop import Reconciler
 from jobs.leader import lease as leases
 from jobs.leader.lease import Lease, LeaseLostError
 from jobs.models import Job, Node, ReconcilerLease
-from jobs.reconciler import health, loop
-from jobs.reconciler.loop import Reconciler
 from portal import live
 from portal.cluster.client import Cluster
 from tenants.models import Tenant
@@ -203,16 +203,16 @@ async def test_a_database_that_fails_for_a_moment_ends_nothing(
 ) -> None:
     from django.db import OperationalError
 
-    from jobs.reconciler import rows
+    from jobs.engine import store
 
-    real, failures = rows.load, [OperationalError("the server closed the connection")] * 2
+    real, failures = store.load, [OperationalError("the server closed the connection")] * 2
 
     def load(ids: Any) -> Any:
         if failures:
             raise failures.pop()
         return real(ids)
 
-    monkeypatch.setattr(rows, "load", load)
+    monkeypatch.setattr(store, "load", load)
     job = await lab.submit()
     await lab.until(Job.objects.filter(pk=job.pk, state="starting").aexists)
     assert failures == []

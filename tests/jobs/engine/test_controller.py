@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pytest
 
+from jobs.engine import controller
+from jobs.engine.controller import RowsPass
 from jobs.leader.clock import SteadyClock
-from jobs.reconciler import rows_pass
-from jobs.reconciler.rows_pass import RowsPass
 
 
 class Rows:
@@ -49,7 +49,7 @@ async def noted(looks: RowsPass) -> set[UUID]:
 
 
 async def test_a_few_rows_are_looked_at_all_together() -> None:
-    rows = Rows(rows_pass._PER_RESYNC)
+    rows = Rows(controller._PER_RESYNC)
     looks = looking(rows)
     await looks.resync(at="safety")  # they are new to it
     assert await noted(looks) == rows.found.keys()
@@ -57,7 +57,7 @@ async def test_a_few_rows_are_looked_at_all_together() -> None:
 
 
 async def test_of_many_rows_each_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_pass, "_PER_RESYNC", 20)
+    monkeypatch.setattr(controller, "_PER_RESYNC", 20)
     rows = Rows(50)
     looks = looking(rows)
     await looks.resync(at="safety")
@@ -69,13 +69,13 @@ async def test_of_many_rows_each_has_its_turn(monkeypatch: pytest.MonkeyPatch) -
 async def test_rows_with_many_pods_take_turns_sooner() -> None:
     looks = looking(Rows(200), pods_each=49)
     await looks.resync(at="safety")
-    assert len(await noted(looks)) == rows_pass._PER_RESYNC // 50
+    assert len(await noted(looks)) == controller._PER_RESYNC // 50
 
 
 async def test_a_changed_mind_is_looked_at_whose_turn_ever_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rows_pass, "_PER_RESYNC", 1)
+    monkeypatch.setattr(controller, "_PER_RESYNC", 1)
     rows = Rows(50)
     looks = looking(rows)
     await looks.resync(at="safety")

@@ -18,13 +18,13 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
+from jobs.engine.events import EventLog
+from jobs.engine.executor import Applier, Result, Rooted, Task
+from jobs.engine.observe import Knowledge
+from jobs.engine.store import Change, EventRow, Intent, Saved
 from jobs.kinds.state import CreateAll, ObjectRef, Plan
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease, LeaseLostError
-from jobs.reconciler.apply import Applier, Result, Rooted, Task
-from jobs.reconciler.events import EventLog
-from jobs.reconciler.observe import Knowledge
-from jobs.reconciler.rows import Change, EventRow, Intent, Saved
 from jobs.rules import reasons
 from jobs.rules.reasons import Reason
 from portal.cluster.objects import PodSeen

@@ -7,8 +7,8 @@ from asgiref.sync import sync_to_async
 
 from jobs.models import Job
 from tenants.models import Tenant
-from tests.jobs.reconciler.simulation import Life
-from tests.jobs.reconciler.world import ROLE, TF_PS, World
+from tests.jobs.engine.simulation import Life
+from tests.jobs.engine.world import ROLE, TF_PS, World
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -24,16 +24,16 @@ from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connections
 from django.utils import timezone
 
+from jobs.engine.admission_pass import AdmissionPass
+from jobs.engine.executor import Applier
+from jobs.engine.health import HealthReporter
+from jobs.engine.jobs_pass import JobsPass
+from jobs.engine.jobs_view import JobsView
+from jobs.engine.nodes import NodesPass
+from jobs.engine.store import Saved
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import POLL_S, RENEW_S, Lease, Writer
 from jobs.models import ReconcilerLease
-from jobs.reconciler.admission_pass import AdmissionPass
-from jobs.reconciler.apply import Applier
-from jobs.reconciler.health import HealthReporter
-from jobs.reconciler.jobs_pass import JobsPass
-from jobs.reconciler.jobs_view import JobsView
-from jobs.reconciler.nodes import NodesPass
-from jobs.reconciler.rows import Saved
 from jobs.retention import Pruned, prune
 from jobs.services.reconciler.apply import ServiceApplier
 from jobs.services.reconciler.services_pass import ServicesPass

@@ -11,9 +11,9 @@ from asgiref.sync import sync_to_async
 from django.db import DatabaseError
 from django.utils import timezone
 
+from jobs.engine.admit import amount_of, is_ready
 from jobs.leader.lease import Lease
 from jobs.models import Node
-from jobs.reconciler.admit import amount_of, is_ready
 from jobs.rules.admission import CLOSING_EFFECTS, Amount
 from portal.cluster import requests
 from portal.cluster.objects import NodeSeen, PodSeen

@@ -11,16 +11,16 @@ from uuid import UUID
 import msgspec
 from asgiref.sync import sync_to_async
 
+from jobs.engine.loop import Shift
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
 from jobs.models import Job, ReplicaArchive
-from jobs.reconciler.loop import Shift
 from portal.cluster import labels
 from portal.cluster.view import Shelf
 from portal.cluster.watch import Change, Watch
 from tenants.models import Tenant
 from tests.factories import make_job, make_tenant
-from tests.jobs.reconciler.simulation import START, Sim
+from tests.jobs.engine.simulation import START, Sim
 
 ROLE = {"count": 1, "cpu_millicores": 1000, "memory_bytes": 2**30, "gpu_count": 0}
 TF_PS = {"worker": {**ROLE, "count": 2}, "ps": ROLE}

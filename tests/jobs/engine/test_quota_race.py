@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.jobs.reconciler.quota_race import ROOM, THREADS
+from tests.jobs.engine.quota_race import ROOM, THREADS
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -55,7 +55,7 @@ def test_exactly_the_quota_is_given_away(tmp_path: Path, rounds: int, reconciler
             [
                 sys.executable,
                 "-m",
-                "tests.jobs.reconciler.quota_race",
+                "tests.jobs.engine.quota_race",
                 str(rounds),
                 str(reconcilers),
             ],

@@ -17,6 +17,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError
 
 from jobs import manifests
+from jobs.engine import store
 from jobs.kinds.state import (
     CreateAll,
     Delete,
@@ -29,7 +30,6 @@ from jobs.kinds.state import (
     Verify,
 )
 from jobs.leader.lease import LeaseLostError
-from jobs.reconciler import rows
 from jobs.rules import reasons
 from jobs.rules.patterns import find_code
 from jobs.rules.reasons import Reason
@@ -118,7 +118,7 @@ class Applier:
     # --- what another trade does otherwise ---
     def documents(self, row_id: UUID) -> Sequence[Object]:
         """The stored manifests, the root first. Blocking."""
-        return rows.load_stored(row_id).documents
+        return store.load_stored(row_id).documents
 
     def completed(self, task: Task, document: Object, root: Object | None) -> Object:
         """A stored document as it is sent, with what is not stored."""
@@ -207,7 +207,7 @@ class Applier:
 
     async def _rescue(self, task: Task, step: Rescue) -> None:
         """The pod and what it mounts: ConfigMap and Secret may have gone with the root."""
-        stored = await sync_to_async(rows.load_stored)(task.job_id)
+        stored = await sync_to_async(store.load_stored)(task.job_id)
         root = _stub(task) if task.has_root else None
         for document in stored.documents:
             if document["kind"] in {"ConfigMap", "Secret"}:
@@ -258,7 +258,7 @@ class Applier:
                 await self._cluster.delete(kind, task.job.namespace, task.job.kube_name, uid=uid)
 
     async def _erase(self, task: Task) -> None:
-        stored = await sync_to_async(rows.load_stored)(task.job_id)
+        stored = await sync_to_async(store.load_stored)(task.job_id)
         prefix = f"{stored.tenant_id}/jobs/{task.job_id}/"
         await asyncio.to_thread(get_store().delete_prefix, prefix)
 

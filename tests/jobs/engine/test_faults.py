@@ -18,8 +18,8 @@ from portal.cluster.errors import (
     TooManyRequests,
     Unavailable,
 )
-from tests.jobs.reconciler.simulation import Fault, Life
-from tests.jobs.reconciler.world import TF_PS, World
+from tests.jobs.engine.simulation import Fault, Life
+from tests.jobs.engine.world import TF_PS, World
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

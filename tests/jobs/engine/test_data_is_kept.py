@@ -33,7 +33,7 @@ from jobs.services.models import Service
 from tenants import life
 from tenants.models import Team, Tenant, User
 from tests.factories import make_job, make_tenant, make_user, submit_body
-from tests.jobs.reconciler.whole import WholeWorld
+from tests.jobs.engine.whole import WholeWorld
 
 STEPS = 50
 PEOPLE = ("alice", "bob", "lee", "mallory", "root")

@@ -1,25 +1,25 @@
-"""What the reconciler's looks (rows_pass.py) know of jobs."""
+"""What the reconciler's looks (controller.py) know of jobs."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from jobs.engine import store
+from jobs.engine.controller import RowsPass
+from jobs.engine.events import base_name
+from jobs.engine.executor import Applier
+from jobs.engine.observe import Knowledge, ReadPods, Rows, observe
+from jobs.engine.store import Change, Intent, Saved
 from jobs.kinds.registry import plan
 from jobs.kinds.state import ObjectRef, Plan, WorkloadRow
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
-from jobs.reconciler import rows
-from jobs.reconciler.apply import Applier
-from jobs.reconciler.events import base_name
-from jobs.reconciler.observe import Knowledge, ReadPods, Rows, observe
-from jobs.reconciler.rows import Change, Intent, Saved
-from jobs.reconciler.rows_pass import RowsPass
 from jobs.rules.states import FINAL_STATES, JobState
 from portal.cluster.view import ClusterView
 
 
 class JobsTrade:
-    """See `rows_pass.Trade`."""
+    """See `controller.Trade`."""
 
     noun = "job"
 
@@ -27,13 +27,13 @@ class JobsTrade:
         self._pods_read = ReadPods()
 
     def all_open(self) -> Mapping[UUID, Intent]:
-        return rows.all_open()
+        return store.all_open()
 
     def unsettled(self, known: Collection[UUID]) -> Mapping[UUID, Intent]:
-        return rows.unsettled(known)
+        return store.unsettled(known)
 
     def load(self, ids: Iterable[UUID]) -> tuple[Mapping[UUID, Rows], Mapping[UUID, str]]:
-        loaded = rows.load(ids)
+        loaded = store.load(ids)
         return loaded.rows, loaded.broken
 
     def head(self, loaded: Rows) -> WorkloadRow:
@@ -46,7 +46,7 @@ class JobsTrade:
         return seen.root, plan(loaded.job, seen, now)
 
     def save(self, changes: Sequence[Change]) -> list[Saved]:
-        return rows.save(changes)
+        return store.save(changes)
 
     def base_name(self, head: WorkloadRow) -> str:
         return base_name(head)

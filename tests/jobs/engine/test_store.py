@@ -8,9 +8,9 @@ from django.db import OperationalError
 from django.utils.timezone import now
 from pytest_django import DjangoAssertNumQueries
 
+from jobs.engine import store
 from jobs.kinds.state import ArchiveRow, EventNote, Plan, ReplicaKey, ReplicaRow
 from jobs.models import Job, Replica, ReplicaArchive
-from jobs.reconciler import rows
 from jobs.rules.states import ReplicaState
 from tenants.models import Tenant
 from tests.factories import make_job, make_tenant
@@ -29,8 +29,8 @@ def jobs_of(tenant: Tenant, count: int) -> list[Job]:
     return [make_job(tenant, name=f"job {number}") for number in range(count)]
 
 
-def changes(jobs: list[Job], **plan: Any) -> list[rows.Change]:
-    return [rows.Change(job.pk, Plan(**plan) if plan else RUNS, now()) for job in jobs]
+def changes(jobs: list[Job], **plan: Any) -> list[store.Change]:
+    return [store.Change(job.pk, Plan(**plan) if plan else RUNS, now()) for job in jobs]
 
 
 def revision(job: Job) -> int:
@@ -42,26 +42,26 @@ def test_many_jobs_cost_no_more_queries_than_one(
 ) -> None:
     jobs = jobs_of(tenant, 21)
     with django_assert_num_queries(5):  # savepoint, revisions, what they are now, replicas, release
-        rows.save(changes(jobs[:1]))
+        store.save(changes(jobs[:1]))
     with django_assert_num_queries(5):
-        rows.save(changes(jobs[1:]))
+        store.save(changes(jobs[1:]))
     assert Replica.objects.filter(restarts=3).count() == 21
     with django_assert_num_queries(4):
-        rows.load([job.pk for job in jobs[:1]])
+        store.load([job.pk for job in jobs[:1]])
     with django_assert_num_queries(4):
-        rows.load([job.pk for job in jobs])
+        store.load([job.pk for job in jobs])
 
 
 def test_each_job_is_one_revision_further(tenant: Tenant) -> None:
     job, other = jobs_of(tenant, 2)
     before = revision(job)
-    first, second = rows.save(
+    first, second = store.save(
         [*changes([job], columns={"state": "running"}, replicas=RUNS.replicas), *changes([other])]
     )
     assert (first.job_id, first.revision, first.tenant_id) == (job.pk, before + 1, tenant.pk)
     assert (second.job_id, second.revision) == (other.pk, revision(other)) == (other.pk, before + 1)
     assert Job.objects.get(pk=job.pk).state == "running"
-    assert rows.load([job.pk]).rows[job.pk].replicas == {KEY: RUNS.replicas[0]}
+    assert store.load([job.pk]).rows[job.pk].replicas == {KEY: RUNS.replicas[0]}
 
 
 def test_what_is_read_is_what_was_written(tenant: Tenant) -> None:
@@ -83,13 +83,13 @@ def test_what_is_read_is_what_was_written(tenant: Tenant) -> None:
         finished_at=at + timedelta(seconds=9),
     )
     other = ReplicaRow(ReplicaKey("ps", 1, 1))
-    rows.save(changes([job], replicas=(row, other)))
+    store.save(changes([job], replicas=(row, other)))
     kept = ArchiveRow(KEY, True, "its uid", 137, at)
     columns = {name: getattr(kept, name) for name in ("is_complete", "pod_uid", "exit_code")}
     ReplicaArchive.objects.create(
         job=job, role="worker", index=0, attempt=1, completed_at=at, **columns
     )
-    loaded = rows.load([job.pk]).rows[job.pk]
+    loaded = store.load([job.pk]).rows[job.pk]
     assert list(loaded.replicas.values()) == [other, row]  # by role and index
     assert loaded.archives == {KEY: kept}
 
@@ -101,8 +101,8 @@ def test_one_that_cannot_be_written_stops_no_other(
     before = revision(good)
     note = EventNote("homeport-1", "", "admitted", "It has room now.")
     broken = Plan(columns={"state": None}, replicas=RUNS.replicas, events=(note,))
-    written = rows.save(
-        [*changes([good]), rows.Change(bad.pk, broken, now()), *changes([fine], events=(note,))]
+    written = store.save(
+        [*changes([good]), store.Change(bad.pk, broken, now()), *changes([fine], events=(note,))]
     )
     assert [saved.job_id for saved in written] == [good.pk, fine.pk]
     assert [revision(job) for job in (good, bad, fine)] == [before + 1, before, before + 1]
@@ -117,31 +117,31 @@ def test_a_database_that_fails_is_no_broken_job(
     def fail(*args: Any) -> None:
         raise OperationalError("the disk is full")
 
-    monkeypatch.setattr(rows, "save_replicas", fail)
+    monkeypatch.setattr(store, "save_replicas", fail)
     with pytest.raises(OperationalError):
-        rows.save(changes(jobs_of(tenant, 1)))
+        store.save(changes(jobs_of(tenant, 1)))
 
 
 def test_a_row_that_is_gone_is_left_out(tenant: Tenant) -> None:
     job, gone = jobs_of(tenant, 2)
     wanted = changes([gone, job])
     gone.delete()
-    assert [saved.job_id for saved in rows.save(wanted)] == [job.pk]
+    assert [saved.job_id for saved in store.save(wanted)] == [job.pk]
 
 
 def test_a_row_is_deleted_and_told_of(tenant: Tenant) -> None:
     (job,) = jobs_of(tenant, 1)
     before = revision(job)
-    (told,) = rows.save(changes([job], delete_row=True))
+    (told,) = store.save(changes([job], delete_row=True))
     assert (told.job_id, told.tenant_id, told.revision) == (job.pk, tenant.pk, before + 1)
     assert not Job.objects.exists()
-    assert rows.save(changes([job], delete_row=True)) == []
+    assert store.save(changes([job], delete_row=True)) == []
 
 
 def test_a_replica_that_cannot_be_read_stops_only_its_job(tenant: Tenant) -> None:
     good, bad = jobs_of(tenant, 2)
-    rows.save(changes([good, bad]))
+    store.save(changes([good, bad]))
     Replica.objects.filter(job=bad).update(state="on holiday")
-    loaded = rows.load([good.pk, bad.pk])
+    loaded = store.load([good.pk, bad.pk])
     assert loaded.rows.keys() == {good.pk}
     assert "on holiday" in loaded.broken[bad.pk]

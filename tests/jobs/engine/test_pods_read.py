@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from jobs.engine import observe
+from jobs.engine.observe import ReadPods
 from jobs.kinds.state import PodFacts, WorkloadRow
-from jobs.reconciler import observe
-from jobs.reconciler.observe import ReadPods
 from portal.cluster import objects
-from tests.jobs.reconciler.test_observe import JOB
+from tests.jobs.engine.test_observe import JOB
 
 
 def pod(name: str, **status: Any) -> objects.PodSeen:

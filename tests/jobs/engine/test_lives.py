@@ -7,8 +7,8 @@ import pytest
 
 from jobs.models import Job
 from tenants.models import User
-from tests.jobs.reconciler.simulation import START, Life
-from tests.jobs.reconciler.world import TF_PS, World
+from tests.jobs.engine.simulation import START, Life
+from tests.jobs.engine.world import TF_PS, World
 
 pytestmark = pytest.mark.django_db(transaction=True)
 FINAL = {"succeeded", "failed", "stopped"}

@@ -17,11 +17,11 @@ from django.db.models import F, Model, Q, QuerySet
 from django.utils import timezone
 
 from jobs import manifests
+from jobs.engine.observe import Rows
 from jobs.kinds import notes
 from jobs.kinds.interactive import startup
 from jobs.kinds.state import ArchiveRow, EventNote, Plan, ReplicaKey, ReplicaRow, WorkloadRow
 from jobs.models import Job, JobEvent, Replica, ReplicaArchive
-from jobs.reconciler.observe import Rows
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_STATES, Desired, JobState, ReplicaState
 from jobs.rules.topologies import get_topology

@@ -22,7 +22,7 @@ from channels.layers import get_channel_layer
 from django.conf import settings
 from django.utils import timezone
 
-from jobs.reconciler import network
+from jobs.engine import network
 from portal import room, supervise
 from portal.cluster import preflight
 from portal.cluster.client import Cluster

@@ -15,11 +15,11 @@ from uuid import UUID
 
 from django.db.models import F
 
+from jobs.engine import store
+from jobs.engine.admit import QueuedJob, reason_of
+from jobs.engine.store import EventRow, Saved, words
 from jobs.kinds import notes
 from jobs.models import Job
-from jobs.reconciler import rows
-from jobs.reconciler.admit import QueuedJob, reason_of
-from jobs.reconciler.rows import EventRow, Saved, words
 from jobs.rules import reasons
 from jobs.rules.admission import Fit
 from jobs.rules.queue import Verdict
@@ -50,7 +50,7 @@ def news(found: Sequence[tuple[QueuedJob, Verdict]]) -> list[Claim]:
 
 def write(claims: Sequence[Claim], now: datetime) -> list[Saved]:
     """Writes each claim; a job that cannot be rendered fails and stops no other."""
-    return rows.fenced(claims, partial(_write_one, now))
+    return store.fenced(claims, partial(_write_one, now))
 
 
 def _write_one(now: datetime, claim: Claim) -> Saved | None:
@@ -61,7 +61,7 @@ def _write_one(now: datetime, claim: Claim) -> Saved | None:
         job = queued.only("pk", "attempt", "memo", "deadline_s").first()
         return _admit(job, now) if job is not None else None
     columns = words(reason_of(claim.fit))
-    return rows.saved(claim.job_id) if _update(claim.job_id, columns) else None
+    return store.saved(claim.job_id) if _update(claim.job_id, columns) else None
 
 
 def _admit(job: Job, now: datetime) -> Saved | None:
@@ -71,7 +71,7 @@ def _admit(job: Job, now: datetime) -> Saved | None:
     columns: dict[str, Any] = {"memo": {**job.memo, "said": number}}
     try:
         columns |= {
-            "plan": rows.rendered(job.pk, None, left_s),
+            "plan": store.rendered(job.pk, None, left_s),
             "state": JobState.STARTING,
             "admitted_at": now,
             "not_before": None,
@@ -92,8 +92,8 @@ def _admit(job: Job, now: datetime) -> Saved | None:
         )
     if not _update(job.pk, columns):
         return None
-    rows.save_events(job.pk, [event])
-    return rows.saved(job.pk)
+    store.save_events(job.pk, [event])
+    return store.saved(job.pk)
 
 
 def _update(job_id: UUID, columns: dict[str, Any]) -> bool:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.engine import events, observe, store
 from jobs.kinds.state import PodFacts, ReplicaKey, WorkloadRow
 from jobs.models import JobEvent
-from jobs.reconciler import events, observe, rows
 from portal.cluster import objects
 from tests.factories import make_job, make_tenant
 
@@ -177,12 +177,12 @@ def test_text_of_events_becomes_one_printable_line() -> None:
 @pytest.mark.django_db
 def test_a_job_keeps_at_most_500_events_and_its_own_the_longest() -> None:
     job = make_job(make_tenant("alice"))
-    own = rows.EventRow("homeport-1", None, "homeport", "", "admitted", "It has room now.")
-    rows.save_events(job.pk, [own])
+    own = store.EventRow("homeport-1", None, "homeport", "", "admitted", "It has room now.")
+    store.save_events(job.pk, [own])
     for start in range(0, 700, 100):
         batch = [events.row_of(event(f"p{number}")) for number in range(start, start + 100)]
-        rows.save_events(job.pk, batch)
-    assert JobEvent.objects.filter(job=job).count() == rows.EVENTS_MAX
+        store.save_events(job.pk, batch)
+    assert JobEvent.objects.filter(job=job).count() == store.EVENTS_MAX
     assert JobEvent.objects.filter(job=job, source="homeport").exists()
     assert JobEvent.objects.filter(job=job, uid="uid-p699").exists()
 
@@ -191,5 +191,5 @@ def test_a_job_keeps_at_most_500_events_and_its_own_the_longest() -> None:
 def test_an_event_that_happens_again_is_counted_in_one_row() -> None:
     job = make_job(make_tenant("alice"))
     for count in (1, 5):
-        rows.save_events(job.pk, [events.row_of(event("p", count=count))])
+        store.save_events(job.pk, [events.row_of(event("p", count=count))])
     assert JobEvent.objects.get(job=job).count == 5

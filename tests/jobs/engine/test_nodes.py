@@ -7,8 +7,8 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import OperationalError
 
+from jobs.engine import nodes
 from jobs.models import Node
-from jobs.reconciler import nodes
 from portal.cluster.view import ClusterView
 from tests.portal.cluster.conftest import api, cluster  # noqa: F401  (fixtures)
 from tests.portal.cluster.fake_api import FakeApi

@@ -10,16 +10,16 @@ import pytest
 from django.test import override_settings
 from pytest_django import Settings
 
+from jobs.engine import health
+from jobs.engine.health import HealthReporter, LastTrouble
 from jobs.models import ReconcilerLease
-from jobs.reconciler import health
-from jobs.reconciler.health import HealthReporter, LastTrouble
 from portal import supervise
 from portal.cluster.client import Cluster
 from portal.cluster.errors import ClusterError
 from portal.cluster.preflight import Answer
 from portal.cluster.view import ClusterView
 from portal.storage.folder import FolderStore
-from tests.jobs.reconciler.test_loop import Lab, hurry, lab  # noqa: F401  (fixtures)
+from tests.jobs.engine.test_loop import Lab, hurry, lab  # noqa: F401  (fixtures)
 from tests.portal.cluster.conftest import api, cluster  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from asgiref.sync import sync_to_async
 
+from jobs.engine import admit, claim
+from jobs.engine.store import Saved
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
-from jobs.reconciler import admit, claim
-from jobs.reconciler.rows import Saved
 from jobs.rules import reasons
 from jobs.rules.admission import Fit
 from jobs.rules.queue import Verdict

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
+from jobs.engine.store import EventRow
 from jobs.kinds.state import WorkloadRow
-from jobs.reconciler.rows import EventRow
 from jobs.rules.reasons import clip
 from portal.cluster.objects import EventSeen
 from portal.cluster.view import ClusterView

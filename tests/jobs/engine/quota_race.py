@@ -32,18 +32,18 @@ from django.db import connection
 from django.test import Client
 
 from jobs import actions, submission
+from jobs.engine.loop import Shift
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import TTL_S, Lease, LeaseLostError
 from jobs.models import Job, ReconcilerLease
-from jobs.reconciler.loop import Shift
 from jobs.services import actions as service_actions
 from jobs.services import submission as service_submission
 from jobs.services.models import Service
 from tenants.actions import create_token
 from tenants.models import Tenant
 from tests.factories import make_tenant, submit_body
-from tests.jobs.reconciler.simulation import START, Life
-from tests.jobs.reconciler.world import World
+from tests.jobs.engine.simulation import START, Life
+from tests.jobs.engine.world import World
 from tests.jobs.services.reconciler.simulation import ServiceSim
 
 T = TypeVar("T")

@@ -1,1 +1,0 @@
-"""Makes the cluster follow the jobs' rows: observe, plan (pure), apply, in one loop."""
