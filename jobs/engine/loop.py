@@ -44,7 +44,7 @@ from portal.cluster.errors import CredentialsError
 from portal.cluster.view import Dirty
 from portal.database.postgres.patience import patience
 from portal.process import process
-from tenants.reconcile import TenantReconciler
+from tenants.reconcile.controller import TenantReconciler
 
 log = logging.getLogger(__name__)
 

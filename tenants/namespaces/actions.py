@@ -2,7 +2,7 @@
 
     active <-> suspended;   both -> deleted (7 days of grace) -> restored, or purged for ever
 
-The reconciler makes the cluster follow (`tenants/life.py`, `tenants/purge.py`), and the jobs' part
+The reconciler makes the cluster follow (`tenants/reconcile`), and the jobs' part
 of it ends what runs, because it reads the same intent. Nothing here deletes data: only a purge does,
 and it asks for the namespace's name, after the days of grace or with a second name typed.
 """

@@ -36,7 +36,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 def faults(monkeypatch: pytest.MonkeyPatch) -> Table:
     def watch(world: FaultWorld) -> None:
         clock = SimpleNamespace(monotonic=lambda: world.sim.seconds)
-        for module in ("tenants.reconcile", "tenants.provision"):
+        for module in ("tenants.reconcile.controller", "tenants.reconcile.apply"):
             monkeypatch.setattr(f"{module}.time", clock)
 
     return Table(watch)

@@ -13,8 +13,8 @@ from django.test import override_settings
 
 from jobs.models import Job
 from jobs.services.models import Service
-from tenants import life
 from tenants.models import Tenant, TenantObject
+from tenants.reconcile import status
 from tests.faults.world import FaultWorld
 from tests.jobs.engine.simulation import Life
 from tests.jobs.engine.world import TF_PS
@@ -309,9 +309,9 @@ OPERATIONS = (
     Operation("repair", both, damaged, is_whole),
     Operation("quota", both, more_quota, has_more_quota),
     Operation("policy", policy_that_goes, look_at_all, has_one_policy),
-    Operation("suspend", both_with_work, suspended, is_shut, timer_s=life.QUIET_S),
+    Operation("suspend", both_with_work, suspended, is_shut, timer_s=status.QUIET_S),
     Operation("resume", shut, resumed, is_active),
-    Operation("delete-namespace", both_with_work, deleted, is_shut, timer_s=life.QUIET_S),
+    Operation("delete-namespace", both_with_work, deleted, is_shut, timer_s=status.QUIET_S),
     Operation("restore", shut_for_good, resumed, is_active),
     Operation("purge-keep", shut_for_good, purged, is_gone),
     Operation("purge-delete", shut_for_good_with_data, purged, is_gone),

@@ -14,7 +14,7 @@ from portal.cluster.client import Cluster
 from portal.cluster.view import ClusterView, Dirty
 from portal.cluster.watch import Pace
 from tenants.models import Tenant, TenantObject
-from tenants.reconcile import TenantReconciler
+from tenants.reconcile.controller import TenantReconciler
 from tests.factories import make_tenant
 from tests.portal.cluster.fake_api import FakeApi
 

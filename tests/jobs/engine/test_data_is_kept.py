@@ -30,8 +30,8 @@ from rest_framework.test import APIClient
 
 from jobs.models import Job
 from jobs.services.models import Service
-from tenants import life
 from tenants.models import Team, Tenant, User
+from tenants.reconcile import status
 from tests.factories import make_job, make_tenant, make_user, submit_body
 from tests.jobs.engine.whole import WholeWorld
 
@@ -199,7 +199,7 @@ class Portal(RuleBasedStateMachine):
 
 @pytest.mark.django_db(transaction=True)
 def test_no_calls_but_a_purge_remove_a_volume(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(life, "QUIET_S", 0.0)
+    monkeypatch.setattr(status, "QUIET_S", 0.0)
     run_state_machine_as_test(
         Portal,
         settings=settings(
@@ -218,7 +218,7 @@ def test_no_calls_but_a_purge_remove_a_volume(monkeypatch: pytest.MonkeyPatch):
 async def test_a_purge_removes_the_volumes_of_its_own_tenant_only(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(life, "QUIET_S", 0.0)
+    monkeypatch.setattr(status, "QUIET_S", 0.0)
     world = WholeWorld()
     alice = await sync_to_async(make_tenant)("alice", active=False)
     await sync_to_async(make_tenant)("bob", active=False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenants.stuck import Held, explain, look, remaining
+from tenants.reconcile.blockers import Held, explain, look, remaining
 from tests.tenants.conftest import Room
 
 REMAIN = {

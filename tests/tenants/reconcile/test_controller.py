@@ -11,7 +11,7 @@ from django.db.models import F
 from portal.cluster import client as client_module
 from portal.cluster import faults
 from tenants.models import Tenant
-from tenants.reconcile import TenantReconciler
+from tenants.reconcile.controller import TenantReconciler
 from tests.factories import make_tenant
 from tests.portal.cluster.fake_api import Trouble
 from tests.tenants.conftest import DirectWriter, Room

@@ -21,8 +21,8 @@ from portal.cluster.objects import Marks, PVCSeen
 from portal.cluster.view import ClusterView, Shelf
 from portal.cluster.workqueue import RateLimiter
 from tenants.models import Tenant, TenantObject
-from tenants.parts import Object, State, Surroundings, Verdict, foreign, judge
-from tenants.records import NOT_CHANGED, Part, PartKey
+from tenants.reconcile.objects import Object, State, Surroundings, Verdict, foreign, judge
+from tenants.reconcile.store import NOT_CHANGED, Part, PartKey
 
 _WAIT_S = (0.2, 20.0)  # when a cause is mended, nobody waits longer than half a minute
 _CALM_S = 60.0  # a part left alone for so long starts with short waits again

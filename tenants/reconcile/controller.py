@@ -23,12 +23,13 @@ from portal.cluster.client import Cluster
 from portal.cluster.view import ClusterView, Dirty
 from portal.cluster.workqueue import WorkQueue
 from portal.errors import ConfigurationError
-from tenants import life, manifests, purge, records, stuck
-from tenants.life import Standing
+from tenants import manifests
 from tenants.models import Tenant
-from tenants.parts import State
-from tenants.provision import Provisioner
-from tenants.records import Outcome, Part, Wanted
+from tenants.reconcile import blockers, purge, status, store
+from tenants.reconcile.apply import Provisioner
+from tenants.reconcile.objects import State
+from tenants.reconcile.status import Standing
+from tenants.reconcile.store import Outcome, Part, Wanted
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class TenantReconciler:
         return self._queue.next_s()
 
     async def _look_at(self, wanted: Wanted) -> None:
-        tenants = await sync_to_async(records.load)(wanted)
+        tenants = await sync_to_async(store.load)(wanted)
         turns = asyncio.Semaphore(_AT_ONCE)
         found = await asyncio.gather(*(self._in_turn(turns, tenant) for tenant in tenants))
         outcomes = [outcome for outcome in found if outcome is not None]
@@ -93,8 +94,8 @@ class TenantReconciler:
             await self._write(outcomes)
 
     async def _write(self, outcomes: list[Outcome]) -> None:
-        if any(records.is_news(outcome) for outcome in outcomes):
-            changed = dict(await self._writer.commit(partial(records.save, outcomes)))
+        if any(store.is_news(outcome) for outcome in outcomes):
+            changed = dict(await self._writer.commit(partial(store.save, outcomes)))
         else:
             changed = {}
         for outcome in outcomes:
@@ -117,7 +118,7 @@ class TenantReconciler:
             return outcome
 
     async def _tend(self, tenant: Tenant) -> Outcome:
-        rows = records.rows_of(tenant)
+        rows = store.rows_of(tenant)
         running = self._running(tenant)
         if tenant.desired == Tenant.Desired.PURGED:
             return await self._purge(tenant, rows, running)
@@ -130,7 +131,7 @@ class TenantReconciler:
         tended = await self._provisioner.tend(tenant, documents, rows)
         if tended.again_at is not None:
             self._queue.add_at(str(tenant.pk), tended.again_at)
-        standing = life.stand(tenant, tended.parts, running)
+        standing = status.stand(tenant, tended.parts, running)
         story = await self._removal_by_hand(tenant)
         if story is not None:
             standing = replace(
@@ -149,7 +150,7 @@ class TenantReconciler:
 
     def _is_shut(self, tenant: Tenant, running: int) -> bool:
         """Whether the quota is down: a closed tenant in which nothing has run for a while."""
-        if not life.is_closed(tenant):
+        if not status.is_closed(tenant):
             self._quiet_since.pop(tenant.pk, None)
             return False
         quota = self._view.quotas.get(tenant.namespace, manifests.QUOTA)
@@ -158,20 +159,18 @@ class TenantReconciler:
         now = time.monotonic()
         if running:
             self._quiet_since.pop(tenant.pk, None)
-            self._queue.add_after(str(tenant.pk), life.LOOK_AGAIN_S)
+            self._queue.add_after(str(tenant.pk), status.LOOK_AGAIN_S)
             return False
-        quiet_at = self._quiet_since.setdefault(tenant.pk, now) + life.QUIET_S
+        quiet_at = self._quiet_since.setdefault(tenant.pk, now) + status.QUIET_S
         if now >= quiet_at:
             return True
         self._queue.add_at(str(tenant.pk), quiet_at)
         return False
 
-    async def _purge(
-        self, tenant: Tenant, rows: dict[records.PartKey, Any], running: int
-    ) -> Outcome:
+    async def _purge(self, tenant: Tenant, rows: dict[store.PartKey, Any], running: int) -> Outcome:
         async def is_wanted() -> bool:
             # In a transaction that checks our epoch: a reconciler that was replaced destroys nothing.
-            return await self._writer.commit(partial(records.is_to_be_purged, tenant.pk))
+            return await self._writer.commit(partial(store.is_to_be_purged, tenant.pk))
 
         found = await purge.step(self._cluster, tenant, running, is_wanted)
         if found.is_gone:
@@ -181,7 +180,7 @@ class TenantReconciler:
         parts = list(found.parts) or self._still_there(tenant, rows)
         return self._outcome(tenant, rows, parts, standing, found.memo)
 
-    def _still_there(self, tenant: Tenant, rows: dict[records.PartKey, Any]) -> list[Part]:
+    def _still_there(self, tenant: Tenant, rows: dict[store.PartKey, Any]) -> list[Part]:
         """The tenant's parts that the cluster still has."""
         return [
             Part(row.kind, row.name, State.WAITING, "is to be removed")
@@ -189,7 +188,7 @@ class TenantReconciler:
             if self._provisioner.has(row.kind, tenant.namespace, row.name)
         ]
 
-    async def _removal_by_hand(self, tenant: Tenant) -> stuck.Story | None:
+    async def _removal_by_hand(self, tenant: Tenant) -> blockers.Story | None:
         """Why a namespace that somebody deleted past Homeport does not go."""
         seen = self._view.namespaces.get("", tenant.namespace)
         if seen is None or seen.metadata.deletion_timestamp is None:
@@ -199,12 +198,12 @@ class TenantReconciler:
             {"type": c.type, "status": c.status, "message": c.message}
             for c in seen.status.conditions
         ]
-        return await stuck.look(self._cluster, tenant.namespace, conditions)
+        return await blockers.look(self._cluster, tenant.namespace, conditions)
 
     def _outcome(
         self,
         tenant: Tenant,
-        rows: dict[records.PartKey, Any],
+        rows: dict[store.PartKey, Any],
         parts: list[Part],
         standing: Standing,
         purge_memo: Mapping[str, Any] | None = None,

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tenants.models import Tenant
-from tenants.parts import State
-from tenants.records import NOT_CHANGED, Part
+from tenants.reconcile.objects import State
+from tenants.reconcile.store import NOT_CHANGED, Part
 
 # A pod that rescues a log starts at most 20 s after the last replica has ended (jobs/engine).
 QUIET_S = 60.0

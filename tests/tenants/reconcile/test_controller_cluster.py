@@ -20,7 +20,7 @@ from portal.cluster.errors import NotFound
 from portal.cluster.rights import Rights
 from portal.cluster.view import ClusterView
 from tenants.models import Tenant, TenantObject
-from tenants.reconcile import TenantReconciler
+from tenants.reconcile.controller import TenantReconciler
 from tests.factories import make_tenant
 from tests.tenants.conftest import DirectWriter
 

@@ -21,10 +21,10 @@ from django.utils import timezone
 from portal.cluster import labels
 from portal.cluster.client import Cluster
 from portal.cluster.errors import ClusterError, CredentialsError, Forbidden, NotFound
-from tenants import stuck
 from tenants.models import Tenant
-from tenants.parts import State
-from tenants.records import Part
+from tenants.reconcile import blockers
+from tenants.reconcile.objects import State
+from tenants.reconcile.store import Part
 
 Object = dict[str, Any]
 
@@ -162,7 +162,7 @@ class _Purge:
 
     async def _wait_for_namespace(self, namespace: Object) -> Purged:
         conditions = (namespace.get("status") or {}).get("conditions") or []
-        story = await stuck.look(self._cluster, self._tenant.namespace, conditions)
+        story = await blockers.look(self._cluster, self._tenant.namespace, conditions)
         parts = [Part(held.kind, held.name, State.WAITING, held.detail) for held in story.held]
         return Purged(f"{story.text}.", story.next_step, parts=parts, again_s=2 * AGAIN_S)
 

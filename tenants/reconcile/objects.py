@@ -1,6 +1,6 @@
 """Judges the parts of a tenant: from the wanted document and what the cluster shows to a verdict.
 
-Pure: no calls, no database, no clock. `tenants/reconcile.py` does what the verdicts ask for.
+Pure: no calls, no database, no clock. `tenants/reconcile/controller.py` does what the verdicts ask for.
 """
 
 from collections.abc import Sequence

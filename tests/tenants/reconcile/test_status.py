@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from django.db.models import F
 
-from tenants import life
 from tenants.models import Tenant
+from tenants.reconcile import status
 from tests.tenants.conftest import Room
 
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quiet from the first look at which nothing runs."""
-    monkeypatch.setattr(life, "QUIET_S", 0.0)
+    monkeypatch.setattr(status, "QUIET_S", 0.0)
 
 
 async def want(room: Room, desired: str, **more: Any) -> None:

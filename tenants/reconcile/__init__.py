@@ -1,0 +1,1 @@
+"""Makes the cluster follow the rows of tenants."""
