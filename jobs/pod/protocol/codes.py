@@ -1,13 +1,10 @@
 """What a number or a short word means to both sides: exit codes, reason codes, limits of what is kept."""
 
 # --- Exit codes of our programs in pods. A program of a person's own ends with any code. ---
-EXIT_CONFIGURATION = (
-    64  # runner and gate: they cannot begin, or the replicas do not find each other
-)
+EXIT_CONFIGURATION = 64  # runner and gate: they cannot begin; of the runner, or find no peers
 EXIT_PREPARATION = 65  # fetch and prepare: a termination message says why
-EXIT_NO_PROGRAM = (
-    69  # EX_UNAVAILABLE: no JupyterLab, no TensorBoard; no other start would do better
-)
+# EX_UNAVAILABLE: no JupyterLab, no TensorBoard; no other start of this image would do better.
+EXIT_NO_PROGRAM = 69
 # The shells' convention.
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
