@@ -1,6 +1,6 @@
 """The command line that each replica of a training will really get, for the form.
 
-The rules are those of the runner (`jobs/rules/placeholders.py`); only the last six characters of
+The rules are those of the runner (`jobs/pod/protocol/placeholders.py`); only the last six characters of
 the training's name in the cluster are not known before it is submitted.
 """
 
@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from jobs import command_line
-from jobs.rules import autospec, placeholders
+from jobs.pod.protocol import placeholders
+from jobs.pod.protocol.placeholders import ReplicaContext
+from jobs.rules import autospec
 from jobs.rules.topologies import get_topology
 from jobs.submission import Submission
 from portal.cluster import names
@@ -51,8 +53,10 @@ def preview_command(submission: Submission) -> CommandPreview:
     replicas: dict[str, list[str]] = {}
     for role in topology.role_names:
         for index in range(min(counts[role], MAX_SHOWN)):
-            place = placeholders.Place(role, index, hosts, "/data", log_dir)
-            words = placeholders.final_command(submission.command, submission.cluster_flags, place)
+            context = ReplicaContext(role, index, hosts, "/data", log_dir)
+            words = placeholders.final_command(
+                submission.command, submission.cluster_flags, context
+            )
             replicas.setdefault(command_line.join(words), []).append(f"{role}-{index}")
     shown = sum(map(len, replicas.values()))
     return CommandPreview(
@@ -64,7 +68,7 @@ def preview_command(submission: Submission) -> CommandPreview:
 
 
 def _find_unknown_placeholder(submission: Submission) -> str:
-    known = placeholders.values(placeholders.Place("worker", 0, {}, "", ""))
+    known = placeholders.values(ReplicaContext("worker", 0, {}, "", ""))
     for word in submission.command:
         for match in _LIKE_PLACEHOLDER.finditer(word):
             if match.group(1) not in known:

@@ -12,7 +12,7 @@ from rest_framework import serializers
 
 from jobs import private
 from jobs.models import Artifact, Bundle, Job, JobEvent, Replica
-from jobs.rules.placeholders import FLAGS
+from jobs.pod.protocol.placeholders import FLAGS
 from jobs.rules.topologies import TOPOLOGIES
 from jobs.submission import CLEAN_POLICIES, SUCCESS_POLICIES
 from portal import quantity

@@ -22,7 +22,7 @@ from jobs.checks import (
     read_name,
 )
 from jobs.models import Bundle
-from jobs.rules.placeholders import DEFAULT_FLAGS, FLAGS
+from jobs.pod.protocol.placeholders import DEFAULT_FLAGS, FLAGS
 from jobs.rules.topologies import SINGLE, TOPOLOGIES, SuccessPolicy, Topology, find_role_problem
 from portal.catalog import get_catalog
 from portal.web.rest import FieldError

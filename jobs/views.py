@@ -30,9 +30,9 @@ from jobs.examples import EXAMPLES, find_example
 from jobs.fit import fit
 from jobs.listing import JobListing
 from jobs.models import Bundle, Job
+from jobs.pod.protocol import placeholders
 from jobs.preview import preview_documents
 from jobs.quota_usage import asked_totals, usage_lines, with_request
-from jobs.rules import placeholders
 from portal import room
 from portal.catalog import get_catalog
 from portal.cluster.manifests import to_yaml

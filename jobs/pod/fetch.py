@@ -18,19 +18,18 @@ import shutil
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from jobs.pod import sources, task
 from jobs.pod.door import Door
 from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
+from jobs.pod.protocol.placeholders import ReplicaContext
 from jobs.pod.protocol.termination import TerminationMessage
 
 PROBE_BYTES = 64 * 1024
 RUNNER_MODULES = (
     "runner",
     "artifacts",
-    "command",
     "diagnosis",
     "door",
     "pace",
@@ -107,17 +106,17 @@ def volume_error(error: OSError, what: str, folder: str) -> sources.FetchError:
     )
 
 
-def make_folders(config: dict[str, Any], one: task.Task) -> None:
+def make_folders(context: ReplicaContext) -> None:
     """Makes the job's folder, with a place for artifacts and one for our own notes."""
     try:
-        for folder in (one.folder, f"{one.folder}/artifacts", one.state_folder):
+        for folder in (context.log_dir, context.artifacts_dir, context.state_folder):
             os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise volume_error(error, "log", str(config["folder"])) from error
+        raise volume_error(error, "log", context.log_dir) from error
     # What may run next to us as another user of the same group has to write here too. Only who
     # made the folder may say so, and did.
     with contextlib.suppress(PermissionError):
-        os.chmod(one.folder, 0o2775)
+        os.chmod(context.log_dir, 0o2775)
 
 
 def empty(folder: Path) -> None:
@@ -136,11 +135,11 @@ def prepare(places: task.Places, environ: dict[str, str]) -> str:
         sources.FetchError: with reason and sentence.
     """
     config = places.read_config()
-    one = task.read_task(config, environ)
+    context = task.read_context(config, environ)
     root = Path(places.root)
-    probe(str(config["data_dir"]), "data")
-    probe(os.path.dirname(os.path.dirname(one.folder)) or "/", "log")
-    make_folders(config, one)
+    probe(context.data_dir, "data")
+    probe(os.path.dirname(os.path.dirname(context.log_dir)) or "/", "log")
+    make_folders(context)
     write_program(root / "homeport/runner.py", RUNNER_MODULES)
     workspace = root / "workspace"
     empty(workspace)

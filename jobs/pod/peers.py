@@ -6,17 +6,17 @@ import threading
 import time
 from typing import Callable, List
 
-from jobs.pod.task import Config, Task
+from jobs.pod.protocol.placeholders import ReplicaContext
 
 Say = Callable[[str], None]
 
 
-def peer_names(config: Config, task: Task) -> List[str]:
+def peer_names(context: ReplicaContext) -> List[str]:
     """The host names of all other replicas."""
     names = []
-    for role, hosts in sorted(config["hosts"].items()):
+    for role, hosts in sorted(context.hosts.items()):
         for index, host in enumerate(hosts):
-            if (role, index) != (task.role, task.task_index):
+            if (role, index) != (context.role, context.task_index):
                 names.append(host.rsplit(":", 1)[0])
     return names
 

@@ -12,6 +12,7 @@ from typing import Callable, Deque, Dict, List, NamedTuple, Optional
 
 from jobs.pod.pace import Pace
 from jobs.pod.protocol import codes
+from jobs.pod.protocol.placeholders import ReplicaContext, final_environment
 
 PIPE_BYTES = 1024 * 1024
 F_SETPIPE_SZ = 1031  # fcntl.h; the module has the name from Python 3.10 on
@@ -144,6 +145,24 @@ def _widen(fd: int) -> None:
         fcntl.fcntl(fd, F_SETPIPE_SZ, PIPE_BYTES)
     except (ImportError, OSError):
         pass  # slower, not wrong
+
+
+def whole_environment(
+    asked: Dict[str, str], context: ReplicaContext, inherited: Dict[str, str]
+) -> Dict[str, str]:
+    """All variables of the program: the pod's, what it asked for, and what makes both work."""
+    env = dict(inherited)
+    # A program that writes to a pipe would show its output only every few KiB.
+    env.setdefault("PYTHONUNBUFFERED", "1")
+    proxies = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
+    if any(name in env or name.upper() in env for name in proxies):
+        # gRPC would send even the traffic between replicas to the proxy.
+        env["grpc_proxy"] = ""
+        names = [host.rsplit(":", 1)[0] for role in context.hosts.values() for host in role]
+        kept = [word for word in env.get("no_proxy", env.get("NO_PROXY", "")).split(",") if word]
+        env["no_proxy"] = env["NO_PROXY"] = ",".join(kept + names)
+    env.update(final_environment(asked, context))
+    return env
 
 
 class Ending(NamedTuple):

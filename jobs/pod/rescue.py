@@ -22,6 +22,7 @@ from jobs.pod.artifacts import list_artifacts, ship_artifacts
 from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
 from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
+from jobs.pod.protocol.placeholders import ReplicaContext
 from jobs.pod.protocol.termination import TerminationMessage
 from jobs.pod.segments import attempt_folders, kept_segments, open_plain
 from jobs.pod.shipping import ship_segment
@@ -29,22 +30,22 @@ from jobs.pod.shipping import ship_segment
 MAX_EXIT_BYTES = 64 * 1024
 
 
-def unmarked(one: task.Task, lost_pod_uid: str) -> dict[int, list[str]]:
+def unmarked(context: ReplicaContext, lost_pod_uid: str) -> dict[int, list[str]]:
     """Attempts up to this one with the state folders that have to be shipped, oldest first.
 
     Of this very attempt only the lost pod's folder is touched where its uid is known: the pod that
     replaced it may be writing next to it.
     """
-    own = attempt_folders(one.state_parent, one.attempt)
+    own = attempt_folders(context.state_parent, context.attempt)
     if lost_pod_uid:
         own = [folder for folder in own if folder.endswith(f"-{lost_pod_uid[:8]}")]
     found = {}
-    for attempt in range(1, one.attempt):
-        found[attempt] = attempt_folders(one.state_parent, attempt)
+    for attempt in range(1, context.attempt):
+        found[attempt] = attempt_folders(context.state_parent, attempt)
     found = {attempt: folders for attempt, folders in found.items() if not _is_marked(folders)}
     # Killed before its runner wrote anything: that is reported too.
     if not own or not _is_marked(own):
-        found[one.attempt] = own
+        found[context.attempt] = own
     return found
 
 
@@ -72,20 +73,20 @@ def _number(fields: dict[str, Any], name: str) -> float:
 
 
 def rescue_attempt(
-    door: Door, job_id: str, one: task.Task, folders: list[str], patience: Patience
+    door: Door, job_id: str, context: ReplicaContext, folders: list[str], patience: Patience
 ) -> None:
-    """Ships the log of one attempt and reports its end; `one.pod_uid` may be unknown (empty).
+    """Ships the log of one attempt and reports its end; `context.pod_uid` may be unknown (empty).
 
     Raises:
         UnreachableError, RefusedError: see `Door`.
     """
     segments, _, end = kept_segments(folders)
-    replica_path = f"jobs/{job_id}/replicas/{one.role}/{one.task_index}/{one.attempt}/"
+    replica_path = f"jobs/{job_id}/replicas/{context.role}/{context.task_index}/{context.attempt}/"
     kept_bytes = 0
     for segment in segments:
         try:
             patience.keep_trying(
-                functools.partial(ship_segment, door, replica_path, segment, one.pod_uid)
+                functools.partial(ship_segment, door, replica_path, segment, context.pod_uid)
             )
             kept_bytes += segment.size
         except RefusedError as error:
@@ -102,18 +103,18 @@ def rescue_attempt(
         "reason": str(noted.get("reason") or codes.LOST)[:64],
         "skipped_bytes": max(0, max(end, int(_number(noted, "end_byte"))) - start - kept_bytes),
         "by_rescue": True,
-        "pod_uid": one.pod_uid,
+        "pod_uid": context.pod_uid,
     }
     patience.keep_trying(lambda: door.post(replica_path + "done/", body))
     task.mark_uploaded(folders)
 
 
-def rescue(config: dict[str, Any], one: task.Task, door: Door) -> str:
+def rescue(config: dict[str, Any], context: ReplicaContext, door: Door) -> str:
     """Ships everything of this replica; returns a sentence.
 
     Args:
         config: of the job.
-        one: the replica and attempt that were lost, with the lost pod's uid ("" when unknown).
+        context: the replica and attempt that were lost, with the lost pod's uid ("" when unknown).
         door: of the portal.
 
     Raises:
@@ -121,19 +122,19 @@ def rescue(config: dict[str, Any], one: task.Task, door: Door) -> str:
     """
     patience = Patience(float(config.get("retry_s") or 600))
     patience.ending_at = time.monotonic()
-    attempts = unmarked(one, one.pod_uid)
+    attempts = unmarked(context, context.pod_uid)
     if not attempts:
         return "nothing was left to ship"
     # Before the report that makes the archive complete: the reconciler cleans up after it.
-    found = list_artifacts(one.folder, int(config["limits"]["artifacts_bytes"]))
+    found = list_artifacts(context.log_dir, int(config["limits"]["artifacts_bytes"]))
     job_path = f"jobs/{config['id']}/"
-    for sentence in ship_artifacts(door, job_path, one.folder, found, patience):
+    for sentence in ship_artifacts(door, job_path, context.log_dir, found, patience):
         sys.stdout.write(notice(sentence))
     for attempt, folders in attempts.items():
-        uid = one.pod_uid if attempt == one.attempt else ""
-        lost = one._replace(attempt=attempt, pod_uid=uid)
+        uid = context.pod_uid if attempt == context.attempt else ""
+        lost = context._replace(attempt=attempt, pod_uid=uid)
         rescue_attempt(door, str(config["id"]), lost, folders, patience)
-    return f"attempt {', '.join(map(str, attempts))} of {one.name} is shipped"
+    return f"attempt {', '.join(map(str, attempts))} of {context.name} is shipped"
 
 
 def main(arguments: list[str]) -> int:
@@ -141,12 +142,12 @@ def main(arguments: list[str]) -> int:
     places = task.read_places(arguments)
     try:
         config = places.read_config()
-        one = task.read_task(config, dict(os.environ))._replace(
+        context = task.read_context(config, dict(os.environ))._replace(
             attempt=int(os.environ["HOMEPORT_ATTEMPT"]),
             pod_uid=os.environ.get("HOMEPORT_RESCUE_POD_UID", ""),
         )
         door = Door(os.environ["HOMEPORT_URL"], places.read_token())
-        text, reason, code = rescue(config, one, door), codes.UPLOADED, 0
+        text, reason, code = rescue(config, context, door), codes.UPLOADED, 0
     except RefusedError as error:
         # A training that is gone for the portal has nothing left that anybody wants.
         text, code = str(error), 0 if error.is_final else 1

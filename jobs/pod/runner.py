@@ -25,22 +25,29 @@ import time
 from typing import Any, List, Optional, Tuple
 
 from jobs.pod.artifacts import Artifacts, list_artifacts, ship_artifacts
-from jobs.pod.command import final_command, whole_environment
 from jobs.pod.diagnosis import TAIL_BYTES, diagnose
 from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
 from jobs.pod.peers import peer_names, some_names, wait_for_peers
-from jobs.pod.program import PIPE_BYTES, Ending, Live, Program, ending_of, unstartable
+from jobs.pod.program import (
+    PIPE_BYTES,
+    Ending,
+    Live,
+    Program,
+    ending_of,
+    unstartable,
+    whole_environment,
+)
 from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
+from jobs.pod.protocol.placeholders import ReplicaContext, final_command
 from jobs.pod.protocol.termination import TerminationMessage
 from jobs.pod.segments import READ_BYTES, attempt_folders, ends_line, kept_segments
 from jobs.pod.shipping import Shipper
 from jobs.pod.task import (
     Config,
-    Task,
     mark_uploaded,
+    read_context,
     read_places,
-    read_task,
     remove,
     write_message,
     write_whole,
@@ -54,19 +61,21 @@ AFTER_END_BYTES = 4 * PIPE_BYTES
 class Runner:
     """One replica from start to end."""
 
-    def __init__(self, config: Config, task: Task, door: Door, message_path: str) -> None:
+    def __init__(
+        self, config: Config, context: ReplicaContext, door: Door, message_path: str
+    ) -> None:
         self._config = config
-        self._task = task
+        self._context = context
         self._door = door
         self._message_path = message_path
         self._grace_s = float(config.get("grace_s") or 120)
         self._patience = Patience(float(config.get("retry_s") or 600))
         self._job_path = "jobs/" + config["id"] + "/"
         self._replica_path = (
-            f"{self._job_path}replicas/{task.role}/{task.task_index}/{task.attempt}/"
+            f"{self._job_path}replicas/{context.role}/{context.task_index}/{context.attempt}/"
         )
-        self._shipper = Shipper(door, self._replica_path, task.pod_uid, self._patience)
-        self._archive = LogVolume(task.state_folder, config["limits"], self._shipper)
+        self._shipper = Shipper(door, self._replica_path, context.pod_uid, self._patience)
+        self._archive = LogVolume(context.state_folder, config["limits"], self._shipper)
         self._live = Live()
         self._program: Optional[Program] = None
         self._asked_at: Optional[float] = None
@@ -120,20 +129,22 @@ class Runner:
         return ending.exit_code
 
     def _prepare(self) -> None:
-        task = self._task
+        context = self._context
         try:
-            os.makedirs(task.state_folder, exist_ok=True)
+            os.makedirs(context.state_folder, exist_ok=True)
             # A container that starts again in the same pod has not ended any more.
-            remove(os.path.join(task.state_folder, "uploaded"))
-            remove(os.path.join(task.state_folder, "exit.json"))
-            os.makedirs(os.path.join(task.folder, "artifacts"), exist_ok=True)
+            remove(os.path.join(context.state_folder, "uploaded"))
+            remove(os.path.join(context.state_folder, "exit.json"))
+            os.makedirs(context.artifacts_dir, exist_ok=True)
         except OSError:
             pass  # the first segment fails the same way and says so
-        segments, last_number, end = kept_segments(attempt_folders(task.state_parent, task.attempt))
+        segments, last_number, end = kept_segments(
+            attempt_folders(context.state_parent, context.attempt)
+        )
         self._archive.resume(segments, last_number, end)
         if last_number:
             self._at_line_start = ends_line(segments)
-            self.say(f"{task.name} was started again (pod {task.pod_uid[:8]})")
+            self.say(f"{context.name} was started again (pod {context.pod_uid[:8]})")
 
     def _run_program(self) -> Ending:
         missing = self._wait_for_peers()
@@ -148,8 +159,9 @@ class Runner:
             text = f"{some_names(missing)} did not get an address within {timeout_s:.0f} s"
             self.say(text)
             return Ending(codes.EXIT_CONFIGURATION, codes.PEER_UNRESOLVED, text)
-        command = final_command(self._config, self._task)
-        env = whole_environment(self._config, self._task, dict(os.environ))
+        config, context = self._config, self._context
+        command = final_command(config["command"], config.get("cluster_flags") or (), context)
+        env = whole_environment(config.get("env") or {}, context, dict(os.environ))
         try:
             self._program = Program(command, env)
         except (OSError, ValueError) as error:
@@ -177,8 +189,8 @@ class Runner:
         """A program that fails on a full volume mostly dies of that; the same ending otherwise."""
         if ending.reason != codes.FAILED:
             return ending
-        data_dir = str(self._config.get("data_dir") or "/data")
-        for what, folder in (("log", self._task.folder), ("data", data_dir)):
+        context = self._context
+        for what, folder in (("log", context.log_dir), ("data", context.data_dir)):
             if is_full(folder):
                 text = f"{ending.text}; the {what} volume is full ({folder})"
                 return Ending(ending.exit_code, codes.VOLUME_FULL, text)
@@ -188,7 +200,7 @@ class Runner:
         return float(self._config.get("peer_timeout_s") or 300)
 
     def _wait_for_peers(self) -> List[str]:
-        names = peer_names(self._config, self._task)
+        names = peer_names(self._context)
         if not names:
             return []
         return wait_for_peers(
@@ -242,7 +254,9 @@ class Runner:
         self._patience.ending_at = time.monotonic()
         # Told in advance: if we are killed while shipping, this is what is known of the end.
         self._write_message(ending, False)
-        found = list_artifacts(self._task.folder, int(self._config["limits"]["artifacts_bytes"]))
+        found = list_artifacts(
+            self._context.log_dir, int(self._config["limits"]["artifacts_bytes"])
+        )
         if found.skipped_count:
             self.say(
                 f"{found.skipped_count} files ({found.skipped_bytes} bytes) stay on the log volume "
@@ -266,13 +280,13 @@ class Runner:
             problem = problem or str(error)
         if problem is None:
             return True, ending.text
-        text = f"what was not shipped is on the log volume in {self._task.folder}: {problem}"
+        text = f"what was not shipped is on the log volume in {self._context.log_dir}: {problem}"
         self._live_line(text)
         return False, f"{ending.text}; {text}"
 
     def _ship_artifacts(self, found: Artifacts) -> None:
         for sentence in ship_artifacts(
-            self._door, self._job_path, self._task.folder, found, self._patience
+            self._door, self._job_path, self._context.log_dir, found, self._patience
         ):
             self._live_line(sentence)
 
@@ -287,11 +301,11 @@ class Runner:
             "reason": problem[0] if problem else ending.reason,
             "skipped_bytes": self._archive.skipped_bytes + self._shipper.refused_bytes,
             "by_rescue": False,
-            "pod_uid": self._task.pod_uid,
+            "pod_uid": self._context.pod_uid,
         }
         path = self._replica_path + "done/"
         self._patience.keep_trying(lambda: self._door.post(path, body))
-        mark_uploaded(attempt_folders(self._task.state_parent, self._task.attempt))
+        mark_uploaded(attempt_folders(self._context.state_parent, self._context.attempt))
 
     def _write_exit(self, ending: Ending) -> None:
         fields = {
@@ -303,7 +317,7 @@ class Runner:
             "ended_at": time.time(),
         }
         try:
-            write_whole(os.path.join(self._task.state_folder, "exit.json"), json.dumps(fields))
+            write_whole(os.path.join(self._context.state_folder, "exit.json"), json.dumps(fields))
         except OSError as error:
             self._live_line(f"the exit code cannot be written to the log volume: {error.strerror}")
 
@@ -320,9 +334,9 @@ def main(arguments: List[str]) -> int:
     places = read_places(arguments)
     try:
         config = places.read_config()
-        task = read_task(config, dict(os.environ))
+        context = read_context(config, dict(os.environ))
         door = Door(os.environ["HOMEPORT_URL"], places.read_token())
-        runner = Runner(config, task, door, places.message)
+        runner = Runner(config, context, door, places.message)
     except (OSError, ValueError, KeyError, TypeError) as error:
         text = f"the pod's own configuration cannot be used: {type(error).__name__} {error}"
         sys.stderr.write(notice(text))

@@ -9,42 +9,23 @@ import time
 from typing import Any, Dict, List, NamedTuple
 
 from jobs.pod.protocol.notices import notice
+from jobs.pod.protocol.placeholders import ReplicaContext
 from jobs.pod.protocol.termination import TerminationMessage, encode
 
 Config = Dict[str, Any]
 
 
-class Task(NamedTuple):
-    """Which replica this is, and where it keeps things."""
-
-    role: str
-    task_index: int
-    attempt: int
-    pod_uid: str
-    folder: str  # the job's own folder on the log volume
-
-    @property
-    def name(self) -> str:
-        return f"{self.role}-{self.task_index}"
-
-    @property
-    def state_parent(self) -> str:
-        return os.path.join(self.folder, ".homeport", self.name)
-
-    @property
-    def state_folder(self) -> str:
-        return os.path.join(self.state_parent, f"{self.attempt}-{self.pod_uid[:8]}")
-
-
-def read_task(config: Config, environ: Dict[str, str]) -> Task:
-    """The task of this pod; PS pods are told their index, worker pods get it from their Job."""
+def read_context(config: Config, environ: Dict[str, str]) -> ReplicaContext:
+    """The replica of this pod; PS pods are told their index, worker pods get it from their Job."""
     index = environ.get("HOMEPORT_INDEX") or environ.get("JOB_COMPLETION_INDEX") or "0"
-    return Task(
-        environ["HOMEPORT_ROLE"],
-        int(index),
-        int(config["attempt"]),
-        environ.get("HOMEPORT_POD_UID") or "00000000",
-        config["folder"],
+    return ReplicaContext(
+        role=environ["HOMEPORT_ROLE"],
+        task_index=int(index),
+        hosts=config["hosts"],
+        data_dir=str(config.get("data_dir") or "/data"),
+        log_dir=config["folder"],
+        attempt=int(config["attempt"]),
+        pod_uid=environ.get("HOMEPORT_POD_UID") or "00000000",
     )
 
 

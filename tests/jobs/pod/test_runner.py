@@ -4,31 +4,12 @@ import json
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
-from jobs.pod.command import final_command, final_environment
-from jobs.pod.task import Task
 from tests.jobs.pod.pods import FakeDoor, Pod, wait_until
 
 UID = "abcdef01-0000-4000-8000-000000000000"
-CASES = json.loads((Path(__file__).resolve().parents[1] / "placeholder_cases.json").read_text())
-
-
-@pytest.mark.parametrize("case", CASES, ids=[case["about"] for case in CASES])
-def test_command_and_environment_are_those_of_the_preview(case: dict) -> None:
-    given = case["given"]
-    task = Task(given["role"], given["index"], 1, "0" * 8, given["log_dir"])
-    config = {
-        "hosts": given["hosts"],
-        "data_dir": given["data_dir"],
-        "command": given["command"],
-        "cluster_flags": given["flags"],
-        "env": given["env"],
-    }
-    assert final_command(config, task) == case["command"]
-    assert final_environment(config, task) == case["environment"]
 
 
 def test_output_goes_to_stdout_and_archive_byte_for_byte(pod: Pod, door: FakeDoor) -> None:

@@ -1,0 +1,114 @@
+# ruff: noqa: UP006, UP035, UP045 (the syntax of Python 3.6: images bring their own Python)
+"""The command line and the variables that one replica gets: placeholders, flags, TF_CONFIG.
+
+The runner starts programs by it, and the portal shows it to people before they submit.
+"""
+
+import json
+import re
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
+
+Hosts = Mapping[str, Sequence[str]]  # role -> addresses by index, `host:port`
+
+_FORM = re.compile(r"\{\{ *([a-z_]+) *\}\}")
+# What `cluster_flags` may name; `log_path` is the older name of `log_dir`.
+FLAGS = ("ps_hosts", "worker_hosts", "job_name", "task_index", "data_dir", "log_dir", "log_path")
+DEFAULT_FLAGS = FLAGS[:4]  # of `cluster_flags: true`
+
+
+class ReplicaContext(NamedTuple):
+    """Which replica of a training this is, and where it keeps things.
+
+    Attributes:
+        role: such as `worker`.
+        task_index: of the replica within its role.
+        hosts: of all replicas.
+        data_dir: folder of the data volume.
+        log_dir: the training's own folder on the log volume.
+        attempt: of the training, from 1 on.
+        pod_uid: of the replica's pod; empty where none is known.
+    """
+
+    role: str
+    task_index: int
+    hosts: Hosts
+    data_dir: str
+    log_dir: str
+    attempt: int = 1
+    pod_uid: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}-{self.task_index}"
+
+    @property
+    def artifacts_dir(self) -> str:
+        return f"{self.log_dir}/artifacts"
+
+    @property
+    def state_parent(self) -> str:
+        """Where runner and rescue keep what is theirs, of all attempts."""
+        return f"{self.log_dir}/.homeport/{self.name}"
+
+    @property
+    def state_folder(self) -> str:
+        return f"{self.state_parent}/{self.attempt}-{self.pod_uid[:8]}"
+
+
+def values(context: ReplicaContext) -> Dict[str, str]:
+    """Placeholder name -> text; a role that the training does not have gives the empty text."""
+    return {
+        "ps_hosts": ",".join(context.hosts.get("ps", ())),
+        "worker_hosts": ",".join(context.hosts.get("worker", ())),
+        "job_name": context.role,
+        "task_index": str(context.task_index),
+        "data_dir": context.data_dir,
+        "log_dir": context.log_dir,
+        "log_path": context.log_dir,
+        "artifacts_dir": context.artifacts_dir,
+    }
+
+
+def fill(text: str, known: Mapping[str, str]) -> str:
+    """The text with `{{name}}` replaced; names that are not known stay as they are.
+
+    One pass: what a value holds is never looked at again.
+    """
+    return _FORM.sub(lambda match: known.get(match.group(1), match.group(0)), text)
+
+
+def final_command(
+    command: Sequence[str], flags: Sequence[str], context: ReplicaContext
+) -> List[str]:
+    """The command with placeholders filled, and `--flag=value` appended in the order given."""
+    known = values(context)
+    return [fill(word, known) for word in command] + [f"--{flag}={known[flag]}" for flag in flags]
+
+
+def final_environment(env: Mapping[str, str], context: ReplicaContext) -> Dict[str, str]:
+    """The asked-for variables with placeholders filled, then ours, which win."""
+    known = values(context)
+    filled = {name: fill(text, known) for name, text in env.items()}
+    filled.update(
+        LOG_DIR=context.log_dir,
+        DATA_DIR=context.data_dir,
+        ARTIFACTS_DIR=context.artifacts_dir,
+        JOB_NAME=context.role,
+        TASK_INDEX=str(context.task_index),
+    )
+    config = _tf_config(context)
+    if config is not None:
+        filled["TF_CONFIG"] = config
+    return filled
+
+
+def _tf_config(context: ReplicaContext) -> Optional[str]:
+    """TF_CONFIG as JSON; None for a training of one replica, which needs none.
+
+    https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
+    """
+    cluster = {role: list(names) for role, names in context.hosts.items() if names}
+    if sum(map(len, cluster.values())) <= 1:
+        return None
+    task = {"type": context.role, "index": context.task_index}
+    return json.dumps({"cluster": cluster, "task": task}, sort_keys=True)
