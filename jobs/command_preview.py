@@ -11,7 +11,7 @@ from uuid import UUID
 from jobs import command_line
 from jobs.pod.protocol import placeholders
 from jobs.pod.protocol.placeholders import ReplicaContext
-from jobs.rules import autospec
+from jobs.rules.hosts import addresses
 from jobs.rules.topologies import get_topology
 from jobs.submission import Submission
 from portal.cluster import names
@@ -46,7 +46,7 @@ def preview_command(submission: Submission) -> CommandPreview:
     topology = get_topology(submission.topology)
     kube_name = names.job_name(submission.name, UUID(int=0)).rsplit("-", 1)[0] + f"-{UNKNOWN}"
     counts = {role: asked.count for role, asked in submission.replicas.items()}
-    hosts = autospec.hosts(
+    hosts = addresses(
         topology, counts, lambda role, index: names.replica_address(kube_name, role, index)
     )
     log_dir = f"/log/jobs/{kube_name}"

@@ -15,8 +15,8 @@ from uuid import UUID
 from django.conf import settings
 
 from jobs.models import Job
-from jobs.rules import autospec
 from jobs.rules.admission import Amount, Need
+from jobs.rules.hosts import PORT, addresses
 from jobs.rules.topologies import Topology, get_topology
 from portal import quantity
 from portal.catalog import get_catalog
@@ -214,7 +214,7 @@ def hosts(training: Training, attempt: int) -> dict[str, list[str]]:
     """role -> addresses of the replicas in this attempt."""
     kube_name = names.job_name(training.name, training.job_id, attempt)
     counts = {role: asked["count"] for role, asked in training.replicas.items()}
-    return autospec.hosts(
+    return addresses(
         get_topology(training.topology),
         counts,
         lambda role, index: names.replica_address(kube_name, role, index),
@@ -347,7 +347,7 @@ def render_training(
         shm_bytes=training.shm_bytes,
         image=training.image,
         job_json=_job_json(training, attempt, pods),
-        port=autospec.PORT,
+        port=PORT,
         pods=pods,
     )
     return render("job.yaml.j2", context)

@@ -1,4 +1,4 @@
-"""How the replicas of a training learn about each other: lists of addresses.
+"""Under which addresses the replicas of a training find each other.
 
 Addresses are names that are known before anything starts (`NAME-worker-0.NAME:2222`); the runner
 waits until each of them resolves before it starts the program.
@@ -11,7 +11,7 @@ from jobs.rules.topologies import Topology
 PORT = 2222  # of every replica; means nothing outside the training's own pods
 
 
-def hosts(
+def addresses(
     topology: Topology, counts: Mapping[str, int], address: Callable[[str, int], str]
 ) -> dict[str, list[str]]:
     """role -> addresses by index, roles in the topology's order.
