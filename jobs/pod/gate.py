@@ -24,10 +24,10 @@ from aiohttp import web
 from jobs.pod.gatekeeper import forward
 from jobs.pod.gatekeeper.config import Config, ConfigError, read_config
 from jobs.pod.gatekeeper.cookies import Cookies
-from jobs.pod.gatekeeper.passes import Signer
 from jobs.pod.gatekeeper.portal import Portal
 from jobs.pod.gatekeeper.server import Gate
 from jobs.pod.gatekeeper.standing import Clock, Standing
+from jobs.pod.gatekeeper.tickets import Signer
 from jobs.pod.protocol import codes
 
 log = logging.getLogger("gate")

@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 from django.conf import settings
 from django.db import transaction
 
-from jobs.services import tickets
 from jobs.services.models import Service, ServiceState
-from jobs.services.tokens import has_gate_tls
+from jobs.services.tokens import has_gate_tls, new_ticket
 from tenants import policy
 from tenants.actions import record
 from tenants.models import Tenant, User
@@ -59,7 +58,7 @@ def open_link(*, by: User, service: Service, source_address: str = "") -> OpenLi
     is_up = service.state == ServiceState.RUNNING and may_be_inside(by, service)
     if not is_up or service.node_port is None:
         raise CannotOpenError("not_running", *_why_not(service))
-    ticket = tickets.issue(service=service, user=by)
+    ticket = new_ticket(service.pk, service.start_count, by.pk)
     record(by=by, verb="open", target=service, source_address=source_address)
     return OpenLink(
         f"{gate_origin(service.node_port)}{service.path_prefix}__gate#t={ticket.text}",

@@ -4,10 +4,24 @@ The gate finds them as files of a Secret (`GATE_SECRETS`), whose values the reco
 it creates the Secret; the manifests that are kept have an empty one.
 """
 
+import secrets
+import time
+from dataclasses import dataclass
 from uuid import UUID
 
 from django.conf import settings
 from django.utils.crypto import constant_time_compare, salted_hmac
+
+from jobs.pod.protocol import tickets
+from jobs.pod.protocol.tickets import Claims
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """Good once and for a minute; `expires_at` in seconds since 1970."""
+
+    text: str
+    expires_at: float
 
 
 def portal_token(service_id: UUID) -> str:
@@ -22,6 +36,16 @@ def is_portal_token(service_id: UUID, token: str) -> bool:
 def ticket_key(service_id: UUID, start_count: int) -> str:
     """Signs tickets, and the gate's cookies; new with every start."""
     return _derived("homeport.gate-ticket-key", f"{service_id}/{start_count}")
+
+
+def new_ticket(service_id: UUID, start_count: int, user_id: UUID) -> Ticket:
+    """By which a browser of this person comes in at the gate. Says nothing of rights."""
+    now = time.time()
+    issued_at, expires_at = round(now, 3), round(now + tickets.TICKET_S, 3)
+    identity = secrets.token_urlsafe(16)
+    claims = Claims(str(service_id), str(user_id), start_count, issued_at, expires_at, identity)
+    text = tickets.write(claims, ticket_key(service_id, start_count).encode())
+    return Ticket(text, expires_at)
 
 
 def app_token(service_id: UUID, start_count: int) -> str:

@@ -4,7 +4,6 @@ import json
 import re
 import time
 from datetime import datetime
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 from uuid import UUID
@@ -13,10 +12,9 @@ from django.test import Client, override_settings
 
 from jobs.engine.network import namespaces
 from jobs.models import Bundle, Job
-from jobs.pod.gatekeeper.passes import Signer
+from jobs.pod.gatekeeper.tickets import Signer
 from jobs.rules.states import Desired
-from jobs.services.tickets import issue
-from jobs.services.tokens import gate_secrets
+from jobs.services.tokens import gate_secrets, new_ticket
 from jobs.tokens import job_token
 from portal.storage import get_store
 from tenants.people.passwords import new_link
@@ -32,7 +30,7 @@ START = 3
 
 def derived() -> dict[str, Any]:
     """Secrets of one id under one secret key at one moment: what runs has them, and keeps them."""
-    service, person = SimpleNamespace(pk=ID, start_count=START), make_user("ann")
+    person = make_user("ann")
     person.pk = ID
     with (
         override_settings(SECRET_KEY=KEY),
@@ -51,7 +49,7 @@ def derived() -> dict[str, Any]:
         return {
             "a training": job_token(ID),
             "a gate": found,
-            "a ticket": issue(service=service, user=person).text,  # type: ignore[arg-type]
+            "a ticket": new_ticket(ID, START, ID).text,
             "a gate's cookie": signer.write_cookie(str(ID), NOW_S),
             "a link to read": store.link_get("a/b").url.partition("?")[2],
             "a link to write": store.link_put("a/b", 7, sha256="0" * 64).url.partition("?")[2],

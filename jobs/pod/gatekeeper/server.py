@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 
 from aiohttp import HttpVersion10, HttpVersion11, web
 
-from jobs.pod.gatekeeper import cookies, origin, pages, passes, refusals
+from jobs.pod.gatekeeper import cookies, origin, pages, refusals
 from jobs.pod.gatekeeper.config import Config
 from jobs.pod.gatekeeper.forward import App, BrokenAnswerError, NoAnswerError
 from jobs.pod.gatekeeper.handshake import NoWebsocketError
-from jobs.pod.gatekeeper.passes import Pass, RefusedError, Signer
 from jobs.pod.gatekeeper.refusals import Refusal, StopError
 from jobs.pod.gatekeeper.standing import (
     GoneServiceError,
@@ -18,7 +17,10 @@ from jobs.pod.gatekeeper.standing import (
     Standing,
     UncertainError,
 )
+from jobs.pod.gatekeeper.tickets import RefusedError, Signer, check_ticket_times, is_cookie_fresh
 from jobs.pod.gatekeeper.tunnel import Tunnel
+from jobs.pod.protocol import tickets
+from jobs.pod.protocol.tickets import Claims
 
 log = logging.getLogger("gate")
 
@@ -79,7 +81,7 @@ class Gate:
         ):
             raise StopError(refusals.FOREIGN)
         try:
-            ticket = await self._take_ticket(await _read(request, passes.MAX_CHARS))
+            ticket = await self._take_ticket(await _read(request, tickets.MAX_CHARS))
         except RefusedError as error:
             log.info("a ticket was refused: %s", error.code)
             return pages.said(refusals.bad_ticket(self.config.word, error.code, str(error)))
@@ -89,7 +91,7 @@ class Gate:
         response.set_cookie(
             self.config.cookie_name,
             self.signer.write_cookie(ticket.subject, now),
-            max_age=int(passes.COOKIE_MAX_S),
+            max_age=int(tickets.COOKIE_S),
             path=self.config.prefix,
             httponly=True,
             samesite="Lax",
@@ -97,7 +99,7 @@ class Gate:
         )
         return response
 
-    async def _take_ticket(self, text: str) -> Pass:
+    async def _take_ticket(self, text: str) -> Claims:
         """A ticket that nobody used before and that the portal still stands by.
 
         Raises:
@@ -114,17 +116,17 @@ class Gate:
         except (GoneServiceError, UncertainError) as error:
             raise StopError(self._explain(error)) from error
         clock = self.standing.clock
-        passes.check_ticket_times(ticket, now=clock.now(), began_at=clock.began_at())
+        check_ticket_times(ticket, now=clock.now(), began_at=clock.began_at())
         self._check_unused(ticket)  # again: somebody else may have waited with us
         self._used = {k: end for k, end in self._used.items() if end > clock.now()}
-        self._used[ticket.identity] = ticket.expires_at + passes.TICKET_MAX_S
+        self._used[ticket.identity] = ticket.expires_at + tickets.TICKET_S
         return ticket
 
-    def _check_unused(self, ticket: Pass) -> None:
+    def _check_unused(self, ticket: Claims) -> None:
         if ticket.identity in self._used:
             raise RefusedError("ticket_used", "The link was used before; each is good once.")
 
-    async def _person(self, request: web.BaseRequest) -> Pass:
+    async def _person(self, request: web.BaseRequest) -> Claims:
         """Who asks, by the cookie.
 
         Raises:
@@ -141,7 +143,7 @@ class Gate:
                 cookie = self.signer.read_cookie(value)
             except RefusedError:
                 continue
-            if not passes.is_cookie_fresh(cookie, now=now):
+            if not is_cookie_fresh(cookie, now=now):
                 continue
             try:
                 await self.standing.check(cookie.subject, cookie.issued_at)
@@ -158,7 +160,7 @@ class Gate:
             refusals.gone(word) if isinstance(error, GoneServiceError) else refusals.withdrawn(word)
         )
 
-    async def _pass(self, request: web.BaseRequest, person: Pass) -> web.StreamResponse:
+    async def _pass(self, request: web.BaseRequest, person: Claims) -> web.StreamResponse:
         """To the app, for somebody who may."""
         host = request.headers["Host"]
         origins = request.headers.getall("Origin", [])
@@ -181,11 +183,11 @@ class Gate:
         except BrokenAnswerError:
             raise StopError(refusals.broken(self.config.word, self.app.retry_s())) from None
 
-    async def _pass_request(self, request: web.BaseRequest, person: Pass) -> web.StreamResponse:
+    async def _pass_request(self, request: web.BaseRequest, person: Claims) -> web.StreamResponse:
         with self.standing.open(_opened(request, person)):
             return await self.app.forward(request)
 
-    async def _pass_websocket(self, request: web.BaseRequest, person: Pass) -> web.StreamResponse:
+    async def _pass_websocket(self, request: web.BaseRequest, person: Claims) -> web.StreamResponse:
         opened = _opened(request, person)
         with self.standing.open(opened):
             try:
@@ -198,7 +200,7 @@ class Gate:
                 raise StopError(refusal) from error
 
 
-def _opened(request: web.BaseRequest, person: Pass) -> Opened:
+def _opened(request: web.BaseRequest, person: Claims) -> Opened:
     """A request in progress that is cut off when it has to end."""
 
     def end(_code: int, _reason: str) -> None:

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 from django.core import checks
 
-from jobs.pod.gatekeeper.passes import Signer
+from jobs.pod.gatekeeper.tickets import Signer
 from jobs.services.models import Service, ServiceState
 from jobs.services.opening import CannotOpenError, OpenLink, open_link
 from jobs.services.tokens import ticket_key

@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobs.pod.gatekeeper.frames import Frames, close_frame
-from jobs.pod.gatekeeper.passes import RefusedError, Signer, encode
+from jobs.pod.gatekeeper.tickets import RefusedError, Signer
+from jobs.pod.protocol.tickets import encode
 from tests.jobs.pod.gate.world import ALICE, SECRETS, SERVICE, ticket
 
 SIZES = st.sampled_from([0, 1, 2, 125, 126, 127, 200, 65535, 65536])

@@ -190,7 +190,7 @@ async def test_with_the_portal_away_nobody_new_comes_in() -> None:
 
 async def test_at_the_end_of_the_cookie_open_websockets_close() -> None:
     # Twelve hours, shortened where the gate reads them.
-    short = "from jobs.pod.gatekeeper import passes; passes.COOKIE_MAX_S = 4"
+    short = "from jobs.pod.protocol import tickets; tickets.COOKIE_S = 4"
     async with world(quick=f"{QUICK}; {short}") as w:
         cookie = await w.cookie()
         w.app = silent
