@@ -2,7 +2,7 @@
 
 import signal
 
-from jobs.client import completion, exits, find, output, pack
+from homeport_client import completion, exits, find, output, pack
 from jobs.pod.protocol import codes
 from jobs.rules.states import FOLLOWERS, JobState
 
