@@ -1,6 +1,6 @@
 """The one client of the Kubernetes API: plain dicts in and out, every call with a time limit.
 
-Writes pass a token bucket and one function, `_mutate`, where the crash tests put their faults.
+Writes pass a token bucket and one function, `_mutate`, where tests put faults.
 API: https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
 

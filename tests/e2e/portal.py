@@ -35,6 +35,7 @@ class Portal:
         wrapper: words in front of the launcher's command line, such as `env NAME=VALUE`.
         admin_kubeconfig: what the tests themselves look with, where Homeport's own may do less.
         checkout: whose launcher is started, by `python`.
+        launcher: the module of it.
     """
 
     home: Path
@@ -46,6 +47,7 @@ class Portal:
     pod_port: int = field(default_factory=free_port)
     checkout: Path = ROOT
     python: str = sys.executable
+    launcher: str = "deploy.run"
     log: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,7 +62,7 @@ class Portal:
         started = time.monotonic()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.wrapper, self.python, "-m", "deploy.run"],
+                [*self.wrapper, self.python, "-m", self.launcher],
                 cwd=self.checkout,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -84,7 +84,6 @@ class Bare(Portal):
             "POD_PORT": str(self.pod_port),
             "HOMEPORT_KUBECONFIG": str(self.kubeconfig),
             "HOMEPORT_DEMO_PASSWORD": PASSWORD,
-            "HOMEPORT_FAULTS": "1",
             "HOMEPORT_FAULT": fault,
         }
         with self.log.open("ab") as log:
@@ -99,7 +98,7 @@ class Bare(Portal):
                         check=True,
                     )
             self.process = subprocess.Popen(
-                [sys.executable, "manage.py", "serve"],
+                [sys.executable, "-m", "tests.faults.serve"],
                 cwd=ROOT,
                 env=environment,
                 stdout=log,

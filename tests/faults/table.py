@@ -17,7 +17,7 @@ from zlib import crc32
 from asgiref.sync import sync_to_async
 from django.core.management import call_command
 
-from portal.cluster.faults import ALWAYS, SAID
+from tests.faults.fault import ALWAYS, SAID
 from tests.faults.operations import Operation
 from tests.faults.world import Call, FaultWorld
 

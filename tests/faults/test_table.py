@@ -2,7 +2,7 @@
 
 import pytest
 
-from portal.cluster.faults import ALWAYS, POINTS
+from tests.faults.fault import ALWAYS, POINTS
 from tests.faults.operations import OPERATIONS, Operation
 from tests.faults.table import EVERY, PART, Point, Table, place
 

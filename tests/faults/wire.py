@@ -1,4 +1,4 @@
-"""Faults that the transport itself has to find out: a relay makes them, where `portal.cluster.faults`
+"""Faults that the transport itself has to find out: a relay makes them, where `tests.faults.fault`
 raises above it.
 """
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from onebox.testing.relay import Relay
-from portal.cluster.faults import ALWAYS, SAID, Fault
 from portal.cluster.kinds import get_kind
+from tests.faults.fault import ALWAYS, SAID, Fault
 
 _METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}
 

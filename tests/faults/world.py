@@ -19,13 +19,13 @@ from jobs.models import Job
 from jobs.rules.states import Desired, JobState
 from jobs.services.models import Service
 from portal.cluster import client, labels
-from portal.cluster.faults import Fault
 from portal.cluster.kinds import KINDS as ALL_KINDS
 from portal.cluster.view import Dirty
 from portal.cluster.watch import Watch
 from tenants.models import Tenant, TenantObject
 from tests.factories import make_job, make_service, make_tenant
 from tests.faults.box import FaultBox
+from tests.faults.fault import Fault
 from tests.faults.wire import WireFault
 from tests.jobs.engine.simulation import START, Killed, who_of
 from tests.jobs.engine.world import World

@@ -181,13 +181,6 @@ def test_nothing_to_run_is_refused(served: Served):
     assert "leave nothing to run" in output
 
 
-def test_a_fault_is_armed_only_with_both_settings(served: Served):
-    served.start(HOMEPORT_FAULTS="1", HOMEPORT_FAULT="create:Job:1:before")
-    served.ready()
-    served.process.terminate()
-    assert "a fault is armed" in served.ended(10)[1]
-
-
 async def test_answers_of_several_writes_do_not_wait_for_acknowledgements() -> None:
     options: list[int] = []
     done = asyncio.Event()

@@ -13,7 +13,7 @@ _LABEL = re.compile(r"\b(?:homeport\.dev|(?:app|batch)\.kubernetes\.io)/[A-Za-z-
 _VARIABLE = re.compile(
     r"""["']((?:HOMEPORT|GATE|APP|JOB|TASK|TF|XDG|NO|ARTIFACTS|DATA|LOG)_(?!DIRS)[A-Z_]+)["']"""
 )
-_EXIT_CODE = re.compile(r"^EXIT_[A-Z_]+ = \d+", re.MULTILINE)
+_EXIT_CODE = re.compile(r"^EXIT_[A-Z_]+ = \(?\s*(\d+)", re.MULTILINE)
 
 
 def names() -> dict[str, Any]:
@@ -28,6 +28,6 @@ def names() -> dict[str, Any]:
     return {
         "labels": sorted(set(_LABEL.findall(text))),
         "variables": sorted(set(_VARIABLE.findall(text))),
-        "exit codes": sorted({int(row.split()[-1]) for row in _EXIT_CODE.findall(text)}),
+        "exit codes": sorted({int(code) for code in _EXIT_CODE.findall(text)}),
         "reasons": sorted(ROWS),
     }

@@ -3,7 +3,7 @@
 import pytest
 
 from portal.cluster import client as client_module
-from portal.cluster.faults import ALWAYS, SAID, Fault
+from tests.faults.fault import ALWAYS, SAID, Fault
 from tests.tenants.conftest import Room
 
 pytestmark = pytest.mark.django_db(transaction=True)

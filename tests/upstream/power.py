@@ -142,6 +142,7 @@ def portal_of(accounts: Accounts, home: Path, pod_port: int, **environment: str)
         },
         admin_kubeconfig=accounts.admin_kubeconfig,
         pod_port=pod_port,
+        launcher="tests.faults.launch" if "HOMEPORT_FAULT" in environment else "deploy.run",
     )
 
 

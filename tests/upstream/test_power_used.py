@@ -102,16 +102,13 @@ def live(accounts: Accounts, home: Path, port: int) -> None:
         home,
         port,
         NODE_CIDRS="10.0.0.0/24",
-        HOMEPORT_FAULTS="1",
         HOMEPORT_FAULT="create:Service:1:lost",
     )
     make_people(first)
     run(first, lambda: first_week(accounts, first))
     grow(accounts, first)
     # Without NODE_CIDRS there is one network policy less.
-    second = portal_of(
-        accounts, home, port, HOMEPORT_FAULTS="1", HOMEPORT_FAULT="create:Pod:1:lost"
-    )
+    second = portal_of(accounts, home, port, HOMEPORT_FAULT="create:Pod:1:lost")
     run(second, lambda: second_week(accounts, second))
 
 

@@ -23,7 +23,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from portal import environment, insecure, supervise
-from portal.cluster import client, faults
+from portal.cluster import client
 from portal.database import schema
 from portal.database.postgres.patience import RECONCILER_S, WEB_S, Patience, patience
 from portal.process import process
@@ -163,8 +163,6 @@ class Command(BaseCommand):
         raise_descriptor_limit()
         # Static files come so from whitenoise and are small; portal/web/streaming.py sees to the others.
         warnings.filterwarnings("ignore", "StreamingHttpResponse must consume synchronous")
-        if faults.install():
-            log.warning("a fault is armed: HOMEPORT_FAULT=%s", os.environ["HOMEPORT_FAULT"])
         Patience.of_process = WEB_S
         if options["no_web"] or options["no_reconciler"]:
             insecure.say_split()

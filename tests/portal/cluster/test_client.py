@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from portal.cluster import client as client_module
-from portal.cluster import faults
 from portal.cluster.client import Cluster
 from portal.cluster.errors import (
     AlreadyExists,
@@ -22,6 +21,7 @@ from portal.cluster.errors import (
     TooManyRequests,
     Unavailable,
 )
+from tests.faults import fault
 from tests.portal.cluster.fake_api import FakeApi, Trouble
 
 
@@ -271,7 +271,7 @@ async def test_what_nobody_closed_is_closed_at_the_end(api: FakeApi, tmp_path: P
 async def test_an_armed_fault_loses_exactly_the_chosen_reply(
     api: FakeApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(client_module, "fault", faults.parse("create:ConfigMap:2:lost"))
+    monkeypatch.setattr(client_module, "fault", fault.parse("create:ConfigMap:2:lost"))
     await cluster.create(config_map("a"))
     with pytest.raises(Unavailable):
         await cluster.create(config_map("b"))
@@ -284,9 +284,4 @@ async def test_an_armed_fault_loses_exactly_the_chosen_reply(
 )
 def test_a_fault_that_cannot_be_read_is_a_sentence(text: str):
     with pytest.raises(ValueError, match="HOMEPORT_FAULT"):
-        faults.parse(text)
-
-
-def test_faults_are_off_unless_asked_for_twice():
-    assert not faults.install({"HOMEPORT_FAULT": "create:Job:1:before"})
-    assert not faults.install({"HOMEPORT_FAULTS": "1"})
+        fault.parse(text)

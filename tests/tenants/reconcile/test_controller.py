@@ -9,10 +9,10 @@ from asgiref.sync import sync_to_async
 from django.db.models import F
 
 from portal.cluster import client as client_module
-from portal.cluster import faults
 from tenants.models import Tenant
 from tenants.reconcile.controller import TenantReconciler
 from tests.factories import make_tenant
+from tests.faults import fault
 from tests.portal.cluster.fake_api import Trouble
 from tests.tenants.conftest import DirectWriter, Room
 
@@ -495,4 +495,4 @@ async def test_every_call_stays_in_the_tenants_own_namespace(room: Room):
 
 
 def test_a_lost_reply_can_be_armed_for_tenants_too():
-    assert faults.parse("create:Namespace:1:lost").kind == "Namespace"
+    assert fault.parse("create:Namespace:1:lost").kind == "Namespace"

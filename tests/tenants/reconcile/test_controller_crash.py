@@ -57,7 +57,7 @@ class Installation:
     def reconciler(self, **environ: str) -> subprocess.Popen[bytes]:
         with (self.home / "reconciler.log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "manage.py", "serve", "--no-web"],
+                [sys.executable, "-m", "tests.faults.serve", "--no-web"],
                 cwd=ROOT,
                 env={**self.environ, **environ},
                 stdout=log,
@@ -112,7 +112,7 @@ def test_killed_at_a_write_and_finished_by_the_next(
     installation: Installation, name: str, fault: str
 ):
     namespace = installation.call("manage.py", "shell", "-v0", "-c", MAKE_TENANT.format(name=name))
-    first = installation.reconciler(HOMEPORT_FAULTS="1", HOMEPORT_FAULT=fault)
+    first = installation.reconciler(HOMEPORT_FAULT=fault)
     assert first.wait(60) == -signal.SIGKILL
     assert installation.state(namespace) == "provisioning"
     second = installation.reconciler()

@@ -1,17 +1,16 @@
 """Faults for tests: ends the process, loses a reply or refuses, at one chosen mutating call.
 
-Does nothing unless `serve` is started with HOMEPORT_FAULTS=1 and HOMEPORT_FAULT set, for example
+In a process of its own (`serve.py` beside this) HOMEPORT_FAULT says which, for example
 `create:Job:2:before` (killed before the second creation of a Job is sent), or `delete:Job:1:403:*`
 (the deletion of that Job is refused for ever).
 """
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from portal.cluster import client
 from portal.cluster.errors import ClusterError, Unavailable, error_of
 
 _VERBS = ("create", "patch", "delete")
@@ -120,11 +119,3 @@ def parse(text: str) -> Fault:
             f"{' '.join(_VERBS)} *, point one of {' '.join(POINTS)}, for example create:Job:1:after"
         )
     return Fault(verb, kind, int(nth), point, ALWAYS if times == "*" else int(times))
-
-
-def install(environ: Mapping[str, str] = os.environ) -> bool:
-    """Arms the fault that the environment asks for; says whether there is one."""
-    if environ.get("HOMEPORT_FAULTS") != "1" or not environ.get("HOMEPORT_FAULT"):
-        return False
-    client.fault = parse(environ["HOMEPORT_FAULT"])
-    return True
