@@ -11,15 +11,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.onebox import ways
 from tests.tools import browsers, servers
 
 TESTS = Path(__file__).parent
 FOLDERS = ("portal", "jobs", "tenants", "manifests", "recorded", "deploy", "repository")
-_BOX = ("onebox", "contract")
 UPGRADE = "upgrade"
+# The embedded cluster's own, which know nothing of Homeport.
+ONEBOX = "deploy/onebox/tests/onebox_tests"
+FILES = ("tests/", "deploy/onebox/tests/")  # so begins a word of a lane that names tests
 OTHERS = sorted(
-    {path.parent.name for path in TESTS.glob("*/__init__.py")} - {*FOLDERS, *_BOX, UPGRADE, "e2e"}
+    {path.parent.name for path in TESTS.glob("*/__init__.py")}
+    - {*FOLDERS, "contract", UPGRADE, "e2e"}
 )
 
 # Files of FOLDERS that are left to `make test-all`, slowest first, with the seconds that each takes
@@ -150,11 +152,45 @@ PS_TRAINING = (
 )
 PEOPLE = (*_e2e("days"), PS_TRAINING)
 PAGES = _e2e("accessibility")
-SMOKE = tuple(f"tests/onebox/whole/test_{name}.py" for name in ("pods", "volumes", "logs"))
+SMOKE = tuple(f"{ONEBOX}/whole/test_{name}.py" for name in ("pods", "volumes", "logs"))
 CRASHES = _e2e("crash_table")
 # Without a browser, on a whole installation.
 WHOLE = _e2e("attacked", "bad_input", "cli", "flood", "ordinary_user", "pods_door")
-PLAIN = "tests/onebox/plain"
+PLAIN = _e2e("plain_container")
+
+_SANDBOX, _BOXES = f"{ONEBOX}/node_sandbox", f"{ONEBOX}/whole"
+_OF_PODS = tuple(
+    f"{_SANDBOX}/test_{name}.py"
+    for name in (
+        *("containers", "network", "dns", "services", "logs_written", "limits"),
+        "start_and_end",
+    )
+)
+_OF_ALL = tuple(
+    f"{_BOXES}/test_{name}.py"
+    for name in ("pods", "network", "volumes", "workloads", "logs", "deletion")
+)
+_INSTALLED = "test_requirements_are_installed_compiled_and_run_as_the_pods_user"
+# What depends on who runs it.
+CHOSEN = {
+    "user": (
+        *(
+            f"{_SANDBOX}/test_{name}.py"
+            for name in (
+                *("containers", "isolation", "limits", "logs_written"),
+                *("network", "start_and_end"),
+            )
+        ),
+        f"{_SANDBOX}/test_services.py::test_a_cluster_ip_leads_to_the_ready_endpoints_in_turn",
+        f"{_SANDBOX}/test_services.py::test_a_cluster_ip_is_for_its_own_namespace",
+        f"{_SANDBOX}/test_services.py::test_a_node_port_leads_from_the_host_to_the_pod",
+        f"{_SANDBOX}/test_dns.py::test_pods_look_names_up",
+        f"{_SANDBOX}/test_images.py::{_INSTALLED}",
+        "tests/contract/test_network_check.py::test_namespaces_are_apart",
+    ),
+    "plain": (*_OF_PODS, *_OF_ALL),
+    "docker": tuple(f"{_SANDBOX}/test_{name}.py" for name in ("network", "dns", "services")),
+}
 
 LANES = (
     Lane(
@@ -225,7 +261,7 @@ LANES = (
         (
             *BROWSER,
             *_in("e2e", *OTHERS),
-            *_without((*_e2e("days"), *PAGES, *CRASHES, *WHOLE)),
+            *_without((*_e2e("days"), *PAGES, *CRASHES, *WHOLE, *PLAIN)),
             f"--deselect={PS_TRAINING}",
         ),
         command="test-all",
@@ -254,7 +290,7 @@ LANES = (
     Lane(
         "box",
         "the embedded cluster",
-        (*NO_BROWSER, *_in("onebox"), *_without(SMOKE)),
+        (*NO_BROWSER, ONEBOX, *_without(SMOKE)),
         command="test-all",
         goal_s=420,
     ),
@@ -315,7 +351,7 @@ LANES = (
         Lane(
             f"as-{way}",
             title,
-            (*NO_BROWSER, "--as", way, *ways.CHOSEN[way]),
+            (*NO_BROWSER, "--as", way, *CHOSEN[way]),
             command="test-all",
             goal_s=240,
             load=0.5,
@@ -344,7 +380,7 @@ LANES = (
     Lane(
         "plain-job",
         "the main job in a plain container",
-        (*BROWSER, PLAIN),
+        (*BROWSER, *PLAIN),
         command="test-all",
         goal_s=180,
         load=0.5,
@@ -381,6 +417,6 @@ def files_of(lane: Lane) -> set[str]:
     left_out = {w.partition("=")[2] for w in words if w.startswith("--ignore=")}
     found = set()
     for word in words:
-        if word.startswith("tests/"):
+        if word.startswith(FILES):
             found |= files_below(word)
     return found - left_out

@@ -250,7 +250,7 @@ def only(arguments: Sequence[str], tests: Sequence[str]) -> list[str]:
     """Words for pytest with these tests in place of its files; as they are without tests."""
     if not tests:
         return list(arguments)
-    files = ("tests/", "--ignore=", "--deselect=")
+    files = (*lanes.FILES, "--ignore=", "--deselect=")
     return [*(word for word in arguments if not word.startswith(files)), *tests]
 
 

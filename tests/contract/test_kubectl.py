@@ -21,7 +21,7 @@ from tests.tools.kubectls import CURRENT, IN_PATH, Kubectl
 
 
 def _tried() -> list[str]:
-    """One that cannot be tried is no behaviour of a cluster (tests/onebox/whole names it)."""
+    """One that cannot be tried is no behaviour of a cluster (deploy/onebox/tests/onebox_tests/whole names it)."""
     try:
         kubectls.kubectl_in_path()
     except kubectls.NoKubectlError:

@@ -83,7 +83,10 @@ def test_a_go_with_another_checksum_is_not_taken(
 
 
 def test_a_single_test_is_run_by_the_calls_whose_files_it_may_be_in():
-    left, pod = "tests/upstream/test_left.py::a", "tests/onebox/whole/test_pods.py::b[tests/c]"
+    left, pod = (
+        "tests/upstream/test_left.py::a",
+        "deploy/onebox/tests/onebox_tests/whole/test_pods.py::b[tests/c]",
+    )
     calls, _ = run.chosen(["--without", "faults", "--test", left, f"--test={pod}"])
     assert {call.name: call.arguments[-1] for call in calls} == {
         "pods": pod,

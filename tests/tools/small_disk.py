@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from onebox.node import syscalls
 from tests.tools.missing import is_missing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,7 +56,7 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[SmallDisk]:
     """Mounted there, and empty, while the block runs."""
     folder.mkdir(exist_ok=True)
     try:
-        syscalls.mount("tmpfs", str(folder), "tmpfs", options=f"size={size_bytes},mode=755")
+        _mount_tmpfs(folder, f"size={size_bytes},mode=755")
     except PermissionError:
         is_missing(_WHY)
     try:
@@ -65,6 +64,14 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[SmallDisk]:
     finally:
         # Not by umount(8), which asks who one is and not what one may.
         assert ctypes.CDLL(None).umount2(os.fsencode(folder), _MNT_DETACH) == 0
+
+
+def _mount_tmpfs(folder: Path, options: str) -> None:
+    """Not by mount(8), as below; raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", ctypes.c_ulong(0), options.encode()):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(folder))
 
 
 def mounts_a_small_disk(test: Callable[..., None]) -> Callable[..., None]:

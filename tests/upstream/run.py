@@ -1,6 +1,6 @@
 """`make test-cluster`: builds and starts an upstream cluster, tries everything on it, and stops it.
 
-Tried are the contract (tests/contract), the pods of onebox's node half (tests/onebox/whole) and what
+Tried are the contract (tests/contract), the pods of onebox's node half (deploy/onebox/tests/onebox_tests/whole) and what
 only upstream can judge (tests/upstream). With CONTRACT_KUBECONFIG that cluster is used in place of
 one of our own; the tests of tests/upstream that need a control plane to stop and start still build
 theirs. `--only NAME` and `--without NAME` choose among the calls, `--test ID` single tests; what
@@ -37,6 +37,9 @@ START_S = 60.0  # when nothing has to be built
 KEPT = ("KEEP_UPSTREAM", "KEEP_E2E")  # who sets one of these wants to look at what is left
 
 
+FILES = ("tests/", "deploy/onebox/tests/")  # so begins a word that names tests
+
+
 @dataclass(frozen=True)
 class Call:
     """One pytest process: Playwright's event loop and pytest-asyncio's cannot share one.
@@ -58,7 +61,7 @@ class Call:
 
     def only(self, tests: Sequence[str]) -> "Call | None":
         """The call with those of the tests alone that lie below its files; None: none does."""
-        files = [word for word in self.arguments if word.startswith("tests/")]
+        files = [word for word in self.arguments if word.startswith(FILES)]
         own = [test for test in tests if any(_lies_below(test, file) for file in files)]
         words = [word for word in self.arguments if word not in files]
         return replace(self, arguments=(*words, *own), is_part=True) if own else None
@@ -76,7 +79,7 @@ CALLS = (
     Call(
         "pods",
         "pods on onebox's node half",
-        tuple(f"tests/onebox/whole/test_{name}.py" for name in NODE_TESTS),
+        tuple(f"deploy/onebox/tests/onebox_tests/whole/test_{name}.py" for name in NODE_TESTS),
         needs_our_node=True,
     ),
     Call(

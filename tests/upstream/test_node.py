@@ -1,6 +1,6 @@
 """onebox's node half under an upstream control plane: what it may, and what becomes of its pods.
 
-How pods of it run is tried by tests/onebox/whole, which `make test-cluster` runs on upstream too.
+How pods of it run is tried by deploy/onebox/tests/onebox_tests/whole, which `make test-cluster` runs on upstream too.
 """
 
 from __future__ import annotations
