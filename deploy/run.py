@@ -46,6 +46,7 @@ _FIRST_WAIT_S, _MOST_WAIT_S = 1.0, 60.0
 _LOG_BYTES = 16 * 1024**2  # a longer log of the cluster is put aside at the next start
 # Addresses that the cluster's forwarding to this machine's loopback reaches.
 _REACHED_BY_PODS = {"127.0.0.1", "0.0.0.0", "localhost", ""}
+# Where the embedded cluster's forwarding leads pods to this machine.
 _POD_PORTAL_URL = "http://10.244.0.1:8000"
 
 
@@ -92,6 +93,10 @@ class Plan:
         for name, port in (("PORT", plan.port), ("POD_PORT", plan.pod_port)):
             if not 0 < port < 65536:
                 raise LaunchError(f"{name}={port} is no port; use one of 1024 to 65535")
+        if kubeconfig and not environment.read("POD_PORTAL_URL"):
+            raise LaunchError(
+                "POD_PORTAL_URL is empty; set it to the URL that leads this cluster's pods to POD_PORT"
+            )
         if plan.is_embedded and plan.pod_address not in _REACHED_BY_PODS:
             raise LaunchError(
                 f"POD_LISTEN={plan.pod_address} cannot be reached by pods of the embedded cluster; "
@@ -125,7 +130,7 @@ class Plan:
         environ = self.environ() | {"POD_LISTEN": self.pod_address}
         if self.is_embedded:
             environ["HOMEPORT_KUBECONFIG"] = str(self.home / "onebox" / "kubeconfig")
-            environ.setdefault("POD_PORTAL_URL", _POD_PORTAL_URL)
+            environ["POD_PORTAL_URL"] = environment.read("POD_PORTAL_URL") or _POD_PORTAL_URL
             for name in ("WEB_KUBECONFIG", "PURGE_KUBECONFIG"):
                 environ.pop(name, None)  # accounts of another cluster
         argv = [sys.executable, str(ROOT / "manage.py"), "serve"]

@@ -248,7 +248,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "POD_PORTAL_URL",
         "",
-        "URL under which pods reach the portal; http://10.244.0.1:8000 when empty",
+        "URL under which pods reach the portal; must be set, but for the built-in cluster",
     ),
     Setting(
         "POD_PORTAL_SELECTOR",

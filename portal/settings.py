@@ -23,7 +23,7 @@ _address = public_address.read()
 HTTPS = _address.is_https
 TRUSTED_PROXIES = environment.read("TRUSTED_PROXIES")
 
-POD_PORTAL_URL = environment.read("POD_PORTAL_URL") or "http://10.244.0.1:8000"
+POD_PORTAL_URL = environment.read("POD_PORTAL_URL")
 POD_PORTAL_SELECTOR = environment.read("POD_PORTAL_SELECTOR")
 BROWSER_HOSTS = list(_address.hosts)
 ALLOWED_HOSTS = [*BROWSER_HOSTS, "127.0.0.1"]

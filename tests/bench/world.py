@@ -175,6 +175,7 @@ def portal_environment(home: Path, api_port: int, token: str = "of-the-portal") 
         "HOMEPORT_KUBECONFIG": str(kubeconfig(home, api_port, token)),
         "DJANGO_SETTINGS_MODULE": "portal.settings",
         "ACCEPT_INSECURE": "no-redis",
+        "POD_PORTAL_URL": "http://10.244.0.1:8000",  # no pod comes
     }
 
 

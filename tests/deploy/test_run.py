@@ -53,6 +53,11 @@ def test_a_taken_port_names_the_way_out(tmp_path: Path):
     assert not (tmp_path / "homeport.sqlite3").exists()
 
 
+def test_another_cluster_needs_an_address_of_the_portal(tmp_path: Path):
+    words = refused(launch(tmp_path, HOMEPORT_KUBECONFIG="/elsewhere", POD_PORTAL_URL=""))
+    assert "POD_PORTAL_URL is empty" in words
+
+
 def test_a_second_launcher_on_one_home_names_the_first(tmp_path: Path):
     with (tmp_path / "run.lock").open("w") as lock:
         lock.write("4711\n")

@@ -181,6 +181,13 @@ def test_nothing_to_run_is_refused(served: Served):
     assert "leave nothing to run" in output
 
 
+def test_without_an_address_for_pods_it_does_not_start(served: Served):
+    served.start(POD_PORTAL_URL="")
+    code, output = served.ended(20)
+    assert code == 1
+    assert "POD_PORTAL_URL is empty" in output
+
+
 async def test_answers_of_several_writes_do_not_wait_for_acknowledgements() -> None:
     options: list[int] = []
     done = asyncio.Event()

@@ -173,6 +173,11 @@ class Command(BaseCommand):
         problem = schema.problem()
         if problem:
             raise CommandError(f"Homeport does not start: {problem}")
+        if not settings.POD_PORTAL_URL:
+            raise CommandError(
+                "Homeport does not start: POD_PORTAL_URL is empty, and pods could not reach it; set it "
+                "to the URL that leads them to POD_PORT"
+            )
         process.knows_schema = problem is not None
         web = [] if options["no_web"] else _doors()
         probed = _probe_socket() if options["no_web"] else None

@@ -147,6 +147,7 @@ class Lab:
             "DATABASE_URL": enter(servers.postgres(self.folder / "postgresql")),
             "REDIS_URL": enter(servers.redis(self.folder / "redis")),
             "STORAGE_CLASS": CLASS,
+            "POD_PORTAL_URL": "http://10.244.0.1:8000",  # no pod comes
             "NETWORK_CHECK": "no",
             "WRITES_PER_MINUTE": "1000000",
             "DJANGO_SETTINGS_MODULE": "portal.settings",
