@@ -50,7 +50,7 @@ LATER: Mapping[str, int] = {
     "tests/jobs/engine/test_data_is_kept.py": 17,
     "tests/jobs/pod/gate/test_memory.py": 16,
     "tests/jobs/logs/test_one_upstream.py": 16,
-    "tests/jobs/services/reconciler/test_faults.py": 15,
+    "tests/jobs/engine/test_served_faults.py": 15,
     "tests/jobs/engine/test_takeover.py": 14,
     "tests/portal/test_durability.py": 13,
     "tests/jobs/pod/gate/test_websockets.py": 13,

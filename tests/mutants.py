@@ -54,7 +54,11 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         "jobs/kinds/state.py",
         "jobs/kinds/training",
     ),
-    "the reconciler of services": ("jobs/services/reconciler", "jobs/kinds/interactive"),
+    "the reconciler of services": (
+        "jobs/kinds/interactive",
+        "jobs/kinds/notebook.py",
+        "jobs/kinds/tensorboard.py",
+    ),
     "rules of services": tuple(
         f"jobs/services/{name}.py"
         for name in (

@@ -10,7 +10,7 @@ from typing import TypeVar
 from asgiref.sync import sync_to_async
 
 from jobs.engine import admit, claim
-from jobs.engine.store import Saved
+from jobs.engine.rows import Saved
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
 from jobs.rules import reasons

@@ -15,16 +15,15 @@ from uuid import UUID
 
 from django.db.models import F
 
-from jobs.engine import store
+from jobs.engine import job_rows, service_claim
 from jobs.engine.admit import QueuedJob, reason_of
-from jobs.engine.store import EventRow, Saved, words
+from jobs.engine.rows import EventRow, Saved, fenced, words
 from jobs.kinds import notes
 from jobs.models import Job
 from jobs.rules import reasons
 from jobs.rules.admission import Fit
 from jobs.rules.queue import Verdict
 from jobs.rules.states import Desired, JobState
-from jobs.services.reconciler import claim as services
 from portal.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -50,18 +49,18 @@ def news(found: Sequence[tuple[QueuedJob, Verdict]]) -> list[Claim]:
 
 def write(claims: Sequence[Claim], now: datetime) -> list[Saved]:
     """Writes each claim; a job that cannot be rendered fails and stops no other."""
-    return store.fenced(claims, partial(_write_one, now))
+    return fenced(claims, partial(_write_one, now))
 
 
 def _write_one(now: datetime, claim: Claim) -> Saved | None:
     if claim.is_service:
-        return services.write(claim.job_id, claim.fit, reason_of(claim.fit), now)
+        return service_claim.write(claim.job_id, claim.fit, reason_of(claim.fit), now)
     queued = Job.objects.filter(pk=claim.job_id, state=JobState.QUEUED, desired=Desired.RUN)
     if claim.fit.kind == "now":
         job = queued.only("pk", "attempt", "memo", "deadline_s").first()
         return _admit(job, now) if job is not None else None
     columns = words(reason_of(claim.fit))
-    return store.saved(claim.job_id) if _update(claim.job_id, columns) else None
+    return job_rows.saved(claim.job_id) if _update(claim.job_id, columns) else None
 
 
 def _admit(job: Job, now: datetime) -> Saved | None:
@@ -71,7 +70,7 @@ def _admit(job: Job, now: datetime) -> Saved | None:
     columns: dict[str, Any] = {"memo": {**job.memo, "said": number}}
     try:
         columns |= {
-            "plan": store.rendered(job.pk, None, left_s),
+            "plan": job_rows.rendered(job.pk, None, left_s),
             "state": JobState.STARTING,
             "admitted_at": now,
             "not_before": None,
@@ -92,8 +91,8 @@ def _admit(job: Job, now: datetime) -> Saved | None:
         )
     if not _update(job.pk, columns):
         return None
-    store.save_events(job.pk, [event])
-    return store.saved(job.pk)
+    job_rows.save_events(job.pk, [event])
+    return job_rows.saved(job.pk)
 
 
 def _update(job_id: UUID, columns: dict[str, Any]) -> bool:

@@ -1,32 +1,35 @@
-"""One look at all rows of a kind that may need something: load, observe, plan, commit, start the steps.
+"""One look at all workloads that may need something: load, observe, plan, commit, start the steps.
 
-The kind is jobs, or services; a `Trade` knows what is special about it. Remembers between looks only
-what can be learned again: which rows to look at, when (a `WorkQueue`), and what their last steps found
-out. Steps run as tasks of their own, side by side; a row is in flight, and not planned, while they do.
+Remembers between looks only what can be learned again: which rows to look at, when (a `WorkQueue`), and
+what their last steps found out. Steps run as tasks of their own, side by side; a row is in flight, and
+not planned, while they do.
 """
 
 import asyncio
 import logging
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Literal
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from jobs.engine.events import EventLog
-from jobs.engine.executor import Applier, Result, Rooted, Task
-from jobs.engine.observe import Knowledge
-from jobs.engine.store import Change, EventRow, Intent, Saved
-from jobs.kinds.state import CreateAll, ObjectRef, Plan
+from jobs.engine import store
+from jobs.engine.events import EventLog, base_name
+from jobs.engine.executor import Executor, Result, Task
+from jobs.engine.rows import Change, EventRow, Intent, Saved, Unreadable
+from jobs.kinds.observe import CallResults, PodReader
+from jobs.kinds.registry import KINDS
+from jobs.kinds.state import CreateAll, LoadedRow, ObjectRef, Plan, WorkloadRow
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease, LeaseLostError
 from jobs.rules import reasons
 from jobs.rules.reasons import Reason
+from jobs.rules.states import FINAL_STATES, JobState
 from portal.cluster.objects import PodSeen
 from portal.cluster.view import ClusterView
 from portal.cluster.workqueue import WorkQueue
@@ -40,96 +43,37 @@ _AGAIN_S = 1.0  # after steps that changed nothing we know of yet
 _BACKOFF_S = (1.2, 7.2)  # with jitter; when a cause is mended, all comes right within half a minute
 
 
-class Head(Rooted, Protocol):
-    """What a pass itself reads of a row."""
-
-    @property
-    def state(self) -> str: ...
-
-    @property
-    def reason(self) -> Reason: ...
-
-
-class Trade(Protocol):
-    """What is special about a kind of rows. Methods that ask the database block."""
-
-    noun: str  # in logs
-
-    def all_open(self) -> Mapping[UUID, Intent]:
-        """Every row of which something may be in the cluster, and what people want of it. Blocking."""
-        ...
-
-    def unsettled(self, known: Collection[UUID]) -> Mapping[UUID, Intent]:
-        """Those that may have work; `known`: ended ones on which there still is some. Blocking."""
-        ...
-
-    def load(self, ids: Iterable[UUID]) -> tuple[Mapping[UUID, Any], Mapping[UUID, str]]:
-        """Rows by id, and by id what is wrong with those that cannot be read. Blocking."""
-        ...
-
-    def head(self, loaded: Any) -> Head:
-        """The part of a loaded row that the pass reads."""
-        ...
-
-    def look(
-        self, view: ClusterView, loaded: Any, known: Knowledge, now: datetime
-    ) -> tuple[ObjectRef | None, Plan]:
-        """The root as the view has it, and the plan."""
-        ...
-
-    def save(self, changes: Sequence[Change]) -> list[Saved]:
-        """Writes one tick. Blocking; inside `Lease.commit`."""
-        ...
-
-    def base_name(self, head: Any) -> str:
-        """With which the names of all its objects begin."""
-        ...
-
-    def is_waiting(self, state: str) -> bool:
-        """Whether nothing of it is in the cluster yet."""
-        ...
-
-    def is_over(self, state: str) -> bool:
-        """Whether it has ended."""
-        ...
-
-    def forget(self, pk: UUID) -> None:
-        """The row is gone."""
-        ...
-
-
 @dataclass(frozen=True)
 class Look:
     """One row in one look."""
 
     job_id: UUID
-    head: Head
+    row: WorkloadRow
     root: ObjectRef | None
     plan: Plan
     events: tuple[EventRow, ...]
     now: datetime
 
 
-class RowsPass:
+class Controller:
     """See the module. Everything but database and cluster calls happens on the event loop."""
 
     def __init__(
         self,
-        trade: Trade,
         view: ClusterView,
-        applier: Applier,
+        executor: Executor,
         lease: Lease,
         clock: SteadyClock,
         wake: Callable[[], None],
     ) -> None:
-        self._trade = trade
         self._view = view
-        self._applier = applier
+        self._executor = executor
         self._lease = lease
         self._clock = clock
         self._wake = wake
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._events = EventLog()
+        self._pods = PodReader()
         self._queue = WorkQueue[UUID](self._now_s, *_BACKOFF_S)
         self._ending: set[UUID] = set()  # ended jobs that are not settled yet
         self._safe_up_to = UUID(int=0)  # whose turn it was last
@@ -167,9 +111,9 @@ class RowsPass:
                 run some in turn; "start": all that are not cleaned up.
         """
         if at == "start":
-            found = await sync_to_async(self._trade.all_open)()
+            found = await sync_to_async(store.all_open)()
         else:
-            found = await sync_to_async(self._trade.unsettled)(self._ending)
+            found = await sync_to_async(store.unsettled)(self._ending)
         for pk, intent in found.items():
             if self._intents.get(pk) != intent:
                 # A changed mind does not wait for a back-off to end.
@@ -226,12 +170,12 @@ class RowsPass:
             return []
         is_written = False
         try:
-            loaded, unreadable = await sync_to_async(self._trade.load)(chosen)
-            looks = self._look(loaded, self._clock.now())
-            broken = [self._broken(pk, text) for pk, text in unreadable.items()]
+            loaded = await sync_to_async(store.load)(chosen)
+            looks = self._look(loaded.rows, self._clock.now())
+            broken = [self._broken(pk, found) for pk, found in loaded.broken.items()]
             written = await self._commit(looks, broken)
             is_written = True
-            for pk in set(chosen) - loaded.keys() - unreadable.keys():
+            for pk in set(chosen) - loaded.rows.keys() - loaded.broken.keys():
                 self._forget(pk)
             for look in looks:
                 self._follow(look, written)
@@ -243,57 +187,59 @@ class RowsPass:
                     self._queue.done(pk)
         return list(written.values())
 
-    def _look(self, found: Mapping[UUID, Any], now: datetime) -> list[Look]:
+    def _look(self, found: Mapping[UUID, LoadedRow], now: datetime) -> list[Look]:
         looks = []
         for pk, loaded in found.items():
-            head = self._trade.head(loaded)
-            if not self._view.synced and not self._trade.is_waiting(head.state):
+            row = loaded.row
+            if not self._view.synced and row.state is not JobState.QUEUED:
                 # Before the first list, absence means nothing.
                 continue
             root: ObjectRef | None = None
             try:
-                root, decided = self._trade.look(self._view, loaded, self._knowledge(pk), now)
-                base = self._trade.base_name(head)
-                news = self._events.news(self._view, head.id, head.namespace, base)
+                root, decided = self._plan(pk, loaded, now)
+                news = self._events.news(self._view, row.id, row.namespace, base_name(row))
                 events = (*news, *self._failed_step(pk, now))
             except Exception as error:  # the named fence: one poisoned row stops no other
-                log.exception("%s %s cannot be planned", self._trade.noun, pk)
-                decided = self._poisoned(head, error)
+                log.exception("%s %s cannot be planned", row.kind, pk)
+                decided = self._poisoned(row, error)
                 events = (self._trouble(pk, now, str(error)),)
-            looks.append(Look(pk, head, root, decided, events, now))
+            looks.append(Look(pk, row, root, decided, events, now))
         return looks
 
-    def _broken(self, pk: UUID, text: str) -> Change:
+    def _plan(self, pk: UUID, loaded: LoadedRow, now: datetime) -> tuple[ObjectRef | None, Plan]:
+        """The root as the view has it, and the plan."""
+        row = loaded.row
+        kind = KINDS[row.kind]
+        pods = self._pods.read(self._view, row, kind.read_pod)
+        departed = [kind.read_pod(row, pod) for pod in self._departed.get(pk, ())]
+        seen = kind.observe(self._view, loaded, self._call_results(pk), pods, departed)
+        return seen.root, kind.lifecycle(row, seen, now).plan()
+
+    def _broken(self, pk: UUID, found: Unreadable) -> Change:
         """An event on a row that cannot be read; it is tried again later."""
         self._queue.add_rate_limited(pk)
         now = self._clock.now()
-        return Change(pk, Plan(), now, (self._trouble(pk, now, text),))
+        return Change(pk, found.kind, Plan(), now, (self._trouble(pk, now, found.text),))
 
-    def _knowledge(self, pk: UUID) -> Knowledge:
+    def _call_results(self, pk: UUID) -> CallResults:
         result = self._results.get(pk, Result(pk))
-        return Knowledge(
+        return CallResults(
             absent_root=result.absent_root or self._absent.get(pk, ""),
             made_root=result.root_uid,
             is_swept=result.is_swept,
             is_erased=result.is_erased,
             blocked=result.blocked,
             trouble=self._troubles.get(pk, reasons.NONE),
-            departed=tuple(self._departed.get(pk, ())),
         )
 
-    def _poisoned(self, head: Head, error: Exception) -> Plan:
-        self._queue.add_rate_limited(UUID(head.id))
-        if self._trade.is_over(head.state):
+    def _poisoned(self, row: WorkloadRow, error: Exception) -> Plan:
+        self._queue.add_rate_limited(UUID(row.id))
+        if row.state in FINAL_STATES:
             return Plan()
         reason = reasons.make("internal", detail=f"{type(error).__name__}: {error}")
-        if reason == head.reason:
+        if reason == row.reason:
             return Plan()
-        words = {
-            "reason_code": reason.code,
-            "reason_text": reason.text,
-            "reason_next_step": reason.next_step,
-        }
-        return Plan(columns=words)
+        return Plan(columns={"reason": reason})
 
     def _failed_step(self, pk: UUID, now: datetime) -> list[EventRow]:
         """An event about steps that failed; an outage is everybody's and shown by itself."""
@@ -309,13 +255,13 @@ class RowsPass:
 
     async def _commit(self, looks: list[Look], broken: list[Change]) -> dict[UUID, Saved]:
         changes = broken + [
-            Change(look.job_id, look.plan, look.now, look.events)
+            Change(look.job_id, look.row.kind, look.plan, look.now, look.events)
             for look in looks
             if look.plan.writes or look.events
         ]
         if not changes:
             return {}
-        written = await self._lease.commit(partial(self._trade.save, changes))
+        written = await self._lease.commit(partial(store.save, changes))
         return {saved.job_id: saved for saved in written}
 
     # --- what follows ---
@@ -333,8 +279,8 @@ class RowsPass:
         if decided.delete_row:
             self._forget(pk)
             return
-        state = decided.columns.get("state", look.head.state)
-        if self._trade.is_over(state) and not decided.is_settled:
+        state = decided.columns.get("state", look.row.state)
+        if state in FINAL_STATES and not decided.is_settled:
             self._ending.add(pk)
         else:
             self._ending.discard(pk)
@@ -351,25 +297,25 @@ class RowsPass:
             self._queue.add(pk)
 
     def _start(self, look: Look) -> None:
-        recorded = look.plan.columns.get("root_uid", look.head.root_uid)
+        recorded = look.plan.columns.get("root_uid", look.row.root_uid)
         root = look.root
         task = Task(
             look.job_id,
-            replace(look.head, root_uid=recorded),  # type: ignore[type-var]  # rows are dataclasses
+            replace(look.row, root_uid=recorded),
             look.plan.steps,
             has_root=root is not None and root.uid == recorded,
         )
         if any(isinstance(step, CreateAll) for step in task.steps):
             self._absent.pop(look.job_id, None)
         self._tasks[look.job_id] = asyncio.create_task(
-            self._run(task), name=f"steps of {self._trade.noun} {look.job_id}"
+            self._run(task), name=f"steps of {look.row.kind} {look.job_id}"
         )
 
     async def _run(self, task: Task) -> None:
         try:
             async with self._turns:
-                result = await self._applier.run(task)
-            self._finished(result)
+                result = await self._executor.run(task)
+            self._take_result(task.job, result)
         except LeaseLostError as error:  # the next look ends the loop
             self._fatal = error
         finally:
@@ -377,7 +323,7 @@ class RowsPass:
             self._queue.done(task.job_id)
             self._wake()
 
-    def _finished(self, result: Result) -> None:
+    def _take_result(self, row: WorkloadRow, result: Result) -> None:
         pk = result.job_id
         self._results[pk] = result
         if result.trouble.code:
@@ -394,7 +340,7 @@ class RowsPass:
         if result.error:
             self._queue.add_rate_limited(pk, least_s=result.retry_after_s)
             if not result.is_outage:
-                log.warning("%s %s: %s", self._trade.noun, pk, result.error)
+                log.warning("%s %s: %s", row.kind, pk, result.error)
             return
         self._queue.forget(pk)
         if is_news:
@@ -415,7 +361,7 @@ class RowsPass:
             table.pop(pk, None)
         self._ending.discard(pk)
         self._events.forget(pk)
-        self._trade.forget(pk)
+        self._pods.forget(str(pk))
 
     # --- the end ---
     async def close(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
-from jobs.engine.store import EventRow
+from jobs.engine.rows import EventRow
 from jobs.kinds.state import WorkloadRow
 from jobs.rules.reasons import clip
 from portal.cluster.objects import EventSeen

@@ -7,9 +7,8 @@ plan of the job is made.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -17,7 +16,8 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError
 
 from jobs import manifests
-from jobs.engine import store
+from jobs.engine import job_rows, store
+from jobs.kinds.registry import KINDS
 from jobs.kinds.state import (
     CreateAll,
     Delete,
@@ -28,12 +28,12 @@ from jobs.kinds.state import (
     Step,
     Sweep,
     Verify,
+    WorkloadRow,
 )
 from jobs.leader.lease import LeaseLostError
 from jobs.rules import reasons
 from jobs.rules.patterns import find_code
 from jobs.rules.reasons import Reason
-from jobs.tokens import job_token
 from portal.cluster import labels
 from portal.cluster.client import Cluster
 from portal.cluster.errors import (
@@ -51,31 +51,12 @@ from portal.storage import get_store
 log = logging.getLogger(__name__)
 
 
-class Rooted(Protocol):
-    """Of a row, what carrying out its steps needs."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def namespace(self) -> str: ...
-
-    @property
-    def kube_name(self) -> str: ...
-
-    @property
-    def root_name(self) -> str: ...
-
-    @property
-    def root_uid(self) -> str: ...
-
-
 @dataclass(frozen=True)
 class Task:
     """The steps of one row; `has_root` says whether its root was seen with the recorded uid."""
 
     job_id: UUID
-    job: Any  # a `Rooted`; trades with steps of their own read more of it
+    job: WorkloadRow
     steps: tuple[Step, ...]
     has_root: bool
 
@@ -106,26 +87,14 @@ class Result:
     retry_after_s: float = 0.0
 
 
-class Applier:
+class Executor:
     """Runs tasks; `check` is asked before each call that changes anything."""
-
-    root_kind = "Job"
 
     def __init__(self, cluster: Cluster, check: Callable[[], None]) -> None:
         self._cluster = cluster
         self._check = check
 
-    # --- what another trade does otherwise ---
-    def documents(self, row_id: UUID) -> Sequence[Object]:
-        """The stored manifests, the root first. Blocking."""
-        return store.load_stored(row_id).documents
-
-    def completed(self, task: Task, document: Object, root: Object | None) -> Object:
-        """A stored document as it is sent, with what is not stored."""
-        return manifests.completed(document, root=root, token=job_token(task.job_id))
-
     # --- the steps ---
-
     async def run(self, task: Task) -> Result:
         """All steps in order, up to the first that fails.
 
@@ -174,7 +143,7 @@ class Applier:
     # --- creating ---
     async def _create_all(self, task: Task, result: Result) -> Result:
         """The root, then what it owns; that it may run is a later step, once this is committed."""
-        documents = await sync_to_async(self.documents)(task.job_id)
+        documents = await sync_to_async(store.load_documents)(task.job)
         if not documents:
             return replace(result, error="its manifests have not been rendered")
         try:
@@ -203,11 +172,11 @@ class Applier:
         return replace(result, root_uid=str(root["metadata"]["uid"]))
 
     async def _create_child(self, task: Task, document: Object, root: Object | None) -> None:
-        await self._cluster.create_or_adopt(self.completed(task, document, root))
+        await self._cluster.create_or_adopt(KINDS[task.job.kind].complete(task.job, document, root))
 
     async def _rescue(self, task: Task, step: Rescue) -> None:
         """The pod and what it mounts: ConfigMap and Secret may have gone with the root."""
-        stored = await sync_to_async(store.load_stored)(task.job_id)
+        stored = await sync_to_async(job_rows.load_stored)(task.job_id)
         root = _stub(task) if task.has_root else None
         for document in stored.documents:
             if document["kind"] in {"ConfigMap", "Secret"}:
@@ -231,14 +200,14 @@ class Applier:
         # The uid makes it a precondition: never the root of another try.
         patch = {"metadata": {"uid": step.uid}, "spec": spec}
         try:
-            await self._cluster.merge_patch(self.root_kind, task.job.namespace, step.name, patch)
+            await self._cluster.merge_patch(_root_kind(task), task.job.namespace, step.name, patch)
         except NotFound:
             return replace(result, absent_root=step.name)
         return result
 
     async def _verify(self, task: Task, step: Verify, result: Result) -> Result:
         try:
-            found = await self._cluster.get(self.root_kind, task.job.namespace, step.name)
+            found = await self._cluster.get(_root_kind(task), task.job.namespace, step.name)
         except NotFound:
             return replace(result, absent_root=step.name)
         if _owner(found) != task.job.id:
@@ -258,7 +227,7 @@ class Applier:
                 await self._cluster.delete(kind, task.job.namespace, task.job.kube_name, uid=uid)
 
     async def _erase(self, task: Task) -> None:
-        stored = await sync_to_async(store.load_stored)(task.job_id)
+        stored = await sync_to_async(job_rows.load_stored)(task.job_id)
         prefix = f"{stored.tenant_id}/jobs/{task.job_id}/"
         await asyncio.to_thread(get_store().delete_prefix, prefix)
 
@@ -269,6 +238,10 @@ def _said(code: str, error: ClusterError) -> Reason:
 
 def _owner(obj: Object) -> str:
     return str((obj["metadata"].get("labels") or {}).get(labels.OWNER, ""))
+
+
+def _root_kind(task: Task) -> str:
+    return KINDS[task.job.kind].lifecycle.root_kind
 
 
 def _stub(task: Task) -> Object:

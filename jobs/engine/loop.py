@@ -25,18 +25,16 @@ from django.db import DatabaseError, close_old_connections, connections
 from django.utils import timezone
 
 from jobs.engine.admission_pass import AdmissionPass
-from jobs.engine.executor import Applier
+from jobs.engine.controller import Controller
+from jobs.engine.executor import Executor
 from jobs.engine.health import HealthReporter
-from jobs.engine.jobs_pass import JobsPass
 from jobs.engine.jobs_view import JobsView
 from jobs.engine.nodes import NodesPass
-from jobs.engine.store import Saved
+from jobs.engine.rows import Saved
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import POLL_S, RENEW_S, Lease, Writer
 from jobs.models import ReconcilerLease
 from jobs.retention import Pruned, prune
-from jobs.services.reconciler.apply import ServiceApplier
-from jobs.services.reconciler.services_pass import ServicesPass
 from jobs.usage.recorder import UsagePass
 from portal import live, supervise
 from portal.cluster.client import Cluster
@@ -141,11 +139,8 @@ class Shift:
         self._view = JobsView(cluster)
         self._wanted = asyncio.Event()  # a message, a finished step, a timer of a part
         self._heard = True  # somebody may have changed the database
-        self._jobs = JobsPass(
-            self._view, Applier(cluster, lease.check), lease, self._clock, self._wanted.set
-        )
-        self._services = ServicesPass(
-            self._view, ServiceApplier(cluster, lease.check), lease, self._clock, self._wanted.set
+        self._workloads = Controller(
+            self._view, Executor(cluster, lease.check), lease, self._clock, self._wanted.set
         )
         self._admission = AdmissionPass(self._view, lease, self._clock)
         self._usage = UsagePass(self._view, lease, self._clock)
@@ -154,7 +149,7 @@ class Shift:
         self._tenants_wanted = asyncio.Event()
         self._nodes = NodesPass(self._view, lease)
         self._nodes_untold = False
-        self._health = HealthReporter(cluster, self._view, self._report)
+        self._health = HealthReporter(cluster, self._view, self._workloads.report)
         self._problem = ""
         self._began_at = time.monotonic()
 
@@ -178,13 +173,7 @@ class Shift:
         finally:
             await supervise.end(tasks)
             with suppress(TimeoutError):
-                closing = asyncio.gather(self._jobs.close(), self._services.close())
-                await asyncio.wait_for(closing, RENEW_S)
-
-    def _report(self) -> dict[str, int]:
-        """See `RowsPass.report`; of both kinds together."""
-        services = self._services.report()
-        return {name: count + services[name] for name, count in self._jobs.report().items()}
+                await asyncio.wait_for(self._workloads.close(), RENEW_S)
 
     # --- parts beside the tick ---
     async def _keep_lease(self) -> None:
@@ -297,7 +286,7 @@ class Shift:
         """One pass over what changed.
 
         Args:
-            look: what is asked of the database, see `RowsPass.resync`; empty: nothing, only
+            look: what is asked of the database, see `Controller.resync`; empty: nothing, only
                 what the view and finished steps reported.
         """
         began_at = time.monotonic()
@@ -306,18 +295,16 @@ class Shift:
         if look:
             self._heard = False
             await sync_to_async(close_old_connections)()
-            await self._jobs.resync(at=look)
-            await self._services.resync(at=look)
+            await self._workloads.resync(at=look)
             self._admission.note(added=True)
             self._tenants_wanted.set()
         elif dirty:
             self._admission.note(added=False)
-        changed = [*await self._jobs.run_once(), *await self._services.run_once()]
+        changed = await self._workloads.run_once()
         if changed:
             self._admission.note(added=True)
         admitted = await self._admission.run_once()
-        self._jobs.enqueue(saved.job_id for saved in admitted if saved.kind == "job")
-        self._services.enqueue(saved.job_id for saved in admitted if saved.kind == "service")
+        self._workloads.enqueue(saved.job_id for saved in admitted)
         await self._usage.run_once(everything=look in {"safety", "start"})
         self._nodes.note((), everything=look == "start")
         self._nodes_untold |= await self._nodes.run_once()
@@ -328,19 +315,16 @@ class Shift:
     def _take_dirty(self) -> Dirty:
         dirty = self._view.take_dirty()
         owners = [owner for owner in map(_uuid, dirty.owners) if owner is not None]
-        self._services.enqueue(owner for owner in owners if self._services.knows(owner))
-        self._jobs.enqueue(owner for owner in owners if not self._services.knows(owner))
+        self._workloads.enqueue(owners)
         self._usage.note(dirty.owners)
         self._nodes.note(dirty.nodes)
         for pod in self._view.take_departed():
             owner = _uuid(pod.metadata.owner)
             if owner is not None:
-                is_service = self._services.knows(owner)
-                (self._services if is_service else self._jobs).note_departed(owner, pod)
+                self._workloads.note_departed(owner, pod)
                 self._usage.note_departed(pod)
-        # What belongs to no job and no service may be a tenant's; pods change far more often.
-        knowing = (self._jobs, self._services)
-        others = {str(o) for o in owners if not any(rows.knows(o) for rows in knowing)}
+        # What belongs to no workload may be a tenant's; pods change far more often.
+        others = {str(owner) for owner in owners if not self._workloads.knows(owner)}
         if others:
             self._tenants_dirty.owners |= others
             self._tenants_wanted.set()
@@ -349,7 +333,7 @@ class Shift:
     async def _wait(self, stop: asyncio.Event, safety_s: float) -> None:
         """Until something is to be done, at most `safety_s`."""
         waits = [safety_s]
-        parts = (self._jobs, self._services, self._admission)
+        parts = (self._workloads, self._admission)
         waits += [due_s for one in parts if (due_s := one.next_due_s()) is not None]
         events = (self._view.changed, self._wanted, stop)
         if min(waits) <= 0 or any(event.is_set() for event in events):
@@ -383,8 +367,7 @@ class Shift:
         if bool(problem) != bool(self._problem):
             self._problem = problem
             if not problem:
-                self._jobs.retry_now()
-                self._services.retry_now()
+                self._workloads.retry_now()
             await self._lease.commit(partial(_write_health, problem))
             await live.tell_everybody("cluster", _revision())
         self._problem = problem

@@ -1,438 +1,61 @@
-"""The reconciler's reads and writes of the database. Blocking: called in the database thread.
+"""The reconciler's reads and writes of workloads. Blocking: called in the database thread.
 
 Writes are made inside `Lease.commit` only, one transaction per tick, and only what changed.
 """
 
-import logging
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from itertools import starmap
-from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError, transaction
-from django.db.models import F, Model, Q, QuerySet
-from django.utils import timezone
-
-from jobs import manifests
-from jobs.engine.observe import Rows
-from jobs.kinds import notes
-from jobs.kinds.interactive import startup
-from jobs.kinds.state import ArchiveRow, EventNote, Plan, ReplicaKey, ReplicaRow, WorkloadRow
-from jobs.models import Job, JobEvent, Replica, ReplicaArchive
-from jobs.rules.reasons import Reason
-from jobs.rules.states import FINAL_STATES, Desired, JobState, ReplicaState
-from jobs.rules.topologies import get_topology
-from portal import quantity
-from portal.cluster import names
+from jobs.engine import job_rows, service_rows
+from jobs.engine.rows import Change, Intent, Loaded, Saved
+from jobs.kinds.state import WorkloadRow
 from portal.cluster.manifests import Object
-
-log = logging.getLogger(__name__)
-
-# What people want of a job and of its tenant; compared only, to see whether it changed.
-Intent = tuple[str, ...]
-EVENTS_MAX = 500  # per row
-_REPLICAS_AT_ONCE = 100  # SQLite has a limit of variables in a query
-_HEAVY = ("plan", "command", "env", "source", "cluster_flags")
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A row that changed, for telling browsers."""
-
-    job_id: UUID
-    tenant_id: UUID
-    revision: int
-    kind: str = "job"  # as browsers hear it
-
-
-@dataclass(frozen=True)
-class EventRow:
-    """An event as it is kept; `uid` makes it one row however often it is written."""
-
-    uid: str
-    at: Any
-    source: str
-    subject: str
-    reason: str
-    message: str
-    is_warning: bool = False
-    count: int = 1
-
-
-@dataclass(frozen=True)
-class Change:
-    """All that one tick writes of one row."""
-
-    job_id: UUID
-    plan: Plan
-    now: Any
-    events: Sequence[EventRow] = field(default_factory=tuple)
-
-
-# Columns have the names of the fields, and are asked for in their order.
-_REPLICA_KEY = ReplicaKey.__struct_fields__
-_REPLICA_VALUES = tuple(found.name for found in fields(ReplicaRow))[1:]
-_ARCHIVE_VALUES = tuple(found.name for found in fields(ArchiveRow))[1:]
-_STATE = _REPLICA_VALUES.index("state")
-
-
-# --- reading ---
-_INTENT = ("pk", "desired", "tenant__desired", "tenant__state")
-
-
-def unsettled(known: Collection[UUID]) -> dict[UUID, Intent]:
-    """Jobs that may have work, and what people want of each.
-
-    Args:
-        known: ended jobs on which the reconciler still works; the others are found by their state.
-    """
-    open_jobs = Job.objects.filter(cleaned_at__isnull=True)
-    lively = ~Q(state__in=FINAL_STATES) | Q(desired=Desired.DELETE) | Q(pk__in=list(known))
-    # What was cleaned and is then deleted has no objects, but a row and archived files.
-    cleaned = Job.objects.filter(cleaned_at__isnull=False, desired=Desired.DELETE)
-    return _intents(open_jobs.filter(lively)) | _intents(cleaned)
 
 
 def all_open() -> dict[UUID, Intent]:
-    """Every job that is not cleaned up: what a reconciler looks at when it starts."""
-    return _intents(Job.objects.filter(Q(cleaned_at__isnull=True) | Q(desired=Desired.DELETE)))
+    """Every workload of which something may be in the cluster, and what people want of it."""
+    return job_rows.all_open() | service_rows.all_open()
 
 
-def _intents(jobs: Any) -> dict[UUID, Intent]:
-    return {pk: (desired, *tenant) for pk, desired, *tenant in jobs.values_list(*_INTENT)}
+def unsettled(known: Collection[UUID]) -> dict[UUID, Intent]:
+    """Workloads that may have work, and what people want of each.
 
-
-@dataclass(frozen=True)
-class Loaded:
-    """Rows by job; `broken` holds what is wrong with rows that cannot be read."""
-
-    rows: Mapping[UUID, Rows]
-    broken: Mapping[UUID, str]
+    Args:
+        known: ended ones on which the reconciler still works; the others are found by their state.
+    """
+    return job_rows.unsettled(known) | service_rows.unsettled(known)
 
 
 def load(ids: Iterable[UUID]) -> Loaded:
-    """The rows of jobs, without what only rendering needs; jobs that are gone are absent."""
-    wanted = list(ids)
-    related = Job.objects.select_related("tenant", "stop_requested_by")
-    jobs = related.filter(pk__in=wanted).defer(*_HEAVY)
-    rendered = Job.objects.filter(pk__in=wanted, plan__isnull=False)
-    planned = set(rendered.values_list("pk", flat=True))
-    replicas = _of_jobs(Replica, wanted, (*_REPLICA_KEY, *_REPLICA_VALUES))
-    archives = _of_jobs(ReplicaArchive, wanted, (*_REPLICA_KEY, *_ARCHIVE_VALUES))
-    found: dict[UUID, Rows] = {}
-    broken: dict[UUID, str] = {}
-    for job in jobs:
-        try:
-            found[job.pk] = Rows(
-                _job_row(job, job.pk in planned),
-                {row.key: row for row in starmap(_replica_row, sorted(replicas[job.pk]))},
-                {row.key: row for row in starmap(_archive_row, sorted(archives[job.pk]))},
-            )
-        except Exception as error:  # the named fence: one poisoned row must not stop the others
-            log.exception("job %s: its row cannot be read", job.pk)
-            broken[job.pk] = f"its row cannot be read: {type(error).__name__} {error}"
-    return Loaded(found, broken)
+    """Rows without what only rendering needs; those that are gone are absent."""
+    wanted = set(ids)
+    jobs = job_rows.load(wanted)
+    others = wanted - jobs.rows.keys() - jobs.broken.keys()
+    if not others:
+        return jobs
+    services = service_rows.load(others)
+    return Loaded({**jobs.rows, **services.rows}, {**jobs.broken, **services.broken})
 
 
-def _job_row(job: Job, has_plan: bool) -> WorkloadRow:
-    kube_name = names.job_name(job.name, job.pk, job.attempt)
-    role = get_topology(job.topology).deciding.name
-    return WorkloadRow(
-        id=str(job.pk),
-        kind="job",
-        namespace=job.tenant.namespace,
-        kube_name=kube_name,
-        root_name=names.role_name(kube_name, role),
-        topology=job.topology,
-        image=job.image,
-        counts={name: asked["count"] for name, asked in job.replicas.items()},
-        memory={
-            name: quantity.memory_text(asked["memory_bytes"])
-            for name, asked in job.replicas.items()
-        },
-        queued_at=job.queued_at,
-        success_policy=job.success_policy,
-        retries=job.retries,
-        deadline_s=job.deadline_s,
-        starting_deadline_s=job.starting_deadline_s,
-        clean_policy=job.clean_policy,
-        ttl_s=job.ttl_s,
-        desired=job.desired,
-        stop_reason=job.stop_reason,
-        stopped_by=job.stopped_by,
-        tenant_closed=job.tenant.closed,
-        state=JobState(job.state),
-        reason=Reason(job.reason_code, job.reason_text, job.reason_next_step),
-        attempt=job.attempt,
-        requeued_count=job.requeued_count,
-        not_before=job.not_before,
-        admitted_at=job.admitted_at,
-        started_at=job.started_at,
-        deciders_ended_at=job.deciders_ended_at,
-        finished_at=job.finished_at,
-        has_plan=has_plan,
-        root_uid=job.root_uid,
-        cleaned_at=job.cleaned_at,
-        notes=notes.load(job.memo),
-    )
-
-
-def _of_jobs(
-    table: type[Model], jobs: Collection[UUID], columns: Sequence[str]
-) -> Mapping[UUID, list[tuple[Any, ...]]]:
-    """These columns of all rows of some jobs: plain tuples, as there are many."""
-    found: dict[UUID, list[tuple[Any, ...]]] = defaultdict(list)
-    rows = table._default_manager.filter(job__in=jobs).values_list("job_id", *columns)
-    for job_id, *values in rows.order_by():
-        found[job_id].append(tuple(values))
-    return found
-
-
-def _replica_row(role: str, index: int, attempt: int, *values: Any) -> ReplicaRow:
-    """Of the columns of a replica, in the order of `_REPLICA_KEY` and `_REPLICA_VALUES`."""
-    found = list(values)
-    found[_STATE] = ReplicaState(found[_STATE])
-    return ReplicaRow(ReplicaKey(role, index, attempt), *found)
-
-
-def _archive_row(role: str, index: int, attempt: int, *rest: Any) -> ArchiveRow:
-    """Of the columns of an archive, in the order of `_REPLICA_KEY` and `_ARCHIVE_VALUES`."""
-    return ArchiveRow(ReplicaKey(role, index, attempt), *rest)
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What creating a job's objects needs besides its rows."""
-
-    training: manifests.Training
-    tenant_id: UUID
-    documents: tuple[Object, ...]
-
-
-def load_stored(job_id: UUID) -> Stored:
-    """The rendered plan of a job, its Secret with what is not kept there, and its request.
+def load_documents(row: WorkloadRow) -> Sequence[Object]:
+    """The stored manifests, the root first, with what of them is kept elsewhere.
 
     Raises:
-        Job.DoesNotExist: the row is gone.
+        ObjectDoesNotExist: the row is gone.
     """
-    job = Job.objects.select_related("tenant").get(pk=job_id)
-    training = manifests.training_of(job)
-    documents = tuple(manifests.with_private(document, training) for document in job.plan or ())
-    return Stored(training, job.tenant_id, documents)
-
-
-# --- writing ---
-def columns_of(
-    changed: Mapping[str, Any], names: Mapping[str, str] = MappingProxyType({})
-) -> dict[str, Any]:
-    """Columns of a table for changed fields of a `WorkloadRow`.
-
-    Args:
-        names: field -> column, where the table calls it otherwise.
-    """
-    columns: dict[str, Any] = {}
-    for name, value in changed.items():
-        match name:
-            case "reason":
-                columns |= words(value)
-            case "notes":
-                columns["memo"] = notes.dump(value)
-            case "steps":
-                columns["steps"] = startup.dump(value)
-            case "has_plan":
-                if not value:  # what is rendered anew is written with it
-                    columns["plan"] = None
-            case _:
-                columns[names.get(name, name)] = value
-    return columns
-
-
-def words(reason: Reason) -> dict[str, str]:
-    """The columns of a reason."""
-    return {
-        "reason_code": reason.code,
-        "reason_text": reason.text,
-        "reason_next_step": reason.next_step,
-    }
+    if row.kind == job_rows.KEY:
+        return job_rows.load_stored(UUID(row.id)).documents
+    return service_rows.load_plan(UUID(row.id))
 
 
 def save(changes: Sequence[Change]) -> list[Saved]:
     """Writes one tick. Call inside `Lease.commit`.
 
-    All jobs together, in few queries. When one of them cannot be written (a broken row, a broken
-    template), each is written by itself: it stops no other, its part is rolled back, logged, and
-    left for a later look.
+    Each that cannot be written stops no other: its part is rolled back, logged, and left for later.
 
     Raises:
         OperationalError, InterfaceError: the database itself fails; nothing was written.
     """
-    try:
-        with transaction.atomic():
-            return _write(changes)
-    except (OperationalError, InterfaceError):
-        raise
-    except Exception as error:  # noqa: BLE001  the named fence: who it was is found below
-        log.warning("a tick is written job by job: %r", error)
-        return fenced(changes, lambda change: next(iter(_write([change])), None))
-
-
-class OfJob(Protocol):
-    """Anything that is written of one job."""
-
-    @property
-    def job_id(self) -> UUID: ...
-
-
-C = TypeVar("C", bound=OfJob)
-
-
-def fenced(changes: Sequence[C], write: Callable[[C], Saved | None]) -> list[Saved]:
-    """Writes each change in a savepoint of its own.
-
-    Raises:
-        OperationalError, InterfaceError: the database itself fails; nothing was written.
-    """
-    written = []
-    for change in changes:
-        try:
-            with transaction.atomic():
-                result = write(change)
-        except (OperationalError, InterfaceError):
-            raise
-        except Exception:  # the named fence: one poisoned job must not stop the others
-            log.exception("job %s: what was observed cannot be written", change.job_id)
-            continue
-        if result is not None:
-            written.append(result)
-    return written
-
-
-def _write(changes: Sequence[Change]) -> list[Saved]:
-    """Writes changes of different jobs; those of rows that are gone are left out."""
-    deleted = [_delete(change) for change in changes if change.plan.delete_row]
-    kept = [change for change in changes if not change.plan.delete_row]
-    jobs = Job.objects.filter(pk__in=[change.job_id for change in kept])
-    changed = [change for change in kept if change.plan.columns or change.plan.render]
-    for change in changed:
-        columns = columns_of(change.plan.columns)
-        if change.plan.render:
-            attempt, deadline_s = columns.get("attempt"), change.plan.deadline_s
-            columns["plan"] = rendered(change.job_id, attempt, deadline_s)
-        Job.objects.filter(pk=change.job_id).update(**columns)
-    jobs.update(revision=F("revision") + 1)
-    now = jobs.order_by().values_list("pk", "tenant_id", "revision")
-    found = {pk: Saved(pk, tenant_id, revision) for pk, tenant_id, revision in now}
-    written = [change for change in kept if change.job_id in found]
-    save_replicas((change.job_id, row) for change in written for row in change.plan.replicas)
-    for change in written:
-        for key in change.plan.forgotten:
-            Replica.objects.filter(
-                job_id=change.job_id, role=key.role, index=key.index, attempt=key.attempt
-            ).delete()
-        own = [own_event(note, change.now) for note in change.plan.events]
-        save_events(change.job_id, [*own, *change.events])
-    return [*filter(None, deleted), *(found[change.job_id] for change in written)]
-
-
-def _delete(change: Change) -> Saved | None:
-    job = Job.objects.filter(pk=change.job_id)
-    row = job.values_list("tenant_id", "revision").first()
-    job.delete()
-    return Saved(change.job_id, row[0], row[1] + 1) if row is not None else None
-
-
-def saved(job_id: UUID) -> Saved:
-    """The revision that a row has now."""
-    tenant_id, revision = Job.objects.values_list("tenant_id", "revision").get(pk=job_id)
-    return Saved(job_id, tenant_id, revision)
-
-
-def rendered(job_id: UUID, attempt: int | None, deadline_s: int | None) -> list[Object]:
-    """The manifests of an attempt (the row's own when None), with this much of the deadline left.
-
-    Raises:
-        ConfigurationError, ValueError: they cannot be rendered.
-    """
-    job = Job.objects.select_related("tenant").get(pk=job_id)
-    return manifests.render_training(
-        manifests.training_of(job),
-        attempt=attempt or job.attempt,
-        pods=manifests.pod_settings(),
-        deadline_s=deadline_s,
-    )
-
-
-def save_replicas(rows: Iterable[tuple[UUID, ReplicaRow]]) -> None:
-    """Writes replica rows, each with its job's id, new or not: one query for a hundred."""
-    made = [
-        Replica(
-            job_id=job_id,
-            **{name: getattr(row.key, name) for name in _REPLICA_KEY},
-            **{name: getattr(row, name) for name in _REPLICA_VALUES},
-        )
-        for job_id, row in rows
-    ]
-    Replica.objects.bulk_create(
-        made,
-        batch_size=_REPLICAS_AT_ONCE,
-        update_conflicts=True,
-        unique_fields=["job", *_REPLICA_KEY],
-        update_fields=_REPLICA_VALUES,
-    )
-
-
-def own_event(note: EventNote, now: Any) -> EventRow:
-    """An event of our own as it is kept."""
-    return EventRow(
-        note.key, now, "homeport", note.subject, note.reason, note.message, note.is_warning
-    )
-
-
-def save_events(job_id: UUID, events: Sequence[EventRow]) -> None:
-    """Adds or updates events of a job."""
-    keep_events(JobEvent, {"job_id": job_id}, events, {})
-
-
-def keep_events(
-    table: type[Model],
-    about: Mapping[str, UUID],
-    events: Sequence[EventRow],
-    more: Mapping[str, Any],
-) -> None:
-    """Adds or updates events; the oldest of the cluster's give way beyond `EVENTS_MAX`.
-
-    Args:
-        table: the model of the events.
-        about: the column that says whose they are, with its value.
-        events: what is kept.
-        more: columns of those that are new.
-    """
-    if not events:
-        return
-    kept = table._default_manager.filter(**about)
-    for event in events:
-        values = {
-            "at": event.at or timezone.now(),
-            "is_warning": event.is_warning,
-            "source": event.source[:63],
-            "subject": event.subject[:253],
-            "reason": event.reason[:64],
-            "message": event.message[:4000],
-            "count": event.count,
-        }
-        uid = event.uid[:80]
-        if not kept.filter(uid=uid).update(**values):
-            table._default_manager.create(**about, **more, uid=uid, **values)
-    _drop_oldest(kept)
-
-
-def _drop_oldest(kept: QuerySet[Any]) -> None:
-    surplus = kept.count() - EVENTS_MAX
-    for chosen in (kept.exclude(source="homeport"), kept):
-        if surplus > 0:
-            oldest = list(chosen.order_by("at", "id").values_list("pk", flat=True)[:surplus])
-            kept.filter(pk__in=oldest).delete()
-            surplus -= len(oldest)
+    jobs = [change for change in changes if change.kind == job_rows.KEY]
+    services = [change for change in changes if change.kind != job_rows.KEY]
+    return [*job_rows.save(jobs), *service_rows.save(services)]

@@ -1,13 +1,35 @@
 """What a kind of workload is to everything that works on all kinds."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jobs.kinds.lifecycle import Lifecycle
+from jobs.kinds.observe import CallResults, ReadPod
+from jobs.kinds.state import LoadedRow, Observed, PodFacts, WorkloadRow
+from portal.cluster.manifests import Object
+from portal.cluster.view import ClusterView
+
+Observe = Callable[
+    [ClusterView, LoadedRow, CallResults, Sequence[PodFacts], Sequence[PodFacts]], Observed
+]
+Complete = Callable[[WorkloadRow, Object, Object | None], Object]
 
 
 @dataclass(frozen=True)
 class WorkloadKind:
-    """A kind; `key` is as stored, and as REST and browsers know it."""
+    """A kind of workloads.
+
+    Attributes:
+        key: as stored, and as REST and browsers know it.
+        lifecycle: what follows from a look.
+        read_pod: a pod by the names of its containers.
+        observe: what the view shows, with the pods that are there and those that went.
+        complete: a stored document as it is sent, with its owner (None: it has none) and with what
+            is not stored.
+    """
 
     key: str
     lifecycle: type[Lifecycle]
+    read_pod: ReadPod
+    observe: Observe
+    complete: Complete

@@ -148,6 +148,15 @@ class WorkloadRow:
     event_files: int | None = None
 
 
+@dataclass(frozen=True)
+class LoadedRow:
+    """A workload's rows, as loaded in one go."""
+
+    row: WorkloadRow
+    replicas: Mapping[ReplicaKey, ReplicaRow] = field(default_factory=dict)
+    archives: Mapping[ReplicaKey, ArchiveRow] = field(default_factory=dict)
+
+
 # --- what the cluster shows ---
 @dataclass(frozen=True)
 class ObjectRef:
@@ -203,6 +212,7 @@ class PodFacts(ObjectRef):
 
     Attributes:
         key: which replica; of a rescue pod, the replica that is rescued.
+        is_rescue: it rescues a log, and is no replica.
         is_running: the program runs.
         started_at, finished_at: of the program.
         end: how the container that decides ended: the program, or fetch when that failed; None when
@@ -217,6 +227,7 @@ class PodFacts(ObjectRef):
         fetch_runs: of a training: the code is being fetched.
         scheduled_at: when it got its node.
         prepared_from: when its first container was started: the volumes were there.
+        pull_progress: what the node tells of pulling images.
         pull: latest news of the program's image, as the cluster words it.
         pulled_at: when that image was there.
         prepare_end, gate_end: how these containers failed; None when they have not.
@@ -225,6 +236,7 @@ class PodFacts(ObjectRef):
     """
 
     key: ReplicaKey = NO_REPLICA
+    is_rescue: bool = False
     phase: str = "Pending"
     created_at: datetime | None = None
     node: str = ""
@@ -248,6 +260,7 @@ class PodFacts(ObjectRef):
 
     scheduled_at: datetime | None = None
     prepared_from: datetime | None = None
+    pull_progress: str = ""
     pull: str = ""
     pulled_at: datetime | None = None
     prepare_end: End | None = None

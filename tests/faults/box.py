@@ -17,8 +17,8 @@ from portal.cluster.client import Cluster, Object
 from portal.cluster.credentials import Credentials
 from portal.cluster.kinds import get_kind
 from portal.cluster.transport import Request, Transport
+from tests.jobs.engine.served_simulation import ServiceSim
 from tests.jobs.engine.simulation import START, Life
-from tests.jobs.services.reconciler.simulation import ServiceSim
 
 
 class Steady(Transport):

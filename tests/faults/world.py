@@ -126,8 +126,8 @@ class FaultWorld(World):
     def _quiet_s(self) -> int:
         if self.quiet < QUIET_ROUNDS or self.shift is None:
             return 1
-        passes = (self.shift._jobs, self.shift._services)
-        waits = [due_s for one in passes if (due_s := one.next_due_s()) is not None]
+        due_s = self.shift._workloads.next_due_s()
+        waits = [] if due_s is None else [due_s]
         if self.tenants_due_s is not None:
             waits.append(self.tenants_due_s - self.sim.seconds)
         return int(min([MOST_QUIET_S, *waits]))

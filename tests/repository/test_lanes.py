@@ -17,7 +17,7 @@ DECISIVE = (
     "jobs/kinds",
     "jobs/engine/test_admission_pass.py",
     "jobs/engine/test_lives.py",
-    "jobs/services/reconciler/test_lives.py",
+    "jobs/engine/test_served_lives.py",
     "jobs/test_internal.py",
     "jobs/test_runner_at_the_door.py",
     "portal/routes/test_by_setting.py",

@@ -42,9 +42,9 @@ from jobs.services.models import Service
 from tenants.actions import create_token
 from tenants.models import Tenant
 from tests.factories import make_tenant, submit_body
+from tests.jobs.engine.served_simulation import ServiceSim
 from tests.jobs.engine.simulation import START, Life
 from tests.jobs.engine.world import World
-from tests.jobs.services.reconciler.simulation import ServiceSim
 
 T = TypeVar("T")
 THREADS = 64

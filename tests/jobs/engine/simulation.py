@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from jobs.engine.observe import parse_indexes
+from jobs.kinds.training.observe import parse_indexes
 from portal.cluster import labels
 from portal.cluster.client import Cluster, Object
 from portal.cluster.errors import AlreadyExists, ClusterError, Conflict, NotFound, Unavailable

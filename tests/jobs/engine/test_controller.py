@@ -1,19 +1,20 @@
 """Which rows a resync is at."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from jobs.engine import controller
-from jobs.engine.controller import RowsPass
+from jobs.engine import controller, store
+from jobs.engine.controller import Controller
 from jobs.leader.clock import SteadyClock
+
+Looking = Callable[..., Controller]
 
 
 class Rows:
     """So many rows of which nothing new is known."""
-
-    noun = "row"
 
     def __init__(self, count: int) -> None:
         self.found = {UUID(int=number + 1): ("run",) for number in range(count)}
@@ -35,20 +36,25 @@ class View:
         return self.pods_each
 
 
-def looking(rows: Rows, pods_each: int = 0) -> RowsPass:
-    nothing: Any = None
-    view: Any = View(pods_each)
-    return RowsPass(rows, view, nothing, nothing, SteadyClock(), nothing)  # type: ignore[arg-type]
+@pytest.fixture
+def looking(monkeypatch: pytest.MonkeyPatch) -> Looking:
+    def made(rows: Rows, pods_each: int = 0) -> Controller:
+        monkeypatch.setattr(store, "unsettled", rows.unsettled)
+        nothing: Any = None
+        view: Any = View(pods_each)
+        return Controller(view, nothing, nothing, SteadyClock(), nothing)
+
+    return made
 
 
-async def noted(looks: RowsPass) -> set[UUID]:
+async def noted(looks: Controller) -> set[UUID]:
     for pk in looks._queue.pending():
         looks._queue.remove(pk)
     await looks.resync(at="safety")
     return set(looks._queue.pending())
 
 
-async def test_a_few_rows_are_looked_at_all_together() -> None:
+async def test_a_few_rows_are_looked_at_all_together(looking: Looking) -> None:
     rows = Rows(controller._PER_RESYNC)
     looks = looking(rows)
     await looks.resync(at="safety")  # they are new to it
@@ -56,7 +62,9 @@ async def test_a_few_rows_are_looked_at_all_together() -> None:
     assert await noted(looks) == rows.found.keys()
 
 
-async def test_of_many_rows_each_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_many_rows_each_has_its_turn(
+    looking: Looking, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(controller, "_PER_RESYNC", 20)
     rows = Rows(50)
     looks = looking(rows)
@@ -66,14 +74,14 @@ async def test_of_many_rows_each_has_its_turn(monkeypatch: pytest.MonkeyPatch) -
     assert set.union(*seen) == rows.found.keys()
 
 
-async def test_rows_with_many_pods_take_turns_sooner() -> None:
+async def test_rows_with_many_pods_take_turns_sooner(looking: Looking) -> None:
     looks = looking(Rows(200), pods_each=49)
     await looks.resync(at="safety")
     assert len(await noted(looks)) == controller._PER_RESYNC // 50
 
 
 async def test_a_changed_mind_is_looked_at_whose_turn_ever_it_is(
-    monkeypatch: pytest.MonkeyPatch,
+    looking: Looking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "_PER_RESYNC", 1)
     rows = Rows(50)

@@ -8,7 +8,8 @@ from django.db import OperationalError
 from django.utils.timezone import now
 from pytest_django import DjangoAssertNumQueries
 
-from jobs.engine import store
+from jobs.engine import job_rows, store
+from jobs.engine.rows import Change
 from jobs.kinds.state import ArchiveRow, EventNote, Plan, ReplicaKey, ReplicaRow
 from jobs.models import Job, Replica, ReplicaArchive
 from jobs.rules.states import ReplicaState
@@ -29,8 +30,8 @@ def jobs_of(tenant: Tenant, count: int) -> list[Job]:
     return [make_job(tenant, name=f"job {number}") for number in range(count)]
 
 
-def changes(jobs: list[Job], **plan: Any) -> list[store.Change]:
-    return [store.Change(job.pk, Plan(**plan) if plan else RUNS, now()) for job in jobs]
+def changes(jobs: list[Job], **plan: Any) -> list[Change]:
+    return [Change(job.pk, job_rows.KEY, Plan(**plan) if plan else RUNS, now()) for job in jobs]
 
 
 def revision(job: Job) -> int:
@@ -102,7 +103,11 @@ def test_one_that_cannot_be_written_stops_no_other(
     note = EventNote("homeport-1", "", "admitted", "It has room now.")
     broken = Plan(columns={"state": None}, replicas=RUNS.replicas, events=(note,))
     written = store.save(
-        [*changes([good]), store.Change(bad.pk, broken, now()), *changes([fine], events=(note,))]
+        [
+            *changes([good]),
+            Change(bad.pk, job_rows.KEY, broken, now()),
+            *changes([fine], events=(note,)),
+        ]
     )
     assert [saved.job_id for saved in written] == [good.pk, fine.pk]
     assert [revision(job) for job in (good, bad, fine)] == [before + 1, before, before + 1]
@@ -117,7 +122,7 @@ def test_a_database_that_fails_is_no_broken_job(
     def fail(*args: Any) -> None:
         raise OperationalError("the disk is full")
 
-    monkeypatch.setattr(store, "save_replicas", fail)
+    monkeypatch.setattr(job_rows, "save_replicas", fail)
     with pytest.raises(OperationalError):
         store.save(changes(jobs_of(tenant, 1)))
 
@@ -144,4 +149,4 @@ def test_a_replica_that_cannot_be_read_stops_only_its_job(tenant: Tenant) -> Non
     Replica.objects.filter(job=bad).update(state="on holiday")
     loaded = store.load([good.pk, bad.pk])
     assert loaded.rows.keys() == {good.pk}
-    assert "on holiday" in loaded.broken[bad.pk]
+    assert "on holiday" in loaded.broken[bad.pk].text

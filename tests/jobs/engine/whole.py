@@ -12,8 +12,8 @@ from typing import Any
 from portal.cluster.client import Object
 from portal.cluster.errors import AlreadyExists, Conflict, NotFound
 from portal.cluster.view import Dirty
+from tests.jobs.engine.served_simulation import ServiceSim
 from tests.jobs.engine.world import World
-from tests.jobs.services.reconciler.simulation import ServiceSim
 
 _OF_TENANTS = {
     "Namespace",

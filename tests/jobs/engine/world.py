@@ -55,8 +55,7 @@ class World:
         """Waits until the steps that were started are done (or died)."""
         assert self.shift is not None
         for _ in range(50):
-            passes = (self.shift._jobs, self.shift._services)
-            tasks = [task for one in passes for task in one._tasks.values()]
+            tasks = list(self.shift._workloads._tasks.values())
             if not tasks:
                 return
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -7,8 +7,8 @@ import pytest
 from jobs.models import Job
 from jobs.services.models import Service
 from tenants.models import Tenant, User
+from tests.jobs.engine.served_simulation import ServiceWorld
 from tests.jobs.engine.simulation import Life
-from tests.jobs.services.reconciler.simulation import ServiceWorld
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

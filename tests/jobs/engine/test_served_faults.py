@@ -3,8 +3,8 @@
 import pytest
 
 from portal.cluster.errors import ClusterError, Forbidden, TooManyRequests, Unavailable
+from tests.jobs.engine.served_simulation import ServiceWorld
 from tests.jobs.engine.simulation import Fault
-from tests.jobs.services.reconciler.simulation import ServiceWorld
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

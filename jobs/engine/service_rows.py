@@ -1,7 +1,4 @@
-"""The reconciler's reads and writes of services. Blocking: called in the database thread.
-
-Writes are made inside `Lease.commit` only, one transaction per tick, and only what changed.
-"""
+"""Rows of notebooks and TensorBoards: `jobs.services.models.Service`. Blocking, see `rows`."""
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
@@ -9,11 +6,13 @@ from uuid import UUID
 
 from django.db.models import F, Q
 
-from jobs.engine.store import (
+from jobs.engine.rows import (
     Change,
     EventRow,
     Intent,
+    Loaded,
     Saved,
+    Unreadable,
     columns_of,
     fenced,
     keep_events,
@@ -21,7 +20,7 @@ from jobs.engine.store import (
 )
 from jobs.kinds import notes
 from jobs.kinds.interactive import startup
-from jobs.kinds.state import WorkloadRow
+from jobs.kinds.state import LoadedRow, WorkloadRow
 from jobs.manifests import pod_settings
 from jobs.rules.reasons import Reason
 from jobs.rules.states import JobState
@@ -83,7 +82,7 @@ def _intents(chosen: Q) -> dict[UUID, Intent]:
     return {pk: tuple(map(str, rest)) for pk, *rest in services.values_list(*_INTENT)}
 
 
-def load(ids: Iterable[UUID]) -> tuple[dict[UUID, WorkloadRow], dict[UUID, str]]:
+def load(ids: Iterable[UUID]) -> Loaded:
     """The rows of services, and what is wrong with those that cannot be read."""
     services = (
         Service.objects.filter(pk__in=list(ids))
@@ -93,15 +92,16 @@ def load(ids: Iterable[UUID]) -> tuple[dict[UUID, WorkloadRow], dict[UUID, str]]
     planned = set(
         Service.objects.filter(pk__in=list(ids), plan__isnull=False).values_list("pk", flat=True)
     )
-    found: dict[UUID, WorkloadRow] = {}
-    broken: dict[UUID, str] = {}
+    found: dict[UUID, LoadedRow] = {}
+    broken: dict[UUID, Unreadable] = {}
     for service in services:
         try:
-            found[service.pk] = row_of(service, has_plan=service.pk in planned)
+            found[service.pk] = LoadedRow(row_of(service, has_plan=service.pk in planned))
         except Exception as error:  # the named fence: one poisoned row must not stop the others
             log.exception("service %s: its row cannot be read", service.pk)
-            broken[service.pk] = f"its row cannot be read: {type(error).__name__} {error}"
-    return found, broken
+            text = f"its row cannot be read: {type(error).__name__} {error}"
+            broken[service.pk] = Unreadable(service.kind, text)
+    return Loaded(found, broken)
 
 
 def row_of(service: Service, *, has_plan: bool) -> WorkloadRow:

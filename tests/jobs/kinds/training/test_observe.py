@@ -1,6 +1,5 @@
 """What is read out of the cluster's own objects, odd ones included."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -8,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.engine import events, observe, store
+from jobs.kinds.observe import gpus_of
 from jobs.kinds.state import PodFacts, ReplicaKey, WorkloadRow
-from jobs.models import JobEvent
+from jobs.kinds.training.observe import parse_indexes, read_pod
 from portal.cluster import objects
-from tests.factories import make_job, make_tenant
 
 JOB = WorkloadRow(
     id="7",
@@ -43,8 +41,8 @@ def facts(**status: Any) -> PodFacts:
         "status": status,
     }
     seen = msgspec.json.decode(msgspec.json.encode(pod), type=objects.PodSeen)
-    is_rescue, found = observe._pod(JOB, seen)
-    assert not is_rescue
+    found = read_pod(JOB, seen)
+    assert not found.is_rescue
     return found
 
 
@@ -127,7 +125,7 @@ def test_a_disruption_carries_the_pods_own_reason() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"main": 1}', '{"main": "x"}', "null", "7"])
 def test_odd_annotations_say_nothing(text: str) -> None:
-    assert observe.gpus_of(text, "main") == ""
+    assert gpus_of(text, "main") == ""
 
 
 @pytest.mark.parametrize(
@@ -135,61 +133,9 @@ def test_odd_annotations_say_nothing(text: str) -> None:
     [("", set()), ("0", {0}), ("0,2-4", {0, 2, 3, 4}), ("x,1,-,2-y,3", {1, 3}), ("5-3", set())],
 )
 def test_completed_indexes(text: str, indexes: set[int]) -> None:
-    assert observe.parse_indexes(text) == indexes
+    assert parse_indexes(text) == indexes
 
 
 @given(st.text(max_size=60))
 def test_no_text_breaks_the_reader_of_indexes(text: str) -> None:
-    assert all(isinstance(index, int) for index in observe.parse_indexes(text))
-
-
-# --- events ---
-def event(name: str, kind: str = "Pod", **more: Any) -> objects.EventSeen:
-    raw = {
-        "metadata": {"name": f"e-{name}", "uid": f"uid-{name}"},
-        "involvedObject": {"kind": kind, "name": name, "namespace": "u-alice"},
-        "reason": "Pulled",
-        "message": "line one\nline \x1b[31mtwo",
-        "lastTimestamp": "2026-11-20T12:00:00Z",
-        "type": "Normal",
-        **more,
-    }
-    return msgspec.json.decode(msgspec.json.encode(raw), type=objects.EventSeen)
-
-
-def test_events_are_found_by_the_names_of_a_jobs_objects() -> None:
-    base = events.base_name(JOB)
-    assert base == "mnist-abc123"
-    assert events.is_about(event("mnist-abc123"), base)
-    assert events.is_about(event("mnist-abc123-2-ps-0-xyz"), base)
-    assert not events.is_about(event("mnist-abc1234-worker-0"), base)
-    assert not events.is_about(event("other-mnist-abc123"), base)
-    second = replace(JOB, attempt=2, kube_name="mnist-abc123-2")
-    assert events.base_name(second) == base
-
-
-def test_text_of_events_becomes_one_printable_line() -> None:
-    row = events.row_of(event("p", type="Warning", count=4))
-    assert (row.subject, row.message) == ("pod/p", "line one line [31mtwo")
-    assert (row.is_warning, row.count) == (True, 4)
-
-
-@pytest.mark.django_db
-def test_a_job_keeps_at_most_500_events_and_its_own_the_longest() -> None:
-    job = make_job(make_tenant("alice"))
-    own = store.EventRow("homeport-1", None, "homeport", "", "admitted", "It has room now.")
-    store.save_events(job.pk, [own])
-    for start in range(0, 700, 100):
-        batch = [events.row_of(event(f"p{number}")) for number in range(start, start + 100)]
-        store.save_events(job.pk, batch)
-    assert JobEvent.objects.filter(job=job).count() == store.EVENTS_MAX
-    assert JobEvent.objects.filter(job=job, source="homeport").exists()
-    assert JobEvent.objects.filter(job=job, uid="uid-p699").exists()
-
-
-@pytest.mark.django_db
-def test_an_event_that_happens_again_is_counted_in_one_row() -> None:
-    job = make_job(make_tenant("alice"))
-    for count in (1, 5):
-        store.save_events(job.pk, [events.row_of(event("p", count=count))])
-    assert JobEvent.objects.get(job=job).count == 5
+    assert all(isinstance(index, int) for index in parse_indexes(text))

@@ -11,13 +11,13 @@ from uuid import UUID
 
 from django.db.models import F
 
-from jobs.engine.store import EventRow, Saved, words
+from jobs.engine import service_rows
+from jobs.engine.rows import EventRow, Saved, words
 from jobs.kinds.interactive import startup
 from jobs.rules import reasons
 from jobs.rules.admission import Fit
 from jobs.rules.reasons import Reason
 from jobs.services.models import Service, ServiceState
-from jobs.services.reconciler import rows
 from portal.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -53,8 +53,8 @@ def write(service_id: UUID, fit: Fit, reason: Reason, now: datetime) -> Saved | 
     if not queued.update(revision=F("revision") + 1, steps=startup.dump(line), **columns):
         return None
     if event is not None:
-        rows.save_events(service_id, [event])
-    return rows.saved(service_id)
+        service_rows.save_events(service_id, [event])
+    return service_rows.saved(service_id)
 
 
 def _admitted(service_id: UUID, number: int, now: datetime) -> tuple[dict[str, Any], EventRow]:
@@ -62,7 +62,7 @@ def _admitted(service_id: UUID, number: int, now: datetime) -> tuple[dict[str, A
     key = f"homeport-{number}"
     try:
         columns = {
-            "plan": rows.rendered(service_id),
+            "plan": service_rows.rendered(service_id),
             "state": ServiceState.STARTING,
             "admitted_at": now,
             "not_before": None,

@@ -1,39 +1,44 @@
-"""Turns what the view holds of one service into the plain data that planning works on.
-
-Runs on the event loop, between two events of the view, so that one look is one moment. No I/O.
-"""
+"""Turns what the view holds of what is served behind a gate into the data of planning. No I/O."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Literal
 
-from jobs.engine.observe import (
-    Knowledge,
+from jobs.kinds.observe import (
+    CallResults,
     condition,
     container_end,
     container_status,
+    disruption,
     gpus_of,
     mount_problem,
     namespace_state,
+    number,
     service,
     thing,
 )
-from jobs.kinds.state import ObjectRef, Observed, PodFacts, Root, WorkloadRow
-from jobs.rules.endings import Disruption, End
+from jobs.kinds.state import LoadedRow, ObjectRef, Observed, PodFacts, ReplicaKey, Root, WorkloadRow
+from jobs.rules.endings import End
 from portal.cluster import objects
 from portal.cluster.view import ClusterView
 
 _PULL_EVENTS = frozenset({"Pulling", "Pulled", "Failed", "BackOff", "ErrImageNeverPull"})
 # Before these have run, a container's place in the order says more than its own reason.
 _NOT_YET = frozenset({"", "PodInitializing", "ContainerCreating"})
-Container = Literal["", "prepare", "gate", "app"]
+_NO_GENERATION = -1  # of a pod whose label tells none
 
 
-def observe(view: ClusterView, row: WorkloadRow, known: Knowledge) -> Observed:
-    """All that is known of one service now."""
+def observe(
+    view: ClusterView,
+    loaded: LoadedRow,
+    results: CallResults,
+    pods: Sequence[PodFacts],
+    departed: Sequence[PodFacts],
+) -> Observed:
+    """All that is known of it now."""
+    row = loaded.row
     deployments = view.deployments.of_owner(row.id)
     services = view.services.of_owner(row.id)
-    pods = [_pod(view, row, pod) for pod in view.pods.of_owner(row.id) if _is_of(pod, row)]
     roots = [seen for seen in deployments if seen.metadata.name == row.root_name]
     others: list[ObjectRef] = [
         thing(kind, seen.metadata)
@@ -42,27 +47,30 @@ def observe(view: ClusterView, row: WorkloadRow, known: Knowledge) -> Observed:
         if seen.metadata.name != row.kube_name
     ]
     others += [
-        thing("Pod", pod.metadata) for pod in view.pods.of_owner(row.id) if not _is_of(pod, row)
+        ObjectRef("Pod", pod.name, pod.uid, pod.is_terminating)
+        for pod in pods
+        if not _is_of(pod, row)
     ]
+    ours = [_with_events(view, row, pod) for pod in pods if _is_of(pod, row)]
     return Observed(
         is_current=view.synced and not view.problem,
         namespace=namespace_state(view, row.namespace),
         root=_root(roots[0]) if roots else None,
-        is_root_absent=known.absent_root == row.root_name and not roots,
-        made_root=known.made_root,
-        is_swept=known.is_swept,
-        blocked=known.blocked,
-        trouble=known.trouble,
+        is_root_absent=results.absent_root == row.root_name and not roots,
+        made_root=results.made_root,
+        is_swept=results.is_swept,
+        blocked=results.blocked,
+        trouble=results.trouble,
         services=tuple(service(s) for s in services if s.metadata.name == row.kube_name),
         others=tuple(others),
-        pods=tuple(sorted(pods, key=_age)),
-        departed=tuple(_pod(view, row, pod) for pod in known.departed if _is_of(pod, row)),
+        pods=tuple(sorted(ours, key=_age)),
+        departed=tuple(pod for pod in departed if _is_of(pod, row)),
     )
 
 
-def _is_of(pod: objects.PodSeen, row: WorkloadRow) -> bool:
-    """Whether it is a pod of the start that is seen."""
-    return pod.metadata.labels.attempt == str(row.observed_generation)
+def _is_of(pod: PodFacts, row: WorkloadRow) -> bool:
+    """Whether it is a pod of the generation that is seen."""
+    return pod.key.attempt == row.observed_generation
 
 
 def _age(pod: PodFacts) -> tuple[float, str]:
@@ -82,22 +90,22 @@ def _root(seen: objects.DeploymentSeen) -> Root:
     )
 
 
-def _pod(view: ClusterView, row: WorkloadRow, pod: objects.PodSeen) -> PodFacts:
-    status = pod.status
+def read_pod(row: WorkloadRow, pod: objects.PodSeen) -> PodFacts:
+    """A pod with its containers `prepare`, `gate` and `app`, without what events say of it."""
+    status, marks = pod.status, pod.metadata.labels
     prepare = container_status(status.init_container_statuses, "prepare")
     gate = container_status(status.init_container_statuses, "gate")
     app = container_status(status.container_statuses, "app")
     waiting_in, waiting = _waiting(prepare, gate, app)
     placed = next((c for c in status.conditions if c.type == "PodScheduled"), None)
     ready = condition(status.conditions, "Ready")
-    disrupted = condition(status.conditions, "DisruptionTarget")
     is_placed = placed is not None and placed.status == "True"
-    pull, pulled_at = _pull(view, row, pod)
     return PodFacts(
         "Pod",
         pod.metadata.name,
         pod.metadata.uid,
         pod.metadata.deletion_timestamp is not None,
+        key=ReplicaKey(marks.role, 0, number(marks.attempt, _NO_GENERATION)),
         phase=status.phase or "Pending",
         created_at=pod.metadata.creation_timestamp,
         node=pod.spec.node_name,
@@ -105,9 +113,7 @@ def _pod(view: ClusterView, row: WorkloadRow, pod: objects.PodSeen) -> PodFacts:
         scheduled_at=placed.last_transition_time if placed is not None and is_placed else None,
         unplaced_why=placed.message if placed is not None and not is_placed else "",
         prepared_from=_first_started(prepare, gate, app),
-        mount_problem=mount_problem(view, row.namespace, pod.metadata.name),
-        pull=pull,
-        pulled_at=pulled_at,
+        pull_progress=pod.metadata.annotations.pull_progress,
         waiting_in=waiting_in,
         waiting_reason=waiting.reason,
         waiting_message=waiting.message,
@@ -120,22 +126,17 @@ def _pod(view: ClusterView, row: WorkloadRow, pod: objects.PodSeen) -> PodFacts:
         restarts=app.restart_count,
         is_ready=ready is not None,
         ready_at=ready.last_transition_time if ready is not None else None,
-        probe_problem=_probe_problem(view, row.namespace, pod.metadata.name),
-        disruption=(
-            Disruption(disrupted.reason, disrupted.message, status.reason, status.message)
-            if disrupted is not None
-            else None
-        ),
+        disruption=disruption(pod),
         pod_message=status.message,
     )
 
 
 def _waiting(
     prepare: objects.ContainerStatus, gate: objects.ContainerStatus, app: objects.ContainerStatus
-) -> tuple[Container, objects.Waiting]:
+) -> tuple[str, objects.Waiting]:
     """Which container holds things up, in their order, and what it says."""
     nothing = objects.Waiting()
-    named: tuple[tuple[Container, objects.ContainerStatus], ...] = (
+    named: tuple[tuple[str, objects.ContainerStatus], ...] = (
         ("prepare", prepare),
         ("gate", gate),
         ("app", app),
@@ -171,20 +172,32 @@ def _first_started(*statuses: objects.ContainerStatus) -> datetime | None:
     return None
 
 
-def _pull(view: ClusterView, row: WorkloadRow, pod: objects.PodSeen) -> tuple[str, datetime | None]:
+# --- events ---
+def _with_events(view: ClusterView, row: WorkloadRow, pod: PodFacts) -> PodFacts:
+    """Adds what events say of its volumes, image and probes: they come without the pod being changed."""
+    pull, pulled_at = _pull(view, row, pod)
+    return replace(
+        pod,
+        mount_problem=mount_problem(view, row.namespace, pod.name),
+        pull=pull,
+        pulled_at=pulled_at,
+        probe_problem=_probe_problem(view, row.namespace, pod.name),
+    )
+
+
+def _pull(view: ClusterView, row: WorkloadRow, pod: PodFacts) -> tuple[str, datetime | None]:
     """The latest words about the app's image, and when it was there."""
     events = [
         event
-        for event in view.events_about(row.namespace, "Pod", pod.metadata.name)
+        for event in view.events_about(row.namespace, "Pod", pod.name)
         if event.reason in _PULL_EVENTS and f'"{row.image}"' in event.message
     ]
     if not events:
         return "", None
     latest = events[-1]
     pulled = [event.at for event in events if event.reason == "Pulled"]
-    progress = pod.metadata.annotations.pull_progress
-    if latest.reason == "Pulling" and progress:
-        return f"{latest.message}: {progress}", None
+    if latest.reason == "Pulling" and pod.pull_progress:
+        return f"{latest.message}: {pod.pull_progress}", None
     return latest.message, pulled[-1] if pulled else None
 
 

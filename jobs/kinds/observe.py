@@ -1,0 +1,149 @@
+"""What kinds share in turning what the view holds of a workload into the data that planning works on.
+
+Runs on the event loop, between two events of the view, so that one look is one moment. No I/O.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from jobs.kinds.state import GateService, ObjectRef, PodFacts, WorkloadRow
+from jobs.rules import reasons
+from jobs.rules.endings import Disruption, End
+from jobs.rules.reasons import Reason
+from jobs.rules.waits import MOUNT_EVENTS
+from portal.cluster import objects
+from portal.cluster.view import ClusterView
+
+_GPU_MAX = 100  # characters of Replica.gpus
+
+ReadPod = Callable[[WorkloadRow, objects.PodSeen], PodFacts]
+
+
+@dataclass(frozen=True)
+class CallResults:
+    """What our own calls found out about a workload; nothing of it outlives the process.
+
+    Attributes:
+        absent_root: name of a root that a fresh read did not find, else empty.
+        made_root, is_swept, is_erased: see `Observed`.
+        blocked: why its objects can never be created.
+        trouble: why they cannot be created now.
+    """
+
+    absent_root: str = ""
+    made_root: str = ""
+    is_swept: bool = False
+    is_erased: bool = False
+    blocked: Reason = reasons.NONE
+    trouble: Reason = reasons.NONE
+
+
+class PodReader:
+    """What was read of pods, kept as long as they stay as they are: of many, few change at a time."""
+
+    def __init__(self) -> None:
+        # workload's id -> pod's uid -> what was read, and of what
+        self._kept: dict[str, dict[str, tuple[objects.PodSeen, int, PodFacts]]] = {}
+
+    def read(self, view: ClusterView, row: WorkloadRow, read_pod: ReadPod) -> list[PodFacts]:
+        """The pods that a workload has now, without what events say of them."""
+        before = self._kept.pop(row.id, {})
+        kept = {}
+        for pod in view.pods.of_owner(row.id):
+            uid = pod.metadata.uid
+            known = before.get(uid)
+            # Each change of an object is a new struct.
+            if known is None or known[0] is not pod or known[1] != row.attempt:
+                known = (pod, row.attempt, read_pod(row, pod))
+            kept[uid] = known
+        if kept:
+            self._kept[row.id] = kept
+        return [known[2] for known in kept.values()]
+
+    def forget(self, workload_id: str) -> None:
+        """The workload is gone, though pods of it may be there."""
+        self._kept.pop(workload_id, None)
+
+
+# --- parts of objects ---
+def namespace_state(view: ClusterView, name: str) -> Literal["active", "terminating", "gone"]:
+    """Whether things can be made in it."""
+    seen = view.namespaces.get("", name)
+    if seen is None:
+        return "gone"
+    is_going = seen.status.phase == "Terminating" or seen.metadata.deletion_timestamp is not None
+    return "terminating" if is_going else "active"
+
+
+def thing(kind: str, meta: objects.Marks) -> ObjectRef:
+    """Enough of an object to delete exactly it."""
+    return ObjectRef(kind, meta.name, meta.uid, meta.deletion_timestamp is not None)
+
+
+def service(seen: objects.ServiceSeen) -> GateService:
+    """A Service, with the port that the cluster picked for its gate."""
+    ports = [port.node_port for port in seen.spec.ports if port.name == "gate" and port.node_port]
+    meta = seen.metadata
+    return GateService(
+        "Service",
+        meta.name,
+        meta.uid,
+        meta.deletion_timestamp is not None,
+        node_port=ports[0] if ports else None,
+    )
+
+
+def condition(conditions: Sequence[objects.Condition], kind: str) -> objects.Condition | None:
+    """The condition of this type when it is true."""
+    return next((c for c in conditions if c.type == kind and c.status == "True"), None)
+
+
+def container_status(
+    statuses: Sequence[objects.ContainerStatus], name: str
+) -> objects.ContainerStatus:
+    """The container of this name; an empty one while the node has said nothing of it."""
+    return next((s for s in statuses if s.name == name), objects.ContainerStatus())
+
+
+def container_end(ended: objects.Terminated | None, *, is_fetch: bool = False) -> End | None:
+    """How a container ended; 128 + n when signal n ended it."""
+    if ended is None:
+        return None
+    code = ended.exit_code or (128 + ended.signal if ended.signal else 0)
+    return End(code, ended.reason, ended.message, is_fetch)
+
+
+def mount_problem(view: ClusterView, namespace: str, pod: str) -> str:
+    """The latest event about a volume of a pod that cannot be mounted."""
+    events = view.events_about(namespace, "Pod", pod)
+    problems = [event.message for event in events if event.reason in MOUNT_EVENTS]
+    return problems[-1] if problems else ""
+
+
+def gpus_of(annotation: str, container: str) -> str:
+    """`{"main": [0, 1]}` as `0,1`; empty when the node does not tell."""
+    try:
+        by_container = json.loads(annotation) if annotation else {}
+    except ValueError:
+        return ""
+    if not isinstance(by_container, dict):
+        return ""
+    indices = by_container.get(container)
+    if not isinstance(indices, list):
+        return ""
+    return ",".join(str(index) for index in indices)[:_GPU_MAX]
+
+
+def disruption(pod: objects.PodSeen) -> Disruption | None:
+    """Why the cluster took a pod away; None when it did not."""
+    found = condition(pod.status.conditions, "DisruptionTarget")
+    if found is None:
+        return None
+    return Disruption(found.reason, found.message, pod.status.reason, pod.status.message)
+
+
+def number(text: str, default: int = 0) -> int:
+    """Of a label; what is no number is the default."""
+    return int(text) if text.isascii() and text.isdigit() else default

@@ -1,0 +1,188 @@
+"""Turns what the view holds of a training into the data that planning works on. No I/O."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from jobs.kinds.observe import (
+    CallResults,
+    condition,
+    container_end,
+    container_status,
+    disruption,
+    gpus_of,
+    mount_problem,
+    namespace_state,
+    number,
+    service,
+    thing,
+)
+from jobs.kinds.state import (
+    LoadedRow,
+    Observed,
+    PodFacts,
+    ReplicaKey,
+    Root,
+    ServerDeployment,
+    WorkloadRow,
+)
+from jobs.manifests import RESCUE_ROLE
+from portal.cluster import objects
+from portal.cluster.view import ClusterView
+
+
+def observe(
+    view: ClusterView,
+    loaded: LoadedRow,
+    results: CallResults,
+    pods: Sequence[PodFacts],
+    departed: Sequence[PodFacts],
+) -> Observed:
+    """All that is known of a training now."""
+    row = loaded.row
+    name = row.root_name
+    jobs = view.jobs.of_owner(row.id)
+    found = [seen for seen in jobs if seen.metadata.name == name]
+    others = [thing("Job", seen.metadata) for seen in jobs if seen.metadata.name != name]
+    others += [thing("ConfigMap", s.metadata) for s in view.config_maps.of_owner(row.id)]
+    told = [_with_mounts(view, row, pod) for pod in pods]
+    return Observed(
+        is_current=view.synced and not view.problem,
+        namespace=namespace_state(view, row.namespace),
+        root=_root(found[0]) if found else None,
+        is_root_absent=results.absent_root == name and not found,
+        made_root=results.made_root,
+        is_swept=results.is_swept,
+        is_erased=results.is_erased,
+        blocked=results.blocked,
+        trouble=results.trouble,
+        servers=tuple(_server(seen) for seen in view.deployments.of_owner(row.id)),
+        services=tuple(service(seen) for seen in view.services.of_owner(row.id)),
+        others=tuple(others),
+        pods=tuple(pod for pod in told if not pod.is_rescue),
+        rescues=tuple(pod for pod in told if pod.is_rescue),
+        departed=tuple(pod for pod in departed if not pod.is_rescue),
+        replicas=loaded.replicas,
+        archives=loaded.archives,
+        refusal=_refusal(view, row.namespace, name),
+    )
+
+
+def _with_mounts(view: ClusterView, row: WorkloadRow, pod: PodFacts) -> PodFacts:
+    """Adds what events say of its volumes: they come without the pod being changed."""
+    problem = mount_problem(view, row.namespace, pod.name)
+    return replace(pod, mount_problem=problem) if problem else pod
+
+
+# --- Job, Deployment ---
+def parse_indexes(text: str) -> frozenset[int]:
+    """`1,3-5` as a set; what is no number is left out.
+
+    https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/#JobStatus
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not part.isascii():  # "²" is a digit and no number
+            continue
+        if first.isdigit() and (not last or last.isdigit()):
+            found.update(range(int(first), min(int(last or first), int(first) + 10_000) + 1))
+    return frozenset(found)
+
+
+def _root(seen: objects.JobSeen) -> Root:
+    conditions = seen.status.conditions
+    complete = condition(conditions, "Complete") or condition(conditions, "SuccessCriteriaMet")
+    failed = condition(conditions, "Failed") or condition(conditions, "FailureTarget")
+    meta = seen.metadata
+    return Root(
+        "Job",
+        meta.name,
+        meta.uid,
+        meta.deletion_timestamp is not None,
+        is_suspended=seen.spec.suspend,
+        verdict="failed" if failed else "complete" if complete else "",
+        fail_reason=failed.reason if failed else "",
+        fail_message=failed.message if failed else "",
+        completed=parse_indexes(seen.status.completed_indexes),
+        failed_count=seen.status.failed,
+    )
+
+
+def _server(seen: objects.DeploymentSeen) -> ServerDeployment:
+    refused = condition(seen.status.conditions, "ReplicaFailure")
+    meta = seen.metadata
+    return ServerDeployment(
+        "Deployment",
+        meta.name,
+        meta.uid,
+        meta.deletion_timestamp is not None,
+        refused=refused.message if refused else "",
+    )
+
+
+def _refusal(view: ClusterView, namespace: str, root: str) -> str:
+    """A quota that says no to a Job's pods shows as an event of the Job only."""
+    events = view.events_about(namespace, "Job", root)
+    refused = [event.message for event in events if event.reason == "FailedCreate"]
+    return refused[-1] if refused else ""
+
+
+# --- pods ---
+def read_pod(row: WorkloadRow, pod: objects.PodSeen) -> PodFacts:
+    """A pod of a replica, or one that rescues its log."""
+    marks = pod.metadata.labels
+    is_rescue = marks.role == RESCUE_ROLE
+    main = container_status(pod.status.container_statuses, RESCUE_ROLE if is_rescue else "main")
+    fetch = container_status(pod.status.init_container_statuses, "fetch")
+    failed_fetch = fetch.state.terminated is not None and fetch.state.terminated.exit_code != 0
+    ended = main.state.terminated
+    holder = fetch if fetch.state.waiting or failed_fetch else main
+    waiting = holder.state.waiting or objects.Waiting()
+    placed = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
+    meta = pod.metadata
+    return PodFacts(
+        "Pod",
+        meta.name,
+        meta.uid,
+        meta.deletion_timestamp is not None,
+        key=_key(row, marks),
+        is_rescue=is_rescue,
+        phase=pod.status.phase or "Pending",
+        created_at=meta.creation_timestamp,
+        node=pod.spec.node_name,
+        gpus=gpus_of(meta.annotations.gpu_indices, "main"),
+        unplaced_why=placed.message if placed is not None and placed.status == "False" else "",
+        fetch_runs=fetch.state.running is not None,
+        is_running=main.state.running is not None,
+        waiting_reason=waiting.reason,
+        waiting_message=waiting.message,
+        waiting_in="fetch" if holder is fetch else "main",
+        end=container_end(fetch.state.terminated, is_fetch=True)
+        if failed_fetch
+        else container_end(ended),
+        last_end=container_end(main.last_state.terminated)
+        or container_end(fetch.last_state.terminated, is_fetch=True),
+        restarts=main.restart_count + fetch.restart_count,
+        disruption=disruption(pod),
+        pod_reason=pod.status.reason,
+        pod_message=pod.status.message,
+        started_at=_started(main),
+        finished_at=ended.finished_at if ended is not None else None,
+    )
+
+
+def _key(row: WorkloadRow, marks: objects.PodLabels) -> ReplicaKey:
+    """The replica that it is, or rescues."""
+    index = number(marks.index or marks.completion_index)
+    if marks.role == RESCUE_ROLE:
+        attempt = number(marks.rescued_attempt, row.attempt)
+        return ReplicaKey(marks.rescued_role, index, attempt)
+    return ReplicaKey(marks.role, index, number(marks.attempt, row.attempt))
+
+
+def _started(main: objects.ContainerStatus) -> datetime | None:
+    running, ended = main.state.running, main.state.terminated or main.last_state.terminated
+    if running is not None:
+        return running.started_at
+    return ended.started_at if ended is not None else None

@@ -1,1 +1,0 @@
-"""The reconciler's part that makes notebooks and TensorBoards follow their rows."""

@@ -1,0 +1,66 @@
+"""Which events of the cluster are a workload's, and how they are kept."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobs.engine import events
+from jobs.engine.job_rows import save_events
+from jobs.engine.rows import EVENTS_MAX, EventRow
+from jobs.models import JobEvent
+from portal.cluster import objects
+from tests.factories import make_job, make_tenant
+from tests.jobs.kinds.training.test_observe import JOB
+
+
+def event(name: str, kind: str = "Pod", **more: Any) -> objects.EventSeen:
+    raw = {
+        "metadata": {"name": f"e-{name}", "uid": f"uid-{name}"},
+        "involvedObject": {"kind": kind, "name": name, "namespace": "u-alice"},
+        "reason": "Pulled",
+        "message": "line one\nline \x1b[31mtwo",
+        "lastTimestamp": "2026-11-20T12:00:00Z",
+        "type": "Normal",
+        **more,
+    }
+    return msgspec.json.decode(msgspec.json.encode(raw), type=objects.EventSeen)
+
+
+def test_events_are_found_by_the_names_of_a_jobs_objects() -> None:
+    base = events.base_name(JOB)
+    assert base == "mnist-abc123"
+    assert events.is_about(event("mnist-abc123"), base)
+    assert events.is_about(event("mnist-abc123-2-ps-0-xyz"), base)
+    assert not events.is_about(event("mnist-abc1234-worker-0"), base)
+    assert not events.is_about(event("other-mnist-abc123"), base)
+    second = replace(JOB, attempt=2, kube_name="mnist-abc123-2")
+    assert events.base_name(second) == base
+
+
+def test_text_of_events_becomes_one_printable_line() -> None:
+    row = events.row_of(event("p", type="Warning", count=4))
+    assert (row.subject, row.message) == ("pod/p", "line one line [31mtwo")
+    assert (row.is_warning, row.count) == (True, 4)
+
+
+@pytest.mark.django_db
+def test_a_job_keeps_at_most_500_events_and_its_own_the_longest() -> None:
+    job = make_job(make_tenant("alice"))
+    own = EventRow("homeport-1", None, "homeport", "", "admitted", "It has room now.")
+    save_events(job.pk, [own])
+    for start in range(0, 700, 100):
+        batch = [events.row_of(event(f"p{number}")) for number in range(start, start + 100)]
+        save_events(job.pk, batch)
+    assert JobEvent.objects.filter(job=job).count() == EVENTS_MAX
+    assert JobEvent.objects.filter(job=job, source="homeport").exists()
+    assert JobEvent.objects.filter(job=job, uid="uid-p699").exists()
+
+
+@pytest.mark.django_db
+def test_an_event_that_happens_again_is_counted_in_one_row() -> None:
+    job = make_job(make_tenant("alice"))
+    for count in (1, 5):
+        save_events(job.pk, [events.row_of(event("p", count=count))])
+    assert JobEvent.objects.get(job=job).count == 5

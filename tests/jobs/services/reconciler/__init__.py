@@ -1,1 +1,0 @@
-"""Tests of what makes notebooks and TensorBoards follow their rows."""
