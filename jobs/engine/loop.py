@@ -86,7 +86,7 @@ class Reconciler:
             return
         log.info("reconciling, epoch %s", self._lease.epoch)
         try:
-            cluster = await self._connected()
+            cluster = await self._open_cluster()
             try:
                 self.is_active = True
                 process.ticked_at = time.monotonic()
@@ -99,7 +99,7 @@ class Reconciler:
             with suppress(DatabaseError):
                 await self._lease.release()
 
-    async def _connected(self) -> Cluster:
+    async def _open_cluster(self) -> Cluster:
         try:
             return await self._connect(self._kubeconfig)
         except CredentialsError as error:

@@ -166,7 +166,7 @@ async def _make(cluster: Cluster, document: Object) -> None:
             await cluster.create(document)
             return
         except AlreadyExists:
-            if document["kind"] != "NetworkPolicy" or await _is_same(cluster, document):
+            if document["kind"] != "NetworkPolicy" or await _keep_same(cluster, document):
                 return
         except ClusterError:
             if time.monotonic() > until:
@@ -174,8 +174,8 @@ async def _make(cluster: Cluster, document: Object) -> None:
             await asyncio.sleep(_LOOK_S)
 
 
-async def _is_same(cluster: Cluster, document: Object) -> bool:
-    """Whether the policy that is there says the same; one that does not is removed."""
+async def _keep_same(cluster: Cluster, document: Object) -> bool:
+    """Removes the policy that is there unless it says the same; True when it does."""
     meta = document["metadata"]
     found = await cluster.get(document["kind"], meta["namespace"], meta["name"])
     if found["metadata"].get("annotations") == meta.get("annotations"):

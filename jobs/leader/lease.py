@@ -99,7 +99,7 @@ class Lease:
         # Who waits does nothing else with its connection: once cut, it would stay so for ever.
         close_old_connections()
         row, _ = ReconcilerLease.objects.get_or_create(pk=_ROW)
-        if not self._is_free(row):
+        if not self._look_whether_free(row):
             return False
         epoch = row.epoch + 1
         took = ReconcilerLease.objects.filter(pk=_ROW, epoch=row.epoch).update(
@@ -109,7 +109,7 @@ class Lease:
             self.epoch = epoch
         return bool(took)
 
-    def _is_free(self, row: ReconcilerLease) -> bool:
+    def _look_whether_free(self, row: ReconcilerLease) -> bool:
         if row.holder in {"", self.holder} or is_dead(row.holder):
             return True
         seen = (row.holder, row.epoch, row.renewed_at)
