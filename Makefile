@@ -45,7 +45,7 @@ test-cluster: $(VENV)/.made-dev ## test against upstream Kubernetes: one that Go
 sizes: $(VENV)/.made ## count lines by folder, with and without comments and the like
 	@exec $(BIN)/python -m tests.tools.sizes
 
-check: $(VENV)/.made-dev ## format, lint, types, layers, templates, migrations, safe settings
+check: $(VENV)/.made-dev ## format, lint, types, layers, templates, migrations, safe settings, hidden effects
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy .
@@ -53,6 +53,7 @@ check: $(VENV)/.made-dev ## format, lint, types, layers, templates, migrations, 
 	$(BIN)/djlint --quiet --lint templates --extension=html
 	DJANGO_SETTINGS_MODULE=tests.settings $(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/python -m tests.tools.documented_settings
+	$(BIN)/python -m tests.tools.effects tenants/reconcile
 
 format: $(VENV)/.made-dev ## format the code
 	$(BIN)/ruff format .

@@ -128,17 +128,17 @@ class TenantManifest:
     gate_port: int = GATE_PORT
 
 
-def quota_hard(tenant: Tenant, *, is_shut: bool = False) -> dict[str, str]:
+def quota_hard(tenant: Tenant, *, quota_closed: bool = False) -> dict[str, str]:
     """`spec.hard` of the tenant's ResourceQuota.
 
     Only `requests.` exists for GPUs: https://kubernetes.io/docs/concepts/policy/resource-quotas/
 
     Args:
-        is_shut: nothing may start: no pod and no NodePort while it is suspended, nothing but its
+        quota_closed: nothing may start: no pod and no NodePort while it is suspended, nothing but its
             volumes while it is being deleted.
     """
     hard = _full_quota(tenant)
-    if not is_shut:
+    if not quota_closed:
         return hard
     is_leaving = tenant.desired != Tenant.Desired.SUSPENDED
     none = set(hard) - {"requests.storage"} if is_leaving else {"pods", "services.nodeports"}
@@ -226,8 +226,8 @@ def closed_networks(cidrs: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def tenant_manifest(tenant: Tenant, *, is_shut: bool = False) -> TenantManifest:
-    """The template's variables for one tenant; `is_shut`: see `quota_hard`.
+def tenant_manifest(tenant: Tenant, *, quota_closed: bool = False) -> TenantManifest:
+    """The template's variables for one tenant; `quota_closed`: see `quota_hard`.
 
     Raises:
         ConfigurationError: a setting holds what is no network.
@@ -238,7 +238,7 @@ def tenant_manifest(tenant: Tenant, *, is_shut: bool = False) -> TenantManifest:
     return TenantManifest(
         owner=str(tenant.pk),
         namespace=tenant.namespace,
-        quota_hard=tuple(quota_hard(tenant, is_shut=is_shut).items()),
+        quota_hard=tuple(quota_hard(tenant, quota_closed=quota_closed).items()),
         volumes=(
             Volume(DATA_VOLUME, quantity.memory_text(tenant.data_volume_bytes)),
             Volume(LOG_VOLUME, quantity.memory_text(tenant.log_volume_bytes)),
@@ -255,13 +255,13 @@ def tenant_manifest(tenant: Tenant, *, is_shut: bool = False) -> TenantManifest:
     )
 
 
-def render_tenant(tenant: Tenant, *, is_shut: bool = False) -> list[dict[str, Any]]:
+def render_tenant(tenant: Tenant, *, quota_closed: bool = False) -> list[dict[str, Any]]:
     """All objects of a tenant, in order of creation; the Namespace is first.
 
     Args:
-        is_shut: see `quota_hard`.
+        quota_closed: see `quota_hard`.
 
     Raises:
         ConfigurationError: a setting cannot be used; the text names it.
     """
-    return manifests.render("tenant.yaml.j2", tenant_manifest(tenant, is_shut=is_shut))
+    return manifests.render("tenant.yaml.j2", tenant_manifest(tenant, quota_closed=quota_closed))

@@ -1,4 +1,4 @@
-"""Does what the verdicts on a tenant's parts ask for: creates, patches, and says how it went."""
+"""Does what the differences of a tenant's objects ask for: creates, patches, and says how it went."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ from portal.cluster.objects import Marks, PVCSeen
 from portal.cluster.view import ClusterView, Shelf
 from portal.cluster.workqueue import RateLimiter
 from tenants.models import Tenant, TenantObject
-from tenants.reconcile.objects import Object, State, Surroundings, Verdict, foreign, judge
-from tenants.reconcile.store import NOT_CHANGED, Part, PartKey
+from tenants.reconcile.objects import ClaimContext, Difference, Object, State, compare, foreign
+from tenants.reconcile.store import NOT_CHANGED, ObjectKey, ObjectStatus
 
 _WAIT_S = (0.2, 20.0)  # when a cause is mended, nobody waits longer than half a minute
-_CALM_S = 60.0  # a part left alone for so long starts with short waits again
+_CALM_S = 60.0  # an object left alone for so long starts with short waits again
 _CLASS_KNOWN_S = 60.0
 _RIGHTS = "our rights in the namespace"
 _NO_RIGHT = " cannot create resource "  # as the API server's authorizer says it
@@ -38,35 +38,35 @@ _Changed = tuple[str, Object | None]  # resourceVersion that was seen, and the p
 
 
 @dataclass(frozen=True)
-class Tended:
-    """The parts in order, and when (monotonic) to look again; None: when something changes."""
+class SyncResult:
+    """The objects in order, and when (monotonic) to look again; None: when something changes."""
 
-    parts: list[Part]
+    objects: list[ObjectStatus]
     again_at: float | None
 
 
 @dataclass(frozen=True)
-class _Errand:
-    """One part on its way through a pass."""
+class _ObjectSync:
+    """One object on its way through a pass."""
 
     key: Key
     document: Object
     row: TenantObject | None
-    verdict: Verdict
+    difference: Difference
 
     @property
     def had_it(self) -> bool:
-        """Whether the part is known to have existed."""
+        """Whether the object is known to have existed."""
         row = self.row
         is_known = row is not None and row.state in {State.WAITING, State.READY}
         return is_known or (row is not None and _WAS_THERE in row.detail)
 
-    def part(self, state: str, detail: str = "", *, was_repaired: bool = False) -> Part:
-        return Part(self.key[1], self.key[2], state, detail, was_repaired)
+    def status(self, state: str, detail: str = "", *, was_repaired: bool = False) -> ObjectStatus:
+        return ObjectStatus(self.key[1], self.key[2], state, detail, was_repaired)
 
 
 class Provisioner:
-    """Remembers per part when it was last written, so that no quarrel becomes a storm."""
+    """Remembers per object when it was last written, so that no quarrel becomes a storm."""
 
     def __init__(self, view: ClusterView, cluster: Cluster) -> None:
         self._view = view
@@ -78,7 +78,7 @@ class Provisioner:
         self._made: dict[Key, str] = {}  # uid of what we made or found last
         self._changed: dict[Key, _Changed] = {}  # what we changed last
         self._bound_at: dict[UUID, float] = {}  # tenant -> when we were given rights in it
-        self._classes: dict[str, tuple[float, Surroundings]] = {}
+        self._classes: dict[str, tuple[float, ClaimContext]] = {}
         self._shelves: dict[str, Shelf[Any]] = {
             "Namespace": view.namespaces,
             "ResourceQuota": view.quotas,
@@ -95,14 +95,14 @@ class Provisioner:
         inside = "" if kind == "Namespace" else namespace
         return shelf is not None and shelf.get(inside, name) is not None
 
-    async def tend(
+    async def sync(
         self,
         tenant: Tenant,
         documents: Sequence[Object],
-        rows: Mapping[PartKey, TenantObject],
-    ) -> Tended:
-        """One look at all parts of a tenant; writes what is missing or wrong."""
-        parts: list[Part] = []
+        rows: Mapping[ObjectKey, TenantObject],
+    ) -> SyncResult:
+        """One look at all objects of a tenant; writes what is missing or wrong."""
+        objects: list[ObjectStatus] = []
         lacks = ""  # what the rest cannot be made without
         keys = []
         for document in documents:
@@ -112,108 +112,108 @@ class Provisioner:
             row = rows.get((kind, name))
             is_binding = kind == "RoleBinding"
             waits_for = "" if is_binding and lacks == _RIGHTS else lacks
-            part = await self._tend_part(key, document, row, waits_for)
-            if kind == "Namespace" and part.state != State.READY:
+            found = await self._sync_object(key, document, row, waits_for)
+            if kind == "Namespace" and found.state != State.READY:
                 lacks = "the namespace"
-            elif is_binding and part.state in {State.MISSING, State.WAITING}:
+            elif is_binding and found.state in {State.MISSING, State.WAITING}:
                 # One that is refused is told; whoever may do everything does not need it.
                 lacks = lacks or _RIGHTS
-            parts.append(part)
+            objects.append(found)
         former = await self._remove_former(tenant, documents)
         keys += former
-        parts += [Part(*key[1:], State.READY, former[key]) for key in former if former[key]]
+        objects += [
+            ObjectStatus(*key[1:], State.READY, former[key]) for key in former if former[key]
+        ]
         again = [self._tries.until(key) for key in keys if key in self._open]
-        return Tended(parts, min(again, default=None))
+        return SyncResult(objects, min(again, default=None))
 
-    async def _tend_part(
+    async def _sync_object(
         self, key: Key, document: Object, row: TenantObject | None, waits_for: str
-    ) -> Part:
+    ) -> ObjectStatus:
         meta = document["metadata"]
         seen = self._shelves[key[1]].get(meta.get("namespace", ""), meta["name"])
-        verdict = judge(document, seen, await self._around(seen))
-        errand = _Errand(key, document, row, verdict)
-        change = (seen.metadata.resource_version if seen is not None else "", verdict.patch)
+        difference = compare(document, seen, await self._around(seen))
+        sync = _ObjectSync(key, document, row, difference)
+        change = (seen.metadata.resource_version if seen is not None else "", difference.patch)
         # The watch may tell of what we changed after the next look.
         is_changed = self._changed.get(key) == change
-        if not verdict.must_create and (not verdict.patch or is_changed):
+        if not difference.must_create and (not difference.patch or is_changed):
             self._open.discard(key)
             self._tries.forget_after(key, _CALM_S)
-            return errand.part(verdict.state, verdict.detail)
+            return sync.status(difference.state, difference.detail)
         if waits_for:
-            state = State.WAITING if errand.had_it else State.MISSING
-            return errand.part(state, f"waits for {waits_for}")
+            state = State.WAITING if sync.had_it else State.MISSING
+            return sync.status(state, f"waits for {waits_for}")
         self._open.add(key)
         if self._tries.is_backing_off(key):
-            return self._held_back(errand)
+            return self._held_back(sync)
         self._tries.back_off(key)
         try:
-            if verdict.must_create:
-                return await self._create(errand)
-            part = await self._change(errand)
+            if difference.must_create:
+                return await self._create(sync)
+            found = await self._change(sync)
             self._changed[key] = change
-            return part
+            return found
         except ClusterError as error:
-            return self._failed(errand, error)
+            if isinstance(error, TooManyRequests):
+                self._tries.postpone(key, error.retry_after_s)
+            return self._status_after(sync, error)
 
     # --- writing ---
-    async def _create(self, errand: _Errand) -> Part:
-        document = errand.document
+    async def _create(self, sync: _ObjectSync) -> ObjectStatus:
+        document = sync.document
         meta = document["metadata"]
-        if errand.had_it and errand.key[1] == "PersistentVolumeClaim":
-            warning = await self._lost_volume(meta["namespace"], meta["name"])
+        if sync.had_it and sync.key[1] == "PersistentVolumeClaim":
+            warning = await self._tell_lost_volume(meta["namespace"], meta["name"])
             marks = {**meta["annotations"], labels.WARNING: warning}
             document = {**document, "metadata": {**meta, "annotations": marks}}
         try:
             made = await self._cluster.create_or_adopt(document)
         except Conflict as conflict:
             if conflict.reason == "Foreign":
-                return errand.part(State.REFUSED, foreign(document))
+                return sync.status(State.REFUSED, foreign(document))
             if conflict.reason != "OtherSpec":
                 raise  # the cluster's own, when two requests were counted against a quota at once
-            made = await self._cluster.get(errand.key[1], meta.get("namespace"), meta["name"])
+            made = await self._cluster.get(sync.key[1], meta.get("namespace"), meta["name"])
         if made["metadata"]["labels"].get(labels.MANAGED_BY) != labels.MANAGER:
             # Somebody took the label by which we watch; with it the rest is seen and repaired.
-            await self._patch(errand, {"metadata": {"labels": meta["labels"]}})
+            await self._patch(sync, {"metadata": {"labels": meta["labels"]}})
         uid = made["metadata"]["uid"]
-        is_new = self._made.get(errand.key) != uid
-        self._made[errand.key] = uid
-        if errand.key[1] == "RoleBinding":
-            self._bound_at[errand.key[0]] = time.monotonic()
-        return errand.part(State.WAITING, _JUST_MADE, was_repaired=errand.had_it and is_new)
+        is_new = self._made.get(sync.key) != uid
+        self._made[sync.key] = uid
+        if sync.key[1] == "RoleBinding":
+            self._bound_at[sync.key[0]] = time.monotonic()
+        return sync.status(State.WAITING, _JUST_MADE, was_repaired=sync.had_it and is_new)
 
-    async def _change(self, errand: _Errand) -> Part:
-        verdict = errand.verdict
-        assert verdict.patch is not None
-        await self._patch(errand, verdict.patch)
-        return errand.part(verdict.state, verdict.detail, was_repaired=verdict.is_drift)
+    async def _change(self, sync: _ObjectSync) -> ObjectStatus:
+        difference = sync.difference
+        assert difference.patch is not None
+        await self._patch(sync, difference.patch)
+        return sync.status(difference.state, difference.detail, was_repaired=difference.is_drift)
 
-    async def _patch(self, errand: _Errand, patch: Object) -> None:
-        meta = errand.document["metadata"]
-        await self._cluster.merge_patch(errand.key[1], meta.get("namespace"), meta["name"], patch)
+    async def _patch(self, sync: _ObjectSync, patch: Object) -> None:
+        meta = sync.document["metadata"]
+        await self._cluster.merge_patch(sync.key[1], meta.get("namespace"), meta["name"], patch)
 
-    def _failed(self, errand: _Errand, error: ClusterError) -> Part:
-        verdict = errand.verdict
-        if isinstance(error, TooManyRequests):
-            self._tries.postpone(errand.key, error.retry_after_s)
-        if not verdict.must_create:
+    def _status_after(self, sync: _ObjectSync, error: ClusterError) -> ObjectStatus:
+        difference = sync.difference
+        if not difference.must_create:
             said = f"{NOT_CHANGED}{error.message}"
-            detail = ". ".join(part for part in (verdict.detail, said) if part)
-            return errand.part(verdict.state, detail)
+            detail = ". ".join(part for part in (difference.detail, said) if part)
+            return sync.status(difference.state, detail)
         if isinstance(error, Unavailable | TooManyRequests):
             detail = f"the cluster does not answer ({error.message}); it is asked again"
-        elif isinstance(error, QuotaExceeded | NotFound | Conflict) or self._is_early(
-            errand, error
-        ):
+        elif isinstance(error, QuotaExceeded | NotFound | Conflict) or self._is_early(sync, error):
             detail = f"not yet: {error.message}"
         else:
             # What is made anew after a refusal still tells that there was one before.
-            before = _WAS_THERE if errand.had_it else ""
-            return errand.part(State.REFUSED, f"{before}the cluster refuses it: {error.message}")
-        return errand.part(State.WAITING if errand.had_it else State.MISSING, detail)
+            before = _WAS_THERE if sync.had_it else ""
+            return sync.status(State.REFUSED, f"{before}the cluster refuses it: {error.message}")
+        return sync.status(State.WAITING if sync.had_it else State.MISSING, detail)
 
-    def _is_early(self, errand: _Errand, error: ClusterError) -> bool:
+    def _is_early(self, sync: _ObjectSync, error: ClusterError) -> bool:
         """Whether the cluster may not have heard yet of the rights that we have just been given."""
-        bound_at = self._bound_at.get(errand.key[0], float("-inf"))
+        bound_at = self._bound_at.get(sync.key[0], float("-inf"))
         is_about_rights = isinstance(error, Forbidden) and _NO_RIGHT in error.message
         return is_about_rights and time.monotonic() - bound_at < _HEARD_S
 
@@ -250,42 +250,42 @@ class Provisioner:
             self._kept[key] = f"is not wanted any more; {NOT_CHANGED}{error.message}"
 
     @staticmethod
-    def _held_back(errand: _Errand) -> Part:
-        row, verdict = errand.row, errand.verdict
-        if row is not None and not verdict.must_create and NOT_CHANGED in row.detail:
-            return errand.part(verdict.state, row.detail)
-        if row is None or not verdict.must_create:
-            return errand.part(verdict.state, verdict.detail)
+    def _held_back(sync: _ObjectSync) -> ObjectStatus:
+        row, difference = sync.row, sync.difference
+        if row is not None and not difference.must_create and NOT_CHANGED in row.detail:
+            return sync.status(difference.state, row.detail)
+        if row is None or not difference.must_create:
+            return sync.status(difference.state, difference.detail)
         if row.state == State.READY:
-            return errand.part(State.WAITING, "was removed again; it is made anew in a while")
-        return errand.part(row.state, row.detail)
+            return sync.status(State.WAITING, "was removed again; it is made anew in a while")
+        return sync.status(row.state, row.detail)
 
     # --- what else a claim needs to know ---
-    async def _around(self, seen: Any) -> Surroundings:
+    async def _around(self, seen: Any) -> ClaimContext:
         if not isinstance(seen, PVCSeen) or seen.status.phase != "Pending":
-            return Surroundings()
+            return ClaimContext()
         known = await self._class(seen.spec.storage_class_name)
         meta = seen.metadata
         events = self._view.events_about(meta.namespace, "PersistentVolumeClaim", meta.name)
-        return Surroundings(known.binding_mode, known.problem, events)
+        return ClaimContext(known.binding_mode, known.problem, events)
 
-    async def _class(self, name: str) -> Surroundings:
+    async def _class(self, name: str) -> ClaimContext:
         """Binding mode of a StorageClass, or why it cannot be used; asked once a minute."""
-        until, known = self._classes.get(name, (0.0, Surroundings()))
+        until, known = self._classes.get(name, (0.0, ClaimContext()))
         if not name or time.monotonic() < until:
             return known
         try:
             found = await self._cluster.get("StorageClass", None, name)
-            known = Surroundings(str(found.get("volumeBindingMode") or "Immediate"))
+            known = ClaimContext(str(found.get("volumeBindingMode") or "Immediate"))
         except NotFound:
             problem = f"there is no StorageClass {name!r}; an admin makes it or sets STORAGE_CLASS"
-            known = Surroundings(problem=problem)
+            known = ClaimContext(problem=problem)
         except ClusterError:
-            known = Surroundings()
+            known = ClaimContext()
         self._classes[name] = (time.monotonic() + _CLASS_KNOWN_S, known)
         return known
 
-    async def _lost_volume(self, namespace: str, name: str) -> str:
+    async def _tell_lost_volume(self, namespace: str, name: str) -> str:
         """What became of the data of a claim that somebody deleted."""
         begin = "the claim was deleted and made anew, empty"
         try:

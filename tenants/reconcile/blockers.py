@@ -38,7 +38,7 @@ _COLLECTED = frozenset({"foregroundDeletion", "orphan"})
 
 
 @dataclass(frozen=True)
-class Held:
+class Blocker:
     """One object that is still there.
 
     Attributes:
@@ -59,12 +59,12 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Story:
+class Blockers:
     """Why a namespace is not gone yet, and the next step."""
 
     text: str
     next_step: str
-    held: tuple[Held, ...] = ()
+    held: tuple[Blocker, ...] = ()
 
 
 def remaining(conditions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
@@ -78,27 +78,29 @@ def remaining(conditions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return found
 
 
-async def look(cluster: Cluster, namespace: str, conditions: Sequence[Mapping[str, Any]]) -> Story:
+async def find(
+    cluster: Cluster, namespace: str, conditions: Sequence[Mapping[str, Any]]
+) -> Blockers:
     """Looks up pods and the objects that the conditions count; what may not be read is left out."""
     left = remaining(conditions)
-    held: list[Held] = []
+    held: list[Blocker] = []
     for kind in KINDS.values():
         plural = f"{kind.plural}.{kind.group}".rstrip(".")
         is_told = plural in left or kind.name == _FIRST_TO_GO
         if not is_told or not kind.is_namespaced or kind.name in _NOT_LISTED:
             continue
         with suppress(ClusterError):
-            held += [_held(obj) for obj in await cluster.list(kind.name, namespace)]
+            held += [_blocker(obj) for obj in await cluster.list(kind.name, namespace)]
     return explain(conditions, held[:MOST])
 
 
-def _held(obj: Object) -> Held:
+def _blocker(obj: Object) -> Blocker:
     meta = obj["metadata"]
     finalizers = tuple(str(name) for name in meta.get("finalizers") or ())
-    return Held(str(obj["kind"]), str(meta["name"]), str(meta.get("namespace", "")), finalizers)
+    return Blocker(str(obj["kind"]), str(meta["name"]), str(meta.get("namespace", "")), finalizers)
 
 
-def explain(conditions: Sequence[Mapping[str, Any]], held: Sequence[Held]) -> Story:
+def explain(conditions: Sequence[Mapping[str, Any]], held: Sequence[Blocker]) -> Blockers:
     """The objects and conditions in words. Pure."""
     by_type = {c.get("type"): str(c.get("message", "")) for c in conditions if _is_true(c)}
     said = next((by_type[name] for name in _TELLING if by_type.get(name)), "")
@@ -107,24 +109,24 @@ def explain(conditions: Sequence[Mapping[str, Any]], held: Sequence[Held]) -> St
         first = stuck[0]
         more = f" and {len(stuck) - 1} more" if len(stuck) > 1 else ""
         text = f"{first.kind} {first.name} {first.detail}{more}"
-        return Story(text, _next_step(first), tuple(held))
+        return Blockers(text, _next_step(first), tuple(held))
     if held:
         first = held[0]
         more = f" and {len(held) - 1} more" if len(held) > 1 else ""
-        return Story(
+        return Blockers(
             f"{first.kind} {first.name} is being removed{more}", _next_step(first), (*held,)
         )
     if said:
         step = "Look at what is named there with kubectl, and remove what holds it."
-        return Story(f"The cluster says: {said}", step)
-    return Story("The cluster is removing what is in it", "")
+        return Blockers(f"The cluster says: {said}", step)
+    return Blockers("The cluster is removing what is in it", "")
 
 
 def _is_true(condition: Mapping[str, Any]) -> bool:
     return condition.get("status") == "True"
 
 
-def _next_step(held: Held) -> str:
+def _next_step(held: Blocker) -> str:
     if not held.finalizers:
         if held.kind == "Pod":
             return (

@@ -1,8 +1,8 @@
 """Makes the cluster follow the tenants' rows, and the rows show what the cluster has.
 
 Level-triggered: each pass compares all wanted documents of a tenant with what the view shows, so a
-missed event costs a pass, never correctness. The parts of a tenant are done in order (the Namespace
-first), several tenants at once. Whatever fails for one part or one tenant is tried again later, with
+missed event costs a pass, never correctness. The objects of a tenant are done in order (the Namespace
+first), several tenants at once. Whatever fails for one object or one tenant is tried again later, with
 growing waits, and stops nothing else. Called by the reconciler once per tick; what blocks runs in threads.
 """
 
@@ -28,8 +28,8 @@ from tenants.models import Tenant
 from tenants.reconcile import blockers, purge, status, store
 from tenants.reconcile.apply import Provisioner
 from tenants.reconcile.objects import State
-from tenants.reconcile.status import Standing
-from tenants.reconcile.store import Outcome, Part, Wanted
+from tenants.reconcile.status import TenantStatus
+from tenants.reconcile.store import ObjectStatus, TenantQuery, TenantUpdate
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class TenantReconciler:
         self._quiet_since: dict[UUID, float] = {}  # monotonic; closed tenants without workload
 
     async def run_once(self, dirty: Dirty, *, everything: bool = False) -> float | None:
-        """Tends the tenants that changed, are due or have a newer row; all of them on demand.
+        """Reconciles the tenants that changed, are due or have a newer row; all of them on demand.
 
         Returns:
             Seconds until it wants to be called even if nothing changes; None: not before.
@@ -76,7 +76,7 @@ class TenantReconciler:
         keys = self._queue.get()
         is_over = False
         try:
-            await self._look_at(Wanted(everything, frozenset(keys), dict(self._revisions)))
+            await self._look_at(TenantQuery(everything, frozenset(keys), dict(self._revisions)))
             is_over = True
         finally:
             if not is_over:
@@ -85,62 +85,65 @@ class TenantReconciler:
                 self._queue.done(key)
         return self._queue.next_s()
 
-    async def _look_at(self, wanted: Wanted) -> None:
+    async def _look_at(self, wanted: TenantQuery) -> None:
         tenants = await sync_to_async(store.load)(wanted)
         turns = asyncio.Semaphore(_AT_ONCE)
         found = await asyncio.gather(*(self._in_turn(turns, tenant) for tenant in tenants))
-        outcomes = [outcome for outcome in found if outcome is not None]
-        if outcomes:
-            await self._write(outcomes)
+        updates = [update for update in found if update is not None]
+        if updates:
+            await self._write(updates)
 
-    async def _write(self, outcomes: list[Outcome]) -> None:
-        if any(store.is_news(outcome) for outcome in outcomes):
-            changed = dict(await self._writer.commit(partial(store.save, outcomes)))
+    async def _write(self, updates: list[TenantUpdate]) -> None:
+        if any(store.is_news(update) for update in updates):
+            changed = dict(await self._writer.commit(partial(store.save, updates)))
         else:
             changed = {}
-        for outcome in outcomes:
-            pk, before = outcome.tenant.pk, outcome.tenant.revision
+        for update in updates:
+            pk, before = update.tenant.pk, update.tenant.revision
             # Not the revision that was written: somebody may have changed the row in between, and
             # that is seen by a revision beyond the one that we know of.
             self._revisions[pk] = before + 1 if pk in changed else before
         for pk, revision in changed.items():
             await live.achanged("tenant", pk, revision, pk)
 
-    async def _in_turn(self, turns: asyncio.Semaphore, tenant: Tenant) -> Outcome | None:
+    async def _in_turn(self, turns: asyncio.Semaphore, tenant: Tenant) -> TenantUpdate | None:
         async with turns:
             try:
-                outcome = await self._tend(tenant)
+                update = await self._reconcile(tenant)
             except Exception:  # the named fence: one odd tenant must not stop the others
-                log.exception("tenant %s cannot be tended now", tenant.namespace)
+                log.exception("tenant %s cannot be reconciled now", tenant.namespace)
                 self._queue.add_rate_limited(str(tenant.pk))
                 return None
             self._queue.forget(str(tenant.pk))
-            return outcome
+            return update
 
-    async def _tend(self, tenant: Tenant) -> Outcome:
+    async def _reconcile(self, tenant: Tenant) -> TenantUpdate:
         rows = store.rows_of(tenant)
         running = self._running(tenant)
         if tenant.desired == Tenant.Desired.PURGED:
             return await self._purge(tenant, rows, running)
-        is_shut = self._is_shut(tenant, running)
+        self._watch_quiet(tenant, running)
+        quota_closed = self._quota_closed(tenant)
         try:
-            documents = await asyncio.to_thread(manifests.render_tenant, tenant, is_shut=is_shut)
-        except ConfigurationError as error:
-            parts = [Part(row.kind, row.name, row.state, row.detail) for row in rows.values()]
-            return self._outcome(tenant, rows, parts, Standing(None, str(error)))
-        tended = await self._provisioner.tend(tenant, documents, rows)
-        if tended.again_at is not None:
-            self._queue.add_at(str(tenant.pk), tended.again_at)
-        standing = status.stand(tenant, tended.parts, running)
-        story = await self._removal_by_hand(tenant)
-        if story is not None:
-            standing = replace(
-                standing,
-                reason_text="The namespace is being deleted by somebody, past Homeport; it is made anew "
-                f"when it is gone. {story.text}",
-                reason_next_step=story.next_step,
+            documents = await asyncio.to_thread(
+                manifests.render_tenant, tenant, quota_closed=quota_closed
             )
-        return self._outcome(tenant, rows, tended.parts, standing)
+        except ConfigurationError as error:
+            objects = [ObjectStatus(r.kind, r.name, r.state, r.detail) for r in rows.values()]
+            return self._update(tenant, rows, objects, TenantStatus(None, str(error)))
+        result = await self._provisioner.sync(tenant, documents, rows)
+        if result.again_at is not None:
+            self._queue.add_at(str(tenant.pk), result.again_at)
+        found = status.status_of(tenant, result.objects, running)
+        held_up_by = await self._removal_by_hand(tenant)
+        if held_up_by is not None:
+            found = replace(
+                found,
+                reason_text="The namespace is being deleted by somebody, past Homeport; it is made anew "
+                f"when it is gone. {held_up_by.text}",
+                reason_next_step=held_up_by.next_step,
+            )
+        return self._update(tenant, rows, result.objects, found)
 
     # --- closed tenants ---
     def _running(self, tenant: Tenant) -> int:
@@ -148,47 +151,57 @@ class TenantReconciler:
         pods = self._view.pods.in_namespace(tenant.namespace).values()
         return sum(pod.status.phase not in {"Succeeded", "Failed"} for pod in pods)
 
-    def _is_shut(self, tenant: Tenant, running: int) -> bool:
-        """Whether the quota is down: a closed tenant in which nothing has run for a while."""
-        if not status.is_closed(tenant):
+    def _watch_quiet(self, tenant: Tenant, running: int) -> None:
+        """Notes since when nothing runs in a closed tenant, and asks to be called when that matters."""
+        if running or not status.is_closed(tenant):
             self._quiet_since.pop(tenant.pk, None)
-            return False
-        quota = self._view.quotas.get(tenant.namespace, manifests.QUOTA)
-        if quota is not None and quota.spec.hard.get("pods") == "0":
-            return True  # from before; what it holds up is the jobs' to see to
+        if not status.is_closed(tenant) or self._has_closed_quota(tenant):
+            return
         now = time.monotonic()
         if running:
-            self._quiet_since.pop(tenant.pk, None)
             self._queue.add_after(str(tenant.pk), status.LOOK_AGAIN_S)
-            return False
+            return
         quiet_at = self._quiet_since.setdefault(tenant.pk, now) + status.QUIET_S
-        if now >= quiet_at:
-            return True
-        self._queue.add_at(str(tenant.pk), quiet_at)
-        return False
+        if now < quiet_at:
+            self._queue.add_at(str(tenant.pk), quiet_at)
 
-    async def _purge(self, tenant: Tenant, rows: dict[store.PartKey, Any], running: int) -> Outcome:
-        async def is_wanted() -> bool:
+    def _quota_closed(self, tenant: Tenant) -> bool:
+        """Whether the quota is down: a closed tenant in which nothing has run for a while."""
+        if not status.is_closed(tenant):
+            return False
+        if self._has_closed_quota(tenant):
+            return True  # from before; what it holds up is the jobs' to see to
+        quiet_since = self._quiet_since.get(tenant.pk, float("inf"))
+        return time.monotonic() >= quiet_since + status.QUIET_S
+
+    def _has_closed_quota(self, tenant: Tenant) -> bool:
+        quota = self._view.quotas.get(tenant.namespace, manifests.QUOTA)
+        return quota is not None and quota.spec.hard.get("pods") == "0"
+
+    async def _purge(
+        self, tenant: Tenant, rows: dict[store.ObjectKey, Any], running: int
+    ) -> TenantUpdate:
+        async def confirm() -> bool:
             # In a transaction that checks our epoch: a reconciler that was replaced destroys nothing.
             return await self._writer.commit(partial(store.is_to_be_purged, tenant.pk))
 
-        found = await purge.step(self._cluster, tenant, running, is_wanted)
-        if found.is_gone:
-            return self._outcome(tenant, rows, [], Standing(Tenant.State.GONE))
-        self._queue.add_after(str(tenant.pk), found.again_s)
-        standing = Standing(Tenant.State.DELETING, found.text, found.next_step)
-        parts = list(found.parts) or self._still_there(tenant, rows)
-        return self._outcome(tenant, rows, parts, standing, found.memo)
+        done = await purge.step(self._cluster, tenant, running, confirm)
+        if done.is_gone:
+            return self._update(tenant, rows, [], TenantStatus(Tenant.State.GONE))
+        self._queue.add_after(str(tenant.pk), done.again_s)
+        found = TenantStatus(Tenant.State.DELETING, done.text, done.next_step)
+        objects = list(done.objects) or self._still_there(tenant, rows)
+        return self._update(tenant, rows, objects, found, done.memo)
 
-    def _still_there(self, tenant: Tenant, rows: dict[store.PartKey, Any]) -> list[Part]:
-        """The tenant's parts that the cluster still has."""
+    def _still_there(self, tenant: Tenant, rows: dict[store.ObjectKey, Any]) -> list[ObjectStatus]:
+        """The tenant's objects that the cluster still has."""
         return [
-            Part(row.kind, row.name, State.WAITING, "is to be removed")
+            ObjectStatus(row.kind, row.name, State.WAITING, "is to be removed")
             for row in rows.values()
             if self._provisioner.has(row.kind, tenant.namespace, row.name)
         ]
 
-    async def _removal_by_hand(self, tenant: Tenant) -> blockers.Story | None:
+    async def _removal_by_hand(self, tenant: Tenant) -> blockers.Blockers | None:
         """Why a namespace that somebody deleted past Homeport does not go."""
         seen = self._view.namespaces.get("", tenant.namespace)
         if seen is None or seen.metadata.deletion_timestamp is None:
@@ -198,25 +211,25 @@ class TenantReconciler:
             {"type": c.type, "status": c.status, "message": c.message}
             for c in seen.status.conditions
         ]
-        return await blockers.look(self._cluster, tenant.namespace, conditions)
+        return await blockers.find(self._cluster, tenant.namespace, conditions)
 
-    def _outcome(
+    def _update(
         self,
         tenant: Tenant,
-        rows: dict[store.PartKey, Any],
-        parts: list[Part],
-        standing: Standing,
+        rows: dict[store.ObjectKey, Any],
+        objects: list[ObjectStatus],
+        found: TenantStatus,
         purge_memo: Mapping[str, Any] | None = None,
-    ) -> Outcome:
+    ) -> TenantUpdate:
         seen = self._view.quotas.get(tenant.namespace, manifests.QUOTA)
         is_ours = seen is not None and (seen.metadata.labels.get(labels.OWNER) == str(tenant.pk))
-        return Outcome(
+        return TenantUpdate(
             tenant=tenant,
             rows=rows,
-            parts=parts,
-            state=standing.state,
-            reason_text=standing.reason_text,
-            reason_next_step=standing.reason_next_step,
+            objects=objects,
+            state=found.state,
+            reason_text=found.reason_text,
+            reason_next_step=found.reason_next_step,
             observed_hard=manifests.observed(seen.status.hard) if seen and is_ours else {},
             observed_used=manifests.observed(seen.status.used) if seen and is_ours else {},
             purge_memo=purge_memo,

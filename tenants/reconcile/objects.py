@@ -1,6 +1,6 @@
-"""Judges the parts of a tenant: from the wanted document and what the cluster shows to a verdict.
+"""Compares the objects of a tenant: the wanted document with what the cluster shows.
 
-Pure: no calls, no database, no clock. `tenants/reconcile/controller.py` does what the verdicts ask for.
+Pure: no calls, no database, no clock. `apply.py` does what the differences ask for.
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ FIRST_CONSUMER = "WaitForFirstConsumer"
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What else a verdict on a claim needs.
+class ClaimContext:
+    """What else the difference of a claim depends on.
 
     Attributes:
         binding_mode: of the claim's StorageClass; empty when not known.
@@ -42,8 +42,8 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """How a part is, and what makes it right.
+class Difference:
+    """How an object is, and what makes it right.
 
     Attributes:
         patch: merge patch to send; empty when there is nothing to change.
@@ -57,8 +57,8 @@ class Verdict:
     is_drift: bool = False
 
 
-def judge(document: Object, seen: Any | None, around: Surroundings) -> Verdict:
-    """The verdict on one part.
+def compare(document: Object, seen: Any | None, around: ClaimContext) -> Difference:
+    """The difference of one object.
 
     Args:
         document: as rendered, with our labels and spec hash.
@@ -66,18 +66,18 @@ def judge(document: Object, seen: Any | None, around: Surroundings) -> Verdict:
         around: only looked at for a PersistentVolumeClaim.
     """
     if seen is None:
-        return Verdict(State.MISSING, must_create=True)
+        return Difference(State.MISSING, must_create=True)
     if seen.metadata.owner != document["metadata"]["labels"][labels.OWNER]:
-        return Verdict(State.REFUSED, foreign(document))
+        return Difference(State.REFUSED, foreign(document))
     if seen.metadata.deletion_timestamp is not None:
-        return Verdict(State.WAITING, _leaving(seen))
+        return Difference(State.WAITING, _leaving(seen))
     patch = _patch(document, seen)
     state, detail = _condition(document, seen, around)
     if patch:
         wanted_hash = document["metadata"]["annotations"][labels.SPEC_HASH]
         is_drift = seen.metadata.annotations.spec_hash == wanted_hash
-        return Verdict(state, detail, patch=patch, is_drift=is_drift)
-    return Verdict(state, detail)
+        return Difference(state, detail, patch=patch, is_drift=is_drift)
+    return Difference(state, detail)
 
 
 def foreign(document: Object) -> str:
@@ -149,7 +149,7 @@ def _would_shrink(document: Object, seen: Any) -> bool:
     )
 
 
-def _condition(document: Object, seen: Any, around: Surroundings) -> tuple[str, str]:
+def _condition(document: Object, seen: Any, around: ClaimContext) -> tuple[str, str]:
     if isinstance(seen, NamespaceSeen) and seen.status.phase != "Active":
         return State.WAITING, f"the cluster says {seen.status.phase or 'nothing'} of it yet"
     if isinstance(seen, QuotaSeen) and not is_equal(seen.status.hard, document["spec"]["hard"]):
@@ -164,7 +164,7 @@ def _condition(document: Object, seen: Any, around: Surroundings) -> tuple[str, 
     return State.READY, seen.metadata.annotations.warning
 
 
-def _claim_condition(document: Object, seen: PVCSeen, around: Surroundings) -> tuple[str, str]:
+def _claim_condition(document: Object, seen: PVCSeen, around: ClaimContext) -> tuple[str, str]:
     notes = [seen.metadata.annotations.warning]
     if _would_shrink(document, seen):
         notes.append(f"a volume cannot shrink: it stays at {_requested(seen)}")

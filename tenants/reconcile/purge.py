@@ -24,7 +24,7 @@ from portal.cluster.errors import ClusterError, CredentialsError, Forbidden, Not
 from tenants.models import Tenant
 from tenants.reconcile import blockers
 from tenants.reconcile.objects import State
-from tenants.reconcile.store import Part
+from tenants.reconcile.store import ObjectStatus
 
 Object = dict[str, Any]
 
@@ -47,7 +47,7 @@ class Purged:
     next_step: str = ""
     is_gone: bool = False
     memo: Mapping[str, Any] | None = None
-    parts: Sequence[Part] = ()
+    objects: Sequence[ObjectStatus] = ()
     again_s: float = AGAIN_S
 
 
@@ -69,18 +69,18 @@ async def account(everyday: Cluster) -> AsyncIterator[Cluster]:
 
 
 async def step(
-    everyday: Cluster, tenant: Tenant, running: int, is_wanted: Callable[[], Awaitable[bool]]
+    everyday: Cluster, tenant: Tenant, running: int, confirm: Callable[[], Awaitable[bool]]
 ) -> Purged:
     """The next step of one purge; safe to repeat.
 
     Args:
         running: pods in the namespace that have not ended.
-        is_wanted: asked right before something is destroyed: whether we are still the ones who may,
+        confirm: asked right before something is destroyed: whether we are still the ones who may,
             and the row still says so.
     """
     try:
         async with account(everyday) as cluster:
-            return await _Purge(cluster, tenant, is_wanted).step(running)
+            return await _Purge(cluster, tenant, confirm).step(running)
     except CredentialsError as error:
         fix = "Correct PURGE_KUBECONFIG, then start Homeport again."
         return Purged(f"The account for purging cannot be used: {error.message}", fix, again_s=60)
@@ -100,11 +100,11 @@ class _Purge:
     """One look at one tenant that is being purged."""
 
     def __init__(
-        self, cluster: Cluster, tenant: Tenant, is_wanted: Callable[[], Awaitable[bool]]
+        self, cluster: Cluster, tenant: Tenant, confirm: Callable[[], Awaitable[bool]]
     ) -> None:
         self._cluster = cluster
         self._tenant = tenant
-        self._is_wanted = is_wanted
+        self._confirm = confirm
         self._memo: Mapping[str, Any] = tenant.purge_memo
 
     async def step(self, running: int) -> Purged:
@@ -155,16 +155,21 @@ class _Purge:
             return Purged("It waits for pods that are still ending.")
         for known in self._memo["volumes"]:
             await self._mark(known)
-        if not await self._is_wanted():
+        if not await self._confirm():
             return Purged()
         await self._cluster.delete("Namespace", None, meta["name"], uid=meta["uid"])
         return Purged("The namespace is being removed.")
 
     async def _wait_for_namespace(self, namespace: Object) -> Purged:
         conditions = (namespace.get("status") or {}).get("conditions") or []
-        story = await blockers.look(self._cluster, self._tenant.namespace, conditions)
-        parts = [Part(held.kind, held.name, State.WAITING, held.detail) for held in story.held]
-        return Purged(f"{story.text}.", story.next_step, parts=parts, again_s=2 * AGAIN_S)
+        held_up_by = await blockers.find(self._cluster, self._tenant.namespace, conditions)
+        objects = [
+            ObjectStatus(held.kind, held.name, State.WAITING, held.detail)
+            for held in held_up_by.held
+        ]
+        return Purged(
+            f"{held_up_by.text}.", held_up_by.next_step, objects=objects, again_s=2 * AGAIN_S
+        )
 
     # --- volumes ---
     async def _volume(self, known: Mapping[str, str]) -> Object | None:
@@ -213,7 +218,7 @@ class _Purge:
             is_free = (volume.get("status") or {}).get("phase") == "Released"
             if not is_free or volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
                 continue
-            if not await self._is_wanted():
+            if not await self._confirm():
                 return Purged()
             await self._patch_volume(volume, {}, policy="Delete")
         if not left:
@@ -226,8 +231,10 @@ class _Purge:
         names = ", ".join(str(volume["metadata"]["name"]) for volume in left)
         failed = [str((volume.get("status") or {}).get("message") or "") for volume in left]
         said = next((text for text in failed if text), "")
-        parts = [
-            Part("PersistentVolume", volume["metadata"]["name"], State.WAITING, "is being removed")
+        objects = [
+            ObjectStatus(
+                "PersistentVolume", volume["metadata"]["name"], State.WAITING, "is being removed"
+            )
             for volume in left
         ]
         text = f"The namespace is gone; its data is being removed: {names}."
@@ -235,6 +242,6 @@ class _Purge:
             f"{text} The cluster says: {said}" if said else text,
             "If it lasts, the storage cannot remove volumes by itself: remove the data by hand, "
             "then the volumes with kubectl delete pv.",
-            parts=parts,
+            objects=objects,
             again_s=2 * AGAIN_S,
         )

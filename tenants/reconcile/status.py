@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tenants.models import Tenant
 from tenants.reconcile.objects import State
-from tenants.reconcile.store import NOT_CHANGED, Part
+from tenants.reconcile.store import NOT_CHANGED, ObjectStatus
 
 # A pod that rescues a log starts at most 20 s after the last replica has ended (jobs/engine).
 QUIET_S = 60.0
@@ -18,7 +18,7 @@ LOOK_AGAIN_S = 1.0  # while pods of a closed tenant are still ending
 
 
 @dataclass(frozen=True)
-class Standing:
+class TenantStatus:
     """Where a tenant stands; `state` is None when it stays what it is."""
 
     state: str | None
@@ -31,27 +31,27 @@ def is_closed(tenant: Tenant) -> bool:
     return tenant.desired != Tenant.Desired.ACTIVE
 
 
-def stand(tenant: Tenant, parts: Sequence[Part], running: int) -> Standing:
+def status_of(tenant: Tenant, objects: Sequence[ObjectStatus], running: int) -> TenantStatus:
     """Where a tenant stands that is not being purged.
 
     Args:
-        parts: what it is made of, as this pass left it.
+        objects: what it is made of, as this pass left it.
         running: pods in its namespace that have not ended.
     """
-    late = next((part for part in parts if part.state != State.READY), None)
-    wrong = next((part for part in parts if NOT_CHANGED in part.detail), None)
+    late = next((one for one in objects if one.state != State.READY), None)
+    wrong = next((one for one in objects if NOT_CHANGED in one.detail), None)
     shown = late or wrong
     words = f"{shown.kind} {shown.name}: {shown.detail or shown.state}" if shown else ""
     if tenant.desired == Tenant.Desired.ACTIVE:
         state = Tenant.State.PROVISIONING if late else Tenant.State.ACTIVE
-        return Standing(state, words)
+        return TenantStatus(state, words)
     ending = f"{count_text(running)} still ending" if running else ""
     if tenant.desired == Tenant.Desired.DELETED:
-        return Standing(Tenant.State.DELETING, ending or words)
+        return TenantStatus(Tenant.State.DELETING, ending or words)
     # Suspended means that nothing runs; a pod that saves a log afterwards changes nothing in that.
     if running and tenant.state != Tenant.State.SUSPENDED:
-        return Standing(None, ending)
-    return Standing(Tenant.State.SUSPENDED, ending or words)
+        return TenantStatus(None, ending)
+    return TenantStatus(Tenant.State.SUSPENDED, ending or words)
 
 
 def count_text(pods: int) -> str:

@@ -11,14 +11,14 @@ from django.utils import timezone
 from tenants.actions import record
 from tenants.models import Tenant, TenantObject
 
-# In the detail of a part that is there, but not as it is wanted.
+# In the detail of an object that is there, but not as it is wanted.
 NOT_CHANGED = "cannot be changed: "
 
-PartKey = tuple[str, str]  # kind, name
+ObjectKey = tuple[str, str]  # kind, name
 
 
 @dataclass(frozen=True)
-class Part:
+class ObjectStatus:
     """One object of a tenant as the pass found or left it.
 
     Attributes:
@@ -33,7 +33,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TenantUpdate:
     """What a pass found of one tenant, beside the row it started from.
 
     Attributes:
@@ -43,8 +43,8 @@ class Outcome:
     """
 
     tenant: Tenant
-    rows: Mapping[PartKey, TenantObject]
-    parts: Sequence[Part]
+    rows: Mapping[ObjectKey, TenantObject]
+    objects: Sequence[ObjectStatus]
     state: str | None
     reason_text: str
     observed_hard: Mapping[str, int] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TenantQuery:
     """Which tenants a pass needs to look at.
 
     Attributes:
@@ -67,7 +67,7 @@ class Wanted:
     known: Mapping[UUID, int]
 
 
-def load(wanted: Wanted) -> list[Tenant]:
+def load(wanted: TenantQuery) -> list[Tenant]:
     """The tenants to look at, with their object rows, oldest first."""
     there = Tenant.objects.living()
     chosen = [
@@ -90,68 +90,76 @@ def is_to_be_purged(tenant_id: UUID) -> bool:
     return bool(wanted.living().exists())
 
 
-def rows_of(tenant: Tenant) -> dict[PartKey, TenantObject]:
+def rows_of(tenant: Tenant) -> dict[ObjectKey, TenantObject]:
     """The tenant's object rows, from the prefetched ones where there are any."""
     return {(row.kind, row.name): row for row in tenant.objects_seen.all()}
 
 
-def is_news(outcome: Outcome) -> bool:
+def is_news(update: TenantUpdate) -> bool:
     """Whether saving would change anything."""
-    rows = {key: (row.position, row.state, row.detail) for key, row in outcome.rows.items()}
+    rows = {key: (row.position, row.state, row.detail) for key, row in update.rows.items()}
     found = {
-        (part.kind, part.name): (position, part.state, part.detail)
-        for position, part in enumerate(outcome.parts)
+        (one.kind, one.name): (position, one.state, one.detail)
+        for position, one in enumerate(update.objects)
     }
-    repaired = any(part.was_repaired for part in outcome.parts)
-    return repaired or rows != found or bool(_tenant_changes(outcome))
+    repaired = any(one.was_repaired for one in update.objects)
+    return repaired or rows != found or bool(_tenant_changes(update))
 
 
-def save(outcomes: Iterable[Outcome]) -> list[tuple[UUID, int]]:
+def save(updates: Iterable[TenantUpdate]) -> list[tuple[UUID, int]]:
     """Writes what differs from the rows; the ids and new revisions of tenants that changed."""
     changed = []
-    for outcome in outcomes:
-        if not is_news(outcome):
+    for update in updates:
+        if not is_news(update):
             continue
-        _save_parts(outcome)
-        row = Tenant.objects.filter(pk=outcome.tenant.pk)
-        changes = _tenant_changes(outcome)
+        _save_objects(update)
+        row = Tenant.objects.filter(pk=update.tenant.pk)
+        changes = _tenant_changes(update)
         row.update(**changes, revision=F("revision") + 1, changed_at=timezone.now())
         if changes.get("state") == Tenant.State.GONE:
-            record(by=None, verb="purged", target=outcome.tenant)
-        changed.append((outcome.tenant.pk, row.values_list("revision", flat=True).get()))
+            record(by=None, verb="purged", target=update.tenant)
+        changed.append((update.tenant.pk, row.values_list("revision", flat=True).get()))
     return changed
 
 
-def _tenant_changes(outcome: Outcome) -> dict[str, Any]:
+def _tenant_changes(update: TenantUpdate) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "reason_text": outcome.reason_text,
-        "reason_next_step": outcome.reason_next_step,
-        "observed_hard": dict(outcome.observed_hard),
-        "observed_used": dict(outcome.observed_used),
+        "reason_text": update.reason_text,
+        "reason_next_step": update.reason_next_step,
+        "observed_hard": dict(update.observed_hard),
+        "observed_used": dict(update.observed_used),
     }
-    if outcome.state is not None:
-        found["state"] = outcome.state
-    if outcome.state == Tenant.State.GONE:
+    if update.state is not None:
+        found["state"] = update.state
+    if update.state == Tenant.State.GONE:
         found["gone_at"] = timezone.now()
-    if outcome.purge_memo is not None:
-        found["purge_memo"] = dict(outcome.purge_memo)
-    return {name: value for name, value in found.items() if getattr(outcome.tenant, name) != value}
+    if update.purge_memo is not None:
+        found["purge_memo"] = dict(update.purge_memo)
+    return {name: value for name, value in found.items() if getattr(update.tenant, name) != value}
 
 
-def _save_parts(outcome: Outcome) -> None:
-    for position, part in enumerate(outcome.parts):
-        row = outcome.rows.get((part.kind, part.name))
-        if row is None:
-            row = TenantObject(tenant=outcome.tenant, kind=part.kind, name=part.name)
-        shown = (row.position, row.state, row.detail)
-        if shown == (position, part.state, part.detail) and row.pk and not part.was_repaired:
+def _save_objects(update: TenantUpdate) -> None:
+    for position, one in enumerate(update.objects):
+        row = update.rows.get((one.kind, one.name))
+        shown = (row.position, row.state, row.detail) if row is not None else None
+        if shown == (position, one.state, one.detail) and not one.was_repaired:
             continue
-        if row.state != part.state:
-            row.since = timezone.now()
-        row.position, row.state, row.detail = position, part.state, part.detail
-        row.repaired_count += int(part.was_repaired)
-        row.save()
-    kept = {(part.kind, part.name) for part in outcome.parts}
-    for key, row in outcome.rows.items():
-        if key not in kept:
-            row.delete()
+        columns: dict[str, Any] = {"position": position, "state": one.state, "detail": one.detail}
+        if row is None or row.state != one.state:
+            columns["since"] = timezone.now()
+        if row is None:
+            repaired = int(one.was_repaired)
+            TenantObject.objects.create(
+                tenant=update.tenant,
+                kind=one.kind,
+                name=one.name,
+                repaired_count=repaired,
+                **columns,
+            )
+        else:
+            repaired = row.repaired_count + int(one.was_repaired)
+            TenantObject.objects.filter(pk=row.pk).update(repaired_count=repaired, **columns)
+    kept = {(one.kind, one.name) for one in update.objects}
+    gone = [row.pk for key, row in update.rows.items() if key not in kept]
+    if gone:
+        TenantObject.objects.filter(pk__in=gone).delete()

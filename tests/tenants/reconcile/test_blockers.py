@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenants.reconcile.blockers import Held, explain, look, remaining
+from tenants.reconcile.blockers import Blocker, explain, find, remaining
 from tests.tenants.conftest import Room
 
 REMAIN = {
@@ -30,7 +30,7 @@ def test_the_conditions_are_counted_by_kind():
 
 def test_an_object_with_a_finalizer_is_named_before_one_that_only_takes_its_time():
     story = explain(
-        [REMAIN], [Held("Pod", "p"), Held("ConfigMap", "c", "u-a", ("example.org/hold",))]
+        [REMAIN], [Blocker("Pod", "p"), Blocker("ConfigMap", "c", "u-a", ("example.org/hold",))]
     )
     assert story.text == "ConfigMap c is held by the finalizer example.org/hold"
     assert "example.org/hold" in story.next_step
@@ -42,14 +42,14 @@ def test_an_object_with_a_finalizer_is_named_before_one_that_only_takes_its_time
     ("held", "words"),
     [
         (
-            Held("PersistentVolumeClaim", "data", "u-a", ("kubernetes.io/pvc-protection",)),
+            Blocker("PersistentVolumeClaim", "data", "u-a", ("kubernetes.io/pvc-protection",)),
             "pod still uses",
         ),
-        (Held("Job", "j", "u-a", ("foregroundDeletion",)), "garbage collector"),
-        (Held("Pod", "p"), "node"),
+        (Blocker("Job", "j", "u-a", ("foregroundDeletion",)), "garbage collector"),
+        (Blocker("Pod", "p"), "node"),
     ],
 )
-def test_the_next_step_depends_on_what_holds_it(held: Held, words: str):
+def test_the_next_step_depends_on_what_holds_it(held: Blocker, words: str):
     assert words in explain([REMAIN], [held]).next_step
 
 
@@ -68,12 +68,12 @@ async def test_pods_are_looked_up_though_the_cluster_says_that_nothing_is_left(r
     """Upstream removes pods first, and does not count them among what remains."""
     meta = {"name": "p", "namespace": "u-a", "finalizers": ["example.org/hold"]}
     room.api.put({"kind": "Pod", "metadata": meta})
-    story = await look(room.cluster, "u-a", [DONE])
+    story = await find(room.cluster, "u-a", [DONE])
     assert story.text == "Pod p is held by the finalizer example.org/hold"
 
 
 async def test_secrets_are_never_listed(room: Room):
     message = "Some resources are remaining: secrets. has 1 resource instances"
-    story = await look(room.cluster, "u-a", [{**REMAIN, "message": message}])
+    story = await find(room.cluster, "u-a", [{**REMAIN, "message": message}])
     assert message in story.text
     assert not any(asked.path.endswith("/secrets") for asked in room.api.asked)

@@ -440,14 +440,14 @@ async def test_one_odd_tenant_does_not_stop_the_others(
     room: Room, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     odd = await sync_to_async(make_tenant)("mallory", active=False)
-    tend = room.reconciler._provisioner.tend
+    sync = room.reconciler._provisioner.sync
 
     async def stumbles(tenant: Tenant, *rest: Any) -> Any:
         if tenant.pk == odd.pk:
             raise ZeroDivisionError("a bug")
-        return await tend(tenant, *rest)
+        return await sync(tenant, *rest)
 
-    monkeypatch.setattr(room.reconciler._provisioner, "tend", stumbles)
+    monkeypatch.setattr(room.reconciler._provisioner, "sync", stumbles)
     await room.until_active()
     assert "a bug" in caplog.text
 

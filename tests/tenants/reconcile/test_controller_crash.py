@@ -17,7 +17,7 @@ from deploy.probe import Probe
 from onebox.testing import start
 from tests.tools.waiting import wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MAKE_TENANT = (
     "from tenants.actions import ensure_tenant; from tenants.models import User;"
     "print(ensure_tenant(user=User.objects.get(username='{name}')).namespace)"
