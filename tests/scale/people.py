@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 
 from portal.cluster import names
 from tenants.actions import ensure_tenant
-from tenants.models import ApiToken, Session, Team, Tenant, TenantObject, User
+from tenants.models import ApiToken, Team, Tenant, TenantObject, User
+from tenants.people.models import Session
 from tests.scale.sizes import GIB, Size, bulk
 
 OBJECTS = ("Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy", "PersistentVolumeClaim")

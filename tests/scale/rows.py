@@ -32,11 +32,11 @@ from portal.storage import get_store
 from tenants.models import (
     ApiToken,
     AuditEntry,
-    Session,
     Team,
     Tenant,
     User,
 )
+from tenants.people.models import Session
 from tests.e2e.seed_fleet import report
 from tests.scale.people import make_account, make_teams, make_tenants
 from tests.scale.sizes import GIB, Size, bulk, shares
