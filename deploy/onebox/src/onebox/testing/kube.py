@@ -138,6 +138,7 @@ class Space:
         kube.wait(self.path("serviceaccounts", "default"), lambda _account: True)
 
     def path(self, plural: str, name: str = "", group: str = "") -> str:
+        """Return the address of a collection of this namespace, or of one object of it."""
         root = f"/apis/{group}/namespaces/{self.name}" if group else self.core
         return f"{root}/{plural}/{name}" if name else f"{root}/{plural}"
 
@@ -175,6 +176,7 @@ class Space:
             return reply.read().decode()
 
     def open_log(self, name: str, **query: Any) -> http.client.HTTPResponse:
+        """Open a pod's log; the caller reads it."""
         path = f"{self.path('pods', name)}/log?{urlencode(query)}"
         return self.kube.open("GET", path)
 
@@ -197,6 +199,7 @@ class Space:
         return sorted(found, key=lambda event: event.get("firstTimestamp") or "")
 
     def wait_event(self, name: str, reason: str, timeout_s: float = 60) -> Json:
+        """Wait for an event about an object, by its reason."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             found = self.events(name)
@@ -209,18 +212,22 @@ class Space:
 
 
 def sleeper(name: str = "main", seconds: int = 1000, **fields: Any) -> Json:
+    """A container that sleeps."""
     return {"name": name, "image": IMAGE, "command": ["sleep", str(seconds)], **fields}
 
 
 def shell(script: str, name: str = "main", **fields: Any) -> Json:
+    """A container that runs a shell script."""
     return {"name": name, "image": IMAGE, "command": ["sh", "-c", script], **fields}
 
 
 def python(script: str, name: str = "main", **fields: Any) -> Json:
+    """A container that runs a Python program."""
     return {"name": name, "image": IMAGE, "command": ["python3", "-u", "-c", script], **fields}
 
 
 def is_ready(pod: Json) -> bool:
+    """Whether a pod is ready."""
     conditions = pod["status"].get("conditions") or []
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
