@@ -15,7 +15,7 @@ from jobs.rules.states import FINAL_STATES, JobState
 from jobs.services.listing import ServiceRow, service_rows
 from jobs.services.models import ENDED_STATES, Service, ServiceState
 from jobs.summary import JobRow, job_rows
-from portal.web.request import PageRequest, shows_already, signed_in
+from portal.web.request import PageRequest, is_unchanged, signed_in
 from tenants.models import Tenant, TenantObject
 from tenants.usage import UsageLine
 
@@ -119,6 +119,6 @@ def tenant_fragment(request: PageRequest, part: str) -> HttpResponseBase:
     page = HomePage(request.user)
     if part != "banner" and page.tenant is None:
         raise Http404("no namespace")
-    if part in {"now", "quota"} and shows_already(request, page.revision):
+    if part in {"now", "quota"} and is_unchanged(request, page.revision):
         return HttpResponse(status=204)
     return render(request, f"_{part}.html", {"home": page})

@@ -37,7 +37,7 @@ from portal import room
 from portal.catalog import get_catalog
 from portal.cluster.manifests import to_yaml
 from portal.web.refusals import DISK_FULL
-from portal.web.request import PageRequest, shows_already, signed_in, wants_part
+from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
 from portal.web.rest import RequestError, source_address
 from portal.web.uploads import find_upload
 from tenants import policy
@@ -68,9 +68,9 @@ def find_own_tenant(request: PageRequest) -> Tenant | None:
 @signed_in
 def job_list(request: PageRequest) -> HttpResponseBase:
     listing = JobListing(request.user, request.GET)
-    if shows_already(request, listing.fingerprint):
+    if is_unchanged(request, listing.fingerprint):
         return HttpResponse(status=204)
-    template = "jobs/_list.html" if wants_part(request) else "jobs/list.html"
+    template = "jobs/_list.html" if wants_fragment(request) else "jobs/list.html"
     return render(request, template, {"listing": listing, "examples": EXAMPLES})
 
 
@@ -206,7 +206,7 @@ def job_fragment(request: PageRequest, pk: UUID, part: str) -> HttpResponseBase:
         raise Http404(part)
     job = find_job(request, pk)
     # Artifacts come without a new revision: pods report them, and only the reconciler counts.
-    if part != "artifacts" and shows_already(request, str(job.revision)):
+    if part != "artifacts" and is_unchanged(request, str(job.revision)):
         return HttpResponse(status=204)
     page = JobPage(job, request.user)
     return render(request, f"jobs/_{part}.html", {"page": page, "job": job})

@@ -1,1 +1,1 @@
-"""The Django project and the shell that every page shares."""
+"""The Django project and what every page shares."""

@@ -19,7 +19,7 @@ from portal.server.doors import Doors
 from portal.server.limits import RequestLimit
 from portal.server.probes import Probes
 from portal.server.request_threads import RequestThreads
-from portal.storage.folder_app import StoreDoor
+from portal.storage.folder_app import FolderStoreApp
 from tenants.live_socket import websocket_urlpatterns as live_sockets
 from tenants.sockets import NoSuchSocket, find_sender
 
@@ -33,7 +33,7 @@ _other_sockets = [re_path("^.*", NoSuchSocket.as_asgi())]
 # reach the browser as a close code, which a refused handshake cannot carry.
 router = ProtocolTypeRouter(
     {
-        "http": Probes(StoreDoor(BodyDoor(_django, _uploads, find_sender))),
+        "http": Probes(FolderStoreApp(BodyDoor(_django, _uploads, find_sender))),
         "websocket": URLRouter([*log_sockets, *live_sockets, *_other_sockets]),
     }
 )

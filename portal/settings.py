@@ -81,7 +81,7 @@ TEMPLATES = [
             "environment": "portal.web.jinja.environment",
             "context_processors": [
                 "django.contrib.messages.context_processors.messages",
-                "portal.web.layout.shell",
+                "portal.web.layout.layout",
             ],
         },
     },

@@ -7,16 +7,16 @@ from django.views.decorators.http import require_safe
 from jobs.fleet.health import HealthPage
 from jobs.fleet.nodes import NodesPage
 from jobs.fleet.queue import QueuePage
-from portal.web.request import PageRequest, admins_only, shows_already, signed_in, wants_part
+from portal.web.request import PageRequest, admins_only, is_unchanged, signed_in, wants_fragment
 
 
 @require_safe
 @signed_in
 def nodes(request: PageRequest) -> HttpResponseBase:
     page = NodesPage(request.user, request.GET.get("page", "1"))
-    if shows_already(request, page.fingerprint):
+    if is_unchanged(request, page.fingerprint):
         return HttpResponse(status=204)
-    template = "fleet/_nodes.html" if wants_part(request) else "fleet/nodes.html"
+    template = "fleet/_nodes.html" if wants_fragment(request) else "fleet/nodes.html"
     return render(request, template, {"page": page})
 
 
@@ -24,9 +24,9 @@ def nodes(request: PageRequest) -> HttpResponseBase:
 @signed_in
 def queue(request: PageRequest) -> HttpResponseBase:
     page = QueuePage(request.user, request.GET.get("page", "1"))
-    if shows_already(request, page.fingerprint):
+    if is_unchanged(request, page.fingerprint):
         return HttpResponse(status=204)
-    template = "fleet/_queue.html" if wants_part(request) else "fleet/queue.html"
+    template = "fleet/_queue.html" if wants_fragment(request) else "fleet/queue.html"
     return render(request, template, {"page": page})
 
 
@@ -34,7 +34,7 @@ def queue(request: PageRequest) -> HttpResponseBase:
 @admins_only
 def health(request: PageRequest) -> HttpResponseBase:
     page = HealthPage()
-    if shows_already(request, page.fingerprint):
+    if is_unchanged(request, page.fingerprint):
         return HttpResponse(status=204)
-    template = "fleet/_health.html" if wants_part(request) else "fleet/health.html"
+    template = "fleet/_health.html" if wants_fragment(request) else "fleet/health.html"
     return render(request, template, {"page": page})

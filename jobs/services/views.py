@@ -20,7 +20,7 @@ from jobs.services.detail import ServicePage
 from jobs.services.listing import ServiceListing, own_running
 from jobs.services.models import Service
 from jobs.services.opening import CannotOpenError, open_link
-from portal.web.request import PageRequest, shows_already, signed_in, wants_part
+from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
 from portal.web.rest import source_address
 from tenants import policy
 
@@ -47,9 +47,9 @@ def _part(request: PageRequest, service: Service, part: str) -> HttpResponse:
 @signed_in
 def service_list(request: PageRequest, kind: str) -> HttpResponseBase:
     listing = ServiceListing(request.user, kind, request.GET)
-    if shows_already(request, listing.fingerprint):
+    if is_unchanged(request, listing.fingerprint):
         return HttpResponse(status=204)
-    template = "services/_list.html" if wants_part(request) else "services/list.html"
+    template = "services/_list.html" if wants_fragment(request) else "services/list.html"
     return render(request, template, {"listing": listing, "kind": kind})
 
 
@@ -66,7 +66,7 @@ def service_fragment(request: PageRequest, kind: str, pk: UUID, part: str) -> Ht
     if part not in PARTS:
         raise Http404(part)
     service = find_service(request, kind, pk)
-    if shows_already(request, str(service.revision)):
+    if is_unchanged(request, str(service.revision)):
         return HttpResponse(status=204)
     return _part(request, service, part)
 

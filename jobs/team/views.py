@@ -21,7 +21,7 @@ from jobs.services.models import Service
 from jobs.team.page import TeamPage
 from jobs.usage.hours import HoursTable, hours_table
 from portal.web.csv import csv_answer
-from portal.web.request import PageRequest, shows_already, signed_in
+from portal.web.request import PageRequest, is_unchanged, signed_in
 from portal.web.rest import source_address
 from tenants import policy
 
@@ -46,7 +46,7 @@ def team_fragment(request: PageRequest, part: str) -> HttpResponseBase:
     if part not in PARTS or page.team is None:
         raise Http404(part)
     shown = page.work.fingerprint if part == "work" else page.holdings.fingerprint
-    if shows_already(request, shown):
+    if is_unchanged(request, shown):
         return HttpResponse(status=204)
     return render(request, f"team/_{part}.html", {"page": page})
 

@@ -54,7 +54,7 @@ class Incoming(Waiting):
 
 
 @dataclass(frozen=True)
-class Grant:
+class SignedLink:
     """What a link allows, read back from its address."""
 
     key: str
@@ -164,7 +164,7 @@ class FolderStore(Store):
         return Link(f"{self._portal_url}{STORE_PATH}{quote(key)}?{query}", method)
 
     @staticmethod
-    def grant(method: str, key: str, query: dict[str, str]) -> Grant:
+    def read_link(method: str, key: str, query: dict[str, str]) -> SignedLink:
         """What the address of a request allows.
 
         Raises:
@@ -176,7 +176,7 @@ class FolderStore(Store):
             raise BadLinkError("this link is not valid")
         if int(expires) < time.time():
             raise BadLinkError("this link has expired; ask for a new one")
-        return Grant(check_key(key), int(size) if size else None, sha256 or None)
+        return SignedLink(check_key(key), int(size) if size else None, sha256 or None)
 
 
 def _signature(method: str, key: str, size: str, sha256: str, expires: str) -> str:

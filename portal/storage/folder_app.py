@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from portal.storage import get_store
-from portal.storage.folder import STORE_PATH, BadLinkError, FolderStore, Grant, Incoming
+from portal.storage.folder import STORE_PATH, BadLinkError, FolderStore, Incoming, SignedLink
 from portal.storage.store import CHUNK_BYTES, ObjectMismatchError, StoreError
 
 Message = MutableMapping[str, Any]
@@ -30,7 +30,7 @@ class _GoneError(Exception):
     """The other side hung up or fell silent."""
 
 
-class StoreDoor:
+class FolderStoreApp:
     """Answers `GET` and `PUT` below `STORE_PATH`; everything else goes to the inner application."""
 
     def __init__(self, app: App) -> None:
@@ -47,17 +47,17 @@ class StoreDoor:
             return
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         try:
-            grant = store.grant(method, scope["path"][len(STORE_PATH) :], query)
+            link = store.read_link(method, scope["path"][len(STORE_PATH) :], query)
         except (BadLinkError, StoreError) as error:
             await _refuse(send, 403, str(error))
             return
         try:
             if method == "GET":
-                await _give(store, grant, send)
+                await _give(store, link, send)
             else:
-                await _take(store, grant, receive, send)
+                await _take(store, link, receive, send)
         except _GoneError as error:
-            log.info("store: %s %s was left unfinished: %s", method, grant.key, error)
+            log.info("store: %s %s was left unfinished: %s", method, link.key, error)
 
 
 async def _refuse(send: Send, status: int, text: str) -> None:
@@ -77,10 +77,10 @@ async def _answer(
     await send({"type": "http.response.body", "body": body})
 
 
-async def _give(store: FolderStore, grant: Grant, send: Send) -> None:
+async def _give(store: FolderStore, link: SignedLink, send: Send) -> None:
     try:
-        size = await asyncio.to_thread(store.find_size, grant.key)
-        chunks = await asyncio.to_thread(store.open, grant.key)
+        size = await asyncio.to_thread(store.find_size, link.key)
+        chunks = await asyncio.to_thread(store.open, link.key)
     except StoreError as error:
         await _refuse(send, 404, str(error))
         return
@@ -94,26 +94,24 @@ async def _give(store: FolderStore, grant: Grant, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _take(store: FolderStore, grant: Grant, receive: Receive, send: Send) -> None:
+async def _take(store: FolderStore, link: SignedLink, receive: Receive, send: Send) -> None:
     try:
-        incoming = await asyncio.to_thread(store.incoming, grant.key, grant.size_bytes or 0)
+        incoming = await asyncio.to_thread(store.incoming, link.key, link.size_bytes or 0)
         try:
-            await _receive_into(incoming, grant, receive)
-            await asyncio.to_thread(
-                incoming.commit, size_bytes=grant.size_bytes, sha256=grant.sha256
-            )
+            await _receive_into(incoming, link, receive)
+            await asyncio.to_thread(incoming.commit, size_bytes=link.size_bytes, sha256=link.sha256)
         finally:
             await asyncio.to_thread(incoming.abort)
     except ObjectMismatchError as error:
         await _refuse(send, 422, str(error))
     except OSError as error:
-        log.error("the object store cannot keep %s: %s", grant.key, error)  # noqa: TRY400 (one line)
+        log.error("the object store cannot keep %s: %s", link.key, error)  # noqa: TRY400 (one line)
         await _refuse(send, 507, f"the object store cannot keep it: {error.strerror}")
     else:
         await _answer(send, 200, b"{}")
 
 
-async def _receive_into(incoming: Incoming, grant: Grant, receive: Receive) -> None:
+async def _receive_into(incoming: Incoming, link: SignedLink, receive: Receive) -> None:
     waiting = bytearray()
     more = True
     while more:
@@ -125,8 +123,8 @@ async def _receive_into(incoming: Incoming, grant: Grant, receive: Receive) -> N
             raise _GoneError("the other side hung up")
         waiting += message.get("body", b"")
         more = message.get("more_body", False)
-        if grant.size_bytes is not None and incoming.size_bytes + len(waiting) > grant.size_bytes:
-            raise ObjectMismatchError(f"more than the announced {grant.size_bytes} bytes came")
+        if link.size_bytes is not None and incoming.size_bytes + len(waiting) > link.size_bytes:
+            raise ObjectMismatchError(f"more than the announced {link.size_bytes} bytes came")
         if waiting and (len(waiting) >= CHUNK_BYTES or not more):
             await asyncio.to_thread(incoming.write, bytes(waiting))
             waiting.clear()

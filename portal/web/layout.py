@@ -65,7 +65,7 @@ class Warned(NamedTuple):
     is_on_health: bool
 
 
-class Shell:
+class Layout:
     """The frame around a page. Nothing is read from the database before a template asks for it."""
 
     def __init__(self, request: HttpRequest) -> None:
@@ -135,6 +135,6 @@ class Shell:
         return found
 
 
-def shell(request: HttpRequest) -> Mapping[str, Any]:
+def layout(request: HttpRequest) -> Mapping[str, Any]:
     """Context processor: what `layout.html` needs."""
-    return {"shell": Shell(request)}
+    return {"layout": Layout(request)}

@@ -88,12 +88,12 @@ def next_page(request: PageRequest) -> str:
     return resolve_url(settings.LOGIN_REDIRECT_URL)
 
 
-def shows_already(request: PageRequest, revision: str) -> bool:
+def is_unchanged(request: PageRequest, revision: str) -> bool:
     """Whether the browser asks for a fragment of which it shows this revision (`live.js`)."""
     return bool(request.htmx) and request.headers.get("Homeport-Have") == revision
 
 
-def wants_part(request: PageRequest) -> bool:
+def wants_fragment(request: PageRequest) -> bool:
     """Whether htmx asks for a part of the page; going back in its history asks for all of it."""
     return bool(request.htmx) and not request.htmx.history_restore_request
 

@@ -8,7 +8,7 @@ from django.shortcuts import render
 from django.utils.timezone import now
 from django.views.decorators.http import require_safe
 
-from portal.web.request import PageRequest, admins_only, wants_part
+from portal.web.request import PageRequest, admins_only, wants_fragment
 from portal.web.streaming import streamed
 from tenants.audit import search
 from tenants.audit.export import csv_chunks
@@ -30,7 +30,7 @@ def audit(request: PageRequest) -> HttpResponseBase:
         "kinds": sorted((str(word), kind) for kind, word in KINDS.items()),
         "results": AuditEntry.Result.values,
     }
-    template = "audit/_list.html" if wants_part(request) else "audit/page.html"
+    template = "audit/_list.html" if wants_fragment(request) else "audit/page.html"
     return render(request, template, context)
 
 

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
-from portal.web.request import PageRequest, admins_only, shows_already, wants_part
+from portal.web.request import PageRequest, admins_only, is_unchanged, wants_fragment
 from portal.web.rest import FieldError, source_address
 from tenants.models import Tenant
 from tenants.namespaces import actions
@@ -39,9 +39,9 @@ def find_tenant(request: PageRequest, pk: UUID) -> Tenant:
 @admins_only
 def namespace_list(request: PageRequest) -> HttpResponseBase:
     listing = NamespaceListing(request.user, request.GET)
-    if shows_already(request, listing.fingerprint):
+    if is_unchanged(request, listing.fingerprint):
         return HttpResponse(status=204)
-    template = "namespaces/_list.html" if wants_part(request) else "namespaces/list.html"
+    template = "namespaces/_list.html" if wants_fragment(request) else "namespaces/list.html"
     return render(request, template, {"listing": listing})
 
 
@@ -49,9 +49,9 @@ def namespace_list(request: PageRequest) -> HttpResponseBase:
 @admins_only
 def namespace_detail(request: PageRequest, pk: UUID) -> HttpResponseBase:
     tenant = find_tenant(request, pk)
-    if shows_already(request, str(tenant.revision)):
+    if is_unchanged(request, str(tenant.revision)):
         return HttpResponse(status=204)
-    template = "namespaces/_detail.html" if wants_part(request) else "namespaces/detail.html"
+    template = "namespaces/_detail.html" if wants_fragment(request) else "namespaces/detail.html"
     return render(request, template, {"page": NamespacePage(tenant), "tenant": tenant})
 
 

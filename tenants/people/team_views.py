@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 from rest_framework.exceptions import APIException
 
-from portal.web.request import PageRequest, admins_only, wants_part
+from portal.web.request import PageRequest, admins_only, wants_fragment
 from portal.web.rest import field_errors, source_address
 from tenants import quota
 from tenants.models import Team, User
@@ -69,7 +69,7 @@ def team_list(request: PageRequest) -> HttpResponseBase:
     )
     page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page", "1"))
     context = {"page": page, "rows": _rows(list(page.object_list)), "form": form}
-    template = "people/_teams.html" if wants_part(request) else "people/teams.html"
+    template = "people/_teams.html" if wants_fragment(request) else "people/teams.html"
     return render(request, template, context, status=400 if form.is_wrong else 200)
 
 
@@ -192,7 +192,7 @@ def team_delete(request: PageRequest, pk: UUID) -> HttpResponseBase:
     team = _find(pk)
     if request.method != "POST":
         context = {"team": team, "name": team.name, "question": "delete_team"}
-        template = "people/_delete_team.html" if wants_part(request) else "people/confirm.html"
+        template = "people/_delete_team.html" if wants_fragment(request) else "people/confirm.html"
         return render(request, template, context)
     try:
         teams.delete(by=request.user, team=team, source_address=source_address(request))

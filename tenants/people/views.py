@@ -12,7 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from rest_framework.exceptions import APIException
 
-from portal.web.request import PageRequest, admins_only, shows_already, wants_part
+from portal.web.request import PageRequest, admins_only, is_unchanged, wants_fragment
 from portal.web.rest import field_errors, source_address
 from tenants.models import AuditEntry, Tenant, User
 from tenants.people import actions, page_forms, passwords, sessions
@@ -27,9 +27,9 @@ MAX_ENTRIES = 10
 @admins_only
 def people(request: PageRequest) -> HttpResponseBase:
     listing = PeopleListing(request.GET)
-    if shows_already(request, listing.fingerprint):
+    if is_unchanged(request, listing.fingerprint):
         return HttpResponse(status=204)
-    template = "people/_list.html" if wants_part(request) else "people/list.html"
+    template = "people/_list.html" if wants_fragment(request) else "people/list.html"
     return render(
         request,
         template,
@@ -134,7 +134,7 @@ def person_enable(request: PageRequest, pk: UUID) -> HttpResponseBase:
 
 def _ask(request: PageRequest, question: str, found: User) -> HttpResponse:
     """In a dialog, or on a page of its own where there is no JavaScript."""
-    template = f"people/_{question}.html" if wants_part(request) else "people/confirm.html"
+    template = f"people/_{question}.html" if wants_fragment(request) else "people/confirm.html"
     return render(
         request,
         template,

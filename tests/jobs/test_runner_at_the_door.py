@@ -20,7 +20,7 @@ from jobs.models import Bundle, Job, ReplicaArchive
 from jobs.tokens import job_token
 from portal.storage import get_store
 from portal.storage.folder import FolderStore
-from portal.storage.folder_app import StoreDoor
+from portal.storage.folder_app import FolderStoreApp
 from tests.factories import make_job, make_tenant
 from tests.jobs.pod.pods import Pod
 from tests.jobs.pods_door import UID
@@ -31,7 +31,7 @@ from tests.portal.servers import serving
 async def portal(
     transactional_db: None, settings: Any, store: FolderStore
 ) -> AsyncIterator[Callable[[], str]]:
-    async with serving(StoreDoor(get_asgi_application())) as port:
+    async with serving(FolderStoreApp(get_asgi_application())) as port:
         settings.POD_PORTAL_URL = f"http://127.0.0.1:{port}"
         yield lambda: settings.POD_PORTAL_URL
 

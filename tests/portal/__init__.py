@@ -1,1 +1,1 @@
-"""Tests of the portal shell."""
+"""Tests of the portal."""

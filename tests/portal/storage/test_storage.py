@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from portal.storage import get_store
 from portal.storage.folder import BadLinkError, FolderStore
-from portal.storage.folder_app import StoreDoor
+from portal.storage.folder_app import FolderStoreApp
 from portal.storage.s3 import S3Store
 from portal.storage.store import (
     BadKeyError,
@@ -192,7 +192,7 @@ async def door(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[t
         await send({"type": "http.response.start", "status": 299, "headers": []})
         await send({"type": "http.response.body", "body": b"inner"})
 
-    async with serving(StoreDoor(inner)) as port:
+    async with serving(FolderStoreApp(inner)) as port:
         made.append(FolderStore(folder / "store", f"http://127.0.0.1:{port}"))
         yield made[0], port
 
@@ -312,12 +312,12 @@ def test_a_field_cannot_spill_into_the_next(folder: Path) -> None:
     query = {
         k: v[0] for k, v in parse_qs(urlsplit(store.link_put("t/a", 5).url).query, True).items()
     }
-    assert store.grant("PUT", "t/a", query).size_bytes == 5
+    assert store.read_link("PUT", "t/a", query).size_bytes == 5
     spilled = {**query, "size": "5\n", "sha256": ""}
     with pytest.raises(BadLinkError):
-        store.grant("PUT", "t/a", spilled)
+        store.read_link("PUT", "t/a", spilled)
     with pytest.raises(BadLinkError):
-        store.grant("PUT\nt", "a", query)
+        store.read_link("PUT\nt", "a", query)
 
 
 async def test_other_paths_go_to_the_inner_application(door: tuple[FolderStore, int]) -> None:
