@@ -2,8 +2,8 @@
 
 from django.urls import include, path, re_path
 
-import jobs.internal
-import jobs.services.gate_door
+import jobs.pod_api.gate
+import jobs.pod_api.runner
 import jobs.urls
 import tenants.urls
 from jobs import home
@@ -25,7 +25,7 @@ urlpatterns = [
     re_path(r"^api/.*", errors.api_not_found),
     path(
         "internal/v1/",
-        include([*jobs.internal.internal_urls, *jobs.services.gate_door.internal_urls]),
+        include([*jobs.pod_api.runner.internal_urls, *jobs.pod_api.gate.internal_urls]),
     ),
 ]
 

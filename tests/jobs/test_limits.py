@@ -13,8 +13,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from jobs import actions, internal, limits, retention, submission, uploads
+from jobs import actions, limits, retention, submission, uploads
 from jobs.models import Artifact, Bundle, Job, LogSegment, ReplicaArchive
+from jobs.pod_api import runner
 from jobs.rules.states import JobState
 from portal.storage import get_store
 from portal.web.rest import RequestError
@@ -138,12 +139,12 @@ def test_a_namespace_keeps_so_many_bytes_of_all_together(
     assert (full.status_code, code) == (413, "store_full")
     assert "3.9 KiB of logs + 4.9 KiB of output files" in text
     assert "9.8 KiB" in text
-    internal._ROOM.clear()
-    assert internal._no_room(job, 3000)
-    assert not internal._no_room(job, 1)  # which fits, whatever did not a moment ago
+    runner._ROOM.clear()
+    assert runner._no_room(job, 3000)
+    assert not runner._no_room(job, 1)  # which fits, whatever did not a moment ago
     settings.STORE_MAX_BYTES_PER_TENANT = 0
-    internal._ROOM.clear()
-    assert not internal._no_room(job, 10**15)
+    runner._ROOM.clear()
+    assert not runner._no_room(job, 10**15)
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="how SQLite says what it reads")
@@ -205,7 +206,7 @@ def test_a_person_has_so_many_tokens(rest: Client, alice: Tenant) -> None:
 
 
 def test_a_log_has_so_many_segments(alice: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(internal, "MAX_SEGMENTS", 2)
+    monkeypatch.setattr(runner, "MAX_SEGMENTS", 2)
     job = make_job(alice, state=JobState.RUNNING)
     row = ReplicaArchive.objects.create(job=job, role="worker", index=0, attempt=1)
     for number in (1, 2):

@@ -1,7 +1,7 @@
 """The pods' door for gates (which of these people may be inside?) and for TensorBoards (so many event
 files are there). Under /internal/v1/services/.
 
-Authorised by the service's own token, as `jobs/internal.py` is by that of a job.
+Authorised by the service's own token, as `jobs/pod_api/runner.py` is by that of a job.
 """
 
 import time
@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.urls import path
 from msgspec import Meta
 
-from jobs.doors import DoorError, door, read_body
+from jobs.pod_api.base import DoorError, door, read_body
 from jobs.services.models import Service
 from jobs.services.opening import may_be_inside
 from jobs.services.tokens import is_portal_token

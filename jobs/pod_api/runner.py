@@ -22,10 +22,10 @@ from django.utils import timezone
 from msgspec import Meta
 
 from jobs.archive import job_prefix
-from jobs.doors import DoorError, door, read_body
 from jobs.limits import lacking_room
 from jobs.models import Artifact, Bundle, Job, LogSegment, ReplicaArchive
 from jobs.pod.protocol import codes
+from jobs.pod_api.base import DoorError, door, read_body
 from jobs.rules.states import Desired
 from jobs.tokens import is_job_token
 from portal import live

@@ -8,9 +8,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from jobs import archive, doors, internal
+from jobs import archive
 from jobs.models import Artifact, Bundle, Job, LogSegment, Replica, ReplicaArchive
 from jobs.pod.protocol import codes
+from jobs.pod_api import base, runner
 from jobs.rules.states import Desired, JobState
 from jobs.tokens import job_token
 from portal.storage.folder import FolderStore
@@ -93,7 +94,7 @@ def test_replicas_that_the_job_does_not_have_are_not_found(job: Job, replica: st
         segment() | {"number": True},
         segment() | {"start_byte": -1},
         segment() | {"size_bytes": 0},
-        segment() | {"size_bytes": internal.MAX_SEGMENT_BYTES + 1},
+        segment() | {"size_bytes": runner.MAX_SEGMENT_BYTES + 1},
         segment() | {"size_bytes": 10**400},
         segment() | {"sha256": "0" * 63},
         segment() | {"sha256": "A" * 64},
@@ -109,7 +110,7 @@ def test_bodies_that_are_not_what_is_expected_are_refused(job: Job, body: Any) -
 
 
 def test_a_body_without_end_is_refused(job: Job) -> None:
-    body = b" " * (doors.MAX_BODY_BYTES + 1)
+    body = b" " * (base.MAX_BODY_BYTES + 1)
     assert Door(job).post("artifacts/", body)[0] == 413
 
 
@@ -159,14 +160,14 @@ def test_another_segment_under_a_taken_number_is_a_conflict(job: Job, store: Fol
     ship(door, store, segment())
     other = segment(data=b"other")
     assert door.post("replicas/worker/0/1/segments/", other)[0] == 409
-    key = internal._segment_key(job, ReplicaArchive.objects.get(), _body(other))
+    key = runner._segment_key(job, ReplicaArchive.objects.get(), _body(other))
     store.put_file(key, io.BytesIO(b"other"))
     assert door.post("replicas/worker/0/1/segments/1/done/", other)[0] == 409
     assert LogSegment.objects.get().sha256 == segment()["sha256"]
 
 
-def _body(fields: dict[str, Any]) -> internal.SegmentBody:
-    return internal.SegmentBody(**fields)
+def _body(fields: dict[str, Any]) -> runner.SegmentBody:
+    return runner.SegmentBody(**fields)
 
 
 def test_done_of_what_was_never_announced_is_not_found(job: Job) -> None:
@@ -188,7 +189,7 @@ def test_a_log_beyond_the_limit_is_refused(
     job: Job, store: FolderStore, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.LOG_ARCHIVE_MAX_BYTES = len(DATA)
-    monkeypatch.setattr(internal, "ARCHIVE_SLACK_BYTES", 5)
+    monkeypatch.setattr(runner, "ARCHIVE_SLACK_BYTES", 5)
     door = Door(job)
     ship(door, store, segment())
     assert door.post("replicas/worker/0/1/segments/", segment(2, b"123456", 14))[0] == 413
@@ -347,7 +348,7 @@ def test_too_many_artifacts_are_refused(job: Job, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(codes, "MAX_ARTIFACTS", 2)
     _, answer = Door(job).post("artifacts/", {"files": [file(name) for name in "abc"]})
     assert sorted(answer["links"]) == ["a", "b"]
-    body = {"files": [file(str(number)) for number in range(internal.MAX_BATCH + 1)]}
+    body = {"files": [file(str(number)) for number in range(runner.MAX_BATCH + 1)]}
     assert Door(job).post("artifacts/", body)[0] == 400
 
 

@@ -1,0 +1,1 @@
+"""The pods' door: everything under /internal/."""
