@@ -2,62 +2,53 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import traceback
-from importlib import import_module
 
-from .exits import ERROR, INTERRUPTED, OK, OUTPUT_CLOSED, USAGE, ClientError, OutputClosedError
-from .parser import build
+import click
+
+from .cli import cli
+from .exits import ERROR, INTERRUPTED, OUTPUT_CLOSED, USAGE, ClientError
 from .session import Session
 from .terminal import Terminal
-from .words import DEFAULTS
+
+COMPLETE = "_HOMEPORT_COMPLETE"
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
-    """The options. What stands behind `--` is the command of a training."""
-    command: list[str] = []
-    if "--" in arguments:
-        at = arguments.index("--")
-        arguments, command = arguments[:at], arguments[at + 1 :]
-    parser = build()
-    options, more = parser.parse_known_args(arguments, argparse.Namespace(**DEFAULTS))
-    # argparse takes several words of one kind only where no option stands between or before them.
-    several = next((name for name in ("patterns", "jobs") if hasattr(options, name)), None)
-    if more and (several is None or any(word.startswith("-") for word in more)):
-        parser.error(f"unrecognized arguments: {' '.join(more)}")
-    if several is not None:
-        setattr(options, several, [*getattr(options, several), *more])
-    if command and options.command != "submit":
-        raise ClientError("Only submit takes a command behind --.", "homeport --help", USAGE)
-    options.command = command
-    return options
+def run(given: list[str], terminal: Terminal) -> int:
+    """Carries out a command line; what stands behind `--` is the command of a training.
+
+    Raises:
+        ClientError, click.ClickException: it cannot be done.
+    """
+    at = given.index("--") if "--" in given else len(given)
+    session = Session(terminal, given[at + 1 :])
+    try:
+        with cli.make_context("homeport", given[:at], obj=session) as context:
+            code: int = cli.invoke(context)
+    except click.exceptions.Exit as ended:
+        code = ended.exit_code
+    return code
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The exit code."""
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["__complete"]:
-        return _complete(given[1:])
+    if COMPLETE in os.environ:
+        cli.main(given, "homeport", COMPLETE)
     terminal = Terminal()
     try:
-        options = parse(given)
-        terminal = Terminal(colour=options.color)
-        terminal.is_quiet = options.quiet
-        module, _, name = options.run.partition(":")
-        run = getattr(import_module(f".{module}", __package__), name)
-        code: int = run(Session(options, terminal))
+        code = run(given, terminal)
     except ClientError as error:
         terminal.fail(error)
         return error.code
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "homeport"
+        terminal.fail(ClientError(error.format_message(), f"Options are shown by: {path} --help"))
+        return USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
-    except OutputClosedError:
-        # Python flushes once more at its end; nobody would hear of it but the user.
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return OUTPUT_CLOSED
     except Exception as error:  # noqa: BLE001  the fence: no trace of ours is of use to a user
         if os.environ.get("HOMEPORT_DEBUG"):
             traceback.print_exc()
@@ -68,20 +59,11 @@ def main(arguments: list[str] | None = None) -> int:
             )
         )
         return ERROR
+    if code == OUTPUT_CLOSED:
+        # Python flushes once more at its end; nobody would hear of it but the user.
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return code
-
-
-def _complete(given: list[str]) -> int:
-    """Candidates for Tab; whatever goes wrong gives none, and never a message amid a line."""
-    try:
-        from .completion import candidates
-
-        for word in candidates(given):
-            sys.stdout.write(word + "\n")
-        sys.stdout.flush()
-    except Exception:  # noqa: BLE001, S110
-        pass
-    return OK
 
 
 if __name__ == "__main__":

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import socket
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
-import urllib3
+import click
 
 from . import contexts
 from .address import parse_address
 from .contexts import Context
-from .exits import NOT_FOUND, NOT_SIGNED_IN, OK, ClientError, UsageError
-from .refusals import RefusedError, unreachable
-from .rest import Rest
+from .exits import NOT_FOUND, NOT_SIGNED_IN, OK, ClientError, usage_error
+from .options import Command, Group, context_names, on_tab, output_option
 from .sanitize import one_line
 from .session import Session
 from .table import Column, parse_time, span_text
+
+if TYPE_CHECKING:
+    from .rest import Rest
 
 CONTEXT_COLUMNS = (
     Column(""),
@@ -27,26 +30,58 @@ CONTEXT_COLUMNS = (
 )
 
 
-def login(session: Session) -> int:
-    """The command `login`."""
-    options, terminal = session.options, session.terminal
+@click.command(cls=Command)
+@click.argument("url", required=False)
+@click.option("-u", "--user", help="user name; else asked for")
+@click.option(
+    "--token",
+    is_flag=False,
+    flag_value="",
+    metavar="[TOKEN]",
+    help="sign in with a token of the account page; without TOKEN it is asked for, or read "
+    "from standard input, and so stays out of the shell's history",
+)
+@click.option(
+    "--scope",
+    type=click.Choice(["read", "submit", "admin"]),
+    help="what the token may do (all you may)",
+)
+@click.option("--days", type=click.IntRange(1, 90), metavar="N", help="how long it is good (90)")
+@click.pass_obj
+def login(
+    session: Session,
+    url: str | None,
+    user: str | None,
+    token: str | None,
+    scope: str | None,
+    days: int | None,
+) -> int:
+    """Sign in to a portal.
+
+    URL is https://... of the portal; http only on this machine. Signs in by name and password, which
+    are asked for, and keeps a token in ~/.config/homeport (readable by you only). The password is kept
+    nowhere.
+    """
+    from .rest import Rest, final_address
+
+    terminal = session.terminal
     saved = contexts.load(session.folder, terminal)
-    given, token = options.url, options.token
+    given = url
     if token and "://" in token and not given:
         given, token = token, ""  # `login --token URL`: the token is asked for
     if not given:
-        known = saved.by_name.get(options.context or saved.current)
+        known = saved.by_name.get(session.context_option or saved.current)
         given = os.environ.get("HOMEPORT_URL", "") or (known.url if known else "")
     if not given:
         given = terminal.ask("Address of the portal")
     ca_file = os.path.abspath(session.ca_file) if session.ca_file else ""
-    rest = Rest(_final_address(parse_address(given), ca_file), ca_file=ca_file, tell=terminal.tell)
+    rest = Rest(final_address(parse_address(given), ca_file), ca_file=ca_file, tell=terminal.tell)
     context = (
-        _by_password(session, rest, ca_file)
+        _by_password(session, rest, ca_file, user, {"scope": scope, "days": days})
         if token is None
         else _by_token(session, rest, ca_file, token)
     )
-    name = options.context or rest.url.partition("://")[2]
+    name = session.context_option or rest.url.partition("://")[2]
     saved.by_name[name] = context
     saved.current = name
     contexts.save(session.folder, saved)
@@ -56,40 +91,14 @@ def login(session: Session) -> int:
     return OK
 
 
-def _final_address(url: str, ca_file: str) -> str:
-    """Where the portal says that it lives; only steps that no token fears are followed."""
-    pool = Rest(url, ca_file=ca_file)._pool
-    for _step in range(3):
-        try:
-            answer = pool.request("GET", f"{url}/healthz", redirect=False, timeout=15)
-        except urllib3.exceptions.HTTPError as error:
-            raise unreachable(url, error, is_safe=True) from error
-        location = answer.headers.get("Location", "")
-        if not 300 <= answer.status < 400 or "://" not in location:
-            return url
-        following = parse_address(location)
-        hosts = {_host(url), _host(following)}
-        is_same = len(hosts) == 1 or hosts <= {"localhost", "127.0.0.1", "[::1]"}
-        if not is_same:
-            raise ClientError(
-                f"{url} sends you to {following}.",
-                f"If that is your portal: homeport login {following}",
-            )
-        url = following
-    return url
-
-
-def _host(url: str) -> str:
-    host = url.partition("://")[2]
-    return host if host.endswith("]") else host.rpartition(":")[0] or host
-
-
-def _by_password(session: Session, rest: Rest, ca_file: str) -> Context:
-    options, terminal = session.options, session.terminal
-    user = options.user or terminal.ask("User name")
+def _by_password(
+    session: Session, rest: Rest, ca_file: str, user: str | None, limits: dict[str, object]
+) -> Context:
+    terminal = session.terminal
+    user = user or terminal.ask("User name")
     password = terminal.ask_secret(f"Password of {user}")
     if not user or not password:
-        raise UsageError(
+        raise usage_error(
             "A name and a password are needed.",
             "Without a terminal: --user NAME, with the password on standard input; or --token.",
         )
@@ -97,11 +106,11 @@ def _by_password(session: Session, rest: Rest, ca_file: str) -> Context:
         "username": user,
         "password": password,
         "name": f"homeport on {socket.gethostname()}"[:80],
+        **{key: value for key, value in limits.items() if value},
     }
-    body.update({key: getattr(options, key) for key in ("scope", "days") if getattr(options, key)})
     try:
         answer = rest.call("POST", "auth/token/", body=body, patient=False)
-    except RefusedError as error:
+    except ClientError as error:
         if error.status == 401:
             error.next_step = (
                 "If you sign in by another service, make a token on the account page: "
@@ -120,11 +129,11 @@ def _by_token(session: Session, rest: Rest, ca_file: str, token: str) -> Context
         token = session.terminal.ask_secret(f"Token (made at {rest.url}/account/)")
     token = token.strip()
     if not _is_token(token):
-        raise UsageError("That is no token.", f"Make one at {rest.url}/account/; it begins hp_.")
+        raise usage_error("That is no token.", f"Make one at {rest.url}/account/; it begins hp_.")
     rest.token = token
     try:
         me = rest.get("me/")
-    except RefusedError as error:
+    except ClientError as error:
         if error.code == NOT_SIGNED_IN:
             error.next_step = f"Make a new one at {rest.url}/account/"
         raise
@@ -146,10 +155,14 @@ def _good_until(context: Context) -> str:
     return f", until {at.astimezone():%d %b %Y}" if at else ""
 
 
+@click.command(cls=Command)
+@click.pass_obj
 def logout(session: Session) -> int:
-    """The command `logout`: revokes the token at the portal and forgets it here."""
+    """Forget the token and revoke it at the portal."""
+    from .rest import Rest
+
     saved = contexts.load(session.folder, session.terminal)
-    name, context = contexts.choose(saved, session.options.context, {})
+    name, context = contexts.choose(saved, session.context_option, {})
     # Forgotten first: whatever the portal says, this machine has no token any more.
     del saved.by_name[name]
     if saved.current == name:
@@ -159,26 +172,23 @@ def logout(session: Session) -> int:
         Rest(context.url, context.token, ca_file=session.ca_file or context.ca_file).call(
             "DELETE", "auth/token/", patient=False
         )
-    except RefusedError as error:
-        if error.status != 401:
-            _warn_of_token(session, context, error)
     except ClientError as error:
-        _warn_of_token(session, context, error)
+        if error.status != 401:
+            session.terminal.warn(
+                f"the token is forgotten here, but the portal has not revoked it ({error.text}). "
+                f"Revoke it at {context.url}/account/"
+            )
     session.terminal.tell(f"Signed out of {context.url}.")
     if saved.current:
         session.terminal.tell(f"The current context is {saved.current} now.")
     return OK
 
 
-def _warn_of_token(session: Session, context: Context, error: ClientError) -> None:
-    session.terminal.warn(
-        f"the token is forgotten here, but the portal has not revoked it ({error.text}). "
-        f"Revoke it at {context.url}/account/"
-    )
-
-
+@click.command(cls=Command)
+@output_option
+@click.pass_obj
 def whoami(session: Session) -> int:
-    """The command `whoami`."""
+    """Show who you are, and your namespace and quota."""
     me = session.me
     if session.output.is_data:
         session.output.data(me)
@@ -207,8 +217,14 @@ def whoami(session: Session) -> int:
 # --- contexts -------------------------------------------------------------------------------------
 
 
+context = Group("context", help="Portals that you are signed in to.")
+
+
+@context.command("list")
+@output_option
+@click.pass_obj
 def list_contexts(session: Session) -> int:
-    """The command `context list`. Tokens are never shown."""
+    """List them; tokens are never shown."""
     saved = contexts.load(session.folder, session.terminal)
     rows = [
         {
@@ -237,10 +253,12 @@ def list_contexts(session: Session) -> int:
     return OK
 
 
-def use_context(session: Session) -> int:
-    """The command `context use`."""
+@context.command("use")
+@click.argument("name", shell_complete=on_tab(context_names))
+@click.pass_obj
+def use_context(session: Session, name: str) -> int:
+    """Choose the one to work with."""
     saved = contexts.load(session.folder, session.terminal)
-    name = session.options.name
     if name not in saved.by_name:
         known = ", ".join(sorted(saved.by_name)) or "none"
         raise ClientError(f"There is no context {name!r}.", f"Known are: {known}.", NOT_FOUND)

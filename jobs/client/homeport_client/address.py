@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import urlsplit
 
-from .exits import UsageError
+from .exits import ClientError, usage_error
 
 
 def is_this_machine(host: str) -> bool:
@@ -22,7 +22,7 @@ def parse_address(text: str) -> str:
     """The address of a portal as `scheme://host[:port]`.
 
     Raises:
-        UsageError: not an address, or one to which no token should be sent.
+        ClientError: not an address, or one to which no token should be sent.
     """
     given = text.strip()
     if "://" not in given:
@@ -38,12 +38,12 @@ def parse_address(text: str) -> str:
     if parts.scheme not in {"http", "https"} or not host or not is_plain or not host.isascii():
         raise _no_address(text)
     if parts.username is not None or parts.password is not None:
-        raise UsageError(
+        raise usage_error(
             "An address must hold no name and no password.",
             f"Write {parts.scheme}://{host} and give the name with --user.",
         )
     if parts.scheme == "http" and not is_this_machine(host):
-        raise UsageError(
+        raise usage_error(
             f"{host} would get your token over an unencrypted connection.",
             f"Use https://{host}; if its certificate is your own, say --ca-file FILE.",
         )
@@ -52,7 +52,7 @@ def parse_address(text: str) -> str:
     return f"{parts.scheme}://{name}" + ("" if is_default else f":{port}")
 
 
-def _no_address(text: str) -> UsageError:
-    return UsageError(
+def _no_address(text: str) -> ClientError:
+    return usage_error(
         f"{text[:80]!r} is not an address of a portal.", "Write for example https://homeport.lab."
     )

@@ -11,20 +11,23 @@ import fnmatch
 import json
 import os
 import re
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import urllib3
+import click
 
 from .exits import ERROR, NOT_FOUND, OK, ClientError, UnreachableError
 from .find import find_job, short_id
+from .options import Group, job_argument, output_option
 from .progress import Progress
-from .refusals import unreachable
-from .rest import Rest, chunks_of
 from .sanitize import one_line, written_out
 from .session import Session
 from .table import Column, age_text, size_text
+
+if TYPE_CHECKING:
+    import urllib3
 
 TRIES = 5
 PART = ".homeport-part"
@@ -37,9 +40,18 @@ COLUMNS = (
 )
 
 
-def list_artifacts(session: Session) -> int:
-    """The command `artifacts list`."""
-    job, rows = _artifacts(session)
+artifacts = Group("artifacts", help="Files that a training left.", aliases={"ls": "list"})
+patterns_argument = click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+
+
+@artifacts.command("list")
+@job_argument
+@patterns_argument
+@output_option
+@click.pass_obj
+def list_artifacts(session: Session, job: str, patterns: Sequence[str]) -> int:
+    """List them, or those that match: '*.ckpt', checkpoints/."""
+    training, rows = _artifacts(session, job, patterns)
     now = datetime.now(timezone.utc)
     session.output.rows(
         rows,
@@ -51,16 +63,17 @@ def list_artifacts(session: Session) -> int:
             row.get("id", ""),
         ],
         name=lambda row: written_out(row.get("path", "")),
-        empty=f"The training left no files; it is {one_line(job.get('state', ''))}. What it writes "
+        empty=f"The training left no files; it is {one_line(training.get('state', ''))}. What it writes "
         "to $ARTIFACTS_DIR and $LOG_DIR is kept when it ends.",
     )
     return OK
 
 
-def _artifacts(session: Session) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    job = find_job(session.rest, session.options.job, session.terminal)
+def _artifacts(
+    session: Session, word: str, patterns: Sequence[str]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    job = find_job(session.rest, word, session.terminal)
     rows = list(session.rest.every(f"jobs/{job['id']}/artifacts/"))
-    patterns = session.options.patterns
     if patterns:
         rows = [
             row
@@ -85,19 +98,31 @@ def _matches(path: str, pattern: str) -> bool:
     )
 
 
-def download_artifacts(session: Session) -> int:
-    """The command `artifacts download`."""
-    job, rows = _artifacts(session)
+@artifacts.command("download")
+@job_argument
+@patterns_argument
+@click.option("-d", "--directory", type=click.Path(), metavar="DIR", help="where to (ID-artifacts)")
+@click.option("--again", is_flag=True, help="fetch what is here already, too")
+@output_option
+@click.pass_obj
+def download_artifacts(
+    session: Session, job: str, patterns: Sequence[str], directory: str | None, *, again: bool
+) -> int:
+    """Download them, or those that match: '*.ckpt', checkpoints/.
+
+    What is here already is not fetched again, and what broke off goes on.
+    """
+    training, rows = _artifacts(session, job, patterns)
     if not rows:
         session.terminal.tell("The training left no files.")
         return OK
-    target = Path(session.options.directory or f"{short_id(job)}-artifacts")
+    target = Path(directory or f"{short_id(training)}-artifacts")
     failed = 0
     written = []
     for row in rows:
         try:
             path = safe_path(target, str(row.get("path", "")))
-            is_new = _download(session, str(job["id"]), row, path)
+            is_new = _download(session, str(training["id"]), row, path, again=again)
         except UnreachableError:
             session.terminal.tell("What is here is kept; the same command goes on.")
             raise
@@ -144,7 +169,9 @@ def safe_path(target: Path, path: str) -> Path:
     return found
 
 
-def _download(session: Session, job_id: str, row: dict[str, Any], path: Path) -> bool:
+def _download(
+    session: Session, job_id: str, row: dict[str, Any], path: Path, *, again: bool
+) -> bool:
     """Brings one file; False when it is here already."""
     size = row.get("size_bytes")
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
@@ -152,7 +179,7 @@ def _download(session: Session, job_id: str, row: dict[str, Any], path: Path) ->
     stamp = f"{row.get('id')} {size} {row.get('uploaded_at')}"
     part = path.with_name(path.name[:200] + PART)
     note = path.with_name(path.name[:200] + PART + ".json")
-    if path.is_file() and path.stat().st_size == size and not session.options.again:
+    if path.is_file() and path.stat().st_size == size and not again:
         return False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -192,7 +219,7 @@ def _fetch(  # noqa: PLR0913
     known: dict[str, str],
 ) -> None:
     """Writes all of a file, going on behind what is there; a lost connection is tried again."""
-    rest: Rest = session.rest
+    rest = session.rest
     tag = known.get("tag", "")
     with Progress(session.terminal, note.name[: -len(PART) - 5][:30], size) as progress:
         for number in range(1, TRIES + 1):
@@ -211,7 +238,7 @@ def _fetch(  # noqa: PLR0913
             note.write_text(json.dumps({"stamp": stamp, "tag": tag}), encoding="utf-8")
             try:
                 done = start
-                for chunk in chunks_of(answer):
+                for chunk in rest.chunks(answer):
                     done += len(chunk)
                     if done > size:
                         raise ClientError(f"is larger than the {size:,} bytes that were announced")
@@ -220,11 +247,10 @@ def _fetch(  # noqa: PLR0913
                 if done == size:
                     return
                 error: ClientError = UnreachableError(f"{rest.url} broke off.")
-            except urllib3.exceptions.HTTPError as cause:
-                error = unreachable(rest.url, cause, is_safe=True)
+            except UnreachableError as cause:
+                error = cause
             finally:
                 file.flush()
-                answer.release_conn()
             if number == TRIES:
                 raise error
             session.terminal.tell(f"{error.text}; going on.", "dim")

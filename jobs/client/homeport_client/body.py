@@ -6,41 +6,63 @@ here only what cannot be said in JSON is refused.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .exits import UsageError
-from .refusals import Refusal
+import click
+
+from .exits import Refusal, usage_error
 
 MAX_FILE_BYTES = 4 * 1024**2
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.ASCII)
-# Flag (as argparse keeps it) -> path in the body.
-PLAIN_FIELDS = {
-    "name": "name",
-    "image": "image",
-    "topology": "topology",
-    "success_policy": "success_policy",
-    "priority": "priority",
-    "retries": "retries",
-    "deadline": "deadline_s",
-    "starting_deadline": "starting_deadline_s",
-    "clean_policy": "clean_policy",
-    "ttl": "ttl_s",
-    "shm": "shm",
-    "workers": "replicas.worker.count",
-    "cpu": "replicas.worker.cpu",
-    "memory": "replicas.worker.memory",
-    "gpu": "replicas.worker.gpu",
-    "ps": "replicas.ps.count",
-    "ps_cpu": "replicas.ps.cpu",
-    "ps_memory": "replicas.ps.memory",
-    "ps_gpu": "replicas.ps.gpu",
+
+
+def duration_s(text: str) -> int:
+    """Seconds of `90`, `90s`, `15m`, `2h30m`, `1d`.
+
+    Raises:
+        click.BadParameter: none of these.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if not text.strip() or match is None:
+        raise click.BadParameter(f"{text!r} is no time; write 90s, 15m, 2h30m or 1d")
+    days, hours, minutes, seconds = (int(part[:9]) if part else 0 for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _flag(name: str, text: str, metavar: str | None = None, kind: Any = str) -> click.Option:
+    return click.Option([name], help=text, metavar=metavar, type=kind)
+
+
+_COUNT = click.IntRange(0, 100_000)
+# Path in the body -> its flag.
+FIELDS = {
+    "name": _flag("--name", "name of the training (the folder's)"),
+    "image": _flag("--image", "container image"),
+    "topology": _flag("--topology", "single or tf-ps (tf-ps with --ps)"),
+    "replicas.worker.count": _flag("--workers", "workers (1)", "N", _COUNT),
+    "replicas.worker.cpu": _flag("--cpu", "CPUs of each worker (1), also as 500m"),
+    "replicas.worker.memory": _flag("--memory", "memory of each worker (1Gi)"),
+    "replicas.worker.gpu": _flag("--gpu", "GPUs of each worker (0)", "N", _COUNT),
+    "replicas.ps.count": _flag("--ps", "parameter servers", "N", _COUNT),
+    "replicas.ps.cpu": _flag("--ps-cpu", "CPUs of each parameter server", "CPU"),
+    "replicas.ps.memory": _flag("--ps-memory", "memory of each parameter server", "MEMORY"),
+    "replicas.ps.gpu": _flag("--ps-gpu", "GPUs of each parameter server", "N", _COUNT),
+    "shm": _flag("--shm", "size of /dev/shm", "SIZE"),
+    "success_policy": _flag("--success-policy", "worker0 or all", "RULE"),
+    "priority": _flag("--priority", "normal"),
+    "retries": _flag("--retries", "tries after a failure", "N", _COUNT),
+    "deadline_s": _flag("--deadline", "at most so long: 90m, 2d", "TIME", duration_s),
+    "starting_deadline_s": _flag(
+        "--starting-deadline", "back to the queue after (5m)", "TIME", duration_s
+    ),
+    "clean_policy": _flag("--clean-policy", "pods at the end: running, all, none", "RULE"),
+    "ttl_s": _flag("--ttl", "cleaned up so long after (1d)", "TIME", duration_s),
 }
 
 
@@ -52,46 +74,32 @@ class SubmitRequest:
     path: Path | None = None
 
 
-def duration_s(text: str) -> int:
-    """Seconds of `90`, `90s`, `15m`, `2h30m`, `1d`.
+def make(options: Mapping[str, Any], command: list[str]) -> SubmitRequest:
+    """The body from `-f` and flags, by their names, and what stands behind `--`.
 
     Raises:
-        argparse.ArgumentTypeError: none of these.
+        ClientError: something cannot be read, or excludes something else.
     """
-    match = _DURATION.fullmatch(text.strip())
-    if not text.strip() or match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 90s, 15m, 2h30m or 1d")
-    days, hours, minutes, seconds = (int(part[:9]) if part else 0 for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-def make(options: argparse.Namespace) -> SubmitRequest:
-    """The body from `-f` and flags.
-
-    Raises:
-        UsageError: something cannot be read, or excludes something else.
-    """
-    wanted = read_file(options.file) if options.file else SubmitRequest()
+    wanted = read_file(options["file"]) if options["file"] else SubmitRequest()
     body = wanted.body
-    for flag, path in PLAIN_FIELDS.items():
-        value = getattr(options, flag)
-        if value is not None:
+    for path, flag in FIELDS.items():
+        if (value := options[str(flag.name)]) is not None:
             put(body, path, value)
-    if options.env or options.env_file:
+    if options["env"] or options["env_file"]:
         environment = body.get("env")
         body["env"] = {
             **(environment if isinstance(environment, dict) else {}),
-            **read_env(options.env_file, options.env),
+            **read_env(options["env_file"], options["env"]),
         }
-    if options.cluster_flags is not None:
-        body["cluster_flags"] = cluster_flags(options.cluster_flags)
-    for text in options.set:
+    if options["cluster_flags"] is not None:
+        body["cluster_flags"] = cluster_flags(options["cluster_flags"])
+    for text in options["set"]:
         path, _, value = text.partition("=")
         if not path or "=" not in text:
-            raise UsageError(f"--set {text!r} has no value.", "Write --set FIELD=VALUE.")
+            raise usage_error(f"--set {text!r} has no value.", "Write --set FIELD=VALUE.")
         put(body, path, _yaml(value, f"--set {path}"))
-    if options.command:
-        body["command"] = options.command
+    if command:
+        body["command"] = command
     _source(wanted, options)
     if "topology" not in body and _has_ps(body):
         body["topology"] = "tf-ps"
@@ -120,7 +128,7 @@ def put(body: dict[str, Any], path: str, value: Any) -> None:
     body[last] = value
 
 
-def read_env(files: list[str], words: list[str]) -> dict[str, str]:
+def read_env(files: Sequence[str], words: Sequence[str]) -> dict[str, str]:
     """Variables of `--env-file` and `--env NAME=VALUE`; a bare NAME is taken from our own."""
     found: dict[str, str] = {}
     for name in files:
@@ -129,13 +137,13 @@ def read_env(files: list[str], words: list[str]) -> dict[str, str]:
                 continue
             key, equals, value = line.strip().partition("=")
             if not equals:
-                raise UsageError(f"{name}, line {number}, is no NAME=VALUE.")
+                raise usage_error(f"{name}, line {number}, is no NAME=VALUE.")
             found[key.strip()] = value
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
             if key not in os.environ:
-                raise UsageError(f"--env {key}: there is no such variable here.")
+                raise usage_error(f"--env {key}: there is no such variable here.")
             value = os.environ[key]
         found[key] = value
     return found
@@ -148,32 +156,35 @@ def cluster_flags(text: str) -> Any:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _source(wanted: SubmitRequest, options: argparse.Namespace) -> None:
+def _source(wanted: SubmitRequest, options: Mapping[str, Any]) -> None:
     """Code by one of PATH, --source-url, --source-path, --bundle, or as the file says."""
     given = {
-        "PATH": options.path,
-        "--source-url": options.source_url,
-        "--source-path": options.source_path,
-        "--bundle": options.bundle,
+        "PATH": options["path"],
+        "--source-url": options["source_url"],
+        "--source-path": options["source_path"],
+        "--bundle": options["bundle"],
     }
     said = [name for name, value in given.items() if value]
     if len(said) > 1:
-        raise UsageError(f"{' and '.join(said)} name different code.", "Give one of them.")
-    if options.sha256 and not options.source_url:
-        raise UsageError("--sha256 goes with --source-url only.")
+        raise usage_error(f"{' and '.join(said)} name different code.", "Give one of them.")
+    if options["sha256"] and not options["source_url"]:
+        raise usage_error("--sha256 goes with --source-url only.")
     if not said:
         return
     wanted.path = None
-    if options.path:
+    if options["path"]:
         wanted.body.pop("source", None)
-        wanted.path = Path(options.path)
-    elif options.source_url:
-        source = {"url": options.source_url}
-        wanted.body["source"] = {**source, **({"sha256": options.sha256} if options.sha256 else {})}
-    elif options.source_path:
-        wanted.body["source"] = {"path": options.source_path}
+        wanted.path = Path(options["path"])
+    elif options["source_url"]:
+        source = {"url": options["source_url"]}
+        wanted.body["source"] = {
+            **source,
+            **({"sha256": options["sha256"]} if options["sha256"] else {}),
+        }
+    elif options["source_path"]:
+        wanted.body["source"] = {"path": options["source_path"]}
     else:
-        wanted.body["source"] = {"bundle": options.bundle}
+        wanted.body["source"] = {"bundle": options["bundle"]}
 
 
 def name_of(path: Path) -> str:
@@ -190,18 +201,18 @@ def read_file(name: str) -> SubmitRequest:
     """A body in YAML or JSON. `source: {dir: FOLDER}` is local code, relative to the file.
 
     Raises:
-        UsageError: no body is in it.
+        ClientError: no body is in it.
     """
     body = _yaml(_read(name), name)
     if not isinstance(body, dict) or not all(isinstance(key, str) for key in body):
-        raise UsageError(
+        raise usage_error(
             f"{name} holds no training.", "It needs fields such as name, image and command."
         )
     wanted = SubmitRequest(body)
     source = body.get("source")
     if isinstance(source, dict) and "dir" in source:
         if set(source) != {"dir"} or not isinstance(source["dir"], str):
-            raise UsageError(f"{name}: source.dir is a folder's name, and stands alone.")
+            raise usage_error(f"{name}: source.dir is a folder's name, and stands alone.")
         del body["source"]
         base = Path() if name == "-" else Path(name).parent
         wanted.path = base / source["dir"]
@@ -215,11 +226,11 @@ def _read(name: str) -> str:
         with open(name, encoding="utf-8") as file:
             text = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror}.") from error
+        raise usage_error(f"{name} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is not UTF-8 text.") from error
+        raise usage_error(f"{name} is not UTF-8 text.") from error
     if len(text) > MAX_FILE_BYTES:
-        raise UsageError(f"{name} is too large for a training's description.")
+        raise usage_error(f"{name} is too large for a training's description.")
     return text
 
 
@@ -229,9 +240,9 @@ def _yaml(text: str, where: str) -> Any:
     try:
         return _as_json(yaml.safe_load(text), where)
     except RecursionError as error:
-        raise UsageError(f"{where} is nested too deeply.") from error
+        raise usage_error(f"{where} is nested too deeply.") from error
     except (yaml.YAMLError, ValueError) as error:
-        raise UsageError(f"{where} is no YAML: {error}") from error
+        raise usage_error(f"{where} is no YAML: {error}") from error
 
 
 def _as_json(value: Any, where: str) -> Any:
@@ -244,13 +255,13 @@ def _as_json(value: Any, where: str) -> Any:
         return value
     if hasattr(value, "isoformat"):
         return value.isoformat()
-    raise UsageError(f"{where} holds a value that is neither text, number, list nor object.")
+    raise usage_error(f"{where} holds a value that is neither text, number, list nor object.")
 
 
 # --- refusals -------------------------------------------------------------------------------------
 
 _FLAG_OF = {
-    **{path: "--" + flag.replace("_", "-") for flag, path in PLAIN_FIELDS.items()},
+    **{path: flag.opts[0] for path, flag in FIELDS.items()},
     "command": "the words behind --",
     "cluster_flags": "--cluster-flags",
     "source.bundle": "--bundle",
@@ -260,7 +271,7 @@ _FLAG_OF = {
 }
 
 
-def in_flags(refusals: list[Refusal]) -> str:
+def in_flags(refusals: Sequence[Refusal]) -> str:
     """What the portal refuses, by the names that fields have on the command line."""
     lines = []
     for refusal in refusals:

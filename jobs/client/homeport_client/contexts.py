@@ -10,14 +10,13 @@ import contextlib
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .address import parse_address
-from .exits import NOT_SIGNED_IN, ClientError, UsageError
+from .exits import NOT_SIGNED_IN, ClientError, usage_error
 from .terminal import Terminal
 
 FILE_NAME = "contexts.json"
@@ -99,6 +98,8 @@ def save(folder: Path, contexts: Contexts) -> None:
     Raises:
         ClientError: it cannot be written.
     """
+    import tempfile
+
     data: dict[str, Any] = {
         "current": contexts.current,
         "contexts": {name: asdict(row) for name, row in sorted(contexts.by_name.items())},
@@ -138,7 +139,9 @@ def choose(
     if name is None and environ.get("HOMEPORT_TOKEN"):
         url = environ.get("HOMEPORT_URL", "")
         if not url:
-            raise UsageError("HOMEPORT_TOKEN is set, but HOMEPORT_URL is not.", "Set both or none.")
+            raise usage_error(
+                "HOMEPORT_TOKEN is set, but HOMEPORT_URL is not.", "Set both or none."
+            )
         return "environment", Context(parse_address(url), environ["HOMEPORT_TOKEN"].strip())
     wanted = name or environ.get("HOMEPORT_CONTEXT") or contexts.current
     if not contexts.by_name or not wanted:
@@ -148,7 +151,7 @@ def choose(
     found = contexts.by_name.get(wanted)
     if found is None:
         known = ", ".join(sorted(contexts.by_name))
-        raise UsageError(f"There is no context {wanted!r}.", f"Known are: {known}.")
+        raise usage_error(f"There is no context {wanted!r}.", f"Known are: {known}.")
     # The file may have been edited: a token goes to no address that `login` would refuse.
     found.url = parse_address(found.url)
     return wanted, found

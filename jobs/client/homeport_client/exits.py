@@ -5,6 +5,9 @@ Documented in docs/users/cli.md; scripts rely on them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 OK = 0
 ERROR = 1
 USAGE = 2
@@ -16,25 +19,41 @@ INTERRUPTED = 130
 OUTPUT_CLOSED = 141  # as the shell says of a program that wrote into a closed pipe
 
 
-class ClientError(Exception):
-    """The command ends here: what went wrong, what to do next, and the exit code."""
+@dataclass(frozen=True)
+class Refusal:
+    """One thing wrong with a request, as the portal says it."""
 
-    def __init__(self, text: str, next_step: str = "", code: int = ERROR) -> None:
+    field: str
+    code: str
+    text: str
+
+
+class ClientError(Exception):
+    """The command ends here: what went wrong, what to do next, and the exit code.
+
+    `status` is HTTP's, and `refusals` are the reasons, where the portal said no.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        next_step: str = "",
+        code: int = ERROR,
+        *,
+        status: int = 0,
+        refusals: Sequence[Refusal] = (),
+    ) -> None:
         self.text = text
         self.next_step = next_step
         self.code = code
+        self.status = status
+        self.refusals = refusals
         super().__init__(text)
 
 
-class OutputClosedError(Exception):
-    """Nobody reads what is written (`homeport logs NAME | head`): the command ends silently."""
-
-
-class UsageError(ClientError):
+def usage_error(text: str, next_step: str = "") -> ClientError:
     """The command cannot mean anything as it was typed."""
-
-    def __init__(self, text: str, next_step: str = "") -> None:
-        super().__init__(text, next_step, USAGE)
+    return ClientError(text, next_step, USAGE)
 
 
 class UnreachableError(ClientError):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .exits import NOT_FOUND, ClientError, UsageError
-from .refusals import RefusedError
-from .rest import Rest
+from .exits import NOT_FOUND, ClientError, usage_error
 from .sanitize import one_line
 from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from .rest import Rest
 
 FULL_ID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 SHORT_ID = re.compile(r"[0-9a-f]{4,31}", re.IGNORECASE)
@@ -48,7 +49,7 @@ def find_job(
             return rows[0]
         if rows:
             shown = ", ".join(str(row.get("id")) for row in rows)
-            raise UsageError(f"Several ids begin with {word}: {shown}.", "Give more of it.")
+            raise usage_error(f"Several ids begin with {word}: {shown}.", "Give more of it.")
     raise ClientError(
         f"There is no training {one_line(word)!r} that you may see.",
         "List them: homeport list (with -A those of your team).",
@@ -59,7 +60,7 @@ def find_job(
 def _by_id(rest: Rest, word: str) -> dict[str, Any]:
     try:
         found = rest.get(f"jobs/{word}/")
-    except RefusedError as error:
+    except ClientError as error:
         if error.code != NOT_FOUND:
             raise
         raise ClientError(
@@ -95,7 +96,7 @@ def _choose(
         )
         return rows[0]
     shown = ", ".join(f"{short_id(row)} ({row.get('state')})" for row in rows[:10])
-    raise UsageError(f"{len(rows)} trainings are called {word!r}: {shown}.", "Give the id.")
+    raise usage_error(f"{len(rows)} trainings are called {word!r}: {shown}.", "Give the id.")
 
 
 def find_service(rest: Rest, kind: str, word: str) -> dict[str, Any]:
@@ -120,5 +121,5 @@ def find_service(rest: Rest, kind: str, word: str) -> dict[str, Any]:
         )
     if len(found) > 1:
         shown = ", ".join(f"{short_id(row)} ({row.get('state')})" for row in found[:10])
-        raise UsageError(f"{len(found)} are called {word!r}: {shown}.", "Give the id.")
+        raise usage_error(f"{len(found)} are called {word!r}: {shown}.", "Give the id.")
     return found[0]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
+import click
+
 from .exits import OK
 from .find import short_id
+from .options import Command, Group, output_option
 from .output import Output
 from .sanitize import one_line
 from .session import Session
@@ -92,8 +95,14 @@ def _node_cells(node: Row) -> list[object]:
     ]
 
 
+top = Group("top", help="What nodes have and who uses it.")
+
+
+@top.command("node")
+@output_option
+@click.pass_obj
 def top_node(session: Session) -> int:
-    """The command `top node`: what each node has, and who holds its GPUs."""
+    """Show GPUs, CPU and memory of each node, and who holds GPUs."""
     rows = list(session.rest.every("nodes/"))
     session.output.rows(
         rows,
@@ -176,8 +185,11 @@ QUEUE_COLUMNS = (
 )
 
 
+@click.command(cls=Command)
+@output_option
+@click.pass_obj
 def queue(session: Session) -> int:
-    """The command `queue`: what waits, and why."""
+    """Show what waits, its place, and why."""
     rows = list(session.rest.every("queue/"))
     now = datetime.now(timezone.utc)
 

@@ -18,10 +18,9 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
 from .exits import ClientError, UnreachableError
-from .find import short_id
+from .find import SHORT_LENGTH
 from .interrupts import interrupted_later
 from .lines import LineWriter
-from .listing import resources_of
 from .refusals import not_homeport
 from .sanitize import one_line
 from .session import Session
@@ -30,7 +29,6 @@ from .sockets import LOST, give_up_on, open_socket
 FIRST_TRIES = 4  # of a portal that has not answered yet
 PATIENCE_S = 15 * 60.0  # with one that did: restarts and trains through tunnels take a while
 MAX_PAUSE_S = 20.0
-MAX_REPLICAS = 10_000
 QUIET_S = 0.4  # after so long without a frame, what comes is new
 MAX_HISTORY_S = 3.0
 
@@ -46,49 +44,25 @@ def cursor_file(job_id: str, environ: Mapping[str, str] = os.environ) -> Path:
     return base / "homeport" / "cursors" / "".join(c for c in job_id if c.isalnum() or c == "-")
 
 
-def replica_names(job: Mapping[str, Any]) -> list[str]:
-    """`worker-0` and so on, parameter servers last."""
-    return [
-        f"{role}-{index}"
-        for role, amounts in resources_of(dict(job)).items()
-        for index in range(min(int(amounts.get("count") or 1), MAX_REPLICAS))
-    ]
-
-
-def follow_job(
-    session: Session, job: Mapping[str, Any], *, resume: bool = False, attempt: str = ""
-) -> None:
+def follow(session: Session, follower: Follower, *, resume: bool = False) -> None:
     """Shows the lines of a training until it has ended and all is shown.
-
-    `attempt` is a number, `all`, or empty: what runs, and the attempts that follow.
 
     Raises:
         ClientError: the portal stays away, or the training is gone.
     """
-    options = session.options
-    names = replica_names(job)
-    replica = getattr(options, "replica", None) or ""
-    writer = LineWriter(
-        session.terminal,
-        names,
-        has_prefixes=len(names) != 1 and not replica,
-        is_raw=getattr(options, "raw", False),
-        has_times=getattr(options, "timestamps", False),
-    )
-    follower = Follower(session, str(job["id"]), writer, replica, attempt)
-    follower.tail = getattr(options, "tail", None)
-    path = cursor_file(str(job["id"]))
+    path = cursor_file(follower.job_id)
+    identity = follower.job_id[:SHORT_LENGTH]
     if resume:
         follower.cursor = _read_cursor(path)
         follower.tail = None
     try:
         follower.run()
     except KeyboardInterrupt:
-        _say_how_to_go_on(session, follower, path, short_id(job))
+        _say_how_to_go_on(session, follower, path, identity)
         raise
     except UnreachableError as error:
         _keep(path, follower.cursor)
-        error.next_step = f"Go on where you were: homeport logs -f {short_id(job)} --resume"
+        error.next_step = f"Go on where you were: homeport logs -f {identity} --resume"
         raise
     path.unlink(missing_ok=True)
 
@@ -132,16 +106,23 @@ class Follower:
     """Reads the log's websocket, again and again, and writes each line once."""
 
     def __init__(
-        self, session: Session, job_id: str, writer: LineWriter, replica: str, attempt: str = ""
+        self,
+        session: Session,
+        job_id: str,
+        writer: LineWriter,
+        replica: str = "",
+        attempt: str = "",
+        tail: int | None = None,
     ) -> None:
+        """`attempt` is a number, `all`, or empty: what runs, and the attempts that follow."""
         self._session = session
         self._terminal = session.terminal
-        self._job_id = job_id
+        self.job_id = job_id
         self._writer = writer
         self.replica = replica
         self.attempt = attempt
         self.cursor = ""
-        self.tail: int | None = None
+        self.tail = tail
         self._has_answered = False
         self._failures = 0
         self._lost_s: float | None = None
@@ -159,7 +140,7 @@ class Follower:
                     "attempt": self.attempt,
                     "cursor": self.cursor,
                 }
-                path = f"jobs/{self._job_id}/logs/"
+                path = f"jobs/{self.job_id}/logs/"
                 with open_socket(self._session.rest, path, query) as connection:
                     self._read(connection)
             except StreamEnd:

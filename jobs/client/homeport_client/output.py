@@ -15,9 +15,9 @@ FORMATS = ("table", "wide", "json", "yaml", "name")
 class Output:
     """Writes results in one format."""
 
-    def __init__(self, terminal: Terminal, form: str) -> None:
+    def __init__(self, terminal: Terminal) -> None:
         self.terminal = terminal
-        self.form = form
+        self.form = "table"
 
     @property
     def is_data(self) -> bool:

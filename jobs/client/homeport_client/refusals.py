@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import urllib3
 
-from .exits import ERROR, NOT_FOUND, NOT_SIGNED_IN, REFUSED, ClientError, UnreachableError
+from .exits import ERROR, NOT_FOUND, NOT_SIGNED_IN, REFUSED, ClientError, Refusal, UnreachableError
 from .sanitize import one_line
 
 MAX_REFUSALS = 50
 _CODES = {401: NOT_SIGNED_IN, 404: NOT_FOUND}
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """One thing wrong with a request, as the portal says it."""
-
-    field: str
-    code: str
-    text: str
-
-
-class RefusedError(ClientError):
-    """The portal says no; `status` is HTTP's, `refusals` its reasons."""
-
-    def __init__(
-        self, status: int, refusals: list[Refusal], text: str, next_step: str = ""
-    ) -> None:
-        code = _CODES.get(status, REFUSED if status < 500 else ERROR)
-        super().__init__(text, next_step, code)
-        self.status = status
-        self.refusals = refusals
 
 
 def parse_refusals(answer: Any) -> list[Refusal]:
@@ -69,7 +49,8 @@ def refused(
         step = "It may be older than this command, or no Homeport."
     elif not refusals:
         text = f"{url} refuses it (HTTP {status}) and does not say why."
-    return RefusedError(status, refusals, text, step)
+    code = _CODES.get(status, REFUSED if status < 500 else ERROR)
+    return ClientError(text, step, code, status=status, refusals=refusals)
 
 
 def sent_elsewhere(url: str, location: str) -> ClientError:
@@ -86,6 +67,15 @@ def not_homeport(url: str) -> ClientError:
         f"{url} does not answer as Homeport does.",
         "Check the address: homeport login URL; update this command if the portal is newer.",
     )
+
+
+@contextmanager
+def in_words(url: str, *, is_safe: bool = True) -> Iterator[None]:
+    """What urllib3 raises inside becomes an error in words."""
+    try:
+        yield
+    except urllib3.exceptions.HTTPError as error:
+        raise unreachable(url, error, is_safe=is_safe) from error
 
 
 def unreachable(url: str, error: Exception, *, is_safe: bool) -> ClientError:

@@ -19,8 +19,9 @@ from urllib.parse import quote, urlencode, urlsplit
 import urllib3
 
 from . import __version__
+from .address import parse_address
 from .exits import ClientError, UnreachableError
-from .refusals import not_homeport, parse_refusals, refused, sent_elsewhere, unreachable
+from .refusals import in_words, not_homeport, parse_refusals, refused, sent_elsewhere
 
 TRIES = 6
 FIRST_PAUSE_S = 0.5
@@ -130,7 +131,7 @@ class Rest:
         """The JSON of an answer, None when there is none.
 
         Raises:
-            RefusedError, UnreachableError, ClientError: in words.
+            UnreachableError, ClientError: in words.
         """
         content = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"} if content is not None else {}
@@ -187,7 +188,7 @@ class Rest:
     ) -> urllib3.BaseHTTPResponse:
         asked = {key: value for key, value in (query or {}).items() if value is not None}
         url = f"{self.url}/api/v1/{quote(path)}" + (f"?{urlencode(asked)}" if asked else "")
-        try:
+        with in_words(self.url, is_safe=method == "GET"):
             return self._pool.request(
                 method,
                 url,
@@ -196,8 +197,6 @@ class Rest:
                 preload_content=False,
                 redirect=False,
             )
-        except urllib3.exceptions.HTTPError as error:
-            raise unreachable(self.url, error, is_safe=method == "GET") from error
 
     @property
     def headers(self) -> dict[str, str]:
@@ -218,14 +217,26 @@ class Rest:
         try:
             if answer.status == 204:
                 return None
-            data = answer.read(MAX_ANSWER_BYTES + 1)
+            with in_words(self.url, is_safe=False):
+                data = answer.read(MAX_ANSWER_BYTES + 1)
             if len(data) > MAX_ANSWER_BYTES:
                 raise not_homeport(self.url)
             return json.loads(data)
-        except urllib3.exceptions.HTTPError as error:
-            raise unreachable(self.url, error, is_safe=False) from error
         except (ValueError, RecursionError) as error:
             raise not_homeport(self.url) from error
+        finally:
+            answer.release_conn()
+
+    def chunks(self, answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+        """The body as it comes, which is over then; what came before it broke off is not lost.
+
+        Raises:
+            ClientError: it broke off.
+        """
+        try:
+            with in_words(self.url):
+                while data := answer.read1(CHUNK_BYTES):
+                    yield data
         finally:
             answer.release_conn()
 
@@ -247,11 +258,25 @@ def _asked_wait_s(answer: urllib3.BaseHTTPResponse) -> float | None:
     return float(text) if text.isascii() and text.isdigit() and len(text) < 7 else None
 
 
-def chunks_of(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    """The body as it comes; what came before a connection broke off is not lost.
+def final_address(url: str, ca_file: str) -> str:
+    """Where the portal says that it lives; only steps that no token fears are followed."""
+    pool = Rest(url, ca_file=ca_file)._pool
+    for _step in range(3):
+        with in_words(url):
+            answer = pool.request("GET", f"{url}/healthz", redirect=False, timeout=15)
+        location = answer.headers.get("Location", "")
+        if not 300 <= answer.status < 400 or "://" not in location:
+            return url
+        target = parse_address(location)
+        hosts = {_host(url), _host(target)}
+        if len(hosts) > 1 and not hosts <= {"localhost", "127.0.0.1", "[::1]"}:
+            raise ClientError(
+                f"{url} sends you to {target}.", f"If that is your portal: homeport login {target}"
+            )
+        url = target
+    return url
 
-    Raises:
-        urllib3.exceptions.HTTPError: it broke off.
-    """
-    while data := answer.read1(CHUNK_BYTES):
-        yield data
+
+def _host(url: str) -> str:
+    host = url.partition("://")[2]
+    return host if host.endswith("]") else host.rpartition(":")[0] or host

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import webbrowser
+from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Callable
+
+import click
 
 from .exits import OK, REFUSED, ClientError
 from .find import find_job, find_service, short_id
-from .listing import reason_of
+from .options import Group, jobs_argument, names_of, on_tab, output_option, yes_option
 from .output import state_colour
-from .refusals import RefusedError
 from .sanitize import one_line
 from .session import Session
 from .table import Column, age_text
-from .watching import Changes
+from .trainings import reason_of
+
+Row = dict[str, Any]  # of REST's JSON
 
 TITLES = {"notebooks": "notebook", "tensorboards": "TensorBoard"}
 COLUMNS = (
@@ -30,162 +33,232 @@ COLUMNS = (
 _ENDED = frozenset({"stopped", "failed", "stopping"})
 
 
-def _address(session: Session, row: dict[str, Any] | None = None, verb: str = "") -> str:
-    kind: str = session.options.kind
-    path = f"{kind}/"
-    if row is not None:
-        path += f"{row['id']}/"
-    return f"{path}{verb}/" if verb else path
+class ServiceCommands:
+    """The commands of one kind, which is the folder in REST."""
 
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.title = TITLES[kind]
 
-def _shown(session: Session, row: dict[str, Any]) -> str:
-    return f"{TITLES[session.options.kind]} {one_line(row.get('name', ''))} ({short_id(row)})"
+    def address(self, row: Row | None = None, verb: str = "") -> str:
+        path = f"{self.kind}/" if row is None else f"{self.kind}/{row['id']}/"
+        return f"{path}{verb}/" if verb else path
 
+    def shown(self, row: Row) -> str:
+        return f"{self.title} {one_line(row.get('name', ''))} ({short_id(row)})"
 
-def create(session: Session) -> int:
-    """The command `notebook create` or `tensorboard create`."""
-    options, terminal = session.options, session.terminal
-    body: dict[str, Any] = {"name": options.name}
-    if options.kind == "notebooks":
-        for field in ("image", "size", "cpu", "memory", "gpu"):
-            if (value := getattr(options, field)) is not None:
-                body[field] = value
-    elif options.jobs:
-        body["jobs"] = [str(find_job(session.rest, word, terminal)["id"]) for word in options.jobs]
-    try:
-        row = session.rest.post(_address(session), body)
-    except RefusedError as error:
-        if error.refusals and error.code == REFUSED:
-            lines = [f"  {r.field}: {r.text}" if r.field else f"  {r.text}" for r in error.refusals]
-            raise ClientError(
-                "It is refused:\n" + "\n".join(lines), error.next_step, error.code
-            ) from error
-        raise
-    if options.wait or options.open:
-        row = _wait_until_running(session, row)
-    if session.output.is_data:
-        session.output.data(row)
-    elif session.output.form == "name":
-        terminal.write(one_line(row.get("id", "")))
-    elif not options.open:
-        terminal.tell(f"{_shown(session, row)} is {one_line(row.get('state', ''))}.")
-        verb = TITLES[options.kind].lower()
-        terminal.tell(f"Open it: homeport {verb} open {short_id(row)}", "dim")
-    if options.open:
-        _open(session, row)
-    return OK
+    def find(self, session: Session, word: str) -> Row:
+        return find_service(session.rest, self.kind, word)
 
-
-def list_services(session: Session) -> int:
-    """The command `list`."""
-    rows = list(session.rest.every(_address(session)))
-    now = datetime.now(timezone.utc)
-    title = TITLES[session.options.kind]
-    session.output.rows(
-        rows,
-        COLUMNS,
-        lambda row: [
-            short_id(row),
-            row.get("name", ""),
-            row.get("state", ""),
-            age_text(row.get("created_at") or row.get("queued_at"), now),
-            row.get("owner", ""),
-            reason_of(row)[0],
-            row.get("image", ""),
-        ],
-        name=lambda row: one_line(row.get("id", "")),
-        empty=f"No {title}s yet. Make one: homeport {title.lower()} create --name NAME",
-    )
-    return OK
-
-
-def _found(session: Session) -> dict[str, Any]:
-    return find_service(session.rest, session.options.kind, session.options.service)
-
-
-def start(session: Session) -> int:
-    """The command `start`."""
-    row = session.rest.post(_address(session, _found(session), "start")) or {}
-    return _said(session, row, "Starting")
-
-
-def stop(session: Session) -> int:
-    """The command `stop`."""
-    row = session.rest.post(_address(session, _found(session), "stop")) or {}
-    return _said(session, row, "Stopping")
-
-
-def _said(session: Session, row: dict[str, Any], verb: str) -> int:
-    if session.output.is_data:
-        session.output.data(row)
-    elif session.output.form == "name":
-        session.terminal.write(one_line(row.get("id", "")))
-    else:
-        session.terminal.tell(f"{verb} {_shown(session, row)}; what is on /data stays.")
-    return OK
-
-
-def delete(session: Session) -> int:
-    """The command `delete`."""
-    row = _found(session)
-    question = f"Delete {_shown(session, row)}? What is on /data stays."
-    if not session.options.yes and not session.terminal.confirm(question):
-        session.terminal.tell("Not deleted.")
+    def create(
+        self, session: Session, body: Row, *, wait: bool, opens: bool, only_prints: bool
+    ) -> int:
+        terminal = session.terminal
+        try:
+            row = session.rest.post(self.address(), body)
+        except ClientError as error:
+            if error.refusals and error.code == REFUSED:
+                lines = [
+                    f"  {r.field}: {r.text}" if r.field else f"  {r.text}" for r in error.refusals
+                ]
+                error.text = "It is refused:\n" + "\n".join(lines)
+            raise
+        if wait or opens:
+            row = self.wait_until_running(session, row)
+        if session.output.is_data:
+            session.output.data(row)
+        elif session.output.form == "name":
+            terminal.write(one_line(row.get("id", "")))
+        elif not opens:
+            terminal.tell(f"{self.shown(row)} is {one_line(row.get('state', ''))}.")
+            terminal.tell(f"Open it: homeport {self.title.lower()} open {short_id(row)}", "dim")
+        if opens:
+            self.open(session, row, only_prints=only_prints)
         return OK
-    session.rest.delete(_address(session, row))
-    session.terminal.tell(f"Deleted {_shown(session, row)}.")
-    return OK
 
-
-def open_service(session: Session) -> int:
-    """The command `open`: a link that is good once and for a minute."""
-    row = _found(session)
-    if row.get("state") not in _ENDED and row.get("state") != "running":
-        row = _wait_until_running(session, row)
-    _open(session, row)
-    return OK
-
-
-def _wait_until_running(session: Session, row: dict[str, Any]) -> dict[str, Any]:
-    """The service once it runs; tells why it does not yet.
-
-    Raises:
-        ClientError: it ended instead.
-    """
-    told = ""
-    with Changes(session.rest) as changes:
-        while True:
-            row = session.rest.get(_address(session, row))
-            state = one_line(row.get("state", ""))
-            why, next_step = reason_of(row)
-            if state == "running":
-                return row
-            if state in _ENDED:
-                raise ClientError(
-                    f"{_shown(session, row)} is {state}. {why}".rstrip(), next_step, REFUSED
-                )
-            now = f"{state}: {why}" if why else state
-            if now != told:
-                session.terminal.tell(now, "dim")
-                told = now
-            changes.wait(str(row["id"]))
-
-
-def _open(session: Session, row: dict[str, Any]) -> None:
-    link = session.rest.post(_address(session, row, "open"))
-    url = link.get("url") if isinstance(link, dict) else None
-    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-        raise ClientError("The portal gave no address to open.")
-    if session.output.is_data:
-        session.output.data(link)
-        return
-    shown = one_line(url).replace(" ", "%20")
-    # A browser is opened only where somebody sits in front of it.
-    if not session.options.print and session.terminal.is_live(session.terminal.out):
-        if webbrowser.open(shown):
-            session.terminal.tell(f"Opened {_shown(session, row)} in your browser.")
-            return
-        session.terminal.tell(
-            "No browser could be opened here. The address is good once, for a minute:"
+    def list(self, session: Session) -> int:
+        rows = list(session.rest.every(self.address()))
+        now = datetime.now(timezone.utc)
+        session.output.rows(
+            rows,
+            COLUMNS,
+            lambda row: [
+                short_id(row),
+                row.get("name", ""),
+                row.get("state", ""),
+                age_text(row.get("created_at") or row.get("queued_at"), now),
+                row.get("owner", ""),
+                reason_of(row)[0],
+                row.get("image", ""),
+            ],
+            name=lambda row: one_line(row.get("id", "")),
+            empty=f"No {self.title}s yet. Make one: homeport {self.title.lower()} create --name NAME",
         )
-    session.terminal.write(shown)
+        return OK
+
+    def act(self, session: Session, word: str, verb: str, told: str) -> int:
+        """Starts or stops one."""
+        row = session.rest.post(self.address(self.find(session, word), verb)) or {}
+        if session.output.is_data:
+            session.output.data(row)
+        elif session.output.form == "name":
+            session.terminal.write(one_line(row.get("id", "")))
+        else:
+            session.terminal.tell(f"{told} {self.shown(row)}; what is on /data stays.")
+        return OK
+
+    def delete(self, session: Session, word: str, *, yes: bool) -> int:
+        row = self.find(session, word)
+        question = f"Delete {self.shown(row)}? What is on /data stays."
+        if not yes and not session.terminal.confirm(question):
+            session.terminal.tell("Not deleted.")
+            return OK
+        session.rest.delete(self.address(row))
+        session.terminal.tell(f"Deleted {self.shown(row)}.")
+        return OK
+
+    def open_when_running(self, session: Session, word: str, *, only_prints: bool) -> int:
+        """A link that is good once and for a minute."""
+        row = self.find(session, word)
+        if row.get("state") not in _ENDED and row.get("state") != "running":
+            row = self.wait_until_running(session, row)
+        self.open(session, row, only_prints=only_prints)
+        return OK
+
+    def wait_until_running(self, session: Session, row: Row) -> Row:
+        """The service once it runs; tells why it does not yet.
+
+        Raises:
+            ClientError: it ended instead.
+        """
+        from .watching import Changes
+
+        told = ""
+        with Changes(session.rest) as changes:
+            while True:
+                row = session.rest.get(self.address(row))
+                state = one_line(row.get("state", ""))
+                why, next_step = reason_of(row)
+                if state == "running":
+                    return row
+                if state in _ENDED:
+                    raise ClientError(
+                        f"{self.shown(row)} is {state}. {why}".rstrip(), next_step, REFUSED
+                    )
+                now = f"{state}: {why}" if why else state
+                if now != told:
+                    session.terminal.tell(now, "dim")
+                    told = now
+                changes.wait(str(row["id"]))
+
+    def open(self, session: Session, row: Row, *, only_prints: bool) -> None:
+        import webbrowser
+
+        link = session.rest.post(self.address(row, "open"))
+        url = link.get("url") if isinstance(link, dict) else None
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+            raise ClientError("The portal gave no address to open.")
+        if session.output.is_data:
+            session.output.data(link)
+            return
+        shown = one_line(url).replace(" ", "%20")
+        # A browser is opened only where somebody sits in front of it.
+        if not only_prints and session.terminal.is_live(session.terminal.out):
+            if webbrowser.open(shown):
+                session.terminal.tell(f"Opened {self.shown(row)} in your browser.")
+                return
+            session.terminal.tell(
+                "No browser could be opened here. The address is good once, for a minute:"
+            )
+        session.terminal.write(shown)
+
+
+def _group(
+    name: str, service: ServiceCommands, help_text: str, fields: Sequence[Callable[..., Any]]
+) -> Group:
+    """The commands of a kind; `fields` are the options of `create` that go into its body."""
+    group = Group(name, help=help_text, aliases={"ls": "list", "rm": "delete"})
+    named = click.argument("name", shell_complete=on_tab(names_of(service.kind)))
+    prints = click.option("--print", "only_prints", is_flag=True, help="print the address instead")
+
+    @click.option("--name", required=True)
+    @click.option("-w", "--wait", is_flag=True, help="until it runs")
+    @click.option("--open", "opens", is_flag=True, help="and open it in the browser")
+    @prints
+    @output_option
+    @click.pass_obj
+    def create(
+        session: Session, /, *, wait: bool, opens: bool, only_prints: bool, **body: Any
+    ) -> int:
+        """Make one and start it."""
+        given = {key: value for key, value in body.items() if value not in (None, ())}
+        if words := given.pop("jobs", ()):
+            found = [find_job(session.rest, word, session.terminal) for word in words]
+            given["jobs"] = [str(row["id"]) for row in found]
+        return service.create(session, given, wait=wait, opens=opens, only_prints=only_prints)
+
+    for add in reversed(fields):
+        create = add(create)
+    group.command("create")(create)
+
+    @group.command("list")
+    @output_option
+    @click.pass_obj
+    def list_(session: Session) -> int:
+        """List them."""
+        return service.list(session)
+
+    @group.command("open")
+    @named
+    @prints
+    @output_option
+    @click.pass_obj
+    def open_(session: Session, name: str, *, only_prints: bool) -> int:
+        """Open one in the browser, as soon as it runs."""
+        return service.open_when_running(session, name, only_prints=only_prints)
+
+    @group.command("start")
+    @named
+    @output_option
+    @click.pass_obj
+    def start(session: Session, name: str) -> int:
+        """Start a stopped one again; what is on /data is still there."""
+        return service.act(session, name, "start", "Starting")
+
+    @group.command("stop")
+    @named
+    @output_option
+    @click.pass_obj
+    def stop(session: Session, name: str) -> int:
+        """Stop one; what is on /data stays."""
+        return service.act(session, name, "stop", "Stopping")
+
+    @group.command("delete")
+    @named
+    @yes_option
+    @click.pass_obj
+    def delete(session: Session, name: str, *, yes: bool) -> int:
+        """Delete one; what is on /data stays."""
+        return service.delete(session, name, yes=yes)
+
+    return group
+
+
+notebook = _group(
+    "notebook",
+    ServiceCommands("notebooks"),
+    "Notebooks: JupyterLab with your volumes.",
+    [
+        click.option("--image", help="one of those that the portal offers"),
+        click.option("--size", help="a size that the portal offers"),
+        click.option("--cpu", help="CPUs, also as 500m"),
+        click.option("--memory", help="such as 4Gi"),
+        click.option("--gpu", type=click.IntRange(0, 100_000), metavar="N", help="GPUs"),
+    ],
+)
+tensorboard = _group(
+    "tensorboard",
+    ServiceCommands("tensorboards"),
+    "TensorBoards on what trainings logged.",
+    [jobs_argument(required=False)],
+)

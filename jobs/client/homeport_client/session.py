@@ -1,33 +1,38 @@
-"""What every command is given: options, terminal, output, and the portal it speaks to."""
+"""What every command is given: terminal, output, common options, and the portal it speaks to."""
 
 from __future__ import annotations
 
-import argparse
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import contexts
 from .contexts import Context
 from .output import Output
-from .rest import Rest
 from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from .rest import Rest
 
 
 class Session:
     """One run of the command line."""
 
-    def __init__(self, options: argparse.Namespace, terminal: Terminal) -> None:
-        self.options = options
+    def __init__(self, terminal: Terminal, command: Sequence[str] = ()) -> None:
+        """`command` is what stands behind `--`."""
         self.terminal = terminal
-        self.output = Output(terminal, getattr(options, "output", "table"))
+        self.command = list(command)
+        self.output = Output(terminal)
+        self.context_option: str | None = None
+        self.ca_option = ""
         self.folder: Path = contexts.config_folder()
 
     @cached_property
     def _chosen(self) -> tuple[str, Context]:
         saved = contexts.load(self.folder, self.terminal)
-        return contexts.choose(saved, self.options.context)
+        return contexts.choose(saved, self.context_option)
 
     @property
     def context_name(self) -> str:
@@ -40,6 +45,8 @@ class Session:
     @cached_property
     def rest(self) -> Rest:
         """The portal of the context."""
+        from .rest import Rest
+
         context = self.context
         return Rest(
             context.url,
@@ -51,7 +58,7 @@ class Session:
     @property
     def ca_file(self) -> str:
         """Certificates named by flag or environment; SSL_CERT_FILE is read by OpenSSL itself."""
-        return self.options.ca_file or os.environ.get("HOMEPORT_CA_FILE", "")
+        return self.ca_option or os.environ.get("HOMEPORT_CA_FILE", "")
 
     @cached_property
     def me(self) -> dict[str, Any]:

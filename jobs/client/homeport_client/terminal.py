@@ -13,7 +13,9 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
-from .exits import ClientError, OutputClosedError, UsageError
+import click
+
+from .exits import OUTPUT_CLOSED, ClientError, usage_error
 from .sanitize import one_line, sanitize
 from .table import wrap
 
@@ -38,13 +40,11 @@ class Terminal:
         out: TextIO | None = None,
         err: TextIO | None = None,
         *,
-        colour: str = "auto",
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        """`colour` is auto, always or never."""
         self.out = out or sys.stdout
         self.err = err or sys.stderr
-        self._colour = colour
+        self.colour = "auto"  # or always, never
         self._environ = environ
         self.is_quiet = False
         for stream in (self.out, self.err):
@@ -68,8 +68,8 @@ class Terminal:
         return max(MIN_WIDTH, shutil.get_terminal_size().columns)
 
     def has_colours(self, stream: TextIO) -> bool:
-        if self._colour != "auto":
-            return self._colour == "always"
+        if self.colour != "auto":
+            return self.colour == "always"
         if self._environ.get("NO_COLOR") or self._environ.get("TERM") == "dumb":
             return False
         return self.is_live(stream)
@@ -84,14 +84,14 @@ class Terminal:
         """Writes and flushes; standard output unless told otherwise.
 
         Raises:
-            OutputClosedError: nobody reads any more.
+            click.exceptions.Exit: nobody reads any more (`homeport logs NAME | head`).
             ClientError: it cannot be written (a full disk).
         """
         try:
             (stream or self.out).write(text)
             (stream or self.out).flush()
         except BrokenPipeError as error:
-            raise OutputClosedError from error
+            raise click.exceptions.Exit(OUTPUT_CLOSED) from error
         except OSError as error:
             raise ClientError(f"The output cannot be written: {error.strerror}.") from error
 
@@ -128,16 +128,16 @@ class Terminal:
         """A line that somebody types.
 
         Raises:
-            UsageError: nobody is there to ask.
+            ClientError: nobody is there to ask.
         """
         if not self.can_ask:
-            raise UsageError(
+            raise usage_error(
                 f"{question}: there is no terminal to ask at.", "Give it as an option."
             )
         self.emit(question + ": ", self.err)
         line = sys.stdin.readline()
         if not line:
-            raise UsageError("No answer was given.")
+            raise usage_error("No answer was given.")
         return line.strip()
 
     def ask_secret(self, question: str) -> str:
@@ -149,7 +149,7 @@ class Terminal:
     def confirm(self, question: str) -> bool:
         """Whether somebody says yes; with nobody to ask it is no."""
         if not self.can_ask:
-            raise UsageError(
+            raise usage_error(
                 f"{question} There is no terminal to ask at.", "Say --yes to do it without asking."
             )
         return self.ask(f"{question} [y/N]").lower() in {"y", "yes"}

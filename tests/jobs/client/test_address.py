@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homeport_client.address import is_this_machine, parse_address
-from homeport_client.exits import UsageError
+from homeport_client.exits import ClientError
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_an_address_is_understood(given_text: str, url: str) -> None:
     ],
 )
 def test_no_token_goes_unencrypted_to_another_machine(text: str) -> None:
-    with pytest.raises(UsageError, match="unencrypted"):
+    with pytest.raises(ClientError, match="unencrypted"):
         parse_address(text)
 
 
@@ -66,7 +66,7 @@ def test_no_token_goes_unencrypted_to_another_machine(text: str) -> None:
     ],
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(ClientError) as caught:
         parse_address(text)
     assert "secret" not in caught.value.text + caught.value.next_step
     assert "\x1b" not in caught.value.text
@@ -76,7 +76,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 def test_any_text_gives_an_address_or_a_refusal(text: str) -> None:
     try:
         url = parse_address(text)
-    except UsageError:
+    except ClientError:
         return
     scheme, _, rest = url.partition("://")
     host = rest if rest.startswith("[") else rest.partition(":")[0]

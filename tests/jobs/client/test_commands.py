@@ -7,14 +7,23 @@ import stat
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import click
 import pytest
 import yaml
 
-from homeport_client import account, listing
-from homeport_client.__main__ import parse
+from homeport_client import account, trainings
 from homeport_client.exits import NOT_FOUND, NOT_SIGNED_IN, REFUSED, USAGE, ClientError
 from homeport_client.terminal import Terminal
-from tests.jobs.client.world import JOB_ID, Answer, Asked, CommandLine, Scripted, job, listed
+from tests.jobs.client.world import (
+    JOB_ID,
+    Answer,
+    Asked,
+    CommandLine,
+    Scripted,
+    job,
+    listed,
+    parsed,
+)
 
 OTHER_ID = "99999999-1234-4234-8234-123456789abc"
 
@@ -347,16 +356,18 @@ def test_usage_is_exit_code_2(homeport: CommandLine) -> None:
 
 def test_words_may_stand_before_and_behind_options() -> None:
     for words in (["stop", "a", "-o", "json", "b"], ["stop", "-o", "json", "a", "b"]):
-        assert parse(words).jobs == ["a", "b"]
-    assert parse(["artifacts", "list", "a", "-o", "json", "*.x", "y"]).patterns == ["*.x", "y"]
-    assert parse(["tensorboard", "create", "--name", "t", "a", "b"]).jobs == ["a", "b"]
-    assert parse(["submit", "--image", "i", "."]).path == "."
+        assert parsed(*words)["jobs"] == ("a", "b")
+    found = parsed("artifacts", "list", "a", "-o", "json", "*.x", "y")
+    assert found["patterns"] == ("*.x", "y")
+    assert parsed("tensorboard", "create", "--name", "t", "a", "b")["jobs"] == ("a", "b")
+    assert parsed("submit", "--image", "i", ".")["path"] == "."
+    assert parsed("list", "-n=5")["limit"] == parsed("list", "-n5")["limit"] == 5
 
 
 def test_a_fault_of_ours_is_said_without_a_trace(
     homeport: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "list_jobs", lambda session: 1 / 0)
+    monkeypatch.setattr(trainings, "list_jobs", click.Command("list", callback=lambda: 1 / 0))
     ran = homeport("list")
     assert ran.code == 1
     assert "has a fault: ZeroDivisionError" in ran.err

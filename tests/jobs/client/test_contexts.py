@@ -10,7 +10,7 @@ import pytest
 
 from homeport_client import contexts
 from homeport_client.contexts import Context, Contexts, choose, config_folder, load, save
-from homeport_client.exits import NOT_SIGNED_IN, ClientError, UsageError
+from homeport_client.exits import NOT_SIGNED_IN, ClientError
 from homeport_client.terminal import Terminal
 
 LAB = Context("https://homeport.lab", "hp_secret", "ada")
@@ -109,9 +109,9 @@ def test_which_context_is_meant() -> None:
     given = {"HOMEPORT_URL": "https://ci.lab", "HOMEPORT_TOKEN": " hp_ci\n"}
     assert choose(Contexts(), None, given)[1] == Context("https://ci.lab", "hp_ci")
     assert choose(saved, "here", given)[1] == HERE, "a flag counts more"
-    with pytest.raises(UsageError, match="no context 'x'"):
+    with pytest.raises(ClientError, match="no context 'x'"):
         choose(saved, "x", {})
-    with pytest.raises(UsageError, match="HOMEPORT_URL is not"):
+    with pytest.raises(ClientError, match="HOMEPORT_URL is not"):
         choose(saved, None, {"HOMEPORT_TOKEN": "hp_ci"})
     with pytest.raises(ClientError) as caught:
         choose(Contexts(), None, {})
@@ -123,5 +123,5 @@ def test_an_edited_file_cannot_send_the_token_unencrypted(
 ) -> None:
     text = {"current": "a", "contexts": {"a": {"url": "http://homeport.lab", "token": "hp_x"}}}
     (tmp_path / contexts.FILE_NAME).write_text(json.dumps(text))
-    with pytest.raises(UsageError, match="unencrypted"):
+    with pytest.raises(ClientError, match="unencrypted"):
         choose(load(tmp_path, terminal), None, {})

@@ -279,17 +279,14 @@ class Closed(io.StringIO):
 def test_a_closed_output_is_no_lost_connection(
     portal: Scripted, homeport: CommandLine, logs: Logs, tmp_path: Path
 ) -> None:
-    from homeport_client.__main__ import parse
-    from homeport_client.exits import OutputClosedError
-    from homeport_client.logs import logs as command
-    from homeport_client.session import Session
+    from homeport_client.__main__ import run
+    from homeport_client.exits import OUTPUT_CLOSED
     from homeport_client.terminal import Terminal
 
     logs.talk = lambda connection, cursor: lines(connection, "1", "line")
     portal.answers[f"GET jobs/{JOB_ID}/"] = job()
-    session = Session(parse(["logs", "-f", JOB_ID]), Terminal(Closed(), io.StringIO()))
-    with pytest.raises(OutputClosedError):
-        command(session)
+    terminal = Terminal(Closed(), io.StringIO())
+    assert run(["logs", "-f", JOB_ID], terminal) == OUTPUT_CLOSED
     assert len(logs.cursors) == 1
 
 

@@ -70,13 +70,14 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = run(folder / "bin" / "pip", "install", "-q", "--no-deps", wheel)
     assert done.returncode == 0, done.stderr
     (target,) = folder.glob("lib/python*/site-packages")
+    import click
     import pathspec
     import urllib3
     import websockets
     import yaml
 
     # From here instead of from an index: these tests need no network.
-    for package in (pathspec, urllib3, websockets, yaml):
+    for package in (click, pathspec, urllib3, websockets, yaml):
         source = Path(str(package.__file__)).parent
         shutil.copytree(source, target / source.name)
     return folder
@@ -101,7 +102,8 @@ def test_a_shell_completes_its_words(bare: Path, tmp_path: Path) -> None:
     script = run(program, "completion", "bash").stdout
     asked = (
         f'PATH="{bare}/bin:$PATH"; {script}\n'
-        'complete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _homeport; '
+        'complete_words() { COMPREPLY=(); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+        "_homeport_completion homeport; "
         'echo "${COMPREPLY[*]}"; }\n'
         "complete_words homeport lo\n"
         "complete_words homeport artifacts ''\n"
@@ -112,13 +114,13 @@ def test_a_shell_completes_its_words(bare: Path, tmp_path: Path) -> None:
     done = run("bash", "-c", asked, XDG_CONFIG_HOME=str(tmp_path))
     assert done.stdout.splitlines() == [
         "login logout logs",
-        "download list ls",
+        "download list",
         "succeeded",
-        "--ps-cpu --ps-gpu --ps-memory",
+        "--ps-cpu --ps-memory --ps-gpu",
         "",
     ], done.stderr
-    assert "compdef _homeport" in run(program, "completion", "zsh").stdout
-    assert "complete -c homeport" in run(program, "completion", "fish").stdout
+    assert "compdef _homeport_completion" in run(program, "completion", "zsh").stdout
+    assert "--command homeport" in run(program, "completion", "fish").stdout
 
 
 def test_an_editable_install_is_this_checkout(tmp_path: Path) -> None:

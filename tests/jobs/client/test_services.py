@@ -1,10 +1,11 @@
 """Notebooks and TensorBoards from the command line, against a scripted portal."""
 
+import webbrowser
 from typing import Any
 
 import pytest
 
-from homeport_client import services
+from homeport_client import watching
 from homeport_client.exits import NOT_FOUND, REFUSED, USAGE
 from tests.jobs.client.world import JOB_ID, Answer, CommandLine, Scripted, job, listed
 
@@ -26,7 +27,7 @@ def service(**changes: Any) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look at a service comes at once."""
-    monkeypatch.setattr(services.Changes, "wait", lambda self, identity: None)
+    monkeypatch.setattr(watching.Changes, "wait", lambda self, identity: None)
 
 
 @pytest.mark.parametrize("kind", ["notebook", "tensorboard"])
@@ -102,7 +103,7 @@ def test_only_web_addresses_are_opened(
     portal: Scripted, homeport: CommandLine, monkeypatch: pytest.MonkeyPatch, link: Any
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(services.webbrowser, "open", opened.append)
+    monkeypatch.setattr(webbrowser, "open", opened.append)
     portal.answers["GET notebooks/"] = listed(service())
     portal.answers[f"POST notebooks/{ID}/open/"] = link
     ran = homeport("notebook", "open", "ideas")

@@ -2,14 +2,14 @@
 
 import signal
 
-from homeport_client import completion, exits, find, output, pack
+from homeport_client import exits, find, options, output, pack
 from jobs.pod.protocol import codes
 from jobs.rules.states import FOLLOWERS, JobState
 
 
 def test_states() -> None:
     states = {str(state) for state in JobState}
-    assert list(completion._STATES) == [str(state) for state in JobState]
+    assert list(options.STATES) == [str(state) for state in JobState]
     assert set(output._STATES) == states
     assert {str(state) for state, after in FOLLOWERS.items() if not after} == find.FINAL
 

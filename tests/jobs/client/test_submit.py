@@ -1,34 +1,47 @@
 """From flags, files and folders to the body of a submit."""
 
-import argparse
 import hashlib
 import io
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from homeport_client import body
-from homeport_client.__main__ import parse
-from homeport_client.body import PLAIN_FIELDS, duration_s, name_of
-from homeport_client.exits import REFUSED, USAGE, UsageError
+from homeport_client.body import FIELDS, duration_s, name_of
+from homeport_client.exits import REFUSED, USAGE, ClientError
 from homeport_client.pack import pack, select
 from jobs.checks import NAME
 from jobs.serializers import SubmitSerializer
-from tests.jobs.client.world import JOB_ID, Answer, Asked, CommandLine, Scripted, job, listed
+from tests.jobs.client.world import (
+    JOB_ID,
+    Answer,
+    Asked,
+    CommandLine,
+    Scripted,
+    job,
+    listed,
+    parsed,
+)
 
 FITS = {"fit": {"kind": "now", "text": "Fits now."}, "manifests": "kind: Job\n"}
 
 
+def wanted(*words: str) -> body.SubmitRequest:
+    at = words.index("--") if "--" in words else len(words)
+    return body.make(parsed("submit", *words[:at]), list(words[at + 1 :]))
+
+
 def made(*words: str) -> dict[str, Any]:
-    return body.make(parse(["submit", *words])).body
+    return wanted(*words).body
 
 
 def test_every_field_of_the_body_has_a_flag() -> None:
     """What REST takes can be said on the command line; a new field fails here until it can."""
-    by_flag = {path.partition(".")[0] for path in PLAIN_FIELDS.values()}
+    by_flag = {path.partition(".")[0] for path in FIELDS}
     otherwise = {"command", "source", "env", "cluster_flags"}
     assert by_flag | otherwise == set(SubmitSerializer().fields)
 
@@ -78,7 +91,7 @@ def test_flags_count_more_than_the_file(tmp_path: Path) -> None:
         "name: from file\nimage: i\ncommand: [python, x.py]\nenv: {A: file, B: file}\n"
         "replicas: {worker: {count: 4, cpu: 2}}\nsource: {dir: src}\n"
     )
-    found = body.make(parse(["submit", "-f", str(path), "--name", "flag", "--env", "A=flag"]))
+    found = wanted("-f", str(path), "--name", "flag", "--env", "A=flag")
     assert found.path == tmp_path / "src"
     assert found.body == {
         "name": "flag",
@@ -87,7 +100,7 @@ def test_flags_count_more_than_the_file(tmp_path: Path) -> None:
         "env": {"A": "flag", "B": "file"},
         "replicas": {"worker": {"count": 4, "cpu": 2}},
     }
-    other = body.make(parse(["submit", "-f", str(path), "--bundle", JOB_ID, "--cpu", "1"]))
+    other = wanted("-f", str(path), "--bundle", JOB_ID, "--cpu", "1")
     assert other.path is None
     assert other.body["source"] == {"bundle": JOB_ID}
     assert other.body["replicas"] == {"worker": {"count": 4, "cpu": "1"}}
@@ -115,8 +128,8 @@ def test_flags_count_more_than_the_file(tmp_path: Path) -> None:
 def test_a_file_that_is_no_training_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(text)
-    with pytest.raises(UsageError):
-        body.make(parse(["submit", "-f", str(path)]))
+    with pytest.raises(ClientError):
+        wanted("-f", str(path))
 
 
 @pytest.mark.parametrize(
@@ -135,8 +148,8 @@ def test_a_file_that_is_no_training_is_refused(tmp_path: Path, text: str) -> Non
     ],
 )
 def test_what_cannot_be_meant_is_usage(words: list[str]) -> None:
-    with pytest.raises(UsageError):
-        body.make(parse(["submit", *words]))
+    with pytest.raises(ClientError):
+        wanted(*words)
 
 
 def test_variables_of_a_file_and_of_ones_own(
@@ -148,7 +161,7 @@ def test_variables_of_a_file_and_of_ones_own(
     found = body.read_env([str(path)], ["A=2", "MINE"])
     assert found == {"A": "2", "B": " two words", "C": "x=y", "MINE": "own"}
     path.write_text("A=1\nno equals\n")
-    with pytest.raises(UsageError, match="line 2"):
+    with pytest.raises(ClientError, match="line 2"):
         body.read_env([str(path)], [])
 
 
@@ -162,7 +175,7 @@ def test_times_are_said_as_people_do(text: str, seconds: int) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "-1", "1.5h", "m", "1w", "1h2d", "٣", "1 h"])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError):
+    with pytest.raises(click.BadParameter):
         duration_s(text)
 
 

@@ -3,18 +3,22 @@
 import io
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from homeport_client import contexts
 from homeport_client.__main__ import main
+from homeport_client.cli import cli
 from homeport_client.contexts import Context, Contexts
+from homeport_client.session import Session
+from homeport_client.terminal import Terminal
 
 JOB_ID = "12345678-1234-4234-8234-123456789abc"
 
@@ -195,11 +199,16 @@ class CommandLine:
             patch.setattr("sys.stdout", out)
             patch.setattr("sys.stderr", err)
             patch.setattr("sys.stdin", io.StringIO(stdin))
-            try:
-                code = main(list(words))
-            except SystemExit as ended:  # argparse's own
-                code = int(ended.code or 0)
+            code = main(list(words))
         return Ran(code, out.getvalue(), err.getvalue())
 
 
-Run = Callable[..., Ran]
+def parsed(*words: str) -> dict[str, Any]:
+    """What a command is called with."""
+    command: click.Command | None = cli
+    rest, name = list(words), ""
+    while isinstance(command, click.Group):
+        name = rest.pop(0)
+        command = command.get_command(click.Context(command), name)
+    assert command is not None
+    return command.make_context(name, rest, obj=Session(Terminal())).params

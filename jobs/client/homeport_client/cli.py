@@ -1,0 +1,68 @@
+"""The commands of `homeport`: what they are called, and in which module each is; loaded when used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from . import __version__
+from .options import Group
+
+EPILOG = """\b
+Begin with:  homeport login URL
+             homeport submit . --image IMAGE -- python train.py
+             homeport logs -f NAME
+
+\b
+Exit codes:  0 done, 1 error, 2 usage, 3 not signed in, 4 not found, 5 refused or invalid,
+             6 portal unreachable, 130 interrupted; with --wait or --follow the training's own.
+"""
+# Name: where it is, and what it does.
+COMMANDS = {
+    "login": ("account:login", "sign in to a portal"),
+    "logout": ("account:logout", "forget the token and revoke it at the portal"),
+    "whoami": ("account:whoami", "who you are, and your namespace and quota"),
+    "context": ("account:context", "portals that you are signed in to"),
+    "submit": ("submit:submit", "submit a training"),
+    "list": ("trainings:list_jobs", "list trainings, newest first"),
+    "get": ("trainings:get_job", "one training: state, reason, replicas, events"),
+    "logs": ("logs:logs", "what a training printed; -f: live"),
+    "stop": ("trainings:stop_jobs", "stop trainings, with time to save"),
+    "delete": ("trainings:delete_jobs", "delete trainings with logs and artifacts"),
+    "artifacts": ("artifacts:artifacts", "files that a training left"),
+    "top": ("fleet:top", "what nodes have and who uses it"),
+    "queue": ("fleet:queue", "what waits, its place, and why"),
+    "notebook": ("services:notebook", "notebooks: JupyterLab with your volumes"),
+    "tensorboard": ("services:tensorboard", "TensorBoards on what trainings logged"),
+    "completion": ("completion:completion", "print a script that completes words on Tab"),
+}
+
+
+class Commands(Group):
+    """All commands; help and Tab at the top load none of their modules."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place, _summary = COMMANDS.get(self.aliases.get(cmd_name, cmd_name), ("", ""))
+        if not place:
+            return None
+        module, _, name = place.partition(":")
+        found: click.Command = getattr(import_module(f".{module}", __package__), name)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_place, summary) in COMMANDS.items()])
+
+
+cli = Commands(
+    "homeport",
+    help="Trainings, notebooks and TensorBoards of a Homeport portal.",
+    epilog=EPILOG,
+    aliases={"ls": "list", "rm": "delete"},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+click.version_option(__version__, prog_name="homeport", message="%(prog)s %(version)s")(cli)
