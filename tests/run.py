@@ -153,6 +153,7 @@ class Run:
         self._room = 1.25 * max(2, len(os.sched_getaffinity(0)))
 
     def until_all_are_over(self) -> None:
+        """Begins lanes as there is room for them, and waits for the last one."""
         told_s = time.monotonic()
         while self._waiting or self._running:
             self._begin()
@@ -170,9 +171,7 @@ class Run:
             if not tests:
                 continue
             self._start(first.lane, tests)
-            while self._running:
-                time.sleep(0.1)
-                self._reap(self._running[0])
+            self.until_all_are_over()
             second = self.outcomes.pop()
             if second.code == 0 and second.count("passed") >= len(tests):
                 cases = [case for case in first.cases if case.outcome != "failed"]
