@@ -16,6 +16,7 @@ from portal import live, room
 from portal.storage import get_store
 from portal.web.rest import FieldError, RequestError
 from portal.web.uploads import WaitingFile
+from tenants import policy
 from tenants.actions import record
 from tenants.models import Tenant, User
 
@@ -58,10 +59,12 @@ def submit(*, by: User, tenant: Tenant, submission: Submission, source_address: 
     """Queues a job. An acknowledged job is in the database before the answer leaves.
 
     Raises:
+        PermissionDenied: see `tenants/policy.py`.
         RequestError: too many changes in a minute, too many unfinished trainings, or its upload was
             deleted a moment ago.
         NoRoomError: too little of the disk is free.
     """
+    policy.require(by, "submit", tenant)
     room.check()
     limits.check_pace(by)
     limits.check_unfinished(tenant)
@@ -105,7 +108,12 @@ def _intend(job: Job, change: dict[str, Any]) -> bool:
 
 @transaction.atomic
 def stop(*, by: User, job: Job, source_address: str = "", reason: str = "") -> Job:
-    """Asks a job to stop, with its grace. Harmless for one that is stopping or has ended."""
+    """Asks a job to stop, with its grace. Harmless for one that is stopping or has ended.
+
+    Raises:
+        PermissionDenied: see `tenants/policy.py`.
+    """
+    policy.require(by, "stop", job.tenant)
     if job.state in FINAL_STATES or job.desired != Desired.RUN:
         return job
     change = {
@@ -128,7 +136,12 @@ def stop(*, by: User, job: Job, source_address: str = "", reason: str = "") -> J
 
 @transaction.atomic
 def delete(*, by: User, job: Job, source_address: str = "") -> None:
-    """Deletes a job in any state: it is gone from view now, from cluster and store soon after."""
+    """Deletes a job in any state: it is gone from view now, from cluster and store soon after.
+
+    Raises:
+        PermissionDenied: see `tenants/policy.py`.
+    """
+    policy.require(by, "delete", job.tenant)
     if _intend(job, {"desired": Desired.DELETE}):
         record(by=by, verb="delete", target=job, source_address=source_address)
         _tell(job)

@@ -62,12 +62,24 @@ class JobPage:
         return bool(self.job.owner_id == self.user.pk)
 
     @cached_property
+    def allowed(self) -> frozenset[str]:
+        """What the person may do with it, whatever its state."""
+        return policy.allowed(self.user, self.job.tenant, "stop", "delete")
+
+    def require(self, verb: str) -> None:
+        """
+        Raises:
+            PermissionDenied: the person may not do this with it.
+        """
+        policy.require(self.user, verb, self.job.tenant)
+
+    @property
     def may_stop(self) -> bool:
-        return not self.job.is_final and policy.may_stop(self.user, self.job.tenant)
+        return not self.job.is_final and "stop" in self.allowed
 
     @property
     def may_delete(self) -> bool:
-        return policy.may_delete(self.user, self.job.tenant)
+        return "delete" in self.allowed
 
     @property
     def is_stop_asked(self) -> bool:

@@ -321,7 +321,7 @@ def form_of_job(job: Job, user: User) -> TrainingForm:
         values[f"replicas.{role}.memory"] = quantity.memory_text(asked["memory_bytes"])
         values[f"replicas.{role}.gpu"] = str(asked["gpu_count"])
     source = dict(job.source or {})
-    may_read = policy.may_read_values(user, job.tenant)
+    may_read = policy.may(user, "read_values", job.tenant)
     if "url" in source and not may_read:
         source["url"] = ""
     values["source_kind"] = next((kind for kind in SOURCE_KINDS if kind in source), "none")

@@ -15,6 +15,7 @@ from jobs.rules.states import HOLDING_STATES, JobState
 from jobs.summary import JobRow, job_rows
 from portal.web.lists import Tab
 from portal.web.request import search_words
+from tenants import policy
 from tenants.models import Tenant
 
 PAGE_SIZE = 25
@@ -50,7 +51,7 @@ class JobListing:
         self.tenant = _tenant(user, query.get("tenant", ""))
         if self.tenant is not None:
             self._visible = self._visible.filter(tenant=self.tenant)
-        self.is_shared = user.is_admin or user.is_lead
+        self.is_shared = policy.may(user, "see")
 
     @cached_property
     def _found(self) -> JobQuerySet:

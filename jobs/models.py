@@ -15,6 +15,7 @@ from django.utils import timezone
 from jobs.rules.states import FINAL_STATES, Desired, JobState, ReplicaState
 from jobs.rules.topologies import get_topology
 from jobs.services.models import Service, ServiceEvent  # noqa: F401  Django looks for models here
+from tenants import policy
 from tenants.models import Tenant, User
 
 
@@ -46,9 +47,7 @@ class JobQuerySet(models.QuerySet["Job"]):
     def visible_to(self, user: Any) -> "JobQuerySet":
         """Jobs of own tenant, of teams that the user leads, all for an admin; deleted ones never."""
         shown = self.exclude(desired=Desired.DELETE)
-        if user.is_admin:
-            return shown
-        return shown.filter(tenant__in=Tenant.objects.owned_or_led_by(user).values("pk"))
+        return shown.filter(policy.within_tenants(user, "see"))
 
     def unfinished(self) -> "JobQuerySet":
         return self.exclude(state__in=FINAL_STATES)

@@ -19,14 +19,14 @@ HIDDEN = "…"
 
 def shown_env(job: Job, user: User) -> dict[str, str | None]:
     """Variable -> value; None where the user may not read it."""
-    may_read = policy.may_read_values(user, job.tenant)
+    may_read = policy.may(user, "read_values", job.tenant)
     return {name: value if may_read else None for name, value in job.env.items()}
 
 
 def shown_source(job: Job, user: User) -> dict[str, str] | None:
     """Where the code comes from, as it is stored; of an address what the user may read."""
     source: dict[str, str] | None = job.source
-    if source is None or "url" not in source or policy.may_read_values(user, job.tenant):
+    if source is None or "url" not in source or policy.may(user, "read_values", job.tenant):
         return source
     return {**source, "url": shown_url(source["url"])}
 
@@ -43,7 +43,7 @@ def shown_url(url: str) -> str:
 def shown_plan(job: Job, user: User) -> list[Object]:
     """The manifests; those of older versions without the values that the user may not read."""
     plan: Sequence[Object] = job.plan or []
-    if policy.may_read_values(user, job.tenant):
+    if policy.may(user, "read_values", job.tenant):
         return list(plan)
     return [_without_values(document) for document in plan]
 

@@ -7,7 +7,6 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import (
     Http404,
     HttpRequest,
@@ -40,7 +39,6 @@ from portal.web.refusals import DISK_FULL
 from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
 from portal.web.rest import RequestError, source_address
 from portal.web.uploads import find_upload
-from tenants import policy
 from tenants.models import Tenant
 
 PARTS = frozenset({"header", "replicas", "events", "artifacts", "manifests"})
@@ -215,7 +213,9 @@ def job_fragment(request: PageRequest, pk: UUID, part: str) -> HttpResponseBase:
 def _confirm(request: PageRequest, job: Job, question: str) -> HttpResponse:
     """The question alone for the dialog, or on a page of its own."""
     template = f"jobs/_{question}.html" if request.htmx else "jobs/confirm.html"
-    context = {"page": JobPage(job, request.user), "job": job, "question": question}
+    page = JobPage(job, request.user)
+    page.require(question)
+    context = {"page": page, "job": job, "question": question}
     return render(request, template, context)
 
 
@@ -223,8 +223,6 @@ def _confirm(request: PageRequest, job: Job, question: str) -> HttpResponse:
 @signed_in
 def job_stop(request: PageRequest, pk: UUID) -> HttpResponseBase:
     job = find_job(request, pk)
-    if not policy.may_stop(request.user, job.tenant):
-        raise PermissionDenied(_("Only its owner, a lead of the team or an admin may stop it."))
     if request.method != "POST":
         return _confirm(request, job, "stop")
     actions.stop(
@@ -243,8 +241,6 @@ def job_stop(request: PageRequest, pk: UUID) -> HttpResponseBase:
 @signed_in
 def job_delete(request: PageRequest, pk: UUID) -> HttpResponseBase:
     job = find_job(request, pk)
-    if not policy.may_delete(request.user, job.tenant):
-        raise PermissionDenied(_("Only its owner or an admin may delete it."))
     if request.method != "POST":
         return _confirm(request, job, "delete")
     actions.delete(by=request.user, job=job, source_address=source_address(request))

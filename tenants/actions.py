@@ -12,6 +12,7 @@ from portal import live
 from portal.catalog import get_catalog
 from portal.cluster.names import namespace_name
 from portal.web.refusals import if_there_is_room
+from tenants import policy
 from tenants.models import TOKEN_LIFETIME, ApiToken, AuditEntry, Tenant, User
 
 
@@ -79,13 +80,13 @@ def welcome(*, user: User, source_address: str = "") -> None:
 
     Whose namespace was purged is not given another one unasked.
     """
-    if not user.is_admin and not Tenant.objects.filter(owner=user).exists():
+    if not policy.may(user, "administer") and not Tenant.objects.filter(owner=user).exists():
         ensure_tenant(user=user, source_address=source_address)
 
 
 def full_scope(user: User) -> str:
     """The scope with which a token may do all that its person may do."""
-    return ApiToken.Scope.ADMIN if user.is_admin else ApiToken.Scope.SUBMIT
+    return ApiToken.Scope.ADMIN if policy.may(user, "administer") else ApiToken.Scope.SUBMIT
 
 
 @transaction.atomic
@@ -107,7 +108,7 @@ def create_token(
         PermissionDenied: the scope `admin` for somebody who is no admin.
     """
     scope = scope or full_scope(by)
-    if scope == ApiToken.Scope.ADMIN and not by.is_admin:
+    if scope == ApiToken.Scope.ADMIN and not policy.may(by, "administer"):
         raise PermissionDenied(_("Only admins may have a token of the scope admin."))
     token, plain = ApiToken.issue(user=by, name=name, scope=scope, lifetime=lifetime)
     detail = {"scope": token.scope, "ends": token.expires_at.date().isoformat()}

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers
@@ -14,9 +13,8 @@ from rest_framework.views import APIView
 
 from portal import quantity
 from portal.web.rest import FieldError, RequestError, source_address
-from tenants import policy
 from tenants.models import Tenant, TenantObject, User
-from tenants.quota import QuotaError, change_quota
+from tenants.quota import QuotaError, change_quota, check_may_change
 from tenants.quota import parse as parse_quota
 
 
@@ -126,8 +124,7 @@ class TenantDetailView(generics.RetrieveAPIView[Tenant]):
         tenant = self.get_object()
         user = request.user
         assert isinstance(user, User)
-        if not policy.may_change_quota(user, tenant):
-            raise PermissionDenied("Only a lead of the team or an admin may change a quota.")
+        check_may_change(user, tenant)
         try:
             change_quota(
                 by=user,
@@ -162,7 +159,7 @@ class MeSerializer(serializers.ModelSerializer[User]):
         fields = ("id", "username", "first_name", "last_name", "role", "team", "leads", "tenant")
 
     def get_leads(self, user: User) -> list[str]:
-        return list(user.leads_teams.order_by("name").values_list("name", flat=True))
+        return user.teams_led
 
 
 class MeView(APIView):

@@ -12,18 +12,18 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from tenants import policy
+
 TOKEN_LIFETIME = timedelta(days=90)
 
 
 class User(AbstractUser):
     """Somebody who signs in. `id` never changes and is never given to anybody else."""
 
-    class Role(models.TextChoices):
-        RESEARCHER = "researcher"
-        ADMIN = "admin"
-
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    role = models.CharField(max_length=16, choices=Role.choices, default=Role.RESEARCHER)
+    role = models.CharField(
+        max_length=16, choices=policy.AccountRole.choices, default=policy.NEW_ACCOUNT
+    )
     team = models.ForeignKey(
         "Team", null=True, blank=True, on_delete=models.SET_NULL, related_name="members"
     )
@@ -33,14 +33,19 @@ class User(AbstractUser):
     # Signed in by a token without the scope `admin`: then an admin acts as a researcher. Never kept.
     is_capped = False
 
-    @property
-    def is_admin(self) -> bool:
-        return self.role == self.Role.ADMIN and not self.is_capped
-
     @cached_property
-    def is_lead(self) -> bool:
-        """Whether this person leads a team; one query, kept as long as this object (a request)."""
-        return self.leads_teams.exists()
+    def team_roles(self) -> frozenset[str]:
+        """Roles in any team; asked once and kept as long as this object (a request)."""
+        return policy.roles_in_teams(self)
+
+    def may(self, verb: str) -> bool:
+        """Whether this person may do this at all, for those who lie below `tenants/policy.py`."""
+        return policy.may(self, verb)
+
+    @property
+    def teams_led(self) -> list[str]:
+        """Names of the teams that this person leads. One query, or none after `with_teams_led`."""
+        return policy.teams_led(self)
 
     @property
     def shown_name(self) -> str:
@@ -58,9 +63,9 @@ class TeamQuerySet(models.QuerySet["Team"]):
 
     def visible_to(self, user: Any) -> "TeamQuerySet":
         """The own team; those that the user leads; all of them for an admin."""
-        if user.is_admin:
+        if not (seen := policy.teams(user, "see")):
             return self
-        return self.filter(Q(pk=user.team_id) | Q(pk__in=led_by(user)))
+        return self.filter(Q(pk=user.team_id) | seen)
 
 
 class Team(models.Model):
@@ -81,17 +86,8 @@ class Team(models.Model):
         return self.name
 
 
-def led_by(user: Any) -> Any:
-    """Ids of the teams that somebody leads, as a subquery: a join would find a row once per lead."""
-    return Team.leads.through.objects.filter(user_id=user.pk).values("team_id")
-
-
 class TenantQuerySet(models.QuerySet["Tenant"]):
     """The only ways to look tenants up on somebody's behalf."""
-
-    def owned_or_led_by(self, user: Any) -> "TenantQuerySet":
-        """Own tenants and those of teams that the user leads, history included."""
-        return self.filter(Q(owner_id=user.pk) | Q(team_id__in=led_by(user)))
 
     def living(self) -> "TenantQuerySet":
         """Those that have something in the cluster, or will."""
@@ -106,9 +102,8 @@ class TenantQuerySet(models.QuerySet["Tenant"]):
 
         What was purged is history, for admins only.
         """
-        if user.is_admin:
-            return self
-        return self.living().owned_or_led_by(user)
+        shown = self if policy.may(user, "see_history") else self.living()
+        return shown.filter(policy.tenants(user, "see"))
 
 
 class Tenant(models.Model):

@@ -1,55 +1,189 @@
-"""Who may do what: the whole role table in one place.
+"""Who may do what: the one table of permissions, and the only module that knows who has which role.
 
-Seeing is decided by the querysets' `visible_to`; what cannot be seen answers 404. What can be seen
-but not done answers 403.
+A role ties a person to a tenant: its owner, by a place in its team, as an admin to all of them. What
+may not be seen answers 404, what may be seen and not be done answers 403. This module names models
+by their app only, because their `visible_to` asks it.
 """
 
+from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
-from tenants.models import Tenant, User
+from django.apps import apps
+from django.core.exceptions import PermissionDenied
+from django.db.models import Q, QuerySet, TextChoices
+from django.utils.translation import gettext_lazy as _
 
 
-def leads(user: User, tenant: Tenant) -> bool:
-    """Whether the user leads the tenant's team."""
-    return tenant.team_id is not None and user.leads_teams.filter(pk=tenant.team_id).exists()
+class TenantRole(StrEnum):
+    """In the order in which they are looked for: what costs no query first."""
+
+    OWNER = "owner"
+    ADMIN = "admin"
+    LEAD = "lead"
 
 
-def may_submit(user: User, tenant: Tenant) -> bool:
-    """Only the owner runs things in a tenant."""
-    return tenant.owner_id == user.pk
+OWNER, ADMIN, LEAD = TenantRole.OWNER, TenantRole.ADMIN, TenantRole.LEAD
 
 
-def may_stop(user: User, tenant: Tenant) -> bool:
-    """The owner, a lead of the team, an admin."""
-    return tenant.owner_id == user.pk or user.is_admin or leads(user, tenant)
+class AccountRole(TextChoices):
+    """What an account is, as it is kept and sent."""
+
+    RESEARCHER = "researcher", _("Researcher")
+    ADMIN = "admin", _("Admin")
 
 
-def may_open(user: User, service: Any) -> bool:
-    """A notebook: its owner alone. A TensorBoard: leads of the team and admins as well.
+NEW_ACCOUNT = AccountRole.RESEARCHER
+
+# Roles by a place in a team -> the relation of `Team` that says who has them.
+TEAM_ROLES = {LEAD: "leads"}
+
+ALLOWED: Mapping[str, frozenset[TenantRole]] = {
+    verb: frozenset(roles)
+    for verb, roles in {
+        # a namespace, and what runs in it with its logs and files
+        "see": {OWNER, LEAD, ADMIN},
+        "submit": {OWNER},
+        "start": {OWNER},
+        "stop": {OWNER, LEAD, ADMIN},
+        "delete": {OWNER, ADMIN},  # logs and files go with it
+        "read_values": {OWNER},  # values of variables and addresses of code may be secrets
+        # a kind names one of these two
+        "open_private": {OWNER},
+        "open_shared": {OWNER, LEAD, ADMIN},
+        # a namespace itself
+        "change_quota": {LEAD, ADMIN},
+        "exceed_budget": {ADMIN},
+        "manage_tenants": {ADMIN},
+        "see_history": {ADMIN},  # what was purged
+        # a team
+        "lead": {LEAD},
+        "steer": {LEAD, ADMIN},
+        # the installation, its people and teams
+        "administer": {ADMIN},
+    }.items()
+}
+
+_REFUSALS = {
+    "start": _("Only its owner may start it."),
+    "stop": _("Only its owner, a lead of the team or an admin may stop it."),
+    "delete": _("Only its owner or an admin may delete it."),
+    "open_private": _("A notebook opens for its owner only."),
+    "change_quota": _("Only a lead of the team or an admin may change this quota."),
+    "manage_tenants": _("Only an admin may do this."),
+    "steer": _("Only people who lead a team see this page."),
+    "administer": _("Only an admin may do this."),
+}
+
+
+def roles_of(user: Any, tenant: Any) -> frozenset[TenantRole]:
+    """All roles that a person has towards a tenant. A query for each role of teams."""
+    return frozenset(role for role in TenantRole if _has(role, user, tenant))
+
+
+def roles_in_teams(user: Any) -> frozenset[TenantRole]:
+    """Those that a person has in any team. A query for each role of teams."""
+    return frozenset(role for role in TEAM_ROLES if _teams(user, role).exists())
+
+
+def may(user: Any, verb: str, tenant: Any = None) -> bool:
+    """Whether somebody may do this.
 
     Args:
-        service: a `jobs.services.models.Service`, which this room cannot name.
+        tenant: on what; None: whether as an admin or in any team, which is asked once for each
+            object of a person, that is for a request.
     """
-    if service.owner_id == user.pk:
-        return True
-    return service.kind == "tensorboard" and (user.is_admin or leads(user, service.tenant))
+    return any(_has(role, user, tenant) for role in TenantRole if role in ALLOWED[verb])
 
 
-def may_delete(user: User, tenant: Tenant) -> bool:
-    """The owner and an admin: deleting takes logs and artifacts with it."""
-    return tenant.owner_id == user.pk or user.is_admin
+def allowed(user: Any, tenant: Any, *verbs: str) -> frozenset[str]:
+    """Those of the verbs that somebody may do on a tenant: a page's buttons."""
+    return frozenset(verb for verb in verbs if may(user, verb, tenant))
 
 
-def may_read_values(user: User, tenant: Tenant) -> bool:
-    """The owner alone: values of variables and addresses of code may be secrets."""
-    return tenant.owner_id == user.pk
+def require(user: Any, verb: str, tenant: Any = None) -> None:
+    """The first line of an action.
+
+    Raises:
+        PermissionDenied: with a sentence that says who may.
+    """
+    if not may(user, verb, tenant):
+        raise PermissionDenied(str(_REFUSALS.get(verb, _("You may not do this."))))
 
 
-def may_change_quota(user: User, tenant: Tenant) -> bool:
-    """An admin; a lead of the team, within the team's budget (`tenants/quota.py`)."""
-    return user.is_admin or leads(user, tenant)
+# --- the same as filters of rows ---
+def tenants(user: Any, verb: str) -> Q:
+    """Of `Tenant`: those on which somebody may do this."""
+    if ADMIN in ALLOWED[verb] and _is_admin(user):
+        return Q()
+    found = Q(owner_id=user.pk) if OWNER in ALLOWED[verb] else Q(pk__in=[])
+    for role in TEAM_ROLES.keys() & ALLOWED[verb]:
+        found |= Q(team_id__in=_teams(user, role))
+    return found
 
 
-def may_manage_tenants(user: User) -> bool:
-    """Only an admin makes, suspends, deletes and purges namespaces (`tenants/namespaces/`)."""
-    return user.is_admin
+def within_tenants(user: Any, verb: str) -> Q:
+    """Of rows that belong to a `tenant`: those of tenants on which somebody may do this."""
+    found = tenants(user, verb)
+    if not found:
+        return Q()
+    return Q(tenant__in=apps.get_model("tenants", "Tenant").objects.filter(found).values("pk"))
+
+
+def teams(user: Any, verb: str) -> Q:
+    """Of `Team`: those in which somebody may do this."""
+    if ADMIN in ALLOWED[verb] and _is_admin(user):
+        return Q()
+    found = Q(pk__in=[])
+    for role in TEAM_ROLES.keys() & ALLOWED[verb]:
+        found |= Q(pk__in=_teams(user, role))
+    return found
+
+
+# --- accounts ---
+def admins(people: QuerySet[Any]) -> QuerySet[Any]:
+    """Those of the people whose account is an admin's."""
+    return people.filter(role=AccountRole.ADMIN)
+
+
+def makes_admin(role: str) -> bool:
+    """Whether an account of this stored role is an admin's."""
+    return role == AccountRole.ADMIN
+
+
+def account_role(*, of_admin: bool) -> str:
+    """The stored role of an account that somebody else decides on."""
+    return AccountRole.ADMIN if of_admin else AccountRole.RESEARCHER
+
+
+def with_teams_led(people: QuerySet[Any]) -> QuerySet[Any]:
+    """Reads along what `teams_led` tells."""
+    return people.prefetch_related("leads_teams")
+
+
+def teams_led(person: Any) -> list[str]:
+    """Names of the teams that somebody leads."""
+    return sorted(team.name for team in person.leads_teams.all())
+
+
+def _is_admin(user: Any) -> bool:
+    return makes_admin(user.role) and not user.is_capped
+
+
+def _has(role: TenantRole, user: Any, tenant: Any) -> bool:
+    if role is ADMIN:
+        return _is_admin(user)
+    if role is OWNER:
+        return tenant is not None and tenant.owner_id == user.pk
+    if tenant is None:
+        return role in user.team_roles
+    if tenant.team_id is None:
+        return False
+    return bool(_teams(user, role).filter(team_id=tenant.team_id).exists())
+
+
+def _teams(user: Any, role: TenantRole) -> QuerySet[Any]:
+    """Ids of the teams in which somebody has the role: a join would find a row once per person."""
+    through = getattr(apps.get_model("tenants", "Team"), TEAM_ROLES[role]).through
+    found: QuerySet[Any] = through.objects.filter(user_id=user.pk).values("team_id")
+    return found

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import F, Sum
 from django.utils.translation import gettext as _
@@ -147,6 +146,15 @@ def quota_sums(team_ids: Iterable[UUID]) -> dict[UUID, dict[str, int]]:
     return {team_id: dict(zip(BUDGET_COLUMNS, sums, strict=True)) for team_id, *sums in rows}
 
 
+def check_may_change(by: User, tenant: Tenant) -> None:
+    """Before the amounts are read, of which somebody else is to hear nothing.
+
+    Raises:
+        PermissionDenied: neither an admin nor a lead of the tenant's team.
+    """
+    policy.require(by, "change_quota", tenant)
+
+
 @transaction.atomic
 def change_quota(
     *, by: User, tenant: Tenant, quota: Mapping[str, int], source_address: str = ""
@@ -168,15 +176,14 @@ def change_quota(
     # Locked also for admins, so that a lead's sum does not miss a change that is under way.
     teams = Team.objects.select_for_update()
     team = teams.get(pk=tenant.team_id) if tenant.team_id else None
-    if not policy.may_change_quota(by, tenant):
-        raise PermissionDenied(_("Only a lead of the team or an admin may change this quota."))
+    check_may_change(by, tenant)
     if tenant.state == Tenant.State.GONE:
         raise QuotaError([FieldError("", "tenant_gone", _("This namespace is gone."))])
     before = tenant.quota
     news = {kind: amount for kind, amount in quota.items() if amount != before[kind]}
     if not news:
         return tenant
-    if team is not None and not by.is_admin:
+    if team is not None and not policy.may(by, "exceed_budget"):
         _check_budget(team, before, news)
     columns = {COLUMNS[kind]: amount for kind, amount in news.items()}
     Tenant.objects.filter(pk=tenant.pk).update(revision=F("revision") + 1, **columns)

@@ -7,6 +7,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from portal.web.format import amount_text as shown_amount
+from tenants import policy
 from tenants.models import Tenant, User
 from tenants.quota import COLUMNS, BudgetLine, QuotaError, amount_text, budget_lines, parse
 
@@ -38,7 +39,7 @@ class QuotaForm:
         self.errors: dict[str, list[str]] = {}
         self.problems: list[str] = []
         # No budget binds an admin, and a tenant without a team has none.
-        bound = None if user.is_admin else tenant.team
+        bound = None if policy.may(user, "exceed_budget") else tenant.team
         self._budget = {line.kind: line for line in budget_lines(bound)} if bound else {}
 
     def read(self) -> dict[str, int] | None:

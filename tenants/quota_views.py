@@ -3,7 +3,6 @@
 from uuid import UUID
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
@@ -12,9 +11,8 @@ from django_htmx.http import HttpResponseClientRefresh
 
 from portal.web.request import PageRequest, next_page, signed_in
 from portal.web.rest import source_address
-from tenants import policy
 from tenants.models import Tenant
-from tenants.quota import QuotaError, change_quota
+from tenants.quota import QuotaError, change_quota, check_may_change
 from tenants.quota_form import QuotaForm
 
 
@@ -24,8 +22,7 @@ def tenant_quota(request: PageRequest, pk: UUID) -> HttpResponseBase:
     """Asks for the amounts, in a dialog or on a page of its own, and sets them."""
     tenants = Tenant.objects.visible_to(request.user).select_related("owner", "team")
     tenant: Tenant = get_object_or_404(tenants, pk=pk)
-    if not policy.may_change_quota(request.user, tenant):
-        raise PermissionDenied(_("Only a lead of the team or an admin may change this quota."))
+    check_may_change(request.user, tenant)
     back = next_page(request)
     form = QuotaForm(tenant, request.user, request.POST if request.method == "POST" else None)
     if request.method == "POST" and _change(request, form):

@@ -8,7 +8,7 @@ from tenants.actions import ensure_tenant
 from tenants.models import Team, Tenant, User
 
 
-def make_user(name: str, *, team: Team | None = None, role: str = User.Role.RESEARCHER) -> User:
+def make_user(name: str, *, team: Team | None = None, role: str = "researcher") -> User:
     return User.objects.create_user(username=name, password="a long password", team=team, role=role)
 
 

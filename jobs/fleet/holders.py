@@ -12,6 +12,7 @@ from uuid import UUID
 
 from jobs.models import Job, Node
 from jobs.services.models import Service
+from tenants import policy
 from tenants.models import Tenant
 
 
@@ -50,6 +51,7 @@ class Holders:
 
     def __init__(self, user: Any, nodes: Iterable[Node]) -> None:
         self._user = user
+        self._sees_all = policy.may(user, "administer")
         told = [holder for node in nodes for holder in node.holders]
         self._tenants = self._find_tenants({holder["namespace"] for holder in told})
         owners = {pk for holder in told if (pk := _uuid(holder["owner"])) is not None}
@@ -66,7 +68,7 @@ class Holders:
         if not namespaces:
             return {}
         found = Tenant.objects.filter(namespace__in=namespaces).select_related("owner")
-        if self._user.is_admin:
+        if self._sees_all:
             return {tenant.namespace: (tenant, True) for tenant in found}
         visible = set(
             Tenant.objects.visible_to(self._user)
@@ -83,7 +85,7 @@ class Holders:
 
     def _holder(self, told: dict[str, Any]) -> Holder:
         since = datetime.fromisoformat(told["since"]) if told["since"] else None
-        tenant, may_see = self._tenants.get(told["namespace"], (None, self._user.is_admin))
+        tenant, may_see = self._tenants.get(told["namespace"], (None, self._sees_all))
         if not may_see:
             return Holder(self._whose(tenant), told["gpu"], since=since)
         pk = _uuid(told["owner"])

@@ -20,6 +20,7 @@ from jobs.quota_usage import totals
 from jobs.rules.states import Desired, JobState
 from jobs.services.models import Service, ServiceState
 from jobs.summary import shape_text
+from tenants import policy
 from tenants.models import Tenant, User
 
 PAGE_SIZE = 50
@@ -153,7 +154,7 @@ class QueuePage:
     def __init__(self, user: Any, page_number: str = "1") -> None:
         self._queue = Queue(user)
         self._page_number = page_number
-        self.is_shared = user.is_admin or user.is_lead
+        self.is_shared = policy.may(user, "see")
 
     @cached_property
     def page(self) -> Page[Place]:

@@ -12,6 +12,7 @@ from jobs import limits
 from jobs.services.models import ENDED_STATES, Service, ServiceState
 from jobs.services.submission import ServiceRequest
 from portal import live, room
+from tenants import policy
 from tenants.actions import record
 from tenants.models import Tenant, User
 
@@ -34,9 +35,11 @@ def create(
     """Queues a notebook or TensorBoard for its first start.
 
     Raises:
+        PermissionDenied: see `tenants/policy.py`.
         RequestError: too many changes in a minute.
         NoRoomError: too little of the disk is free.
     """
+    policy.require(by, "submit", tenant)
     room.check()
     limits.check_pace(by)
     service = Service.objects.create(
@@ -79,7 +82,11 @@ def start(*, by: User, service: Service, source_address: str = "") -> Service:
 
     Harmless for one that runs, or that has been started by somebody else meanwhile. One that is
     still stopping starts as soon as it has stopped.
+
+    Raises:
+        PermissionDenied: see `tenants/policy.py`.
     """
+    policy.require(by, "start", service.tenant)
     if service.desired == Service.Desired.RUN and not _has_ended(service):
         return service
     change = {
@@ -101,7 +108,12 @@ def start(*, by: User, service: Service, source_address: str = "") -> Service:
 
 @transaction.atomic
 def stop(*, by: User, service: Service, reason: str = "", source_address: str = "") -> Service:
-    """Asks for its end; what is on the volumes stays. Harmless for one that has ended."""
+    """Asks for its end; what is on the volumes stays. Harmless for one that has ended.
+
+    Raises:
+        PermissionDenied: see `tenants/policy.py`.
+    """
+    policy.require(by, "stop", service.tenant)
     if service.desired != Service.Desired.RUN or _has_ended(service):
         return service
     change = {
@@ -128,7 +140,12 @@ def _has_ended(service: Service) -> bool:
 
 @transaction.atomic
 def delete(*, by: User, service: Service, source_address: str = "") -> None:
-    """Deletes it in any state: gone from view now, from the cluster soon after; volumes stay."""
+    """Deletes it in any state: gone from view now, from the cluster soon after; volumes stay.
+
+    Raises:
+        PermissionDenied: see `tenants/policy.py`.
+    """
+    policy.require(by, "delete", service.tenant)
     if _intend(service, {"desired": Service.Desired.DELETE}):
         record(by=by, verb="delete", target=service, source_address=source_address)
         _tell(service)

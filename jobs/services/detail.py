@@ -44,22 +44,35 @@ class ServicePage:
     def is_own(self) -> bool:
         return bool(self.service.owner_id == self.user.pk)
 
+    @cached_property
+    def allowed(self) -> frozenset[str]:
+        """What the person may do with it, whatever its state."""
+        verbs = (self.service.open_verb, "start", "stop", "delete")
+        return policy.allowed(self.user, self.service.tenant, *verbs)
+
+    def require(self, verb: str) -> None:
+        """
+        Raises:
+            PermissionDenied: the person may not do this with it.
+        """
+        policy.require(self.user, verb, self.service.tenant)
+
     @property
     def may_open(self) -> bool:
-        return policy.may_open(self.user, self.service)
+        return self.service.open_verb in self.allowed
 
-    @cached_property
+    @property
     def may_stop(self) -> bool:
-        return not self.service.is_ended and policy.may_stop(self.user, self.service.tenant)
+        return not self.service.is_ended and "stop" in self.allowed
 
     @property
     def may_start(self) -> bool:
         is_over = self.service.is_ended and not self.is_start_asked
-        return is_over and policy.may_submit(self.user, self.service.tenant)
+        return is_over and "start" in self.allowed
 
     @property
     def may_delete(self) -> bool:
-        return policy.may_delete(self.user, self.service.tenant)
+        return "delete" in self.allowed
 
     @property
     def is_stop_asked(self) -> bool:

@@ -15,6 +15,7 @@ from jobs.services.models import ENDED_STATES, Service, ServiceQuerySet, Service
 from portal.catalog import get_catalog
 from portal.web.lists import Tab
 from portal.web.request import search_words
+from tenants import policy
 
 PAGE_SIZE = 50
 _TABS: dict[str, tuple[Any, frozenset[ServiceState]]] = {
@@ -37,7 +38,7 @@ class ServiceRow:
     @property
     def may_open(self) -> bool:
         """Whoever sees a TensorBoard may open it; a notebook is its owner's alone."""
-        return self.is_own or self.service.kind == Service.Kind.TENSORBOARD
+        return self.is_own or self.service.open_verb == "open_shared"
 
     @property
     def asked(self) -> dict[str, int]:
@@ -80,7 +81,7 @@ class ServiceListing:
         self.user = user
         self._page_number = query.get("page", "1")
         self._visible: ServiceQuerySet = Service.objects.visible_to(user).filter(kind=kind)
-        self.is_shared = user.is_admin or user.is_lead
+        self.is_shared = policy.may(user, "see")
 
     @cached_property
     def _found(self) -> ServiceQuerySet:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from django.db import models
 from django.utils import timezone
 
+from tenants import policy
 from tenants.models import Tenant, User
 
 
@@ -35,9 +36,7 @@ class ServiceQuerySet(models.QuerySet["Service"]):
     def visible_to(self, user: Any) -> "ServiceQuerySet":
         """Those of the own tenant, of teams that the user leads, all for an admin."""
         shown = self.exclude(desired=Service.Desired.DELETE)
-        if user.is_admin:
-            return shown
-        return shown.filter(tenant__in=Tenant.objects.owned_or_led_by(user).values("pk"))
+        return shown.filter(policy.within_tenants(user, "see"))
 
     def unfinished(self) -> "ServiceQuerySet":
         """Those that hold something of the cluster or wait for it."""
@@ -123,6 +122,11 @@ class Service(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def open_verb(self) -> str:
+        """What of `tenants/policy.py` it takes to open one of this kind."""
+        return "open_shared" if self.kind == self.Kind.TENSORBOARD else "open_private"
 
     @property
     def is_ended(self) -> bool:

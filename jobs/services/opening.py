@@ -43,7 +43,7 @@ def open_link(*, by: User, service: Service, source_address: str = "") -> OpenLi
         CannotOpenError: not allowed, not running, or the installation cannot do it safely.
     """
     _check_installation()
-    if not (by.is_active and policy.may_open(by, service)):
+    if not (by.is_active and policy.may(by, service.open_verb, service.tenant)):
         raise CannotOpenError(
             "not_allowed",
             "You may not open this one.",
@@ -72,7 +72,7 @@ def may_be_inside(user: User, service: Service) -> bool:
         user.is_active
         and service.desired == Service.Desired.RUN
         and service.tenant.desired == Tenant.Desired.ACTIVE
-        and policy.may_open(user, service)
+        and policy.may(user, service.open_verb, service.tenant)
     )
 
 

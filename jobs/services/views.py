@@ -6,7 +6,6 @@ Every view looks up what its person may see (404 for everything else), calls one
 from uuid import UUID
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -22,7 +21,6 @@ from jobs.services.models import Service
 from jobs.services.opening import CannotOpenError, open_link
 from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
 from portal.web.rest import source_address
-from tenants import policy
 
 PARTS = frozenset({"header", "startup", "content", "place", "events", "opening"})
 
@@ -80,10 +78,9 @@ def service_open(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
     page's own `form-action`.
     """
     service = find_service(request, kind, pk)
-    if not policy.may_open(request.user, service):
-        raise PermissionDenied(_("A notebook opens for its owner only."))
+    page = ServicePage(service, request.user)
+    page.require(service.open_verb)
     if request.method != "POST":
-        page = ServicePage(service, request.user)
         return render(request, "services/open.html", {"page": page, "service": service})
     try:
         link = open_link(by=request.user, service=service, source_address=source_address(request))
@@ -105,8 +102,6 @@ def _to_service(request: PageRequest, service: Service) -> HttpResponseBase:
 @signed_in
 def service_start(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
     service = find_service(request, kind, pk)
-    if not policy.may_submit(request.user, service.tenant):
-        raise PermissionDenied(_("Only its owner may start it."))
     actions.start(by=request.user, service=service, source_address=source_address(request))
     return _to_service(request, service)
 
@@ -115,6 +110,7 @@ def _confirm(request: PageRequest, service: Service, question: str) -> HttpRespo
     """The question alone for the dialog, or on a page of its own."""
     template = f"services/_{question}.html" if request.htmx else "services/confirm.html"
     page = ServicePage(service, request.user)
+    page.require(question)
     context = {"page": page, "service": service, "question": question, "title": service.name}
     return render(request, template, context)
 
@@ -123,8 +119,6 @@ def _confirm(request: PageRequest, service: Service, question: str) -> HttpRespo
 @signed_in
 def service_stop(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
     service = find_service(request, kind, pk)
-    if not policy.may_stop(request.user, service.tenant):
-        raise PermissionDenied(_("Only its owner, a lead of the team or an admin may stop it."))
     if request.method != "POST":
         return _confirm(request, service, "stop")
     actions.stop(
@@ -161,8 +155,6 @@ def service_stop_all(request: PageRequest, kind: str) -> HttpResponseBase:
 @signed_in
 def service_delete(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
     service = find_service(request, kind, pk)
-    if not policy.may_delete(request.user, service.tenant):
-        raise PermissionDenied(_("Only its owner or an admin may delete it."))
     if request.method != "POST":
         return _confirm(request, service, "delete")
     actions.delete(by=request.user, service=service, source_address=source_address(request))

@@ -4,15 +4,14 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, QueryDict
 from django.utils.timezone import now
-from django.utils.translation import gettext as _
 
 from jobs.team.holdings import SORTS, TeamHoldings
 from jobs.team.work import TeamWork
 from jobs.usage.chart import Chart, chart_of
 from jobs.usage.hours import HoursTable, hours_table
+from tenants import policy
 from tenants.models import Team
 
 WEEKS_SHOWN = 8
@@ -30,8 +29,8 @@ class TeamPage:
         """
         self.user = user
         self.teams = list(teams_of(user))
-        if not self.teams and not user.is_admin:
-            raise PermissionDenied(_("Only people who lead a team see this page."))
+        if not self.teams:
+            policy.require(user, "steer")
         self.team = _chosen(self.teams, query.get("team", ""))
         self._query = query
         self.sorts = SORTS
@@ -60,8 +59,7 @@ class TeamPage:
 
 def teams_of(user: Any) -> Any:
     """The teams that a person may steer: those that are led, all of them for an admin."""
-    teams = Team.objects.all() if user.is_admin else Team.objects.filter(leads=user)
-    return teams.order_by("name")
+    return Team.objects.filter(policy.teams(user, "steer")).order_by("name")
 
 
 def _chosen(teams: list[Team], wanted: str) -> Team | None:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -19,11 +18,11 @@ from jobs.models import Job
 from jobs.services import actions as service_actions
 from jobs.services.models import Service
 from jobs.team.page import TeamPage
+from jobs.team.work import find_work
 from jobs.usage.hours import HoursTable, hours_table
 from portal.web.csv import csv_answer
 from portal.web.request import PageRequest, is_unchanged, signed_in
 from portal.web.rest import source_address
-from tenants import policy
 
 # Cards that are read again by themselves.
 PARTS = frozenset({"holdings", "work"})
@@ -82,25 +81,11 @@ def _rows(table: HoursTable) -> Iterator[tuple[str | float, ...]]:
             )
 
 
-def _find_work(request: PageRequest, pk: UUID) -> Job | Service:
-    """A training, notebook or TensorBoard that the person may see."""
-    for model in (Job, Service):
-        visible = model.objects.visible_to(request.user)
-        found: Job | Service | None = (
-            visible.select_related("tenant", "owner").filter(pk=pk).first()
-        )
-        if found is not None:
-            return found
-    raise Http404("nothing here")
-
-
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def team_stop(request: PageRequest, pk: UUID) -> HttpResponseBase:
     """Asks why, and stops: whose work it is reads the answer."""
-    work = _find_work(request, pk)
-    if not policy.may_stop(request.user, work.tenant):
-        raise PermissionDenied(_("Only its owner, a lead of the team or an admin may stop it."))
+    work = find_work(request.user, pk)
     reason = request.POST.get("reason", "").strip()[:MAX_REASON]
     team_id = work.tenant.team_id
     back = f"{reverse('lead-team')}?team={team_id}" if team_id else reverse("lead-team")

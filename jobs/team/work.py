@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.core.paginator import Page, Paginator
 from django.db.models import F
+from django.http import Http404
 from django.utils.translation import gettext_lazy as _
 
 from jobs.models import Job, Replica
@@ -18,7 +19,8 @@ from jobs.quota_usage import totals
 from jobs.rules.states import FINAL_REPLICA_STATES, Desired, JobState
 from jobs.services.models import Service, ServiceState
 from portal.web.lists import Tab
-from tenants.models import Team
+from tenants import policy
+from tenants.models import Team, User
 
 PAGE_SIZE = 50
 MAX_PLACES = 4
@@ -193,3 +195,21 @@ def _places(job_ids: Iterable[UUID]) -> dict[UUID, tuple[Place, ...]]:
 def _numbers(gpus: Sequence[str]) -> str:
     """`["1", "0"]` -> `"0,1"`; numbers by their size."""
     return ",".join(sorted(set(gpus), key=lambda gpu: (len(gpu), gpu)))
+
+
+def find_work(user: User, pk: UUID) -> Job | Service:
+    """A training, notebook or TensorBoard that the person may stop.
+
+    Raises:
+        Http404: there is none, or the person may not see it.
+        PermissionDenied: the person may not stop it.
+    """
+    for model in (Job, Service):
+        visible = model.objects.visible_to(user)
+        found: Job | Service | None = (
+            visible.select_related("tenant", "owner").filter(pk=pk).first()
+        )
+        if found is not None:
+            policy.require(user, "stop", found.tenant)
+            return found
+    raise Http404("nothing here")

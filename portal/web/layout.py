@@ -22,12 +22,12 @@ def everybody(user: Any) -> bool:
 
 def leads(user: Any) -> bool:
     """Shown to people who lead a team; asks the database once per request."""
-    return bool(user.is_authenticated and user.is_lead)
+    return bool(user.is_authenticated and user.may("lead"))
 
 
 def admins(user: Any) -> bool:
     """Shown to admins, in a menu of its own beside the others."""
-    return bool(user.is_authenticated and user.is_admin)
+    return bool(user.is_authenticated and user.may("administer"))
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Layout:
                     is_on_health=True,
                 )
             )
-        if not self.user.is_admin:
+        if not self.user.may("administer"):
             return found
         found += [
             Warned(f"{fault.text} {fault.hint}", is_on_health=False)

@@ -72,7 +72,7 @@ def admins_only(view: View[P]) -> View[P]:
 
     @wraps(view)
     def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
-        if not request.user.is_admin:
+        if not request.user.may("administer"):
             raise PermissionDenied(_("Only admins see this page."))
         return view(request, *args, **kwargs)
 

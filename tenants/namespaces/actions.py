@@ -58,7 +58,7 @@ def create(
         PermissionDenied, RefusedError: see there.
         QuotaError: as `tenants.quota.change_quota`.
     """
-    if not policy.may_manage_tenants(by) and (owner != by.username or quota):
+    if not policy.may(by, "manage_tenants") and (owner != by.username or quota):
         raise PermissionDenied(_("Only an admin makes namespaces for others."))
     user = User.objects.filter(username=owner).first()
     if user is None:
@@ -86,8 +86,7 @@ def _locked(by: User, tenant: Tenant) -> Tenant:
         PermissionDenied: not an admin.
         RefusedError: it is gone, or about to be.
     """
-    if not policy.may_manage_tenants(by):
-        raise PermissionDenied(_("Only an admin may do this."))
+    policy.require(by, "manage_tenants", tenant)
     now: Tenant = Tenant.objects.select_for_update().get(pk=tenant.pk)
     if now.state == Tenant.State.GONE:
         text = _("This namespace was purged. What is left of it is its history.")

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404
 from drf_spectacular.utils import extend_schema, inline_serializer
@@ -14,7 +13,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.web.rest import RequestError, source_address
-from tenants import policy
 from tenants.api import QuotaField, TenantListView, TenantSerializer, visible_tenants
 from tenants.models import Tenant, User
 from tenants.namespaces import actions
@@ -93,8 +91,6 @@ class NamespaceVerbView(APIView):
         tenant = visible_tenants(user).filter(pk=pk).first()
         if tenant is None:
             raise Http404
-        if not policy.may_manage_tenants(user):
-            raise PermissionDenied("Only an admin may do this.")
         try:
             carry_out(
                 self.verb,

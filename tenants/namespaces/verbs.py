@@ -7,6 +7,7 @@ from typing import Any
 from django.utils.translation import gettext_lazy as _
 
 from portal.web.rest import FieldError
+from tenants import policy
 from tenants.models import Tenant, User
 from tenants.namespaces import actions
 
@@ -95,5 +96,6 @@ def carry_out(
         WordsError, RefusedError, PermissionDenied: see there; nothing was changed.
     """
     verb = VERBS[name]
+    policy.require(by, "manage_tenants", tenant)
     words = read_words(given, verb.fields)
     return verb.act(by=by, tenant=tenant, source_address=source_address, **words)

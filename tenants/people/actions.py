@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from portal import live
 from portal.web.rest import FieldError, RequestError
+from tenants import policy
 from tenants.actions import record
 from tenants.models import ApiToken, Team, Tenant, User
 from tenants.people import passwords
@@ -37,7 +38,7 @@ class Invitation:
     first_name: str = ""
     last_name: str = ""
     email: str = ""
-    role: str = User.Role.RESEARCHER
+    role: str = policy.NEW_ACCOUNT
     team: Team | None = None
 
 
@@ -93,7 +94,7 @@ def change(
         RequestError: the last admin would be lost, or one would lock oneself out.
     """
     # Admins are locked first and in one order, so that two who demote each other take turns.
-    admins = User.objects.filter(role=User.Role.ADMIN).order_by("pk").select_for_update()
+    admins = policy.admins(User.objects.all()).order_by("pk").select_for_update()
     list(admins.values_list("pk", flat=True))
     person = User.objects.select_for_update().get(pk=person.pk)
     news = {name: value for name, value in changes.items() if getattr(person, name) != value}
@@ -111,7 +112,7 @@ def change(
     detail: dict[str, Any] = {"before": before, "after": after} if told else {}
     if news.get("is_active") is False:
         detail["ended"] = _shut_out(person)
-    if news.get("role") == User.Role.RESEARCHER:
+    if "role" in news and not policy.makes_admin(news["role"]):
         ApiToken.objects.filter(user=person, scope=ApiToken.Scope.ADMIN).delete()
     if "team" in news:
         detail |= _move(person, left)
@@ -138,7 +139,7 @@ def _shown(value: Any) -> Any:
 
 def joined_admins() -> QuerySet[User]:
     """Admins who can sign in."""
-    return User.objects.filter(role=User.Role.ADMIN, is_active=True).exclude(NOT_JOINED)
+    return policy.admins(User.objects.filter(is_active=True)).exclude(NOT_JOINED)
 
 
 def _keep_an_admin(by: User | None, person: User, news: Mapping[str, Any]) -> None:
@@ -146,8 +147,9 @@ def _keep_an_admin(by: User | None, person: User, news: Mapping[str, Any]) -> No
     if by is not None and person.pk == by.pk and news.get("is_active") is False:
         text = _("You cannot disable yourself; another admin can.")
         refuse("is_active", "own_account", text)
-    is_lost = news.get("is_active") is False or news.get("role", person.role) != User.Role.ADMIN
-    if person.role != User.Role.ADMIN or not is_lost:
+    stays = policy.makes_admin(news.get("role", person.role))
+    is_lost = news.get("is_active") is False or not stays
+    if not policy.makes_admin(person.role) or not is_lost:
         return
     if not joined_admins().exclude(pk=person.pk).exists():
         text = _("This is the last admin. Make somebody else an admin first.")

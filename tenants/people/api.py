@@ -16,7 +16,7 @@ from portal.web.rest import source_address
 from tenants import quota
 from tenants.models import Team, User
 from tenants.people import actions, passwords, teams
-from tenants.people.listing import state_of
+from tenants.people.listing import state_of, with_teams
 from tenants.people.submission import (
     InvitationBody,
     PersonBody,
@@ -31,7 +31,7 @@ class AdminsOnly(BasePermission):
     """403 for everybody else."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        return bool(getattr(request.user, "is_admin", False))
+        return isinstance(request.user, User) and request.user.may("administer")
 
 
 def may_change(user: User) -> User:
@@ -40,7 +40,7 @@ def may_change(user: User) -> User:
     Raises:
         PermissionDenied: no admin, or one with a token without the scope `admin`.
     """
-    if not user.is_admin:
+    if not user.may("administer"):
         raise exceptions.PermissionDenied("only admins may do this")
     return user
 
@@ -69,7 +69,7 @@ class PersonSerializer(serializers.ModelSerializer[User]):
         )
 
     def get_leads(self, person: User) -> list[str]:
-        return sorted(team.name for team in person.leads_teams.all())
+        return person.teams_led
 
     @extend_schema(responses=serializers.ChoiceField(choices=["active", "invited", "disabled"]))
     def get_state(self, person: User) -> str:
@@ -103,8 +103,8 @@ def _link_json(request: Request, link: passwords.JoinLink) -> dict[str, Any]:
 
 def people(viewer: User) -> QuerySet[User]:
     """People that somebody may see (oneself; everybody for an admin), with all that is shown."""
-    shown = User.objects.select_related("team").prefetch_related("leads_teams")
-    seen = shown if viewer.is_admin else shown.filter(pk=viewer.pk)
+    shown = with_teams(User.objects.all())
+    seen = shown if viewer.may("administer") else shown.filter(pk=viewer.pk)
     return seen.order_by("username")
 
 

@@ -121,7 +121,7 @@ class TokenForm(forms.Form):
             (ApiToken.Scope.READ, _("Only look (read)")),
             (ApiToken.Scope.SUBMIT, _("Work as a researcher (submit)")),
         ]
-        if user.is_admin:
+        if user.may("administer"):
             choices.append((ApiToken.Scope.ADMIN, _("Everything an admin may (admin)")))
         scope = self.fields["scope"]
         assert isinstance(scope, forms.ChoiceField)

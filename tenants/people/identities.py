@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 
 from portal import characters
 from portal.web.rest import RequestError
+from tenants import policy
 from tenants.actions import record
 from tenants.models import User
 from tenants.people import actions
@@ -50,8 +51,8 @@ def welcome(
         if person is None:
             person = _make(claims, provider, source_address)
         if settings.OIDC_ADMIN_GROUP:
-            wanted = settings.OIDC_ADMIN_GROUP in groups
-            person = _follow(person, is_admin=wanted, source_address=source_address)
+            role = policy.account_role(of_admin=settings.OIDC_ADMIN_GROUP in groups)
+            person = _follow(person, role=role, source_address=source_address)
     return person
 
 
@@ -62,9 +63,8 @@ def _groups(claims: dict[str, Any]) -> list[str]:
     return [str(group) for group in found] if isinstance(found, list) else []
 
 
-def _follow(person: User, *, is_admin: bool, source_address: str) -> User:
+def _follow(person: User, *, role: str, source_address: str) -> User:
     """The provider's group decides on the role; the last admin stays one, whatever it says."""
-    role = User.Role.ADMIN if is_admin else User.Role.RESEARCHER
     try:
         return actions.change(
             by=None, person=person, changes={"role": role}, source_address=source_address

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from portal.web.lists import Tab
 from portal.web.request import search_words
+from tenants import policy
 from tenants.models import Team, User
 from tenants.people.actions import NOT_JOINED
 
@@ -39,6 +40,11 @@ def state_of(person: User) -> str:
     return "active" if has_come else "invited"
 
 
+def with_teams(people: QuerySet[User]) -> QuerySet[User]:
+    """Reads along in which team each is, and which they lead."""
+    return policy.with_teams_led(people.select_related("team"))
+
+
 @dataclass(frozen=True)
 class PersonRow:
     person: User
@@ -51,7 +57,7 @@ class PeopleListing:
 
     def __init__(self, query: QueryDict) -> None:
         self.state = query.get("state", "") if query.get("state") in _STATES else ""
-        self.role = query.get("role", "") if query.get("role") in User.Role.values else ""
+        self.role = query.get("role", "") if query.get("role") in policy.AccountRole.values else ""
         self.team = query.get("team", "").replace("\0", "")[:63]
         self.words = search_words(query)
         self._page_number = query.get("page", "1")
@@ -91,13 +97,13 @@ class PeopleListing:
     @cached_property
     def page(self) -> Page[User]:
         found = self._found.filter(_STATES[self.state]) if self.state else self._found
-        people = found.select_related("team").prefetch_related("leads_teams").order_by("username")
+        people = with_teams(found).order_by("username")
         return Paginator(people, PAGE_SIZE).get_page(self._page_number)
 
     @cached_property
     def rows(self) -> list[PersonRow]:
         return [
-            PersonRow(person, state_of(person), sorted(t.name for t in person.leads_teams.all()))
+            PersonRow(person, state_of(person), person.teams_led)
             for person in self.page.object_list
         ]
 

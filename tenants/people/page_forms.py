@@ -10,6 +10,7 @@ from rest_framework.exceptions import APIException
 
 from portal.web.rest import field_errors
 from tenants.models import Team, User
+from tenants.policy import NEW_ACCOUNT, AccountRole
 from tenants.quota import BUDGET_COLUMNS, amount_text
 
 T = TypeVar("T")
@@ -47,9 +48,7 @@ PERSON_FIELDS = ("first_name", "last_name", "email", "role", "team")
 def person_form(person: User | None = None) -> PageForm:
     """What is in the fields before anybody has typed."""
     if person is None:
-        return PageForm(
-            {**dict.fromkeys(("username", *PERSON_FIELDS), ""), "role": User.Role.RESEARCHER}
-        )
+        return PageForm({**dict.fromkeys(("username", *PERSON_FIELDS), ""), "role": NEW_ACCOUNT})
     values = {name: str(getattr(person, name) or "") for name in PERSON_FIELDS}
     return PageForm({**values, "team": person.team.name if person.team else ""})
 
@@ -60,7 +59,7 @@ def posted(names: tuple[str, ...], given: QueryDict) -> PageForm:
 
 
 def role_choices() -> list[tuple[str, str]]:
-    return [(User.Role.RESEARCHER, _("Researcher")), (User.Role.ADMIN, _("Admin"))]
+    return [(value, str(title)) for value, title in AccountRole.choices]
 
 
 def team_choices() -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from rest_framework import serializers
 from portal import characters
 from tenants.models import Team, User
 from tenants.people.actions import Invitation
+from tenants.policy import AccountRole
 from tenants.quota import BUDGET_COLUMNS, QuotaError
 from tenants.quota import parse as parse_quota
 
@@ -92,7 +93,7 @@ class PersonBody(_Body):
     first_name = NameField(max_length=150, allow_blank=True, required=False)
     last_name = NameField(max_length=150, allow_blank=True, required=False)
     email = serializers.EmailField(max_length=254, allow_blank=True, required=False)
-    role = serializers.ChoiceField(choices=User.Role.choices, required=False)
+    role = serializers.ChoiceField(choices=AccountRole.choices, required=False)
     team = TeamField(allow_null=True, required=False)
     is_active = serializers.BooleanField(required=False)
 

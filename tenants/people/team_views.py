@@ -1,5 +1,6 @@
 """The admin's pages of teams: all of them with their budgets, and one with its people."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -120,10 +121,10 @@ def _team_page(
     return render(request, "people/team.html", context, status=status)
 
 
-def _answer(request: PageRequest, team: Team, act: Any, done: str) -> HttpResponseBase:
-    """Does it, says what happened, and shows the team again."""
+def _answer(request: PageRequest, team: Team, act: Callable[[], str]) -> HttpResponseBase:
+    """Does it, says what `act` says of it, and shows the team again."""
     try:
-        act()
+        done = act()
     except APIException as refusal:
         messages.error(request, " ".join(error.text for error in field_errors(refusal)))
     else:
@@ -141,7 +142,7 @@ def _named(request: PageRequest) -> User:
 def team_member_add(request: PageRequest, pk: UUID) -> HttpResponseBase:
     team, person = _find(pk), _named(request)
     words = _("%(name)s is in %(team)s now.") % {"name": person.shown_name, "team": team.name}
-    return _answer(request, team, lambda: _move(request, person, team), words)
+    return _answer(request, team, lambda: _move(request, person, team, words))
 
 
 @require_POST
@@ -150,39 +151,36 @@ def team_member_remove(request: PageRequest, pk: UUID) -> HttpResponseBase:
     team = _find(pk)
     person = get_object_or_404(User, username=request.POST.get("username", ""), team=team)
     words = _("%(name)s has no team now.") % {"name": person.shown_name}
-    return _answer(request, team, lambda: _move(request, person, None), words)
+    return _answer(request, team, lambda: _move(request, person, None, words))
 
 
-def _move(request: PageRequest, person: User, team: Team | None) -> None:
+def _move(request: PageRequest, person: User, team: Team | None, done: str) -> str:
     actions.change(
         by=request.user,
         person=person,
         changes={"team": team},
         source_address=source_address(request),
     )
+    return done
 
 
 @require_POST
 @admins_only
 def team_lead(request: PageRequest, pk: UUID) -> HttpResponseBase:
-    """Makes somebody a lead of the team (`is_lead=1`), or no longer one."""
+    """Gives somebody a role of the team, or takes it."""
     team, person = _find(pk), _named(request)
-    leads = [lead for lead in team.leads.all() if lead.pk != person.pk]
-    if request.POST.get("is_lead") == "1":
-        leads.append(person)
-        words = _("%(name)s leads %(team)s now.")
-    else:
-        words = _("%(name)s does not lead %(team)s any more.")
+    role, has_it = teams.asked_role(request.POST)
     return _answer(
         request,
         team,
-        lambda: teams.change(
+        lambda: teams.set_role(
             by=request.user,
             team=team,
-            changes={"leads": leads},
+            person=person,
+            role=role,
+            has_it=has_it,
             source_address=source_address(request),
         ),
-        words % {"name": person.shown_name, "team": team.name},
     )
 
 

@@ -5,13 +5,22 @@ from typing import Any
 
 from django.db import transaction
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from portal import live
 from tenants.actions import record
 from tenants.models import Team, Tenant, User
 from tenants.people.actions import refuse
+from tenants.policy import LEAD, TEAM_ROLES, TenantRole
 from tenants.quota import BUDGET_COLUMNS, amount_text
+
+# What is said when somebody is given a role, and when it is taken.
+_SAID = {
+    LEAD: (
+        gettext_lazy("%(name)s leads %(team)s now."),
+        gettext_lazy("%(name)s does not lead %(team)s any more."),
+    ),
+}
 
 
 @transaction.atomic
@@ -26,9 +35,7 @@ def create(*, by: User, changes: Mapping[str, Any], source_address: str = "") ->
     """
     _check_name(changes["name"])
     team = Team.objects.create(name=changes["name"], **_columns(changes.get("budget", {})))
-    leads = changes.get("leads", [])
-    _check_leads(leads)
-    team.leads.set(leads)
+    _place(team, changes)
     record(
         by=by,
         verb="create",
@@ -48,7 +55,8 @@ def change(*, by: User, team: Team, changes: Mapping[str, Any], source_address: 
     quotas smaller until it fits.
 
     Args:
-        changes: `name`; `leads`: all of them from now on; `budget`: kind -> amount or None for no
+        changes: `name`; `leads` and what other roles are called in `TEAM_ROLES`: all who have it
+            from now on; `budget`: kind -> amount or None for no
             limit, only what changes.
 
     Raises:
@@ -62,9 +70,7 @@ def change(*, by: User, team: Team, changes: Mapping[str, Any], source_address: 
     for column, amount in _columns(changes.get("budget", {})).items():
         setattr(team, column, amount)
     team.save()
-    if "leads" in changes:
-        _check_leads(changes["leads"])
-        team.leads.set(changes["leads"])
+    _place(team, changes)
     after = shown(team)
     news = [name for name in after if after[name] != before[name]]
     if news:
@@ -80,6 +86,32 @@ def change(*, by: User, team: Team, changes: Mapping[str, Any], source_address: 
         )
         tell(team)
     return team
+
+
+def asked_role(form: Mapping[str, Any]) -> tuple[TenantRole, bool]:
+    """Which role a form is about (a field named after it), and whether it gives it."""
+    role = next((role for role in TEAM_ROLES if f"is_{role}" in form), LEAD)
+    return role, form.get(f"is_{role}") == "1"
+
+
+def set_role(
+    *, by: User, team: Team, person: User, role: TenantRole, has_it: bool, source_address: str = ""
+) -> str:
+    """Gives somebody a role of the team, or takes it; who else has it stays.
+
+    Returns:
+        What is different now, to be said.
+
+    Raises:
+        RequestError: somebody who would have it is disabled.
+    """
+    field = TEAM_ROLES[role]
+    people = [one for one in getattr(team, field).all() if one.pk != person.pk]
+    changes = {field: [*people, person] if has_it else people}
+    change(by=by, team=team, changes=changes, source_address=source_address)
+    given, taken = _SAID[role]
+    words = {"name": person.shown_name, "team": team.name}
+    return str(given if has_it else taken) % words
 
 
 @transaction.atomic
@@ -113,8 +145,13 @@ def shown(team: Team) -> dict[str, Any]:
         else amount_text(kind, getattr(team, column))
         for kind, column in BUDGET_COLUMNS.items()
     }
-    leads = team.leads.order_by("username").values_list("username", flat=True)
-    return {"name": team.name, "leads": ", ".join(leads), **budget}
+    people = {
+        field: ", ".join(
+            getattr(team, field).order_by("username").values_list("username", flat=True)
+        )
+        for field in TEAM_ROLES.values()
+    }
+    return {"name": team.name, **people, **budget}
 
 
 def _columns(budget: Mapping[str, int | None]) -> dict[str, int | None]:
@@ -127,11 +164,14 @@ def _check_name(name: str, but: Team | None = None) -> None:
         refuse("name", "name_taken", _("There is a team of this name."))
 
 
-def _check_leads(leads: list[User]) -> None:
-    for person in leads:
-        if not person.is_active:
-            text = _("%(name)s is disabled and cannot lead a team.") % {"name": person.username}
-            refuse("leads", "disabled", text)
+def _place(team: Team, changes: Mapping[str, Any]) -> None:
+    """Gives each role of the team to those who are to have it from now on."""
+    for field in TEAM_ROLES.values() & changes.keys():
+        for person in changes[field]:
+            if not person.is_active:
+                text = _("%(name)s is disabled and cannot lead a team.")
+                refuse(field, "disabled", text % {"name": person.username})
+        getattr(team, field).set(changes[field])
 
 
 def tell(team: Team) -> None:

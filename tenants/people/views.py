@@ -106,7 +106,7 @@ def _person_page(
         "person": found,
         "state": state_of(found),
         "form": form,
-        "leads": sorted(found.leads_teams.values_list("name", flat=True)),
+        "leads": found.teams_led,
         "tenant": Tenant.objects.home_of(found),
         "session_count": sessions.living(found).count(),
         "token_count": found.api_tokens.filter(expires_at__gt=now()).count(),

@@ -57,7 +57,7 @@ def seed() -> object:
             started_at=job.started_at,
             finished_at=ended,
         )
-    root = User.objects.create(username="root", password="!", role=User.Role.ADMIN)
+    root = User.objects.create(username="root", password="!", role="admin")
     return {
         "cookie": cookie_of(root),
         "token": token,

@@ -34,7 +34,7 @@ def seed() -> object:
             )
         make_service(tenant)
     ReconcilerLease.objects.create(pk=1, holder="", epoch=7)
-    User.objects.create_user("root", password="a long password", role=User.Role.ADMIN)
+    User.objects.create_user("root", password="a long password", role="admin")
     return User.objects.count()
 
 

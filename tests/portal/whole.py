@@ -234,7 +234,7 @@ def _prepare(admins: int) -> None:
     session.create()
     token = create_token(by=alice, name="tests")[1]
     # Without passwords, which cost time.
-    people = [User(username=f"admin-{n}", role=User.Role.ADMIN) for n in range(admins)]
+    people = [User(username=f"admin-{n}", role="admin") for n in range(admins)]
     User.objects.bulk_create(people)
     badges = {
         "session": session.session_key,

@@ -13,7 +13,7 @@ from django.test import Client, override_settings
 
 from portal.catalog import get_catalog
 from portal.errors import ConfigurationError
-from tenants.models import Team, User
+from tenants.models import Team
 from tests.factories import make_job, make_tenant, make_user, submit_body
 from tests.portal.routes.scene import undone
 from tests.recorded import GIVEN
@@ -30,7 +30,7 @@ def _refusals() -> Iterator[tuple[str, str]]:
     ids = {"<own>": str(make_job(tenant).pk), "<tenant>": str(tenant.pk)}
     own, admins = Client(HTTP_HOST="localhost"), Client(HTTP_HOST="localhost")
     own.force_login(tenant.owner)
-    admins.force_login(make_user("root", role=User.Role.ADMIN))
+    admins.force_login(make_user("root", role="admin"))
     for row in yaml.safe_load((GIVEN / "bodies.yaml").read_text()):
         method, path = row["call"].split()
         client = admins if path.startswith(("users", "teams", "tenants")) else own

@@ -90,7 +90,7 @@ def changes() -> dict[str, Any]:
 
 
 async def _changes() -> dict[str, Any]:
-    person = await sync_to_async(make_user)("watcher", role=User.Role.ADMIN)
+    person = await sync_to_async(make_user)("watcher", role="admin")
     socket = await _open("/ws/live/", person)
     while await socket.receive_nothing(0.05, 0.002):  # until it hears
         await live.achanged("mark", "", 0, "")

@@ -1,7 +1,6 @@
 """What is still to be mended never grows: the counts of today are those of `ratchet.toml` or lower."""
 
 import ast
-import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -16,8 +15,6 @@ from tests.tools import effects
 from tests.tools.program import last_word
 
 FIGURES = tomllib.loads(Path(__file__).with_name("ratchet.toml").read_text())
-# Asked outside the table of permissions, which is `tenants/policy.py`.
-ROLES = re.compile(r"\b(is_admin|is_lead|leads_teams)\b|\bRole\.")
 
 
 @cache
@@ -64,11 +61,6 @@ def exception_classes() -> list[str]:
     return [name for name, _ in bases if name in ours]
 
 
-def modules_that_ask_for_roles() -> list[str]:
-    named = (str(name) for name, text in sources().items() if ROLES.search(text))
-    return [name for name in named if name != "tenants/policy.py"]
-
-
 def sibling_cycles() -> list[str]:
     """Pairs of modules side by side whose imports close a ring, by which import-linter would cut it."""
     graph = grimp.build_graph(*SOURCES, cache_dir=None)
@@ -90,7 +82,6 @@ COUNTS = {
     for one in (
         class_names_defined_twice,
         exception_classes,
-        modules_that_ask_for_roles,
         sibling_cycles,
     )
 }

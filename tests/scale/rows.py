@@ -65,7 +65,7 @@ def fill(size: Size) -> Cast:
     """Makes all rows of this size."""
     at = now()
     teams = make_teams(size)
-    root, _ = User.objects.get_or_create(username="root", defaults={"role": User.Role.ADMIN})
+    root, _ = User.objects.get_or_create(username="root", defaults={"role": "admin"})
     tenants = make_tenants(size, teams, at)
     tenant = tenants[0]
     assert tenant.team is not None

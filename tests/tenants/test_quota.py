@@ -100,7 +100,7 @@ def test_kinds_without_a_budget_have_no_limit_but_the_largest(team: Team):
 
 
 def test_an_admin_is_bound_by_no_budget(team: Team):
-    root = make_user("root", role=User.Role.ADMIN)
+    root = make_user("root", role="admin")
     assert change_quota(by=root, tenant=tenant_of("alice"), quota={"gpu": 64}).quota_gpu_count == 64
 
 

@@ -19,7 +19,7 @@ def alice() -> Tenant:
     team.leads.add(make_user("lee", team=team))
     make_tenant("bob", team=team)
     make_tenant("mallory")
-    make_user("root", role=User.Role.ADMIN)
+    make_user("root", role="admin")
     return make_tenant("alice", team=team)
 
 

@@ -11,12 +11,12 @@ from django.db import transaction
 from portal.environment import secret_file
 from tenants.models import Team, User
 
-# user name, first name, role, leads the team
+# user name, first name, role, place in the team
 ACCOUNTS = (
-    ("ada", "Ada", User.Role.RESEARCHER, False),
-    ("lin", "Lin", User.Role.RESEARCHER, False),
-    ("lee", "Lee", User.Role.RESEARCHER, True),
-    ("root", "Root", User.Role.ADMIN, False),
+    ("ada", "Ada", "researcher", "member"),
+    ("lin", "Lin", "researcher", "member"),
+    ("lee", "Lee", "researcher", "lead"),
+    ("root", "Root", "admin", ""),
 )
 TEAM = "vision"
 
@@ -44,13 +44,13 @@ class Command(BaseCommand):
     @transaction.atomic
     def _make(self, password: str) -> None:
         team = Team.objects.create(name=TEAM)
-        for name, first_name, role, is_lead in ACCOUNTS:
+        for name, first_name, role, place in ACCOUNTS:
             user = User.objects.create_user(
                 username=name,
                 password=password,
                 first_name=first_name,
                 role=role,
-                team=None if role == User.Role.ADMIN else team,
+                team=team if place else None,
             )
-            if is_lead:
+            if place == "lead":
                 team.leads.add(user)

@@ -11,6 +11,7 @@ from portal.web.rest import field_errors
 from tenants.models import User
 from tenants.people import actions
 from tenants.people.submission import parse_invitation
+from tenants.policy import NEW_ACCOUNT, AccountRole
 
 
 class Command(BaseCommand):
@@ -20,7 +21,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("username")
-        parser.add_argument("--role", choices=User.Role.values, default=User.Role.RESEARCHER)
+        parser.add_argument("--role", choices=AccountRole.values, default=NEW_ACCOUNT)
 
     def handle(self, *args: Any, **options: Any) -> None:
         name = options["username"]

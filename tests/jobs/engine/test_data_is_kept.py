@@ -75,7 +75,7 @@ class Portal(RuleBasedStateMachine):
         make_tenant("bob", team=team, active=False)
         make_tenant("mallory", active=False)
         team.leads.add(make_user("lee", team=team))
-        make_user("root", role=User.Role.ADMIN)
+        make_user("root", role="admin")
         self.time_passes(3)
         assert len(self.claims) == 6
         assert set(Tenant.objects.values_list("state", flat=True)) == {"active"}

@@ -10,7 +10,6 @@ from django.utils.timezone import now
 from jobs.fleet.health import HealthPage
 from jobs.fleet.lamps import Lamp, ground, reconciler
 from jobs.models import ReconcilerLease
-from tenants.models import User
 from tests.e2e.seed_fleet import report as seeded_report
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.jobs.fleet.rows import make_node
@@ -46,7 +45,7 @@ def lease(**changes: Any) -> None:
 
 
 def read(client: Client) -> Markup:
-    client.force_login(make_user("root", role=User.Role.ADMIN))
+    client.force_login(make_user("root", role="admin"))
     answer = client.get("/admin/health/")
     assert answer.status_code == 200, answer.content[:500]
     page = Markup(answer.content.decode())

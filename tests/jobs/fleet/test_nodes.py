@@ -48,7 +48,7 @@ def scene() -> Scene:
         tenant.owner.team = team
         tenant.owner.save()
     mallory = make_tenant("mallory")
-    lee, root = make_user("lee", team=team), make_user("root", role=User.Role.ADMIN)
+    lee, root = make_user("lee", team=team), make_user("root", role="admin")
     team.leads.add(lee)
     job = make_job(alice, name="mnist wide", state="running")
     notebook = make_service(bob, name="bobs book", state="running")

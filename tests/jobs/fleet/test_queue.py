@@ -59,7 +59,7 @@ def alice() -> Tenant:
 def test_places_count_within_the_tenant(client: Client, alice: Tenant) -> None:
     bob = make_tenant("bob")
     make_job(bob, name="bobs", queued_at=now() - timedelta(hours=2))
-    root = make_user("root", role=User.Role.ADMIN)
+    root = make_user("root", role="admin")
     found = [(p["position"], p["kind"], p["name"], p["owner"]) for p in rest(client, root)]
     assert found == [
         (1, "job", "bobs", "bob"),

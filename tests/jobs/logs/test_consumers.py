@@ -104,7 +104,7 @@ async def test_what_is_not_yours_is_not_there(world: World) -> None:
         for name, more in (
             ("lee", {}),
             ("mallory", {"team": team}),
-            ("root", {"role": User.Role.ADMIN}),
+            ("root", {"role": "admin"}),
         )
     ]
     await team.leads.aadd(lead)

@@ -8,7 +8,7 @@ from asgiref.sync import sync_to_async
 
 from portal import live
 from tenants import sockets
-from tenants.models import Team, User
+from tenants.models import Team
 from tests.factories import make_tenant, make_user
 from tests.jobs.logs.fakes import until
 from tests.jobs.logs.served import (
@@ -25,7 +25,7 @@ async def test_a_page_hears_of_its_own_tenant_and_leads_of_theirs(world: World) 
     own = await sync_to_async(make_tenant)("alice", team=team)
     other = await sync_to_async(make_tenant)("mallory")
     lead = await sync_to_async(make_user)("lee")
-    root = await sync_to_async(make_user)("root", role=User.Role.ADMIN)
+    root = await sync_to_async(make_user)("root", role="admin")
     await team.leads.aadd(lead)
     path = "/ws/live/"
     async with (

@@ -53,7 +53,7 @@ def test_the_answer_is_what_the_gate_understands(notebook: Service) -> None:
 
 
 def test_a_notebook_is_for_its_owner_alone(notebook: Service) -> None:
-    people = [notebook.owner, make_user("mallory"), make_user("root", role=User.Role.ADMIN)]
+    people = [notebook.owner, make_user("mallory"), make_user("root", role="admin")]
     assert allowed(notebook, *people) == {"alice"}
 
 
@@ -62,7 +62,7 @@ def test_a_tensorboard_is_for_leads_and_admins_too() -> None:
     service = make_service(make_tenant("alice", team=team), kind="tensorboard", start_count=2)
     lee = make_user("lee", team=team)
     team.leads.add(lee)
-    people = [service.owner, lee, make_user("root", role=User.Role.ADMIN), make_user("bob")]
+    people = [service.owner, lee, make_user("root", role="admin"), make_user("bob")]
     assert allowed(service, *people) == {"alice", "lee", "root"}
     team.leads.remove(lee)
     assert allowed(service, *people) == {"alice", "root"}

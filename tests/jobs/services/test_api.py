@@ -37,7 +37,7 @@ def alice() -> Tenant:
     tenant = make_tenant("alice", team=team)
     team.leads.add(make_user("lee", team=team))
     make_tenant("bob", team=team)
-    make_user("root", role=User.Role.ADMIN)
+    make_user("root", role="admin")
     return tenant
 
 

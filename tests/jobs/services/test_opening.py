@@ -25,7 +25,7 @@ def alice() -> Tenant:
     tenant = make_tenant("alice", team=team)
     make_user("bob", team=team)
     make_user("mallory")
-    make_user("root", role=User.Role.ADMIN)
+    make_user("root", role="admin")
     team.leads.add(make_user("lee", team=team))
     other = Team.objects.create(name="speech")
     other.leads.add(make_user("kim", team=other))

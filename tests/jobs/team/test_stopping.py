@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 @pytest.mark.parametrize(("who", "told"), [("lee", "lee"), ("alice", "")])
 def test_a_stop_is_signed(who: str, told: str):
     tenant = make_tenant("alice")
-    by = tenant.owner if who == "alice" else make_user(who)
+    by = tenant.owner if who == "alice" else make_user(who, role="admin")
     job = make_job(tenant, state=JobState.RUNNING)
     actions.stop(by=by, job=job, reason="it diverged")
     job = Job.objects.get(pk=job.pk)
@@ -24,7 +24,7 @@ def test_a_stop_is_signed(who: str, told: str):
 
 def test_a_notebook_forgets_who_stopped_it_when_it_starts_again():
     service = make_service(make_tenant("alice"), state="running")
-    service_actions.stop(by=make_user("lee"), service=service, reason="idle")
+    service_actions.stop(by=make_user("lee", role="admin"), service=service, reason="idle")
     service.refresh_from_db()
     assert (service.stopped_by, service.stop_reason) == ("lee", "idle")
     service_actions.start(by=service.owner, service=service)

@@ -68,7 +68,7 @@ def rows_of(page: Markup, table: str) -> list[str]:
 # --- who ---
 @pytest.mark.parametrize(("name", "status"), [("lee", 200), ("ada", 403), ("root", 200)])
 def test_leads_and_admins_see_the_page(team: Team, name: str, status: int):
-    make_user("root", role=User.Role.ADMIN)
+    make_user("root", role="admin")
     for path in ("/team/", "/team/part/work/", "/team/part/holdings/", "/team/gpu-hours.csv"):
         assert client_of(name).get(path).status_code == status, path
 
@@ -100,7 +100,7 @@ def test_a_lead_of_several_teams_chooses(team: Team):
 
 
 def test_an_admin_without_teams_is_told_what_a_team_is(db: None):
-    make_user("root", role=User.Role.ADMIN)
+    make_user("root", role="admin")
     assert "No team yet" in read(client_of("root").get("/team/")).text
 
 

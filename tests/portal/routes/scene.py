@@ -62,7 +62,7 @@ class Things:
 def _things(name: str, team: Team | None) -> Things:
     tenant = make_tenant(name, team=team)
     if name == "root":
-        User.objects.filter(pk=tenant.owner.pk).update(role=User.Role.ADMIN)
+        User.objects.filter(pk=tenant.owner.pk).update(role="admin")
         tenant.owner.refresh_from_db()
     job = make_job(tenant, state=JobState.SUCCEEDED, finished_at=timezone.now())
     key = f"artifacts/{job.pk}"

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
 from jobs.models import ReconcilerLease
-from tenants.models import ApiToken, Tenant, TenantObject, User
+from tenants.models import ApiToken, Tenant, TenantObject
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.portal.markup import Markup, find_faults
 
@@ -51,7 +51,7 @@ def test_the_first_sign_in_gives_a_namespace(client: Client) -> None:
 
 
 def test_an_admin_gets_a_namespace_only_by_asking(client: Client) -> None:
-    root = make_user("root", role=User.Role.ADMIN)
+    root = make_user("root", role="admin")
     client.post("/sign-in/", {"username": "root", "password": PASSWORD})
     assert not Tenant.objects.filter(owner=root).exists()
     assert "Make me a namespace" in read(client, "/").text
@@ -128,7 +128,7 @@ def test_signing_out_needs_a_post_and_ends_the_session(client: Client) -> None:
 
 @pytest.mark.parametrize("part", ["quota", "namespace", "now"])
 def test_cards_of_a_namespace_are_not_there_without_one(client: Client, part: str) -> None:
-    client.force_login(make_user("root", role=User.Role.ADMIN))
+    client.force_login(make_user("root", role="admin"))
     assert client.get(f"/tenant/part/{part}/").status_code == 404
     assert client.get("/tenant/part/banner/").status_code == 200
 

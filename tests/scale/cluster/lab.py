@@ -279,7 +279,7 @@ class Lab:
         from tenants.models import ApiToken, User
 
         user = User.objects.get(username=name)
-        scope = ApiToken.Scope.ADMIN if user.is_admin else ApiToken.Scope.SUBMIT
+        scope = ApiToken.Scope.ADMIN if user.may("administer") else ApiToken.Scope.SUBMIT
         _token, plain = ApiToken.issue(user=user, name="scale", scope=scope)
         return Rest(self.portal, plain)
 
@@ -287,7 +287,7 @@ class Lab:
         """Everybody's trainings, over REST."""
         from tenants.models import User
 
-        people = User.objects.filter(role=User.Role.RESEARCHER).order_by("date_joined")
+        people = User.objects.filter(role="researcher").order_by("date_joined")
         for place, user in enumerate(people):
             rest, gpu = self.rest_of(user.username), int(place < size.gpu_tenants)
             for number in range(size.trainings):

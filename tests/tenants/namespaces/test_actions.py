@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def root() -> User:
-    return make_user("root", role=User.Role.ADMIN)
+    return make_user("root", role="admin")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def admin() -> User:
-    return make_user("root", role=User.Role.ADMIN)
+    return make_user("root", role="admin")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db
 
 
 def client_of(user: User) -> Client:
-    scope = ApiToken.Scope.ADMIN if user.is_admin else ApiToken.Scope.SUBMIT
+    scope = ApiToken.Scope.ADMIN if user.may("administer") else ApiToken.Scope.SUBMIT
     _, plain = create_token(by=user, name="t", scope=scope)
     return Client(
         raise_request_exception=False,
@@ -23,7 +23,7 @@ def client_of(user: User) -> Client:
 
 @pytest.fixture
 def root() -> Client:
-    return client_of(make_user("root", role=User.Role.ADMIN))
+    return client_of(make_user("root", role="admin"))
 
 
 @pytest.fixture
