@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from portal import quantity
-from portal.cluster import manifests, requests
+from portal.cluster import manifests, resources
 from portal.errors import ConfigurationError
 from tenants.models import Tenant
 
@@ -60,7 +60,7 @@ CLOSED_CIDRS = (
 QUOTA_KEYS = {
     "requests.cpu": "cpu",
     "requests.memory": "memory",
-    f"requests.{requests.GPU}": "gpu",
+    f"requests.{resources.GPU}": "gpu",
     "pods": "pods",
     "services.nodeports": "nodeports",
     "requests.storage": "storage",
@@ -150,7 +150,7 @@ def _full_quota(tenant: Tenant) -> dict[str, str]:
         "pods": str(tenant.quota_pods),
         "requests.cpu": quantity.cpu_text(tenant.quota_cpu_millicores),
         "requests.memory": quantity.memory_text(tenant.quota_memory_bytes),
-        f"requests.{requests.GPU}": str(tenant.quota_gpu_count),
+        f"requests.{resources.GPU}": str(tenant.quota_gpu_count),
         "requests.storage": quantity.memory_text(
             tenant.data_volume_bytes + tenant.log_volume_bytes
         ),

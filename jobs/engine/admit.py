@@ -35,8 +35,8 @@ from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_REPLICA_STATES, Desired, JobState
 from jobs.services.manifests import need_of
 from jobs.services.models import Service, ServiceState
-from portal.cluster import objects, requests
-from portal.cluster.requests import Requests
+from portal.cluster import objects, resources
+from portal.cluster.resources import Resources
 from portal.cluster.view import ClusterView
 from tenants.manifests import QUOTA, observed
 from tenants.models import Tenant
@@ -266,16 +266,16 @@ def _doors(services: Iterable[objects.ServiceSeen]) -> int:
     return sum(len(seen.spec.ports) for seen in services if seen.spec.type == "NodePort")
 
 
-def amount_of(held: Requests) -> Amount:
+def amount_of(held: Resources) -> Amount:
     """The same numbers under admission's names."""
     return Amount(held.cpu_millicores, held.memory_bytes, held.gpu_count, held.pods)
 
 
 def _held_in(view: ClusterView, namespace: str) -> Amount:
-    total = requests.NOTHING
+    total = resources.NOTHING
     for pod in view.pods.in_namespace(namespace).values():
         if pod.status.phase not in _ENDED:
-            total += requests.of_pod(pod.spec)
+            total += resources.of_pod(pod.spec)
     doors = _doors(view.services.in_namespace(namespace).values())
     return amount_of(total) + Amount(nodeports=doors)
 
@@ -285,7 +285,7 @@ def node_rooms(view: ClusterView) -> list[NodeRoom]:
     found = []
     for (_, name), node in view.nodes.watch.items.items():
         allocatable = amount_of(view.allocatable_of(name))
-        free = allocatable - amount_of(view.held_of(name))
+        free = allocatable - amount_of(view.requested_on(name))
         found.append(
             node_room(
                 name,

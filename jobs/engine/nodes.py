@@ -15,7 +15,7 @@ from jobs.engine.admit import amount_of, is_ready
 from jobs.leader.lease import Lease
 from jobs.models import Node
 from jobs.rules.admission import CLOSING_EFFECTS, Amount
-from portal.cluster import requests
+from portal.cluster import resources
 from portal.cluster.objects import NodeSeen, PodSeen
 from portal.cluster.view import ClusterView
 
@@ -62,7 +62,7 @@ def _look_at(view: ClusterView, name: str) -> NodeRow | None:
         is_schedulable=not node.spec.unschedulable,
         capacity=amount_of(view.capacity_of(name)),
         allocatable=amount_of(view.allocatable_of(name)),
-        requested=amount_of(view.held_of(name)),
+        requested=amount_of(view.requested_on(name)),
         labels=dict(sorted(node.metadata.labels.items())[:_LABELS_MAX]),
         conditions=_conditions(node),
         taints=tuple(
@@ -96,7 +96,7 @@ def _holders(pods: list[PodSeen]) -> tuple[Mapping[str, Any], ...]:
             "namespace": pod.metadata.namespace,
             "pod": pod.metadata.name,
             "owner": pod.metadata.owner,
-            "gpu": requests.of_pod(pod.spec).gpu_count,
+            "gpu": resources.of_pod(pod.spec).gpu_count,
             "gpus": gpu_indices(pod.metadata.annotations.gpu_indices),
             "since": _iso(pod.status.start_time or pod.metadata.creation_timestamp),
         }

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobs.manifests import RESCUE_ROLE
-from portal.cluster import requests
+from portal.cluster import resources
 from portal.cluster.objects import ContainerState, PodSeen, Terminated
-from portal.cluster.requests import Requests
+from portal.cluster.resources import Resources
 
 _ENDED = frozenset({"Succeeded", "Failed"})
 
@@ -30,7 +30,7 @@ class Span:
     pod_uid: str
     owner: str
     node: str
-    held: Requests
+    held: Resources
     started_at: datetime
     ended_at: datetime | None = None
 
@@ -56,7 +56,7 @@ def span_of(pod: PodSeen, now: datetime, *, gone_at: datetime | None = None) -> 
         pod_uid=pod.metadata.uid,
         owner=owner,
         node=pod.spec.node_name,
-        held=requests.of_pod(pod.spec),
+        held=resources.of_pod(pod.spec),
         started_at=started_at,
         ended_at=ended_at,
     )

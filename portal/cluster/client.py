@@ -14,7 +14,6 @@ from weakref import WeakSet
 import msgspec
 
 from portal.cluster import credentials, labels
-from portal.cluster.bucket import TokenBucket
 from portal.cluster.errors import (
     AlreadyExists,
     ClusterError,
@@ -24,6 +23,7 @@ from portal.cluster.errors import (
     Unavailable,
 )
 from portal.cluster.kinds import get_kind
+from portal.cluster.ratelimit import TokenBucket
 from portal.cluster.transport import JSON, Request, Transport
 
 Object = dict[str, Any]

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 
 @dataclass(frozen=True)
-class Kind:
+class ResourceKind:
     """One row of https://kubernetes.io/docs/reference/kubernetes-api/."""
 
     name: str
@@ -32,28 +32,28 @@ class Kind:
 
 
 _TABLE = (
-    Kind("Namespace", "", "v1", "namespaces", is_namespaced=False),
-    Kind("Node", "", "v1", "nodes", is_namespaced=False),
-    Kind("PersistentVolume", "", "v1", "persistentvolumes", is_namespaced=False),
-    Kind("StorageClass", "storage.k8s.io", "v1", "storageclasses", is_namespaced=False),
-    Kind("ConfigMap", "", "v1", "configmaps"),
-    Kind("Event", "", "v1", "events"),
-    Kind("LimitRange", "", "v1", "limitranges"),
-    Kind("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims"),
-    Kind("Pod", "", "v1", "pods"),
-    Kind("ResourceQuota", "", "v1", "resourcequotas"),
-    Kind("Secret", "", "v1", "secrets"),
-    Kind("Service", "", "v1", "services"),
-    Kind("ServiceAccount", "", "v1", "serviceaccounts"),
-    Kind("Deployment", "apps", "v1", "deployments"),
-    Kind("Job", "batch", "v1", "jobs"),
-    Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies"),
-    Kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings"),
+    ResourceKind("Namespace", "", "v1", "namespaces", is_namespaced=False),
+    ResourceKind("Node", "", "v1", "nodes", is_namespaced=False),
+    ResourceKind("PersistentVolume", "", "v1", "persistentvolumes", is_namespaced=False),
+    ResourceKind("StorageClass", "storage.k8s.io", "v1", "storageclasses", is_namespaced=False),
+    ResourceKind("ConfigMap", "", "v1", "configmaps"),
+    ResourceKind("Event", "", "v1", "events"),
+    ResourceKind("LimitRange", "", "v1", "limitranges"),
+    ResourceKind("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims"),
+    ResourceKind("Pod", "", "v1", "pods"),
+    ResourceKind("ResourceQuota", "", "v1", "resourcequotas"),
+    ResourceKind("Secret", "", "v1", "secrets"),
+    ResourceKind("Service", "", "v1", "services"),
+    ResourceKind("ServiceAccount", "", "v1", "serviceaccounts"),
+    ResourceKind("Deployment", "apps", "v1", "deployments"),
+    ResourceKind("Job", "batch", "v1", "jobs"),
+    ResourceKind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies"),
+    ResourceKind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings"),
 )
-KINDS: dict[str, Kind] = {kind.name: kind for kind in _TABLE}
+KINDS: dict[str, ResourceKind] = {kind.name: kind for kind in _TABLE}
 
 
-def get_kind(name: str) -> Kind:
+def get_kind(name: str) -> ResourceKind:
     """The row of a kind.
 
     Raises:

@@ -32,7 +32,7 @@ class _AnswerError(Exception):
     """What came is no HTTP answer, or not all of one."""
 
 
-class Answer(asyncio.Protocol):
+class LogResponse(asyncio.Protocol):
     """One answer on its connection: `head`, then `read` until it gives nothing."""
 
     def __init__(self) -> None:
@@ -298,22 +298,22 @@ class LogReader:
             await self._leave(answer, follow=follow)
 
     @staticmethod
-    async def _leave(answer: Answer, *, follow: bool) -> None:
+    async def _leave(answer: LogResponse, *, follow: bool) -> None:
         if follow:
             await answer.hang_up()
         else:
             answer.close()
 
-    async def _open(self, path: str, *, follow: bool) -> Answer:
+    async def _open(self, path: str, *, follow: bool) -> LogResponse:
         authorization = await asyncio.to_thread(self._account.authorization)
         head = [f"GET {self._base}{path} HTTP/1.1", f"Host: {self._netloc}", "Accept: */*"]
         head += [f"Authorization: {authorization}"] if authorization else []
         head += ["Connection: close", "", ""]
-        answer: Answer | None = None
+        answer: LogResponse | None = None
         try:
             async with asyncio.timeout(CONNECT_S):
                 transport, answer = await asyncio.get_running_loop().create_connection(
-                    Answer,
+                    LogResponse,
                     self._host,
                     self._port,
                     ssl=self._account.tls,
@@ -337,7 +337,7 @@ class LogReader:
             return None
         return self._account.server_hostname or self._host
 
-    async def _pieces(self, answer: Answer) -> AsyncIterator[bytes]:
+    async def _pieces(self, answer: LogResponse) -> AsyncIterator[bytes]:
         while True:
             try:
                 data = await answer.read()
@@ -347,7 +347,7 @@ class LogReader:
                 return
             yield data
 
-    async def _refusal(self, answer: Answer) -> ClusterError:
+    async def _refusal(self, answer: LogResponse) -> ClusterError:
         body = b""
         try:
             async with asyncio.timeout(CONNECT_S):

@@ -109,14 +109,14 @@ class Condition(Seen, frozen=True):
 
 
 # --- Pod: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ ---
-class Resources(Seen, frozen=True):
+class ResourceRequirements(Seen, frozen=True):
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
 
 
 class ContainerSpec(Seen, frozen=True):
     name: str = ""
-    resources: Resources = Resources()
+    resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str = ""  # "Always" on an init container: a native sidecar
 
 
@@ -281,7 +281,7 @@ class QuotaSeen(Seen, frozen=True):
 class PVCSpec(Seen, frozen=True):
     storage_class_name: str = ""
     volume_name: str = ""
-    resources: Resources = Resources()
+    resources: ResourceRequirements = ResourceRequirements()
 
 
 class PVCStatus(Seen, frozen=True):

@@ -9,10 +9,10 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from portal.cluster import rights
+from portal.cluster import access
+from portal.cluster.access import AccountAccess
 from portal.cluster.client import Cluster, Object
 from portal.cluster.errors import ClusterError, Forbidden, NotFound, QuotaExceeded
-from portal.cluster.rights import Rights
 
 OLDEST = (1, 33)  # the oldest Kubernetes that Homeport supports
 _METRICS = "/apis/metrics.k8s.io/v1beta1"
@@ -42,7 +42,7 @@ class Preflight:
     storage_class: Answer = field(default_factory=Answer)
     pod_security: Answer = field(default_factory=Answer)
     metrics: Answer = field(default_factory=Answer)
-    rights: Rights = field(default_factory=Rights)
+    rights: AccountAccess = field(default_factory=AccountAccess)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -70,7 +70,7 @@ async def look(cluster: Cluster, storage_class: str, namespace: str) -> Prefligh
         storage_class=await _storage_class(cluster, storage_class),
         pod_security=await _pod_security(cluster, namespace),
         metrics=await _metrics(cluster),
-        rights=await rights.look(cluster, namespace),
+        rights=await access.look(cluster, namespace),
     )
 
 

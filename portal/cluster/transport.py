@@ -132,7 +132,7 @@ class Transport:
         """An endless answer as chunks, on the pool of streams.
 
         Args:
-            path: as `Kind.path` makes it.
+            path: as `ResourceKind.path` makes it.
             params: of the query.
             silence_s: raise Unavailable after so long without a byte; None: never.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from portal import supervise
-from portal.cluster import labels, requests
+from portal.cluster import labels, resources
 from portal.cluster.client import Cluster
 from portal.cluster.index import Index
 from portal.cluster.objects import (
@@ -33,7 +33,7 @@ from portal.cluster.objects import (
     Watchable,
     is_same,
 )
-from portal.cluster.requests import NOTHING, Requests
+from portal.cluster.resources import NOTHING, Resources
 from portal.cluster.watch import NORMAL_PACE, Change, Key, Outage, Pace, Selection, Watch
 
 T = TypeVar("T", bound=Watchable)
@@ -112,7 +112,7 @@ class ClusterView:
         """Needs a running event loop; `run` fills it."""
         self.changed = asyncio.Event()
         self._dirty = Dirty()
-        self._held: dict[str, Requests] = {}
+        self._held: dict[str, Resources] = {}
         self._gpu_pods: dict[str, dict[Key, PodSeen]] = defaultdict(dict)
         self._events_about: dict[tuple[str, str, str], dict[str, EventSeen]] = defaultdict(dict)
         self._shelves: list[Shelf[Any]] = []
@@ -180,7 +180,7 @@ class ClusterView:
         return taken
 
     # --- questions ---
-    def held_of(self, node: str) -> Requests:
+    def requested_on(self, node: str) -> Resources:
         """What pods that have not ended hold of a node, foreign ones included."""
         return self._held.get(node, NOTHING)
 
@@ -188,15 +188,15 @@ class ClusterView:
         """Pods that hold GPUs of a node, foreign ones included."""
         return list(self._gpu_pods.get(node, {}).values())
 
-    def allocatable_of(self, node: str) -> Requests:
+    def allocatable_of(self, node: str) -> Resources:
         """What a node has for pods; nothing when it is unknown."""
         seen = self.nodes.get("", node)
-        return NOTHING if seen is None else requests.of_resources(seen.status.allocatable)
+        return NOTHING if seen is None else resources.of_resources(seen.status.allocatable)
 
-    def capacity_of(self, node: str) -> Requests:
+    def capacity_of(self, node: str) -> Resources:
         """What a node is built of; the unhealthy part of it is not allocatable."""
         seen = self.nodes.get("", node)
-        return NOTHING if seen is None else requests.of_resources(seen.status.capacity)
+        return NOTHING if seen is None else resources.of_resources(seen.status.capacity)
 
     def events_about(self, namespace: str, kind: str, name: str) -> list[EventSeen]:
         """Events of one object, oldest first."""
@@ -233,11 +233,11 @@ class ClusterView:
         """Whether what pods hold of a node is something else now."""
         (old_node, old), (node, new) = _holding(change.old), _holding(change.new)
         if old_node:
-            self._hold(old_node, self.held_of(old_node) - old)
+            self._hold(old_node, self.requested_on(old_node) - old)
         if old.gpu_count:
             self._gpu_pods[old_node].pop(change.key, None)
         if node:
-            self._hold(node, self.held_of(node) + new)
+            self._hold(node, self.requested_on(node) + new)
         if new.gpu_count and change.new is not None:
             self._gpu_pods[node][change.key] = change.new
         return bool(old_node or node)
@@ -254,7 +254,7 @@ class ClusterView:
             self._dirty.nodes.add(new.spec.node_name)
         return is_news
 
-    def _hold(self, node: str, total: Requests) -> None:
+    def _hold(self, node: str, total: Resources) -> None:
         self._dirty.nodes.add(node)
         if total == NOTHING:
             self._held.pop(node, None)
@@ -307,8 +307,8 @@ def _is_held_alike(old: PodSeen, new: PodSeen) -> bool:
     return _holding(old) == _holding(new)
 
 
-def _holding(pod: PodSeen | None) -> tuple[str, Requests]:
+def _holding(pod: PodSeen | None) -> tuple[str, Resources]:
     """Node and amount that a pod holds; ("", nothing) when it holds nothing."""
     if pod is None or not pod.spec.node_name or pod.status.phase in _ENDED:
         return "", NOTHING
-    return pod.spec.node_name, requests.of_pod(pod.spec)
+    return pod.spec.node_name, resources.of_pod(pod.spec)

@@ -12,10 +12,10 @@ from typing import Any
 
 from onebox.testing import Box
 from onebox.testing.box import ENDED, TOKEN, Clock
-from portal.cluster.bucket import TokenBucket
 from portal.cluster.client import Cluster, Object
 from portal.cluster.credentials import Credentials
 from portal.cluster.kinds import get_kind
+from portal.cluster.ratelimit import TokenBucket
 from portal.cluster.transport import Request, Transport
 from tests.jobs.engine.served_simulation import ServiceSim
 from tests.jobs.engine.simulation import START, Life

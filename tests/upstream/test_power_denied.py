@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from portal.cluster import rights
+from portal.cluster.access import AccountAccess
 from portal.cluster.client import Cluster
-from portal.cluster.rights import Rights
 from tests.e2e.portal import ROOT
 from tests.tools.kubectls import current_kubectl
 from tests.upstream.powerhouse import OURS, Scene, scene
@@ -56,7 +56,7 @@ def test_what_is_refused_here_can_be_done_by_an_admin(stage: Scene) -> None:
     assert wrong == []
 
 
-async def look(stage: Scene, account: str) -> Rights:
+async def look(stage: Scene, account: str) -> AccountAccess:
     path = stage.accounts.kubeconfigs.get(account, stage.accounts.admin_kubeconfig)
     cluster = await Cluster.connect(str(path))
     try:
@@ -66,7 +66,7 @@ async def look(stage: Scene, account: str) -> Rights:
 
 
 async def test_the_health_page_knows_what_the_account_may_do(stage: Scene) -> None:
-    assert await look(stage, "reconciler") == Rights("yes")
+    assert await look(stage, "reconciler") == AccountAccess("yes")
 
 
 async def test_the_health_page_tells_an_account_that_may_not_or_may_too_much(stage: Scene) -> None:

@@ -22,7 +22,7 @@ from portal.cluster.errors import (
     TooManyRequests,
     Unavailable,
 )
-from portal.cluster.logs import Answer, LogReader
+from portal.cluster.logs import LogReader, LogResponse
 from tests.portal.cluster.test_credentials import Authority
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -142,7 +142,7 @@ async def test_many_chunks_and_long_ones_are_read() -> None:
 async def test_lines_with_line_breaks_like_those_of_chunks_are_read(step: int) -> None:
     lines = [b"plain\n", b"from windows\r\n", b"5\r\nabcde\r\n", b"\r\n", b"0\r\n\r\n", b"end\n"]
     raw = b"".join(b"%x\r\n%b\r\n" % (len(text), text) for text in lines) + b"0\r\n\r\n"
-    answer = Answer()
+    answer = LogResponse()
     answer.data_received(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     for at in range(0, len(raw), step):
         answer.data_received(raw[at : at + step])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from portal.cluster.client import Cluster
-from portal.cluster.requests import NOTHING, Requests
+from portal.cluster.resources import NOTHING, Resources
 from portal.cluster.view import ClusterView
 from tests.portal.cluster.fake_api import FakeApi, Trouble
 from tests.portal.cluster.test_watch import FAST, until
@@ -105,19 +105,19 @@ async def test_a_heartbeat_wakes_nobody(api: FakeApi, view: ClusterView):
 
 
 async def test_pods_hold_their_node_until_they_end(api: FakeApi, view: ClusterView):
-    each = Requests(500, 2**30, 0, 1)
+    each = Resources(500, 2**30, 0, 1)
     api.put(pod("ours", "job1", node="n1", phase="Running"))
     api.put(pod("foreign", node="n1", phase="Running"))
     api.put(pod("waiting", "job1"))
     await until(lambda: len(view.pods) == 3)
-    assert view.held_of("n1") == each + each
+    assert view.requested_on("n1") == each + each
     api.put(pod("waiting", "job1", node="n2"))
-    await until(lambda: view.held_of("n2") == each)
+    await until(lambda: view.requested_on("n2") == each)
     api.put(pod("ours", "job1", node="n1", phase="Succeeded"))
-    await until(lambda: view.held_of("n1") == each)
+    await until(lambda: view.requested_on("n1") == each)
     api.remove("Pod", "u-x", "foreign")
-    await until(lambda: view.held_of("n1") == NOTHING)
-    assert view.held_of("unknown") == NOTHING
+    await until(lambda: view.requested_on("n1") == NOTHING)
+    assert view.requested_on("unknown") == NOTHING
 
 
 def gpu_pod(name: str, *, node: str = "n1", phase: str = "Running", **containers: int) -> Any:
@@ -158,15 +158,15 @@ async def test_gpu_pods_are_the_newest_of_those_that_hold_some(api: FakeApi, vie
     other["metadata"]["annotations"] = {"homeport.dev/gpu-indices": "2,3"}
     await put(other)
     assert told("a") == "2,3"
-    assert view.held_of("n1").gpu_count == 2
+    assert view.requested_on("n1").gpu_count == 2
 
     await put(gpu_pod("a", node="n2", one=2))
     assert told("a") == "nothing held"
-    assert (view.held_of("n1").gpu_count, view.held_of("n2").gpu_count) == (0, 2)
+    assert (view.requested_on("n1").gpu_count, view.requested_on("n2").gpu_count) == (0, 2)
     assert view.take_dirty().nodes == {"n1", "n2"}
     await put(gpu_pod("a", node="n2", phase="Failed", one=2))
     assert not view.gpu_pods_of("n2")
-    assert view.held_of("n2") == NOTHING
+    assert view.requested_on("n2") == NOTHING
 
 
 async def test_a_pod_made_anew_under_its_name_is_counted_once(api: FakeApi, view: ClusterView):
@@ -176,13 +176,13 @@ async def test_a_pod_made_anew_under_its_name_is_counted_once(api: FakeApi, view
     api.remove("Pod", "u-x", "a")
     api.put(pod("a", "job1", node="n1", phase="Running"))
     await until(lambda: [s.metadata.uid != first for s in view.pods.of_owner("job1")] == [True])
-    assert view.held_of("n1").pods == 1
+    assert view.requested_on("n1").pods == 1
 
 
 async def test_sums_are_right_after_a_list_anew(api: FakeApi, view: ClusterView):
     for number in range(5):
         api.put(pod(f"p{number}", "job1", node="n1", phase="Running"))
-    await until(lambda: view.held_of("n1").pods == 5)
+    await until(lambda: view.requested_on("n1").pods == 5)
     api.trouble.append(Trouble("watch pods", "gone"))
     port = api.port
     await api.stop()
@@ -190,7 +190,7 @@ async def test_sums_are_right_after_a_list_anew(api: FakeApi, view: ClusterView)
         api.remove("Pod", "u-x", f"p{number}")
     api.forget_history()
     await api.start(port)
-    await until(lambda: view.held_of("n1").pods == 2)
+    await until(lambda: view.requested_on("n1").pods == 2)
     assert len(view.pods.of_owner("job1")) == 2
 
 
@@ -198,7 +198,7 @@ async def test_a_nodes_capacity_is_read(api: FakeApi, view: ClusterView):
     allocatable = {"cpu": "7500m", "memory": "16Gi", "nvidia.com/gpu": "4", "pods": "110"}
     api.put({"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": allocatable}})
     await until(lambda: len(view.nodes) == 1)
-    assert view.allocatable_of("n1") == Requests(7500, 16 * 2**30, 4, 110)
+    assert view.allocatable_of("n1") == Resources(7500, 16 * 2**30, 4, 110)
     assert view.allocatable_of("n2") == NOTHING
 
 

@@ -15,9 +15,9 @@ from django.db.models import F
 
 from onebox.testing import OneBox, start
 from portal.cluster import rights
+from portal.cluster.access import AccountAccess
 from portal.cluster.client import Cluster
 from portal.cluster.errors import NotFound
-from portal.cluster.rights import Rights
 from portal.cluster.view import ClusterView
 from tenants.models import Tenant, TenantObject
 from tenants.reconcile.controller import TenantReconciler
@@ -209,7 +209,7 @@ async def test_a_foreign_namespace_is_left_alone(lab: Lab):
 async def test_the_preflight_knows_that_it_limits_no_account(lab: Lab):
     await lab.until_active()
     found = await rights.look(lab.cluster, lab.namespace)
-    assert found == Rights("no", detail=found.detail)
+    assert found == AccountAccess("no", detail=found.detail)
     assert "enforces no RBAC" in found.detail
 
 

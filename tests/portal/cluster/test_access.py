@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from deploy.cluster import rights as manifests
-from portal.cluster import rights
+from portal.cluster import access
+from portal.cluster.access import EVERYWHERE, IN_NAMESPACES, TOO_MUCH, AccountAccess
 from portal.cluster.client import Cluster
-from portal.cluster.rights import EVERYWHERE, IN_NAMESPACES, TOO_MUCH, Rights
 from tests.portal.cluster.fake_api import FakeApi
 
 ROLES = {"homeport-reconciler": EVERYWHERE, "homeport-tenant": IN_NAMESPACES}
@@ -45,7 +45,7 @@ def test_nothing_that_is_too_much_is_granted_to_anybody_but_purge() -> None:
 
 async def test_an_account_as_the_manifests_make_it(api: FakeApi, cluster: Cluster) -> None:
     say(api, rules_of(*ROLES))
-    assert await rights.look(cluster, "u-alice") == Rights("yes")
+    assert await access.look(cluster, "u-alice") == AccountAccess("yes")
     (asked,) = api.requests("POST")
     assert asked.body["spec"] == {"namespace": "u-alice"}
 
@@ -54,15 +54,15 @@ async def test_before_the_first_namespace_rights_in_namespaces_are_not_missed(
     api: FakeApi, cluster: Cluster
 ) -> None:
     say(api, rules_of("homeport-reconciler"))
-    assert await rights.look(cluster, "") == Rights("yes")
-    found = await rights.look(cluster, "u-alice")
+    assert await access.look(cluster, "") == AccountAccess("yes")
+    found = await access.look(cluster, "u-alice")
     assert "create jobs.batch" in found.missing
     assert "list pods" not in found.missing
 
 
 async def test_an_admin_has_too_much(api: FakeApi, cluster: Cluster) -> None:
     say(api, [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}])
-    found = await rights.look(cluster, "u-alice")
+    found = await access.look(cluster, "u-alice")
     assert found.missing == ()
     assert {"delete persistentvolumeclaims", "list secrets", "impersonate users"} <= {*found.excess}
 
@@ -71,20 +71,20 @@ async def test_a_right_on_one_name_is_no_right(api: FakeApi, cluster: Cluster) -
     named = {"verbs": ["list"], "apiGroups": [""], "resources": ["nodes"], "resourceNames": ["a"]}
     without = [rule for rule in rules_of(*ROLES) if "nodes" not in rule["resources"]]
     say(api, [*without, named])
-    found = await rights.look(cluster, "u-alice")
+    found = await access.look(cluster, "u-alice")
     assert {"list nodes", "watch nodes"} <= {*found.missing}
 
 
 async def test_an_authorizer_that_cannot_tell_is_not_blamed(api: FakeApi, cluster: Cluster) -> None:
     say(api, [], incomplete=True, evaluationError="webhook authorizer cannot tell")
-    assert await rights.look(cluster, "") == Rights(detail="webhook authorizer cannot tell")
+    assert await access.look(cluster, "") == AccountAccess(detail="webhook authorizer cannot tell")
 
 
 async def test_a_cluster_that_says_that_it_limits_nobody(api: FakeApi, cluster: Cluster) -> None:
     everything = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
     say(api, everything, evaluationError="no RBAC here")
-    assert await rights.look(cluster, "u-alice") == Rights("no", detail="no RBAC here")
+    assert await access.look(cluster, "u-alice") == AccountAccess("no", detail="no RBAC here")
 
 
 async def test_a_cluster_without_accounts(api: FakeApi, cluster: Cluster) -> None:
-    assert await rights.look(cluster, "u-alice") == Rights("no")
+    assert await access.look(cluster, "u-alice") == AccountAccess("no")

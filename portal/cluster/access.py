@@ -68,7 +68,7 @@ TOO_MUCH: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Rights:
+class AccountAccess:
     """What the account may do.
 
     Attributes:
@@ -84,7 +84,7 @@ class Rights:
     detail: str = ""
 
 
-async def look(cluster: Cluster, namespace: str) -> Rights:
+async def look(cluster: Cluster, namespace: str) -> AccountAccess:
     """Asks for the account's rules.
 
     Args:
@@ -98,20 +98,20 @@ async def look(cluster: Cluster, namespace: str) -> Rights:
     try:
         status = (await cluster.review(_REVIEWS, body)).get("status") or {}
     except NotFound:
-        return Rights("no")
+        return AccountAccess("no")
     except ClusterError as error:
-        return Rights(detail=error.message)
+        return AccountAccess(detail=error.message)
     rules = status.get("resourceRules") or []
     said = str(status.get("evaluationError") or "")
     if said and _may(rules, "*", "*.*"):
-        return Rights("no", detail=said)
+        return AccountAccess("no", detail=said)
     needed = [*_pairs(EVERYWHERE), *(_pairs(IN_NAMESPACES) if namespace else ())]
     excess = tuple(_text(pair) for pair in _pairs(TOO_MUCH) if _may(rules, *pair))
     missing = tuple(_text(pair) for pair in needed if not _may(rules, *pair))
     if missing and status.get("incomplete"):
         # Another authorizer may allow it, and cannot tell.
-        return Rights(excess=excess, detail=said)
-    return Rights("yes", missing, excess)
+        return AccountAccess(excess=excess, detail=said)
+    return AccountAccess("yes", missing, excess)
 
 
 def _pairs(table: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, str]]:

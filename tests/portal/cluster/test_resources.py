@@ -1,7 +1,7 @@
 """What a pod holds is what the scheduler counts."""
 
-from portal.cluster.objects import ContainerSpec, PodSpec, Resources
-from portal.cluster.requests import NOTHING, Requests, of_pod, of_resources
+from portal.cluster.objects import ContainerSpec, PodSpec, ResourceRequirements
+from portal.cluster.resources import NOTHING, Resources, of_pod, of_resources
 
 
 def container(
@@ -10,14 +10,14 @@ def container(
     limits = {"nvidia.com/gpu": gpu} if gpu else {}
     return ContainerSpec(
         name="c",
-        resources=Resources(requests={"cpu": cpu, "memory": memory}, limits=limits),
+        resources=ResourceRequirements(requests={"cpu": cpu, "memory": memory}, limits=limits),
         restart_policy="Always" if sidecar else "",
     )
 
 
 def test_containers_add_up():
     spec = PodSpec(containers=[container("500m", memory="1Gi"), container("1", gpu="2")])
-    assert of_pod(spec) == Requests(1500, 2**30, 2, 1)
+    assert of_pod(spec) == Resources(1500, 2**30, 2, 1)
 
 
 def test_an_init_container_counts_only_when_it_is_larger():
@@ -45,6 +45,6 @@ def test_an_odd_number_of_a_foreign_pod_counts_as_nothing():
 
 
 def test_sums_and_differences():
-    one = Requests(1000, 5, 1, 1)
+    one = Resources(1000, 5, 1, 1)
     assert one + one - one == one
-    assert one.most(Requests(500, 9, 0, 0)) == Requests(1000, 9, 1, 1)
+    assert one.most(Resources(500, 9, 0, 0)) == Resources(1000, 9, 1, 1)

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 GPU = "nvidia.com/gpu"
 
 
-class Requests(msgspec.Struct, frozen=True, gc=False):
+class Resources(msgspec.Struct, frozen=True, gc=False):
     """CPU in millicores, memory in bytes, whole GPUs, number of pods."""
 
     cpu_millicores: int = 0
@@ -26,25 +26,25 @@ class Requests(msgspec.Struct, frozen=True, gc=False):
     gpu_count: int = 0
     pods: int = 0
 
-    def __add__(self, other: "Requests") -> "Requests":
-        return Requests(
+    def __add__(self, other: "Resources") -> "Resources":
+        return Resources(
             self.cpu_millicores + other.cpu_millicores,
             self.memory_bytes + other.memory_bytes,
             self.gpu_count + other.gpu_count,
             self.pods + other.pods,
         )
 
-    def __sub__(self, other: "Requests") -> "Requests":
-        return Requests(
+    def __sub__(self, other: "Resources") -> "Resources":
+        return Resources(
             self.cpu_millicores - other.cpu_millicores,
             self.memory_bytes - other.memory_bytes,
             self.gpu_count - other.gpu_count,
             self.pods - other.pods,
         )
 
-    def most(self, other: "Requests") -> "Requests":
+    def most(self, other: "Resources") -> "Resources":
         """The larger of both, field by field."""
-        return Requests(
+        return Resources(
             max(self.cpu_millicores, other.cpu_millicores),
             max(self.memory_bytes, other.memory_bytes),
             max(self.gpu_count, other.gpu_count),
@@ -52,14 +52,14 @@ class Requests(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-NOTHING = Requests()
-_ONE_POD = Requests(pods=1)
+NOTHING = Resources()
+_ONE_POD = Resources(pods=1)
 
 
 @lru_cache(maxsize=4096)
-def _of_texts(cpu: str, memory: str, gpu: str, pods: str) -> Requests:
+def _of_texts(cpu: str, memory: str, gpu: str, pods: str) -> Resources:
     try:
-        return Requests(
+        return Resources(
             quantity.cpu_millicores(cpu),
             quantity.memory_bytes(memory),
             quantity.count(gpu),
@@ -71,7 +71,7 @@ def _of_texts(cpu: str, memory: str, gpu: str, pods: str) -> Requests:
         return NOTHING
 
 
-def of_resources(resources: Mapping[str, str]) -> Requests:
+def of_resources(resources: Mapping[str, str]) -> Resources:
     """A mapping of resource names to quantities, as in `requests` or a node's `allocatable`."""
     return _of_texts(
         resources.get("cpu", "0"),
@@ -81,12 +81,12 @@ def of_resources(resources: Mapping[str, str]) -> Requests:
     )
 
 
-def _of_container(container: ContainerSpec) -> Requests:
+def _of_container(container: ContainerSpec) -> Resources:
     # What has only a limit requests as much: the API server fills it in for all but foreign tools.
     return of_resources({**container.resources.limits, **container.resources.requests})
 
 
-def of_pod(spec: PodSpec) -> Requests:
+def of_pod(spec: PodSpec) -> Resources:
     """What the scheduler reserves for one pod."""
     total = _ONE_POD
     for container in spec.containers:
@@ -97,7 +97,7 @@ def of_pod(spec: PodSpec) -> Requests:
     return total + of_resources(spec.overhead) if spec.overhead else total
 
 
-def _with_init(running: Requests, containers: Sequence[ContainerSpec]) -> Requests:
+def _with_init(running: Resources, containers: Sequence[ContainerSpec]) -> Resources:
     sidecars = peak = NOTHING
     for container in containers:
         if container.restart_policy == "Always":
