@@ -261,7 +261,7 @@ def _amount(counted: Mapping[str, int]) -> Amount:
     return Amount(**{resource: counted.get(resource, 0) for resource in RESOURCES})
 
 
-def _doors(services: Iterable[objects.ServiceSeen]) -> int:
+def _doors(services: Iterable[objects.KubeService]) -> int:
     """How many NodePorts they hold."""
     return sum(len(seen.spec.ports) for seen in services if seen.spec.type == "NodePort")
 
@@ -298,7 +298,7 @@ def node_rooms(view: ClusterView) -> list[NodeRoom]:
     return found
 
 
-def is_ready(node: objects.NodeSeen) -> bool:
+def is_ready(node: objects.KubeNode) -> bool:
     """Whether the node reports itself fit for pods."""
     return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
 

@@ -30,7 +30,7 @@ from jobs.leader.lease import Lease, LeaseLostError
 from jobs.rules import reasons
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_STATES, JobState
-from portal.cluster.objects import PodSeen
+from portal.cluster.objects import KubePod
 from portal.cluster.view import ClusterView
 from portal.cluster.workqueue import WorkQueue
 
@@ -80,7 +80,7 @@ class Controller:
         self._tasks: dict[UUID, asyncio.Task[None]] = {}  # of rows in flight, whose steps run
         self._results: dict[UUID, Result] = {}
         self._absent: dict[UUID, str] = {}
-        self._departed: dict[UUID, list[PodSeen]] = defaultdict(list)
+        self._departed: dict[UUID, list[KubePod]] = defaultdict(list)
         self._intents: dict[UUID, Intent] = {}
         self._troubles: dict[UUID, Reason] = {}  # why steps cannot be done, until they are
         self._fatal: LeaseLostError | None = None
@@ -97,7 +97,7 @@ class Controller:
         """These jobs may need something."""
         self._queue.add(*ids)
 
-    def note_departed(self, owner: UUID, pod: PodSeen) -> None:
+    def note_departed(self, owner: UUID, pod: KubePod) -> None:
         """A pod went; its last status is all that will ever be known of its end."""
         self._departed[owner].append(pod)
         self._queue.add(owner)

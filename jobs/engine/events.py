@@ -7,7 +7,7 @@ from uuid import UUID
 from jobs.engine.rows import EventRow
 from jobs.kinds.state import WorkloadRow
 from jobs.rules.reasons import clip
-from portal.cluster.objects import EventSeen
+from portal.cluster.objects import KubeEvent
 from portal.cluster.view import ClusterView
 
 MESSAGE_MAX = 1000
@@ -50,7 +50,7 @@ def base_name(job: WorkloadRow) -> str:
     return job.kube_name.removesuffix(suffix) if job.attempt > 1 else job.kube_name
 
 
-def is_about(event: EventSeen, base: str) -> bool:
+def is_about(event: KubeEvent, base: str) -> bool:
     """Whether the event's object is one of the job's.
 
     Events outlive pods, so they are found by name: NAME holds 6 characters of the job's uuid.
@@ -59,7 +59,7 @@ def is_about(event: EventSeen, base: str) -> bool:
     return name == base or name.startswith(f"{base}-")
 
 
-def row_of(event: EventSeen) -> EventRow:
+def row_of(event: KubeEvent) -> EventRow:
     """As it is kept; text from outside is clipped to one printable line."""
     about = event.involved_object
     return EventRow(
@@ -74,6 +74,6 @@ def row_of(event: EventSeen) -> EventRow:
     )
 
 
-def _at(event: EventSeen) -> tuple[float, str]:
+def _at(event: KubeEvent) -> tuple[float, str]:
     at: datetime | None = event.at
     return (at.timestamp() if at else 0.0, event.metadata.name)

@@ -7,7 +7,7 @@ then only in the state that the view held when the removal arrived.
 from collections import deque
 
 from portal.cluster.client import Cluster
-from portal.cluster.objects import PodSeen
+from portal.cluster.objects import KubePod
 from portal.cluster.view import ClusterView
 from portal.cluster.watch import NORMAL_PACE, Change, Pace
 
@@ -19,15 +19,15 @@ class JobsView(ClusterView):
 
     def __init__(self, cluster: Cluster, pace: Pace = NORMAL_PACE) -> None:
         """As `ClusterView`."""
-        self._departed: deque[PodSeen] = deque(maxlen=_KEPT)
+        self._departed: deque[KubePod] = deque(maxlen=_KEPT)
         super().__init__(cluster, pace)
 
-    def _note_pod(self, change: Change[PodSeen]) -> None:
+    def _note_pod(self, change: Change[KubePod]) -> None:
         if change.new is None and change.old is not None and change.old.metadata.owner:
             self._departed.append(change.old)
         super()._note_pod(change)
 
-    def take_departed(self) -> list[PodSeen]:
+    def take_departed(self) -> list[KubePod]:
         """Pods that went since the last call, in their last state."""
         taken = list(self._departed)
         self._departed.clear()

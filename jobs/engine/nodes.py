@@ -16,7 +16,7 @@ from jobs.leader.lease import Lease
 from jobs.models import Node
 from jobs.rules.admission import CLOSING_EFFECTS, Amount
 from portal.cluster import resources
-from portal.cluster.objects import NodeSeen, PodSeen
+from portal.cluster.objects import KubeNode, KubePod
 from portal.cluster.view import ClusterView
 
 _LABELS_MAX = 100
@@ -77,7 +77,7 @@ def _look_at(view: ClusterView, name: str) -> NodeRow | None:
     )
 
 
-def _conditions(node: NodeSeen) -> tuple[Mapping[str, str | None], ...]:
+def _conditions(node: KubeNode) -> tuple[Mapping[str, str | None], ...]:
     return tuple(
         {
             "type": condition.type,
@@ -90,7 +90,7 @@ def _conditions(node: NodeSeen) -> tuple[Mapping[str, str | None], ...]:
     )
 
 
-def _holders(pods: list[PodSeen]) -> tuple[Mapping[str, Any], ...]:
+def _holders(pods: list[KubePod]) -> tuple[Mapping[str, Any], ...]:
     rows = [
         {
             "namespace": pod.metadata.namespace,
@@ -118,7 +118,7 @@ def gpu_indices(annotation: str) -> str:
     return ",".join(str(number) for number in sorted(numbers))
 
 
-def _about(node: NodeSeen) -> dict[str, str]:
+def _about(node: KubeNode) -> dict[str, str]:
     annotations, info = node.metadata.annotations, node.status.node_info
     told = {
         "gpu_models": annotations.gpu_models,

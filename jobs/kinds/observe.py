@@ -18,7 +18,7 @@ from portal.cluster.view import ClusterView
 
 _GPU_MAX = 100  # characters of Replica.gpus
 
-ReadPod = Callable[[WorkloadRow, objects.PodSeen], PodFacts]
+ReadPod = Callable[[WorkloadRow, objects.KubePod], PodFacts]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class PodReader:
 
     def __init__(self) -> None:
         # workload's id -> pod's uid -> what was read, and of what
-        self._kept: dict[str, dict[str, tuple[objects.PodSeen, int, PodFacts]]] = {}
+        self._kept: dict[str, dict[str, tuple[objects.KubePod, int, PodFacts]]] = {}
 
     def read(self, view: ClusterView, row: WorkloadRow, read_pod: ReadPod) -> list[PodFacts]:
         """The pods that a workload has now, without what events say of them."""
@@ -77,12 +77,12 @@ def namespace_state(view: ClusterView, name: str) -> Literal["active", "terminat
     return "terminating" if is_going else "active"
 
 
-def thing(kind: str, meta: objects.Marks) -> ObjectRef:
+def thing(kind: str, meta: objects.ObjectMeta) -> ObjectRef:
     """Enough of an object to delete exactly it."""
     return ObjectRef(kind, meta.name, meta.uid, meta.deletion_timestamp is not None)
 
 
-def service(seen: objects.ServiceSeen) -> GateService:
+def service(seen: objects.KubeService) -> GateService:
     """A Service, with the port that the cluster picked for its gate."""
     ports = [port.node_port for port in seen.spec.ports if port.name == "gate" and port.node_port]
     meta = seen.metadata
@@ -136,7 +136,7 @@ def gpus_of(annotation: str, container: str) -> str:
     return ",".join(str(index) for index in indices)[:_GPU_MAX]
 
 
-def disruption(pod: objects.PodSeen) -> Disruption | None:
+def disruption(pod: objects.KubePod) -> Disruption | None:
     """Why the cluster took a pod away; None when it did not."""
     found = condition(pod.status.conditions, "DisruptionTarget")
     if found is None:

@@ -18,7 +18,7 @@ from jobs.archive import NoSuchAttemptError
 from jobs.logs import cursor
 from jobs.logs.feed import Feed
 from jobs.logs.hub import get_hub
-from jobs.logs.seen import JobSeen, look
+from jobs.logs.seen import KubeJob, look
 from jobs.logs.viewer import StuckError, Viewer
 from portal import live, supervise
 from portal.cluster.errors import ClusterError
@@ -71,7 +71,7 @@ class LogConsumer(UserSocket):
             self._changed.set()
 
     # --- showing ---
-    async def _run(self, job: JobSeen, places: dict[str, cursor.Place]) -> None:
+    async def _run(self, job: KubeJob, places: dict[str, cursor.Place]) -> None:
         """The whole of a connection; ends it when all is shown or the viewer does not read."""
         group = live.tenant_group(job.tenant_id)
         await self.channel_layer.group_add(group, self.channel_name)
@@ -101,9 +101,9 @@ class LogConsumer(UserSocket):
     async def _send_text(self, text: str) -> None:
         await self.base_send({"type": "websocket.send", "text": text})
 
-    async def _keep_looking(self, job: JobSeen, viewer: Viewer, feeds: list[Feed]) -> None:
+    async def _keep_looking(self, job: KubeJob, viewer: Viewer, feeds: list[Feed]) -> None:
         """Tells the feeds what the database says, at the beginning and after each change."""
-        seen: JobSeen | None = job
+        seen: KubeJob | None = job
         while seen is not None:
             self._tell_states(seen, viewer)
             for feed in feeds:
@@ -116,7 +116,7 @@ class LogConsumer(UserSocket):
             seen = await look(self._job_id, self.user, self._attempt)
         await self.close(NOT_FOUND)
 
-    async def _next_change(self, seen: JobSeen, feeds: list[Feed]) -> None:
+    async def _next_change(self, seen: KubeJob, feeds: list[Feed]) -> None:
         """Waits until the job changed, or all of it has been shown."""
         if seen.is_final:
             await run_until_first_ends(self._wait_for_change, lambda: _all_done(feeds))
@@ -129,7 +129,7 @@ class LogConsumer(UserSocket):
     async def _wait_for_change(self) -> None:
         await self._changed.wait()
 
-    def _tell_states(self, seen: JobSeen, viewer: Viewer) -> None:
+    def _tell_states(self, seen: KubeJob, viewer: Viewer) -> None:
         current = [row for row in seen.replicas if not row.is_past]
         if current:
             self._tell(viewer, "", seen.state, seen.reason, attempt=seen.attempt)

@@ -10,7 +10,7 @@ from jobs.logs.choice import Shown, Step, choose
 from jobs.logs.cursor import Archived, Live, Place, Position
 from jobs.logs.hub import Hub
 from jobs.logs.lines import Batch
-from jobs.logs.seen import JobSeen, ReplicaSeen, read_log
+from jobs.logs.seen import KubeJob, ReplicaSeen, read_log
 from jobs.logs.tail import FIRST_LINES, Key, Outcome, Tail
 from jobs.logs.viewer import QUEUE_BYTES, Viewer
 from portal.cluster.errors import ClusterError
@@ -32,7 +32,7 @@ class Feed:
         self._place = place
         self._followed: tuple[str, Outcome] | None = None
         self._read_whole: int | None = None
-        self._job: JobSeen | None = None
+        self._job: KubeJob | None = None
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
         self._outcome: Outcome = "gone"
@@ -44,7 +44,7 @@ class Feed:
         self.is_done = False
         self.on_done = asyncio.Event()
 
-    def update(self, job: JobSeen) -> None:
+    def update(self, job: KubeJob) -> None:
         """What the database says now."""
         self._job = job
         self._changed.set()
@@ -83,15 +83,15 @@ class Feed:
             except TimeoutError:
                 pass
 
-    def _attempts(self, job: JobSeen) -> list[ReplicaSeen]:
+    def _attempts(self, job: KubeJob) -> list[ReplicaSeen]:
         return [replica for replica in job.replicas if replica.name == self.name]
 
-    def _seen(self, job: JobSeen) -> ReplicaSeen:
+    def _seen(self, job: KubeJob) -> ReplicaSeen:
         """The attempt to show: of several the first that is not done with."""
         *earlier, last = self._attempts(job)
         return next((seen for seen in earlier if seen.attempt >= self._lowest), last)
 
-    def _say_attempt(self, job: JobSeen, attempt: int) -> None:
+    def _say_attempt(self, job: KubeJob, attempt: int) -> None:
         """A line between attempts; also before the first where several are shown."""
         if self._place is not None and self._place.attempt == attempt:
             return
@@ -99,7 +99,7 @@ class Feed:
             self._say(f"attempt {attempt}", attempt)
 
     # --- the pod ---
-    async def _follow(self, job: JobSeen, seen: ReplicaSeen) -> None:
+    async def _follow(self, job: KubeJob, seen: ReplicaSeen) -> None:
         key = Key(job.namespace, seen.pod, CONTAINER)
         place = self._place
         after = place.position if isinstance(place, Live) else None
@@ -191,7 +191,7 @@ class Feed:
         self._viewer.is_slow = True
 
     # --- the archive ---
-    async def _read(self, job: JobSeen, seen: ReplicaSeen) -> bool:
+    async def _read(self, job: KubeJob, seen: ReplicaSeen) -> bool:
         """Shows what is archived; whether something came or all has come."""
         try:
             found = await read_log(job.id, seen.role, seen.index, seen.attempt)

@@ -52,7 +52,7 @@ class ReplicaSeen:
 
 
 @dataclass(frozen=True)
-class JobSeen:
+class KubeJob:
     """A job as far as its logs are concerned.
 
     Attributes:
@@ -72,22 +72,22 @@ class JobSeen:
     replicas: tuple[ReplicaSeen, ...]
 
 
-async def look(job_id: UUID, user: User, attempt: str = "") -> JobSeen | None:
+async def look(job_id: UUID, user: User, attempt: str = "") -> KubeJob | None:
     """The job with the attempts that are asked for, if this person may see it.
 
     Raises:
         jobs.archive.NoSuchAttemptError: it has not had that attempt.
     """
-    found: JobSeen | None = await database_sync_to_async(_look)(job_id, user, attempt)
+    found: KubeJob | None = await database_sync_to_async(_look)(job_id, user, attempt)
     return found
 
 
-def _look(job_id: UUID, user: User, attempt: str) -> JobSeen | None:
+def _look(job_id: UUID, user: User, attempt: str) -> KubeJob | None:
     job = Job.objects.visible_to(user).select_related("tenant").filter(pk=job_id).first()
     if job is None:
         return None
     which = which_of(job, attempt)
-    return JobSeen(
+    return KubeJob(
         id=job.pk,
         tenant_id=job.tenant_id,
         namespace=job.tenant.namespace,

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from jobs.manifests import RESCUE_ROLE
 from portal.cluster import resources
-from portal.cluster.objects import ContainerState, PodSeen, Terminated
+from portal.cluster.objects import ContainerState, KubePod, Terminated
 from portal.cluster.resources import Resources
 
 _ENDED = frozenset({"Succeeded", "Failed"})
@@ -35,7 +35,7 @@ class Span:
     ended_at: datetime | None = None
 
 
-def span_of(pod: PodSeen, now: datetime, *, gone_at: datetime | None = None) -> Span | None:
+def span_of(pod: KubePod, now: datetime, *, gone_at: datetime | None = None) -> Span | None:
     """The span of a pod; None while it has not run, and for pods that are not of the user.
 
     Args:
@@ -62,12 +62,12 @@ def span_of(pod: PodSeen, now: datetime, *, gone_at: datetime | None = None) -> 
     )
 
 
-def has_ended(pod: PodSeen) -> bool:
+def has_ended(pod: KubePod) -> bool:
     """Whether its own status says that it is over."""
     return pod.status.phase in _ENDED
 
 
-def _started(pod: PodSeen) -> datetime | None:
+def _started(pod: KubePod) -> datetime | None:
     """When the first of its programs began, as far back as the status tells."""
     times = [
         at
@@ -87,7 +87,7 @@ def _begins(state: ContainerState) -> Iterator[datetime]:
             yield part.started_at
 
 
-def _ended(pod: PodSeen, gone_at: datetime | None, now: datetime) -> datetime | None:
+def _ended(pod: KubePod, gone_at: datetime | None, now: datetime) -> datetime | None:
     """When the last of its programs ended, or the best that can be said; None: it goes on."""
     statuses = pod.status.container_statuses
     ends = [status.state.terminated for status in statuses]

@@ -22,7 +22,7 @@ from jobs.models import Job, ReconcilerLease, ReplicaArchive
 from jobs.services.models import Service
 from jobs.usage.intervals import Span, has_ended, span_of
 from jobs.usage.models import UsageInterval
-from portal.cluster.objects import PodSeen
+from portal.cluster.objects import KubePod
 from portal.cluster.view import ClusterView
 
 
@@ -55,7 +55,7 @@ class UsagePass:
         self._open: dict[str, datetime] = {}  # pod uid -> start
         self._done: set[str] = set()  # pods that are still there and need no more rows
         self._owners: set[str] = set()
-        self._departed: dict[str, PodSeen] = {}
+        self._departed: dict[str, KubePod] = {}
         # At first that is what the reconciler before us wrote into its lease.
         self._sure_at: datetime | None = None
         self._is_sure = False
@@ -64,7 +64,7 @@ class UsagePass:
         """Something of these jobs or services changed."""
         self._owners.update(owners)
 
-    def note_departed(self, pod: PodSeen) -> None:
+    def note_departed(self, pod: KubePod) -> None:
         """A pod went; this is its last state."""
         self._departed[pod.metadata.uid] = pod
 
@@ -119,12 +119,12 @@ class UsagePass:
             lost=tuple(lost),
         )
 
-    def _may_be_news(self, pod: PodSeen) -> bool:
+    def _may_be_news(self, pod: KubePod) -> bool:
         """Not of a pod that goes on as its open row says, which nearly all of them do."""
         uid = pod.metadata.uid
         return uid not in self._done and (uid not in self._open or has_ended(pod))
 
-    def _chosen(self, everything: bool) -> Iterable[PodSeen]:
+    def _chosen(self, everything: bool) -> Iterable[KubePod]:
         if everything:
             return [pod for pod in self._view.pods.watch.items.values() if pod.metadata.owner]
         return [pod for owner in self._owners for pod in self._view.pods.of_owner(owner)]

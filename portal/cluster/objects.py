@@ -15,11 +15,11 @@ import msgspec
 from portal.cluster import labels
 
 
-class Seen(msgspec.Struct, gc=False, rename="camel", frozen=True):
+class KubeStruct(msgspec.Struct, gc=False, rename="camel", frozen=True):
     """What all of them have in common: camelCase names, unknown fields ignored."""
 
 
-class Annotations(Seen, frozen=True):
+class Annotations(KubeStruct, frozen=True):
     """The few annotations that are read; others, often large, are not kept."""
 
     spec_hash: str = msgspec.field(default="", name="homeport.dev/spec-hash")
@@ -30,7 +30,7 @@ class Annotations(Seen, frozen=True):
     gpu_note: str = msgspec.field(default="", name="homeport.dev/gpu-note")  # of a node
 
 
-class Marks(Seen, frozen=True):
+class ObjectMeta(KubeStruct, frozen=True):
     """metadata of an object but for its labels; times are aware UTC."""
 
     name: str = ""
@@ -42,7 +42,7 @@ class Marks(Seen, frozen=True):
     deletion_timestamp: datetime | None = None
 
 
-class Meta(Marks, frozen=True):
+class Meta(ObjectMeta, frozen=True):
     """metadata with all labels."""
 
     labels: dict[str, str] = {}
@@ -54,7 +54,7 @@ class Meta(Marks, frozen=True):
         return self.labels.get(labels.OWNER, "") if is_ours else ""
 
 
-class PodLabels(Seen, frozen=True):
+class PodLabels(KubeStruct, frozen=True):
     """The labels that are read of a pod: there are many pods, and controllers add long labels."""
 
     managed_by: str = msgspec.field(default="", name=labels.MANAGED_BY)
@@ -67,7 +67,7 @@ class PodLabels(Seen, frozen=True):
     rescued_attempt: str = msgspec.field(default="", name=labels.RESCUED_ATTEMPT)
 
 
-class PodMeta(Marks, frozen=True):
+class PodMeta(ObjectMeta, frozen=True):
     """metadata of a pod."""
 
     labels: PodLabels = PodLabels()
@@ -94,13 +94,13 @@ def is_same(old: Any, new: Any) -> bool:
     return bool(msgspec.structs.replace(old, metadata=before) == new)
 
 
-class MetaOnly(Seen, frozen=True):
+class PartialObjectMetadata(KubeStruct, frozen=True):
     """An object of which only the metadata matter."""
 
     metadata: Meta
 
 
-class Condition(Seen, frozen=True):
+class Condition(KubeStruct, frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -109,18 +109,18 @@ class Condition(Seen, frozen=True):
 
 
 # --- Pod: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ ---
-class ResourceRequirements(Seen, frozen=True):
+class ResourceRequirements(KubeStruct, frozen=True):
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
 
 
-class ContainerSpec(Seen, frozen=True):
+class ContainerSpec(KubeStruct, frozen=True):
     name: str = ""
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str = ""  # "Always" on an init container: a native sidecar
 
 
-class PodSpec(Seen, frozen=True):
+class PodSpec(KubeStruct, frozen=True):
     node_name: str = ""
     containers: tuple[ContainerSpec, ...] = ()
     init_containers: tuple[ContainerSpec, ...] = ()
@@ -148,16 +148,16 @@ class PodCondition(Condition, frozen=True):
     status: Literal["True", "False", "Unknown", ""] = ""
 
 
-class Waiting(Seen, frozen=True):
+class Waiting(KubeStruct, frozen=True):
     reason: str = ""
     message: str = ""
 
 
-class Running(Seen, frozen=True):
+class Running(KubeStruct, frozen=True):
     started_at: datetime | None = None
 
 
-class Terminated(Seen, frozen=True):
+class Terminated(KubeStruct, frozen=True):
     exit_code: int = 0
     signal: int = 0
     reason: str = ""
@@ -166,20 +166,20 @@ class Terminated(Seen, frozen=True):
     finished_at: datetime | None = None
 
 
-class ContainerState(Seen, frozen=True):
+class ContainerState(KubeStruct, frozen=True):
     waiting: Waiting | None = None
     running: Running | None = None
     terminated: Terminated | None = None
 
 
-class ContainerStatus(Seen, frozen=True):
+class ContainerStatus(KubeStruct, frozen=True):
     name: str = ""
     restart_count: int = 0
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
 
 
-class PodStatus(Seen, frozen=True):
+class PodStatus(KubeStruct, frozen=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
@@ -189,20 +189,20 @@ class PodStatus(Seen, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class PodSeen(Seen, frozen=True):
+class KubePod(KubeStruct, frozen=True):
     metadata: PodMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
 
 # --- Job, Deployment, Service ---
-class JobSpec(Seen, frozen=True):
+class JobSpec(KubeStruct, frozen=True):
     suspend: bool = False
     parallelism: int = 1
     completions: int | None = None
 
 
-class JobStatus(Seen, frozen=True):
+class JobStatus(KubeStruct, frozen=True):
     active: int = 0
     ready: int = 0
     terminating: int = 0
@@ -214,101 +214,101 @@ class JobStatus(Seen, frozen=True):
     conditions: list[Condition] = []
 
 
-class JobSeen(Seen, frozen=True):
+class KubeJob(KubeStruct, frozen=True):
     metadata: Meta
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 
 
-class DeploymentSpec(Seen, frozen=True):
+class DeploymentSpec(KubeStruct, frozen=True):
     replicas: int = 1
 
 
-class DeploymentStatus(Seen, frozen=True):
+class DeploymentStatus(KubeStruct, frozen=True):
     replicas: int = 0
     conditions: list[Condition] = []
 
 
-class DeploymentSeen(Seen, frozen=True):
+class KubeDeployment(KubeStruct, frozen=True):
     metadata: Meta
     spec: DeploymentSpec = DeploymentSpec()
     status: DeploymentStatus = DeploymentStatus()
 
 
-class ServicePort(Seen, frozen=True):
+class ServicePort(KubeStruct, frozen=True):
     name: str = ""
     port: int = 0
     node_port: int = 0
 
 
-class ServiceSpec(Seen, frozen=True):
+class ServiceSpec(KubeStruct, frozen=True):
     type: str = "ClusterIP"
     cluster_ip: str = msgspec.field(default="", name="clusterIP")
     ports: list[ServicePort] = []
 
 
-class ServiceSeen(Seen, frozen=True):
+class KubeService(KubeStruct, frozen=True):
     metadata: Meta
     spec: ServiceSpec = ServiceSpec()
 
 
 # --- what a tenant is made of ---
-class NamespaceStatus(Seen, frozen=True):
+class NamespaceStatus(KubeStruct, frozen=True):
     phase: str = ""  # Active | Terminating
     conditions: list[Condition] = []
 
 
-class NamespaceSeen(Seen, frozen=True):
+class KubeNamespace(KubeStruct, frozen=True):
     metadata: Meta
     status: NamespaceStatus = NamespaceStatus()
 
 
-class QuotaSpec(Seen, frozen=True):
+class QuotaSpec(KubeStruct, frozen=True):
     hard: dict[str, str] = {}
 
 
-class QuotaStatus(Seen, frozen=True):
+class QuotaStatus(KubeStruct, frozen=True):
     hard: dict[str, str] = {}
     used: dict[str, str] = {}
 
 
-class QuotaSeen(Seen, frozen=True):
+class KubeQuota(KubeStruct, frozen=True):
     metadata: Meta
     spec: QuotaSpec = QuotaSpec()
     status: QuotaStatus = QuotaStatus()
 
 
-class PVCSpec(Seen, frozen=True):
+class PVCSpec(KubeStruct, frozen=True):
     storage_class_name: str = ""
     volume_name: str = ""
     resources: ResourceRequirements = ResourceRequirements()
 
 
-class PVCStatus(Seen, frozen=True):
+class PVCStatus(KubeStruct, frozen=True):
     phase: str = ""  # Pending | Bound | Lost
     capacity: dict[str, str] = {}
     conditions: list[Condition] = []
 
 
-class PVCSeen(Seen, frozen=True):
+class KubePVC(KubeStruct, frozen=True):
     metadata: Meta
     spec: PVCSpec = PVCSpec()
     status: PVCStatus = PVCStatus()
 
 
-class SpecSeen(Seen, frozen=True):
+class KubeSpecOnly(KubeStruct, frozen=True):
     """A small object whose whole spec is compared with what we rendered."""
 
     metadata: Meta
     spec: dict[str, Any] = {}
 
 
-class ServiceAccountSeen(Seen, frozen=True):
+class KubeServiceAccount(KubeStruct, frozen=True):
     metadata: Meta
     automount_service_account_token: bool | None = None
 
 
-class RoleBindingSeen(Seen, frozen=True):
+class KubeRoleBinding(KubeStruct, frozen=True):
     """Who may do in a namespace what a role says; both are compared as a whole."""
 
     metadata: Meta
@@ -317,53 +317,53 @@ class RoleBindingSeen(Seen, frozen=True):
 
 
 # --- Node, Event ---
-class Taint(Seen, frozen=True):
+class Taint(KubeStruct, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
-class NodeSpec(Seen, frozen=True):
+class NodeSpec(KubeStruct, frozen=True):
     unschedulable: bool = False
     taints: list[Taint] = []
 
 
-class NodeInfo(Seen, frozen=True):
+class NodeInfo(KubeStruct, frozen=True):
     kubelet_version: str = ""
     os_image: str = ""
     architecture: str = ""
 
 
-class NodeStatus(Seen, frozen=True):
+class NodeStatus(KubeStruct, frozen=True):
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: list[Condition] = []
     node_info: NodeInfo = NodeInfo()
 
 
-class NodeSeen(Seen, frozen=True):
+class KubeNode(KubeStruct, frozen=True):
     metadata: Meta
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
-class ObjectReference(Seen, frozen=True):
+class ObjectReference(KubeStruct, frozen=True):
     kind: str = ""
     namespace: str = ""
     name: str = ""
     uid: str = ""
 
 
-class EventSource(Seen, frozen=True):
+class EventSource(KubeStruct, frozen=True):
     component: str = ""
 
 
-class EventSeries(Seen, frozen=True):
+class EventSeries(KubeStruct, frozen=True):
     count: int = 0
     last_observed_time: datetime | None = None
 
 
-class EventSeen(Seen, frozen=True):
+class KubeEvent(KubeStruct, frozen=True):
     """core/v1 Event; `at` and `total` hide that old and new reporters fill different fields."""
 
     metadata: Meta

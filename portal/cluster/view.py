@@ -17,19 +17,19 @@ from portal.cluster import labels, resources
 from portal.cluster.client import Cluster
 from portal.cluster.index import Index
 from portal.cluster.objects import (
-    DeploymentSeen,
-    EventSeen,
-    JobSeen,
-    MetaOnly,
-    NamespaceSeen,
-    NodeSeen,
-    PodSeen,
-    PVCSeen,
-    QuotaSeen,
-    RoleBindingSeen,
-    ServiceAccountSeen,
-    ServiceSeen,
-    SpecSeen,
+    KubeDeployment,
+    KubeEvent,
+    KubeJob,
+    KubeNamespace,
+    KubeNode,
+    KubePod,
+    KubePVC,
+    KubeQuota,
+    KubeRoleBinding,
+    KubeService,
+    KubeServiceAccount,
+    KubeSpecOnly,
+    PartialObjectMetadata,
     Watchable,
     is_same,
 )
@@ -113,8 +113,8 @@ class ClusterView:
         self.changed = asyncio.Event()
         self._dirty = Dirty()
         self._held: dict[str, Resources] = {}
-        self._gpu_pods: dict[str, dict[Key, PodSeen]] = defaultdict(dict)
-        self._events_about: dict[tuple[str, str, str], dict[str, EventSeen]] = defaultdict(dict)
+        self._gpu_pods: dict[str, dict[Key, KubePod]] = defaultdict(dict)
+        self._events_about: dict[tuple[str, str, str], dict[str, KubeEvent]] = defaultdict(dict)
         self._shelves: list[Shelf[Any]] = []
 
         outage = Outage()
@@ -128,21 +128,21 @@ class ClusterView:
             selector = labels.MANAGED_SELECTOR
             return put_up(Selection(kind, seen, label_selector=selector, **more), self._note)
 
-        self.namespaces = managed("Namespace", NamespaceSeen)
-        self.quotas = managed("ResourceQuota", QuotaSeen)
-        self.limit_ranges = managed("LimitRange", SpecSeen)
-        self.network_policies = managed("NetworkPolicy", SpecSeen)
-        self.service_accounts = managed("ServiceAccount", ServiceAccountSeen)
-        self.role_bindings = managed("RoleBinding", RoleBindingSeen)
-        self.claims = managed("PersistentVolumeClaim", PVCSeen)
-        self.jobs = managed("Job", JobSeen)
-        self.deployments = managed("Deployment", DeploymentSeen)
-        self.services = managed("Service", ServiceSeen)
-        self.config_maps = managed("ConfigMap", MetaOnly, only_metadata=True)
+        self.namespaces = managed("Namespace", KubeNamespace)
+        self.quotas = managed("ResourceQuota", KubeQuota)
+        self.limit_ranges = managed("LimitRange", KubeSpecOnly)
+        self.network_policies = managed("NetworkPolicy", KubeSpecOnly)
+        self.service_accounts = managed("ServiceAccount", KubeServiceAccount)
+        self.role_bindings = managed("RoleBinding", KubeRoleBinding)
+        self.claims = managed("PersistentVolumeClaim", KubePVC)
+        self.jobs = managed("Job", KubeJob)
+        self.deployments = managed("Deployment", KubeDeployment)
+        self.services = managed("Service", KubeService)
+        self.config_maps = managed("ConfigMap", PartialObjectMetadata, only_metadata=True)
         # Pods of all namespaces: foreign ones hold capacity too.
-        self.pods = put_up(Selection("Pod", PodSeen), self._note_pod)
-        self.nodes = put_up(Selection("Node", NodeSeen), self._note_node)
-        about_tenants = Selection("Event", EventSeen, keep=_is_about_tenant)
+        self.pods = put_up(Selection("Pod", KubePod), self._note_pod)
+        self.nodes = put_up(Selection("Node", KubeNode), self._note_node)
+        about_tenants = Selection("Event", KubeEvent, keep=_is_about_tenant)
         self.events = put_up(about_tenants, self._note_event)
 
     # --- life ---
@@ -184,7 +184,7 @@ class ClusterView:
         """What pods that have not ended hold of a node, foreign ones included."""
         return self._held.get(node, NOTHING)
 
-    def gpu_pods_of(self, node: str) -> list[PodSeen]:
+    def gpu_pods_of(self, node: str) -> list[KubePod]:
         """Pods that hold GPUs of a node, foreign ones included."""
         return list(self._gpu_pods.get(node, {}).values())
 
@@ -198,7 +198,7 @@ class ClusterView:
         seen = self.nodes.get("", node)
         return NOTHING if seen is None else resources.of_resources(seen.status.capacity)
 
-    def events_about(self, namespace: str, kind: str, name: str) -> list[EventSeen]:
+    def events_about(self, namespace: str, kind: str, name: str) -> list[KubeEvent]:
         """Events of one object, oldest first."""
         found = self._events_about.get((namespace, kind, name), {})
         return sorted(found.values(), key=lambda event: event.at.timestamp() if event.at else 0.0)
@@ -218,7 +218,7 @@ class ClusterView:
                 self._dirty.namespaces.add(change.key[0] or change.key[1])
         self._wake()
 
-    def _note_pod(self, change: Change[PodSeen]) -> None:
+    def _note_pod(self, change: Change[KubePod]) -> None:
         old, new = change.old, change.new
         if old is not None and new is not None and _is_held_alike(old, new):
             is_news = self._renew(change.key, old, new)
@@ -229,7 +229,7 @@ class ClusterView:
         elif is_news:
             self._wake()
 
-    def _hold_anew(self, change: Change[PodSeen]) -> bool:
+    def _hold_anew(self, change: Change[KubePod]) -> bool:
         """Whether what pods hold of a node is something else now."""
         (old_node, old), (node, new) = _holding(change.old), _holding(change.new)
         if old_node:
@@ -242,7 +242,7 @@ class ClusterView:
             self._gpu_pods[node][change.key] = change.new
         return bool(old_node or node)
 
-    def _renew(self, key: Key, old: PodSeen, new: PodSeen) -> bool:
+    def _renew(self, key: Key, old: KubePod, new: KubePod) -> bool:
         """Whether another thing is known of the GPUs that a pod holds as before."""
         gpu_pods = self._gpu_pods.get(new.spec.node_name, {})
         if key not in gpu_pods:
@@ -261,11 +261,11 @@ class ClusterView:
         else:
             self._held[node] = total
 
-    def _note_node(self, change: Change[NodeSeen]) -> None:
+    def _note_node(self, change: Change[KubeNode]) -> None:
         self._dirty.nodes.add(change.key[1])
         self._wake()
 
-    def _note_event(self, change: Change[EventSeen]) -> None:
+    def _note_event(self, change: Change[KubeEvent]) -> None:
         if change.old is not None:
             self._forget_event(change.key[1], change.old)
         if change.new is not None:
@@ -277,7 +277,7 @@ class ClusterView:
             self._dirty.namespaces.add(about.namespace)
             self._wake()
 
-    def _forget_event(self, name: str, event: EventSeen) -> None:
+    def _forget_event(self, name: str, event: KubeEvent) -> None:
         about = event.involved_object
         key = (about.namespace, about.kind, about.name)
         self._events_about[key].pop(name, None)
@@ -296,18 +296,18 @@ class ClusterView:
         return seen.metadata.owner if seen is not None else ""
 
 
-def _is_about_tenant(event: EventSeen) -> bool:
+def _is_about_tenant(event: KubeEvent) -> bool:
     return event.involved_object.namespace.startswith(_TENANT_PREFIX)
 
 
-def _is_held_alike(old: PodSeen, new: PodSeen) -> bool:
+def _is_held_alike(old: KubePod, new: KubePod) -> bool:
     """Whether a pod goes on holding what it held, or nothing."""
     if old.spec == new.spec:  # nearly always, and cheaper than adding up both
         return (old.status.phase in _ENDED) == (new.status.phase in _ENDED)
     return _holding(old) == _holding(new)
 
 
-def _holding(pod: PodSeen | None) -> tuple[str, Resources]:
+def _holding(pod: KubePod | None) -> tuple[str, Resources]:
     """Node and amount that a pod holds; ("", nothing) when it holds nothing."""
     if pod is None or not pod.spec.node_name or pod.status.phase in _ENDED:
         return "", NOTHING

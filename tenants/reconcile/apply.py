@@ -17,7 +17,7 @@ from portal.cluster.errors import (
     TooManyRequests,
     Unavailable,
 )
-from portal.cluster.objects import Marks, PVCSeen
+from portal.cluster.objects import KubePVC, ObjectMeta
 from portal.cluster.view import ClusterView, Shelf
 from portal.cluster.workqueue import RateLimiter
 from tenants.models import Tenant, TenantObject
@@ -239,7 +239,7 @@ class Provisioner:
             del self._kept[key]
         return found
 
-    async def _remove(self, key: Key, meta: Marks) -> None:
+    async def _remove(self, key: Key, meta: ObjectMeta) -> None:
         self._open.add(key)
         if self._tries.is_backing_off(key):
             return
@@ -262,7 +262,7 @@ class Provisioner:
 
     # --- what else a claim needs to know ---
     async def _around(self, seen: Any) -> ClaimContext:
-        if not isinstance(seen, PVCSeen) or seen.status.phase != "Pending":
+        if not isinstance(seen, KubePVC) or seen.status.phase != "Pending":
             return ClaimContext()
         known = await self._class(seen.spec.storage_class_name)
         meta = seen.metadata

@@ -11,12 +11,12 @@ from portal import quantity
 from portal.cluster import labels
 from portal.cluster.mergepatch import difference, is_equal
 from portal.cluster.objects import (
-    EventSeen,
-    NamespaceSeen,
-    PVCSeen,
-    QuotaSeen,
-    RoleBindingSeen,
-    ServiceAccountSeen,
+    KubeEvent,
+    KubeNamespace,
+    KubePVC,
+    KubeQuota,
+    KubeRoleBinding,
+    KubeServiceAccount,
 )
 from tenants.models import TenantObject
 
@@ -38,7 +38,7 @@ class ClaimContext:
 
     binding_mode: str = ""
     problem: str = ""
-    events: Sequence[EventSeen] = ()
+    events: Sequence[KubeEvent] = ()
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,10 @@ def foreign(document: Object) -> str:
 
 def _leaving(seen: Any) -> str:
     text = "is being deleted by somebody; it is made anew when it is gone"
-    if isinstance(seen, NamespaceSeen):
+    if isinstance(seen, KubeNamespace):
         held = [c.message for c in seen.status.conditions if c.status == "True" and c.message]
         return f"{text}. The cluster says: {' '.join(held)}" if held else text
-    if isinstance(seen, PVCSeen):
+    if isinstance(seen, KubePVC):
         return f"{text}, which waits for the pods that use it"
     return text
 
@@ -116,21 +116,21 @@ def _patch(document: Object, seen: Any) -> Object:
 
 
 def _content_patch(document: Object, seen: Any) -> Object:
-    if isinstance(seen, NamespaceSeen):
+    if isinstance(seen, KubeNamespace):
         return {}
-    if isinstance(seen, ServiceAccountSeen):
+    if isinstance(seen, KubeServiceAccount):
         wanted = document["automountServiceAccountToken"]
         same = seen.automount_service_account_token == wanted
         return {} if same else {"automountServiceAccountToken": wanted}
-    if isinstance(seen, RoleBindingSeen):
+    if isinstance(seen, KubeRoleBinding):
         wanted = document["subjects"]
         return {} if seen.subjects == wanted else {"subjects": wanted}
-    if isinstance(seen, PVCSeen):
+    if isinstance(seen, KubePVC):
         wanted = _storage(document)
         if quantity.parse(wanted) <= quantity.parse(_requested(seen)):
             return {}
         return {"spec": {"resources": {"requests": {"storage": wanted}}}}
-    actual = {"hard": seen.spec.hard} if isinstance(seen, QuotaSeen) else seen.spec
+    actual = {"hard": seen.spec.hard} if isinstance(seen, KubeQuota) else seen.spec
     inner = difference(actual, document["spec"])
     return {"spec": inner} if inner else {}
 
@@ -139,32 +139,32 @@ def _storage(document: Object) -> str:
     return str(document["spec"]["resources"]["requests"]["storage"])
 
 
-def _requested(seen: PVCSeen) -> str:
+def _requested(seen: KubePVC) -> str:
     return seen.spec.resources.requests.get("storage", "0")
 
 
 def _would_shrink(document: Object, seen: Any) -> bool:
-    return isinstance(seen, PVCSeen) and (
+    return isinstance(seen, KubePVC) and (
         quantity.parse(_storage(document)) < quantity.parse(_requested(seen))
     )
 
 
 def _condition(document: Object, seen: Any, around: ClaimContext) -> tuple[str, str]:
-    if isinstance(seen, NamespaceSeen) and seen.status.phase != "Active":
+    if isinstance(seen, KubeNamespace) and seen.status.phase != "Active":
         return State.WAITING, f"the cluster says {seen.status.phase or 'nothing'} of it yet"
-    if isinstance(seen, QuotaSeen) and not is_equal(seen.status.hard, document["spec"]["hard"]):
+    if isinstance(seen, KubeQuota) and not is_equal(seen.status.hard, document["spec"]["hard"]):
         return State.WAITING, "the cluster has not confirmed these limits yet"
-    if isinstance(seen, RoleBindingSeen) and seen.role_ref != document["roleRef"]:
+    if isinstance(seen, KubeRoleBinding) and seen.role_ref != document["roleRef"]:
         return State.REFUSED, (
             f"it names the role {seen.role_ref.get('name') or '?'}, which cannot be changed. "
             "Remove it, and Homeport makes its own"
         )
-    if isinstance(seen, PVCSeen):
+    if isinstance(seen, KubePVC):
         return _claim_condition(document, seen, around)
     return State.READY, seen.metadata.annotations.warning
 
 
-def _claim_condition(document: Object, seen: PVCSeen, around: ClaimContext) -> tuple[str, str]:
+def _claim_condition(document: Object, seen: KubePVC, around: ClaimContext) -> tuple[str, str]:
     notes = [seen.metadata.annotations.warning]
     if _would_shrink(document, seen):
         notes.append(f"a volume cannot shrink: it stays at {_requested(seen)}")

@@ -77,7 +77,7 @@ def _age(pod: PodFacts) -> tuple[float, str]:
     return (pod.created_at.timestamp() if pod.created_at else 0.0, pod.name)
 
 
-def _root(seen: objects.DeploymentSeen) -> Root:
+def _root(seen: objects.KubeDeployment) -> Root:
     refused = condition(seen.status.conditions, "ReplicaFailure")
     found = thing("Deployment", seen.metadata)
     return Root(
@@ -90,7 +90,7 @@ def _root(seen: objects.DeploymentSeen) -> Root:
     )
 
 
-def read_pod(row: WorkloadRow, pod: objects.PodSeen) -> PodFacts:
+def read_pod(row: WorkloadRow, pod: objects.KubePod) -> PodFacts:
     """A pod with its containers `prepare`, `gate` and `app`, without what events say of it."""
     status, marks = pod.status, pod.metadata.labels
     prepare = container_status(status.init_container_statuses, "prepare")

@@ -90,7 +90,7 @@ def parse_indexes(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def _root(seen: objects.JobSeen) -> Root:
+def _root(seen: objects.KubeJob) -> Root:
     conditions = seen.status.conditions
     complete = condition(conditions, "Complete") or condition(conditions, "SuccessCriteriaMet")
     failed = condition(conditions, "Failed") or condition(conditions, "FailureTarget")
@@ -109,7 +109,7 @@ def _root(seen: objects.JobSeen) -> Root:
     )
 
 
-def _server(seen: objects.DeploymentSeen) -> ServerDeployment:
+def _server(seen: objects.KubeDeployment) -> ServerDeployment:
     refused = condition(seen.status.conditions, "ReplicaFailure")
     meta = seen.metadata
     return ServerDeployment(
@@ -129,7 +129,7 @@ def _refusal(view: ClusterView, namespace: str, root: str) -> str:
 
 
 # --- pods ---
-def read_pod(row: WorkloadRow, pod: objects.PodSeen) -> PodFacts:
+def read_pod(row: WorkloadRow, pod: objects.KubePod) -> PodFacts:
     """A pod of a replica, or one that rescues its log."""
     marks = pod.metadata.labels
     is_rescue = marks.role == RESCUE_ROLE

@@ -15,7 +15,7 @@ from tests.factories import make_job, make_tenant
 from tests.jobs.kinds.training.test_observe import JOB
 
 
-def event(name: str, kind: str = "Pod", **more: Any) -> objects.EventSeen:
+def event(name: str, kind: str = "Pod", **more: Any) -> objects.KubeEvent:
     raw = {
         "metadata": {"name": f"e-{name}", "uid": f"uid-{name}"},
         "involvedObject": {"kind": kind, "name": name, "namespace": "u-alice"},
@@ -25,7 +25,7 @@ def event(name: str, kind: str = "Pod", **more: Any) -> objects.EventSeen:
         "type": "Normal",
         **more,
     }
-    return msgspec.json.decode(msgspec.json.encode(raw), type=objects.EventSeen)
+    return msgspec.json.decode(msgspec.json.encode(raw), type=objects.KubeEvent)
 
 
 def test_events_are_found_by_the_names_of_a_jobs_objects() -> None:

@@ -13,33 +13,33 @@ from portal.cluster import objects
 from tests.jobs.kinds.training.test_observe import JOB
 
 
-def pod(name: str, **status: Any) -> objects.PodSeen:
+def pod(name: str, **status: Any) -> objects.KubePod:
     made = {"metadata": {"name": name, "uid": f"uid of {name}"}, "status": status}
-    return msgspec.json.decode(msgspec.json.encode(made), type=objects.PodSeen)
+    return msgspec.json.decode(msgspec.json.encode(made), type=objects.KubePod)
 
 
 class View:
     """These pods, and these events about volumes."""
 
-    def __init__(self, *found: objects.PodSeen) -> None:
+    def __init__(self, *found: objects.KubePod) -> None:
         self.found = list(found)
         self.problem = ""
         self.pods = self
 
-    def of_owner(self, owner: str) -> list[objects.PodSeen]:
+    def of_owner(self, owner: str) -> list[objects.KubePod]:
         assert owner == JOB.id
         return self.found
 
-    def events_about(self, namespace: str, kind: str, name: str) -> list[objects.EventSeen]:
+    def events_about(self, namespace: str, kind: str, name: str) -> list[objects.KubeEvent]:
         told = {"metadata": {"name": "e"}, "reason": "FailedMount", "message": self.problem}
-        seen = msgspec.json.decode(msgspec.json.encode(told), type=objects.EventSeen)
+        seen = msgspec.json.decode(msgspec.json.encode(told), type=objects.KubeEvent)
         return [seen] if self.problem else []
 
 
 class Read(list[str]):
     """Names of the pods that were read, in that order."""
 
-    def pod(self, row: WorkloadRow, seen: objects.PodSeen) -> PodFacts:
+    def pod(self, row: WorkloadRow, seen: objects.KubePod) -> PodFacts:
         self.append(seen.metadata.name)
         return read_pod(row, seen)
 

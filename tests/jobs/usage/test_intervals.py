@@ -9,7 +9,7 @@ import pytest
 from jobs.manifests import RESCUE_ROLE
 from jobs.usage.intervals import span_of
 from portal.cluster import labels
-from portal.cluster.objects import PodSeen
+from portal.cluster.objects import KubePod
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -24,7 +24,7 @@ def stamp(minutes: float) -> str:
 
 def pod(
     *states: dict[str, Any], phase: str = "Running", meta: dict[str, Any] | None = None
-) -> PodSeen:
+) -> KubePod:
     """Alice's pod, made at noon, with one container in each of these states."""
     body = {
         "metadata": {
@@ -50,7 +50,7 @@ def pod(
             "containerStatuses": [{"name": f"c{i}", **s} for i, s in enumerate(states)],
         },
     }
-    return msgspec.json.decode(msgspec.json.encode(body), type=PodSeen)
+    return msgspec.json.decode(msgspec.json.encode(body), type=KubePod)
 
 
 def running(start: float) -> dict[str, Any]:

@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from portal.cluster import labels
-from portal.cluster.objects import PodConditionType, PodSeen
+from portal.cluster.objects import KubePod, PodConditionType
 
 
-def seen(metadata: dict[str, object], status: dict[str, object]) -> PodSeen:
+def seen(metadata: dict[str, object], status: dict[str, object]) -> KubePod:
     return msgspec.json.decode(
-        msgspec.json.encode({"metadata": metadata, "status": status}), type=PodSeen
+        msgspec.json.encode({"metadata": metadata, "status": status}), type=KubePod
     )
 
 

@@ -11,12 +11,12 @@ import pytest
 from aiohttp import web
 
 from portal.cluster.client import Cluster
-from portal.cluster.objects import MetaOnly, PodSeen
+from portal.cluster.objects import KubePod, PartialObjectMetadata
 from portal.cluster.watch import NORMAL_PACE, Change, Pace, Selection, Watch
 from tests.portal.cluster.fake_api import FakeApi, Trouble
 
 FAST = Pace(silence_s=0.4, healthy_s=0.3, first_wait_s=0.01, most_wait_s=0.05)
-PODS = Selection("Pod", PodSeen)
+PODS = Selection("Pod", KubePod)
 
 
 def pod(name: str, *, labels: dict[str, str] | None = None, **status: Any) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class Recorder:
     """Hears changes and replays them into a cache of its own."""
 
     def __init__(self) -> None:
-        self.items: dict[str, PodSeen] = {}
+        self.items: dict[str, KubePod] = {}
         self.told: list[tuple[str, str]] = []
 
     def __call__(self, changes: Sequence[Change[Any]]) -> None:
@@ -100,7 +100,7 @@ async def test_it_asks_for_bookmarks_and_an_end_of_its_own(api: FakeApi, cluster
 async def test_a_selector_is_the_servers_work(api: FakeApi, cluster: Cluster):
     api.put(pod("ours", labels={"team": "a"}))
     api.put(pod("theirs"))
-    chosen = Selection("Pod", PodSeen, label_selector="team=a")
+    chosen = Selection("Pod", KubePod, label_selector="team=a")
     async with watching(cluster, chosen) as (watch, _):
         await until(lambda: len(watch.items) == 1)
         api.put(pod("more", labels={"team": "a"}))
@@ -109,7 +109,7 @@ async def test_a_selector_is_the_servers_work(api: FakeApi, cluster: Cluster):
 
 
 async def test_keep_leaves_objects_out_until_they_fit(api: FakeApi, cluster: Cluster):
-    running = Selection("Pod", PodSeen, keep=lambda seen: seen.status.phase == "Running")
+    running = Selection("Pod", KubePod, keep=lambda seen: seen.status.phase == "Running")
     api.put(pod("a", phase="Pending"))
     async with watching(cluster, running) as (watch, heard):
         await until(lambda: api.open_watches == 1)
@@ -124,7 +124,9 @@ async def test_metadata_only_is_asked_for(api: FakeApi, cluster: Cluster):
     api.put(
         {"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "u-x"}, "data": {"k": "v"}}
     )
-    async with watching(cluster, Selection("ConfigMap", MetaOnly, only_metadata=True)) as (
+    async with watching(
+        cluster, Selection("ConfigMap", PartialObjectMetadata, only_metadata=True)
+    ) as (
         watch,
         _,
     ):

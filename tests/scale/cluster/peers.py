@@ -34,17 +34,17 @@ async def view(kubeconfig: str) -> dict[str, Any]:
     """Homeport's watch of pods, with its index."""
     from portal.cluster.client import Cluster
     from portal.cluster.index import Index
-    from portal.cluster.objects import PodSeen
+    from portal.cluster.objects import KubePod
     from portal.cluster.watch import Selection, Watch
 
     cluster = await Cluster.connect(kubeconfig)
-    index: Index[PodSeen] = Index()
+    index: Index[KubePod] = Index()
 
     def take(changes: Any) -> None:
         for change in changes:
             index.apply(change)
 
-    watch = Watch(cluster, Selection("Pod", PodSeen), take)
+    watch = Watch(cluster, Selection("Pod", KubePod), take)
     before, began_s, began_cpu_s = rss_bytes(os.getpid()), time.monotonic(), cpu_s(os.getpid())
     task = asyncio.create_task(watch.run())
     await asyncio.wait_for(watch.synced.wait(), _PATIENCE_S)

@@ -40,7 +40,7 @@ def facts(**status: Any) -> PodFacts:
         "spec": {"nodeName": "n"},
         "status": status,
     }
-    seen = msgspec.json.decode(msgspec.json.encode(pod), type=objects.PodSeen)
+    seen = msgspec.json.decode(msgspec.json.encode(pod), type=objects.KubePod)
     found = read_pod(JOB, seen)
     assert not found.is_rescue
     return found
