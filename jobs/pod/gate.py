@@ -21,8 +21,9 @@ import signal
 import aiohttp
 from aiohttp import web
 
+from jobs.pod.errors import PodError
 from jobs.pod.gatekeeper import forward
-from jobs.pod.gatekeeper.config import Config, ConfigError, read_config
+from jobs.pod.gatekeeper.config import Config, read_config
 from jobs.pod.gatekeeper.cookies import Cookies
 from jobs.pod.gatekeeper.portal import Portal
 from jobs.pod.gatekeeper.server import Gate
@@ -49,12 +50,12 @@ async def serve(config: Config) -> int:
     # Not kept: the portal may close an idle connection at the moment when somebody comes.
     unkept = aiohttp.TCPConnector(force_close=True)
     async with forward.session() as to_app, aiohttp.ClientSession(connector=unkept) as to_portal:
-        standing = Standing(Portal(to_portal, config).ask, config.start, Clock())
+        standing = Standing(Portal(to_portal, config).ask, config.start, Clock(), config.word)
         gate = Gate(
             config=config,
             app=forward.App(config, Cookies(config.prefix), to_app),
             standing=standing,
-            signer=Signer(config.service_id, config.start, config.ticket_key),
+            signer=Signer(config.service_id, config.start, config.ticket_key, config.word),
         )
         server = web.Server(
             gate.answer,
@@ -94,7 +95,7 @@ def main() -> int:
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     try:
         config = read_config(os.environ)
-    except ConfigError as error:
+    except PodError as error:
         log.error("%s", error)  # noqa: TRY400 (the sentence is all there is to know)
         return codes.EXIT_CONFIGURATION
     return asyncio.run(serve(config))

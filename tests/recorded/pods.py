@@ -44,7 +44,7 @@ def derived() -> dict[str, Any]:
         mock.patch.object(person, "save"),
     ):
         found: dict[str, Any] = gate_secrets(ID, START)
-        signer = Signer(str(ID), START, found["ticket_key"].encode())
+        signer = Signer(str(ID), START, found["ticket_key"].encode(), "notebook")
         store = get_store()
         return {
             "a training": job_token(ID),

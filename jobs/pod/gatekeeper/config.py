@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jobs.pod.errors import PodError
+from jobs.pod.protocol import codes
+
 WORDS = {"notebook": "notebook", "tensorboard": "TensorBoard"}
-
-
-class ConfigError(Exception):
-    """The gate cannot start; the text names the variable or file."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +46,19 @@ def read_config(environ: Mapping[str, str]) -> Config:
     """The configuration of this process.
 
     Raises:
-        ConfigError: something is missing or malformed.
+        PodError: something is missing or malformed.
     """
     secrets = Path(_text(environ, "GATE_SECRETS"))
     kind = _text(environ, "GATE_KIND")
     prefix = _text(environ, "GATE_PREFIX")
     if kind not in WORDS:
-        raise ConfigError(f"GATE_KIND={kind!r}: not one of {', '.join(WORDS)}")
+        raise PodError(
+            codes.CONFIGURATION_BROKEN, f"GATE_KIND={kind!r}: not one of {', '.join(WORDS)}"
+        )
     if not (prefix.startswith("/") and prefix.endswith("/") and len(prefix) > 2):
-        raise ConfigError(f"GATE_PREFIX={prefix!r}: not a path like /s/0123abcd/")
+        raise PodError(
+            codes.CONFIGURATION_BROKEN, f"GATE_PREFIX={prefix!r}: not a path like /s/0123abcd/"
+        )
     return Config(
         service_id=_text(environ, "GATE_SERVICE_ID"),
         start=_number(environ, "GATE_START"),
@@ -75,14 +78,14 @@ def read_config(environ: Mapping[str, str]) -> Config:
 def _text(environ: Mapping[str, str], name: str) -> str:
     value = environ.get(name, "")
     if not value:
-        raise ConfigError(f"{name} is not set")
+        raise PodError(codes.CONFIGURATION_BROKEN, f"{name} is not set")
     return value
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:
     text = _text(environ, name)
     if not (text.isascii() and text.isdigit()):
-        raise ConfigError(f"{name}={text!r}: not a number")
+        raise PodError(codes.CONFIGURATION_BROKEN, f"{name}={text!r}: not a number")
     return int(text)
 
 
@@ -90,10 +93,12 @@ def _secret(folder: Path, name: str) -> str:
     try:
         text = (folder / name).read_text("ascii").strip()
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{folder / name} cannot be read: {error}") from error
+        raise PodError(
+            codes.CONFIGURATION_BROKEN, f"{folder / name} cannot be read: {error}"
+        ) from error
     if not text:
         # An empty key would make everybody's signature valid.
-        raise ConfigError(f"{folder / name} is empty")
+        raise PodError(codes.CONFIGURATION_BROKEN, f"{folder / name} is empty")
     return text
 
 
@@ -106,5 +111,7 @@ def _tls(folder: Path) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"{certificate} and its key cannot be used: {error}") from error
+        raise PodError(
+            codes.CONFIGURATION_BROKEN, f"{certificate} and its key cannot be used: {error}"
+        ) from error
     return context

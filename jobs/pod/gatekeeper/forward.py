@@ -11,7 +11,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
-from jobs.pod.gatekeeper import headers
+from jobs.pod.gatekeeper import headers, refusals
 from jobs.pod.gatekeeper.config import Config
 from jobs.pod.gatekeeper.cookies import Cookies
 from jobs.pod.gatekeeper.handshake import Upstream, connected
@@ -26,14 +26,6 @@ READY_FRESH_S = 1.0
 RETRY_MIN_S, RETRY_MAX_S = 3, 60
 # What aiohttp would add by itself.
 _AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
-
-
-class NoAnswerError(Exception):
-    """Nothing listens where the app should, or it does not accept."""
-
-
-class BrokenAnswerError(Exception):
-    """What answered did not speak HTTP, or went away before it had answered."""
 
 
 def session() -> aiohttp.ClientSession:
@@ -66,7 +58,8 @@ class App:
         """The app's answer, which has been given by then.
 
         Raises:
-            NoAnswerError, BrokenAnswerError: nothing has been answered.
+            GateRefusal: nothing has been answered: nothing listens where the app should, what did
+                spoke no HTTP, or it went away.
         """
         passed = headers.to_app(
             request.headers, self.config, self.cookies, client=request.remote or ""
@@ -82,11 +75,11 @@ class App:
             )
         except aiohttp.ClientConnectorError as error:
             self._note_down()
-            raise NoAnswerError from error
+            raise refusals.starting(self.config.word, self.retry_s()) from error
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             self._note_down()
             log.warning("the app broke off: %s", error or type(error).__name__)
-            raise BrokenAnswerError from error
+            raise refusals.broken(self.config.word, self.retry_s()) from error
         self._down_since_s = None
         async with answer:
             return await _pass_back(request, answer, self.cookies)
@@ -98,8 +91,7 @@ class App:
         """A websocket to the app, and the headers with which to open that to the browser.
 
         Raises:
-            NoWebsocketError: the app does not open one.
-            NoAnswerError: nothing listens.
+            GateRefusal: the app does not open one, or nothing listens.
         """
         passed = headers.to_app(
             request.headers, self.config, self.cookies, client=request.remote or ""
@@ -108,11 +100,11 @@ class App:
         async with contextlib.AsyncExitStack() as stack:
             try:
                 upstream = await stack.enter_async_context(
-                    connected(self.config.upstream_port, request.raw_path, passed)
+                    connected(self.config.upstream_port, request.raw_path, passed, self.config.word)
                 )
             except (TimeoutError, OSError) as error:
                 self._note_down()
-                raise NoAnswerError from error
+                raise refusals.starting(self.config.word, self.retry_s()) from error
             answered = headers.to_browser(upstream.headers, self.cookies)
             answered["Connection"], answered["Upgrade"] = "Upgrade", "websocket"
             yield upstream, answered

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from multidict import CIMultiDict
 
+from jobs.pod.gatekeeper import refusals
 from jobs.pod.gatekeeper.headers import Headers
 
 CONNECT_TIMEOUT_S = 5.0
@@ -22,14 +23,6 @@ _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 section 1.3
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-class NoWebsocketError(Exception):
-    """The app is there and does not open one; with the status that it gave, or 502."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(f"the app answered {status}")
-        self.status = status
-
-
 @dataclass(frozen=True)
 class Upstream:
     """A websocket to the app, behind its handshake."""
@@ -40,7 +33,7 @@ class Upstream:
 
 
 @contextlib.asynccontextmanager
-async def connected(port: int, target: str, headers: Headers) -> AsyncIterator[Upstream]:
+async def connected(port: int, target: str, headers: Headers, word: str) -> AsyncIterator[Upstream]:
     """An open websocket for as long as the block runs; it is cut off at its end.
 
     Args:
@@ -48,7 +41,7 @@ async def connected(port: int, target: str, headers: Headers) -> AsyncIterator[U
         headers: for the app, with those of the handshake.
 
     Raises:
-        NoWebsocketError: the app said no, or nothing sensible.
+        GateRefusal: the app said no, with the status that it gave, or nothing sensible: 502.
         OSError, TimeoutError: the app does not answer.
     """
     async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -60,34 +53,35 @@ async def connected(port: int, target: str, headers: Headers) -> AsyncIterator[U
             try:
                 head = await reader.readuntil(b"\r\n\r\n")
             except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-                raise NoWebsocketError(502) from error
-        yield Upstream(read_head(head, headers.get("Sec-WebSocket-Key", "")), reader, writer)
+                raise refusals.no_websocket(word, 502) from error
+        yield Upstream(read_head(head, headers.get("Sec-WebSocket-Key", ""), word), reader, writer)
     finally:
         writer.close()
         asyncio.get_running_loop().call_later(LINGER_S, writer.transport.abort)
 
 
-def read_head(head: bytes, key: str) -> CIMultiDict[str]:
+def read_head(head: bytes, key: str, word: str) -> CIMultiDict[str]:
     """The headers that matter of an answer that opens a websocket for this key.
 
     Raises:
-        NoWebsocketError: it does not.
+        GateRefusal: it does not.
     """
     first, *lines = head.decode("utf-8", "surrogateescape").split("\r\n")
     version, _, rest = first.partition(" ")
     status = rest[:3]
     if version != "HTTP/1.1" or not (status.isascii() and status.isdigit()):
-        raise NoWebsocketError(502)
+        raise refusals.no_websocket(word, 502)
     if status != "101":
-        raise NoWebsocketError(int(status) if "400" <= status <= "599" else 502)
+        told = int(status) if "400" <= status <= "599" else 502
+        raise refusals.no_websocket(word, told)
     headers: CIMultiDict[str] = CIMultiDict()
     for line in lines:
         name, _, text = line.partition(":")
         if _CONTROL.search(line):
-            raise NoWebsocketError(502)
+            raise refusals.no_websocket(word, 502)
         if name.lower().startswith("sec-websocket-") or name.lower() == "set-cookie":
             headers.add(name, text.strip(" \t"))
     accept = base64.b64encode(hashlib.sha1(key.encode() + _MAGIC).digest()).decode()
     if headers.get("Sec-WebSocket-Accept") != accept:
-        raise NoWebsocketError(502)
+        raise refusals.no_websocket(word, 502)
     return headers

@@ -12,7 +12,7 @@ from html import escape
 
 from aiohttp import web
 
-from jobs.pod.gatekeeper.refusals import Refusal
+from jobs.pod.gatekeeper.refusals import GateRefusal
 
 _STYLE = """
 :root { color-scheme: light dark; --paper: #f4f3ee; --ink: #13232c; --soft: #4a5b65;
@@ -85,7 +85,7 @@ def opening(word: str) -> web.Response:
     return _page(f"Opening your {word}", body, status=200)
 
 
-def refused(refusal: Refusal, headers: Mapping[str, str]) -> web.Response:
+def refused(refusal: GateRefusal, headers: Mapping[str, str]) -> web.Response:
     """The refusal as a page for somebody who follows a link, as JSON for a script.
 
     Args:
@@ -99,7 +99,7 @@ def refused(refusal: Refusal, headers: Mapping[str, str]) -> web.Response:
     return response
 
 
-def said(refusal: Refusal) -> web.Response:
+def said(refusal: GateRefusal) -> web.Response:
     """The refusal as JSON: the shape of Homeport's REST, and `message`, which JupyterLab shows."""
     row = {"field": "", "code": refusal.code, "text": refusal.text}
     response = answer(

@@ -1,6 +1,7 @@
 """The one question that a gate asks the portal: which of these people may be inside?"""
 
 import json
+import logging
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -8,19 +9,14 @@ from typing import Any
 
 import aiohttp
 
+from jobs.pod.gatekeeper import refusals
 from jobs.pod.gatekeeper.config import Config
+
+log = logging.getLogger("gate")
 
 TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 256 * 1024
 _GONE = frozenset({"not_found", "deleted", "stopped"})
-
-
-class UnreachableError(Exception):
-    """No answer, or one that says nothing about the question."""
-
-
-class GoneError(Exception):
-    """The portal says that there is no such service, or that it is not to run any more."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,7 @@ class Portal:
         """One question.
 
         Raises:
-            UnreachableError, GoneError
+            GateRefusal: see `understand`; or no answer.
         """
         url = f"{self.config.portal_url}/internal/v1/services/{self.config.service_id}/gate/"
         try:
@@ -60,8 +56,9 @@ class Portal:
                 status = response.status
                 body = await _read(response)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise UnreachableError(f"{error or type(error).__name__}") from error
-        return understand(status, body)
+            log.warning("the portal does not answer: %s", error or type(error).__name__)
+            raise refusals.uncertain(self.config.word) from error
+        return understand(status, body, self.config.word)
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
@@ -73,17 +70,17 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     return body
 
 
-def understand(status: int, body: bytes) -> Answer:
+def understand(status: int, body: bytes, word: str) -> Answer:
     """The answer.
 
     Raises:
-        GoneError: 404 or 410 in the portal's own words.
-        UnreachableError: anything else that is no answer: a proxy's 404 is no word of the portal.
+        GateRefusal: 410 for a 404 or 410 in the portal's own words: there is no such service, or it
+            is not to run any more. 503 for all else: a proxy's 404 is no word of the portal.
     """
     try:
         fields: Any = json.loads(body)
         if status in (404, 410) and fields["errors"][0]["code"] in _GONE:
-            raise GoneError
+            raise refusals.gone(word)
         if status == 200:
             found = Answer(
                 start=int(fields["start"]),
@@ -94,4 +91,5 @@ def understand(status: int, body: bytes) -> Answer:
                 return found
     except (ValueError, KeyError, IndexError, TypeError, OverflowError):
         pass
-    raise UnreachableError(f"answered {status}")
+    log.warning("the portal does not answer: answered %d", status)
+    raise refusals.uncertain(word)

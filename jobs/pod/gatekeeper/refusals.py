@@ -1,46 +1,48 @@
 """Every reason for which a request ends at the gate, in words and with a next step."""
 
-from dataclasses import dataclass
+GONE = 410  # the status of the one refusal that says that there is nothing behind the gate any more
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A request that ends at the gate. The texts are plain text."""
+class GateRefusal(Exception):  # noqa: N818 (what the gate is for, and no error of ours)
+    """A request ends at the gate, with a page or JSON that says why. The texts are plain text.
 
-    status: int
-    code: str
-    title: str
-    text: str
-    retry_s: int = 0  # the page loads itself again after it; 0: it does not
+    Attributes:
+        status: of HTTP.
+        code: for programs.
+        retry_s: the page loads itself again after it; 0: it does not.
+    """
 
-
-class StopError(Exception):
-    """The request ends here."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.text)
-        self.refusal = refusal
-
-
-MALFORMED = Refusal(400, "malformed", "Malformed request", "No browser sends a request like this.")
-FOREIGN = Refusal(
-    403,
-    "wrong_origin",
-    "Not from here",
-    "Another page asked for this. Only the app's own pages may do that.",
-)
-FAILED = Refusal(
-    500, "gate_failed", "The gate failed", "That is a fault in Homeport; its log has the cause."
-)
+    def __init__(self, status: int, code: str, title: str, text: str, retry_s: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+        self.code = code
+        self.title = title
+        self.text = text
+        self.retry_s = retry_s
 
 
-def nothing_here(word: str) -> Refusal:
+def malformed() -> GateRefusal:
+    text = "No browser sends a request like this."
+    return GateRefusal(400, "malformed", "Malformed request", text)
+
+
+def foreign() -> GateRefusal:
+    text = "Another page asked for this. Only the app's own pages may do that."
+    return GateRefusal(403, "wrong_origin", "Not from here", text)
+
+
+def failed() -> GateRefusal:
+    text = "That is a fault in Homeport; its log has the cause."
+    return GateRefusal(500, "gate_failed", "The gate failed", text)
+
+
+def nothing_here(word: str) -> GateRefusal:
     text = f"No {word} answers under this address. Open it again from Homeport."
-    return Refusal(404, "not_found", "Nothing is here", text)
+    return GateRefusal(404, "not_found", "Nothing is here", text)
 
 
-def closed(word: str) -> Refusal:
-    return Refusal(
+def closed(word: str) -> GateRefusal:
+    return GateRefusal(
         401,
         "not_let_in",
         f"Open this {word} from Homeport",
@@ -49,8 +51,8 @@ def closed(word: str) -> Refusal:
     )
 
 
-def withdrawn(word: str) -> Refusal:
-    return Refusal(
+def withdrawn(word: str) -> GateRefusal:
+    return GateRefusal(
         401,
         "access_withdrawn",
         f"You may not open this {word}",
@@ -58,13 +60,13 @@ def withdrawn(word: str) -> Refusal:
     )
 
 
-def gone(word: str) -> Refusal:
+def gone(word: str) -> GateRefusal:
     text = "It was stopped, deleted or started anew. Open it again from Homeport."
-    return Refusal(410, "gone", f"This {word} is over", text)
+    return GateRefusal(GONE, "gone", f"This {word} is over", text)
 
 
-def uncertain(word: str) -> Refusal:
-    return Refusal(
+def uncertain(word: str) -> GateRefusal:
+    return GateRefusal(
         503,
         "portal_unreachable",
         "Homeport does not answer",
@@ -74,8 +76,8 @@ def uncertain(word: str) -> Refusal:
     )
 
 
-def starting(word: str, retry_s: int) -> Refusal:
-    return Refusal(
+def starting(word: str, retry_s: int) -> GateRefusal:
+    return GateRefusal(
         503,
         "app_not_answering",
         f"The {word} does not answer yet",
@@ -85,8 +87,8 @@ def starting(word: str, retry_s: int) -> Refusal:
     )
 
 
-def broken(word: str, retry_s: int) -> Refusal:
-    return Refusal(
+def broken(word: str, retry_s: int) -> GateRefusal:
+    return GateRefusal(
         502,
         "app_broke_off",
         f"The {word} broke off",
@@ -96,12 +98,12 @@ def broken(word: str, retry_s: int) -> Refusal:
     )
 
 
-def no_websocket(word: str, status: int) -> Refusal:
+def no_websocket(word: str, status: int) -> GateRefusal:
     text = f"The {word} does not open this connection."
-    return Refusal(status, "no_websocket", "No connection", text)
+    return GateRefusal(status, "no_websocket", "No connection", text)
 
 
-def bad_ticket(word: str, code: str, text: str) -> Refusal:
-    return Refusal(
+def bad_ticket(word: str, code: str, text: str) -> GateRefusal:
+    return GateRefusal(
         401, code, "This link does not work", f"{text} Open the {word} again from Homeport."
     )

@@ -7,17 +7,10 @@ from aiohttp import HttpVersion10, HttpVersion11, web
 
 from jobs.pod.gatekeeper import cookies, origin, pages, refusals
 from jobs.pod.gatekeeper.config import Config
-from jobs.pod.gatekeeper.forward import App, BrokenAnswerError, NoAnswerError
-from jobs.pod.gatekeeper.handshake import NoWebsocketError
-from jobs.pod.gatekeeper.refusals import Refusal, StopError
-from jobs.pod.gatekeeper.standing import (
-    GoneServiceError,
-    Opened,
-    RevokedError,
-    Standing,
-    UncertainError,
-)
-from jobs.pod.gatekeeper.tickets import RefusedError, Signer, check_ticket_times, is_cookie_fresh
+from jobs.pod.gatekeeper.forward import App
+from jobs.pod.gatekeeper.refusals import GateRefusal
+from jobs.pod.gatekeeper.standing import Opened, Standing
+from jobs.pod.gatekeeper.tickets import Signer, is_cookie_fresh
 from jobs.pod.gatekeeper.tunnel import Tunnel
 from jobs.pod.protocol import tickets
 from jobs.pod.protocol.tickets import Claims
@@ -43,13 +36,13 @@ class Gate:
         """The handler of the server."""
         try:
             return await self._answer(request)
-        except StopError as stop:
-            return pages.refused(stop.refusal, request.headers)
+        except GateRefusal as refusal:
+            return pages.refused(refusal, request.headers)
         except ConnectionError:
             raise  # the browser went away
         except Exception:
             log.exception("%s %s", request.method, request.path)
-            return pages.refused(refusals.FAILED, request.headers)
+            return pages.refused(refusals.failed(), request.headers)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         target = request.raw_path
@@ -63,14 +56,14 @@ class Gate:
         if path + "/" == self.config.prefix and request.method in {"GET", "HEAD"}:
             return web.Response(status=308, headers={"Location": self.config.prefix})
         if not path.startswith(self.config.prefix):
-            raise StopError(refusals.nothing_here(self.config.word))
+            raise refusals.nothing_here(self.config.word)
         own = path.removeprefix(self.config.prefix)
         if own == "__gate" and request.method in {"GET", "HEAD"}:
             return pages.opening(self.config.word)
         if own == "__gate/login" and request.method == "POST":
             return await self._let_in(request)
         if own == "__gate" or own.startswith("__gate/"):
-            raise StopError(refusals.nothing_here(self.config.word))
+            raise refusals.nothing_here(self.config.word)
         return await self._pass(request, await self._person(request))
 
     async def _let_in(self, request: web.BaseRequest) -> web.Response:
@@ -79,12 +72,12 @@ class Gate:
         if not origin.is_own_origin(
             request.headers.getall("Origin", []), scheme=self.config.scheme, host=host
         ):
-            raise StopError(refusals.FOREIGN)
+            raise refusals.foreign()
         try:
             ticket = await self._take_ticket(await _read(request, tickets.MAX_CHARS))
-        except RefusedError as error:
-            log.info("a ticket was refused: %s", error.code)
-            return pages.said(refusals.bad_ticket(self.config.word, error.code, str(error)))
+        except GateRefusal as refusal:
+            log.info("a ticket was refused: %s", refusal.code)
+            return pages.said(refusal)
         now = self.standing.clock.now()
         log.info("person %s came in", ticket.subject)
         response = pages.answer({"next": self.config.prefix})
@@ -103,20 +96,14 @@ class Gate:
         """A ticket that nobody used before and that the portal still stands by.
 
         Raises:
-            RefusedError: it is not.
-            StopError: the portal does not answer, or knows this service no more.
+            GateRefusal: it is not, or the portal does not answer, or knows this service no more.
         """
         ticket = self.signer.read_ticket(text)
         self._check_unused(ticket)
-        try:
-            # First, since the answer sets the clock that the ticket is measured by.
-            await self.standing.welcome(ticket.subject)
-        except RevokedError:
-            raise StopError(refusals.withdrawn(self.config.word)) from None
-        except (GoneServiceError, UncertainError) as error:
-            raise StopError(self._explain(error)) from error
+        # First, since the answer sets the clock that the ticket is measured by.
+        await self.standing.welcome(ticket.subject)
         clock = self.standing.clock
-        check_ticket_times(ticket, now=clock.now(), began_at=clock.began_at())
+        self.signer.check_times(ticket, now=clock.now(), began_at=clock.began_at())
         self._check_unused(ticket)  # again: somebody else may have waited with us
         self._used = {k: end for k, end in self._used.items() if end > clock.now()}
         self._used[ticket.identity] = ticket.expires_at + tickets.TICKET_S
@@ -124,13 +111,13 @@ class Gate:
 
     def _check_unused(self, ticket: Claims) -> None:
         if ticket.identity in self._used:
-            raise RefusedError("ticket_used", "The link was used before; each is good once.")
+            raise self.signer.used()
 
     async def _person(self, request: web.BaseRequest) -> Claims:
         """Who asks, by the cookie.
 
         Raises:
-            StopError: nobody who may.
+            GateRefusal: nobody who may.
         """
         found = [
             value
@@ -141,24 +128,13 @@ class Gate:
         for value in found[:MAX_COOKIES]:
             try:
                 cookie = self.signer.read_cookie(value)
-            except RefusedError:
+            except GateRefusal:
                 continue
             if not is_cookie_fresh(cookie, now=now):
                 continue
-            try:
-                await self.standing.check(cookie.subject, cookie.issued_at)
-            except (RevokedError, GoneServiceError, UncertainError) as error:
-                raise StopError(self._explain(error)) from error
+            await self.standing.check(cookie.subject, cookie.issued_at)
             return cookie
-        raise StopError(refusals.closed(self.config.word))
-
-    def _explain(self, error: Exception) -> Refusal:
-        word = self.config.word
-        if isinstance(error, UncertainError):
-            return refusals.uncertain(word)
-        return (
-            refusals.gone(word) if isinstance(error, GoneServiceError) else refusals.withdrawn(word)
-        )
+        raise refusals.closed(self.config.word)
 
     async def _pass(self, request: web.BaseRequest, person: Claims) -> web.StreamResponse:
         """To the app, for somebody who may."""
@@ -173,15 +149,10 @@ class Gate:
                 request.method, origins, request.headers, scheme=scheme, host=host
             )
         if not is_allowed:
-            raise StopError(refusals.FOREIGN)
-        try:
-            if is_websocket:
-                return await self._pass_websocket(request, person)
-            return await self._pass_request(request, person)
-        except NoAnswerError:
-            raise StopError(refusals.starting(self.config.word, self.app.retry_s())) from None
-        except BrokenAnswerError:
-            raise StopError(refusals.broken(self.config.word, self.app.retry_s())) from None
+            raise refusals.foreign()
+        if is_websocket:
+            return await self._pass_websocket(request, person)
+        return await self._pass_request(request, person)
 
     async def _pass_request(self, request: web.BaseRequest, person: Claims) -> web.StreamResponse:
         with self.standing.open(_opened(request, person)):
@@ -190,14 +161,10 @@ class Gate:
     async def _pass_websocket(self, request: web.BaseRequest, person: Claims) -> web.StreamResponse:
         opened = _opened(request, person)
         with self.standing.open(opened):
-            try:
-                async with self.app.websocket(request) as (upstream, answered):
-                    tunnel = Tunnel(request, upstream, answered)
-                    opened.end = tunnel.end
-                    return await tunnel.run()
-            except NoWebsocketError as error:
-                refusal = refusals.no_websocket(self.config.word, error.status)
-                raise StopError(refusal) from error
+            async with self.app.websocket(request) as (upstream, answered):
+                tunnel = Tunnel(request, upstream, answered)
+                opened.end = tunnel.end
+                return await tunnel.run()
 
 
 def _opened(request: web.BaseRequest, person: Claims) -> Opened:
@@ -231,4 +198,4 @@ def _check_form(request: web.BaseRequest, target: str) -> None:
         and len(request.headers.getall("Host", [])) == 1
     )
     if not is_sane or (request.headers.get("Upgrade") and request.can_read_body):
-        raise StopError(refusals.MALFORMED)
+        raise refusals.malformed()

@@ -14,7 +14,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from jobs.pod.gatekeeper.portal import Answer, Ask, GoneError, UnreachableError
+from jobs.pod.gatekeeper import refusals
+from jobs.pod.gatekeeper.portal import Answer, Ask
+from jobs.pod.gatekeeper.refusals import GateRefusal
 
 log = logging.getLogger("gate")
 
@@ -24,18 +26,6 @@ TICK_S = 1.0
 FAIL_CLOSED_S = 300.0
 # Somebody who was not here for so long is not asked about; coming back, he is new.
 FORGET_S = 900.0
-
-
-class RevokedError(Exception):
-    """The person may not be inside."""
-
-
-class GoneServiceError(Exception):
-    """The portal knows neither this service nor this start of it any more."""
-
-
-class UncertainError(Exception):
-    """The portal does not answer, and the last answer is too old to go by."""
 
 
 @dataclass(eq=False)
@@ -75,10 +65,11 @@ class Clock:
 class Standing:
     """Knows the people that came, and what is open for them."""
 
-    def __init__(self, ask: Ask, start: int, clock: Clock) -> None:
+    def __init__(self, ask: Ask, start: int, clock: Clock, word: str) -> None:
         self.clock = clock
         self._ask = ask
         self._start = start
+        self._word = word
         self._people: dict[str, _Person] = {}
         self._opened: set[Opened] = set()
         self._good_s = time.monotonic()
@@ -91,12 +82,13 @@ class Standing:
         """Somebody with a new ticket: what the portal says now.
 
         Raises:
-            RevokedError, GoneServiceError, UncertainError
+            GateRefusal: the person may not be inside, there is nothing to be inside of, or nobody
+                can say.
         """
         async with self._lock:
             await self._ask_about([subject])
             if not self._people[subject].is_allowed:
-                raise RevokedError
+                raise refusals.withdrawn(self._word)
 
     async def check(self, subject: str, issued_at: float) -> None:
         """Somebody with a good cookie.
@@ -105,7 +97,8 @@ class Standing:
             issued_at: of the cookie, portal's time.
 
         Raises:
-            RevokedError, GoneServiceError, UncertainError
+            GateRefusal: the person may not be inside, there is nothing to be inside of, or nobody
+                can say.
         """
         person = self._people.get(subject)
         if person is None:
@@ -113,9 +106,10 @@ class Standing:
             person = self._people[subject]
         person.seen_s = time.monotonic()
         if not person.is_allowed or issued_at <= person.revoked_at:
-            raise GoneServiceError if self._is_gone else RevokedError
+            gone, withdrawn = refusals.gone(self._word), refusals.withdrawn(self._word)
+            raise gone if self._is_gone else withdrawn
         if self._is_closed():
-            raise UncertainError
+            raise refusals.uncertain(self._word)
 
     @contextlib.contextmanager
     def open(self, opened: Opened) -> Iterator[None]:
@@ -142,7 +136,7 @@ class Standing:
             self._forget()
             pause_s = RETRY_S if self._last_failed else POLL_S
             if self._people and time.monotonic() - self._asked_s >= pause_s:
-                with contextlib.suppress(UncertainError, GoneServiceError):
+                with contextlib.suppress(GateRefusal):
                     async with self._lock:
                         await self._ask_about([])
             self._sweep()
@@ -153,30 +147,27 @@ class Standing:
             if subject in self._people:
                 return
             if self._last_failed and time.monotonic() - self._asked_s < RETRY_S:
-                raise UncertainError
+                raise refusals.uncertain(self._word)
             await self._ask_about([subject])
 
     async def _ask_about(self, newcomers: list[str]) -> None:
         """One question to the portal, about everybody; the answer takes effect before we return.
 
         Raises:
-            UncertainError: no answer.
-            GoneServiceError: there is nothing to be inside of.
+            GateRefusal: no answer, or there is nothing to be inside of.
         """
         subjects = list({*self._people, *newcomers})
         self._asked_s = time.monotonic()
         self._last_failed = True
         try:
             answer = await self._ask(subjects)
-        except UnreachableError as error:
-            log.warning("the portal does not answer: %s", error)
-            raise UncertainError from error
-        except GoneError as error:
-            self._take(subjects, None)
-            raise GoneServiceError from error
+        except GateRefusal as refusal:
+            if refusal.status == refusals.GONE:
+                self._take(subjects, None)
+            raise
         self._take(subjects, answer)
         if self._is_gone:
-            raise GoneServiceError
+            raise refusals.gone(self._word)
 
     def _take(self, subjects: list[str], answer: Answer | None) -> None:
         self._last_failed = False

@@ -2,19 +2,13 @@
 
 from dataclasses import dataclass
 
+from jobs.pod.gatekeeper import refusals
+from jobs.pod.gatekeeper.refusals import GateRefusal
 from jobs.pod.protocol import tickets
 from jobs.pod.protocol.tickets import Claims
 
 # A ticket from the future: the clock of the portal may run a little ahead.
 SKEW_S = 5.0
-
-
-class RefusedError(Exception):
-    """A ticket or cookie is worth nothing; code and sentence say why."""
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(text)
-        self.code = code
 
 
 @dataclass(frozen=True)
@@ -24,23 +18,42 @@ class Signer:
     service_id: str
     start: int
     ticket_key: bytes
+    word: str  # what people call the app
 
     def read_ticket(self, text: str) -> Claims:
         """The ticket, if the portal wrote it for this start of this service; not its times.
 
         Raises:
-            RefusedError: it did not.
+            GateRefusal: it did not.
         """
         found = self._read(text, self.ticket_key)
         if not found.identity:
-            raise RefusedError("ticket_invalid", "The link is not one of Homeport's.")
+            raise self._refusal("ticket_invalid", "The link is not one of Homeport's.")
         return found
+
+    def check_times(self, ticket: Claims, *, now: float, began_at: float) -> None:
+        """A ticket is good for a minute, and only for the process that can remember it.
+
+        Raises:
+            GateRefusal: it is too old, from the future, or older than this process.
+        """
+        if now >= min(ticket.expires_at, ticket.issued_at + tickets.TICKET_S):
+            raise self._refusal(
+                "ticket_expired", "The link was good for one minute, which is over."
+            )
+        if ticket.issued_at > now + SKEW_S:
+            raise self._refusal("ticket_invalid", "The link is from the future.")
+        if ticket.issued_at < began_at:
+            raise self._refusal("ticket_expired", "The link is older than what it leads to.")
+
+    def used(self) -> GateRefusal:
+        return self._refusal("ticket_used", "The link was used before; each is good once.")
 
     def read_cookie(self, text: str) -> Claims:
         """The cookie, if this gate wrote it, before or after a restart; not its times.
 
         Raises:
-            RefusedError: it did not.
+            GateRefusal: it did not.
         """
         return self._read(text, tickets.cookie_key(self.ticket_key))
 
@@ -52,28 +65,17 @@ class Signer:
     def _read(self, text: str, key: bytes) -> Claims:
         found = tickets.read(text, key)
         if found is None:
-            raise RefusedError(
+            raise self._refusal(
                 "ticket_invalid", "The link is not one of Homeport's, or of an earlier start."
             )
         if found.service_id != self.service_id:
-            raise RefusedError("ticket_foreign", "The link belongs to something else.")
+            raise self._refusal("ticket_foreign", "The link belongs to something else.")
         if found.start != self.start:
-            raise RefusedError("ticket_of_earlier_start", "The link is of an earlier start.")
+            raise self._refusal("ticket_of_earlier_start", "The link is of an earlier start.")
         return found
 
-
-def check_ticket_times(ticket: Claims, *, now: float, began_at: float) -> None:
-    """A ticket is good for a minute, and only for the process that can remember it.
-
-    Raises:
-        RefusedError: it is too old, from the future, or older than this process.
-    """
-    if now >= min(ticket.expires_at, ticket.issued_at + tickets.TICKET_S):
-        raise RefusedError("ticket_expired", "The link was good for one minute, which is over.")
-    if ticket.issued_at > now + SKEW_S:
-        raise RefusedError("ticket_invalid", "The link is from the future.")
-    if ticket.issued_at < began_at:
-        raise RefusedError("ticket_expired", "The link is older than what it leads to.")
+    def _refusal(self, code: str, text: str) -> GateRefusal:
+        return refusals.bad_ticket(self.word, code, text)
 
 
 def is_cookie_fresh(cookie: Claims, *, now: float) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 
 from jobs.pod.gatekeeper import portal
+from jobs.pod.gatekeeper.refusals import GONE, GateRefusal
 from jobs.services.models import Service
 from jobs.services.tokens import app_token, portal_token, ticket_key
 from jobs.tokens import job_token
@@ -46,7 +47,7 @@ def allowed(service: Service, *people: User, start: int = 2) -> set[str]:
 
 def test_the_answer_is_what_the_gate_understands(notebook: Service) -> None:
     status, answer = ask(notebook, notebook.owner)
-    found = portal.understand(status, json.dumps(answer).encode())
+    found = portal.understand(status, json.dumps(answer).encode(), "notebook")
     assert found.start == 2
     assert found.allowed == {str(notebook.owner_id)}
     assert found.now == pytest.approx(time.time(), abs=5)
@@ -87,8 +88,9 @@ def test_nobody_may_stay_in_what_is_to_stop(notebook: Service) -> None:
     notebook.save()
     status, answer = ask(notebook, notebook.owner)
     assert (status, answer["errors"][0]["code"]) == (410, "stopped")
-    with pytest.raises(portal.GoneError):
-        portal.understand(status, json.dumps(answer).encode())
+    with pytest.raises(GateRefusal) as refused:
+        portal.understand(status, json.dumps(answer).encode(), "notebook")
+    assert refused.value.status == GONE
 
 
 def test_nobody_may_stay_in_a_suspended_namespace(notebook: Service) -> None:
@@ -101,8 +103,9 @@ def test_what_is_deleted_is_gone(notebook: Service) -> None:
     notebook.save()
     status, answer = ask(notebook, notebook.owner)
     assert (status, answer["errors"][0]["code"]) == (410, "deleted")
-    with pytest.raises(portal.GoneError):
-        portal.understand(status, json.dumps(answer).encode())
+    with pytest.raises(GateRefusal) as refused:
+        portal.understand(status, json.dumps(answer).encode(), "notebook")
+    assert refused.value.status == GONE
 
 
 def test_only_the_services_own_token_opens_the_door(notebook: Service) -> None:
@@ -120,8 +123,9 @@ def test_only_the_services_own_token_opens_the_door(notebook: Service) -> None:
         status, answer = ask(notebook, notebook.owner, token=token)
         assert (status, answer["errors"][0]["code"]) == (404, "not_found")
     assert ask(notebook, pk=uuid4())[0] == 404
-    with pytest.raises(portal.GoneError):
-        portal.understand(404, json.dumps(answer).encode())
+    with pytest.raises(GateRefusal) as refused:
+        portal.understand(404, json.dumps(answer).encode(), "notebook")
+    assert refused.value.status == GONE
 
 
 def test_a_session_opens_no_door(notebook: Service) -> None:
@@ -184,5 +188,6 @@ def test_a_wrong_answer_of_something_between_is_no_word_of_the_portal() -> None:
         (302, b""),
         (403, b'{"errors": [{"code": "not_found"}]}'),
     ]:
-        with pytest.raises(portal.UnreachableError):
-            portal.understand(status, body)
+        with pytest.raises(GateRefusal) as refused:
+            portal.understand(status, body, "notebook")
+        assert refused.value.code == "portal_unreachable"

@@ -59,7 +59,7 @@ def test_the_link_leads_to_the_gates_page_with_a_ticket_in_the_fragment(alice: T
     name, _, text = parts.fragment.partition("=")
     assert name == "t"
     key = ticket_key(service.pk, 1).encode()
-    ticket = Signer(str(service.pk), 1, key).read_ticket(text)
+    ticket = Signer(str(service.pk), 1, key, "notebook").read_ticket(text)
     assert ticket.subject == str(alice.owner_id)
     assert link.expires_at.timestamp() == pytest.approx(ticket.expires_at)
     assert link.expires_at.utcoffset() is not None

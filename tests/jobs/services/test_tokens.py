@@ -6,7 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from jobs.pod.gatekeeper.tickets import RefusedError, Signer, check_ticket_times
+from jobs.pod.gatekeeper.refusals import GateRefusal
+from jobs.pod.gatekeeper.tickets import Signer
 from jobs.services import tokens
 from jobs.services.models import Service
 from tests.factories import make_service, make_tenant
@@ -22,7 +23,9 @@ def notebook() -> Service:
 def signer(service: Service, **changes: Any) -> Signer:
     """The gate of the service's latest start, with changes."""
     given = {"service_id": str(service.pk), "start": service.start_count, **changes}
-    return Signer(ticket_key=tokens.ticket_key(service.pk, given["start"]).encode(), **given)
+    return Signer(
+        ticket_key=tokens.ticket_key(service.pk, given["start"]).encode(), word="notebook", **given
+    )
 
 
 def ticket_of(service: Service) -> tokens.Ticket:
@@ -40,7 +43,7 @@ def test_the_gate_reads_what_the_portal_wrote(notebook: Service) -> None:
     assert found.expires_at == ticket.expires_at
     assert found.expires_at - found.issued_at == pytest.approx(60, abs=0.01)
     assert before - 0.01 <= found.issued_at <= time.time() + 0.01
-    check_ticket_times(found, now=time.time(), began_at=before - 1)
+    signer(notebook).check_times(found, now=time.time(), began_at=before - 1)
 
 
 def test_two_tickets_are_never_the_same(notebook: Service) -> None:
@@ -51,22 +54,22 @@ def test_two_tickets_are_never_the_same(notebook: Service) -> None:
 def test_a_ticket_is_of_one_start(notebook: Service) -> None:
     ticket = ticket_of(notebook)
     for start in (2, 4):
-        with pytest.raises(RefusedError):
+        with pytest.raises(GateRefusal):
             signer(notebook, start=start).read_ticket(ticket.text)
     # Not only by the key: the start is in what was signed, too.
     key = tokens.ticket_key(notebook.pk, 3).encode()
-    with pytest.raises(RefusedError, match="earlier start"):
-        Signer(str(notebook.pk), 4, key).read_ticket(ticket.text)
+    with pytest.raises(GateRefusal, match="earlier start"):
+        Signer(str(notebook.pk), 4, key, "notebook").read_ticket(ticket.text)
 
 
 def test_a_ticket_is_of_one_service(notebook: Service) -> None:
     other = make_service(notebook.tenant, start_count=3)
     ticket = ticket_of(other)
-    with pytest.raises(RefusedError):
+    with pytest.raises(GateRefusal):
         signer(notebook).read_ticket(ticket.text)
     key = tokens.ticket_key(other.pk, 3).encode()
-    with pytest.raises(RefusedError, match="something else"):
-        Signer(str(notebook.pk), 3, key).read_ticket(ticket.text)
+    with pytest.raises(GateRefusal, match="something else"):
+        Signer(str(notebook.pk), 3, key, "notebook").read_ticket(ticket.text)
 
 
 def test_secrets_differ_between_purposes_services_and_starts() -> None:

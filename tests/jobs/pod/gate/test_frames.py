@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobs.pod.gatekeeper.frames import Frames, close_frame
-from jobs.pod.gatekeeper.tickets import RefusedError, Signer
+from jobs.pod.gatekeeper.refusals import GateRefusal
+from jobs.pod.gatekeeper.tickets import Signer
 from jobs.pod.protocol.tickets import encode
 from tests.jobs.pod.gate.world import ALICE, SECRETS, SERVICE, ticket
 
@@ -79,7 +80,7 @@ def test_our_own_close_frames_are_frames(masked: bool, code: int, reason: str) -
     assert reason.startswith(said)
 
 
-SIGNER = Signer(SERVICE, 1, SECRETS["ticket_key"].encode())
+SIGNER = Signer(SERVICE, 1, SECRETS["ticket_key"].encode(), "notebook")
 
 
 @given(st.integers(0, 400), st.integers(0, 255))
@@ -89,7 +90,7 @@ def test_a_ticket_with_one_byte_changed_is_refused(at: int, byte: int) -> None:
     at %= len(good)
     changed = good[:at] + chr(byte) + good[at + 1 :]
     if changed != good:
-        with pytest.raises(RefusedError):
+        with pytest.raises(GateRefusal):
             SIGNER.read_ticket(changed)
 
 
@@ -97,14 +98,14 @@ def test_a_ticket_with_one_byte_changed_is_refused(at: int, byte: int) -> None:
 def test_no_text_is_a_ticket_or_a_cookie(text: str) -> None:
     for read in (SIGNER.read_ticket, SIGNER.read_cookie):
         for given_text in (text, f"{encode(text.encode('utf-8', 'replace'))}.{text}"):
-            with pytest.raises(RefusedError):
+            with pytest.raises(GateRefusal):
                 read(given_text)
 
 
 def test_a_ticket_is_no_cookie_and_a_cookie_no_ticket() -> None:
     cookie = SIGNER.write_cookie(ALICE, time.time())
     assert SIGNER.read_cookie(cookie).subject == ALICE
-    with pytest.raises(RefusedError):
+    with pytest.raises(GateRefusal):
         SIGNER.read_ticket(cookie)
-    with pytest.raises(RefusedError):
+    with pytest.raises(GateRefusal):
         SIGNER.read_cookie(ticket())
