@@ -21,6 +21,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from jobs.pod import unpack
+from jobs.pod.errors import PodError
 from jobs.pod.protocol import codes
 
 MEMORY_BYTES = 256 * 1024**2
@@ -92,7 +93,7 @@ def read_contents(path: str, kind: str) -> dict[str, Any]:
     """What an archive of kind `zip` or `tar` holds; cut where it asks for too much.
 
     Raises:
-        unpack.BrokenError: damaged.
+        PodError: damaged.
     """
     found = Contents()
     members = _zip_members(path) if kind == "zip" else _tar_members(path)
@@ -104,7 +105,11 @@ def read_contents(path: str, kind: str) -> dict[str, Any]:
                 if is_last:
                     found.is_cut = True
                     break
-    except (unpack.UnsafeError, unpack.TooLargeError, MemoryError, _OutOfTimeError):
+    except PodError as error:
+        if error.reason == codes.BUNDLE_BROKEN:
+            raise
+        found.is_cut = True
+    except (MemoryError, _OutOfTimeError):
         found.is_cut = True
     return found.as_json()
 
@@ -131,7 +136,7 @@ def main() -> None:
         kind = unpack.kind_of(asked["path"], asked["name"])
         if kind != "plain":
             answer = read_contents(asked["path"], kind)
-    except unpack.BrokenError as error:
+    except PodError as error:
         answer = {"broken": str(error)}
     except (MemoryError, _OutOfTimeError):
         answer = Contents().as_json() | {"is_cut": True}

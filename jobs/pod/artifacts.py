@@ -8,7 +8,8 @@ import stat
 import time
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from jobs.pod.door import ChangedError, Door, Patience, RefusedError
+from jobs.pod.door import Door, Patience
+from jobs.pod.errors import PodError, PortalError
 from jobs.pod.protocol import codes
 from jobs.pod.segments import open_plain
 
@@ -82,7 +83,7 @@ def ship_artifacts(
         A sentence for each thing that stays on the volume only.
 
     Raises:
-        UnreachableError, RefusedError: see `Door`.
+        PortalError: see `Door`.
     """
     left = found.files
     sentences: List[str] = []
@@ -117,12 +118,12 @@ def _ship_batch(
         try:
             patience.keep_trying(functools.partial(_ship_file, links, folder, file))
             done.append(file)
-        except (ChangedError, OSError):
+        except (PodError, OSError):
             newer = _look_again(folder, file["path"])
             if newer is not None:
                 changed.append(newer)
-        except RefusedError as error:
-            if error.is_final:
+        except PortalError as error:
+            if error.is_final or not error.status:
                 raise
             sentences.append(f"{file['path']} was refused: {error}")
     if done:
@@ -144,7 +145,7 @@ class Links(NamedTuple):
             return self.links[file["path"]]
         links = self.door.post(self.path, {"files": [file]})["links"]
         if file["path"] not in links:
-            raise ChangedError("another replica has shipped it meanwhile")
+            raise PodError(codes.FILE_CHANGED, "another replica has shipped it meanwhile")
         return dict(links[file["path"]])
 
 
@@ -153,11 +154,11 @@ def _ship_file(links: Links, folder: str, file: Dict[str, Any]) -> None:
     with open_plain(_on_volume(folder, file["path"])) as opened:
         about = os.fstat(opened.fileno())
         if (about.st_size, about.st_mtime_ns) != announced:
-            raise ChangedError("it changed")
+            raise PodError(codes.FILE_CHANGED, "it changed")
         links.door.put(links.get(file), opened, file["size_bytes"])
         about = os.fstat(opened.fileno())
         if (about.st_size, about.st_mtime_ns) != announced:
-            raise ChangedError("it changed while it was sent")
+            raise PodError(codes.FILE_CHANGED, "it changed while it was sent")
 
 
 def _look_again(folder: str, path: str) -> Optional[Dict[str, Any]]:

@@ -16,7 +16,8 @@ import threading
 import time
 from typing import Any, Dict, List, Optional
 
-from jobs.pod.door import Door, DoorError, RefusedError
+from jobs.pod.door import Door
+from jobs.pod.errors import PortalError
 from jobs.pod.protocol import codes
 from jobs.pod.task import read_places
 
@@ -78,10 +79,8 @@ class Teller(threading.Thread):
             return True
         try:
             self._door.post(self._path, {"start": self._start_count, "count": count})
-        except RefusedError as error:
+        except PortalError as error:
             return not error.is_final
-        except DoorError:
-            return True
         self._told = count
         return True
 

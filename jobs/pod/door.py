@@ -8,32 +8,11 @@ import time
 from typing import Any, BinaryIO, Callable, Dict, Optional
 from urllib.parse import urlsplit
 
+from jobs.pod.errors import PodError, PortalError
+from jobs.pod.protocol import codes
+
 NET_TIMEOUT_S = 30
 SEND_BYTES = 256 * 1024
-
-
-class DoorError(Exception):
-    """The portal or the object store did not do what was asked."""
-
-
-class UnreachableError(DoorError):
-    """No answer, or one that says "later": worth another try."""
-
-
-class RefusedError(DoorError):
-    """An answer that will not change. 401, 404 and 410: the training is gone for the portal."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-
-    @property
-    def is_final(self) -> bool:
-        return self.status in (401, 404, 410)
-
-
-class ChangedError(Exception):
-    """A file is not any more what was announced."""
 
 
 class Door:
@@ -47,8 +26,8 @@ class Door:
         """One call.
 
         Raises:
-            UnreachableError: no answer, a time-out, 429 or 5xx.
-            RefusedError: any other answer than success.
+            PortalError: without a status after no answer, a time-out, 429 or 5xx; with that of any
+                other answer than success.
         """
         data = json.dumps(body).encode()
         headers = {
@@ -62,15 +41,15 @@ class Door:
         try:
             parsed = json.loads(answer.decode() or "{}")
         except ValueError:
-            raise UnreachableError(f"{self._base} answered what is not JSON") from None
+            raise PortalError(f"{self._base} answered what is not JSON") from None
         return parsed if isinstance(parsed, dict) else {}
 
     def put(self, link: Dict[str, Any], file: BinaryIO, size_bytes: int) -> None:
         """Sends exactly `size_bytes` of the file to a link.
 
         Raises:
-            ChangedError: the file is shorter than that.
-            UnreachableError, RefusedError: as `post`.
+            PodError: the file is shorter than that.
+            PortalError: as `post`.
         """
         headers = {name: str(text) for name, text in (link.get("headers") or {}).items()}
         headers["Content-Length"] = str(size_bytes)
@@ -80,7 +59,7 @@ class Door:
             while left > 0:
                 data = file.read(min(SEND_BYTES, left))
                 if not data:
-                    raise ChangedError("it became shorter")
+                    raise PodError(codes.FILE_CHANGED, "it became shorter")
                 connection.send(data)
                 left -= len(data)
 
@@ -111,17 +90,15 @@ def _exchange(
     except (OSError, http.client.HTTPException) as error:
         # Never the whole URL: a link carries its signature.
         where = f"{parts.scheme}://{parts.netloc}"
-        raise UnreachableError(
-            f"{where} does not answer: {error or type(error).__name__}"
-        ) from error
+        raise PortalError(f"{where} does not answer: {error or type(error).__name__}") from error
     finally:
         connection.close()
     if 200 <= response.status < 300:
         return body
     text = f"{parts.netloc} answered {response.status}: {_sentence(body)}"
     if response.status in (408, 425, 429) or response.status >= 500:
-        raise UnreachableError(text)
-    raise RefusedError(response.status, text)
+        raise PortalError(text)
+    raise PortalError(text, response.status)
 
 
 def _sentence(body: bytes) -> str:
@@ -156,14 +133,16 @@ class Patience:
         """What the action returns; it is repeated with back-off while the portal is unreachable.
 
         Raises:
-            UnreachableError: patience is at its end.
+            PortalError: it is refused, or patience is at its end.
         """
         first_failure_at: Optional[float] = None
         pause_s = 1.0
         while True:
             try:
                 return action()
-            except UnreachableError:
+            except PortalError as error:
+                if error.status:
+                    raise
                 now = time.monotonic()
                 first_failure_at = now if first_failure_at is None else first_failure_at
                 again_at = now + pause_s

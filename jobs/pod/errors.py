@@ -7,3 +7,21 @@ class PodError(Exception):
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
         self.reason = reason
+
+
+class PortalError(Exception):
+    """The portal or the object store did not do what was asked.
+
+    Attributes:
+        status: of an answer that will not change; 0 without an answer, or with one that says
+            "later", which is worth another try.
+    """
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the workload is gone for the portal."""
+        return self.status in (401, 404, 410)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from jobs.pod import sources, task
 from jobs.pod.door import Door
+from jobs.pod.errors import PodError
 from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.placeholders import ReplicaContext
@@ -32,6 +33,7 @@ RUNNER_MODULES = (
     "artifacts",
     "diagnosis",
     "door",
+    "errors",
     "pace",
     "peers",
     "program",
@@ -77,7 +79,7 @@ def probe(folder: str, what: str) -> None:
     """Proves that a volume can be written, before hours of training find out that it cannot.
 
     Raises:
-        sources.FetchError: it is full, or not writable; in words.
+        PodError: it is full, or not writable; in words.
     """
     path = os.path.join(folder, f".homeport-probe-{os.getpid()}-{os.urandom(4).hex()}")
     try:
@@ -92,14 +94,14 @@ def probe(folder: str, what: str) -> None:
         raise volume_error(error, what, folder) from error
 
 
-def volume_error(error: OSError, what: str, folder: str) -> sources.FetchError:
+def volume_error(error: OSError, what: str, folder: str) -> PodError:
     """The words for a volume that cannot be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return sources.FetchError(
+        return PodError(
             codes.VOLUME_FULL,
             f"the {what} volume ({folder}) is full; remove files from it, for example in a notebook",
         )
-    return sources.FetchError(
+    return PodError(
         codes.VOLUME_NOT_WRITABLE,
         f"the {what} volume ({folder}) cannot be written: {error.strerror or error}; "
         "an admin has to look at it",
@@ -132,7 +134,7 @@ def prepare(places: task.Places, environ: dict[str, str]) -> str:
     """Does all of it; returns a sentence about the code.
 
     Raises:
-        sources.FetchError: with reason and sentence.
+        PodError: with reason and sentence.
     """
     config = places.read_config()
     context = task.read_context(config, environ)
@@ -149,7 +151,7 @@ def prepare(places: task.Places, environ: dict[str, str]) -> str:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             text = "the code does not fit on the node's disk"
-            raise sources.FetchError(codes.VOLUME_FULL, text) from error
+            raise PodError(codes.VOLUME_FULL, text) from error
         raise
 
 
@@ -158,7 +160,7 @@ def main(arguments: list[str]) -> int:
     places = task.read_places(arguments)
     try:
         sentence = prepare(places, dict(os.environ))
-    except sources.FetchError as error:
+    except PodError as error:
         reason, text = error.reason, str(error)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = codes.CONFIGURATION_BROKEN

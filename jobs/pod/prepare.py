@@ -16,13 +16,13 @@ if __name__ == "__main__":
 from pathlib import Path
 
 from jobs.pod import fetch, task
+from jobs.pod.errors import PodError
 from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.termination import TerminationMessage
-from jobs.pod.sources import FetchError
 
 # The first is started in the user's container; the others are what it imports.
-LAUNCHERS = {"notebook": ("lab", "task"), "tensorboard": ("board", "door", "task")}
+LAUNCHERS = {"notebook": ("lab", "task"), "tensorboard": ("board", "door", "errors", "task")}
 
 
 def link_log(root: Path) -> None:
@@ -37,7 +37,7 @@ def prepare(kind: str, places: task.Places) -> None:
     """Does all of it.
 
     Raises:
-        FetchError: a volume cannot be used; with reason and sentence.
+        PodError: a volume cannot be used; with reason and sentence.
     """
     root = Path(places.root)
     if kind == "notebook":
@@ -49,7 +49,7 @@ def prepare(kind: str, places: task.Places) -> None:
             os.listdir(root / "log")
         except OSError as error:
             text = f"the log volume (/log) cannot be read: {error.strerror or error}"
-            raise FetchError(codes.VOLUME_NOT_READABLE, text) from error
+            raise PodError(codes.VOLUME_NOT_READABLE, text) from error
     fetch.write_program(root / "homeport/start.py", LAUNCHERS[kind])
 
 
@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
     places = task.read_places(arguments)
     try:
         prepare(os.environ["GATE_KIND"], places)
-    except FetchError as error:
+    except PodError as error:
         reason, text = error.reason, str(error)
     except (OSError, KeyError) as error:
         reason = codes.CONFIGURATION_BROKEN

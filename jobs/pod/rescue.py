@@ -19,7 +19,8 @@ from typing import Any
 
 from jobs.pod import task
 from jobs.pod.artifacts import list_artifacts, ship_artifacts
-from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
+from jobs.pod.door import Door, Patience
+from jobs.pod.errors import PortalError
 from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.placeholders import ReplicaContext
@@ -78,7 +79,7 @@ def rescue_attempt(
     """Ships the log of one attempt and reports its end; `context.pod_uid` may be unknown (empty).
 
     Raises:
-        UnreachableError, RefusedError: see `Door`.
+        PortalError: see `Door`.
     """
     segments, _, end = kept_segments(folders)
     replica_path = f"jobs/{job_id}/replicas/{context.role}/{context.task_index}/{context.attempt}/"
@@ -89,8 +90,8 @@ def rescue_attempt(
                 functools.partial(ship_segment, door, replica_path, segment, context.pod_uid)
             )
             kept_bytes += segment.size
-        except RefusedError as error:
-            if error.is_final:
+        except PortalError as error:
+            if error.is_final or not error.status:
                 raise
             sys.stdout.write(notice(f"{segment.path} is skipped: {error}"))
         except OSError as error:
@@ -118,7 +119,7 @@ def rescue(config: dict[str, Any], context: ReplicaContext, door: Door) -> str:
         door: of the portal.
 
     Raises:
-        UnreachableError, RefusedError: see `Door`.
+        PortalError: see `Door`.
     """
     patience = Patience(float(config.get("retry_s") or 600))
     patience.ending_at = time.monotonic()
@@ -148,16 +149,12 @@ def main(arguments: list[str]) -> int:
         )
         door = Door(os.environ["HOMEPORT_URL"], places.read_token())
         text, reason, code = rescue(config, context, door), codes.UPLOADED, 0
-    except RefusedError as error:
+    except PortalError as error:
+        left = "" if error.status else "what was not shipped stays on the volume: "
+        text = f"{left}{error}"
         # A training that is gone for the portal has nothing left that anybody wants.
-        text, code = str(error), 0 if error.is_final else 1
+        code = 0 if error.is_final else 1
         reason = codes.NOT_UPLOADED if code else codes.UPLOADED
-    except UnreachableError as error:
-        text, reason, code = (
-            f"what was not shipped stays on the volume: {error}",
-            codes.NOT_UPLOADED,
-            1,
-        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         text = f"the pod's own configuration cannot be used: {type(error).__name__} {error}"
         reason, code = codes.CONFIGURATION_BROKEN, 1

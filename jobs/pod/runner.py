@@ -26,7 +26,8 @@ from typing import Any, List, Optional, Tuple
 
 from jobs.pod.artifacts import Artifacts, list_artifacts, ship_artifacts
 from jobs.pod.diagnosis import TAIL_BYTES, diagnose
-from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
+from jobs.pod.door import Door, Patience
+from jobs.pod.errors import PortalError
 from jobs.pod.peers import peer_names, some_names, wait_for_peers
 from jobs.pod.program import (
     PIPE_BYTES,
@@ -272,12 +273,8 @@ class Runner:
                 self._ship_artifacts(found)
                 if is_complete:
                     self._report(ending)
-        except RefusedError as error:
-            problem = problem or str(error)
-            if error.is_final:
-                problem = None
-        except UnreachableError as error:
-            problem = problem or str(error)
+        except PortalError as error:
+            problem = None if error.is_final else problem or str(error)
         if problem is None:
             return True, ending.text
         text = f"what was not shipped is on the log volume in {self._context.log_dir}: {problem}"

@@ -10,7 +10,8 @@ import time
 from collections import deque
 from typing import Deque, Optional, Set
 
-from jobs.pod.door import ChangedError, Door, Patience, RefusedError, UnreachableError
+from jobs.pod.door import Door, Patience
+from jobs.pod.errors import PodError, PortalError
 from jobs.pod.segments import READ_BYTES, Segment, open_plain
 
 RING_AGE_S = 60  # a segment that may soon be dropped is shipped only when it got this old
@@ -23,7 +24,7 @@ def ship_segment(door: Door, replica_path: str, segment: Segment, pod_uid: str) 
 
     Raises:
         OSError: the file is gone.
-        UnreachableError, RefusedError: see `Door`.
+        PortalError: see `Door`.
     """
     with open_plain(segment.path) as file:
         digest = hashlib.sha256()
@@ -44,7 +45,7 @@ def ship_segment(door: Door, replica_path: str, segment: Segment, pod_uid: str) 
         file.seek(0)
         try:
             door.put(answer, file, size)
-        except ChangedError as error:
+        except PodError as error:
             raise OSError(errno.EIO, str(error), segment.path) from error
     door.post(f"{replica_path}segments/{segment.number}/done/", about)
 
@@ -105,10 +106,10 @@ class Shipper(threading.Thread):
                 self._current = segment.number if segment else None
             try:
                 self._patience.keep_trying(functools.partial(self._one, number, segment))
-            except UnreachableError as error:
-                self.failure = str(error)
-                return
-            except RefusedError as error:
+            except PortalError as error:
+                if not error.status:
+                    self.failure = str(error)
+                    return
                 if error.is_final:
                     self.is_refused = True
                     return

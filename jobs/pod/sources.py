@@ -21,7 +21,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from jobs.pod import unpack
-from jobs.pod.door import Door, Patience, RefusedError, UnreachableError
+from jobs.pod.door import Door, Patience
+from jobs.pod.errors import PodError, PortalError
 from jobs.pod.protocol import codes
 
 BUNDLE_MAX_BYTES = 512 * 1024**2  # unless the configuration says otherwise
@@ -33,19 +34,11 @@ MAX_REDIRECTS = 5
 PIECE_BYTES = 256 * 1024
 
 
-class FetchError(Exception):
-    """The code cannot be brought; `reason` is the code, the text a sentence."""
-
-    def __init__(self, reason: str, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
-
-
 def bring(config: dict[str, Any], door: Door, workspace: str) -> str:
     """Fills the empty working directory; returns a sentence about what came.
 
     Raises:
-        FetchError: with reason and sentence.
+        PodError: with reason and sentence.
         OSError: the working directory cannot be written.
     """
     source = config.get("source")
@@ -66,7 +59,7 @@ def bring(config: dict[str, Any], door: Door, workspace: str) -> str:
 
 def _check_digest(found: str, wanted: str, what: str) -> None:
     if found != wanted:
-        raise FetchError(
+        raise PodError(
             codes.SHA256_MISMATCH, f"{what} has the SHA-256 {found}, asked for is {wanted}"
         )
 
@@ -75,7 +68,7 @@ def _place(download: str, name: str, workspace: str, limit_bytes: int) -> str:
     """Unpacks what came, or gives it its name."""
     size = os.path.getsize(download)
     if size > limit_bytes:
-        raise FetchError(codes.BUNDLE_TOO_LARGE, _too_large(limit_bytes))
+        raise PodError(codes.BUNDLE_TOO_LARGE, _too_large(limit_bytes))
     kind = unpack.kind_of(download, name)
     if kind == "plain":
         os.rename(download, os.path.join(workspace, name))
@@ -84,12 +77,9 @@ def _place(download: str, name: str, workspace: str, limit_bytes: int) -> str:
     os.mkdir(unpacked)
     try:
         count = unpack.unpack(download, kind, unpacked)
-    except unpack.UnsafeError as error:
-        raise FetchError(codes.BUNDLE_UNSAFE, f"{name} is not unpacked: {error}") from error
-    except unpack.BrokenError as error:
-        raise FetchError(codes.BUNDLE_BROKEN, f"{name} cannot be unpacked: {error}") from error
-    except unpack.TooLargeError as error:
-        raise FetchError(codes.BUNDLE_TOO_LARGE, f"{name} is not unpacked: {error}") from error
+    except PodError as error:
+        what = "cannot be unpacked" if error.reason == codes.BUNDLE_BROKEN else "is not unpacked"
+        raise PodError(error.reason, f"{name} {what}: {error}") from error
     finally:
         os.unlink(download)
     _lift(unpacked, workspace)
@@ -140,21 +130,20 @@ def _download_bundle(
             with opener.open(request, timeout=URL_TIMEOUT_S) as response:
                 digest = _save(response, path, limit_bytes)
         except urllib.error.HTTPError as error:
-            raise UnreachableError(f"the object store answered {error.code}") from error
+            raise PortalError(f"the object store answered {error.code}") from error
         except (OSError, http.client.HTTPException) as error:
-            raise UnreachableError(f"the object store does not answer: {error}") from error
+            raise PortalError(f"the object store does not answer: {error}") from error
         if digest != answer["sha256"]:
             # Cut off, or changed on the way: worth another try before it is called wrong.
-            raise UnreachableError(f"what came has the SHA-256 {digest}, not {answer['sha256']}")
+            raise PortalError(f"what came has the SHA-256 {digest}, not {answer['sha256']}")
         return safe_name(str(answer["file_name"]), "bundle"), digest
 
     try:
         name, digest = patience.keep_trying(once)
-    except UnreachableError as error:
-        reason = codes.SHA256_MISMATCH if "SHA-256" in str(error) else codes.SOURCE_UNREACHABLE
-        raise FetchError(reason, f"the upload cannot be read: {error}") from error
-    except RefusedError as error:
-        raise FetchError(codes.SOURCE_UNREACHABLE, f"the upload cannot be read: {error}") from error
+    except PortalError as error:
+        is_other = not error.status and "SHA-256" in str(error)
+        reason = codes.SHA256_MISMATCH if is_other else codes.SOURCE_UNREACHABLE
+        raise PodError(reason, f"the upload cannot be read: {error}") from error
     return name, digest
 
 
@@ -167,9 +156,9 @@ def _save(response: Any, path: str, limit_bytes: int) -> str:
         while piece := response.read(PIECE_BYTES):
             size += len(piece)
             if size > limit_bytes:
-                raise FetchError(codes.BUNDLE_TOO_LARGE, _too_large(limit_bytes))
+                raise PodError(codes.BUNDLE_TOO_LARGE, _too_large(limit_bytes))
             if time.monotonic() > until:
-                raise FetchError(
+                raise PodError(
                     codes.SOURCE_UNREACHABLE, f"the code was not there after {URL_TOTAL_S} s"
                 )
             digest.update(piece)
@@ -220,15 +209,15 @@ def check_url(url: str) -> None:
     never hold code: link-local ones (the metadata service of clouds), unspecified, multicast.
 
     Raises:
-        FetchError: source_unreachable, in words.
+        PodError: source_unreachable, in words.
     """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError as error:
-        raise FetchError(codes.SOURCE_UNREACHABLE, f"{_shown(url)} is no web address") from error
+        raise PodError(codes.SOURCE_UNREACHABLE, f"{_shown(url)} is no web address") from error
     if parts.scheme not in ("http", "https") or not host:
-        raise FetchError(
+        raise PodError(
             codes.SOURCE_UNREACHABLE,
             f"{_shown(url)} is no web address; it must begin with https://",
         )
@@ -241,7 +230,7 @@ def check_url(url: str) -> None:
         address = getattr(address, "ipv4_mapped", None) or address
         if address.is_link_local or address.is_multicast or address.is_unspecified:
             text = f"{_shown(url)} leads to {address}, which holds no code"
-            raise FetchError(codes.SOURCE_UNREACHABLE, text)
+            raise PodError(codes.SOURCE_UNREACHABLE, text)
 
 
 def _shown(url: str) -> str:
@@ -284,7 +273,7 @@ def _download_url(url: str, path: str, limit_bytes: int) -> tuple[str, str]:
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", None) or error
             problem = f"{_shown(url)} cannot be reached: {why}"
-    raise FetchError(codes.SOURCE_UNREACHABLE, problem)
+    raise PodError(codes.SOURCE_UNREACHABLE, problem)
 
 
 # --- a folder of the data volume ------------------------------------------------------------------
@@ -297,19 +286,19 @@ def copy_folder(path: str, data_dir: str, workspace: str) -> str:
     they lead to one.
 
     Raises:
-        FetchError: source_unreachable, source_outside_volume, bundle_too_large.
+        PodError: source_unreachable, source_outside_volume, bundle_too_large.
     """
     base = os.path.realpath(data_dir)
     real = os.path.realpath(path)
     if not _is_below(real, base):
         text = f"{path} does not lie on the data volume ({data_dir})"
-        raise FetchError(codes.SOURCE_OUTSIDE_VOLUME, text)
+        raise PodError(codes.SOURCE_OUTSIDE_VOLUME, text)
     if os.path.isfile(real):
         shutil.copy(real, os.path.join(workspace, os.path.basename(path)))
         return f"the code is {path}"
     if not os.path.isdir(real):
         text = f"there is no {path} on the data volume"
-        raise FetchError(codes.SOURCE_UNREACHABLE, text)
+        raise PodError(codes.SOURCE_UNREACHABLE, text)
     copier = _Copier(base, path)
     copier.copy(real, workspace)
     return f"the code is {path} ({copier.count} files)"
@@ -332,7 +321,7 @@ class _Copier:
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
             self.count += 1
             if self.count > codes.MAX_MEMBERS:
-                raise FetchError(codes.BUNDLE_TOO_LARGE, self._advice())
+                raise PodError(codes.BUNDLE_TOO_LARGE, self._advice())
             to = os.path.join(target, entry.name)
             if entry.is_symlink():
                 self._copy_link(entry.path, to)
@@ -345,7 +334,7 @@ class _Copier:
     def _copy_link(self, path: str, to: str) -> None:
         real = os.path.realpath(path)
         if not _is_below(real, self._base):
-            raise FetchError(
+            raise PodError(
                 codes.SOURCE_OUTSIDE_VOLUME, f"{path} is a link to {real}, outside the data volume"
             )
         if os.path.isdir(real):
@@ -362,7 +351,7 @@ class _Copier:
             return  # a socket or a pipe that some program left
         self._left_bytes -= about.st_size
         if self._left_bytes < 0:
-            raise FetchError(codes.BUNDLE_TOO_LARGE, self._advice())
+            raise PodError(codes.BUNDLE_TOO_LARGE, self._advice())
         shutil.copy(path, to)
 
     def _advice(self) -> str:

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
+from jobs.pod.errors import PodError
 from jobs.pod.protocol import codes
 
 MAX_RATIO = 100
@@ -31,18 +32,6 @@ MAX_HEADERS_BYTES = 8 * 1024**2
 XZ_MEMORY_BYTES = 96 * 1024**2  # `xz -9` needs 65 MiB
 PIECE_BYTES = 256 * 1024
 _APPLE_FOLDER = "__MACOSX"  # resource forks that macOS adds to zip files
-
-
-class UnsafeError(Exception):
-    """The archive holds what an honest one does not; nothing of it is used."""
-
-
-class BrokenError(Exception):
-    """The archive is damaged, incomplete, encrypted or of a kind that we cannot read."""
-
-
-class TooLargeError(Exception):
-    """More members or bytes than we unpack."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +61,7 @@ def kind_of(path: str, name: str) -> str:
         file.seek(0)
         try:
             block = _Counted(_decompressed(file), os.path.getsize(path)).read(512)
-        except (BrokenError, TooLargeError):
+        except PodError:
             return "plain"
     return "tar" if block[257:262] == b"ustar" else "plain"
 
@@ -81,7 +70,8 @@ def unpack(path: str, kind: str, target: str) -> int:
     """Unpacks a `zip` or `tar` file into an empty folder; returns the number of files.
 
     Raises:
-        UnsafeError, BrokenError, TooLargeError: with a sentence that names the member.
+        PodError: the archive holds what an honest one does not, is damaged or of a kind that we cannot
+            read, or has more than we unpack; nothing of it is used.
         OSError: the target cannot be written.
     """
     writer = _Writer(target)
@@ -92,41 +82,45 @@ def unpack(path: str, kind: str, target: str) -> int:
 
 @contextmanager
 def broken_in_words() -> Iterator[None]:
-    """Makes a `BrokenError` of what the libraries raise for a damaged archive."""
+    """Makes a `PodError` of what the libraries raise for a damaged archive."""
     try:
         yield
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, struct.error) as error:
-        raise BrokenError(f"the archive is damaged or incomplete ({error})") from error
+        raise PodError(
+            codes.BUNDLE_BROKEN, f"the archive is damaged or incomplete ({error})"
+        ) from error
     except (NotImplementedError, lzma.LZMAError, RecursionError, ValueError) as error:
-        raise BrokenError(f"the archive cannot be read ({error})") from error
+        raise PodError(codes.BUNDLE_BROKEN, f"the archive cannot be read ({error})") from error
 
 
 def check_name(name: str, is_folder: bool) -> tuple[str, ...]:
     """The parts of a member's name; empty for the target itself.
 
     Raises:
-        UnsafeError: it could lead out of the target, or no honest file has such a name.
+        PodError: it could lead out of the target, or no honest file has such a name.
     """
     shown = repr(name[:120])
     if re.search(r"[\x00-\x1f\x7f\x80-\x9f]", name):
-        raise UnsafeError(f"{shown} has control characters in its name")
+        raise PodError(codes.BUNDLE_UNSAFE, f"{shown} has control characters in its name")
     if name.startswith("/") or re.match(r"[A-Za-z]:[\\/]", name):
-        raise UnsafeError(f"{shown} has an absolute path")
+        raise PodError(codes.BUNDLE_UNSAFE, f"{shown} has an absolute path")
     if "\\" in name:
-        raise UnsafeError(f"{shown} has a backslash in its name; separate folders by /")
+        raise PodError(
+            codes.BUNDLE_UNSAFE, f"{shown} has a backslash in its name; separate folders by /"
+        )
     try:
         raw = name.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise UnsafeError(f"{shown} has a name that is not UTF-8") from error
+        raise PodError(codes.BUNDLE_UNSAFE, f"{shown} has a name that is not UTF-8") from error
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts:
-        raise UnsafeError(f"{shown} leads out of the folder (..)")
+        raise PodError(codes.BUNDLE_UNSAFE, f"{shown} leads out of the folder (..)")
     if len(raw) > codes.MAX_MEMBER_NAME_BYTES or any(
         len(part.encode()) > codes.MAX_NAME_PART_BYTES for part in parts
     ):
-        raise UnsafeError(f"{shown} has too long a name")
+        raise PodError(codes.BUNDLE_UNSAFE, f"{shown} has too long a name")
     if not parts and not is_folder:
-        raise UnsafeError(f"{shown} is no name for a file")
+        raise PodError(codes.BUNDLE_UNSAFE, f"{shown} is no name for a file")
     return parts
 
 
@@ -148,10 +142,12 @@ class _Writer:
         """Writes one member; `size` is what the archive promises and has to keep."""
         self._member_count += 1
         if self._member_count > codes.MAX_MEMBERS:
-            raise TooLargeError(f"the archive has more than {codes.MAX_MEMBERS} members")
+            raise PodError(
+                codes.BUNDLE_TOO_LARGE, f"the archive has more than {codes.MAX_MEMBERS} members"
+            )
         shown = repr("/".join(member.parts)[:120])
         if member.parts in self._files or (not member.is_folder and member.parts in self._folders):
-            raise UnsafeError(f"{shown} is in the archive twice")
+            raise PodError(codes.BUNDLE_UNSAFE, f"{shown} is in the archive twice")
         self._make_folder(member.parts if member.is_folder else member.parts[:-1], shown)
         if member.is_folder or content is None:
             return
@@ -164,23 +160,28 @@ class _Writer:
             while left > 0:
                 piece = content.read(min(PIECE_BYTES, left))
                 if not piece:
-                    raise BrokenError(f"the archive ends in the middle of {shown}")
+                    raise PodError(
+                        codes.BUNDLE_BROKEN, f"the archive ends in the middle of {shown}"
+                    )
                 left -= len(piece)
                 self._left_bytes -= len(piece)
                 if self._left_bytes < 0:
-                    raise TooLargeError(_too_large())
+                    raise PodError(codes.BUNDLE_TOO_LARGE, _too_large())
                 file.write(piece)
 
     def _make_folder(self, parts: tuple[str, ...], shown: str) -> None:
         for depth in range(1, len(parts) + 1):
             folder = parts[:depth]
             if folder in self._files:
-                raise UnsafeError(f"{shown} lies below a file")
+                raise PodError(codes.BUNDLE_UNSAFE, f"{shown} lies below a file")
             if folder not in self._folders:
                 os.mkdir(os.path.join(self._target, *folder), 0o755)
                 self._folders.add(folder)
                 if len(self._folders) > codes.MAX_MEMBERS:
-                    raise TooLargeError(f"the archive has more than {codes.MAX_MEMBERS} folders")
+                    raise PodError(
+                        codes.BUNDLE_TOO_LARGE,
+                        f"the archive has more than {codes.MAX_MEMBERS} folders",
+                    )
 
 
 def _too_large() -> str:
@@ -189,10 +190,11 @@ def _too_large() -> str:
 
 def _check_ratio(unpacked_bytes: int, packed_bytes: int) -> None:
     if unpacked_bytes > codes.MAX_UNPACKED_BYTES:
-        raise TooLargeError(_too_large())
+        raise PodError(codes.BUNDLE_TOO_LARGE, _too_large())
     if unpacked_bytes > BIG_BYTES and unpacked_bytes > MAX_RATIO * max(1, packed_bytes):
-        raise UnsafeError(
-            f"the archive unpacks to more than {MAX_RATIO} times its size, as no code does"
+        raise PodError(
+            codes.BUNDLE_UNSAFE,
+            f"the archive unpacks to more than {MAX_RATIO} times its size, as no code does",
         )
 
 
@@ -213,11 +215,13 @@ def _unpack_zip(path: str, writer: _Writer) -> None:
                     writer.add(member, None, 0)
                     continue
                 if info.header_offset < 0:
-                    raise BrokenError("the beginning of the zip file is missing")
+                    raise PodError(codes.BUNDLE_BROKEN, "the beginning of the zip file is missing")
                 with archive.open(info) as content:
                     writer.add(member, content, info.file_size)
                     if content.read(1):  # also checks the CRC
-                        raise UnsafeError(f"{info.filename[:120]!r} is longer than it says")
+                        raise PodError(
+                            codes.BUNDLE_UNSAFE, f"{info.filename[:120]!r} is longer than it says"
+                        )
 
 
 def _zip_member(info: zipfile.ZipInfo) -> Member | None:
@@ -227,12 +231,16 @@ def _zip_member(info: zipfile.ZipInfo) -> Member | None:
     if parts[:1] == (_APPLE_FOLDER,):
         return None
     if info.flag_bits & 0x1:
-        raise BrokenError(
-            f"{info.filename[:120]!r} is encrypted; make the archive without password"
+        raise PodError(
+            codes.BUNDLE_BROKEN,
+            f"{info.filename[:120]!r} is encrypted; make the archive without password",
         )
     mode = info.external_attr >> 16 if info.create_system == 3 else 0
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise UnsafeError(f"{info.filename[:120]!r} is a link or a device; only files are unpacked")
+        raise PodError(
+            codes.BUNDLE_UNSAFE,
+            f"{info.filename[:120]!r} is a link or a device; only files are unpacked",
+        )
     return Member(parts, is_folder, bool(mode & 0o111) and not is_folder)
 
 
@@ -240,7 +248,9 @@ def _check_directory(file: IO[bytes]) -> None:
     """Counts the entries of the directory before `zipfile` reads all of it into memory."""
     for count, _ in enumerate(read_directory(file), 1):
         if count > codes.MAX_MEMBERS:
-            raise TooLargeError(f"the archive has more than {codes.MAX_MEMBERS} members")
+            raise PodError(
+                codes.BUNDLE_TOO_LARGE, f"the archive has more than {codes.MAX_MEMBERS} members"
+            )
     file.seek(0)
 
 
@@ -248,7 +258,7 @@ def read_directory(file: IO[bytes]) -> Iterator[tuple[str, int]]:
     """Name and size in bytes of each entry of a zip file, as its directory says, one by one.
 
     Raises:
-        BrokenError: no zip file, or damaged.
+        PodError: no zip file, or damaged.
 
     Format: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, sections 4.3.12 to 4.3.16.
     """
@@ -259,14 +269,14 @@ def read_directory(file: IO[bytes]) -> Iterator[tuple[str, int]]:
     tail = file.read()
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or len(tail) - at < 22:
-        raise BrokenError("this is not a zip file, or its end is missing")
+        raise PodError(codes.BUNDLE_BROKEN, "this is not a zip file, or its end is missing")
     directory_bytes = struct.unpack("<L", tail[at + 12 : at + 16])[0]
     end = tail_at + at
     file.seek(max(0, end - 76))
     record = file.read(76)
     if record[56:60] == b"PK\x06\x07":  # a zip64 file: its own record holds, whatever this one says
         if record[:4] != b"PK\x06\x06":
-            raise BrokenError("the directory of the zip file cannot be found")
+            raise PodError(codes.BUNDLE_BROKEN, "the directory of the zip file cannot be found")
         directory_bytes = struct.unpack("<Q", record[40:48])[0]
         end -= 76
     position = end - directory_bytes
@@ -274,11 +284,11 @@ def read_directory(file: IO[bytes]) -> Iterator[tuple[str, int]]:
         file.seek(position)
         header = file.read(46)
         if len(header) < 46 or header[:4] != b"PK\x01\x02":
-            raise BrokenError("the directory of the zip file is damaged")
+            raise PodError(codes.BUNDLE_BROKEN, "the directory of the zip file is damaged")
         name_bytes, extra_bytes, comment_bytes = struct.unpack("<HHH", header[28:34])
         name, extra = file.read(name_bytes), file.read(extra_bytes)
         if len(name) < name_bytes:
-            raise BrokenError("the directory of the zip file is damaged")
+            raise PodError(codes.BUNDLE_BROKEN, "the directory of the zip file is damaged")
         is_utf8 = struct.unpack("<H", header[8:10])[0] & 0x800
         yield name.decode("utf-8" if is_utf8 else "cp437", "replace"), _zip_size(header, extra)
         position += 46 + name_bytes + extra_bytes + comment_bytes
@@ -314,7 +324,7 @@ def read_tar(path: str) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     """The members of a tar file in their order; each can be read before the next is asked for.
 
     Raises:
-        UnsafeError, BrokenError, TooLargeError, and what `broken_in_words` knows.
+        PodError, and what `broken_in_words` knows.
     """
     with open(path, "rb") as file:
         counted = _Counted(_decompressed(file), os.path.getsize(path))
@@ -326,9 +336,9 @@ def read_tar(path: str) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
                 is_empty = False
                 yield archive, info
             if is_empty and counted.is_short:
-                raise BrokenError("this is not a tar file")
+                raise PodError(codes.BUNDLE_BROKEN, "this is not a tar file")
             if counted.is_cut:  # in the middle of a header, where `tarfile` sees just an end
-                raise BrokenError("the archive ends too early")
+                raise PodError(codes.BUNDLE_BROKEN, "the archive ends too early")
 
 
 def _tar_member(info: tarfile.TarInfo) -> Member | None:
@@ -338,7 +348,10 @@ def _tar_member(info: tarfile.TarInfo) -> Member | None:
     if info.isdir():
         return Member(parts, True, False)
     if not info.isreg() or info.issparse():
-        raise UnsafeError(f"{info.name[:120]!r} is a link or a device; only files are unpacked")
+        raise PodError(
+            codes.BUNDLE_UNSAFE,
+            f"{info.name[:120]!r} is a link or a device; only files are unpacked",
+        )
     return Member(parts, False, bool(info.mode & 0o111))
 
 
@@ -357,13 +370,16 @@ class _CheckedInfo(tarfile.TarInfo):
             total = getattr(archive, "header_bytes", 0) + self.size
             archive.header_bytes = total  # type: ignore[attr-defined]
             if self.size > MAX_HEADER_BYTES or total > MAX_HEADERS_BYTES:
-                raise UnsafeError("the archive has absurdly long headers")
+                raise PodError(codes.BUNDLE_UNSAFE, "the archive has absurdly long headers")
         if self.type == tarfile.GNUTYPE_SPARSE:
             self._refuse_sparse()
         return super()._proc_member(archive)  # type: ignore[misc]
 
     def _refuse_sparse(self, *_: Any) -> None:
-        raise UnsafeError(f"{self.name[:120]!r} is a sparse file; only plain files are unpacked")
+        raise PodError(
+            codes.BUNDLE_UNSAFE,
+            f"{self.name[:120]!r} is a sparse file; only plain files are unpacked",
+        )
 
     # The three ways of a pax header to describe one; the last reads an endless map into memory.
     _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_sparse
@@ -445,8 +461,10 @@ def _inflated(file: IO[bytes], begin: Callable[[], Any], magic: bytes) -> Iterat
             except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
                 if "usage limit" in str(error):
                     limit = XZ_MEMORY_BYTES // 1024**2
-                    raise TooLargeError(f"unpacking it needs more than {limit} MiB") from error
-                raise BrokenError(f"the archive is damaged ({error})") from error
+                    raise PodError(
+                        codes.BUNDLE_TOO_LARGE, f"unpacking it needs more than {limit} MiB"
+                    ) from error
+                raise PodError(codes.BUNDLE_BROKEN, f"the archive is damaged ({error})") from error
             # zlib hands back what it had no room for, the others keep it.
             waiting = getattr(engine, "unconsumed_tail", b"")
             if piece:
@@ -454,5 +472,5 @@ def _inflated(file: IO[bytes], begin: Callable[[], Any], magic: bytes) -> Iterat
             if not engine.eof and not waiting and getattr(engine, "needs_input", True):
                 waiting = file.read(PIECE_BYTES)
                 if not waiting and not piece:
-                    raise BrokenError("the archive ends too early")
+                    raise PodError(codes.BUNDLE_BROKEN, "the archive ends too early")
         waiting = engine.unused_data

@@ -53,6 +53,9 @@ UPLOADED = "uploaded"
 NOT_UPLOADED = "not_uploaded"
 LOST = "killed"  # the runner left no word of the end
 
+# Known within a pod only: a file is not any more what was announced.
+FILE_CHANGED = "file_changed"
+
 # What the portal tells people in its own words, with the message's sentence as detail.
 EXPLAINED = frozenset(
     {

@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from jobs.pod import fetch, sources
-from jobs.pod.sources import FetchError, check_url, safe_name
+from jobs.pod.errors import PodError
+from jobs.pod.sources import check_url, safe_name
 from tests.jobs.pod.pods import FakeDoor, Pod
 
 
@@ -244,7 +245,7 @@ def test_what_the_web_does_wrong_is_told(
     }
     if words == "IncompleteRead":
         pod.config["source"].pop("sha256")
-    with pytest.raises(FetchError) as caught:
+    with pytest.raises(PodError) as caught:
         sources.bring(pod.config, None, str(pod.root / "workspace"))  # type: ignore[arg-type]
     assert caught.value.reason == reason
     assert words in str(caught.value)
@@ -274,7 +275,7 @@ def test_what_the_web_does_wrong_is_told(
     ],
 )
 def test_addresses_that_hold_no_code_are_refused(url: str) -> None:
-    with pytest.raises(FetchError) as caught:
+    with pytest.raises(PodError) as caught:
         check_url(url)
     assert caught.value.reason == "source_unreachable"
 
@@ -288,7 +289,7 @@ def test_a_host_that_is_away_is_told_after_three_tries(
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/train.py"
         pod.config["source"] = {"url": url}
-        with pytest.raises(FetchError, match=r"cannot be reached: .*refused"):
+        with pytest.raises(PodError, match=r"cannot be reached: .*refused"):
             sources.bring(pod.config, None, str(pod.root / "workspace"))  # type: ignore[arg-type]
     assert waits == [2.0, 4.0]
 
@@ -368,7 +369,7 @@ def test_a_full_volume_is_told_in_words() -> None:
     assert fetch.volume_error(OSError(122, "quota"), "log", "/log").reason == "volume_full"
     assert fetch.volume_error(OSError(30, "ro"), "log", "/log").reason == "volume_not_writable"
     if os.path.exists("/dev/full"):
-        with pytest.raises(FetchError) as caught:
+        with pytest.raises(PodError) as caught:
             _fill(Path("/dev/full"))
         assert caught.value.reason == "volume_full"
 

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.pod import board, lab, prepare
 from jobs.pod.board import Teller, count_event_files
-from jobs.pod.door import RefusedError, UnreachableError
+from jobs.pod.errors import PortalError
 from jobs.pod.task import Places
 
 
@@ -154,11 +154,11 @@ def test_only_changes_are_told_and_what_was_not_heard_is_told_again(tmp_path: Pa
     assert teller.look()
     assert door.told == [("services/x/event-files/", {"start": 2, "count": 0})]
     (tmp_path / "events.out.tfevents.1.host").touch()
-    door.problem = UnreachableError("no answer")
+    door.problem = PortalError("no answer")
     assert teller.look()
     door.problem = None
     assert teller.look()
     assert [body["count"] for _, body in door.told] == [0, 1]
     (tmp_path / "events.out.tfevents.2.host").touch()
-    door.problem = RefusedError(410, "deleted")
+    door.problem = PortalError("deleted", 410)
     assert not teller.look()
