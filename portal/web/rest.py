@@ -8,6 +8,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 from rest_framework import exceptions
 from rest_framework.pagination import PageNumberPagination
+from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import exception_handler as drf_exception_handler
@@ -21,6 +22,14 @@ class Pagination(PageNumberPagination):
     page_size = 50
     page_size_query_param = "page_size"
     max_page_size = 200
+
+
+class AdminsOnly(BasePermission):
+    """403 for everybody else, as `portal.web.request.admins_only` says it of pages."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        user: Any = request.user  # tenants.models.User; this room lies below that one
+        return bool(user.is_authenticated and user.may("administer"))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.web.rest import FieldError, RequestError
+from portal.web.rest import AdminsOnly, FieldError, RequestError
 from tenants.audit import search
 from tenants.models import AuditEntry
-from tenants.people.api import AdminsOnly
 
 _WANTED = [
     OpenApiParameter(name, str)

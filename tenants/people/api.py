@@ -8,11 +8,11 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from drf_spectacular.utils import extend_schema
 from rest_framework import exceptions, generics, serializers, status
-from rest_framework.permissions import BasePermission, IsAuthenticated
+from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.web.rest import source_address
+from portal.web.rest import AdminsOnly, source_address
 from tenants import quota
 from tenants.models import Team, User
 from tenants.people import actions, passwords, teams
@@ -25,13 +25,6 @@ from tenants.people.submission import (
     parse,
     parse_invitation,
 )
-
-
-class AdminsOnly(BasePermission):
-    """403 for everybody else."""
-
-    def has_permission(self, request: Request, view: Any) -> bool:
-        return isinstance(request.user, User) and request.user.may("administer")
 
 
 def may_change(user: User) -> User:
