@@ -9,6 +9,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import django
@@ -61,7 +62,14 @@ def offer_command_line() -> Path:
     # uv has the build backend inside, so that no index is asked.
     command = [sys.executable, "-m", "uv", "build", "--wheel", "--python", sys.executable]
     quietly = ["--offline", "--no-cache", "--no-config", "--no-create-gitignore", "--quiet"]
-    subprocess.run([*command, *quietly, "--out-dir", folder, COMMAND_LINE], check=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    # Homeport needs no other folder that it may write to than its own.
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        subprocess.run(
+            [*command, *quietly, "--out-dir", folder, COMMAND_LINE],
+            check=True,
+            env={**os.environ, "TMPDIR": temporary},
+        )
     return next(folder.glob("*.whl"))
 
 
