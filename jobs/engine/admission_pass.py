@@ -16,7 +16,7 @@ from jobs.leader.lease import Lease
 from jobs.rules import reasons
 from jobs.rules.admission import Fit
 from jobs.rules.queue import Verdict
-from portal.cluster.view import ClusterView
+from portal.cluster.cache import ClusterCache
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ _AT_ONCE = 10  # admissions in one transaction: rendering takes its time, and ot
 class AdmissionPass:
     """Remembers whether there is a queue, and when it was last looked at."""
 
-    def __init__(self, view: ClusterView, lease: Lease, clock: SteadyClock) -> None:
+    def __init__(self, view: ClusterCache, lease: Lease, clock: SteadyClock) -> None:
         self._view = view
         self._lease = lease
         self._clock = clock

@@ -36,8 +36,8 @@ from jobs.rules.states import FINAL_REPLICA_STATES, Desired, JobState
 from jobs.services.manifests import need_of
 from jobs.services.models import Service, ServiceState
 from portal.cluster import objects, resources
+from portal.cluster.cache import ClusterCache
 from portal.cluster.resources import Resources
-from portal.cluster.view import ClusterView
 from tenants.manifests import QUOTA, observed
 from tenants.models import Tenant
 
@@ -204,7 +204,7 @@ def _holding() -> tuple[HoldingJob, ...]:
 
 
 # --- what the view shows ---
-def look(view: ClusterView, queue: Queue) -> Room:
+def look(view: ClusterCache, queue: Queue) -> Room:
     """Quotas and nodes, less what is admitted but not there yet. On the event loop."""
     invisible: dict[str, Amount] = {}
     unplaced: list[Need] = []
@@ -222,7 +222,7 @@ def look(view: ClusterView, queue: Queue) -> Room:
     return Room(tenants, tuple(reserve(unplaced, node_rooms(view))))
 
 
-def _outstanding(view: ClusterView, job: HoldingJob) -> tuple[list[Need], list[Need]]:
+def _outstanding(view: ClusterCache, job: HoldingJob) -> tuple[list[Need], list[Need]]:
     """Replicas without a pod, and replicas whose pod has no node."""
     live = [p for p in view.pods.of_owner(job.job_id) if p.status.phase not in _ENDED]
     roles = Counter(pod.metadata.labels.role for pod in live)
@@ -237,7 +237,7 @@ def _outstanding(view: ClusterView, job: HoldingJob) -> tuple[list[Need], list[N
     return missing, unbound
 
 
-def _tenant_room(view: ClusterView, tenant: TenantQueue, invisible: Amount) -> TenantRoom:
+def _tenant_room(view: ClusterCache, tenant: TenantQueue, invisible: Amount) -> TenantRoom:
     if tenant.closed:
         code = "tenant_deleting" if tenant.closed == "deleting" else "tenant_suspended"
         return TenantRoom(None, None, reasons.make(code).text, code)
@@ -271,7 +271,7 @@ def amount_of(held: Resources) -> Amount:
     return Amount(held.cpu_millicores, held.memory_bytes, held.gpu_count, held.pods)
 
 
-def _held_in(view: ClusterView, namespace: str) -> Amount:
+def _held_in(view: ClusterCache, namespace: str) -> Amount:
     total = resources.NOTHING
     for pod in view.pods.in_namespace(namespace).values():
         if pod.status.phase not in _ENDED:
@@ -280,7 +280,7 @@ def _held_in(view: ClusterView, namespace: str) -> Amount:
     return amount_of(total) + Amount(nodeports=doors)
 
 
-def node_rooms(view: ClusterView) -> list[NodeRoom]:
+def node_rooms(view: ClusterCache) -> list[NodeRoom]:
     """Every node with what no pod (foreign ones included) has asked for."""
     found = []
     for (_, name), node in view.nodes.watch.items.items():

@@ -30,8 +30,8 @@ from jobs.leader.lease import Lease, LeaseLostError
 from jobs.rules import reasons
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_STATES, JobState
+from portal.cluster.cache import ClusterCache
 from portal.cluster.objects import KubePod
-from portal.cluster.view import ClusterView
 from portal.cluster.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Controller:
 
     def __init__(
         self,
-        view: ClusterView,
+        view: ClusterCache,
         executor: Executor,
         lease: Lease,
         clock: SteadyClock,

@@ -7,8 +7,8 @@ from uuid import UUID
 from jobs.engine.rows import EventRow
 from jobs.kinds.state import WorkloadRow
 from jobs.rules.reasons import clip
+from portal.cluster.cache import ClusterCache
 from portal.cluster.objects import KubeEvent
-from portal.cluster.view import ClusterView
 
 MESSAGE_MAX = 1000
 
@@ -20,7 +20,7 @@ class EventLog:
         # job id -> event uid -> how often it had happened when it was written
         self._written: dict[str, dict[str, int]] = {}
 
-    def news(self, view: ClusterView, owner: str, namespace: str, base: str) -> list[EventRow]:
+    def news(self, view: ClusterCache, owner: str, namespace: str, base: str) -> list[EventRow]:
         """Events about the objects of a row that are new or have happened again.
 
         Args:

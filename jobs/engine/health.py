@@ -25,8 +25,8 @@ from django.utils import timezone
 from jobs.engine import network
 from portal import room, supervise
 from portal.cluster import preflight
+from portal.cluster.cache import ClusterCache
 from portal.cluster.client import Cluster
-from portal.cluster.view import ClusterView
 from portal.storage import get_store
 from portal.version import VERSION
 
@@ -92,7 +92,7 @@ class HealthReporter:
     """Gathers; `report` gives it all, ready for JSON (see `report` for the shape)."""
 
     def __init__(
-        self, cluster: Cluster, view: ClusterView, jobs: Callable[[], Mapping[str, int]]
+        self, cluster: Cluster, view: ClusterCache, jobs: Callable[[], Mapping[str, int]]
     ) -> None:
         """`jobs` counts what the jobs' pass has before it."""
         self.ticks = Ticks()
@@ -163,7 +163,7 @@ class HealthReporter:
             health = watch.health
             found.append(
                 {
-                    "kind": watch.selection.kind,
+                    "kind": watch.options.kind,
                     "objects": len(watch.items),
                     "is_synced": watch.synced.is_set(),
                     "heard_at": moment(health.heard_at),

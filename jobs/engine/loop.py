@@ -28,7 +28,6 @@ from jobs.engine.admission_pass import AdmissionPass
 from jobs.engine.controller import Controller
 from jobs.engine.executor import Executor
 from jobs.engine.health import HealthReporter
-from jobs.engine.jobs_view import JobsView
 from jobs.engine.nodes import NodesPass
 from jobs.engine.rows import Saved
 from jobs.leader.clock import SteadyClock
@@ -37,9 +36,9 @@ from jobs.models import ReconcilerLease
 from jobs.retention import Pruned, prune
 from jobs.usage.recorder import UsagePass
 from portal import live, supervise
+from portal.cluster.cache import ClusterCache, ClusterChanges
 from portal.cluster.client import Cluster
 from portal.cluster.errors import CredentialsError
-from portal.cluster.view import Dirty
 from portal.database.postgres.patience import patience
 from portal.process import process
 from tenants.reconcile.controller import TenantReconciler
@@ -136,7 +135,7 @@ class Shift:
     def __init__(self, cluster: Cluster, lease: Lease, clock: SteadyClock | None = None) -> None:
         self._lease = lease
         self._clock = clock or SteadyClock()
-        self._view = JobsView(cluster)
+        self._view = ClusterCache(cluster)
         self._wanted = asyncio.Event()  # a message, a finished step, a timer of a part
         self._heard = True  # somebody may have changed the database
         self._workloads = Controller(
@@ -145,7 +144,7 @@ class Shift:
         self._admission = AdmissionPass(self._view, lease, self._clock)
         self._usage = UsagePass(self._view, lease, self._clock)
         self._tenants = TenantReconciler(self._view, cluster, Writer(lease))
-        self._tenants_dirty = Dirty()
+        self._tenants_changes = ClusterChanges()
         self._tenants_wanted = asyncio.Event()
         self._nodes = NodesPass(self._view, lease)
         self._nodes_untold = False
@@ -232,9 +231,9 @@ class Shift:
             if not self._view.synced:
                 await self._view.wait_synced()
             everything = time.monotonic() - whole_at >= _TENANTS_SAFETY_S
-            dirty, self._tenants_dirty = self._tenants_dirty, Dirty()
+            changes, self._tenants_changes = self._tenants_changes, ClusterChanges()
             try:
-                again_s = await self._tenants.run_once(dirty, everything=everything)
+                again_s = await self._tenants.run_once(changes, everything=everything)
             except DatabaseError as error:
                 log.warning("tenants cannot be tended: %s", error)
                 again_s, everything = _AFTER_DATABASE_ERROR_S, False
@@ -291,14 +290,14 @@ class Shift:
         """
         began_at = time.monotonic()
         self._wanted.clear()
-        dirty = self._take_dirty()
+        changes = self._take_changes()
         if look:
             self._heard = False
             await sync_to_async(close_old_connections)()
             await self._workloads.resync(at=look)
             self._admission.note(added=True)
             self._tenants_wanted.set()
-        elif dirty:
+        elif changes:
             self._admission.note(added=False)
         changed = await self._workloads.run_once()
         if changed:
@@ -310,15 +309,15 @@ class Shift:
         self._nodes_untold |= await self._nodes.run_once()
         await self._tell([*changed, *admitted])
         await self._note_health()
-        self._health.ticks.note(dirty.heard_at, began_at)
+        self._health.ticks.note(changes.heard_at, began_at)
 
-    def _take_dirty(self) -> Dirty:
-        dirty = self._view.take_dirty()
-        owners = [owner for owner in map(_uuid, dirty.owners) if owner is not None]
+    def _take_changes(self) -> ClusterChanges:
+        changes = self._view.take_changes()
+        owners = [owner for owner in map(_uuid, changes.owners) if owner is not None]
         self._workloads.enqueue(owners)
-        self._usage.note(dirty.owners)
-        self._nodes.note(dirty.nodes)
-        for pod in self._view.take_departed():
+        self._usage.note(changes.owners)
+        self._nodes.note(changes.nodes)
+        for pod in self._view.take_deleted_pods():
             owner = _uuid(pod.metadata.owner)
             if owner is not None:
                 self._workloads.note_departed(owner, pod)
@@ -326,9 +325,9 @@ class Shift:
         # What belongs to no workload may be a tenant's; pods change far more often.
         others = {str(owner) for owner in owners if not self._workloads.knows(owner)}
         if others:
-            self._tenants_dirty.owners |= others
+            self._tenants_changes.owners |= others
             self._tenants_wanted.set()
-        return dirty
+        return changes
 
     async def _wait(self, stop: asyncio.Event, safety_s: float) -> None:
         """Until something is to be done, at most `safety_s`."""

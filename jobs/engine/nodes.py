@@ -16,8 +16,8 @@ from jobs.leader.lease import Lease
 from jobs.models import Node
 from jobs.rules.admission import CLOSING_EFFECTS, Amount
 from portal.cluster import resources
+from portal.cluster.cache import ClusterCache
 from portal.cluster.objects import KubeNode, KubePod
-from portal.cluster.view import ClusterView
 
 _LABELS_MAX = 100
 _TAINTS_MAX = 50
@@ -42,7 +42,7 @@ class NodeRow:
     about: Mapping[str, str] = field(default_factory=dict)
 
 
-def look(view: ClusterView, names: Iterable[str] | None = None) -> dict[str, NodeRow]:
+def look(view: ClusterCache, names: Iterable[str] | None = None) -> dict[str, NodeRow]:
     """Nodes by name, all of them when none are named. On the event loop.
 
     What is named and does not exist is left out.
@@ -52,7 +52,7 @@ def look(view: ClusterView, names: Iterable[str] | None = None) -> dict[str, Nod
     return {name: row for name in names if (row := _look_at(view, name)) is not None}
 
 
-def _look_at(view: ClusterView, name: str) -> NodeRow | None:
+def _look_at(view: ClusterCache, name: str) -> NodeRow | None:
     node = view.nodes.get("", name)
     if node is None:
         return None
@@ -140,7 +140,7 @@ class NodesPass:
     After the first look at all of them, a look costs what changed, whatever the size of the cluster.
     """
 
-    def __init__(self, view: ClusterView, lease: Lease) -> None:
+    def __init__(self, view: ClusterCache, lease: Lease) -> None:
         self._view = view
         self._lease = lease
         self._written: dict[str, NodeRow] | None = None  # None: not known, all are to be written

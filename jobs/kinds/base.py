@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from jobs.kinds.lifecycle import Lifecycle
 from jobs.kinds.observe import CallResults, ReadPod
 from jobs.kinds.state import LoadedRow, Observed, PodFacts, WorkloadRow
+from portal.cluster.cache import ClusterCache
 from portal.cluster.manifests import Object
-from portal.cluster.view import ClusterView
 
 Observe = Callable[
-    [ClusterView, LoadedRow, CallResults, Sequence[PodFacts], Sequence[PodFacts]], Observed
+    [ClusterCache, LoadedRow, CallResults, Sequence[PodFacts], Sequence[PodFacts]], Observed
 ]
 Complete = Callable[[WorkloadRow, Object, Object | None], Object]
 

@@ -14,7 +14,7 @@ from jobs.rules.endings import Disruption, End
 from jobs.rules.reasons import Reason
 from jobs.rules.waits import MOUNT_EVENTS
 from portal.cluster import objects
-from portal.cluster.view import ClusterView
+from portal.cluster.cache import ClusterCache
 
 _GPU_MAX = 100  # characters of Replica.gpus
 
@@ -47,7 +47,7 @@ class PodReader:
         # workload's id -> pod's uid -> what was read, and of what
         self._kept: dict[str, dict[str, tuple[objects.KubePod, int, PodFacts]]] = {}
 
-    def read(self, view: ClusterView, row: WorkloadRow, read_pod: ReadPod) -> list[PodFacts]:
+    def read(self, view: ClusterCache, row: WorkloadRow, read_pod: ReadPod) -> list[PodFacts]:
         """The pods that a workload has now, without what events say of them."""
         before = self._kept.pop(row.id, {})
         kept = {}
@@ -68,7 +68,7 @@ class PodReader:
 
 
 # --- parts of objects ---
-def namespace_state(view: ClusterView, name: str) -> Literal["active", "terminating", "gone"]:
+def namespace_state(view: ClusterCache, name: str) -> Literal["active", "terminating", "gone"]:
     """Whether things can be made in it."""
     seen = view.namespaces.get("", name)
     if seen is None:
@@ -115,7 +115,7 @@ def container_end(ended: objects.Terminated | None, *, is_fetch: bool = False) -
     return End(code, ended.reason, ended.message, is_fetch)
 
 
-def mount_problem(view: ClusterView, namespace: str, pod: str) -> str:
+def mount_problem(view: ClusterCache, namespace: str, pod: str) -> str:
     """The latest event about a volume of a pod that cannot be mounted."""
     events = view.events_about(namespace, "Pod", pod)
     problems = [event.message for event in events if event.reason in MOUNT_EVENTS]

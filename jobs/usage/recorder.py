@@ -22,8 +22,8 @@ from jobs.models import Job, ReconcilerLease, ReplicaArchive
 from jobs.services.models import Service
 from jobs.usage.intervals import Span, has_ended, span_of
 from jobs.usage.models import UsageInterval
+from portal.cluster.cache import ClusterCache
 from portal.cluster.objects import KubePod
-from portal.cluster.view import ClusterView
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class News:
 class UsagePass:
     """Knows the open rows, and until when the view was surely true."""
 
-    def __init__(self, view: ClusterView, lease: Lease, clock: SteadyClock) -> None:
+    def __init__(self, view: ClusterCache, lease: Lease, clock: SteadyClock) -> None:
         self._view = view
         self._lease = lease
         self._clock = clock

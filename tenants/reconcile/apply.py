@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from portal.cluster import labels
+from portal.cluster.cache import ClusterCache
 from portal.cluster.client import Cluster
 from portal.cluster.errors import (
     ClusterError,
@@ -17,8 +18,8 @@ from portal.cluster.errors import (
     TooManyRequests,
     Unavailable,
 )
+from portal.cluster.informer import Informer
 from portal.cluster.objects import KubePVC, ObjectMeta
-from portal.cluster.view import ClusterView, Shelf
 from portal.cluster.workqueue import RateLimiter
 from tenants.models import Tenant, TenantObject
 from tenants.reconcile.objects import ClaimContext, Difference, Object, State, compare, foreign
@@ -68,7 +69,7 @@ class _ObjectSync:
 class Provisioner:
     """Remembers per object when it was last written, so that no quarrel becomes a storm."""
 
-    def __init__(self, view: ClusterView, cluster: Cluster) -> None:
+    def __init__(self, view: ClusterCache, cluster: Cluster) -> None:
         self._view = view
         self._cluster = cluster
         # Each try counts, for one that succeeds may be undone at once by somebody else.
@@ -79,7 +80,7 @@ class Provisioner:
         self._changed: dict[Key, _Changed] = {}  # what we changed last
         self._bound_at: dict[UUID, float] = {}  # tenant -> when we were given rights in it
         self._classes: dict[str, tuple[float, ClaimContext]] = {}
-        self._shelves: dict[str, Shelf[Any]] = {
+        self._informers: dict[str, Informer[Any]] = {
             "Namespace": view.namespaces,
             "ResourceQuota": view.quotas,
             "LimitRange": view.limit_ranges,
@@ -91,9 +92,9 @@ class Provisioner:
 
     def has(self, kind: str, namespace: str, name: str) -> bool:
         """Whether the view shows an object; false for kinds that no tenant is made of."""
-        shelf = self._shelves.get(kind)
+        informer = self._informers.get(kind)
         inside = "" if kind == "Namespace" else namespace
-        return shelf is not None and shelf.get(inside, name) is not None
+        return informer is not None and informer.get(inside, name) is not None
 
     async def sync(
         self,
@@ -131,7 +132,7 @@ class Provisioner:
         self, key: Key, document: Object, row: TenantObject | None, waits_for: str
     ) -> ObjectStatus:
         meta = document["metadata"]
-        seen = self._shelves[key[1]].get(meta.get("namespace", ""), meta["name"])
+        seen = self._informers[key[1]].get(meta.get("namespace", ""), meta["name"])
         difference = compare(document, seen, await self._around(seen))
         sync = _ObjectSync(key, document, row, difference)
         change = (seen.metadata.resource_version if seen is not None else "", difference.patch)

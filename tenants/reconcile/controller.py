@@ -19,8 +19,8 @@ from asgiref.sync import sync_to_async
 
 from portal import live
 from portal.cluster import labels
+from portal.cluster.cache import ClusterCache, ClusterChanges
 from portal.cluster.client import Cluster
-from portal.cluster.view import ClusterView, Dirty
 from portal.cluster.workqueue import WorkQueue
 from portal.errors import ConfigurationError
 from tenants import manifests
@@ -55,7 +55,7 @@ class Writer(Protocol):
 class TenantReconciler:
     """Remembers between passes what it has seen and when it wants to try again."""
 
-    def __init__(self, view: ClusterView, cluster: Cluster, writer: Writer) -> None:
+    def __init__(self, view: ClusterCache, cluster: Cluster, writer: Writer) -> None:
         self._view = view
         self._cluster = cluster
         self._writer = writer
@@ -64,7 +64,7 @@ class TenantReconciler:
         self._queue = WorkQueue[str](time.monotonic, *_BACKOFF_S)  # ids as labels have them
         self._quiet_since: dict[UUID, float] = {}  # monotonic; closed tenants without workload
 
-    async def run_once(self, dirty: Dirty, *, everything: bool = False) -> float | None:
+    async def run_once(self, changes: ClusterChanges, *, everything: bool = False) -> float | None:
         """Reconciles the tenants that changed, are due or have a newer row; all of them on demand.
 
         Returns:
@@ -72,7 +72,7 @@ class TenantReconciler:
         """
         if not self._view.synced:
             return None  # before the first list, absence means nothing
-        self._queue.add(*dirty.owners)
+        self._queue.add(*changes.owners)
         keys = self._queue.get()
         is_over = False
         try:

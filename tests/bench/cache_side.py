@@ -1,6 +1,6 @@
 """One side of the cache rows, as a program: `python -m tests.bench.cache_side ours|informer SERVER EVENTS`.
 
-`ours` is all that Homeport keeps of a cluster (`ClusterView`), `informer` the official client's
+`ours` is all that Homeport keeps of a cluster (`ClusterCache`), `informer` the official client's
 SharedInformer of pods. Prints a line when the list is there and one when so many changes were taken over,
 each with the seconds (of the clock, of the processor) and the memory that it took.
 """
@@ -49,14 +49,14 @@ def _cpu() -> float:
 
 
 async def ours(server: str, events: int) -> None:
+    from portal.cluster.cache import ClusterCache
     from portal.cluster.client import Cluster
-    from portal.cluster.view import ClusterView
     from tests.bench.world import kubeconfig
 
     with tempfile.TemporaryDirectory() as folder:
         path = kubeconfig(Path(folder), int(server.rpartition(":")[2]))
         cluster = await Cluster.connect(str(path))
-    view = ClusterView(cluster)
+    view = ClusterCache(cluster)
     marks, seen, done = Marks(), 0, asyncio.Event()
     running = asyncio.create_task(view.run())
     await view.wait_synced()

@@ -16,7 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
-from portal.cluster.kinds import Kind
+from portal.cluster.kinds import ResourceKind
 from tests.portal.cluster.fake_api import FakeApi
 
 PAGE = 500
@@ -224,7 +224,7 @@ class FakeCluster(FakeApi):
             }
             self.events.append(_compact({"type": "MODIFIED", "object": obj}) + b"\n")
 
-    def _list(self, kind: Kind, namespace: str, query: dict[str, str]) -> web.Response:
+    def _list(self, kind: ResourceKind, namespace: str, query: dict[str, str]) -> web.Response:
         if kind.plural != "pods" or namespace or not self._pods:
             return super()._list(kind, namespace, query)
         if "limit" in query:
@@ -235,7 +235,9 @@ class FakeCluster(FakeApi):
         self.counts["all pods"] += is_last
         return web.Response(body=body, content_type="application/json")
 
-    async def _stream(self, request: web.Request, stream: Any, kind: Kind, trouble: Any) -> None:
+    async def _stream(
+        self, request: web.Request, stream: Any, kind: ResourceKind, trouble: Any
+    ) -> None:
         if kind.plural != "pods" or not self._pods:
             await super()._stream(request, stream, kind, trouble)
             return

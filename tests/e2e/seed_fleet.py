@@ -131,7 +131,7 @@ def report(at: datetime) -> dict[str, Any]:
         "jobs": {"pending": 1, "under_way": 2, "resting": 0},
         "last_error": {
             "at": (at - timedelta(minutes=50)).isoformat(),
-            "where": "portal.cluster.watch",
+            "where": "portal.cluster.listwatch",
             "text": "the cluster cannot be watched: no connection to https://10.96.0.1:443",
         },
         "tasks": [{"name": "reconciler", "state": "running", "error": "", "restarts": 0}],

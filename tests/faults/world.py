@@ -19,9 +19,9 @@ from jobs.models import Job
 from jobs.rules.states import Desired, JobState
 from jobs.services.models import Service
 from portal.cluster import client, labels
+from portal.cluster.cache import ClusterChanges
 from portal.cluster.kinds import KINDS as ALL_KINDS
-from portal.cluster.view import Dirty
-from portal.cluster.watch import Watch
+from portal.cluster.listwatch import ListWatch
 from tenants.models import Tenant, TenantObject
 from tests.factories import make_job, make_service, make_tenant
 from tests.faults.box import FaultBox
@@ -144,10 +144,10 @@ class FaultWorld(World):
                 return
             self.feed()
             shift = self.shift
-            shift._take_dirty()
-            dirty, shift._tenants_dirty = shift._tenants_dirty, Dirty()
+            shift._take_changes()
+            changes, shift._tenants_changes = shift._tenants_changes, ClusterChanges()
             everything = self.sim.seconds - self.looked_whole_at >= TENANTS_SAFETY_S
-            again_s = await shift._tenants.run_once(dirty, everything=everything)
+            again_s = await shift._tenants.run_once(changes, everything=everything)
             if everything:
                 self.looked_whole_at = self.sim.seconds
             self.tenants_due_s = None if again_s is None else self.sim.seconds + again_s
@@ -161,7 +161,7 @@ class FaultWorld(World):
     def _has_news(self) -> bool:
         self.feed()
         assert self.shift is not None
-        return bool(self.shift._view._dirty)
+        return bool(self.shift._view._changes)
 
     async def start(self) -> None:
         self.looked_whole_at = float("-inf")
@@ -188,7 +188,7 @@ class FaultWorld(World):
         self.fed = (self.starts, self.sim.version)
         super().feed()
 
-    def _decode(self, watch: Watch[Any], obj: dict[str, Any]) -> Any:
+    def _decode(self, watch: ListWatch[Any], obj: dict[str, Any]) -> Any:
         meta = obj["metadata"]
         known = watch.items.get((meta["namespace"], meta["name"]))
         if known is not None and known.metadata.resource_version == meta["resourceVersion"]:

@@ -10,9 +10,9 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import transaction
 
+from portal.cluster.cache import ClusterCache, ClusterChanges
 from portal.cluster.client import Cluster
-from portal.cluster.view import ClusterView, Dirty
-from portal.cluster.watch import Pace
+from portal.cluster.listwatch import WatchTiming
 from tenants.models import Tenant, TenantObject
 from tenants.reconcile.controller import TenantReconciler
 from tests.factories import make_tenant
@@ -43,7 +43,7 @@ class Room:
 
     api: FakeApi
     cluster: Cluster
-    view: ClusterView
+    view: ClusterCache
     writer: DirectWriter
     reconciler: TenantReconciler
     tenant: Tenant
@@ -52,7 +52,7 @@ class Room:
     async def one_pass(self, *, everything: bool = True) -> float | None:
         """One pass over what changed (or everything)."""
         self.passes.append(
-            await self.reconciler.run_once(self.view.take_dirty(), everything=everything)
+            await self.reconciler.run_once(self.view.take_changes(), everything=everything)
         )
         return self.passes[-1]
 
@@ -101,7 +101,7 @@ async def room(transactional_db: None, tmp_path: Path) -> AsyncIterator[Room]:
     api = FakeApi()
     await api.start()
     cluster = await Cluster.connect(api.kubeconfig(tmp_path))
-    view = ClusterView(cluster, Pace(first_wait_s=0.01, most_wait_s=0.05))
+    view = ClusterCache(cluster, WatchTiming(first_wait_s=0.01, most_wait_s=0.05))
     task = asyncio.create_task(view.run())
     tenant = await sync_to_async(make_tenant)("alice", active=False)
     writer = DirectWriter()
@@ -116,5 +116,5 @@ async def room(transactional_db: None, tmp_path: Path) -> AsyncIterator[Room]:
 
 
 @pytest.fixture
-def nothing_changed() -> Dirty:
-    return Dirty()
+def nothing_changed() -> ClusterChanges:
+    return ClusterChanges()

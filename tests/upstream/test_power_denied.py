@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from portal.cluster import rights
+from portal.cluster import access
 from portal.cluster.access import AccountAccess
 from portal.cluster.client import Cluster
 from tests.e2e.portal import ROOT
@@ -60,7 +60,7 @@ async def look(stage: Scene, account: str) -> AccountAccess:
     path = stage.accounts.kubeconfigs.get(account, stage.accounts.admin_kubeconfig)
     cluster = await Cluster.connect(str(path))
     try:
-        return await rights.look(cluster, OURS)
+        return await access.look(cluster, OURS)
     finally:
         await cluster.close()
 

@@ -20,7 +20,7 @@ from jobs.kinds.observe import (
 from jobs.kinds.state import LoadedRow, ObjectRef, Observed, PodFacts, ReplicaKey, Root, WorkloadRow
 from jobs.rules.endings import End
 from portal.cluster import objects
-from portal.cluster.view import ClusterView
+from portal.cluster.cache import ClusterCache
 
 _PULL_EVENTS = frozenset({"Pulling", "Pulled", "Failed", "BackOff", "ErrImageNeverPull"})
 # Before these have run, a container's place in the order says more than its own reason.
@@ -29,7 +29,7 @@ _NO_GENERATION = -1  # of a pod whose label tells none
 
 
 def observe(
-    view: ClusterView,
+    view: ClusterCache,
     loaded: LoadedRow,
     results: CallResults,
     pods: Sequence[PodFacts],
@@ -173,7 +173,7 @@ def _first_started(*statuses: objects.ContainerStatus) -> datetime | None:
 
 
 # --- events ---
-def _with_events(view: ClusterView, row: WorkloadRow, pod: PodFacts) -> PodFacts:
+def _with_events(view: ClusterCache, row: WorkloadRow, pod: PodFacts) -> PodFacts:
     """Adds what events say of its volumes, image and probes: they come without the pod being changed."""
     pull, pulled_at = _pull(view, row, pod)
     return replace(
@@ -185,7 +185,7 @@ def _with_events(view: ClusterView, row: WorkloadRow, pod: PodFacts) -> PodFacts
     )
 
 
-def _pull(view: ClusterView, row: WorkloadRow, pod: PodFacts) -> tuple[str, datetime | None]:
+def _pull(view: ClusterCache, row: WorkloadRow, pod: PodFacts) -> tuple[str, datetime | None]:
     """The latest words about the app's image, and when it was there."""
     events = [
         event
@@ -201,7 +201,7 @@ def _pull(view: ClusterView, row: WorkloadRow, pod: PodFacts) -> tuple[str, date
     return latest.message, pulled[-1] if pulled else None
 
 
-def _probe_problem(view: ClusterView, namespace: str, pod: str) -> str:
+def _probe_problem(view: ClusterCache, namespace: str, pod: str) -> str:
     events = view.events_about(namespace, "Pod", pod)
     problems: Sequence[str] = [event.message for event in events if event.reason == "Unhealthy"]
     return problems[-1] if problems else ""

@@ -28,11 +28,11 @@ from jobs.kinds.state import (
 )
 from jobs.manifests import RESCUE_ROLE
 from portal.cluster import objects
-from portal.cluster.view import ClusterView
+from portal.cluster.cache import ClusterCache
 
 
 def observe(
-    view: ClusterView,
+    view: ClusterCache,
     loaded: LoadedRow,
     results: CallResults,
     pods: Sequence[PodFacts],
@@ -68,7 +68,7 @@ def observe(
     )
 
 
-def _with_mounts(view: ClusterView, row: WorkloadRow, pod: PodFacts) -> PodFacts:
+def _with_mounts(view: ClusterCache, row: WorkloadRow, pod: PodFacts) -> PodFacts:
     """Adds what events say of its volumes: they come without the pod being changed."""
     problem = mount_problem(view, row.namespace, pod.name)
     return replace(pod, mount_problem=problem) if problem else pod
@@ -121,7 +121,7 @@ def _server(seen: objects.KubeDeployment) -> ServerDeployment:
     )
 
 
-def _refusal(view: ClusterView, namespace: str, root: str) -> str:
+def _refusal(view: ClusterCache, namespace: str, root: str) -> str:
     """A quota that says no to a Job's pods shows as an event of the Job only."""
     events = view.events_about(namespace, "Job", root)
     refused = [event.message for event in events if event.reason == "FailedCreate"]

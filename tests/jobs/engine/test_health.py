@@ -14,10 +14,10 @@ from jobs.engine import health
 from jobs.engine.health import HealthReporter, LastTrouble
 from jobs.models import ReconcilerLease
 from portal import supervise
+from portal.cluster.cache import ClusterCache
 from portal.cluster.client import Cluster
 from portal.cluster.errors import ClusterError
 from portal.cluster.preflight import Answer
-from portal.cluster.view import ClusterView
 from portal.storage.folder import FolderStore
 from tests.jobs.engine.test_loop import Lab, hurry, lab  # noqa: F401  (fixtures)
 from tests.portal.cluster.conftest import api, cluster  # noqa: F401  (fixtures)
@@ -91,7 +91,7 @@ async def test_whether_namespaces_are_apart_is_tried_and_told(
 
 @pytest.fixture
 async def reporter(cluster: Cluster) -> HealthReporter:  # noqa: F811
-    return HealthReporter(cluster, ClusterView(cluster), lambda: {"pending": 0})
+    return HealthReporter(cluster, ClusterCache(cluster), lambda: {"pending": 0})
 
 
 async def test_numbers_alone_are_no_news(reporter: HealthReporter) -> None:

@@ -9,11 +9,11 @@ from django.db import OperationalError
 
 from jobs.engine import nodes
 from jobs.models import Node
-from portal.cluster.view import ClusterView
+from portal.cluster.cache import ClusterCache
 from tests.portal.cluster.conftest import api, cluster  # noqa: F401  (fixtures)
 from tests.portal.cluster.fake_api import FakeApi
-from tests.portal.cluster.test_view import view  # noqa: F401  (a fixture)
-from tests.portal.cluster.test_watch import until
+from tests.portal.cluster.test_cache import view  # noqa: F401  (a fixture)
+from tests.portal.cluster.test_listwatch import until
 
 AMOUNTS = {"cpu": "16", "memory": "64Gi", "pods": "110"}
 
@@ -56,7 +56,7 @@ def pod(
 
 
 @pytest.fixture
-async def seen(api: FakeApi, view: ClusterView) -> ClusterView:  # noqa: F811
+async def seen(api: FakeApi, view: ClusterCache) -> ClusterCache:  # noqa: F811
     api.put(node())
     api.put(pod("ours", 2, owner="job-1", startTime="2026-11-20T11:00:00Z"))
     api.put(pod("foreign", 1))
@@ -67,7 +67,7 @@ async def seen(api: FakeApi, view: ClusterView) -> ClusterView:  # noqa: F811
     return view
 
 
-async def test_a_row_has_what_the_node_tells(seen: ClusterView) -> None:
+async def test_a_row_has_what_the_node_tells(seen: ClusterCache) -> None:
     row = nodes.look(seen)["n1"]
     assert (row.capacity.gpu, row.allocatable.gpu, row.requested.gpu) == (4, 3, 3)
     assert row.taints == ({"key": "nvidia.com/gpu", "value": "", "effect": "NoSchedule"},)
@@ -80,28 +80,28 @@ async def test_a_row_has_what_the_node_tells(seen: ClusterView) -> None:
     }
 
 
-async def test_holders_are_the_pods_that_have_a_gpu_and_have_not_ended(seen: ClusterView) -> None:
+async def test_holders_are_the_pods_that_have_a_gpu_and_have_not_ended(seen: ClusterCache) -> None:
     held = [(h["pod"], h["gpu"], h["owner"]) for h in nodes.look(seen)["n1"].holders]
     assert held == [("foreign", 1, ""), ("ours", 2, "job-1")]
     assert nodes.look(seen)["n1"].holders[1]["since"] == "2026-11-20T11:00:00+00:00"
 
 
-async def test_a_pod_that_ends_or_goes_holds_nothing(api: FakeApi, seen: ClusterView) -> None:  # noqa: F811
+async def test_a_pod_that_ends_or_goes_holds_nothing(api: FakeApi, seen: ClusterCache) -> None:  # noqa: F811
     api.change("Pod", "u-x", "ours", {"status": {"phase": "Failed"}})
     api.remove("Pod", "u-x", "foreign")
     await until(lambda: not seen.gpu_pods_of("n1"))
     assert nodes.look(seen)["n1"].holders == ()
 
 
-async def test_gpus_that_are_named_later_make_the_node_dirty(
+async def test_gpus_that_are_named_later_change_the_node(
     api: FakeApi,  # noqa: F811
-    seen: ClusterView,
+    seen: ClusterCache,
 ) -> None:
-    seen.take_dirty()
+    seen.take_changes()
     marks = {"homeport.dev/gpu-indices": '{"main": [2, 0]}'}
     api.change("Pod", "u-x", "ours", {"metadata": {"annotations": marks}})
     await until(lambda: nodes.look(seen)["n1"].holders[1]["gpus"] == "0,2")
-    assert seen.take_dirty().nodes == {"n1"}
+    assert seen.take_changes().nodes == {"n1"}
 
 
 class Commits:
@@ -114,7 +114,7 @@ class Commits:
 @pytest.mark.django_db(transaction=True)
 async def test_a_look_after_the_first_is_at_what_changed(
     api: FakeApi,  # noqa: F811
-    seen: ClusterView,
+    seen: ClusterCache,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("n2", "n3"):
@@ -132,12 +132,12 @@ async def test_a_look_after_the_first_is_at_what_changed(
     monkeypatch.setattr(
         nodes, "_look_at", lambda of, name: (looked_at.append(name), look_at(of, name))[1]
     )
-    seen.take_dirty()
+    seen.take_changes()
     assert not await following.run_once()
     api.change("Pod", "u-x", "ours", {"status": {"phase": "Failed"}})
     api.remove("Node", "", "n2")
     await until(lambda: len(seen.nodes) == 2 and len(seen.gpu_pods_of("n1")) == 1)
-    following.note(seen.take_dirty().nodes)
+    following.note(seen.take_changes().nodes)
     assert await following.run_once()
     assert sorted(looked_at) == ["n1", "n2"]
     assert sorted([row.name async for row in Node.objects.all()]) == ["n1", "n3"]
@@ -145,7 +145,7 @@ async def test_a_look_after_the_first_is_at_what_changed(
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_what_could_not_be_written_is_written_later(seen: ClusterView) -> None:
+async def test_what_could_not_be_written_is_written_later(seen: ClusterCache) -> None:
     class Broken(Commits):
         is_broken = True
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from portal.cluster.cache import ClusterChanges
 from portal.cluster.client import Object
 from portal.cluster.errors import AlreadyExists, Conflict, NotFound
-from portal.cluster.view import Dirty
 from tests.jobs.engine.served_simulation import ServiceSim
 from tests.jobs.engine.world import World
 
@@ -170,7 +170,7 @@ class WholeWorld(World):
             self.feed()
             # Twice: what one look writes, the next one sees.
             for _ in range(2):
-                await self.shift._tenants.run_once(Dirty(), everything=True)
+                await self.shift._tenants.run_once(ClusterChanges(), everything=True)
                 self.feed()
 
     async def rounds_until(self, what: Callable[[], Any], *, most: int = 200) -> None:

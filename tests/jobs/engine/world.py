@@ -16,8 +16,8 @@ from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
 from jobs.models import Job, ReplicaArchive
 from portal.cluster import labels
-from portal.cluster.view import Shelf
-from portal.cluster.watch import Change, Watch
+from portal.cluster.informer import Informer
+from portal.cluster.listwatch import ListWatch, WatchEvent
 from tenants.models import Tenant
 from tests.factories import make_job, make_tenant
 from tests.jobs.engine.simulation import START, Sim
@@ -63,32 +63,34 @@ class World:
     def feed(self) -> None:
         """Brings the view up to date, as its watches would."""
         assert self.shift is not None
-        for shelf in self.shift._view._shelves:
-            self._feed(shelf)
+        for informer in self.shift._view._informers:
+            self._feed(informer)
 
-    def _feed(self, shelf: Shelf[Any]) -> None:
-        watch = shelf.watch
-        kind = watch.selection.kind
+    def _feed(self, informer: Informer[Any]) -> None:
+        watch = informer.watch
+        kind = watch.options.kind
         fresh = {}
         for obj in self.sim.of(kind):
             marks = obj["metadata"].get("labels", {})
-            if watch.selection.label_selector and marks.get(labels.MANAGED_BY) != labels.MANAGER:
+            if watch.options.label_selector and marks.get(labels.MANAGED_BY) != labels.MANAGER:
                 continue
             seen = self._decode(watch, obj)
             fresh[seen.metadata.namespace, seen.metadata.name] = seen
-        changes = [Change(key, old, None) for key, old in watch.items.items() if key not in fresh]
+        changes = [
+            WatchEvent(key, old, None) for key, old in watch.items.items() if key not in fresh
+        ]
         changes += [
-            Change(key, watch.items.get(key), seen)
+            WatchEvent(key, watch.items.get(key), seen)
             for key, seen in fresh.items()
             if not watch._has(key, seen)
         ]
         watch.items = fresh
         watch.synced.set()
         if changes:
-            shelf._take(changes)
+            informer._take(changes)
 
-    def _decode(self, watch: Watch[Any], obj: dict[str, Any]) -> Any:
-        return msgspec.json.decode(msgspec.json.encode(obj), type=watch.selection.seen)
+    def _decode(self, watch: ListWatch[Any], obj: dict[str, Any]) -> Any:
+        return msgspec.json.decode(msgspec.json.encode(obj), type=watch.options.seen)
 
     async def round(self, seconds: int = 1) -> None:
         """Some seconds of the cluster, then one tick; a killed process is started again."""

@@ -167,14 +167,14 @@ async def test_an_outage_of_the_cluster_is_not_counted_as_use(world: World):
     await world.until(is_running)
     await world.rest(10)
     known_at = START + timedelta(seconds=world.sim.seconds)
-    shelf = world.shift._view.pods
-    shelf.watch.health.problem = "the cluster does not answer"
+    informer = world.shift._view.pods
+    informer.watch.health.problem = "the cluster does not answer"
     world.is_view_frozen = True
     world.sim.seconds += 3600
     await world.rest(2)
     for pod in world.sim.of("Pod"):
         world.sim.store.pop(("Pod", "u-alice", pod["metadata"]["name"]))
-    shelf.watch.health.problem = ""
+    informer.watch.health.problem = ""
     world.is_view_frozen = False
     await world.rest(2)
     row = (await rows())[0]

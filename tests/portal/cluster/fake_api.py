@@ -19,7 +19,7 @@ from typing import Any
 
 from aiohttp import web
 
-from portal.cluster.kinds import KINDS, Kind
+from portal.cluster.kinds import KINDS, ResourceKind
 
 Object = dict[str, Any]
 _BY_PATH = {(kind.group, kind.plural): kind for kind in KINDS.values()}
@@ -234,7 +234,7 @@ class FakeApi:
         return None
 
     @staticmethod
-    def _parse(path: str) -> tuple[Kind, str, str]:
+    def _parse(path: str) -> tuple[ResourceKind, str, str]:
         parts = path.strip("/").split("/")
         group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
         namespace = ""
@@ -243,7 +243,7 @@ class FakeApi:
         return _BY_PATH[group, rest[0]], namespace, rest[1] if len(rest) > 1 else ""
 
     def _answer(
-        self, request: web.Request, kind: Kind, where: tuple[str, str], body: Any
+        self, request: web.Request, kind: ResourceKind, where: tuple[str, str], body: Any
     ) -> web.Response:
         namespace, name = where
         if "dryRun" in request.query:
@@ -267,7 +267,7 @@ class FakeApi:
             return _status(403, "Forbidden", f'{words} "restricted:v1.33": privileged')
         return web.json_response(body, status=201)
 
-    def _create(self, kind: Kind, namespace: str, body: Object) -> web.Response:
+    def _create(self, kind: ResourceKind, namespace: str, body: Object) -> web.Response:
         key = (kind.plural, namespace, body["metadata"]["name"])
         if key in self.objects:
             return _status(409, "AlreadyExists", f"{kind.plural} {key[2]!r} already exists")
@@ -298,7 +298,7 @@ class FakeApi:
             self._remove(key)
         return web.json_response({"kind": "Status", "status": "Success"})
 
-    def _selected(self, kind: Kind, namespace: str, query: dict[str, str]) -> list[Object]:
+    def _selected(self, kind: ResourceKind, namespace: str, query: dict[str, str]) -> list[Object]:
         return [
             obj
             for (plural, inside, _), obj in sorted(self.objects.items())
@@ -307,7 +307,7 @@ class FakeApi:
             and _is_selected(obj, query.get("labelSelector", ""))
         ]
 
-    def _list(self, kind: Kind, namespace: str, query: dict[str, str]) -> web.Response:
+    def _list(self, kind: ResourceKind, namespace: str, query: dict[str, str]) -> web.Response:
         items = self._selected(kind, namespace, query)
         meta: Object = {"resourceVersion": str(self.version)}
         if self.pages and "limit" in query:
@@ -320,7 +320,7 @@ class FakeApi:
         return web.json_response({**listed, "metadata": meta, "items": items or None})
 
     # --- watch ---
-    async def _watch(self, request: web.Request, kind: Kind) -> web.StreamResponse:
+    async def _watch(self, request: web.Request, kind: ResourceKind) -> web.StreamResponse:
         trouble = self._trouble(f"watch {kind.plural}")
         if trouble is not None and trouble.what == "refuse":
             _cut(request)
@@ -340,7 +340,7 @@ class FakeApi:
         self,
         request: web.Request,
         stream: web.StreamResponse,
-        kind: Kind,
+        kind: ResourceKind,
         trouble: Trouble | None,
     ) -> None:
         what = trouble.what if trouble is not None else ""
@@ -364,7 +364,9 @@ class FakeApi:
             since = self.version
             await self._bookmark(stream, kind, news)
 
-    async def _bookmark(self, stream: web.StreamResponse, kind: Kind, news: asyncio.Event) -> None:
+    async def _bookmark(
+        self, stream: web.StreamResponse, kind: ResourceKind, news: asyncio.Event
+    ) -> None:
         while True:
             try:
                 await asyncio.wait_for(news.wait(), self.bookmarks_s or None)
@@ -373,7 +375,7 @@ class FakeApi:
                 meta = {"resourceVersion": str(self.version)}
                 await stream.write(_line("BOOKMARK", {"kind": kind.name, "metadata": meta}))
 
-    def _lines(self, kind: Kind, selector: str, since: int) -> Iterator[bytes]:
+    def _lines(self, kind: ResourceKind, selector: str, since: int) -> Iterator[bytes]:
         for version, event, plural, obj in self.log:
             if version > since and plural == kind.plural and _is_selected(obj, selector):
                 yield _line(event, obj)

@@ -300,5 +300,5 @@ async def test_opening_many_times_leaves_nothing_behind() -> None:
             found
             for found in gc.get_objects()
             # isinstance would ask lazy objects of others for their class, which makes them.
-            if type(found) is logs.Answer and not found._is_over
+            if type(found) is logs.LogResponse and not found._is_over
         ]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from portal.cluster.watch import NORMAL_PACE
+from portal.cluster.listwatch import NORMAL_TIMING
 from tests.e2e.portal import ROOT
 from tests.scale.cluster.events import Churn, Restarts, page, running_pods, samples
 from tests.scale.cluster.kube import most_at_once
@@ -68,7 +68,7 @@ def calls(lab: Lab, add: Add, workers: int) -> None:
 def stop_reconciler(lab: Lab, add: Add) -> None:
     """Ends it; the audit log tells of watches when they end."""
     lab.audit.mark()
-    time.sleep(NORMAL_PACE.silence_s)  # each ends once
+    time.sleep(NORMAL_TIMING.silence_s)  # each ends once
     lab.stop(RECONCILER)
     time.sleep(_AUDIT_S)
     watches = [call for call in lab.audit.calls(RECONCILER) if call.verb == "watch"]

@@ -33,9 +33,9 @@ def _told(began_s: float, began_cpu_s: float, before: int, count: int) -> dict[s
 async def view(kubeconfig: str) -> dict[str, Any]:
     """Homeport's watch of pods, with its index."""
     from portal.cluster.client import Cluster
-    from portal.cluster.index import Index
+    from portal.cluster.informer import Index
+    from portal.cluster.listwatch import ListOptions, ListWatch
     from portal.cluster.objects import KubePod
-    from portal.cluster.watch import Selection, Watch
 
     cluster = await Cluster.connect(kubeconfig)
     index: Index[KubePod] = Index()
@@ -44,7 +44,7 @@ async def view(kubeconfig: str) -> dict[str, Any]:
         for change in changes:
             index.apply(change)
 
-    watch = Watch(cluster, Selection("Pod", KubePod), take)
+    watch = ListWatch(cluster, ListOptions("Pod", KubePod), take)
     before, began_s, began_cpu_s = rss_bytes(os.getpid()), time.monotonic(), cpu_s(os.getpid())
     task = asyncio.create_task(watch.run())
     await asyncio.wait_for(watch.synced.wait(), _PATIENCE_S)

@@ -14,11 +14,11 @@ from asgiref.sync import sync_to_async
 from django.db.models import F
 
 from onebox.testing import OneBox, start
-from portal.cluster import rights
+from portal.cluster import access
 from portal.cluster.access import AccountAccess
+from portal.cluster.cache import ClusterCache
 from portal.cluster.client import Cluster
 from portal.cluster.errors import NotFound
-from portal.cluster.view import ClusterView
 from tenants.models import Tenant, TenantObject
 from tenants.reconcile.controller import TenantReconciler
 from tests.factories import make_tenant
@@ -40,7 +40,7 @@ class Lab:
     """A tenant, a reconciler and a real cluster."""
 
     cluster: Cluster
-    view: ClusterView
+    view: ClusterCache
     reconciler: TenantReconciler
     tenant: Tenant
 
@@ -51,7 +51,7 @@ class Lab:
     async def until(self, what: Callable[[Tenant], Any], timeout_s: float = 30) -> None:
         deadline = time.monotonic() + timeout_s
         while True:
-            again_s = await self.reconciler.run_once(self.view.take_dirty())
+            again_s = await self.reconciler.run_once(self.view.take_changes())
             self.tenant = await Tenant.objects.aget(pk=self.tenant.pk)
             if what(self.tenant):
                 return
@@ -73,7 +73,7 @@ async def lab(
     request: pytest.FixtureRequest, box: OneBox, transactional_db: None
 ) -> AsyncIterator[Lab]:
     cluster = await Cluster.connect(str(box.kubeconfig))
-    view = ClusterView(cluster)
+    view = ClusterCache(cluster)
     task = asyncio.create_task(view.run())
     tenant = await sync_to_async(make_tenant)("alice", active=False)
     try:
@@ -105,7 +105,7 @@ async def test_what_is_made_is_what_was_asked_for(lab: Lab):
 
     before = calls()
     for _ in range(3):
-        await lab.reconciler.run_once(lab.view.take_dirty(), everything=True)
+        await lab.reconciler.run_once(lab.view.take_changes(), everything=True)
     assert calls() == before
 
 
@@ -199,7 +199,7 @@ async def test_a_foreign_namespace_is_left_alone(lab: Lab):
     )
     await lab.until(lambda tenant: "Homeport did not make" in tenant.reason_text)
     for _ in range(3):
-        await lab.reconciler.run_once(lab.view.take_dirty(), everything=True)
+        await lab.reconciler.run_once(lab.view.take_changes(), everything=True)
     found = await lab.cluster.get("Namespace", None, lab.namespace)
     assert found["metadata"]["labels"] == foreign["metadata"]["labels"]
     with pytest.raises(NotFound):
@@ -208,7 +208,7 @@ async def test_a_foreign_namespace_is_left_alone(lab: Lab):
 
 async def test_the_preflight_knows_that_it_limits_no_account(lab: Lab):
     await lab.until_active()
-    found = await rights.look(lab.cluster, lab.namespace)
+    found = await access.look(lab.cluster, lab.namespace)
     assert found == AccountAccess("no", detail=found.detail)
     assert "enforces no RBAC" in found.detail
 

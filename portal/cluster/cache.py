@@ -7,15 +7,24 @@ Secrets are never watched. Everything happens on one event loop, so there are no
 
 import asyncio
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from portal import supervise
 from portal.cluster import labels, resources
 from portal.cluster.client import Cluster
-from portal.cluster.index import Index
+from portal.cluster.informer import Informer
+from portal.cluster.listwatch import (
+    NORMAL_TIMING,
+    Key,
+    ListOptions,
+    ListWatch,
+    ReconnectGate,
+    WatchEvent,
+    WatchTiming,
+)
 from portal.cluster.objects import (
     KubeDeployment,
     KubeEvent,
@@ -31,19 +40,18 @@ from portal.cluster.objects import (
     KubeSpecOnly,
     PartialObjectMetadata,
     Watchable,
-    is_same,
 )
 from portal.cluster.resources import NOTHING, Resources
-from portal.cluster.watch import NORMAL_PACE, Change, Key, Outage, Pace, Selection, Watch
 
 T = TypeVar("T", bound=Watchable)
 
+_DELETED_PODS = 10_000  # a burst beyond it loses exit codes, nothing else
 _TENANT_PREFIX = "u-"  # of every namespace that Homeport makes
 _ENDED = {"Succeeded", "Failed"}  # phases of pods that hold nothing any more
 
 
 @dataclass
-class Dirty:
+class ClusterChanges:
     """What changed since it was last taken.
 
     Attributes:
@@ -62,71 +70,31 @@ class Dirty:
         return bool(self.owners or self.namespaces or self.nodes)
 
 
-class Shelf(Generic[T]):
-    """All objects of one kind: the watch that brings them and the index that finds them."""
+class ClusterCache:
+    """The informers, what changed on them, and what pods hold of the nodes."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        selection: Selection[T],
-        note: Callable[[Change[T]], None],
-        *,
-        pace: Pace,
-        outage: Outage,
-    ) -> None:
-        self._index: Index[T] = Index()
-        self._note = note
-        self.watch = Watch(cluster, selection, self._take, pace, outage)
-
-    def _take(self, changes: Sequence[Change[T]]) -> None:
-        for change in changes:
-            self._index.apply(change)
-            old, new = change.old, change.new
-            if old is None or new is None or not is_same(old, new):
-                self._note(change)
-
-    def __len__(self) -> int:
-        return len(self.watch.items)
-
-    def get(self, namespace: str, name: str) -> T | None:
-        """The object of this name, or None; namespace "" for cluster-scoped kinds."""
-        return self.watch.items.get((namespace, name))
-
-    def in_namespace(self, namespace: str) -> Mapping[str, T]:
-        """Name -> object; do not keep it over an await."""
-        return self._index.in_namespace(namespace)
-
-    def of_owner(self, owner: str) -> list[T]:
-        """What carries our owner label with this id."""
-        return self._index.of_owner(owner)
-
-    def count_of_owner(self, owner: str) -> int:
-        """How many carry our owner label with this id."""
-        return self._index.count_of_owner(owner)
-
-
-class ClusterView:
-    """The shelves, what changed on them, and what pods hold of the nodes."""
-
-    def __init__(self, cluster: Cluster, pace: Pace = NORMAL_PACE) -> None:
+    def __init__(self, cluster: Cluster, timing: WatchTiming = NORMAL_TIMING) -> None:
         """Needs a running event loop; `run` fills it."""
         self.changed = asyncio.Event()
-        self._dirty = Dirty()
+        # A pod that is stopped ends and is removed within milliseconds, between two ticks: its exit
+        # code is then only in the state that was held when the removal arrived.
+        self._deleted_pods: deque[KubePod] = deque(maxlen=_DELETED_PODS)
+        self._changes = ClusterChanges()
         self._held: dict[str, Resources] = {}
         self._gpu_pods: dict[str, dict[Key, KubePod]] = defaultdict(dict)
         self._events_about: dict[tuple[str, str, str], dict[str, KubeEvent]] = defaultdict(dict)
-        self._shelves: list[Shelf[Any]] = []
+        self._informers: list[Informer[Any]] = []
 
-        outage = Outage()
+        gate = ReconnectGate()
 
-        def put_up(chosen: Selection[T], note: Callable[[Change[T]], None]) -> Shelf[T]:
-            shelf = Shelf(cluster, chosen, note, pace=pace, outage=outage)
-            self._shelves.append(shelf)
-            return shelf
+        def add(chosen: ListOptions[T], note: Callable[[WatchEvent[T]], None]) -> Informer[T]:
+            informer = Informer(cluster, chosen, note, timing=timing, gate=gate)
+            self._informers.append(informer)
+            return informer
 
-        def managed(kind: str, seen: type[T], **more: Any) -> Shelf[T]:
+        def managed(kind: str, seen: type[T], **more: Any) -> Informer[T]:
             selector = labels.MANAGED_SELECTOR
-            return put_up(Selection(kind, seen, label_selector=selector, **more), self._note)
+            return add(ListOptions(kind, seen, label_selector=selector, **more), self._note)
 
         self.namespaces = managed("Namespace", KubeNamespace)
         self.quotas = managed("ResourceQuota", KubeQuota)
@@ -140,43 +108,51 @@ class ClusterView:
         self.services = managed("Service", KubeService)
         self.config_maps = managed("ConfigMap", PartialObjectMetadata, only_metadata=True)
         # Pods of all namespaces: foreign ones hold capacity too.
-        self.pods = put_up(Selection("Pod", KubePod), self._note_pod)
-        self.nodes = put_up(Selection("Node", KubeNode), self._note_node)
-        about_tenants = Selection("Event", KubeEvent, keep=_is_about_tenant)
-        self.events = put_up(about_tenants, self._note_event)
+        self.pods = add(ListOptions("Pod", KubePod), self._note_pod)
+        self.nodes = add(ListOptions("Node", KubeNode), self._note_node)
+        about_tenants = ListOptions("Event", KubeEvent, keep=_is_about_tenant)
+        self.events = add(about_tenants, self._note_event)
 
     # --- life ---
     async def run(self) -> None:
         """Keeps all watches going until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for shelf in self._shelves:
-                name = f"watch of {shelf.watch.selection.kind}"
-                group.create_task(supervise.run_forever(name, shelf.watch.run), name=name)
+            for informer in self._informers:
+                name = f"watch of {informer.watch.options.kind}"
+                group.create_task(supervise.run_forever(name, informer.watch.run), name=name)
 
     @property
     def synced(self) -> bool:
         """Whether every kind has been listed once; before, absence means nothing."""
-        return all(shelf.watch.synced.is_set() for shelf in self._shelves)
+        return all(informer.watch.synced.is_set() for informer in self._informers)
 
     async def wait_synced(self) -> None:
-        for shelf in self._shelves:
-            await shelf.watch.synced.wait()
+        for informer in self._informers:
+            await informer.watch.synced.wait()
 
     @property
     def problem(self) -> str:
         """Why the view may be out of date, as a sentence; empty when all watches work."""
-        failing = [shelf.watch.health for shelf in self._shelves if shelf.watch.health.problem]
+        failing = [
+            informer.watch.health for informer in self._informers if informer.watch.health.problem
+        ]
         return min(failing, key=lambda health: health.problem_since).problem if failing else ""
 
     @property
-    def watches(self) -> list[Watch[Any]]:
+    def watches(self) -> list[ListWatch[Any]]:
         """One for each kind, for the health page."""
-        return [shelf.watch for shelf in self._shelves]
+        return [informer.watch for informer in self._informers]
 
-    def take_dirty(self) -> Dirty:
+    def take_changes(self) -> ClusterChanges:
         """What changed since the last call; clears `changed`. Call once per tick."""
-        taken, self._dirty = self._dirty, Dirty()
+        taken, self._changes = self._changes, ClusterChanges()
         self.changed.clear()
+        return taken
+
+    def take_deleted_pods(self) -> list[KubePod]:
+        """Pods of ours that went since the last call, in their last state."""
+        taken = list(self._deleted_pods)
+        self._deleted_pods.clear()
         return taken
 
     # --- questions ---
@@ -205,21 +181,23 @@ class ClusterView:
 
     # --- notes ---
     def _wake(self) -> None:
-        if self._dirty.heard_at is None:
-            self._dirty.heard_at = time.monotonic()
+        if self._changes.heard_at is None:
+            self._changes.heard_at = time.monotonic()
         self.changed.set()
 
-    def _note(self, change: Change[Any]) -> None:
+    def _note(self, change: WatchEvent[Any]) -> None:
         for seen in (change.old, change.new):
             owner = seen.metadata.owner if seen is not None else ""
             if owner:
-                self._dirty.owners.add(owner)
+                self._changes.owners.add(owner)
                 # A Namespace lies in no namespace: its own name is meant.
-                self._dirty.namespaces.add(change.key[0] or change.key[1])
+                self._changes.namespaces.add(change.key[0] or change.key[1])
         self._wake()
 
-    def _note_pod(self, change: Change[KubePod]) -> None:
+    def _note_pod(self, change: WatchEvent[KubePod]) -> None:
         old, new = change.old, change.new
+        if new is None and old is not None and old.metadata.owner:
+            self._deleted_pods.append(old)
         if old is not None and new is not None and _is_held_alike(old, new):
             is_news = self._renew(change.key, old, new)
         else:
@@ -229,7 +207,7 @@ class ClusterView:
         elif is_news:
             self._wake()
 
-    def _hold_anew(self, change: Change[KubePod]) -> bool:
+    def _hold_anew(self, change: WatchEvent[KubePod]) -> bool:
         """Whether what pods hold of a node is something else now."""
         (old_node, old), (node, new) = _holding(change.old), _holding(change.new)
         if old_node:
@@ -251,21 +229,21 @@ class ClusterView:
         # Which GPUs they are is told a little later than how many.
         is_news = new.metadata.annotations.gpu_indices != old.metadata.annotations.gpu_indices
         if is_news:
-            self._dirty.nodes.add(new.spec.node_name)
+            self._changes.nodes.add(new.spec.node_name)
         return is_news
 
     def _hold(self, node: str, total: Resources) -> None:
-        self._dirty.nodes.add(node)
+        self._changes.nodes.add(node)
         if total == NOTHING:
             self._held.pop(node, None)
         else:
             self._held[node] = total
 
-    def _note_node(self, change: Change[KubeNode]) -> None:
-        self._dirty.nodes.add(change.key[1])
+    def _note_node(self, change: WatchEvent[KubeNode]) -> None:
+        self._changes.nodes.add(change.key[1])
         self._wake()
 
-    def _note_event(self, change: Change[KubeEvent]) -> None:
+    def _note_event(self, change: WatchEvent[KubeEvent]) -> None:
         if change.old is not None:
             self._forget_event(change.key[1], change.old)
         if change.new is not None:
@@ -273,8 +251,8 @@ class ClusterView:
             self._events_about[about.namespace, about.kind, about.name][change.key[1]] = change.new
             owner = self._owner_of(about.kind, about.namespace, about.name)
             if owner:
-                self._dirty.owners.add(owner)
-            self._dirty.namespaces.add(about.namespace)
+                self._changes.owners.add(owner)
+            self._changes.namespaces.add(about.namespace)
             self._wake()
 
     def _forget_event(self, name: str, event: KubeEvent) -> None:
@@ -285,14 +263,14 @@ class ClusterView:
             del self._events_about[key]
 
     def _owner_of(self, kind: str, namespace: str, name: str) -> str:
-        shelves: dict[str, Shelf[Any]] = {
+        informers: dict[str, Informer[Any]] = {
             "Pod": self.pods,
             "Job": self.jobs,
             "Deployment": self.deployments,
             "PersistentVolumeClaim": self.claims,
         }
-        shelf = shelves.get(kind)
-        seen = shelf.get(namespace, name) if shelf is not None else None
+        informer = informers.get(kind)
+        seen = informer.get(namespace, name) if informer is not None else None
         return seen.metadata.owner if seen is not None else ""
 
 

@@ -11,12 +11,12 @@ import pytest
 from aiohttp import web
 
 from portal.cluster.client import Cluster
+from portal.cluster.listwatch import NORMAL_TIMING, ListOptions, ListWatch, WatchEvent, WatchTiming
 from portal.cluster.objects import KubePod, PartialObjectMetadata
-from portal.cluster.watch import NORMAL_PACE, Change, Pace, Selection, Watch
 from tests.portal.cluster.fake_api import FakeApi, Trouble
 
-FAST = Pace(silence_s=0.4, healthy_s=0.3, first_wait_s=0.01, most_wait_s=0.05)
-PODS = Selection("Pod", KubePod)
+FAST = WatchTiming(silence_s=0.4, healthy_s=0.3, first_wait_s=0.01, most_wait_s=0.05)
+PODS = ListOptions("Pod", KubePod)
 
 
 def pod(name: str, *, labels: dict[str, str] | None = None, **status: Any) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class Recorder:
         self.items: dict[str, KubePod] = {}
         self.told: list[tuple[str, str]] = []
 
-    def __call__(self, changes: Sequence[Change[Any]]) -> None:
+    def __call__(self, changes: Sequence[WatchEvent[Any]]) -> None:
         for change in changes:
             name = change.key[1]
             assert change.old == self.items.get(name), "old is what was told before"
@@ -57,10 +57,10 @@ class Recorder:
 
 @asynccontextmanager
 async def watching(
-    cluster: Cluster, selection: Selection[Any] = PODS, pace: Pace = FAST
-) -> AsyncIterator[tuple[Watch[Any], Recorder]]:
+    cluster: Cluster, selection: ListOptions[Any] = PODS, pace: WatchTiming = FAST
+) -> AsyncIterator[tuple[ListWatch[Any], Recorder]]:
     heard = Recorder()
-    watch: Watch[Any] = Watch(cluster, selection, heard, pace)
+    watch: ListWatch[Any] = ListWatch(cluster, selection, heard, pace)
     task = asyncio.create_task(watch.run())
     try:
         yield watch, heard
@@ -90,17 +90,17 @@ async def test_it_asks_for_bookmarks_and_an_end_of_its_own(api: FakeApi, cluster
         await until(lambda: api.open_watches == 1)
     query = api.asked[-1].query
     assert query["allowWatchBookmarks"] == "true"
-    first, last = NORMAL_PACE.server_s
+    first, last = NORMAL_TIMING.server_s
     assert first <= int(query["timeoutSeconds"]) <= last
     # A quiet stream ends before it is taken for a dead one, bookmarks or none.
-    assert last < NORMAL_PACE.silence_s < 30
+    assert last < NORMAL_TIMING.silence_s < 30
     assert query["resourceVersion"] == str(api.version)
 
 
 async def test_a_selector_is_the_servers_work(api: FakeApi, cluster: Cluster):
     api.put(pod("ours", labels={"team": "a"}))
     api.put(pod("theirs"))
-    chosen = Selection("Pod", KubePod, label_selector="team=a")
+    chosen = ListOptions("Pod", KubePod, label_selector="team=a")
     async with watching(cluster, chosen) as (watch, _):
         await until(lambda: len(watch.items) == 1)
         api.put(pod("more", labels={"team": "a"}))
@@ -109,7 +109,7 @@ async def test_a_selector_is_the_servers_work(api: FakeApi, cluster: Cluster):
 
 
 async def test_keep_leaves_objects_out_until_they_fit(api: FakeApi, cluster: Cluster):
-    running = Selection("Pod", KubePod, keep=lambda seen: seen.status.phase == "Running")
+    running = ListOptions("Pod", KubePod, keep=lambda seen: seen.status.phase == "Running")
     api.put(pod("a", phase="Pending"))
     async with watching(cluster, running) as (watch, heard):
         await until(lambda: api.open_watches == 1)
@@ -125,7 +125,7 @@ async def test_metadata_only_is_asked_for(api: FakeApi, cluster: Cluster):
         {"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "u-x"}, "data": {"k": "v"}}
     )
     async with watching(
-        cluster, Selection("ConfigMap", PartialObjectMetadata, only_metadata=True)
+        cluster, ListOptions("ConfigMap", PartialObjectMetadata, only_metadata=True)
     ) as (
         watch,
         _,
@@ -244,7 +244,7 @@ async def test_an_object_of_odd_types_is_left_out_alone(api: FakeApi, cluster: C
 
 
 async def test_an_outage_is_shown_asks_rarely_and_ends_by_itself(api: FakeApi, cluster: Cluster):
-    slow = Pace(silence_s=5, healthy_s=5, first_wait_s=0.05, most_wait_s=0.4)
+    slow = WatchTiming(silence_s=5, healthy_s=5, first_wait_s=0.05, most_wait_s=0.4)
     async with watching(cluster, pace=slow) as (watch, _):
         await until(lambda: api.open_watches == 1)
         port = api.port
@@ -260,7 +260,7 @@ async def test_an_outage_is_shown_asks_rarely_and_ends_by_itself(api: FakeApi, c
 
 
 async def test_ten_thousand_events_are_told_in_order(api: FakeApi, cluster: Cluster):
-    async with watching(cluster, pace=Pace()) as (watch, heard):
+    async with watching(cluster, pace=WatchTiming()) as (watch, heard):
         await until(lambda: api.open_watches == 1)
         for number in range(10_000):
             api.log.append((api.version + 1, "MODIFIED", "pods", numbered(api, number)))
@@ -286,12 +286,12 @@ async def test_a_long_list_leaves_room_for_others(api: FakeApi, cluster: Cluster
     turns = 0
 
     class Pieces(Recorder):
-        def __call__(self, changes: Sequence[Change[Any]]) -> None:
+        def __call__(self, changes: Sequence[WatchEvent[Any]]) -> None:
             super().__call__(changes)
             pieces.append((turns, len(changes)))
 
     heard = Pieces()
-    watch: Watch[Any] = Watch(cluster, PODS, heard, replace(FAST, silence_s=20))
+    watch: ListWatch[Any] = ListWatch(cluster, PODS, heard, replace(FAST, silence_s=20))
 
     async def take_turns() -> None:
         nonlocal turns

@@ -1,4 +1,4 @@
-"""The view: indices, what pods hold of nodes, and what is dirty, kept true per event."""
+"""The view: indices, what pods hold of nodes, and what changed, kept true per event."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
+from portal.cluster.cache import ClusterCache
 from portal.cluster.client import Cluster
 from portal.cluster.resources import NOTHING, Resources
-from portal.cluster.view import ClusterView
 from tests.portal.cluster.fake_api import FakeApi, Trouble
-from tests.portal.cluster.test_watch import FAST, until
+from tests.portal.cluster.test_listwatch import FAST, until
 
 OURS = {"app.kubernetes.io/managed-by": "homeport"}
 CPU = {"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
 
 
 @pytest.fixture
-async def view(cluster: Cluster) -> AsyncIterator[ClusterView]:
+async def view(cluster: Cluster) -> AsyncIterator[ClusterCache]:
     # What is quiet stays as it is: no test here is about silence.
-    seen = ClusterView(cluster, replace(FAST, silence_s=20))
+    seen = ClusterCache(cluster, replace(FAST, silence_s=20))
     task = asyncio.create_task(seen.run())
     await asyncio.wait_for(seen.wait_synced(), 10)
     yield seen
@@ -38,7 +38,7 @@ def pod(name: str, owner: str = "", *, node: str = "", phase: str = "Pending") -
     }
 
 
-async def test_one_watch_per_kind_whatever_the_number_of_objects(api: FakeApi, view: ClusterView):
+async def test_one_watch_per_kind_whatever_the_number_of_objects(api: FakeApi, view: ClusterCache):
     await until(lambda: api.open_watches == 14)
     for number in range(50):
         api.put(pod(f"p{number}", f"job{number}"))
@@ -47,7 +47,7 @@ async def test_one_watch_per_kind_whatever_the_number_of_objects(api: FakeApi, v
     assert not any(asked.path.endswith("/secrets") for asked in api.asked)
 
 
-async def test_objects_are_found_by_owner_and_namespace(api: FakeApi, view: ClusterView):
+async def test_objects_are_found_by_owner_and_namespace(api: FakeApi, view: ClusterCache):
     api.put(pod("a", "job1"))
     api.put(pod("b", "job1"))
     api.put(pod("c", "job2"))
@@ -62,27 +62,27 @@ async def test_objects_are_found_by_owner_and_namespace(api: FakeApi, view: Clus
     assert {seen.metadata.name for seen in view.pods.of_owner("job2")} == {"b", "c"}
 
 
-async def test_an_owner_label_without_our_mark_counts_for_nothing(api: FakeApi, view: ClusterView):
+async def test_an_owner_label_without_our_mark_counts_for_nothing(api: FakeApi, view: ClusterCache):
     forged = pod("a")
     forged["metadata"]["labels"] = {"homeport.dev/owner": "job1"}
     api.put(forged)
     await until(lambda: len(view.pods) == 1)
     assert view.pods.of_owner("job1") == []
-    assert not view.take_dirty().owners
+    assert not view.take_changes().owners
 
 
-async def test_what_changed_is_dirty_once(api: FakeApi, view: ClusterView):
+async def test_what_changed_is_told_once(api: FakeApi, view: ClusterCache):
     await until(lambda: api.open_watches == 14)
-    view.take_dirty()
+    view.take_changes()
     api.put(pod("a", "job1"))
     await asyncio.wait_for(view.changed.wait(), 5)
-    dirty = view.take_dirty()
-    assert (dirty.owners, dirty.namespaces) == ({"job1"}, {"u-x"})
+    changes = view.take_changes()
+    assert (changes.owners, changes.namespaces) == ({"job1"}, {"u-x"})
     assert not view.changed.is_set()
-    assert not view.take_dirty()
+    assert not view.take_changes()
 
 
-async def test_a_heartbeat_wakes_nobody(api: FakeApi, view: ClusterView):
+async def test_a_heartbeat_wakes_nobody(api: FakeApi, view: ClusterCache):
     node = {
         "kind": "Node",
         "metadata": {"name": "n1"},
@@ -93,7 +93,7 @@ async def test_a_heartbeat_wakes_nobody(api: FakeApi, view: ClusterView):
     }
     api.put(node)
     await until(lambda: len(view.nodes) == 1)
-    view.take_dirty()
+    view.take_changes()
     node["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-11-20T10:00:00Z"
     version = api.put(node)["metadata"]["resourceVersion"]
     await until(lambda: view.nodes.get("", "n1").metadata.resource_version == version)
@@ -101,10 +101,10 @@ async def test_a_heartbeat_wakes_nobody(api: FakeApi, view: ClusterView):
     node["status"]["conditions"][0]["status"] = "Unknown"
     api.put(node)
     await asyncio.wait_for(view.changed.wait(), 5)
-    assert view.take_dirty().nodes
+    assert view.take_changes().nodes
 
 
-async def test_pods_hold_their_node_until_they_end(api: FakeApi, view: ClusterView):
+async def test_pods_hold_their_node_until_they_end(api: FakeApi, view: ClusterCache):
     each = Resources(500, 2**30, 0, 1)
     api.put(pod("ours", "job1", node="n1", phase="Running"))
     api.put(pod("foreign", node="n1", phase="Running"))
@@ -130,7 +130,7 @@ def gpu_pod(name: str, *, node: str = "n1", phase: str = "Running", **containers
     return made
 
 
-async def test_gpu_pods_are_the_newest_of_those_that_hold_some(api: FakeApi, view: ClusterView):
+async def test_gpu_pods_are_the_newest_of_those_that_hold_some(api: FakeApi, view: ClusterCache):
     def told(name: str) -> str:
         found = {seen.metadata.name: seen for seen in view.gpu_pods_of("n1")}
         return found[name].metadata.annotations.gpu_indices if name in found else "nothing held"
@@ -144,14 +144,14 @@ async def test_gpu_pods_are_the_newest_of_those_that_hold_some(api: FakeApi, vie
     api.put(gpu_pod("a", one=2))
     await until(lambda: len(view.pods) == 2)
     assert (told("a"), told("plain")) == ("", "nothing held")
-    view.take_dirty()
+    view.take_changes()
 
     which = gpu_pod("a", one=2)
     which["metadata"]["annotations"] = {"homeport.dev/gpu-indices": "0,1"}
     await put(which)
     assert told("a") == "0,1"
     assert view.changed.is_set()
-    assert view.take_dirty().nodes == {"n1"}
+    assert view.take_changes().nodes == {"n1"}
 
     # Another spec that holds as much.
     other = gpu_pod("a", one=1, two=1)
@@ -163,13 +163,13 @@ async def test_gpu_pods_are_the_newest_of_those_that_hold_some(api: FakeApi, vie
     await put(gpu_pod("a", node="n2", one=2))
     assert told("a") == "nothing held"
     assert (view.requested_on("n1").gpu_count, view.requested_on("n2").gpu_count) == (0, 2)
-    assert view.take_dirty().nodes == {"n1", "n2"}
+    assert view.take_changes().nodes == {"n1", "n2"}
     await put(gpu_pod("a", node="n2", phase="Failed", one=2))
     assert not view.gpu_pods_of("n2")
     assert view.requested_on("n2") == NOTHING
 
 
-async def test_a_pod_made_anew_under_its_name_is_counted_once(api: FakeApi, view: ClusterView):
+async def test_a_pod_made_anew_under_its_name_is_counted_once(api: FakeApi, view: ClusterCache):
     api.put(pod("a", "job1", node="n1", phase="Running"))
     await until(lambda: len(view.pods.of_owner("job1")) == 1)
     first = view.pods.of_owner("job1")[0].metadata.uid
@@ -179,7 +179,7 @@ async def test_a_pod_made_anew_under_its_name_is_counted_once(api: FakeApi, view
     assert view.requested_on("n1").pods == 1
 
 
-async def test_sums_are_right_after_a_list_anew(api: FakeApi, view: ClusterView):
+async def test_sums_are_right_after_a_list_anew(api: FakeApi, view: ClusterCache):
     for number in range(5):
         api.put(pod(f"p{number}", "job1", node="n1", phase="Running"))
     await until(lambda: view.requested_on("n1").pods == 5)
@@ -194,7 +194,7 @@ async def test_sums_are_right_after_a_list_anew(api: FakeApi, view: ClusterView)
     assert len(view.pods.of_owner("job1")) == 2
 
 
-async def test_a_nodes_capacity_is_read(api: FakeApi, view: ClusterView):
+async def test_a_nodes_capacity_is_read(api: FakeApi, view: ClusterCache):
     allocatable = {"cpu": "7500m", "memory": "16Gi", "nvidia.com/gpu": "4", "pods": "110"}
     api.put({"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": allocatable}})
     await until(lambda: len(view.nodes) == 1)
@@ -215,10 +215,10 @@ def event(name: str, about: str, *, namespace: str = "u-x", at: str = "") -> dic
     }
 
 
-async def test_events_are_found_by_object_in_order(api: FakeApi, view: ClusterView):
+async def test_events_are_found_by_object_in_order(api: FakeApi, view: ClusterCache):
     api.put(pod("a", "job1"))
     await until(lambda: len(view.pods) == 1)
-    view.take_dirty()
+    view.take_changes()
     api.put(event("e2", "a", at="2026-11-20T10:00:02Z"))
     api.put(event("e1", "a", at="2026-11-20T10:00:01Z"))
     api.put(event("e3", "b"))
@@ -227,12 +227,12 @@ async def test_events_are_found_by_object_in_order(api: FakeApi, view: ClusterVi
     found = view.events_about("u-x", "Pod", "a")
     assert [seen.metadata.name for seen in found] == ["e1", "e2"]
     assert (found[0].total, found[0].type) == (3, "Warning")
-    assert view.take_dirty().owners == {"job1"}
+    assert view.take_changes().owners == {"job1"}
     api.remove("Event", "u-x", "e2")
     await until(lambda: len(view.events_about("u-x", "Pod", "a")) == 1)
 
 
-async def test_an_outage_is_one_sentence(api: FakeApi, view: ClusterView):
+async def test_an_outage_is_one_sentence(api: FakeApi, view: ClusterCache):
     assert view.problem == ""
     port = api.port
     await api.stop()
@@ -242,12 +242,12 @@ async def test_an_outage_is_one_sentence(api: FakeApi, view: ClusterView):
     await until(lambda: not view.problem)
 
 
-async def test_during_an_outage_one_watch_asks_for_all(api: FakeApi, view: ClusterView):
+async def test_during_an_outage_one_watch_asks_for_all(api: FakeApi, view: ClusterCache):
     await until(lambda: api.open_watches == 14)
-    shelves = view._shelves
+    informers = view._informers
 
     def tries() -> int:
-        return sum(shelf.watch.health.connects for shelf in shelves)
+        return sum(informer.watch.health.connects for informer in informers)
 
     port = api.port
     await api.stop()

@@ -1,6 +1,6 @@
 """List and watch of one kind: a cache of all its objects that survives every fault of the server.
 
-One `Watch` holds one connection, whatever the number of tenants or viewers. The cache is listed once
+One `ListWatch` holds one connection, whatever the number of tenants or viewers. The cache is listed once
 (in pages) and again after 410 Gone; a new list is compared with the cache, so that what was missed
 is reported as if it had been watched. Nothing is listed on a timer. Rules:
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
@@ -38,7 +38,7 @@ Key = tuple[str, str]  # namespace ("" for cluster-scoped kinds), name
 T = TypeVar("T", bound=Watchable)
 
 
-class Change(msgspec.Struct, Generic[T], frozen=True):
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     """One object came (`old` is None), changed, or went (`new` is None)."""
 
     key: Key
@@ -47,7 +47,7 @@ class Change(msgspec.Struct, Generic[T], frozen=True):
 
 
 @dataclass(frozen=True)
-class Selection(Generic[T]):
+class ListOptions(Generic[T]):
     """Which objects are watched, and how they are decoded.
 
     Attributes:
@@ -64,7 +64,7 @@ class Selection(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Pace:
+class WatchTiming:
     """Times of a watch, in seconds; tests make them short.
 
     Attributes:
@@ -82,7 +82,7 @@ class Pace:
     most_wait_s: float = 12.0
 
 
-NORMAL_PACE = Pace()
+NORMAL_TIMING = WatchTiming()
 
 
 @dataclass
@@ -103,7 +103,7 @@ class WatchHealth:
     unreadable: int = 0
 
 
-class Outage:
+class ReconnectGate:
     """While nothing can be connected to, one watch asks for all; the others wait for its answer.
 
     A dozen watches that each ask would disturb a cluster that is trying to come up.
@@ -152,8 +152,8 @@ _BOOKMARKS = msgspec.json.Decoder(_Bookmark)
 _RAW_PAGES = msgspec.json.Decoder(_RawPage)
 
 
-class Watch(Generic[T]):
-    """The cache of one selection; `run` keeps it true, `on_changes` hears of every change.
+class ListWatch(Generic[T]):
+    """The cache of the objects that `options` choose; `run` keeps it true, `on_changes` hears of every change.
 
     `on_changes` is called on the event loop after `items` was updated; it must be quick.
     """
@@ -161,22 +161,22 @@ class Watch(Generic[T]):
     def __init__(
         self,
         cluster: Cluster,
-        selection: Selection[T],
-        on_changes: Callable[[Sequence[Change[T]]], None],
-        pace: Pace = NORMAL_PACE,
-        outage: Outage | None = None,
+        options: ListOptions[T],
+        on_changes: Callable[[Sequence[WatchEvent[T]]], None],
+        timing: WatchTiming = NORMAL_TIMING,
+        gate: ReconnectGate | None = None,
     ) -> None:
-        """`outage` is shared by the watches of one cluster."""
-        self.selection = selection
+        """`gate` is shared by the watches of one cluster."""
+        self.options = options
         self.items: dict[Key, T] = {}
         self.synced = asyncio.Event()
         self.health = WatchHealth()
         self._cluster = cluster
         self._on_changes = on_changes
-        self._pace = pace
-        self._outage = outage or Outage()
+        self._timing = timing
+        self._gate = gate or ReconnectGate()
         self._version = ""  # empty: a list is needed
-        seen = selection.seen
+        seen = options.seen
         self._objects = msgspec.json.Decoder(seen)
         # Whole pages and events in one go; what does not fit is taken apart object by object.
         page = [("metadata", _ListMeta, _ListMeta()), ("items", list[seen] | None, None)]  # type: ignore[valid-type]
@@ -186,10 +186,10 @@ class Watch(Generic[T]):
 
     async def run(self) -> None:
         """Lists and watches until cancelled."""
-        backoff = Backoff(self._pace.first_wait_s, self._pace.most_wait_s)
+        backoff = Backoff(self._timing.first_wait_s, self._timing.most_wait_s)
         self._version = ""
         while True:
-            await self._outage.wait_turn(self)
+            await self._gate.wait_turn(self)
             started_at = time.monotonic()
             try:
                 if not self._version:
@@ -199,7 +199,7 @@ class Watch(Generic[T]):
                 self._version = ""
             except ClusterError as error:
                 self._fails(error)
-            if time.monotonic() - started_at >= self._pace.healthy_s:
+            if time.monotonic() - started_at >= self._timing.healthy_s:
                 backoff.reset()
             await asyncio.sleep(backoff.next_s())
 
@@ -208,12 +208,12 @@ class Watch(Generic[T]):
         fresh: dict[Key, T] = {}  # what is new or of another version than ours
         gone = set(self.items)
         version = ""
-        accept = _METADATA_LIST if self.selection.only_metadata else JSON
-        kind, chosen = self.selection.kind, self._selectors()
+        accept = _METADATA_LIST if self.options.only_metadata else JSON
+        kind, chosen = self.options.kind, self._selectors()
         async for page in self._cluster.pages(kind, None, chosen, accept=accept):
             version, objects = self._read_page(page)
             for seen in objects:
-                if self.selection.keep is None or self.selection.keep(seen):
+                if self.options.keep is None or self.options.keep(seen):
                     key = _key(seen)
                     gone.discard(key)
                     if not self._has(key, seen):
@@ -237,7 +237,7 @@ class Watch(Generic[T]):
         """
         for first in range(0, len(keys), _PIECE):
             piece = [
-                Change(key, self.items.get(key), fresh.get(key))
+                WatchEvent(key, self.items.get(key), fresh.get(key))
                 for key in keys[first : first + _PIECE]
             ]
             for change in piece:
@@ -262,17 +262,17 @@ class Watch(Generic[T]):
 
     # --- watch ---
     async def _watch(self) -> None:
-        path = get_kind(self.selection.kind).path()
+        path = get_kind(self.options.kind).path()
         params = self._selectors() | {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
-            "timeoutSeconds": str(random.randint(*self._pace.server_s)),
+            "timeoutSeconds": str(random.randint(*self._timing.server_s)),
         }
         self.health.connects += 1
-        self._cluster.calls["watch", self.selection.kind] += 1
-        accept = _METADATA if self.selection.only_metadata else JSON
-        opened = self._cluster.stream(path, params, silence_s=self._pace.silence_s, accept=accept)
+        self._cluster.calls["watch", self.options.kind] += 1
+        accept = _METADATA if self.options.only_metadata else JSON
+        opened = self._cluster.stream(path, params, silence_s=self._timing.silence_s, accept=accept)
         async with opened as chunks:
             self._heard()  # accepted; a quiet kind may have nothing to say for long
             rest = b""
@@ -286,7 +286,7 @@ class Watch(Generic[T]):
 
     def _take(self, lines: Sequence[bytes]) -> None:
         """Applies events; those before a broken one count, it ends the stream."""
-        changes: list[Change[T]] = []
+        changes: list[WatchEvent[T]] = []
         try:
             for line in lines:
                 if line.strip():
@@ -295,7 +295,7 @@ class Watch(Generic[T]):
             if changes:
                 self._on_changes(changes)
 
-    def _apply(self, line: bytes, changes: list[Change[T]]) -> None:
+    def _apply(self, line: bytes, changes: list[WatchEvent[T]]) -> None:
         read: Any = None
         with suppress(msgspec.DecodeError):
             read = self._events.decode(line)
@@ -318,21 +318,21 @@ class Watch(Generic[T]):
             return
         self._note(event.type, seen, changes)
 
-    def _note(self, what: str, seen: T, changes: list[Change[T]]) -> None:
+    def _note(self, what: str, seen: T, changes: list[WatchEvent[T]]) -> None:
         change = self._change_of(seen, is_deleted=what == "DELETED")
         if change is not None:
             changes.append(change)
         self._version = seen.metadata.resource_version or self._version
 
-    def _change_of(self, seen: T, *, is_deleted: bool) -> Change[T] | None:
+    def _change_of(self, seen: T, *, is_deleted: bool) -> WatchEvent[T] | None:
         key = _key(seen)
-        keep = self.selection.keep
+        keep = self.options.keep
         if is_deleted or (keep is not None and not keep(seen)):
             old = self.items.pop(key, None)
-            return None if old is None else Change(key, old, None)
+            return None if old is None else WatchEvent(key, old, None)
         old = self.items.get(key)
         self.items[key] = seen
-        return Change(key, old, seen)
+        return WatchEvent(key, old, seen)
 
     @staticmethod
     def _version_of(raw: msgspec.Raw) -> str:
@@ -349,25 +349,25 @@ class Watch(Generic[T]):
         except msgspec.DecodeError as error:
             self.health.unreadable += 1
             shown = bytes(raw)[:300].decode(errors="replace")
-            log.warning("a %s is left out: %s: %s", self.selection.kind, error, shown)
+            log.warning("a %s is left out: %s: %s", self.options.kind, error, shown)
             return None
 
     def _selectors(self) -> dict[str, str]:
         chosen = {
-            "labelSelector": self.selection.label_selector,
-            "fieldSelector": self.selection.field_selector,
+            "labelSelector": self.options.label_selector,
+            "fieldSelector": self.options.field_selector,
         }
         return {name: text for name, text in chosen.items() if text}
 
     def _heard(self) -> None:
-        self._outage.note(self, None)
+        self._gate.note(self, None)
         self.health.heard_at = time.monotonic()
         if self.health.problem:
             _say(logging.INFO, f"the cluster {self._cluster.server} can be watched again")
             self.health.problem = ""
 
     def _fails(self, error: ClusterError) -> None:
-        self._outage.note(self, error)
+        self._gate.note(self, error)
         if not self.health.problem:
             self.health.problem_since = time.monotonic()
         self.health.problem = error.message
