@@ -14,8 +14,8 @@ from rest_framework.views import APIView
 from portal import quantity
 from portal.web.rest import FieldError, RequestError, source_address
 from tenants.models import Tenant, TenantObject, User
-from tenants.quota import QuotaError, change_quota, check_may_change
-from tenants.quota import parse as parse_quota
+from tenants.quota.rules import QuotaError, change_quota, check_may_change
+from tenants.quota.rules import parse as parse_quota
 
 
 class QuotaField(serializers.Serializer[Any]):

@@ -2,10 +2,11 @@
 
 from django.urls import path
 
-from tenants import api, quota_views, views
+from tenants import api, views
 from tenants.audit import urls as audit
 from tenants.namespaces import urls as namespaces
 from tenants.people import urls as people
+from tenants.quota import views as quota_views
 
 pages = [
     *people.pages,

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobs.quota_usage import queued_by_tenant
 from tenants.models import Team, Tenant
-from tenants.quota import BudgetLine, budget_lines
+from tenants.quota.rules import BudgetLine, budget_lines
 from tenants.usage import UsageLine
 
 PAGE_SIZE = 50

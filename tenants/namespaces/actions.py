@@ -22,7 +22,7 @@ from portal.web.rest import FieldError
 from tenants import policy
 from tenants.actions import ensure_tenant, record
 from tenants.models import Tenant, User
-from tenants.quota import change_quota
+from tenants.quota.rules import change_quota
 
 GRACE = timedelta(days=7)
 WHY_MAX = 500  # characters of a reason
@@ -52,11 +52,11 @@ def create(
 
     Args:
         owner: user name.
-        quota: kind -> amount, as `tenants.quota.parse` gives it; what is absent is the default.
+        quota: kind -> amount, as `tenants.quota.rules.parse` gives it; what is absent is the default.
 
     Raises:
         PermissionDenied, RefusedError: see there.
-        QuotaError: as `tenants.quota.change_quota`.
+        QuotaError: as `tenants.quota.rules.change_quota`.
     """
     if not policy.may(by, "manage_tenants") and (owner != by.username or quota):
         raise PermissionDenied(_("Only an admin makes namespaces for others."))

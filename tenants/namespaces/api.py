@@ -18,8 +18,8 @@ from tenants.models import Tenant, User
 from tenants.namespaces import actions
 from tenants.namespaces.actions import RefusedError
 from tenants.namespaces.verbs import WordsError, carry_out, read_words
-from tenants.quota import QuotaError
-from tenants.quota import parse as parse_quota
+from tenants.quota.rules import QuotaError
+from tenants.quota.rules import parse as parse_quota
 
 
 def caller(request: Request) -> User:

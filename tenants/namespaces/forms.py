@@ -9,8 +9,8 @@ from portal.catalog import get_catalog
 from portal.web.rest import FieldError
 from tenants.models import Tenant, User
 from tenants.namespaces.verbs import VERBS
-from tenants.quota import COLUMNS, QuotaError, amount_text, parse
-from tenants.quota_form import TITLES
+from tenants.quota.forms import TITLES
+from tenants.quota.rules import COLUMNS, QuotaError, amount_text, parse
 
 _OWNERS = 200  # people that the field suggests
 

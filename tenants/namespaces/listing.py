@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from portal.web.lists import Tab
 from portal.web.request import search_words
 from tenants.models import Tenant
-from tenants.quota import COLUMNS
+from tenants.quota.rules import COLUMNS
 from tenants.usage import UsageLine, held_lines
 
 PAGE_SIZE = 50

@@ -17,11 +17,11 @@ from portal.web.rest import FieldError, source_address
 from tenants.models import Tenant
 from tenants.namespaces import actions
 from tenants.namespaces.actions import RefusedError
-from tenants.namespaces.detail import NamespacePage
 from tenants.namespaces.forms import NewNamespaceForm, VerbForm
 from tenants.namespaces.listing import NamespaceListing
+from tenants.namespaces.page import NamespacePage
 from tenants.namespaces.verbs import VERBS, WordsError, carry_out, verbs_for
-from tenants.quota import QuotaError
+from tenants.quota.rules import QuotaError
 
 
 def find_tenant(request: PageRequest, pk: UUID) -> Tenant:

@@ -13,7 +13,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.web.rest import AdminsOnly, source_address
-from tenants import quota
 from tenants.models import Team, User
 from tenants.people import actions, passwords, teams
 from tenants.people.listing import state_of, with_teams
@@ -25,6 +24,7 @@ from tenants.people.submission import (
     parse,
     parse_invitation,
 )
+from tenants.quota import rules as quota
 
 
 def may_change(user: User) -> User:

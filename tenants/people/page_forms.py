@@ -11,7 +11,7 @@ from rest_framework.exceptions import APIException
 from portal.web.rest import field_errors
 from tenants.models import Team, User
 from tenants.policy import NEW_ACCOUNT, AccountRole
-from tenants.quota import BUDGET_COLUMNS, amount_text
+from tenants.quota.rules import BUDGET_COLUMNS, amount_text
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from portal import characters
 from tenants.models import Team, User
 from tenants.people.actions import Invitation
 from tenants.policy import AccountRole
-from tenants.quota import BUDGET_COLUMNS, QuotaError
-from tenants.quota import parse as parse_quota
+from tenants.quota.rules import BUDGET_COLUMNS, QuotaError
+from tenants.quota.rules import parse as parse_quota
 
 # Names that the audit trail uses for those who are nobody.
 RESERVED_NAMES = frozenset({"homeport", "somebody"})

@@ -16,10 +16,10 @@ from rest_framework.exceptions import APIException
 
 from portal.web.request import PageRequest, admins_only, wants_fragment
 from portal.web.rest import field_errors, source_address
-from tenants import quota
 from tenants.models import Team, User
 from tenants.people import actions, page_forms, teams
 from tenants.people.submission import TeamBody, parse
+from tenants.quota import rules as quota
 
 PAGE_SIZE = 50
 

@@ -12,7 +12,7 @@ from tenants.actions import record
 from tenants.models import Team, Tenant, User
 from tenants.people.actions import refuse
 from tenants.policy import LEAD, TEAM_ROLES, TenantRole
-from tenants.quota import BUDGET_COLUMNS, amount_text
+from tenants.quota.rules import BUDGET_COLUMNS, amount_text
 
 # What is said when somebody is given a role, and when it is taken.
 _SAID = {

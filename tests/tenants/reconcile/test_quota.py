@@ -5,7 +5,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from tenants.models import Tenant
-from tenants.quota import change_quota
+from tenants.quota.rules import change_quota
 from tests.factories import make_user
 from tests.tenants.conftest import Room
 

@@ -6,7 +6,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 
 from tenants.models import AuditEntry, Team, Tenant, User
-from tenants.quota import QuotaError, budget_lines, change_quota, parse, quota_sums
+from tenants.quota.rules import QuotaError, budget_lines, change_quota, parse, quota_sums
 from tests.factories import make_tenant, make_user
 
 pytestmark = pytest.mark.django_db

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.tenants.quota_race import BUDGET, THREADS, TRIES
+from tests.tenants.quota.race import BUDGET, THREADS, TRIES
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_sixteen_leads_at_once_never_overshoot_the_budget(tmp_path: Path):
@@ -18,7 +18,7 @@ def test_sixteen_leads_at_once_never_overshoot_the_budget(tmp_path: Path):
         "DJANGO_SETTINGS_MODULE": "portal.settings",
     }
     done = subprocess.run(
-        [sys.executable, "-m", "tests.tenants.quota_race"],
+        [sys.executable, "-m", "tests.tenants.quota.race"],
         cwd=ROOT,
         env=environment,
         capture_output=True,

@@ -1,6 +1,6 @@
 """Sixteen leads give GPUs of one budget to eight people at once, on a database file of their own.
 
-Run by `test_quota_race.py` as a process with its own HOMEPORT_HOME; prints what came of it as JSON.
+Run by `test_race.py` as a process with its own HOMEPORT_HOME; prints what came of it as JSON.
 """
 
 import json
@@ -23,7 +23,7 @@ def main() -> None:
     from django.db import connection
 
     from tenants.models import Team, Tenant
-    from tenants.quota import QuotaError, change_quota, quota_sums
+    from tenants.quota.rules import QuotaError, change_quota, quota_sums
     from tests.factories import make_tenant, make_user
 
     call_command("migrate", verbosity=0)

@@ -12,8 +12,8 @@ from django_htmx.http import HttpResponseClientRefresh
 from portal.web.request import PageRequest, next_page, signed_in
 from portal.web.rest import source_address
 from tenants.models import Tenant
-from tenants.quota import QuotaError, change_quota, check_may_change
-from tenants.quota_form import QuotaForm
+from tenants.quota.forms import QuotaForm
+from tenants.quota.rules import QuotaError, change_quota, check_may_change
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy
 from portal.web.format import amount_text as shown_amount
 from tenants import policy
 from tenants.models import Tenant, User
-from tenants.quota import COLUMNS, BudgetLine, QuotaError, amount_text, budget_lines, parse
+from tenants.quota.rules import COLUMNS, BudgetLine, QuotaError, amount_text, budget_lines, parse
 
 TITLES = {
     "cpu": gettext_lazy("CPU cores"),

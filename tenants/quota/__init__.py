@@ -1,0 +1,1 @@
+"""Quotas of tenants: what may be set, and where people set it."""
