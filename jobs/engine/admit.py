@@ -57,7 +57,6 @@ class QueuedJob:
 
     waiting: Waiting
     shown: Reason
-    is_service: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ def _queued_service(service: Service) -> QueuedJob:
         not_before=service.not_before,
     )
     shown = Reason(service.reason_code, service.reason_text, service.reason_next_step)
-    return QueuedJob(waiting, shown, is_service=True)
+    return QueuedJob(waiting, shown)
 
 
 def _need_of(service: Service) -> Need:

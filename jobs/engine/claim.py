@@ -1,32 +1,29 @@
-"""Writes the verdicts of admission: a job or service is admitted with its manifests, or says why it
-waits.
+"""Writes the verdicts of admission: a workload is admitted with its manifests, or says why it waits.
 
-Blocking; called inside `Lease.commit`. Each write claims its row: it changes nothing when the job
-was stopped, deleted or admitted meanwhile.
+Blocking; called inside `Lease.commit`. Each write claims its row: it changes nothing when the workload
+was stopped, deleted, started anew or admitted meanwhile.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
 from uuid import UUID
 
-from django.db.models import F
-
-from jobs.engine import job_rows, service_claim
+from jobs.engine import store
 from jobs.engine.admit import QueuedJob, reason_of
-from jobs.engine.rows import EventRow, Saved, fenced, words
-from jobs.kinds import notes
-from jobs.models import Job
+from jobs.engine.rows import Change, Saved, fenced
+from jobs.kinds.registry import KINDS
+from jobs.kinds.state import Observed, WorkloadRow
 from jobs.rules import reasons
 from jobs.rules.admission import Fit
 from jobs.rules.queue import Verdict
-from jobs.rules.states import Desired, JobState
 from portal.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
+
+_AT_ONCE = 500  # rows in one query
 
 
 @dataclass(frozen=True)
@@ -35,66 +32,39 @@ class Claim:
 
     job_id: UUID
     fit: Fit
-    is_service: bool = False
 
 
 def news(found: Sequence[tuple[QueuedJob, Verdict]]) -> list[Claim]:
     """The verdicts that have to be written."""
     return [
-        Claim(UUID(job.waiting.job_id), verdict.fit, job.is_service)
+        Claim(UUID(job.waiting.job_id), verdict.fit)
         for job, verdict in found
         if verdict.fit.kind == "now" or reason_of(verdict.fit) != job.shown
     ]
 
 
 def write(claims: Sequence[Claim], now: datetime) -> list[Saved]:
-    """Writes each claim; a job that cannot be rendered fails and stops no other."""
-    return fenced(claims, partial(_write_one, now))
+    """Writes each claim; a workload that cannot be rendered fails and stops no other."""
+    queued: dict[UUID, WorkloadRow] = {}
+    for first in range(0, len(claims), _AT_ONCE):
+        queued |= store.load_queued([one.job_id for one in claims[first : first + _AT_ONCE]])
+    return fenced(claims, partial(_write_one, queued, now))
 
 
-def _write_one(now: datetime, claim: Claim) -> Saved | None:
-    if claim.is_service:
-        return service_claim.write(claim.job_id, claim.fit, reason_of(claim.fit), now)
-    queued = Job.objects.filter(pk=claim.job_id, state=JobState.QUEUED, desired=Desired.RUN)
-    if claim.fit.kind == "now":
-        job = queued.only("pk", "attempt", "memo", "deadline_s").first()
-        return _admit(job, now) if job is not None else None
-    columns = words(reason_of(claim.fit))
-    return job_rows.saved(claim.job_id) if _update(claim.job_id, columns) else None
-
-
-def _admit(job: Job, now: datetime) -> Saved | None:
-    known = notes.load(job.memo)
-    left_s = None if job.deadline_s is None else max(1, job.deadline_s - known.spent_s)
-    number = known.said + 1
-    columns: dict[str, Any] = {"memo": {**job.memo, "said": number}}
-    try:
-        columns |= {
-            "plan": job_rows.rendered(job.pk, None, left_s),
-            "state": JobState.STARTING,
-            "admitted_at": now,
-            "not_before": None,
-            **words(reasons.make("creating")),
-        }
-        event = EventRow(f"homeport-{number}", now, "homeport", "", "admitted", "It has room now.")
-    except (ConfigurationError, ValueError) as error:
-        log.exception("job %s cannot be rendered", job.pk)
-        reason = reasons.make("refused", detail=str(error))
-        columns |= {
-            "state": JobState.FAILED,
-            "finished_at": now,
-            "cleaned_at": now,
-            **words(reason),
-        }
-        event = EventRow(
-            f"homeport-{number}", now, "homeport", "", "state", reason.text, is_warning=True
-        )
-    if not _update(job.pk, columns):
+def _write_one(queued: Mapping[UUID, WorkloadRow], now: datetime, claim: Claim) -> Saved | None:
+    row = queued.get(claim.job_id)
+    if row is None:
         return None
-    job_rows.save_events(job.pk, [event])
-    return job_rows.saved(job.pk)
-
-
-def _update(job_id: UUID, columns: dict[str, Any]) -> bool:
-    queued = Job.objects.filter(pk=job_id, state=JobState.QUEUED, desired=Desired.RUN)
-    return bool(queued.update(revision=F("revision") + 1, **columns))
+    lifecycle = KINDS[row.kind].lifecycle
+    documents = None
+    if claim.fit.kind != "now":
+        made = lifecycle(row, Observed(), now).keep_waiting(reason_of(claim.fit))
+    else:
+        made = lifecycle(row, Observed(), now).admit()
+        try:
+            documents = store.rendered(row, made.deadline_s)
+        except (ConfigurationError, ValueError) as error:
+            log.exception("%s %s cannot be rendered", row.kind, row.id)
+            reason = reasons.make("refused", detail=str(error))
+            made = lifecycle(row, Observed(), now).refuse(reason)
+    return store.claim(Change(claim.job_id, row.kind, made, now), documents)

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, transaction
-from django.db.models import F, Model, Q
+from django.db.models import F, Model, Q, QuerySet
 
 from jobs import manifests
 from jobs.engine.rows import (
@@ -23,6 +23,7 @@ from jobs.engine.rows import (
     fenced,
     keep_events,
     own_event,
+    readable,
 )
 from jobs.kinds import notes
 from jobs.kinds.state import ArchiveRow, LoadedRow, ReplicaKey, ReplicaRow, WorkloadRow
@@ -185,6 +186,28 @@ def load_stored(job_id: UUID) -> Stored:
     training = manifests.training_of(job)
     documents = tuple(manifests.with_private(document, training) for document in job.plan or ())
     return Stored(training, job.tenant_id, documents)
+
+
+# --- the queue ---
+def _queued(ids: Collection[UUID]) -> QuerySet[Job]:
+    return Job.objects.filter(pk__in=ids, state=JobState.QUEUED, desired=Desired.RUN)
+
+
+def load_queued(ids: Collection[UUID]) -> dict[UUID, WorkloadRow]:
+    """See `store.load_queued`."""
+    jobs = _queued(ids).select_related("tenant", "stop_requested_by").defer(*_HEAVY)
+    return readable(jobs, lambda job: _job_row(job, has_plan=False))
+
+
+def claim(change: Change, documents: Sequence[Object] | None) -> Saved | None:
+    """See `store.claim`."""
+    columns = columns_of(change.plan.columns)
+    if documents is not None:
+        columns["plan"] = documents
+    if not _queued([change.job_id]).update(revision=F("revision") + 1, **columns):
+        return None
+    save_events(change.job_id, [own_event(note, change.now) for note in change.plan.events])
+    return saved(change.job_id)
 
 
 # --- writing ---

@@ -4,7 +4,8 @@ Writes are made inside `Lease.commit` only, one transaction per tick, and only w
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
@@ -16,7 +17,7 @@ from django.utils import timezone
 
 from jobs.kinds import notes
 from jobs.kinds.interactive import startup
-from jobs.kinds.state import EventNote, LoadedRow, Plan
+from jobs.kinds.state import EventNote, LoadedRow, Plan, WorkloadRow
 from jobs.rules.reasons import Reason
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 # What people want of a workload and of its tenant; compared only, to see whether it changed.
 Intent = tuple[str, ...]
 EVENTS_MAX = 500  # per row
+R = TypeVar("R", bound=Model)
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,15 @@ class Loaded:
 
     rows: Mapping[UUID, LoadedRow]
     broken: Mapping[UUID, Unreadable]
+
+
+def readable(found: Iterable[R], read: Callable[[R], WorkloadRow]) -> dict[UUID, WorkloadRow]:
+    """The rows that can be read; the controller says on each other one what is wrong with it."""
+    rows = {}
+    for one in found:
+        with suppress(Exception):  # the named fence: one poisoned row must not stop the others
+            rows[one.pk] = read(one)
+    return rows
 
 
 # --- columns ---

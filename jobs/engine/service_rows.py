@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 
 from jobs.engine.rows import (
     Change,
@@ -17,6 +17,7 @@ from jobs.engine.rows import (
     fenced,
     keep_events,
     own_event,
+    readable,
 )
 from jobs.kinds import notes
 from jobs.kinds.interactive import startup
@@ -152,6 +153,33 @@ def load_plan(service_id: UUID) -> Sequence[Object]:
     """
     plan: Sequence[Object] = Service.objects.values_list("plan", flat=True).get(pk=service_id) or ()
     return plan
+
+
+# --- the queue ---
+def _queued(ids: Collection[UUID]) -> QuerySet[Service]:
+    return Service.objects.filter(
+        pk__in=ids,
+        state=JobState.QUEUED,
+        desired=Service.Desired.RUN,
+        seen_start=F("start_count"),
+    )
+
+
+def load_queued(ids: Collection[UUID]) -> dict[UUID, WorkloadRow]:
+    """See `store.load_queued`."""
+    services = _queued(ids).select_related("tenant", "owner", "stop_requested_by").defer("plan")
+    return readable(services, lambda service: row_of(service, has_plan=False))
+
+
+def claim(change: Change, documents: Sequence[Object] | None) -> Saved | None:
+    """See `store.claim`."""
+    columns = columns_of(change.plan.columns, _NAMES)
+    if documents is not None:
+        columns["plan"] = documents
+    if not _queued([change.job_id]).update(revision=F("revision") + 1, **columns):
+        return None
+    save_events(change.job_id, [own_event(note, change.now) for note in change.plan.events])
+    return saved(change.job_id)
 
 
 # --- writing ---

@@ -48,6 +48,33 @@ def load_documents(row: WorkloadRow) -> Sequence[Object]:
     return service_rows.load_plan(UUID(row.id))
 
 
+def load_queued(ids: Collection[UUID]) -> dict[UUID, WorkloadRow]:
+    """Of these the rows that are in the queue, and may stay there; what cannot be read is left out."""
+    return job_rows.load_queued(ids) | service_rows.load_queued(ids)
+
+
+def rendered(row: WorkloadRow, deadline_s: int | None) -> list[Object]:
+    """The manifests of the current attempt, with this much of the deadline left.
+
+    Raises:
+        ConfigurationError, ValueError: they cannot be rendered.
+    """
+    if row.kind == job_rows.KEY:
+        return job_rows.rendered(UUID(row.id), row.attempt, deadline_s)
+    return service_rows.rendered(UUID(row.id))
+
+
+def claim(change: Change, documents: Sequence[Object] | None) -> Saved | None:
+    """Writes what admission says of a row, with its manifests if it has room. See `save`.
+
+    Returns:
+        None: it is not in the queue any more, and nothing was written.
+    """
+    if change.kind == job_rows.KEY:
+        return job_rows.claim(change, documents)
+    return service_rows.claim(change, documents)
+
+
 def save(changes: Sequence[Change]) -> list[Saved]:
     """Writes one tick. Call inside `Lease.commit`.
 

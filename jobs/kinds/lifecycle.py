@@ -97,23 +97,38 @@ class Lifecycle(ABC):
         self._events: list[EventNote] = []
         self._due: datetime | None = None
         self._deletes_row = False
+        self._renders = False
+        self._deadline_s: int | None = None
 
     def plan(self) -> Plan:
-        """What follows, with nothing in it that does not change anything. Call it once."""
+        """What follows. Call it once."""
         self._take_results()
         self.advance()
         trouble = self.observed.trouble
         if trouble.code and self._steps and self.row.state not in _IDLE_STATES:
             # Why its calls could not be made the last time outdoes all other reasons.
             self.explain(trouble)
-        return Plan(
-            steps=tuple(self._steps),
-            columns=self._changed_columns(),
-            events=tuple(self._events),
-            next_due=self._due,
-            is_settled=self.is_settled,
-            delete_row=self._deletes_row,
-        )
+        return self.made()
+
+    # --- admission ---
+    def admit(self) -> Plan:
+        """It has room: what is written together with its manifests. Call it instead of `plan`."""
+        self.say("admitted", "It has room now.")
+        self.set(state=JobState.STARTING, reason=reasons.make("creating"))
+        self.set(admitted_at=self.now, not_before=None)
+        self.render(self.row.deadline_s)
+        return self.made()
+
+    def refuse(self, reason: Reason) -> Plan:
+        """It has room, but its manifests cannot be rendered."""
+        self.say("state", reason.text, warning=True)
+        self.set(state=JobState.FAILED, reason=reason, finished_at=self.now, cleaned_at=self.now)
+        return self.made()
+
+    def keep_waiting(self, reason: Reason) -> Plan:
+        """Why it has no room."""
+        self.explain(reason)
+        return self.made()
 
     # --- what kinds do otherwise ---
     @abstractmethod
@@ -411,6 +426,10 @@ class Lifecycle(ABC):
             if not thing.is_terminating:
                 self.call(Delete(thing.kind, thing.name, thing.uid))
 
+    def render(self, deadline_s: int | None) -> None:
+        """Has the manifests rendered in the transaction that writes the row."""
+        self._renders, self._deadline_s = True, deadline_s
+
     def due(self, at: datetime) -> None:
         """Look again at this time at the latest."""
         if self._due is None or at < self._due:
@@ -424,6 +443,19 @@ class Lifecycle(ABC):
         if self.now < at:
             self.due(at)
         return self.now >= at
+
+    def made(self) -> Plan:
+        """What was collected, with nothing in it that does not change anything."""
+        return Plan(
+            steps=tuple(self._steps),
+            columns=self._changed_columns(),
+            events=tuple(self._events),
+            render=self._renders,
+            deadline_s=self._deadline_s,
+            next_due=self._due,
+            is_settled=self.is_settled,
+            delete_row=self._deletes_row,
+        )
 
     def _changed_columns(self) -> dict[str, Any]:
         if self.row is self.before:

@@ -13,7 +13,7 @@ from jobs.kinds import crashes
 from jobs.kinds.interactive import startup
 from jobs.kinds.interactive.startup import App
 from jobs.kinds.lifecycle import VIEW_LAG_S, Lifecycle
-from jobs.kinds.state import CreateAll, PodFacts, Root, Scale
+from jobs.kinds.state import CreateAll, Plan, PodFacts, Root, Scale
 from jobs.rules import patterns, reasons, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.states import JobState
@@ -34,7 +34,7 @@ class InteractiveLifecycle(Lifecycle):
     needs_owner = True
     app: ClassVar[App]
 
-    # --- generations ---
+    # --- generations, the queue ---
     def advance(self) -> None:
         row = self.row
         if row.desired != "delete" and row.observed_generation != row.generation:
@@ -73,6 +73,18 @@ class InteractiveLifecycle(Lifecycle):
         self.turn(JobState.QUEUED)
         self._show_request()
         self.wait_in_queue()
+
+    def admit(self) -> Plan:
+        self._show_steps([(self.row.queued_at, ""), (self.now, "")], "", failed=False)
+        return super().admit()
+
+    def refuse(self, reason: Reason) -> Plan:
+        self._show_request(reason.text, failed=True)
+        return super().refuse(reason)
+
+    def keep_waiting(self, reason: Reason) -> Plan:
+        self._show_request(reason.text)
+        return super().keep_waiting(reason)
 
     def wait_in_queue(self) -> None:
         if self.leaves_queue:

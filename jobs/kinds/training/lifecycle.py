@@ -48,23 +48,21 @@ class TrainingLifecycle(Lifecycle):
         self.topology = get_topology(row.topology)
         self.replicas = dict(observed.replicas)
         self._forgotten: list[ReplicaKey] = []
-        self._renders = False
-        self._deadline_s: int | None = None
 
-    def plan(self) -> Plan:
+    def made(self) -> Plan:
         before = self.observed.replicas
-        return replace(
-            super().plan(),
-            replicas=tuple(row for key, row in self.replicas.items() if before.get(key) != row),
-            forgotten=tuple(self._forgotten),
-            render=self._renders,
-            deadline_s=self._deadline_s,
-        )
+        rows = tuple(row for key, row in self.replicas.items() if before.get(key) != row)
+        return replace(super().made(), replicas=rows, forgotten=tuple(self._forgotten))
 
     @property
     def situation(self) -> Situation:
         """What it has come to."""
         return Situation(self.row, self.observed, self.now, self.replicas)
+
+    def render(self, deadline_s: int | None) -> None:
+        """With what earlier attempts left of the deadline."""
+        left_s = None if deadline_s is None else max(1, deadline_s - self.notes.spent_s)
+        super().render(left_s)
 
     def advance(self) -> None:
         if self.row.desired != "delete" and self.row.state is not JobState.QUEUED:
@@ -239,13 +237,11 @@ class TrainingLifecycle(Lifecycle):
                 del self.replicas[row.key]
                 self._forgotten.append(row.key)
         self.note(spent_s=self.notes.spent_s + self._attempt_s())
-        left_s = None
-        if self.row.deadline_s is not None:
-            left_s = self.row.deadline_s - self.notes.spent_s
-            if left_s <= 0:
-                self.note(leaving="", leaving_at=None)
-                self.fail(self._deadline_reason())
-                return
+        deadline_s = self.row.deadline_s
+        if deadline_s is not None and deadline_s <= self.notes.spent_s:
+            self.note(leaving="", leaving_at=None)
+            self.fail(self._deadline_reason())
+            return
         notes = self.notes.for_new_attempt()
         self.set(attempt=self.row.attempt + 1, root_uid="", has_plan=False, notes=notes)
         if goal == "queue":
@@ -254,7 +250,7 @@ class TrainingLifecycle(Lifecycle):
             return
         self.note(starting_since=self.now, again=words_of(why))
         self.set(has_plan=True)
-        self._renders, self._deadline_s = True, left_s
+        self.render(deadline_s)
         self.due(self.now)
 
     def _attempt_s(self) -> int:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from jobs.kinds.notes import Notes
-from jobs.kinds.registry import plan
 from jobs.kinds.state import (
     CreateAll,
     Delete,
@@ -25,6 +24,7 @@ from jobs.kinds.state import (
 from jobs.rules import reasons
 from jobs.rules.endings import Disruption, End
 from jobs.rules.states import JobState
+from tests.jobs.kinds import plan
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ROOT = Root("Deployment", "nb-abc", "root-1", replicas=1)

@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 
 from jobs.kinds.notes import Notes, dump, load
-from jobs.kinds.registry import plan
 from jobs.kinds.state import (
     ArchiveRow,
     Observed,
@@ -17,6 +16,7 @@ from jobs.kinds.state import (
 )
 from jobs.rules.endings import End
 from jobs.rules.states import JobState, ReplicaState
+from tests.jobs.kinds import plan
 from tests.jobs.kinds.training.cases import (
     ALL_RUN,
     CASES,
