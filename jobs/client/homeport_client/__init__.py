@@ -1,7 +1,8 @@
 """The command line `homeport`: a client of the REST API, of websockets and of nothing else of ours.
 
 It is installed on laptops, without Django (`pip install ./jobs/client`), so it imports only the
-standard library, urllib3, websockets, PyYAML, pathspec and click, and runs on Python 3.9 and newer.
+standard library, urllib3, websockets, PyYAML, pathspec, click and rich, and runs on Python 3.9 and
+newer.
 """
 
 __version__ = "0.1.0"

@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, Callable
 
-from .table import Column, render
+from .sanitize import one_line
+from .table import Column, fitted, plain, shown_columns
 from .terminal import Terminal
 
 FORMATS = ("table", "wide", "json", "yaml", "name")
@@ -55,16 +56,20 @@ class Output:
             self.table(columns, [cells(row) for row in rows])
 
     def table(self, columns: Sequence[Column], cells: Sequence[Sequence[object]]) -> None:
-        """A table that fits the terminal."""
-        lines = render(
-            columns,
-            cells,
-            width=self.terminal.width,
-            is_wide=self.form == "wide",
-            paint=self.terminal.paint,
-        )
-        for line in lines:
-            self.terminal.write(line)
+        """A table, which fits the terminal unless all columns were asked for."""
+        is_wide, width = self.form == "wide", self.terminal.width
+        places = shown_columns(columns, width=width, is_wide=is_wide)
+        shown = [columns[place] for place in places]
+        rows = [
+            [one_line(row[place]) or ("-" if columns[place].title else "") for place in places]
+            for row in cells
+        ]
+        if width is None or is_wide:
+            for line in plain(shown, rows, self.terminal.paint):
+                self.terminal.write(line)
+            return
+        has_colours = self.terminal.has_colours(self.terminal.out)
+        self.terminal.emit(fitted(shown, rows, width, has_colours=has_colours))
 
 
 def state_colour(state: str) -> str:

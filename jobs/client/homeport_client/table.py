@@ -9,10 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Callable
 
-from .sanitize import one_line
-
 GAP = "  "
-ELLIPSIS = "…"
 
 
 @dataclass(frozen=True)
@@ -48,69 +45,84 @@ def text_width(text: str) -> int:
     )
 
 
-def cut(text: str, width: int) -> str:
-    """The text in at most so many columns."""
-    if text_width(text) <= width:
-        return text
-    kept = ""
-    for letter in text:
-        if text_width(kept + letter) > width - 1:
-            break
-        kept += letter
-    return kept + ELLIPSIS
-
-
 def pad(text: str, width: int, *, is_right: bool = False) -> str:
     blanks = " " * max(0, width - text_width(text))
     return blanks + text if is_right else text + blanks
 
 
-def render(
+def shown_columns(columns: Sequence[Column], *, width: int | None, is_wide: bool) -> list[int]:
+    """The places of those that are shown on a terminal of this width; None: for a program."""
+    return [
+        place
+        for place, column in enumerate(columns)
+        if (is_wide or not column.is_wide)
+        and (is_wide or width is None or width >= column.leaves_at)
+    ]
+
+
+def plain(
     columns: Sequence[Column],
-    rows: Sequence[Sequence[object]],
-    *,
-    width: int | None,
-    is_wide: bool = False,
+    rows: Sequence[Sequence[str]],
     paint: Callable[[str, str], str] = lambda text, colour: text,
 ) -> list[str]:
-    """The lines of a table, titles first.
-
-    Args:
-        columns: what to show.
-        rows: a cell for each column; sanitized here.
-        width: of the terminal; None: as wide as it gets.
-        is_wide: with the columns for `-o wide`, and nothing cut.
-        paint: gives a text a colour.
-    """
-    limit = None if is_wide else width
-    shown = [
-        number
-        for number, column in enumerate(columns)
-        if (is_wide or not column.is_wide) and not (limit and limit < column.leaves_at)
-    ]
-    cells = [
-        [one_line(row[number]) or ("-" if columns[number].title else "") for number in shown]
-        for row in rows
-    ]
-    chosen = [columns[number] for number in shown]
+    """The lines of a table, titles first, each as long as it gets; `paint` gives a text a colour."""
     widths = [
-        max([text_width(column.title), *(text_width(row[at]) for row in cells)])
-        for at, column in enumerate(chosen)
+        max([text_width(column.title), *(text_width(row[at]) for row in rows)])
+        for at, column in enumerate(columns)
     ]
-    if limit is not None:
-        widths = _shrink(chosen, widths, limit)
-    lines = [
-        _line([column.title for column in chosen], chosen, widths, lambda t, c: paint(t, "bold"))
+
+    def line(cells: Sequence[str], colours: Sequence[str]) -> str:
+        parts = []
+        for text, colour, column, width in zip(cells, colours, columns, widths):
+            padded = pad(text, width, is_right=column.is_right)
+            parts.append(padded.replace(text, paint(text, colour), 1) if text else padded)
+        return GAP.join(parts).rstrip()
+
+    titles = [column.title for column in columns]
+    return [
+        line(titles, ["bold"] * len(titles)),
+        *(line(row, [c.colour(text) for c, text in zip(columns, row)]) for row in rows),
     ]
-    for row in cells:
-        rest: list[str] = []
-        if limit is not None and chosen[-1].wraps:
-            at = sum(widths[:-1]) + len(GAP) * (len(widths) - 1)
-            head, *more = wrap(row[-1], limit, at)
-            row = [*row[:-1], head]
-            rest = [" " * at + text for text in more]
-        lines += [_line(row, chosen, widths, paint), *rest]
-    return lines
+
+
+def fitted(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, *, has_colours: bool
+) -> str:
+    """The table within so many columns of a terminal: cells are cut, the last one may wrap."""
+    # Loaded only where something is drawn: it takes as long as all else of a command.
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0))
+    for column in columns:
+        table.add_column(
+            Text(column.title, "bold"),
+            justify="right" if column.is_right else "left",
+            no_wrap=not column.shrinks_to,
+            min_width=column.shrinks_to or None,
+        )
+    for row in rows:
+        table.add_row(
+            *(
+                Text(
+                    text,
+                    c.colour(text),
+                    no_wrap=not c.wraps,
+                    overflow="fold" if c.wraps else "ellipsis",
+                )
+                for c, text in zip(columns, row)
+            )
+        )
+    console = Console(
+        width=width,
+        color_system="standard" if has_colours else None,
+        force_terminal=has_colours,
+        legacy_windows=False,
+    )
+    with console.capture() as drawn:
+        console.print(table)
+    return "".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines())
 
 
 def wrap(text: str, width: int | None, hang: int = 0) -> list[str]:
@@ -119,34 +131,6 @@ def wrap(text: str, width: int | None, hang: int = 0) -> list[str]:
         return [text]
     room = max(16, width - hang)
     return textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=False) or [""]
-
-
-def _shrink(columns: Sequence[Column], widths: list[int], limit: int) -> list[int]:
-    """Widths that fit: the widest that may shrink does, letter by letter."""
-    widths = list(widths)
-    while sum(widths) + len(GAP) * (len(widths) - 1) > limit:
-        able = [at for at, c in enumerate(columns) if c.shrinks_to and widths[at] > c.shrinks_to]
-        if not able:
-            break
-        widths[max(able, key=lambda at: widths[at])] -= 1
-    return widths
-
-
-def _line(
-    cells: Sequence[str],
-    columns: Sequence[Column],
-    widths: Sequence[int],
-    paint: Callable[[str, str], str],
-) -> str:
-    parts = []
-    for at, (text, column) in enumerate(zip(cells, columns)):
-        shown = cut(text, widths[at])
-        is_last = at == len(cells) - 1 and not column.is_right
-        padded = shown if is_last else pad(shown, widths[at], is_right=column.is_right)
-        parts.append(
-            padded.replace(shown, paint(shown, column.colour(text)), 1) if shown else padded
-        )
-    return GAP.join(parts).rstrip()
 
 
 # --- amounts --------------------------------------------------------------------------------------
