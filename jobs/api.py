@@ -52,7 +52,7 @@ def own_tenant(user: User) -> Tenant:
     Raises:
         RequestError: an admin without a namespace.
     """
-    tenant = Tenant.objects.home_of(user)
+    tenant = Tenant.objects.current_tenant_of(user)
     if tenant is None:
         raise RequestError(
             [FieldError("", "no_tenant", "You have no namespace; ask for one on the home page.")],

@@ -34,7 +34,7 @@ class HomePage:
 
     @cached_property
     def tenant(self) -> Tenant | None:
-        return Tenant.objects.home_of(self.user)
+        return Tenant.objects.current_tenant_of(self.user)
 
     @cached_property
     def had_tenant(self) -> bool:

@@ -28,7 +28,7 @@ def _own(request: PageRequest) -> QuerySet[Bundle]:
 @require_safe
 @signed_in
 def upload_list(request: PageRequest) -> HttpResponseBase:
-    tenant: Tenant | None = Tenant.objects.home_of(request.user)
+    tenant: Tenant | None = Tenant.objects.current_tenant_of(request.user)
     context = {
         "page": Paginator(_own(request), PER_PAGE).get_page(request.GET.get("page")),
         "stored": stored_of(tenant.pk) if tenant else None,

@@ -58,7 +58,7 @@ def find_job(request: HttpRequest, pk: UUID) -> Job:
 
 def find_own_tenant(request: PageRequest) -> Tenant | None:
     """Where the person runs things; None for an admin without a namespace."""
-    tenant: Tenant | None = Tenant.objects.home_of(request.user)
+    tenant: Tenant | None = Tenant.objects.current_tenant_of(request.user)
     return tenant
 
 

@@ -147,7 +147,7 @@ OIDC_ADMIN_GROUP = environment.read("OIDC_ADMIN_GROUP")
 if OIDC_ISSUER:
     INSTALLED_APPS += ["allauth", "allauth.account", "allauth.socialaccount"]
     MIDDLEWARE += ["allauth.account.middleware.AccountMiddleware"]
-    SOCIALACCOUNT_ADAPTER = "tenants.people.oidc.Hooks"
+    SOCIALACCOUNT_ADAPTER = "tenants.people.oidc.AccountAdapter"
     SOCIALACCOUNT_EMAIL_AUTHENTICATION = False
     SOCIALACCOUNT_STORE_TOKENS = False
     ACCOUNT_EMAIL_VERIFICATION = "none"

@@ -55,7 +55,7 @@ def ensure_tenant(*, user: User, by: User | None = None, source_address: str = "
     quota = get_catalog().default_quota
     number = Tenant.objects.filter(owner=user).count() + 1
     # Two requests at once agree: a person has one living tenant, and names are unique.
-    tenant, is_new = Tenant.objects.living().get_or_create(
+    tenant, is_new = Tenant.objects.existing().get_or_create(
         owner=user,
         defaults={
             "team": user.team,
@@ -75,7 +75,7 @@ def ensure_tenant(*, user: User, by: User | None = None, source_address: str = "
     return tenant
 
 
-def welcome(*, user: User, source_address: str = "") -> None:
+def on_sign_in(*, user: User, source_address: str = "") -> None:
     """Somebody signs in: everybody but an admin is given a namespace, once.
 
     Whose namespace was purged is not given another one unasked.

@@ -10,6 +10,6 @@ class TenantsConfig(AppConfig):
 
     def ready(self) -> None:
         from portal.web import jinja
-        from tenants.audit import words
+        from tenants.audit import describe
 
-        jinja.add_filters(deed=words.deed, detail_lines=words.detail_lines)
+        jinja.add_filters(describe=describe.describe, detail_lines=describe.detail_lines)

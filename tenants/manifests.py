@@ -68,7 +68,7 @@ QUOTA_KEYS = {
 
 
 @dataclass(frozen=True)
-class Access:
+class RoleGrant:
     """What an account of Homeport's own may do in each tenant's namespace: a ClusterRole of
     `deploy/cluster`."""
 
@@ -79,14 +79,14 @@ class Access:
 
 
 # docs/cluster.md. Where an admin has not made these accounts, they name nobody.
-ACCESSES = (
-    Access("homeport-reconciler", "homeport-tenant", "reconciler"),
-    Access("homeport-web", "homeport-tenant-logs", "web"),
+ROLE_GRANTS = (
+    RoleGrant("homeport-reconciler", "homeport-tenant", "reconciler"),
+    RoleGrant("homeport-web", "homeport-tenant-logs", "web"),
 )
 
 
 @dataclass(frozen=True)
-class Peer:
+class EgressPeer:
     """Where pods may go besides the internet: an address and port, or a namespace.
 
     Attributes:
@@ -114,11 +114,11 @@ class TenantManifest:
     quota_hard: tuple[tuple[str, str], ...]
     volumes: tuple[Volume, ...]
     storage_class: str
-    portal_peers: tuple[Peer, ...]
+    portal_peers: tuple[EgressPeer, ...]
     gate_cidrs: tuple[str, ...]
     closed_cidrs: tuple[str, ...]
     is_internet_open: bool
-    accesses: tuple[Access, ...] = ACCESSES
+    role_grants: tuple[RoleGrant, ...] = ROLE_GRANTS
     pod_security_version: str = POD_SECURITY_VERSION
     quota_name: str = QUOTA
     limits_name: str = LIMITS
@@ -187,7 +187,7 @@ def networks(name: str, texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def peer_of(url: str) -> Peer | None:
+def peer_of(url: str) -> EgressPeer | None:
     """What an egress rule must name so that pods reach a URL; None when the internet rule will do.
 
     A Service (`http://NAME.NAMESPACE.svc...`) is reached at its pods' own ports after translation,
@@ -197,16 +197,16 @@ def peer_of(url: str) -> Peer | None:
     host = parts.hostname or ""
     labels = host.split(".")
     if len(labels) >= 3 and labels[2] == "svc":
-        return Peer(namespace=labels[1])
+        return EgressPeer(namespace=labels[1])
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return None
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    return Peer(cidr=f"{address}/{address.max_prefixlen}", port=port)
+    return EgressPeer(cidr=f"{address}/{address.max_prefixlen}", port=port)
 
 
-def portal_peer() -> Peer | None:
+def portal_peer() -> EgressPeer | None:
     """Where pods find the portal.
 
     A Service's whole namespace may hold a database as well, so with POD_PORTAL_SELECTOR its pods of

@@ -55,7 +55,7 @@ class User(AbstractUser):
     @property
     def tenant(self) -> "Tenant | None":
         """The person's home on the cluster, if there is one now. One query."""
-        return Tenant.objects.home_of(self)
+        return Tenant.objects.current_tenant_of(self)
 
 
 class TeamQuerySet(models.QuerySet["Team"]):
@@ -89,20 +89,20 @@ class Team(models.Model):
 class TenantQuerySet(models.QuerySet["Tenant"]):
     """The only ways to look tenants up on somebody's behalf."""
 
-    def living(self) -> "TenantQuerySet":
+    def existing(self) -> "TenantQuerySet":
         """Those that have something in the cluster, or will."""
         return self.exclude(state=Tenant.State.GONE)
 
-    def home_of(self, user: Any) -> "Tenant | None":
+    def current_tenant_of(self, user: Any) -> "Tenant | None":
         """The one tenant that a person has now; those that were purged do not count."""
-        return self.living().filter(owner_id=user.pk).first()
+        return self.existing().filter(owner_id=user.pk).first()
 
     def visible_to(self, user: Any) -> "TenantQuerySet":
         """Own tenant; those of teams that the user leads; all of them for an admin.
 
         What was purged is history, for admins only.
         """
-        shown = self if policy.may(user, "see_history") else self.living()
+        shown = self if policy.may(user, "see_history") else self.existing()
         return shown.filter(policy.tenants(user, "see"))
 
 

@@ -25,7 +25,7 @@ MAX_TRAININGS = 50  # offered on the form of a TensorBoard; others are reached f
 
 def find_own_tenant(request: PageRequest) -> Tenant | None:
     """Where the person runs things; None for an admin without a namespace."""
-    tenant: Tenant | None = Tenant.objects.home_of(request.user)
+    tenant: Tenant | None = Tenant.objects.current_tenant_of(request.user)
     return tenant
 
 

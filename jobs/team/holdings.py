@@ -70,7 +70,7 @@ class TeamHoldings:
     def all(self) -> list[Holding]:
         """Three queries, however many tenants."""
         tenants = list(
-            Tenant.objects.living().filter(team=self.team).select_related("owner", "team")
+            Tenant.objects.existing().filter(team=self.team).select_related("owner", "team")
         )
         queued = queued_by_tenant([tenant.pk for tenant in tenants])
         holdings = [Holding(tenant, _lines(tenant, queued[tenant.pk])) for tenant in tenants]

@@ -6,7 +6,7 @@ from datetime import UTC
 
 from django.db.models import QuerySet
 
-from tenants.audit.words import detail_lines
+from tenants.audit.describe import detail_lines
 from tenants.models import AuditEntry
 
 HEAD = (

@@ -11,8 +11,8 @@ from django.views.decorators.http import require_safe
 from portal.web.request import PageRequest, admins_only, wants_fragment
 from portal.web.streaming import streamed
 from tenants.audit import search
+from tenants.audit.describe import KINDS, VERBS
 from tenants.audit.export import csv_chunks
-from tenants.audit.words import KINDS, VERBS
 from tenants.models import AuditEntry
 
 PAGE_SIZE = 50

@@ -67,7 +67,7 @@ def create(
     if not user.is_active:
         text = _("The account of %(name)s is disabled.") % {"name": user.shown_name}
         raise RefusedError("owner", "account_disabled", text)
-    there = Tenant.objects.home_of(user)
+    there = Tenant.objects.current_tenant_of(user)
     if there is not None:
         words = {"name": user.shown_name, "namespace": there.namespace}
         text = _("%(name)s has a namespace already: %(namespace)s") % words

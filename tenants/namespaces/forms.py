@@ -91,6 +91,6 @@ class NewNamespaceForm(_Form):
 
     def owners(self) -> list[User]:
         """People without a namespace, to choose from."""
-        homes = Tenant.objects.living().values("owner_id")
+        homes = Tenant.objects.existing().values("owner_id")
         people = User.objects.filter(is_active=True).exclude(pk__in=homes)
         return list(people.order_by("username")[:_OWNERS])

@@ -28,7 +28,7 @@ _DATA_WORDS = {"keep": _("its data is kept"), "delete": _("its data goes with it
 
 
 @dataclass(frozen=True)
-class Happening:
+class HistoryEntry:
     """One change of the namespace."""
 
     entry: AuditEntry
@@ -79,10 +79,10 @@ class NamespacePage:
         return sum(row.state == TenantObject.State.READY for row in self.objects)
 
     @cached_property
-    def history(self) -> list[Happening]:
+    def history(self) -> list[HistoryEntry]:
         """The latest changes, newest first."""
         found = AuditEntry.objects.filter(kind="tenant", object_id=str(self.tenant.pk))
-        return [Happening(entry) for entry in found.order_by("-at", "-pk")[:HISTORY]]
+        return [HistoryEntry(entry) for entry in found.order_by("-at", "-pk")[:HISTORY]]
 
     @cached_property
     def others(self) -> list[Tenant]:

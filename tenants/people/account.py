@@ -74,7 +74,7 @@ def _page(request: PageRequest, status: int = 200, **changes: Any) -> HttpRespon
         "tokens": ApiToken.objects.filter(user=user).order_by("-created_at", "pk"),
         "sessions": [
             {"row": row, "device": device_text(row.user_agent), "is_here": row.pk == here}
-            for row in sessions.living(user)[:50]
+            for row in sessions.existing(user)[:50]
         ],
         **changes,
     }
@@ -93,7 +93,7 @@ def token_revoke(request: PageRequest, pk: UUID) -> HttpResponseBase:
 @require_POST
 @signed_in
 def session_end(request: PageRequest, pk: UUID) -> HttpResponseBase:
-    session = sessions.living(request.user).filter(id=pk).first()
+    session = sessions.existing(request.user).filter(id=pk).first()
     if session is None:
         raise Http404(pk)
     sessions.end(by=request.user, session=session, source_address=source_address(request))

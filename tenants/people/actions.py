@@ -169,7 +169,7 @@ def _move(person: User, left: Team | None) -> dict[str, Any]:
     if left is not None and left.leads.filter(pk=person.pk).exists():
         left.leads.remove(person)
         detail["no longer leads"] = left.name
-    tenants = Tenant.objects.living().filter(owner=person)
+    tenants = Tenant.objects.existing().filter(owner=person)
     for pk, namespace in tenants.values_list("pk", "namespace"):
         tenants.filter(pk=pk).update(team=person.team, revision=F("revision") + 1)
         detail["namespace"] = namespace

@@ -32,7 +32,7 @@ class NotWelcomeError(Exception):
         super().__init__(text)
 
 
-def welcome(
+def find_or_create(
     person: User | None, *, claims: dict[str, Any], provider: str, source_address: str
 ) -> User:
     """The person to sign in: the known one, or a new one at the first time.

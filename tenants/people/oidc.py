@@ -46,7 +46,7 @@ def provider_id() -> str:
     return "oidc-" + hashlib.sha256(settings.OIDC_ISSUER.encode()).hexdigest()[:24]
 
 
-class Conversation(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth has no types
+class OIDCAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth has no types
     """What is said between us and the provider; stricter than allauth's own."""
 
     nonce = ""
@@ -90,20 +90,20 @@ class Conversation(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth
         return self.get_provider().sociallogin_from_response(request, {"id_token": claims})
 
     def _json(self, url: str) -> Any:
-        with Hooks().get_requests_session() as session:
+        with AccountAdapter().get_requests_session() as session:
             answer = session.get(url)
             answer.raise_for_status()
             return answer.json()
 
 
 class Provider(OpenIDConnectProvider):  # type: ignore[misc]
-    oauth2_adapter_class = Conversation
+    oauth2_adapter_class = OIDCAdapter
 
     def extract_extra_data(self, data: Any) -> dict[str, Any]:
         return {}  # nothing of it is used later, so nothing of it is kept
 
 
-class Hooks(DefaultSocialAccountAdapter):  # type: ignore[misc]
+class AccountAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
     """allauth asks here; named in `settings.SOCIALACCOUNT_ADAPTER`."""
 
     def get_provider(self, request: Any, provider: str, client_id: Any = None) -> Provider:
@@ -154,7 +154,7 @@ def _arrive(request: Any, sociallogin: Any) -> HttpResponse:
     """Signs in whoever it is, or says why not."""
     person = sociallogin.user if sociallogin.is_existing else None
     try:
-        person = identities.welcome(
+        person = identities.find_or_create(
             person,
             claims=request.oidc_claims,
             provider=sociallogin.account.provider,
@@ -213,7 +213,7 @@ def begin(request: PageRequest) -> HttpResponseBase:
     nonce = secrets.token_urlsafe(32)
     try:
         answer = (
-            Hooks()
+            AccountAdapter()
             .get_provider(request, "")
             .redirect(
                 request,
@@ -246,7 +246,7 @@ class _Callback(OAuth2CallbackView):  # type: ignore[misc]
 def callback(request: PageRequest) -> HttpResponseBase:
     """Where the provider sends people back to."""
     try:
-        answer: HttpResponseBase = _Callback.adapter_view(Conversation(request, provider_id()))(
+        answer: HttpResponseBase = _Callback.adapter_view(OIDCAdapter(request, provider_id()))(
             request
         )
     except (requests.RequestException, OAuth2Error, StatementError, ValueError, KeyError) as error:

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from portal.web.refusals import if_there_is_room
 from portal.web.rest import source_address
-from tenants.actions import record, welcome
+from tenants.actions import on_sign_in, record
 from tenants.models import User
 from tenants.people.devices import device_text
 from tenants.people.models import DEVICE, Session
@@ -37,7 +37,7 @@ def begin(request: Any, user: User, *, verb: str, how: str, backend: str | None 
         request.session[DEVICE] = device_of(user_agent=agent, source_address=where)
         User.objects.filter(pk=user.pk).update(last_seen_at=timezone.now())
         record(by=user, verb=verb, target=user, source_address=where, detail={"with": how})
-        welcome(user=user, source_address=where)
+        on_sign_in(user=user, source_address=where)
     # Nothing else removes what has expired; there are a few rows a day.
     Session.objects.filter(expire_date__lt=timezone.now()).delete()
 
@@ -70,7 +70,7 @@ class LastSeenMiddleware:
         return answer
 
 
-def living(user: User) -> QuerySet[Session]:
+def existing(user: User) -> QuerySet[Session]:
     """The person's sessions, the latest first."""
     return user.sessions.filter(expire_date__gt=timezone.now()).order_by("-last_seen_at", "pk")
 

@@ -24,7 +24,7 @@ MAX_PER_ADDRESS = 100  # people behind one address share it
 
 
 @dataclass(frozen=True)
-class Try:
+class SignInAttempt:
     """One try to sign in.
 
     Attributes:
@@ -71,7 +71,7 @@ def _keys(name: str, address: str) -> dict[str, int]:
 
 
 @transaction.atomic
-def begin(*, name: str, address: str) -> Try:
+def begin(*, name: str, address: str) -> SignInAttempt:
     """Counts a try, unless there were too many."""
     now = timezone.now()
     rows = []
@@ -89,10 +89,10 @@ def begin(*, name: str, address: str) -> Try:
             row.count += 1
             row.save()
     is_last = wait_s == 0 and any(row.count >= most for row, most in rows)
-    return Try(name, address, wait_s, is_last)
+    return SignInAttempt(name, address, wait_s, is_last)
 
 
-def succeeded(tried: Try) -> None:
+def succeeded(tried: SignInAttempt) -> None:
     """Takes the try back: somebody who knows the password is not guessing it."""
     address, pair = _keys(tried.name, tried.address)
     SignInCount.objects.filter(key=pair).delete()
@@ -101,7 +101,7 @@ def succeeded(tried: Try) -> None:
     SignInCount.objects.filter(since__lt=timezone.now() - WINDOW).delete()
 
 
-def failed(tried: Try) -> None:
+def failed(tried: SignInAttempt) -> None:
     """One row in the audit trail; it says so when this was the last try for now.
 
     A name that nobody has is not written down: it may be a password in the wrong field.

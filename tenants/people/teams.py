@@ -130,7 +130,7 @@ def delete(*, by: User, team: Team, source_address: str = "") -> None:
             members,
         )
         refuse("", "not_empty", text % {"count": members})
-    if Tenant.objects.living().filter(team=team).exists():
+    if Tenant.objects.existing().filter(team=team).exists():
         refuse("", "not_empty", _("This team has namespaces. Move their owners first."))
     record(by=by, verb="delete", target=team, source_address=source_address)
     tell(team)

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.web.rest import FieldError, RequestError, source_address
-from tenants.actions import create_token, find_token, revoke_token, welcome
+from tenants.actions import create_token, find_token, on_sign_in, revoke_token
 from tenants.models import TOKEN_LIFETIME, ApiToken, User
 from tenants.people import sign_in_limit
 from tenants.people.sign_in import too_many_text
@@ -49,7 +49,7 @@ class TokenView(APIView):
         credentials.is_valid(raise_exception=True)
         given = credentials.validated_data
         user = _authenticate(request, given["username"], given["password"])
-        welcome(user=user, source_address=source_address(request))
+        on_sign_in(user=user, source_address=source_address(request))
         check_tokens(user)
         token, plain = create_token(
             by=user,

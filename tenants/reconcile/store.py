@@ -69,7 +69,7 @@ class TenantQuery:
 
 def load(wanted: TenantQuery) -> list[Tenant]:
     """The tenants to look at, with their object rows, oldest first."""
-    there = Tenant.objects.living()
+    there = Tenant.objects.existing()
     chosen = [
         pk
         for pk, revision in there.values_list("pk", "revision")
@@ -87,7 +87,7 @@ def load(wanted: TenantQuery) -> list[Tenant]:
 def is_to_be_purged(tenant_id: UUID) -> bool:
     """Whether an admin wants it purged, as the row says at this moment."""
     wanted = Tenant.objects.filter(pk=tenant_id, desired=Tenant.Desired.PURGED)
-    return bool(wanted.living().exists())
+    return bool(wanted.existing().exists())
 
 
 def rows_of(tenant: Tenant) -> dict[ObjectKey, TenantObject]:

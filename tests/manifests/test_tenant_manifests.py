@@ -20,7 +20,7 @@ from portal.errors import ConfigurationError
 from tenants.manifests import (
     CLOSED_CIDRS,
     GATE_PORT,
-    Peer,
+    EgressPeer,
     closed_networks,
     observed,
     peer_of,
@@ -145,15 +145,15 @@ def test_a_setting_that_is_no_network_is_named(settings: Settings, name: str):
 @pytest.mark.parametrize(
     ("url", "peer"),
     [
-        ("http://10.244.0.1:8000", Peer(cidr="10.244.0.1/32", port=8000)),
-        ("https://10.1.1.1", Peer(cidr="10.1.1.1/32", port=443)),
-        ("http://[fd00::1]:80", Peer(cidr="fd00::1/128", port=80)),
-        ("http://homeport.lab.svc:8000", Peer(namespace="lab")),
-        ("http://homeport.lab.svc.cluster.local:8000", Peer(namespace="lab")),
+        ("http://10.244.0.1:8000", EgressPeer(cidr="10.244.0.1/32", port=8000)),
+        ("https://10.1.1.1", EgressPeer(cidr="10.1.1.1/32", port=443)),
+        ("http://[fd00::1]:80", EgressPeer(cidr="fd00::1/128", port=80)),
+        ("http://homeport.lab.svc:8000", EgressPeer(namespace="lab")),
+        ("http://homeport.lab.svc.cluster.local:8000", EgressPeer(namespace="lab")),
         ("https://s3.example.org", None),
     ],
 )
-def test_where_a_url_lies(url: str, peer: Peer | None):
+def test_where_a_url_lies(url: str, peer: EgressPeer | None):
     assert peer_of(url) == peer
 
 

@@ -75,7 +75,7 @@ MOVED = {
 
 
 def permissions(home: Path) -> set[tuple[int, int, str, str, str]]:
-    """Ids of permissions and of their content types, with names of application, model and deed."""
+    """Ids of permissions and of their content types, and what they are called."""
     database = sqlite3.connect(home / "homeport.sqlite3")
     try:
         return set(
@@ -96,8 +96,8 @@ def test_every_page_and_resource_shows_what_it_showed(tmp_path: Path) -> None:
     assert today["signed_in"] == record["signed_in"] == record["people"]
     dump.restore(tmp_path / "before")
     expected = {
-        (number, type_id, MOVED.get((app, model), app), model, deed)
-        for number, type_id, app, model, deed in permissions(tmp_path / "before")
+        (number, type_id, MOVED.get((app, model), app), model, name)
+        for number, type_id, app, model, name in permissions(tmp_path / "before")
     }
     now = permissions(tmp_path)
     assert expected <= now

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from tenants.audit.describe import describe, detail_lines
 from tenants.audit.export import csv_chunks, safe
-from tenants.audit.words import deed, detail_lines
 from tenants.models import AuditEntry, User
 from tests.factories import make_tenant, make_user
 from tests.tenants.people.people import codes, rest, send
@@ -216,10 +216,10 @@ def test_details_in_words(detail: dict[str, Any], lines: list[str]) -> None:
 
 def test_what_people_do_to_themselves_is_said_without_their_name() -> None:
     own = entry(verb="sign-in", kind="user", object_name="ada")
-    assert deed(own).verb == "signed in"
-    assert deed(own).name == ""
+    assert describe(own).verb == "signed in"
+    assert describe(own).name == ""
     refused = entry(
         actor_name="somebody", verb="sign-in", kind="user", object_name="ada", result="refused"
     )
-    assert (deed(refused).verb, deed(refused).name) == ("did not get in as", "ada")
-    assert deed(entry(verb="unheard-of", kind="thing")).verb == "unheard-of"
+    assert (describe(refused).verb, describe(refused).name) == ("did not get in as", "ada")
+    assert describe(entry(verb="unheard-of", kind="thing")).verb == "unheard-of"

@@ -212,10 +212,10 @@ def test_a_researcher_makes_one_for_nobody_else(root: User):
 def test_who_was_purged_gets_a_fresh_one_when_asked_and_not_by_signing_in(
     root: User, tenant: Tenant
 ):
-    from tenants.actions import welcome
+    from tenants.actions import on_sign_in
 
     Tenant.objects.filter(pk=tenant.pk).update(state="gone", desired="purged")
-    welcome(user=tenant.owner)
+    on_sign_in(user=tenant.owner)
     assert tenant.owner.tenant is None
     again = actions.create(by=tenant.owner, owner="alice")
     assert again.namespace == f"{tenant.namespace}-2"

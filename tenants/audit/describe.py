@@ -68,7 +68,7 @@ _OWN: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Deed:
+class AuditSentence:
     """What an entry says, in the order of a sentence; empty parts are left out."""
 
     verb: str
@@ -76,16 +76,16 @@ class Deed:
     name: str
 
 
-def deed(entry: Any) -> Deed:
+def describe(entry: Any) -> AuditSentence:
     """The sentence of an `AuditEntry`, without its person."""
     is_own = entry.kind == "user" and entry.actor_name == entry.object_name
     if is_own and entry.verb in _OWN:
-        return Deed(str(_OWN[entry.verb]), "", "")
+        return AuditSentence(str(_OWN[entry.verb]), "", "")
     if entry.verb == "sign-in" and entry.object_name == "?":
-        return Deed(_("did not get in"), "", "")
+        return AuditSentence(_("did not get in"), "", "")
     words = _REFUSED if entry.result == "refused" else {}
     verb = words.get(entry.verb) or VERBS.get(entry.verb, entry.verb)
-    return Deed(str(verb), str(KINDS.get(entry.kind, entry.kind)), entry.object_name)
+    return AuditSentence(str(verb), str(KINDS.get(entry.kind, entry.kind)), entry.object_name)
 
 
 def detail_lines(detail: Mapping[str, Any]) -> list[str]:
