@@ -10,7 +10,7 @@ from typing import Literal
 
 from jobs.kinds.state import GateService, ObjectRef, PodFacts, WorkloadRow
 from jobs.rules import reasons
-from jobs.rules.endings import Disruption, End
+from jobs.rules.endings import ContainerExit, Disruption
 from jobs.rules.reasons import Reason
 from jobs.rules.waits import MOUNT_EVENTS
 from portal.cluster import objects
@@ -107,12 +107,14 @@ def container_status(
     return next((s for s in statuses if s.name == name), objects.ContainerStatus())
 
 
-def container_end(ended: objects.Terminated | None, *, is_fetch: bool = False) -> End | None:
+def container_end(
+    ended: objects.Terminated | None, *, is_fetch: bool = False
+) -> ContainerExit | None:
     """How a container ended; 128 + n when signal n ended it."""
     if ended is None:
         return None
     code = ended.exit_code or (128 + ended.signal if ended.signal else 0)
-    return End(code, ended.reason, ended.message, is_fetch)
+    return ContainerExit(code, ended.reason, ended.message, is_fetch)
 
 
 def mount_problem(view: ClusterCache, namespace: str, pod: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from jobs.kinds.notes import Notes
-from jobs.rules.endings import Disruption, End
+from jobs.rules.endings import ContainerExit, Disruption
 from jobs.rules.reasons import Reason
 from jobs.rules.states import JobState, ReplicaState
 
@@ -247,8 +247,8 @@ class PodFacts(ObjectRef):
     waiting_in: str = ""
     waiting_reason: str = ""
     waiting_message: str = ""
-    end: End | None = None
-    last_end: End | None = None
+    end: ContainerExit | None = None
+    last_end: ContainerExit | None = None
     restarts: int = 0
     disruption: Disruption | None = None
     pod_reason: str = ""
@@ -263,8 +263,8 @@ class PodFacts(ObjectRef):
     pull_progress: str = ""
     pull: str = ""
     pulled_at: datetime | None = None
-    prepare_end: End | None = None
-    gate_end: End | None = None
+    prepare_end: ContainerExit | None = None
+    gate_end: ContainerExit | None = None
     is_ready: bool = False
     ready_at: datetime | None = None
     probe_problem: str = ""

@@ -24,7 +24,7 @@ _FIRST_REALTIME = 32  # signals below have names
 
 
 @dataclass(frozen=True)
-class End:
+class ContainerExit:
     """How a container ended, as the cluster reports it.
 
     Attributes:
@@ -40,11 +40,11 @@ class End:
     is_fetch: bool = False
 
     @property
-    def said(self) -> TerminationMessage:
+    def termination(self) -> TerminationMessage:
         return termination.parse(self.message)
 
 
-def reason_of_end(who: str, end: End, memory_limit: str) -> Reason:
+def reason_of_end(who: str, end: ContainerExit, memory_limit: str) -> Reason:
     """Why this replica failed; no reason when it succeeded.
 
     Args:
@@ -54,18 +54,18 @@ def reason_of_end(who: str, end: End, memory_limit: str) -> Reason:
     """
     if end.exit_code == 0:
         return reasons.NONE
-    said = end.said
+    told = end.termination
     if end.cluster_reason == "OOMKilled":
         return reasons.make("out_of_memory", who=who, limit=memory_limit)
-    if said.reason in codes.EXPLAINED:
-        return reasons.make(said.reason, who=who, detail=said.text)
+    if told.reason in codes.EXPLAINED:
+        return reasons.make(told.reason, who=who, detail=told.text)
     if end.is_fetch:
-        detail = said.text or end.message or f"exit code {end.exit_code}"
+        detail = told.text or end.message or f"exit code {end.exit_code}"
         return reasons.make("fetch_failed", who=who, detail=detail)
     if end.cluster_reason in {"ContainerCannotRun", "StartError", "CreateContainerError"}:
         code = "command_not_found" if end.exit_code == codes.EXIT_NOT_FOUND else "start_error"
         return reasons.make(code, who=who, detail=end.message or end.cluster_reason)
-    return reason_of_code(who, end.exit_code, said.text)
+    return reason_of_code(who, end.exit_code, told.text)
 
 
 def reason_of_code(who: str, exit_code: int, detail: str = "") -> Reason:

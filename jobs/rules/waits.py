@@ -24,7 +24,7 @@ WITHDRAW_AFTER_DEADLINE = frozenset({"placing", "volume", "quota_refused"})
 
 
 @dataclass(frozen=True)
-class Wait:
+class WaitingPod:
     """What is known of a replica that does not run.
 
     Attributes:
@@ -49,7 +49,7 @@ class Wait:
     mount_problem: str = ""
 
 
-def reason_of_wait(wait: Wait) -> Reason:
+def reason_of_wait(wait: WaitingPod) -> Reason:
     """Why this replica does not run yet, as specific as can be told."""
     if not wait.has_pod or not (wait.node or wait.unplaced_why):
         return reasons.make("creating")
@@ -69,7 +69,7 @@ def reason_of_wait(wait: Wait) -> Reason:
     return reasons.make("preparing", who=wait.who, node=wait.node)
 
 
-def _told(family: str, wait: Wait, message: str) -> Reason:
+def _told(family: str, wait: WaitingPod, message: str) -> Reason:
     """The most specific reason that the cluster's message gives."""
     code = patterns.find_code(family, message)
     detail = patterns.plain(family, message)
@@ -99,7 +99,7 @@ _WEIGHT = (
 )
 
 
-def most_telling(found: list[Reason]) -> Reason:
+def most_specific(found: list[Reason]) -> Reason:
     """The reason to show for the whole training; none when no replica waits."""
     if not found:
         return reasons.NONE

@@ -18,7 +18,7 @@ from jobs.kinds.observe import (
     thing,
 )
 from jobs.kinds.state import LoadedRow, ObjectRef, Observed, PodFacts, ReplicaKey, Root, WorkloadRow
-from jobs.rules.endings import End
+from jobs.rules.endings import ContainerExit
 from portal.cluster import objects
 from portal.cluster.cache import ClusterCache
 
@@ -154,7 +154,7 @@ def _waiting(
     return "", nothing
 
 
-def _failure(status: objects.ContainerStatus) -> End | None:
+def _failure(status: objects.ContainerStatus) -> ContainerExit | None:
     """How a container of ours failed, now or the time before; None when it has not."""
     ended = container_end(status.state.terminated) or (
         container_end(status.last_state.terminated) if status.state.running is None else None

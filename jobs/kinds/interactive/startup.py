@@ -11,7 +11,7 @@ from typing import Any
 from jobs.kinds.state import PodFacts, Root, StartupStep, WorkloadRow
 from jobs.pod.protocol import codes
 from jobs.rules import endings, patterns, reasons, waits
-from jobs.rules.endings import End
+from jobs.rules.endings import ContainerExit
 from jobs.rules.reasons import Reason, clip
 
 KEYS = ("requested", "admitted", "scheduled", "volumes", "image", "started", "ready")
@@ -172,7 +172,7 @@ def reason_of_wait(app: App, row: WorkloadRow, root: Root | None, pod: PodFacts 
         detail = clip(pod.gate_end.message[-500:]) or "it said nothing"
         return reasons.make("gate_failed", detail=detail)
     return waits.reason_of_wait(
-        waits.Wait(
+        waits.WaitingPod(
             app.who,
             row.image if pod.waiting_in == "app" else "of Homeport's own helpers",
             node=pod.node,
@@ -184,11 +184,11 @@ def reason_of_wait(app: App, row: WorkloadRow, root: Root | None, pod: PodFacts 
     )
 
 
-def _prepare_failure(who: str, end: End) -> Reason:
-    said = end.said
-    if said.reason in {"volume_full", "volume_not_writable"}:
-        return reasons.make(said.reason, who=who, detail=said.text)
-    detail = said.text or end.message or f"exit code {end.exit_code}"
+def _prepare_failure(who: str, end: ContainerExit) -> Reason:
+    told = end.termination
+    if told.reason in {"volume_full", "volume_not_writable"}:
+        return reasons.make(told.reason, who=who, detail=told.text)
+    detail = told.text or end.message or f"exit code {end.exit_code}"
     return reasons.make("prepare_failed", detail=detail)
 
 
@@ -197,7 +197,7 @@ def probe_words(pod: PodFacts) -> str:
     return pod.probe_problem.partition("probe failed: ")[2] or pod.probe_problem or "no answer yet"
 
 
-def reason_of_end(app: App, row: WorkloadRow, end: End) -> Reason:
+def reason_of_end(app: App, row: WorkloadRow, end: ContainerExit) -> Reason:
     """Why the program ended, with its last words."""
     words = clip(end.message[-500:])
     has_no_python = end.exit_code in _NO_PYTHON and end.cluster_reason in _START_ERRORS

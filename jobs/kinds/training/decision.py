@@ -93,7 +93,7 @@ def _of_row(now: Situation, row: ReplicaRow) -> Reason:
     """A row keeps code and text; the next step is in the table."""
     if row.exit_code:
         memory = now.row.memory[row.key.role]
-        again = endings.reason_of_end(row.key.who, endings.End(row.exit_code), memory)
+        again = endings.reason_of_end(row.key.who, endings.ContainerExit(row.exit_code), memory)
         if again.code == row.reason_code:
             return again
     return Reason(row.reason_code, row.reason_text, reasons.ROWS[row.reason_code][1])

@@ -135,7 +135,7 @@ class TrainingLifecycle(Lifecycle):
 
     def _start(self) -> None:
         """Not all replicas run: says why, and gives everything back when it takes too long."""
-        waiting = waits.most_telling(decision.waiting_reasons(self.situation))
+        waiting = waits.most_specific(decision.waiting_reasons(self.situation))
         reason = waiting if waiting.code else reasons.make("creating")
         if self.notes.again and patterns.family_of(waiting.code) not in _URGENT:
             reason = Reason(*self.notes.again)
@@ -149,7 +149,7 @@ class TrainingLifecycle(Lifecycle):
         limit_s = self.row.starting_deadline_s
         if not self.observed.is_current or not self.wait(since, limit_s):
             return
-        telling = waits.most_telling(decision.waiting_reasons(self.situation))
+        telling = waits.most_specific(decision.waiting_reasons(self.situation))
         is_stuck = patterns.family_of(telling.code) in waits.WITHDRAW_AFTER_DEADLINE
         if is_stuck or not replicas.all_placed(self.situation):
             self.withdraw(limit_s, telling.text or self.observed.trouble.text)

@@ -7,11 +7,11 @@ from typing import Any
 
 from jobs.kinds.state import ObjectRef, Observed, PodFacts, ReplicaKey, ReplicaRow, WorkloadRow
 from jobs.rules import endings, reasons, waits
-from jobs.rules.endings import End
+from jobs.rules.endings import ContainerExit
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_REPLICA_STATES, FINAL_STATES, JobState, ReplicaState
 from jobs.rules.topologies import Topology, get_topology
-from jobs.rules.waits import Wait
+from jobs.rules.waits import WaitingPod
 
 KILLED = frozenset({137, 255})  # SIGKILL, and what a node reports of containers that it lost
 
@@ -158,7 +158,7 @@ def _reason(now: Situation, pod: PodFacts) -> Reason:
     if pod.waiting_reason == "CrashLoopBackOff" and pod.last_end is not None:
         return endings.reason_of_end(who, pod.last_end, now.row.memory[pod.key.role])
     return waits.reason_of_wait(
-        Wait(
+        WaitingPod(
             who=who,
             image="of Homeport's helpers" if pod.waiting_in == "fetch" else now.row.image,
             node=pod.node,
@@ -201,7 +201,9 @@ def _without_pod(now: Situation, row: ReplicaRow, last: PodFacts | None) -> Repl
     reason = reasons.NONE
     if code is not None and not is_over:
         state = ReplicaState.SUCCEEDED if code == 0 else ReplicaState.FAILED
-        reason = endings.reason_of_end(row.key.who, End(code), now.row.memory[row.key.role])
+        reason = endings.reason_of_end(
+            row.key.who, ContainerExit(code), now.row.memory[row.key.role]
+        )
     return replace(
         row,
         state=state,
@@ -230,7 +232,7 @@ def new_restarts(now: Situation, pod: PodFacts) -> int:
     if end is None:
         return count
     # Killed without a word, and not for its memory: the node went down, not the program.
-    said_nothing = not end.said.reason and end.said.exit_code is None
+    said_nothing = not end.termination.reason and end.termination.exit_code is None
     is_silent = end.exit_code in KILLED and end.cluster_reason != "OOMKilled" and said_nothing
     return 0 if is_silent else count
 

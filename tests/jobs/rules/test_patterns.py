@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.rules import patterns, reasons, waits
-from jobs.rules.waits import Wait, reason_of_wait
+from jobs.rules.waits import WaitingPod, reason_of_wait
 
 RECORDED = json.loads((Path(__file__).parent / "recorded.json").read_text())
 
@@ -55,14 +55,14 @@ def test_no_message_breaks_the_reader(text: str, family: str) -> None:
 
 def test_a_specific_wait_is_treated_as_its_kind() -> None:
     message = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
-    reason = reason_of_wait(Wait(who="worker-0", image="i", unplaced_why=message))
+    reason = reason_of_wait(WaitingPod(who="worker-0", image="i", unplaced_why=message))
     assert reason.code == "gpu_taken"
     assert patterns.family_of(reason.code) in waits.WITHDRAW_AFTER_DEADLINE
-    pull = Wait(
+    pull = WaitingPod(
         who="worker-0", image="i", node="n", waiting_reason="ErrImagePull",
         waiting_message="manifest unknown",
     )  # fmt: skip
     late = reason_of_wait(pull)
     assert late.code == "image_missing"
     assert patterns.family_of(late.code) in waits.FATAL_AFTER_DEADLINE
-    assert waits.most_telling([reason, late]) == late
+    assert waits.most_specific([reason, late]) == late

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from jobs.pod.protocol import codes
 from jobs.rules import endings, reasons, waits
-from jobs.rules.endings import Disruption, End, reason_of_end
-from jobs.rules.waits import Wait, most_telling, reason_of_wait
+from jobs.rules.endings import ContainerExit, Disruption, reason_of_end
+from jobs.rules.waits import WaitingPod, most_specific, reason_of_wait
 
 FACTS = (
     "text detail who node image cause number most waited exit_code limit name hint deadline count "
@@ -55,49 +55,57 @@ def said(**content: object) -> str:
 @pytest.mark.parametrize(
     ("end", "code", "words"),
     [
-        (End(1, "Error"), "exit_code", "worker-0 ended with exit code 1."),
-        (End(2, "Error", said(reason="", text="", exit_code=2)), "exit_code", "exit code 2"),
-        (End(137, "OOMKilled"), "out_of_memory", "used more than its 2Gi of memory"),
-        (End(1, "OOMKilled"), "out_of_memory", "2Gi"),
-        (End(137, "Error"), "signal", "signal 9 (SIGKILL)"),
-        (End(139, "Error"), "signal", "signal 11 (SIGSEGV)"),
-        (End(135, "Error"), "signal", "signal 7 (SIGBUS)"),
-        (End(143, "Error"), "signal", "signal 15 (SIGTERM)"),
-        (End(200, "Error"), "exit_code", "exit code 200"),
-        (End(255, "Error"), "exit_code", "exit code 255"),
-        (End(126, "Error"), "command_not_executable", "not executable"),
-        (End(127, "Error"), "command_not_found", "no such program"),
+        (ContainerExit(1, "Error"), "exit_code", "worker-0 ended with exit code 1."),
         (
-            End(127, "Error", said(reason="command_not_found", text="no pyton here")),
+            ContainerExit(2, "Error", said(reason="", text="", exit_code=2)),
+            "exit_code",
+            "exit code 2",
+        ),
+        (ContainerExit(137, "OOMKilled"), "out_of_memory", "used more than its 2Gi of memory"),
+        (ContainerExit(1, "OOMKilled"), "out_of_memory", "2Gi"),
+        (ContainerExit(137, "Error"), "signal", "signal 9 (SIGKILL)"),
+        (ContainerExit(139, "Error"), "signal", "signal 11 (SIGSEGV)"),
+        (ContainerExit(135, "Error"), "signal", "signal 7 (SIGBUS)"),
+        (ContainerExit(143, "Error"), "signal", "signal 15 (SIGTERM)"),
+        (ContainerExit(200, "Error"), "exit_code", "exit code 200"),
+        (ContainerExit(255, "Error"), "exit_code", "exit code 255"),
+        (ContainerExit(126, "Error"), "command_not_executable", "not executable"),
+        (ContainerExit(127, "Error"), "command_not_found", "no such program"),
+        (
+            ContainerExit(127, "Error", said(reason="command_not_found", text="no pyton here")),
             "command_not_found",
             "no pyton here",
         ),
         (
-            End(127, "ContainerCannotRun", 'exec: "python3": not found'),
+            ContainerExit(127, "ContainerCannotRun", 'exec: "python3": not found'),
             "command_not_found",
             'exec: "python3": not found',
         ),
-        (End(128, "StartError", "no such directory"), "start_error", "no such directory"),
+        (ContainerExit(128, "StartError", "no such directory"), "start_error", "no such directory"),
         (
-            End(64, "Error", said(reason="peer_unresolved", text="m-ps-0.m")),
+            ContainerExit(64, "Error", said(reason="peer_unresolved", text="m-ps-0.m")),
             "peer_unresolved",
             "m-ps-0.m",
         ),
         (
-            End(65, "Error", said(reason="sha256_mismatch", text="got ab"), is_fetch=True),
+            ContainerExit(
+                65, "Error", said(reason="sha256_mismatch", text="got ab"), is_fetch=True
+            ),
             "sha256_mismatch",
             "got ab",
         ),
-        (End(65, "Error", "Traceback", is_fetch=True), "fetch_failed", "Traceback"),
-        (End(1, "Error", is_fetch=True), "fetch_failed", "exit code 1"),
+        (ContainerExit(65, "Error", "Traceback", is_fetch=True), "fetch_failed", "Traceback"),
+        (ContainerExit(1, "Error", is_fetch=True), "fetch_failed", "exit code 1"),
         (
-            End(1, "Error", said(reason="volume_full", text="/log has 0 bytes"), is_fetch=True),
+            ContainerExit(
+                1, "Error", said(reason="volume_full", text="/log has 0 bytes"), is_fetch=True
+            ),
             "volume_full",
             "/log has 0 bytes",
         ),
     ],
 )
-def test_endings(end: End, code: str, words: str) -> None:
+def test_endings(end: ContainerExit, code: str, words: str) -> None:
     reason = reason_of_end("worker-0", end, "2Gi")
     assert reason.code == code
     assert words in reason.text
@@ -105,17 +113,19 @@ def test_endings(end: End, code: str, words: str) -> None:
 
 
 def test_success_has_no_reason() -> None:
-    assert reason_of_end("worker-0", End(0, "Completed", "whatever"), "2Gi") == reasons.NONE
+    assert (
+        reason_of_end("worker-0", ContainerExit(0, "Completed", "whatever"), "2Gi") == reasons.NONE
+    )
 
 
 @pytest.mark.parametrize("code", sorted(codes.EXPLAINED))
 def test_every_code_of_the_pods_programs_is_in_the_table(code: str) -> None:
-    end = End(65, "Error", said(reason=code, text="the detail"), is_fetch=True)
+    end = ContainerExit(65, "Error", said(reason=code, text="the detail"), is_fetch=True)
     assert reason_of_end("ps-0", end, "1Gi").code == code
 
 
 def test_a_program_may_not_choose_any_reason() -> None:
-    end = End(3, "Error", said(reason="tenant_suspended", text="x"))
+    end = ContainerExit(3, "Error", said(reason="tenant_suspended", text="x"))
     assert reason_of_end("worker-0", end, "1Gi").code == "exit_code"
 
 
@@ -138,21 +148,29 @@ def test_disruptions(disruption: Disruption, code: str) -> None:
 @pytest.mark.parametrize(
     ("wait", "code", "words"),
     [
-        (Wait("worker-0", "i", has_pod=False), "creating", ""),
+        (WaitingPod("worker-0", "i", has_pod=False), "creating", ""),
         (
-            Wait("worker-0", "i", unplaced_why="0/1 nodes are available: 1 Insufficient cpu."),
+            WaitingPod(
+                "worker-0", "i", unplaced_why="0/1 nodes are available: 1 Insufficient cpu."
+            ),
             "cpu_taken",
             "worker-0 waits for free CPU: the node has too little free CPU.",
         ),
-        (Wait("worker-0", "i"), "creating", ""),
+        (WaitingPod("worker-0", "i"), "creating", ""),
         (
-            Wait("w", "tf:9", node="n", waiting_reason="ErrImagePull", waiting_message="no tag 9"),
+            WaitingPod(
+                "w", "tf:9", node="n", waiting_reason="ErrImagePull", waiting_message="no tag 9"
+            ),
             "image_pull",
             "The image tf:9 cannot be pulled: no tag 9",
         ),
-        (Wait("w", "tf:9", node="n", waiting_reason="ImagePullBackOff"), "image_pull", "tf:9"),
         (
-            Wait(
+            WaitingPod("w", "tf:9", node="n", waiting_reason="ImagePullBackOff"),
+            "image_pull",
+            "tf:9",
+        ),
+        (
+            WaitingPod(
                 "w",
                 "tf:9",
                 node="n",
@@ -162,35 +180,41 @@ def test_disruptions(disruption: Disruption, code: str) -> None:
             "image_pull",
             "The image tf:9 cannot be pulled: no tag 9",
         ),
-        (Wait("w", "TF", node="n", waiting_reason="InvalidImageName"), "image_name", "TF is no"),
         (
-            Wait("w", "i", node="n", waiting_reason="CreateContainerConfigError"),
+            WaitingPod("w", "TF", node="n", waiting_reason="InvalidImageName"),
+            "image_name",
+            "TF is no",
+        ),
+        (
+            WaitingPod("w", "i", node="n", waiting_reason="CreateContainerConfigError"),
             "container_config",
             "w cannot be set up",
         ),
         (
-            Wait("w", "i", node="n", waiting_reason="ContainerCreating", mount_problem="timed out"),
+            WaitingPod(
+                "w", "i", node="n", waiting_reason="ContainerCreating", mount_problem="timed out"
+            ),
             "volume",
             "timed out",
         ),
-        (Wait("w", "i", node="n", fetch_runs=True), "fetching", "w gets the code"),
-        (Wait("w", "i", node="n7", waiting_reason="PodInitializing"), "preparing", "node n7"),
+        (WaitingPod("w", "i", node="n", fetch_runs=True), "fetching", "w gets the code"),
+        (WaitingPod("w", "i", node="n7", waiting_reason="PodInitializing"), "preparing", "node n7"),
     ],
 )
-def test_waits(wait: Wait, code: str, words: str) -> None:
+def test_waits(wait: WaitingPod, code: str, words: str) -> None:
     reason = reason_of_wait(wait)
     assert reason.code == code
     assert words in reason.text
 
 
 def test_the_most_telling_wait_is_shown() -> None:
-    broken = reason_of_wait(Wait("a", "i", node="n", waiting_reason="ErrImagePull"))
+    broken = reason_of_wait(WaitingPod("a", "i", node="n", waiting_reason="ErrImagePull"))
     others = [
-        reason_of_wait(Wait("b", "i", unplaced_why="full")),
-        reason_of_wait(Wait("c", "i", has_pod=False)),
+        reason_of_wait(WaitingPod("b", "i", unplaced_why="full")),
+        reason_of_wait(WaitingPod("c", "i", has_pod=False)),
     ]
-    assert most_telling([*others, broken]) == broken
-    assert most_telling([]) == reasons.NONE
+    assert most_specific([*others, broken]) == broken
+    assert most_specific([]) == reasons.NONE
 
 
 def test_every_wait_that_ends_badly_is_a_row() -> None:

@@ -22,7 +22,7 @@ from jobs.kinds.state import (
     WorkloadRow,
 )
 from jobs.rules import reasons
-from jobs.rules.endings import Disruption, End
+from jobs.rules.endings import ContainerExit, Disruption
 from jobs.rules.states import JobState
 from tests.jobs.kinds import plan
 
@@ -235,22 +235,27 @@ TABLE = {
     ),
     "gate does not start": (
         starting(),
-        replace(UP, pods=(replace(POD, waiting_in="gate", gate_end=End(1, "Error", "no port")),)),
+        replace(
+            UP,
+            pods=(replace(POD, waiting_in="gate", gate_end=ContainerExit(1, "Error", "no port")),),
+        ),
         ((), "starting", "gate_failed"),
     ),
     "shut down from inside": (
         row(),
-        replace(UP, pods=(replace(RUNS, restarts=1, last_end=End(0, "Completed")),)),
+        replace(UP, pods=(replace(RUNS, restarts=1, last_end=ContainerExit(0, "Completed")),)),
         ((DELETE_ROOT,), "stopping", "shut_down"),
     ),
     "third crash": (
         row(notes=notes(crashes=(ago(9).isoformat(), ago(5).isoformat()), pod_restarts=2)),
-        replace(UP, pods=(replace(RUNS, restarts=3, last_end=End(1, "Error", "words")),)),
+        replace(UP, pods=(replace(RUNS, restarts=3, last_end=ContainerExit(1, "Error", "words")),)),
         ((DELETE_ROOT,), "stopping", "app_crash_loop"),
     ),
     "no python in the image": (
         starting(),
-        replace(UP, pods=(replace(POD, end=End(127, "StartError", "python3: not found")),)),
+        replace(
+            UP, pods=(replace(POD, end=ContainerExit(127, "StartError", "python3: not found")),)
+        ),
         ((DELETE_ROOT,), "stopping", "app_missing"),
     ),
 }
@@ -279,7 +284,7 @@ def test_what_it_looks_at_again_by_itself_is_bounded_in_time() -> None:
 
 
 def test_the_memory_limit_is_named_when_it_was_too_little() -> None:
-    end = End(137, "OOMKilled")
+    end = ContainerExit(137, "OOMKilled")
     decided = decide(row(), replace(UP, pods=(replace(RUNS, restarts=1, last_end=end),)))
     told = [event.message for event in decided.events]
     assert any("more than its 2Gi of memory" in text for text in told)

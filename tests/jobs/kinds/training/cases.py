@@ -25,7 +25,7 @@ from jobs.kinds.state import (
     WorkloadRow,
 )
 from jobs.rules import reasons
-from jobs.rules.endings import Disruption, End
+from jobs.rules.endings import ContainerExit, Disruption
 from jobs.rules.states import JobState
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -74,7 +74,7 @@ def pod(key: ReplicaKey, phase: str = "Running", **more: Any) -> PodFacts:
         **more,
     }
     if phase in {"Succeeded", "Failed"}:
-        facts.setdefault("end", End(0 if phase == "Succeeded" else 1, "Error"))
+        facts.setdefault("end", ContainerExit(0 if phase == "Succeeded" else 1, "Error"))
         facts.setdefault("finished_at", NOW)
     return PodFacts("Pod", f"{key.who}-pod", f"{key.who}-uid", **facts)
 
@@ -305,7 +305,7 @@ CASES = [
         seen(
             pod(W0),
             pod(W1),
-            pod(PS, is_running=False, restarts=1, last_end=End(1, "Error")),
+            pod(PS, is_running=False, restarts=1, last_end=ContainerExit(1, "Error")),
         ),
         (),
         RUNNING,

@@ -14,7 +14,7 @@ from jobs.kinds.state import (
     Rescue,
     WorkloadRow,
 )
-from jobs.rules.endings import End
+from jobs.rules.endings import ContainerExit
 from jobs.rules.states import JobState, ReplicaState
 from tests.jobs.kinds import plan
 from tests.jobs.kinds.training.cases import (
@@ -78,7 +78,7 @@ def test_three_restarts_within_ten_minutes_fail_the_training() -> None:
     at = NOW
     for restarts in range(1, 4):
         at += timedelta(minutes=3)
-        crashed = pod(PS, restarts=restarts, last_end=End(1, "Error"))
+        crashed = pod(PS, restarts=restarts, last_end=ContainerExit(1, "Error"))
         made = plan(rows, replace(observed, pods=(pod(W0), pod(W1), crashed)), at)
         assert next(event.reason for event in made.events) == "restarted"
         rows, observed = after(made, rows, observed)
@@ -91,29 +91,29 @@ def test_restarts_far_apart_do_not() -> None:
     at = NOW
     for restarts in range(1, 8):
         at += timedelta(minutes=6)
-        crashed = pod(PS, restarts=restarts, last_end=End(1, "Error"))
+        crashed = pod(PS, restarts=restarts, last_end=ContainerExit(1, "Error"))
         made = plan(rows, replace(observed, pods=(pod(W0), pod(W1), crashed)), at)
         rows, observed = after(made, rows, observed)
     assert rows.state is RUNNING
 
 
 def test_a_node_that_went_down_is_no_restart_of_the_server() -> None:
-    killed = pod(PS, restarts=3, last_end=End(137, "Error", "the node was restarted"))
+    killed = pod(PS, restarts=3, last_end=ContainerExit(137, "Error", "the node was restarted"))
     made = plan(job(RUNNING), seen(pod(W0), pod(W1), killed), NOW)
     assert made.columns.get("state", RUNNING) is RUNNING
     assert not made.events or made.events[0].reason == "state"
 
 
 def test_the_first_failure_is_the_cause() -> None:
-    first = pod(W1, "Failed", end=End(3, "Error"), finished_at=NOW - timedelta(seconds=5))
-    second = pod(W0, "Failed", end=End(4, "Error"), finished_at=NOW)
+    first = pod(W1, "Failed", end=ContainerExit(3, "Error"), finished_at=NOW - timedelta(seconds=5))
+    second = pod(W0, "Failed", end=ContainerExit(4, "Error"), finished_at=NOW)
     made = plan(job(RUNNING), seen(second, first, pod(PS), at=root(verdict="failed")), NOW)
     assert made.columns["reason"].text == "worker-1 ended with exit code 3."
 
 
 def test_how_a_pod_ended_is_known_even_when_it_went_between_two_looks() -> None:
     known = {W0: ReplicaRow(W0, pod="p", pod_uid="worker-0-uid", state=ReplicaState.RUNNING)}
-    gone = pod(W0, "Failed", end=End(143, "Error"), is_terminating=True)
+    gone = pod(W0, "Failed", end=ContainerExit(143, "Error"), is_terminating=True)
     stopping = job(JobState.STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW))
     observed = seen(at=root(is_suspended=True), replicas=known, departed=(gone,))
     row = next(r for r in plan(stopping, observed, NOW).replicas if r.key == W0)
