@@ -8,8 +8,8 @@ import stat
 import time
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from jobs.pod.door import Door, Patience
 from jobs.pod.errors import PodError, PortalError
+from jobs.pod.portal_client import PortalClient, RetryBudget
 from jobs.pod.protocol import codes
 from jobs.pod.segments import open_plain
 
@@ -73,7 +73,7 @@ def _on_volume(folder: str, path: str) -> str:
 
 
 def ship_artifacts(
-    door: Door, job_path: str, folder: str, found: Artifacts, patience: Patience
+    portal: PortalClient, job_path: str, folder: str, found: Artifacts, budget: RetryBudget
 ) -> List[str]:
     """Brings the files to the object store that are not there in this version.
 
@@ -83,7 +83,7 @@ def ship_artifacts(
         A sentence for each thing that stays on the volume only.
 
     Raises:
-        PortalError: see `Door`.
+        PortalError: see `PortalClient`.
     """
     left = found.files
     sentences: List[str] = []
@@ -91,7 +91,7 @@ def ship_artifacts(
         changed: List[Dict[str, Any]] = []
         for at in range(0, len(left), ARTIFACT_BATCH):
             batch = left[at : at + ARTIFACT_BATCH]
-            sentences += _ship_batch(door, job_path, folder, batch, changed, patience)
+            sentences += _ship_batch(portal, job_path, folder, batch, changed, budget)
         left = changed
         if not left:
             break
@@ -100,23 +100,23 @@ def ship_artifacts(
 
 
 def _ship_batch(
-    door: Door,
+    portal: PortalClient,
     job_path: str,
     folder: str,
     batch: List[Dict[str, Any]],
     changed: List[Dict[str, Any]],
-    patience: Patience,
+    budget: RetryBudget,
 ) -> List[str]:
     path = job_path + "artifacts/"
-    answer = patience.keep_trying(lambda: door.post(path, {"files": batch}))
-    links = Links(door, path, answer["links"], time.monotonic())
+    answer = budget.keep_trying(lambda: portal.post(path, {"files": batch}))
+    links = Links(portal, path, answer["links"], time.monotonic())
     sentences = list(answer.get("refused", {}).values())
     done = []
     for file in batch:
         if file["path"] not in answer["links"]:
             continue  # there already, or refused
         try:
-            patience.keep_trying(functools.partial(_ship_file, links, folder, file))
+            budget.keep_trying(functools.partial(_ship_file, links, folder, file))
             done.append(file)
         except (PodError, OSError):
             newer = _look_again(folder, file["path"])
@@ -127,14 +127,14 @@ def _ship_batch(
                 raise
             sentences.append(f"{file['path']} was refused: {error}")
     if done:
-        patience.keep_trying(lambda: door.post(path + "done/", {"files": done}))
+        budget.keep_trying(lambda: portal.post(path + "done/", {"files": done}))
     return sentences
 
 
 class Links(NamedTuple):
     """Links to write files, all asked for at one time; they live for ten minutes."""
 
-    door: Door
+    portal: PortalClient
     path: str
     links: Dict[str, Dict[str, Any]]
     asked_at: float
@@ -143,7 +143,7 @@ class Links(NamedTuple):
         """A link that is still good for this file."""
         if time.monotonic() - self.asked_at < LINK_FRESH_S:
             return self.links[file["path"]]
-        links = self.door.post(self.path, {"files": [file]})["links"]
+        links = self.portal.post(self.path, {"files": [file]})["links"]
         if file["path"] not in links:
             raise PodError(codes.FILE_CHANGED, "another replica has shipped it meanwhile")
         return dict(links[file["path"]])
@@ -155,7 +155,7 @@ def _ship_file(links: Links, folder: str, file: Dict[str, Any]) -> None:
         about = os.fstat(opened.fileno())
         if (about.st_size, about.st_mtime_ns) != announced:
             raise PodError(codes.FILE_CHANGED, "it changed")
-        links.door.put(links.get(file), opened, file["size_bytes"])
+        links.portal.put(links.get(file), opened, file["size_bytes"])
         about = os.fstat(opened.fileno())
         if (about.st_size, about.st_mtime_ns) != announced:
             raise PodError(codes.FILE_CHANGED, "it changed while it was sent")

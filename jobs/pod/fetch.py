@@ -19,9 +19,9 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.pod import sources, task
-from jobs.pod.door import Door
+from jobs.pod import files, sources
 from jobs.pod.errors import PodError
+from jobs.pod.portal_client import PortalClient
 from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.placeholders import ReplicaContext
@@ -32,14 +32,14 @@ RUNNER_MODULES = (
     "runner",
     "artifacts",
     "diagnosis",
-    "door",
+    "portal_client",
     "errors",
     "pace",
     "peers",
     "program",
     "segments",
     "shipping",
-    "task",
+    "files",
     "volume",
 )
 
@@ -89,7 +89,7 @@ def probe(folder: str, what: str) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         finally:
-            task.remove(path)
+            files.remove(path)
     except OSError as error:
         raise volume_error(error, what, folder) from error
 
@@ -130,24 +130,24 @@ def empty(folder: Path) -> None:
             path.unlink()
 
 
-def prepare(places: task.Places, environ: dict[str, str]) -> str:
+def prepare(paths: files.Paths, environ: dict[str, str]) -> str:
     """Does all of it; returns a sentence about the code.
 
     Raises:
         PodError: with reason and sentence.
     """
-    config = places.read_config()
-    context = task.read_context(config, environ)
-    root = Path(places.root)
+    config = paths.read_config()
+    context = files.read_context(config, environ)
+    root = Path(paths.root)
     probe(context.data_dir, "data")
     probe(os.path.dirname(os.path.dirname(context.log_dir)) or "/", "log")
     make_folders(context)
     write_program(root / "homeport/runner.py", RUNNER_MODULES)
     workspace = root / "workspace"
     empty(workspace)
-    door = Door(environ["HOMEPORT_URL"], places.read_token())
+    portal = PortalClient(environ["HOMEPORT_URL"], paths.read_token())
     try:
-        return sources.bring(config, door, str(workspace))
+        return sources.bring(config, portal, str(workspace))
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             text = "the code does not fit on the node's disk"
@@ -157,9 +157,9 @@ def prepare(places: task.Places, environ: dict[str, str]) -> str:
 
 def main(arguments: list[str]) -> int:
     """The exit code of this process."""
-    places = task.read_places(arguments)
+    paths = files.read_paths(arguments)
     try:
-        sentence = prepare(places, dict(os.environ))
+        sentence = prepare(paths, dict(os.environ))
     except PodError as error:
         reason, text = error.reason, str(error)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -169,7 +169,7 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(notice(sentence))
         return 0
     sys.stdout.write(notice(text))
-    task.write_message(places.message, TerminationMessage(reason, text, codes.EXIT_PREPARATION))
+    files.write_message(paths.message, TerminationMessage(reason, text, codes.EXIT_PREPARATION))
     return codes.EXIT_PREPARATION
 
 

@@ -15,14 +15,17 @@ if __name__ == "__main__":
 
 from pathlib import Path
 
-from jobs.pod import fetch, task
+from jobs.pod import fetch, files
 from jobs.pod.errors import PodError
 from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.termination import TerminationMessage
 
 # The first is started in the user's container; the others are what it imports.
-LAUNCHERS = {"notebook": ("lab", "task"), "tensorboard": ("board", "door", "errors", "task")}
+LAUNCHERS = {
+    "notebook": ("start_jupyter", "files"),
+    "tensorboard": ("start_tensorboard", "portal_client", "errors", "files"),
+}
 
 
 def link_log(root: Path) -> None:
@@ -33,13 +36,13 @@ def link_log(root: Path) -> None:
             link.symlink_to("/log")
 
 
-def prepare(kind: str, places: task.Places) -> None:
+def prepare(kind: str, paths: files.Paths) -> None:
     """Does all of it.
 
     Raises:
         PodError: a volume cannot be used; with reason and sentence.
     """
-    root = Path(places.root)
+    root = Path(paths.root)
     if kind == "notebook":
         fetch.probe(str(root / "data"), "data")
         fetch.probe(str(root / "log"), "log")
@@ -55,9 +58,9 @@ def prepare(kind: str, places: task.Places) -> None:
 
 def main(arguments: list[str]) -> int:
     """The exit code of this process."""
-    places = task.read_places(arguments)
+    paths = files.read_paths(arguments)
     try:
-        prepare(os.environ["GATE_KIND"], places)
+        prepare(os.environ["GATE_KIND"], paths)
     except PodError as error:
         reason, text = error.reason, str(error)
     except (OSError, KeyError) as error:
@@ -66,7 +69,7 @@ def main(arguments: list[str]) -> int:
     else:
         return 0
     sys.stdout.write(notice(text))
-    task.write_message(places.message, TerminationMessage(reason, text, codes.EXIT_PREPARATION))
+    files.write_message(paths.message, TerminationMessage(reason, text, codes.EXIT_PREPARATION))
     return codes.EXIT_PREPARATION
 
 

@@ -17,10 +17,10 @@ import json
 import time
 from typing import Any
 
-from jobs.pod import task
+from jobs.pod import files
 from jobs.pod.artifacts import list_artifacts, ship_artifacts
-from jobs.pod.door import Door, Patience
 from jobs.pod.errors import PortalError
+from jobs.pod.portal_client import PortalClient, RetryBudget
 from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.placeholders import ReplicaContext
@@ -74,20 +74,24 @@ def _number(fields: dict[str, Any], name: str) -> float:
 
 
 def rescue_attempt(
-    door: Door, job_id: str, context: ReplicaContext, folders: list[str], patience: Patience
+    portal: PortalClient,
+    job_id: str,
+    context: ReplicaContext,
+    folders: list[str],
+    budget: RetryBudget,
 ) -> None:
     """Ships the log of one attempt and reports its end; `context.pod_uid` may be unknown (empty).
 
     Raises:
-        PortalError: see `Door`.
+        PortalError: see `PortalClient`.
     """
     segments, _, end = kept_segments(folders)
     replica_path = f"jobs/{job_id}/replicas/{context.role}/{context.task_index}/{context.attempt}/"
     kept_bytes = 0
     for segment in segments:
         try:
-            patience.keep_trying(
-                functools.partial(ship_segment, door, replica_path, segment, context.pod_uid)
+            budget.keep_trying(
+                functools.partial(ship_segment, portal, replica_path, segment, context.pod_uid)
             )
             kept_bytes += segment.size
         except PortalError as error:
@@ -106,49 +110,49 @@ def rescue_attempt(
         "by_rescue": True,
         "pod_uid": context.pod_uid,
     }
-    patience.keep_trying(lambda: door.post(replica_path + "done/", body))
-    task.mark_uploaded(folders)
+    budget.keep_trying(lambda: portal.post(replica_path + "done/", body))
+    files.mark_uploaded(folders)
 
 
-def rescue(config: dict[str, Any], context: ReplicaContext, door: Door) -> str:
+def rescue(config: dict[str, Any], context: ReplicaContext, portal: PortalClient) -> str:
     """Ships everything of this replica; returns a sentence.
 
     Args:
         config: of the job.
         context: the replica and attempt that were lost, with the lost pod's uid ("" when unknown).
-        door: of the portal.
+        portal: to which it goes.
 
     Raises:
-        PortalError: see `Door`.
+        PortalError: see `PortalClient`.
     """
-    patience = Patience(float(config.get("retry_s") or 600))
-    patience.ending_at = time.monotonic()
+    budget = RetryBudget(float(config.get("retry_s") or 600))
+    budget.ending_at = time.monotonic()
     attempts = unmarked(context, context.pod_uid)
     if not attempts:
         return "nothing was left to ship"
     # Before the report that makes the archive complete: the reconciler cleans up after it.
     found = list_artifacts(context.log_dir, int(config["limits"]["artifacts_bytes"]))
     job_path = f"jobs/{config['id']}/"
-    for sentence in ship_artifacts(door, job_path, context.log_dir, found, patience):
+    for sentence in ship_artifacts(portal, job_path, context.log_dir, found, budget):
         sys.stdout.write(notice(sentence))
     for attempt, folders in attempts.items():
         uid = context.pod_uid if attempt == context.attempt else ""
         lost = context._replace(attempt=attempt, pod_uid=uid)
-        rescue_attempt(door, str(config["id"]), lost, folders, patience)
+        rescue_attempt(portal, str(config["id"]), lost, folders, budget)
     return f"attempt {', '.join(map(str, attempts))} of {context.name} is shipped"
 
 
 def main(arguments: list[str]) -> int:
     """The exit code: 0 when nothing is left, 1 when something is."""
-    places = task.read_places(arguments)
+    paths = files.read_paths(arguments)
     try:
-        config = places.read_config()
-        context = task.read_context(config, dict(os.environ))._replace(
+        config = paths.read_config()
+        context = files.read_context(config, dict(os.environ))._replace(
             attempt=int(os.environ["HOMEPORT_ATTEMPT"]),
             pod_uid=os.environ.get("HOMEPORT_RESCUE_POD_UID", ""),
         )
-        door = Door(os.environ["HOMEPORT_URL"], places.read_token())
-        text, reason, code = rescue(config, context, door), codes.UPLOADED, 0
+        portal = PortalClient(os.environ["HOMEPORT_URL"], paths.read_token())
+        text, reason, code = rescue(config, context, portal), codes.UPLOADED, 0
     except PortalError as error:
         left = "" if error.status else "what was not shipped stays on the volume: "
         text = f"{left}{error}"
@@ -160,7 +164,7 @@ def main(arguments: list[str]) -> int:
         reason, code = codes.CONFIGURATION_BROKEN, 1
     sys.stdout.write(notice(text))
     message = TerminationMessage(reason, text, code, uploaded=code == 0)
-    task.write_message(places.message, message)
+    files.write_message(paths.message, message)
     return code
 
 

@@ -26,9 +26,18 @@ from typing import Any, List, Optional, Tuple
 
 from jobs.pod.artifacts import Artifacts, list_artifacts, ship_artifacts
 from jobs.pod.diagnosis import TAIL_BYTES, diagnose
-from jobs.pod.door import Door, Patience
 from jobs.pod.errors import PortalError
+from jobs.pod.files import (
+    Config,
+    mark_uploaded,
+    read_context,
+    read_paths,
+    remove,
+    write_message,
+    write_whole,
+)
 from jobs.pod.peers import peer_names, some_names, wait_for_peers
+from jobs.pod.portal_client import PortalClient, RetryBudget
 from jobs.pod.program import (
     PIPE_BYTES,
     Ending,
@@ -44,15 +53,6 @@ from jobs.pod.protocol.placeholders import ReplicaContext, final_command
 from jobs.pod.protocol.termination import TerminationMessage
 from jobs.pod.segments import READ_BYTES, attempt_folders, ends_line, kept_segments
 from jobs.pod.shipping import Shipper
-from jobs.pod.task import (
-    Config,
-    mark_uploaded,
-    read_context,
-    read_places,
-    remove,
-    write_message,
-    write_whole,
-)
 from jobs.pod.volume import LogVolume, is_full
 
 LIVE_WAIT_S = 3.0  # for a stdout that nobody reads, once the program has ended
@@ -63,19 +63,19 @@ class Runner:
     """One replica from start to end."""
 
     def __init__(
-        self, config: Config, context: ReplicaContext, door: Door, message_path: str
+        self, config: Config, context: ReplicaContext, portal: PortalClient, message_path: str
     ) -> None:
         self._config = config
         self._context = context
-        self._door = door
+        self._portal = portal
         self._message_path = message_path
         self._grace_s = float(config.get("grace_s") or 120)
-        self._patience = Patience(float(config.get("retry_s") or 600))
+        self._budget = RetryBudget(float(config.get("retry_s") or 600))
         self._job_path = "jobs/" + config["id"] + "/"
         self._replica_path = (
             f"{self._job_path}replicas/{context.role}/{context.task_index}/{context.attempt}/"
         )
-        self._shipper = Shipper(door, self._replica_path, context.pod_uid, self._patience)
+        self._shipper = Shipper(portal, self._replica_path, context.pod_uid, self._budget)
         self._archive = LogVolume(context.state_folder, config["limits"], self._shipper)
         self._live = Live()
         self._program: Optional[Program] = None
@@ -91,7 +91,7 @@ class Runner:
         if self._asked_at is not None:
             return
         self._asked_at = time.monotonic()
-        self._patience.hard_deadline = self._asked_at + self._grace_s - min(5, self._grace_s / 10)
+        self._budget.hard_deadline = self._asked_at + self._grace_s - min(5, self._grace_s / 10)
         if self._program is not None:
             self._program.signal_group(number)
 
@@ -252,7 +252,7 @@ class Runner:
 
     def _finish(self, ending: Ending) -> Tuple[bool, str]:
         """Ships all that is left; whether all arrived, and the sentence for the message."""
-        self._patience.ending_at = time.monotonic()
+        self._budget.ending_at = time.monotonic()
         # Told in advance: if we are killed while shipping, this is what is known of the end.
         self._write_message(ending, False)
         found = list_artifacts(
@@ -283,7 +283,7 @@ class Runner:
 
     def _ship_artifacts(self, found: Artifacts) -> None:
         for sentence in ship_artifacts(
-            self._door, self._job_path, self._context.log_dir, found, self._patience
+            self._portal, self._job_path, self._context.log_dir, found, self._budget
         ):
             self._live_line(sentence)
 
@@ -301,7 +301,7 @@ class Runner:
             "pod_uid": self._context.pod_uid,
         }
         path = self._replica_path + "done/"
-        self._patience.keep_trying(lambda: self._door.post(path, body))
+        self._budget.keep_trying(lambda: self._portal.post(path, body))
         mark_uploaded(attempt_folders(self._context.state_parent, self._context.attempt))
 
     def _write_exit(self, ending: Ending) -> None:
@@ -328,19 +328,19 @@ class Runner:
 
 def main(arguments: List[str]) -> int:
     """The exit code of this process."""
-    places = read_places(arguments)
+    paths = read_paths(arguments)
     try:
-        config = places.read_config()
+        config = paths.read_config()
         context = read_context(config, dict(os.environ))
-        door = Door(os.environ["HOMEPORT_URL"], places.read_token())
-        runner = Runner(config, context, door, places.message)
+        portal = PortalClient(os.environ["HOMEPORT_URL"], paths.read_token())
+        runner = Runner(config, context, portal, paths.message)
     except (OSError, ValueError, KeyError, TypeError) as error:
         text = f"the pod's own configuration cannot be used: {type(error).__name__} {error}"
         sys.stderr.write(notice(text))
         message = TerminationMessage(
             codes.CONFIGURATION_BROKEN, text, codes.EXIT_CONFIGURATION, uploaded=False
         )
-        write_message(places.message, message)
+        write_message(paths.message, message)
         return codes.EXIT_CONFIGURATION
     signal.signal(signal.SIGTERM, runner.on_signal)
     signal.signal(signal.SIGINT, runner.on_signal)

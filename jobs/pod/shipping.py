@@ -10,21 +10,21 @@ import time
 from collections import deque
 from typing import Deque, Optional, Set
 
-from jobs.pod.door import Door, Patience
 from jobs.pod.errors import PodError, PortalError
+from jobs.pod.portal_client import PortalClient, RetryBudget
 from jobs.pod.segments import READ_BYTES, Segment, open_plain
 
 RING_AGE_S = 60  # a segment that may soon be dropped is shipped only when it got this old
 
 
-def ship_segment(door: Door, replica_path: str, segment: Segment, pod_uid: str) -> None:
+def ship_segment(portal: PortalClient, replica_path: str, segment: Segment, pod_uid: str) -> None:
     """Brings one segment to the object store, unless it is there.
 
     `pod_uid` is the pod that wrote it, or that goes on where its writer stopped.
 
     Raises:
         OSError: the file is gone.
-        PortalError: see `Door`.
+        PortalError: see `PortalClient`.
     """
     with open_plain(segment.path) as file:
         digest = hashlib.sha256()
@@ -39,26 +39,28 @@ def ship_segment(door: Door, replica_path: str, segment: Segment, pod_uid: str) 
             "sha256": digest.hexdigest(),
             "pod_uid": pod_uid,
         }
-        answer = door.post(replica_path + "segments/", about)
+        answer = portal.post(replica_path + "segments/", about)
         if answer.get("have"):
             return
         file.seek(0)
         try:
-            door.put(answer, file, size)
+            portal.put(answer, file, size)
         except PodError as error:
             raise OSError(errno.EIO, str(error), segment.path) from error
-    door.post(f"{replica_path}segments/{segment.number}/done/", about)
+    portal.post(f"{replica_path}segments/{segment.number}/done/", about)
 
 
 class Shipper(threading.Thread):
     """Ships closed segments in the background, oldest first, and tells the portal of dropped ones."""
 
-    def __init__(self, door: Door, replica_path: str, pod_uid: str, patience: Patience) -> None:
+    def __init__(
+        self, portal: PortalClient, replica_path: str, pod_uid: str, budget: RetryBudget
+    ) -> None:
         super().__init__(daemon=True, name="shipper")
-        self._door = door
+        self._portal = portal
         self._replica_path = replica_path
         self._pod_uid = pod_uid
-        self._patience = patience
+        self._budget = budget
         self._pending: Deque[Segment] = deque()
         self._drops: Deque[int] = deque()
         self._sent: Set[int] = set()
@@ -105,7 +107,7 @@ class Shipper(threading.Thread):
                 segment = self._pending.popleft() if number is None else None
                 self._current = segment.number if segment else None
             try:
-                self._patience.keep_trying(functools.partial(self._one, number, segment))
+                self._budget.keep_trying(functools.partial(self._one, number, segment))
             except PortalError as error:
                 if not error.status:
                     self.failure = str(error)
@@ -129,12 +131,12 @@ class Shipper(threading.Thread):
 
     def _one(self, number: Optional[int], segment: Optional[Segment]) -> None:
         if segment is not None:
-            ship_segment(self._door, self._replica_path, segment, self._pod_uid)
+            ship_segment(self._portal, self._replica_path, segment, self._pod_uid)
             with self._changed:
                 self._current = None
                 if segment.in_ring:
                     self._sent.add(segment.number)
         else:
-            self._door.post(f"{self._replica_path}segments/{number}/drop/", {})
+            self._portal.post(f"{self._replica_path}segments/{number}/drop/", {})
             with self._changed:
                 self._sent.discard(number or 0)

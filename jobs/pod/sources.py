@@ -21,8 +21,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from jobs.pod import unpack
-from jobs.pod.door import Door, Patience
 from jobs.pod.errors import PodError, PortalError
+from jobs.pod.portal_client import PortalClient, RetryBudget
 from jobs.pod.protocol import codes
 
 BUNDLE_MAX_BYTES = 512 * 1024**2  # unless the configuration says otherwise
@@ -34,7 +34,7 @@ MAX_REDIRECTS = 5
 PIECE_BYTES = 256 * 1024
 
 
-def bring(config: dict[str, Any], door: Door, workspace: str) -> str:
+def bring(config: dict[str, Any], portal: PortalClient, workspace: str) -> str:
     """Fills the empty working directory; returns a sentence about what came.
 
     Raises:
@@ -49,7 +49,7 @@ def bring(config: dict[str, Any], door: Door, workspace: str) -> str:
         return copy_folder(str(source["path"]), str(config["data_dir"]), workspace)
     download = os.path.join(workspace, f".homeport-{secrets.token_hex(8)}")
     if "bundle" in source:
-        name, digest = _download_bundle(config, door, download, limit_bytes)
+        name, digest = _download_bundle(config, portal, download, limit_bytes)
     else:
         name, digest = _download_url(str(source["url"]), download, limit_bytes)
         wanted = str(source.get("sha256") or digest)
@@ -116,13 +116,13 @@ def _too_large(limit_bytes: int) -> str:
 
 
 def _download_bundle(
-    config: dict[str, Any], door: Door, path: str, limit_bytes: int
+    config: dict[str, Any], portal: PortalClient, path: str, limit_bytes: int
 ) -> tuple[str, str]:
-    patience = Patience(min(PORTAL_RETRY_S, float(config.get("retry_s") or PORTAL_RETRY_S)))
-    patience.ending_at = time.monotonic()
+    budget = RetryBudget(min(PORTAL_RETRY_S, float(config.get("retry_s") or PORTAL_RETRY_S)))
+    budget.ending_at = time.monotonic()
 
     def once() -> tuple[str, str]:
-        answer = door.post(f"jobs/{config['id']}/source/", {})
+        answer = portal.post(f"jobs/{config['id']}/source/", {})
         request = urllib.request.Request(answer["url"], headers=answer.get("headers") or {})
         # The portal and its store are never behind a proxy.
         opener = _opener(urllib.request.ProxyHandler({}))
@@ -139,7 +139,7 @@ def _download_bundle(
         return safe_name(str(answer["file_name"]), "bundle"), digest
 
     try:
-        name, digest = patience.keep_trying(once)
+        name, digest = budget.keep_trying(once)
     except PortalError as error:
         is_other = not error.status and "SHA-256" in str(error)
         reason = codes.SHA256_MISMATCH if is_other else codes.SOURCE_UNREACHABLE

@@ -7,10 +7,10 @@ import time
 from collections import deque
 from typing import Deque, Dict, List, Optional, Tuple
 
+from jobs.pod.files import remove
 from jobs.pod.protocol import codes
 from jobs.pod.segments import Segment, segment_path
 from jobs.pod.shipping import Shipper
-from jobs.pod.task import remove
 
 VOLUME_RETRY_S = 30
 FULL_BELOW_BYTES = 1024 * 1024  # programs write in pieces: the last one that fits is not known

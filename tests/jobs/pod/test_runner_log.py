@@ -56,13 +56,16 @@ def test_of_too_long_a_log_the_first_and_the_newest_half_are_kept_and_the_rest_c
 
 def test_a_burst_that_is_read_at_once_keeps_its_beginning_too(pod: Pod, door: FakeDoor) -> None:
     from jobs.pod import shipping
-    from jobs.pod.door import Door, Patience
+    from jobs.pod.portal_client import PortalClient, RetryBudget
     from jobs.pod.volume import LogVolume
 
     pod.state.mkdir(parents=True)
     limits = {"log_archive_bytes": 40, "segment_bytes": 10, "segment_s": 60}
     shipper = shipping.Shipper(
-        Door(door.url, "the-token-of-the-job"), "jobs/x/replicas/worker/0/1/", UID, Patience(1)
+        PortalClient(door.url, "the-token-of-the-job"),
+        "jobs/x/replicas/worker/0/1/",
+        UID,
+        RetryBudget(1),
     )
     volume = LogVolume(str(pod.state), limits, shipper)
     volume.write(b"".join(b"%010d" % number for number in range(1, 9)))
@@ -76,14 +79,14 @@ def test_a_shipped_segment_that_is_dropped_later_is_dropped_at_the_portal_too(
     pod: Pod, door: FakeDoor
 ) -> None:
     from jobs.pod import shipping
-    from jobs.pod.door import Door, Patience
+    from jobs.pod.portal_client import PortalClient, RetryBudget
     from jobs.pod.volume import LogVolume
 
     pod.state.mkdir(parents=True)
     limits = {"log_archive_bytes": 40, "segment_bytes": 10, "segment_s": 60}
-    patience = Patience(1)
+    budget = RetryBudget(1)
     shipper = shipping.Shipper(
-        Door(door.url, "the-token-of-the-job"), "jobs/x/replicas/worker/0/1/", UID, patience
+        PortalClient(door.url, "the-token-of-the-job"), "jobs/x/replicas/worker/0/1/", UID, budget
     )
     volume = LogVolume(str(pod.state), limits, shipper)
     shipping.RING_AGE_S, age = 0, shipping.RING_AGE_S

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from jobs.pod import board, lab, prepare
-from jobs.pod.board import Teller, count_event_files
+from jobs.pod import prepare, start_jupyter, start_tensorboard
 from jobs.pod.errors import PortalError
-from jobs.pod.task import Places
+from jobs.pod.files import Paths
+from jobs.pod.start_tensorboard import EventFileReporter, count_event_files
 
 
 # --- prepare ---
@@ -31,7 +31,10 @@ def test_a_notebook_sees_the_log_volume_and_gets_its_program(
 ) -> None:
     assert prepared(root, "notebook", monkeypatch) == 0
     assert (root / "data/log").readlink() == Path("/log")
-    assert zipfile.ZipFile(root / "homeport/start.py").namelist().count("jobs/pod/lab.py") == 1
+    assert (
+        zipfile.ZipFile(root / "homeport/start.py").namelist().count("jobs/pod/start_jupyter.py")
+        == 1
+    )
     assert prepared(root, "notebook", monkeypatch) == 0  # a second run in the same pod
     assert sorted(path.name for path in (root / "data").iterdir()) == ["log"]
 
@@ -43,13 +46,13 @@ def test_a_file_called_log_is_left_alone(root: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_jupyterlab_is_told_once_not_to_ask_about_news(tmp_path: Path) -> None:
-    lab.keep_quiet(str(tmp_path / "settings"))
+    start_jupyter.keep_quiet(str(tmp_path / "settings"))
     (path,) = (tmp_path / "settings").rglob("*.jupyterlab-settings")
     assert json.loads(path.read_text()) == {"fetchNews": "false"}
     path.write_text('{"fetchNews": "true"}')  # the person's own choice
-    lab.keep_quiet(str(tmp_path / "settings"))
+    start_jupyter.keep_quiet(str(tmp_path / "settings"))
     assert json.loads(path.read_text()) == {"fetchNews": "true"}
-    lab.keep_quiet(str(path))  # a file where the folder should be: nothing is raised
+    start_jupyter.keep_quiet(str(path))  # a file where the folder should be: nothing is raised
 
 
 @pytest.mark.parametrize(("kind", "volume"), [("notebook", "data"), ("tensorboard", "log")])
@@ -75,7 +78,7 @@ def test_a_tensorboard_writes_nothing_on_the_volumes(
 def test_the_token_stands_in_no_configuration(root: Path) -> None:
     (root / "run/homeport/app_token").write_text("the-token\n")
     environ = {"APP_PORT": "8890", "APP_PREFIX": "/s/3f2b8f0e/"}
-    text = lab.config_text(environ, Places(str(root)))
+    text = start_jupyter.config_text(environ, Paths(str(root)))
     assert "the-token" not in text
 
     class Section:
@@ -116,7 +119,9 @@ ENVIRON = {"APP_PORT": "8890", "APP_PREFIX": "/s/3f2b8f0e/"}
 
 def test_tensorboard_shows_one_folder_several_or_all() -> None:
     rows = [{"title": "a", "path": "/log/jobs/a-1"}, {"title": "b", "path": "/log/jobs/b-2"}]
-    one, several, every = (board.command("py", ENVIRON, r) for r in (rows[:1], rows, []))
+    one, several, every = (
+        start_tensorboard.command("py", ENVIRON, r) for r in (rows[:1], rows, [])
+    )
     assert one[-1] == "--logdir=/log/jobs/a-1"
     assert several[-1] == "--logdir_spec=a:/log/jobs/a-1,b:/log/jobs/b-2"
     assert every[-1] == "--logdir=/log"
@@ -149,16 +154,16 @@ class FakeDoor:
 
 def test_only_changes_are_told_and_what_was_not_heard_is_told_again(tmp_path: Path) -> None:
     door = FakeDoor()
-    teller = Teller(door, "services/x/event-files/", 2, [str(tmp_path)])  # type: ignore[arg-type]
-    assert teller.look()
-    assert teller.look()
+    reporter = EventFileReporter(door, "services/x/event-files/", 2, [str(tmp_path)])  # type: ignore[arg-type]
+    assert reporter.look()
+    assert reporter.look()
     assert door.told == [("services/x/event-files/", {"start": 2, "count": 0})]
     (tmp_path / "events.out.tfevents.1.host").touch()
     door.problem = PortalError("no answer")
-    assert teller.look()
+    assert reporter.look()
     door.problem = None
-    assert teller.look()
+    assert reporter.look()
     assert [body["count"] for _, body in door.told] == [0, 1]
     (tmp_path / "events.out.tfevents.2.host").touch()
     door.problem = PortalError("deleted", 410)
-    assert not teller.look()
+    assert not reporter.look()

@@ -29,7 +29,7 @@ def read_context(config: Config, environ: Dict[str, str]) -> ReplicaContext:
     )
 
 
-class Places(NamedTuple):
+class Paths(NamedTuple):
     """Where the pod keeps its files; `root` is another one in tests."""
 
     root: str = "/"
@@ -54,9 +54,9 @@ class Places(NamedTuple):
         return os.path.join(self.root, "dev/termination-log")
 
 
-def read_places(arguments: List[str]) -> Places:
+def read_paths(arguments: List[str]) -> Paths:
     """`--root DIR` puts everything below DIR; without it the pod's own root is meant."""
-    return Places(arguments[1]) if arguments[:1] == ["--root"] else Places()
+    return Paths(arguments[1]) if arguments[:1] == ["--root"] else Paths()
 
 
 def write_whole(path: str, text: str) -> None:

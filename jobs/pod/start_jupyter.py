@@ -10,8 +10,8 @@ import os
 import sys
 from typing import Dict, List
 
+from jobs.pod.files import Paths, read_paths
 from jobs.pod.protocol import codes
-from jobs.pod.task import Places, read_places
 
 CONFIG = """\
 import os
@@ -39,13 +39,13 @@ c.LabApp.news_url = None
 """
 
 
-def config_text(environ: Dict[str, str], places: Places) -> str:
+def config_text(environ: Dict[str, str], paths: Paths) -> str:
     """JupyterLab's configuration, as Python."""
     return CONFIG.format(
-        token_file=os.path.join(places.root, "run/homeport/app_token"),
+        token_file=os.path.join(paths.root, "run/homeport/app_token"),
         port=int(environ["APP_PORT"]),
         prefix=environ["APP_PREFIX"],
-        root_dir=os.path.join(places.root, "data"),
+        root_dir=os.path.join(paths.root, "data"),
     )
 
 
@@ -68,16 +68,16 @@ def keep_quiet(settings: str) -> None:
 
 def main(arguments: List[str]) -> int:
     """Does not return when all is well."""
-    places = read_places(arguments)
+    paths = read_paths(arguments)
     if importlib.util.find_spec("jupyterlab") is None:
         sys.stderr.write("The image has Python but no JupyterLab.\n")
         return codes.EXIT_NO_PROGRAM
     environ = dict(os.environ)
     path = os.path.join(environ["HOME"], "jupyter_lab_of_homeport.py")
     with open(path, "w") as file:
-        file.write(config_text(environ, places))
+        file.write(config_text(environ, paths))
     # The same look in all of a person's notebooks, and after another start.
-    settings = os.path.join(places.root, "data/.jupyter/lab/user-settings")
+    settings = os.path.join(paths.root, "data/.jupyter/lab/user-settings")
     environ.setdefault("JUPYTERLAB_SETTINGS_DIR", settings)
     keep_quiet(environ["JUPYTERLAB_SETTINGS_DIR"])
     words = command(sys.executable, path)

@@ -15,7 +15,7 @@ NET_TIMEOUT_S = 30
 SEND_BYTES = 256 * 1024
 
 
-class Door:
+class PortalClient:
     """Calls to `/internal/v1/` with the job's token, and transfers over the links it gives."""
 
     def __init__(self, portal_url: str, token: str) -> None:
@@ -109,7 +109,7 @@ def _sentence(body: bytes) -> str:
         return text[:200]
 
 
-class Patience:
+class RetryBudget:
     """How long to try again: for ever while the program runs, then for a bounded time.
 
     A signal handler writes `hard_deadline`, so plain attributes are polled and nothing is locked.
@@ -133,7 +133,7 @@ class Patience:
         """What the action returns; it is repeated with back-off while the portal is unreachable.
 
         Raises:
-            PortalError: it is refused, or patience is at its end.
+            PortalError: it is refused, or the budget is spent.
         """
         first_failure_at: Optional[float] = None
         pause_s = 1.0

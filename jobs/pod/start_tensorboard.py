@@ -16,10 +16,10 @@ import threading
 import time
 from typing import Any, Dict, List, Optional
 
-from jobs.pod.door import Door
 from jobs.pod.errors import PortalError
+from jobs.pod.files import read_paths
+from jobs.pod.portal_client import PortalClient
 from jobs.pod.protocol import codes
-from jobs.pod.task import read_places
 
 LOG_ROOT = "/log"
 LOOK_S = 15.0
@@ -61,12 +61,12 @@ def command(python: str, environ: Dict[str, str], log_dirs: List[Dict[str, Any]]
     return [*words, "--logdir=" + (log_dirs[0]["path"] if log_dirs else LOG_ROOT)]
 
 
-class Teller(threading.Thread):
+class EventFileReporter(threading.Thread):
     """Tells the portal each changed count; tries again at the next look when it is not heard."""
 
-    def __init__(self, door: Door, path: str, start: int, folders: List[str]) -> None:
+    def __init__(self, portal: PortalClient, path: str, start: int, folders: List[str]) -> None:
         super().__init__(name="event files", daemon=True)
-        self._door = door
+        self._portal = portal
         self._path = path
         self._start_count = start
         self._folders = folders
@@ -78,7 +78,7 @@ class Teller(threading.Thread):
         if count == self._told:
             return True
         try:
-            self._door.post(self._path, {"start": self._start_count, "count": count})
+            self._portal.post(self._path, {"start": self._start_count, "count": count})
         except PortalError as error:
             return not error.is_final
         self._told = count
@@ -91,14 +91,14 @@ class Teller(threading.Thread):
 
 def main(arguments: List[str]) -> int:
     """The exit code of TensorBoard."""
-    places = read_places(arguments)
+    paths = read_paths(arguments)
     if importlib.util.find_spec("tensorboard") is None:
         sys.stderr.write("The image has Python but no TensorBoard.\n")
         return codes.EXIT_NO_PROGRAM
     environ = dict(os.environ)
     log_dirs = json.loads(environ["APP_LOG_DIRS"])
-    with open(os.path.join(places.root, "run/homeport/portal_token")) as file:
-        door = Door(environ["HOMEPORT_URL"], file.read().strip())
+    with open(os.path.join(paths.root, "run/homeport/portal_token")) as file:
+        portal = PortalClient(environ["HOMEPORT_URL"], file.read().strip())
     path = "services/{}/event-files/".format(environ["APP_SERVICE_ID"])
     folders = [row["path"] for row in log_dirs] or [LOG_ROOT]
     child = subprocess.Popen(command(sys.executable, environ, log_dirs))
@@ -108,7 +108,7 @@ def main(arguments: List[str]) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, forward)
-    Teller(door, path, int(environ["APP_START"]), folders).start()
+    EventFileReporter(portal, path, int(environ["APP_START"]), folders).start()
     code = child.wait()
     return code if code >= 0 else codes.SIGNAL_BASE - code
 
