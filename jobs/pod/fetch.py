@@ -32,14 +32,14 @@ RUNNER_MODULES = (
     "runner",
     "artifacts",
     "diagnosis",
-    "portal_client",
     "errors",
-    "pace",
+    "files",
     "peers",
+    "portal_client",
     "program",
+    "ratelimit",
     "segments",
     "shipping",
-    "files",
     "volume",
 )
 

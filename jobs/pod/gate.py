@@ -23,11 +23,11 @@ from aiohttp import web
 
 from jobs.pod.errors import PodError
 from jobs.pod.gatekeeper import forward
+from jobs.pod.gatekeeper.access_list import AccessList, Clock
 from jobs.pod.gatekeeper.config import Config, read_config
 from jobs.pod.gatekeeper.cookies import Cookies
 from jobs.pod.gatekeeper.portal import Portal
 from jobs.pod.gatekeeper.server import Gate
-from jobs.pod.gatekeeper.standing import Clock, Standing
 from jobs.pod.gatekeeper.tickets import Signer
 from jobs.pod.protocol import codes
 
@@ -38,7 +38,7 @@ log = logging.getLogger("gate")
 HEADERS, HEADER_BYTES = 64, 16 * 1024
 IDLE_S = 75.0  # of a kept connection without a request
 UNREAD_S = 3.0  # for the rest of a body that nobody wants
-GOODBYE_S = 2.5  # for websockets to close, twice that for requests
+CLOSE_HANDSHAKE_S = 2.5  # for websockets to close, twice that for requests
 
 
 async def serve(config: Config) -> int:
@@ -50,11 +50,11 @@ async def serve(config: Config) -> int:
     # Not kept: the portal may close an idle connection at the moment when somebody comes.
     unkept = aiohttp.TCPConnector(force_close=True)
     async with forward.session() as to_app, aiohttp.ClientSession(connector=unkept) as to_portal:
-        standing = Standing(Portal(to_portal, config).ask, config.start, Clock(), config.word)
+        access = AccessList(Portal(to_portal, config).ask, config.start, Clock(), config.word)
         gate = Gate(
             config=config,
             app=forward.App(config, Cookies(config.prefix), to_app),
-            standing=standing,
+            access=access,
             signer=Signer(config.service_id, config.start, config.ticket_key, config.word),
         )
         server = web.Server(
@@ -72,7 +72,7 @@ async def serve(config: Config) -> int:
         # All addresses of both families.
         listener = await loop.create_server(server, None, config.port, ssl=config.tls, backlog=512)
         log.info("guarding %s on port %d, start %d", config.prefix, config.port, config.start)
-        watch = asyncio.create_task(standing.keep_watch())
+        watch = asyncio.create_task(access.keep_watch())
         wanted = asyncio.create_task(stop.wait())
         await asyncio.wait([watch, wanted], return_when=asyncio.FIRST_COMPLETED)
         if watch.done():
@@ -80,9 +80,9 @@ async def serve(config: Config) -> int:
             log.error("the watch ended", exc_info=watch.exception())
         gate.is_ending = True
         listener.close()
-        log.info("closing %d connections", standing.end_all(1001, "the gate closes"))
+        log.info("closing %d connections", access.end_all(1001, "the gate closes"))
         server.pre_shutdown()
-        await server.shutdown(GOODBYE_S)
+        await server.shutdown(CLOSE_HANDSHAKE_S)
         watch.cancel()
         wanted.cancel()
     return 1 if not stop.is_set() else 0

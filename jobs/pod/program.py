@@ -10,16 +10,16 @@ import time
 from collections import deque
 from typing import Callable, Deque, Dict, List, NamedTuple, Optional
 
-from jobs.pod.pace import Pace
 from jobs.pod.protocol import codes
 from jobs.pod.protocol.placeholders import ReplicaContext, final_environment
+from jobs.pod.ratelimit import RateLimit
 
 PIPE_BYTES = 1024 * 1024
 F_SETPIPE_SZ = 1031  # fcntl.h; the module has the name from Python 3.10 on
 
 
 class Live(threading.Thread):
-    """Copies output to stdout, a flood in part (see `pace`).
+    """Copies output to stdout, a flood in part (see `ratelimit`).
 
     A reader that stops reading slows the program, as a pipe does.
     """
@@ -32,11 +32,11 @@ class Live(threading.Thread):
         self._waiting_bytes = 0
         self._changed = threading.Condition()
         self._closed = False
-        self._pace = Pace(time.monotonic())
+        self._limit = RateLimit(time.monotonic())
 
     def put(self, data: bytes, may_block: Callable[[], bool]) -> None:
         """Queues output; waits while too much is waiting, as long as `may_block` says yes."""
-        data = self._pace.feed(data, time.monotonic())
+        data = self._limit.feed(data, time.monotonic())
         if not data:
             return
         with self._changed:
@@ -49,7 +49,7 @@ class Live(threading.Thread):
             self._changed.notify_all()
 
     def finish(self, timeout_s: float) -> None:
-        rest = self._pace.finish()
+        rest = self._limit.finish()
         with self._changed:
             if rest:
                 self._chunks.append(rest)

@@ -1,7 +1,7 @@
 """Where websocket frames end in a stream of bytes, and the frames that close a websocket.
 
-The gate passes websockets on as bytes: every message, however large, costs it one buffer. To say
-goodbye it has to wait for the end of a frame (RFC 6455, section 5.2), which is all that is known
+The gate passes websockets on as bytes: every message, however large, costs it one buffer. To close
+one it has to wait for the end of a frame (RFC 6455, section 5.2), which is all that is known
 here; control frames may stand between the frames of one message.
 """
 

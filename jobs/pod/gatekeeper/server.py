@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from aiohttp import HttpVersion10, HttpVersion11, web
 
 from jobs.pod.gatekeeper import cookies, origin, pages, refusals
+from jobs.pod.gatekeeper.access_list import AccessList, OpenConnection
 from jobs.pod.gatekeeper.config import Config
 from jobs.pod.gatekeeper.forward import App
 from jobs.pod.gatekeeper.refusals import GateRefusal
-from jobs.pod.gatekeeper.standing import Opened, Standing
 from jobs.pod.gatekeeper.tickets import Signer, is_cookie_fresh
 from jobs.pod.gatekeeper.tunnel import Tunnel
 from jobs.pod.protocol import tickets
@@ -27,7 +27,7 @@ class Gate:
 
     config: Config
     app: App
-    standing: Standing
+    access: AccessList
     signer: Signer
     is_ending: bool = False
     _used: dict[str, float] = field(default_factory=dict)  # tickets: identity -> end, portal's time
@@ -78,7 +78,7 @@ class Gate:
         except GateRefusal as refusal:
             log.info("a ticket was refused: %s", refusal.code)
             return pages.said(refusal)
-        now = self.standing.clock.now()
+        now = self.access.clock.now()
         log.info("person %s came in", ticket.subject)
         response = pages.answer({"next": self.config.prefix})
         response.set_cookie(
@@ -101,8 +101,8 @@ class Gate:
         ticket = self.signer.read_ticket(text)
         self._check_unused(ticket)
         # First, since the answer sets the clock that the ticket is measured by.
-        await self.standing.welcome(ticket.subject)
-        clock = self.standing.clock
+        await self.access.welcome(ticket.subject)
+        clock = self.access.clock
         self.signer.check_times(ticket, now=clock.now(), began_at=clock.began_at())
         self._check_unused(ticket)  # again: somebody else may have waited with us
         self._used = {k: end for k, end in self._used.items() if end > clock.now()}
@@ -124,7 +124,7 @@ class Gate:
             for name, value in cookies.parse(request.headers.getall("Cookie", []))
             if name == self.config.cookie_name
         ]
-        now = self.standing.clock.now()
+        now = self.access.clock.now()
         for value in found[:MAX_COOKIES]:
             try:
                 cookie = self.signer.read_cookie(value)
@@ -132,7 +132,7 @@ class Gate:
                 continue
             if not is_cookie_fresh(cookie, now=now):
                 continue
-            await self.standing.check(cookie.subject, cookie.issued_at)
+            await self.access.check(cookie.subject, cookie.issued_at)
             return cookie
         raise refusals.closed(self.config.word)
 
@@ -155,26 +155,26 @@ class Gate:
         return await self._pass_request(request, person)
 
     async def _pass_request(self, request: web.BaseRequest, person: Claims) -> web.StreamResponse:
-        with self.standing.open(_opened(request, person)):
+        with self.access.open(_connection(request, person)):
             return await self.app.forward(request)
 
     async def _pass_websocket(self, request: web.BaseRequest, person: Claims) -> web.StreamResponse:
-        opened = _opened(request, person)
-        with self.standing.open(opened):
+        connection = _connection(request, person)
+        with self.access.open(connection):
             async with self.app.websocket(request) as (upstream, answered):
                 tunnel = Tunnel(request, upstream, answered)
-                opened.end = tunnel.end
+                connection.end = tunnel.end
                 return await tunnel.run()
 
 
-def _opened(request: web.BaseRequest, person: Claims) -> Opened:
+def _connection(request: web.BaseRequest, person: Claims) -> OpenConnection:
     """A request in progress that is cut off when it has to end."""
 
     def end(_code: int, _reason: str) -> None:
         if request.transport is not None:
             request.transport.abort()
 
-    return Opened(person.subject, person.expires_at, end)
+    return OpenConnection(person.subject, person.expires_at, end)
 
 
 async def _read(request: web.BaseRequest, limit_bytes: int) -> str:

@@ -14,11 +14,11 @@ from aiohttp import web
 from jobs.pod.gatekeeper.frames import Frames, close_frame
 from jobs.pod.gatekeeper.handshake import BUFFER_BYTES, Upstream
 
-# For a frame in progress to end, and for the browser to answer our goodbye.
-GOODBYE_S = 1.0
+# For a frame in progress to end, and for the browser to answer our close frame.
+CLOSE_HANDSHAKE_S = 1.0
 
 
-class Inbox:
+class RawReader:
     """What the browser sent; takes the place of aiohttp's own reader of websockets."""
 
     def __init__(self, protocol: web.RequestHandler) -> None:
@@ -66,13 +66,13 @@ class Tunnel:
         self._response = web.StreamResponse(status=101, headers=headers)
         self._down = Frames()
         self._up = Frames()
-        self._goodbye: tuple[int, str] | None = None
+        self._closing: tuple[int, str] | None = None
         self._wanted = asyncio.Event()
 
     def end(self, code: int, reason: str) -> None:
         """Asks for the end, with a close code for both sides."""
-        if self._goodbye is None:
-            self._goodbye = code, reason
+        if self._closing is None:
+            self._closing = code, reason
             self._wanted.set()
 
     async def run(self) -> web.StreamResponse:
@@ -81,20 +81,20 @@ class Tunnel:
         self._response.force_close()
         await self._response.prepare(self._request)
         protocol: Any = self._request.protocol
-        inbox = Inbox(protocol)
-        protocol.set_parser(inbox)
+        reader = RawReader(protocol)
+        protocol.set_parser(reader)
         tasks = [
             asyncio.create_task(self._pass_down()),
-            asyncio.create_task(self._pass_up(inbox)),
+            asyncio.create_task(self._pass_up(reader)),
             asyncio.create_task(self._wanted.wait()),
         ]
         down, up, _ = tasks
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if self._goodbye is not None:
+            if self._closing is not None:
                 up.cancel()
                 await asyncio.wait([up])
-                await self._say_goodbye(*self._goodbye, down, inbox)
+                await self._close_handshake(*self._closing, down, reader)
         finally:
             for task in tasks:
                 task.cancel()
@@ -102,35 +102,35 @@ class Tunnel:
         return self._response
 
     async def _pass_down(self) -> None:
-        """From the app to the browser; when a goodbye is wanted, to the end of the frame."""
-        while self._goodbye is None or not self._down.is_between:
+        """From the app to the browser; when it is to end, to the end of the frame."""
+        while self._closing is None or not self._down.is_between:
             data = await self._upstream.reader.read(BUFFER_BYTES)
             if not data:
                 return
-            end = self._down.feed(data, to_end_of_frame=self._goodbye is not None)
+            end = self._down.feed(data, to_end_of_frame=self._closing is not None)
             await self._response.write(data[:end])
 
-    async def _pass_up(self, inbox: Inbox) -> None:
-        while data := await inbox.read():
+    async def _pass_up(self, reader: RawReader) -> None:
+        while data := await reader.read():
             self._up.feed(data)
             self._upstream.writer.write(data)
             await self._upstream.writer.drain()
 
-    async def _say_goodbye(
-        self, code: int, reason: str, down: "asyncio.Task[Any]", inbox: Inbox
+    async def _close_handshake(
+        self, code: int, reason: str, down: "asyncio.Task[Any]", reader: RawReader
     ) -> None:
         """Closes both sides in the protocol's own words, as far as they still listen."""
         if self._up.is_between:
             self._upstream.writer.write(close_frame(code, reason, masked=True))
         with contextlib.suppress(TimeoutError, OSError):
-            async with asyncio.timeout(GOODBYE_S):
+            async with asyncio.timeout(CLOSE_HANDSHAKE_S):
                 if not self._down.is_between:
                     await down  # ends with the frame
                 down.cancel()
                 await asyncio.wait([down])
                 if self._down.is_between:
                     await self._response.write(close_frame(code, reason, masked=False))
-                    while not self._up.has_closed and (data := await inbox.read()):
+                    while not self._up.has_closed and (data := await reader.read()):
                         self._up.feed(data)
         transport = self._request.transport
         if transport is not None and not self._up.has_closed:

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from jobs.pod.gatekeeper import standing
+from jobs.pod.gatekeeper import access_list
 from tests.jobs.pod.gate.world import ALICE, BOB, PREFIX, World, ticket, until, world
 
 QUICK = "s.POLL_S = 0.3; s.RETRY_S = 0.1; s.TICK_S = 0.05"
@@ -50,7 +50,7 @@ async def status(w: World, cookie: str) -> int:
 
 
 async def test_who_is_revoked_is_out_within_a_minute_by_the_real_intervals() -> None:
-    assert standing.POLL_S <= 30
+    assert access_list.POLL_S <= 30
     async with world() as w:
         alice = await w.cookie()
         w.app = silent
@@ -164,7 +164,7 @@ async def test_without_an_answer_of_the_portal_everything_closes_and_opens_again
 
 
 async def test_a_short_outage_of_the_portal_is_not_noticed_inside() -> None:
-    assert standing.FAIL_CLOSED_S == 300
+    assert access_list.FAIL_CLOSED_S == 300
     async with world(quick=QUICK) as w:
         cookie = await w.cookie()
         w.portal.status, w.portal.body = 503, "down"
@@ -241,7 +241,7 @@ async def test_an_idle_websocket_outlives_the_time_outs_of_connections() -> None
 
 
 async def test_a_gate_whose_watch_ended_ends_itself_rather_than_trust_for_ever() -> None:
-    broken = "s.Standing._sweep = None"
+    broken = "s.AccessList._sweep = None"
     async with world(quick=f"{QUICK}; {broken}") as w:
         process = w.gate.process
         assert process is not None

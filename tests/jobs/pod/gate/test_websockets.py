@@ -243,7 +243,7 @@ async def test_the_end_of_the_gate_closes_websockets_with_1001_and_leaves_in_tim
 
 async def test_a_goodbye_waits_for_the_end_of_a_frame() -> None:
     """The close frame comes between frames, even when one of 30 MB is on its way."""
-    patient = "from jobs.pod.gatekeeper import tunnel; tunnel.GOODBYE_S = 30"
+    patient = "from jobs.pod.gatekeeper import tunnel; tunnel.CLOSE_HANDSHAKE_S = 30"
     async with world(quick=patient) as w:
         cookie = await w.cookie()
         data = os.urandom(30_000_000)

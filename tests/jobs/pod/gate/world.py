@@ -118,7 +118,9 @@ class GateProcess:
 
     def __init__(self, folder: Path, portal_url: str, upstream_port: int, **changes: str) -> None:
         self.port = free_port()
-        self.quick = changes.pop("quick", "")  # intervals of the module `standing`, as assignments
+        self.quick = changes.pop(
+            "quick", ""
+        )  # intervals of the module `access_list`, as assignments
         self.folder = folder
         self.environ = {
             "PATH": os.environ["PATH"],
@@ -147,7 +149,7 @@ class GateProcess:
     def run(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, str(ROOT / "jobs/pod/gate.py")]
         if self.quick:
-            code = f"from jobs.pod import gate; from jobs.pod.gatekeeper import standing as s; {self.quick}"
+            code = f"from jobs.pod import gate; from jobs.pod.gatekeeper import access_list as s; {self.quick}"
             command = [sys.executable, "-c", f"{code}; raise SystemExit(gate.main())"]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(

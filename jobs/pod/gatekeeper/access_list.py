@@ -29,7 +29,7 @@ FORGET_S = 900.0
 
 
 @dataclass(eq=False)
-class Opened:
+class OpenConnection:
     """A connection or request in progress, and how to end it."""
 
     subject: str
@@ -62,7 +62,7 @@ class Clock:
         self._offset_s = now - time.monotonic()
 
 
-class Standing:
+class AccessList:
     """Knows the people that came, and what is open for them."""
 
     def __init__(self, ask: Ask, start: int, clock: Clock, word: str) -> None:
@@ -71,7 +71,7 @@ class Standing:
         self._start = start
         self._word = word
         self._people: dict[str, _Person] = {}
-        self._opened: set[Opened] = set()
+        self._open: set[OpenConnection] = set()
         self._good_s = time.monotonic()
         self._asked_s = -RETRY_S
         self._last_failed = False
@@ -112,21 +112,21 @@ class Standing:
             raise refusals.uncertain(self._word)
 
     @contextlib.contextmanager
-    def open(self, opened: Opened) -> Iterator[None]:
+    def open(self, connection: OpenConnection) -> Iterator[None]:
         """Registers what is open for as long as the block runs."""
-        self._opened.add(opened)
+        self._open.add(connection)
         try:
             yield
         finally:
-            self._opened.discard(opened)
-            person = self._people.get(opened.subject)
+            self._open.discard(connection)
+            person = self._people.get(connection.subject)
             if person is not None:
                 person.seen_s = time.monotonic()
 
     def end_all(self, code: int, reason: str) -> int:
         """Ends everything; how much that was."""
-        count = len(self._opened)
-        _end(self._opened, code, reason)
+        count = len(self._open)
+        _end(self._open, code, reason)
         return count
 
     async def keep_watch(self) -> None:
@@ -183,27 +183,27 @@ class Standing:
             person.is_allowed = subject in allowed
             if not person.is_allowed:
                 person.revoked_at = self.clock.now()
-        stay = [opened for opened in self._opened if opened.subject in allowed]
-        _end(self._opened.difference(stay), 1008, "Homeport has withdrawn the access")
+        stay = [connection for connection in self._open if connection.subject in allowed]
+        _end(self._open.difference(stay), 1008, "Homeport has withdrawn the access")
 
     def _sweep(self) -> None:
         now = self.clock.now()
-        over = [opened for opened in self._opened if opened.expires_at <= now]
+        over = [connection for connection in self._open if connection.expires_at <= now]
         _end(over, 1008, "open it again from Homeport")
         if self._is_closed():
-            _end(self._opened, 1013, "Homeport does not answer")
+            _end(self._open, 1013, "Homeport does not answer")
 
     def _is_closed(self) -> bool:
         return time.monotonic() - self._good_s > FAIL_CLOSED_S
 
     def _forget(self) -> None:
-        busy = {opened.subject for opened in self._opened}
+        busy = {connection.subject for connection in self._open}
         limit_s = time.monotonic() - FORGET_S
         for subject in [s for s, p in self._people.items() if p.seen_s < limit_s]:
             if subject not in busy:
                 del self._people[subject]
 
 
-def _end(which: Iterable[Opened], code: int, reason: str) -> None:
-    for opened in list(which):
-        opened.end(code, reason)
+def _end(which: Iterable[OpenConnection], code: int, reason: str) -> None:
+    for connection in list(which):
+        connection.end(code, reason)

@@ -1,5 +1,5 @@
 # ruff: noqa: UP006, UP035 (the syntax of Python 3.6: images bring their own Python)
-"""Keeps the live copy of a flood at a pace that whoever reads it can follow, and counts the rest.
+"""Keeps the live copy of a flood at a rate that whoever reads it can follow, and counts the rest.
 
 A kubelet keeps few megabytes of a container's output: who reads slower than a program writes loses
 lines, and is not told (https://kubernetes.io/docs/concepts/cluster-administration/logging/#log-rotation).
@@ -12,13 +12,13 @@ from typing import Deque
 
 from jobs.pod.protocol.notices import gap_line
 
-PACE_BYTES_PER_S = 4 * 1024**2
+RATE_BYTES_PER_S = 4 * 1024**2
 BURST_BYTES = 16 * 1024**2
 RESUME_BYTES = 1024**2  # a gap ends when so much may go out, so that gaps are few
 HELD_BYTES = 256 * 1024  # of a flood that ends in a gap the newest lines are shown
 
 
-class Pace:
+class RateLimit:
     """Decides what of the output goes out. Pure: the clock (seconds) is given."""
 
     def __init__(self, now_s: float) -> None:
@@ -33,7 +33,7 @@ class Pace:
 
     def feed(self, data: bytes, now_s: float) -> bytes:
         """What to write now."""
-        earned = (now_s - self._at_s) * PACE_BYTES_PER_S
+        earned = (now_s - self._at_s) * RATE_BYTES_PER_S
         self._left_bytes = min(float(BURST_BYTES), self._left_bytes + earned)
         self._at_s = now_s
         if self._is_skipping:
