@@ -9,11 +9,10 @@ import traceback
 import click
 
 from .cli import cli
+from .completion import VARIABLE
 from .exits import ERROR, INTERRUPTED, OUTPUT_CLOSED, USAGE, ClientError
 from .session import Session
 from .terminal import Terminal
-
-COMPLETE = "_HOMEPORT_COMPLETE"
 
 
 def run(given: list[str], terminal: Terminal) -> int:
@@ -35,8 +34,8 @@ def run(given: list[str], terminal: Terminal) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """The exit code."""
     given = sys.argv[1:] if arguments is None else arguments
-    if COMPLETE in os.environ:
-        cli.main(given, "homeport", COMPLETE)
+    if VARIABLE in os.environ:
+        cli.main(given, "homeport", VARIABLE)
     terminal = Terminal()
     try:
         code = run(given, terminal)

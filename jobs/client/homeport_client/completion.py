@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    add_completion_class,
+    get_completion_class,
+)
 
 from .options import Command
 
 VARIABLE = "_HOMEPORT_COMPLETE"
+
+
+@add_completion_class
+class QuotedBash(BashComplete):
+    """bash puts candidates into the line as they are, and names are other people's."""
+
+    name = "bash"
+
+    def format_completion(self, item: CompletionItem) -> str:
+        return f"{item.type},{shlex.quote(item.value) if item.type == 'plain' else item.value}"
 
 
 @click.command(cls=Command)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from io import StringIO
 from typing import Any, Callable
 
 import click
@@ -54,7 +55,7 @@ def context_names() -> list[str]:
     from . import contexts
     from .terminal import Terminal
 
-    return list(contexts.load(contexts.config_folder(), Terminal()).by_name)
+    return list(contexts.load(contexts.config_folder(), Terminal(err=StringIO())).by_name)
 
 
 def names_of(kind: str) -> Values:
@@ -65,7 +66,7 @@ def names_of(kind: str) -> Values:
         from .rest import Rest
         from .terminal import Terminal
 
-        saved = contexts.load(contexts.config_folder(), Terminal())
+        saved = contexts.load(contexts.config_folder(), Terminal(err=StringIO()))
         _name, context = contexts.choose(saved, None)
         rest = Rest(context.url, context.token, ca_file=context.ca_file, is_hasty=True)
         rows, _count = rest.page(f"{kind}/", {"page_size": NAMES})

@@ -10,8 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 import click
 import pytest
 import yaml
+from click.shell_completion import get_completion_class
 
 from homeport_client import account, trainings
+from homeport_client.cli import cli
+from homeport_client.completion import VARIABLE
 from homeport_client.exits import NOT_FOUND, NOT_SIGNED_IN, REFUSED, USAGE, ClientError
 from homeport_client.terminal import Terminal
 from tests.jobs.client.world import (
@@ -362,6 +365,18 @@ def test_words_may_stand_before_and_behind_options() -> None:
     assert parsed("tensorboard", "create", "--name", "t", "a", "b")["jobs"] == ("a", "b")
     assert parsed("submit", "--image", "i", ".")["path"] == "."
     assert parsed("list", "-n=5")["limit"] == parsed("list", "-n5")["limit"] == 5
+
+
+def test_names_on_tab_are_quoted_for_bash(portal: Scripted, homeport: CommandLine) -> None:
+    names = ["my run", "my $(reboot)", "my\x1b[2J,x", "other"]
+    portal.answers["GET jobs/"] = listed(*(job(name=name) for name in names))
+    made = get_completion_class("bash")
+    assert made is not None
+    asked = made(cli, {}, "homeport", VARIABLE)
+    found = [asked.format_completion(item) for item in asked.get_completions(["get"], "my")]
+    assert found == ["plain,'my $(reboot)'", "plain,'my run'", "plain,my,x"]
+    portal.answers["GET jobs/"] = Answer(status=500)
+    assert asked.get_completions(["get"], "my") == []
 
 
 def test_a_fault_of_ours_is_said_without_a_trace(
