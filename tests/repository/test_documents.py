@@ -73,6 +73,17 @@ def test_every_dependency_says_what_it_is_for() -> None:
                 assert " # " in line, f"{name}: {line}"
 
 
+def test_no_line_of_markdown_is_longer_than_a_review_shows() -> None:
+    """A cell of a table that needs more goes on in a row below, whose first cells are empty."""
+    assert not [
+        f"{path.relative_to(ROOT)}:{number} has {len(line)} characters"
+        for path in tracked()
+        if path.suffix == ".md"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > 160
+    ]
+
+
 def test_the_house_has_its_rooms() -> None:
     for name in ("portal", "jobs", "tenants", "templates", "static", "deploy", "tests"):
         assert (ROOT / name).is_dir()

@@ -77,23 +77,11 @@ def sibling_cycles() -> list[str]:
     return [pair for package in SOURCES for pair in within(package)]
 
 
-def long_lines_of_markdown() -> list[str]:
-    """Lines beyond 160 characters, which no editor and no review shows as a whole."""
-    return [
-        f"{path.relative_to(ROOT)}:{number}"
-        for path in tracked()
-        if path.suffix == ".md"
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        if len(line) > 160
-    ]
-
-
 COUNTS = {
     one.__name__: one
     for one in (
         class_names_defined_twice,
         exception_classes,
-        long_lines_of_markdown,
         sibling_cycles,
     )
 }
