@@ -18,8 +18,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from jobs import actions, archive, checks, downloads, private, submission, uploads
+from jobs import actions, checks, private, submission, uploads
+from jobs.archive.logs import NoSuchAttemptError, Which, which_of
 from jobs.fit import fit
+from jobs.logs import downloads
 from jobs.models import Artifact, Bundle, Job, JobEvent
 from jobs.preview import preview_documents
 from jobs.rules.states import JobState
@@ -276,15 +278,15 @@ def parse_replica(job: Job, name: str | None) -> tuple[str, int] | None:
     return replica
 
 
-def parse_attempt(job: Job, text: str | None) -> archive.Which:
+def parse_attempt(job: Job, text: str | None) -> Which:
     """Whose log is asked for.
 
     Raises:
         RequestError: the job has not had that attempt.
     """
     try:
-        return archive.which_of(job, text or "")
-    except archive.NoSuchAttemptError as error:
+        return which_of(job, text or "")
+    except NoSuchAttemptError as error:
         raise RequestError([FieldError("attempt", "not_found", str(error))], 404) from error
 
 

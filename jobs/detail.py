@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from jobs import command_line, private, timeline
-from jobs.archive import Which
+from jobs.archive.logs import Which
 from jobs.models import Artifact, Bundle, Job, JobEvent, Replica
 from jobs.rules.states import Desired, JobState
 from jobs.summary import shape_text

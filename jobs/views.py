@@ -21,13 +21,15 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
-from jobs import actions, archive, checks, downloads, forms, submission
+from jobs import actions, checks, forms, submission
+from jobs.archive.logs import which_of
 from jobs.bundle_listing import BrokenArchiveError, list_bundle
 from jobs.command_preview import preview_command
 from jobs.detail import JobPage
 from jobs.examples import EXAMPLES, find_example
 from jobs.fit import fit
 from jobs.listing import JobListing
+from jobs.logs import downloads
 from jobs.models import Bundle, Job
 from jobs.pod.protocol import placeholders
 from jobs.preview import preview_documents
@@ -193,7 +195,7 @@ def job_again(request: PageRequest, pk: UUID) -> HttpResponseBase:
 def job_detail(request: PageRequest, pk: UUID) -> HttpResponseBase:
     """One training; `?attempt=` is whose log the pane begins with."""
     job = find_job(request, pk)
-    page = JobPage(job, request.user, archive.which_of(job, request.GET.get("attempt", "")))
+    page = JobPage(job, request.user, which_of(job, request.GET.get("attempt", "")))
     return render(request, "jobs/detail.html", {"page": page, "job": job})
 
 
@@ -259,7 +261,7 @@ def job_log_download(request: PageRequest, pk: UUID) -> HttpResponseBase:
     replica = request.GET.get("replica", "")
     if replica and downloads.replica_of(job, replica) is None:
         raise Http404(replica)
-    which = archive.which_of(job, request.GET.get("attempt", ""))
+    which = which_of(job, request.GET.get("attempt", ""))
     return downloads.log_answer(request, job, downloads.replica_of(job, replica), None, which)
 
 

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.urls import path
 
-from jobs.archive import NoSuchAttemptError
+from jobs.archive.logs import NoSuchAttemptError
 from jobs.logs import cursor
 from jobs.logs.feed import Feed
 from jobs.logs.hub import get_hub

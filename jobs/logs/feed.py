@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 
-from jobs.archive import rest_words
+from jobs.archive.logs import rest_words
 from jobs.logs import past
 from jobs.logs.choice import Shown, Step, choose
 from jobs.logs.cursor import Archived, Live, Place, Position

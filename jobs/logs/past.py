@@ -6,7 +6,7 @@ Everything here blocks (object store) and runs in a thread.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jobs.archive import Log, Piece
+from jobs.archive.logs import Log, Piece
 from jobs.logs.cursor import Archived, Live, Place, Position
 from jobs.logs.lines import BATCH_BYTES, Batch, find_anchor
 from jobs.logs.rows import MAX_LINE_BYTES, Line, encode, plain_lines

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from channels.db import database_sync_to_async
 
-from jobs.archive import Log, Which, find_log, replicas_of, which_of
+from jobs.archive.logs import Log, Which, find_log, replicas_of, which_of
 from jobs.models import Job, Replica, ReplicaArchive
 from jobs.rules.states import FINAL_REPLICA_STATES, ReplicaState
 from tenants.models import User
@@ -76,7 +76,7 @@ async def look(job_id: UUID, user: User, attempt: str = "") -> KubeJob | None:
     """The job with the attempts that are asked for, if this person may see it.
 
     Raises:
-        jobs.archive.NoSuchAttemptError: it has not had that attempt.
+        jobs.archive.logs.NoSuchAttemptError: it has not had that attempt.
     """
     found: KubeJob | None = await database_sync_to_async(_look)(job_id, user, attempt)
     return found

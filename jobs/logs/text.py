@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from asgiref.sync import sync_to_async
 
-from jobs import archive
+from jobs.archive import logs
 from jobs.logs.feed import CONTAINER
 from jobs.logs.hub import get_hub
 from jobs.models import Job, Replica
@@ -33,7 +33,7 @@ class Part:
     index: int
     attempt: int
     pod: str
-    found: archive.Found | None
+    found: logs.Found | None
 
     @property
     def name(self) -> str:
@@ -41,14 +41,14 @@ class Part:
 
 
 def parts_of(
-    job: Job, replica: tuple[str, int] | None, which: archive.Which, *, is_tail: bool
+    job: Job, replica: tuple[str, int] | None, which: logs.Which, *, is_tail: bool
 ) -> list[Part]:
     """Where each log is to be read. Three queries, however many replicas and attempts.
 
     Only the latest attempt has pods.
     """
-    wanted = [replica] if replica else archive.replicas_of(job)
-    found = archive.find_logs(job, wanted, which)
+    wanted = [replica] if replica else logs.replicas_of(job)
+    found = logs.find_logs(job, wanted, which)
     rows = Replica.objects.filter(job=job).order_by("attempt")
     parts = []
     if which != "latest":
@@ -68,7 +68,7 @@ def parts_of(
 def _part(
     key: tuple[str, int],
     row: Replica | None,
-    found: archive.Found | None,
+    found: logs.Found | None,
     attempt: int,
     *,
     is_tail: bool,
@@ -90,7 +90,7 @@ async def job_text(
     *,
     replica: tuple[str, int] | None,
     tail_lines: int | None,
-    which: archive.Which = "latest",
+    which: logs.Which = "latest",
 ) -> AsyncIterator[bytes]:
     """The log so far, cut at lines.
 
@@ -102,10 +102,10 @@ async def job_text(
     """
     parts = await sync_to_async(parts_of)(job, replica, which, is_tail=tail_lines is not None)
     for part in parts:
-        head = archive.head_line(part.attempt, part.name) if which == "all" else b""
+        head = logs.head_line(part.attempt, part.name) if which == "all" else b""
         prefix = f"{part.name} | ".encode() if replica is None else b""
         async for chunk in _text(job.tenant.namespace, part, tail_lines):
-            yield head + (b"".join(archive.prefixed([chunk], prefix)) if prefix else chunk)
+            yield head + (b"".join(logs.prefixed([chunk], prefix)) if prefix else chunk)
             head = b""
 
 

@@ -4,7 +4,7 @@ import pytest
 from django.utils.timezone import now
 from websockets.exceptions import ConnectionClosed
 
-from jobs.archive import which_of
+from jobs.archive.logs import which_of
 from jobs.logs import feed as feed_module
 from jobs.logs import text
 from jobs.models import Job, Replica

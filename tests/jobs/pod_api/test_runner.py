@@ -9,6 +9,8 @@ from django.test import Client
 from django.utils import timezone
 
 from jobs import archive
+from jobs.archive.artifacts import open_artifact
+from jobs.archive.logs import find_log
 from jobs.models import Artifact, Bundle, Job, LogSegment, Replica, ReplicaArchive
 from jobs.pod.protocol import codes
 from jobs.pod_api import base, runner
@@ -150,7 +152,7 @@ def test_a_segment_is_part_of_the_log_once_its_bytes_are_there(
     assert (row.number, row.start_byte, row.size_bytes) == (1, 0, len(DATA))
     assert row.storage_key.startswith(f"{job.tenant_id}/jobs/{job.pk}/logs/worker-0/1/")
     assert row.archive.pod_uid == UID
-    log = archive.find_log(job, "worker", 0)
+    log = find_log(job, "worker", 0)
     assert log is not None
     assert log.read(0, 100) == DATA
 
@@ -281,7 +283,7 @@ def test_an_archived_training_takes_and_drops_nothing_more(
     assert door.post("replicas/worker/0/1/done/", END | {"exit_code": 0}) == (200, {})
     assert ReplicaArchive.objects.values().get() == before
     assert door.post(path, segment()) == (200, {"have": True})
-    log = archive.find_log(job, "worker", 0)
+    log = find_log(job, "worker", 0)
     assert log is not None
     assert log.read(0, 100) == DATA
 
@@ -311,7 +313,7 @@ def test_an_artifact_is_listed_once_its_bytes_are_there(job: Job, store: FolderS
         assert door.post("artifacts/done/", {"files": [file()]}) == (200, {})
     row = Artifact.objects.get()
     assert row.uploaded_at is not None
-    with archive.open_artifact(row) as opened:
+    with open_artifact(row) as opened:
         assert opened.read() == DATA
     assert door.post("artifacts/", {"files": [file()]}) == (200, {"links": {}, "refused": {}})
 
@@ -330,7 +332,7 @@ def test_a_newer_version_replaces_the_older_only_when_it_is_there(
     row = Artifact.objects.get()
     assert (row.size_bytes, row.mtime_ns) == (5, 8)
     assert not store.exists(old)
-    with archive.open_artifact(row) as opened:
+    with open_artifact(row) as opened:
         assert opened.read() == b"newer"
 
 

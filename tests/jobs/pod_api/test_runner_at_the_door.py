@@ -15,7 +15,8 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.core.asgi import get_asgi_application
 
-from jobs import archive
+from jobs.archive.artifacts import open_artifact
+from jobs.archive.logs import find_log, job_log
 from jobs.models import Bundle, Job, ReplicaArchive
 from jobs.tokens import job_token
 from portal.storage import get_store
@@ -88,14 +89,14 @@ async def test_fetch_runner_and_rescue_work_with_the_real_door(
         row = ReplicaArchive.objects.get()
         assert (row.is_complete, row.exit_code, row.exit_reason) == (True, 3, "exit_code")
         assert row.segments.count() >= 5
-        text = b"".join(archive.job_log(job, replica=("worker", 0), tail_lines=None))
+        text = b"".join(job_log(job, replica=("worker", 0), tail_lines=None))
         assert text == output
-        tail = b"".join(archive.job_log(job, replica=None, tail_lines=2))
+        tail = b"".join(job_log(job, replica=None, tail_lines=2))
         assert [line[:17] for line in tail.splitlines()] == [
             b"worker-0 | 59998 ",
             b"worker-0 | 59999 ",
         ]
-        with archive.open_artifact(job.artifacts.get(path="artifacts/model")) as file:
+        with open_artifact(job.artifacts.get(path="artifacts/model")) as file:
             assert file.read() == b"m" * 3_000_000
 
     await sync_to_async(look)()
@@ -119,6 +120,6 @@ async def test_a_killed_runner_is_finished_by_a_rescue_through_the_real_door(
     assert code == 0, text
     row = await ReplicaArchive.objects.aget()
     assert (row.is_complete, row.by_rescue, row.pod_uid) == (True, True, UID)
-    log = await sync_to_async(archive.find_log)(job, "worker", 0)
+    log = await sync_to_async(find_log)(job, "worker", 0)
     assert log is not None
     assert log.read(0, 100) == first

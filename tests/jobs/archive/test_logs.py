@@ -15,7 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobs import archive
-from jobs.archive import Log, find_log, job_log, prefixed
+from jobs.archive import logs
+from jobs.archive.artifacts import open_artifact
+from jobs.archive.logs import Log, find_log, job_log, prefixed
 from jobs.logs import past
 from jobs.models import Artifact, Job, LogSegment, ReplicaArchive
 from portal.storage import get_store
@@ -73,7 +75,7 @@ def keep(
             sha256=hashlib.sha256(data).hexdigest(),
             storage_key=key,
         )
-    return archive.log_of(row)
+    return logs.log_of(row)
 
 
 def whole(chunks: Iterator[bytes]) -> bytes:
@@ -158,10 +160,10 @@ def test_the_tail_begins_at_a_line(job: Job, ending: bytes) -> None:
 def test_the_tail_of_long_lines_reads_on_until_it_is_found(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "TAIL_BYTES", 10)
+    monkeypatch.setattr(logs, "TAIL_BYTES", 10)
     log = keep(job, [(0, b"a" * 95 + b"\n" + b"b" * 95 + b"\nc")])
     assert whole(log.text(log.tail_start(2))) == b"b" * 95 + b"\nc\n"
-    monkeypatch.setattr(archive, "MAX_TAIL_BYTES", 50)
+    monkeypatch.setattr(logs, "MAX_TAIL_BYTES", 50)
     assert len(whole(log.text(log.tail_start(2)))) == 51
 
 
@@ -187,11 +189,11 @@ def test_the_tail_is_right_for_any_segments_and_gaps(
         pieces.append((position, data))
         position += len(data)
     log = keep(job, pieces)
-    real, archive.TAIL_BYTES = archive.TAIL_BYTES, step
+    real, logs.TAIL_BYTES = logs.TAIL_BYTES, step
     try:
         start = log.tail_start(lines)
     finally:
-        archive.TAIL_BYTES = real
+        logs.TAIL_BYTES = real
     kept = b"".join(data for _, data in pieces)
     expected = b"".join(kept.splitlines(keepends=True)[-lines:])
     assert log.read(start, position) == expected
@@ -335,13 +337,13 @@ def test_an_artifact_is_a_file_to_read(job: Job) -> None:
     key = archive.job_prefix(job) + "artifacts/x/1"
     get_store().put_file(key, io.BytesIO(data))
     row = Artifact(job=job, path="model", size_bytes=len(data), mtime_ns=1, storage_key=key)
-    with archive.open_artifact(row) as file:
+    with open_artifact(row) as file:
         assert file.read(10) == data[:10]
         assert file.read() == data[10:]
         assert file.read() == b""
     row.storage_key = key + "x"
     with pytest.raises(ObjectMissingError):
-        archive.open_artifact(row)
+        open_artifact(row)
 
 
 def test_an_iterator_of_a_log_asks_the_database_nothing(

@@ -1,18 +1,17 @@
-"""Reads what was archived of a job: logs by byte offset over their segments, and artifacts.
+"""Reads what was archived of a job's logs: by byte offset over their segments.
 
 A log keeps its byte positions although pieces of it may have been dropped: a gap between two
 segments, or between the last one and the end, is shown as one line of ours. Everything blocks
 (database, object store): call it from a thread. Iterators hold no database connection.
 """
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Literal
+from typing import Literal
 
 from django.utils.translation import ngettext
 
-from jobs.models import Artifact, Job, LogSegment, ReplicaArchive
+from jobs.models import Job, LogSegment, ReplicaArchive
 from jobs.pod.protocol.notices import notice
 from portal.storage import get_store
 from portal.storage.store import ObjectMissingError, Store
@@ -48,11 +47,6 @@ def which_of(job: Job, text: str) -> Which:
         job.attempt,
     )
     raise NoSuchAttemptError(had % {"asked": text[:10], "num": job.attempt})
-
-
-def job_prefix(job: Job) -> str:
-    """Everything in the object store that belongs to this job begins with this."""
-    return f"{job.tenant_id}/jobs/{job.pk}/"
 
 
 @dataclass(frozen=True)
@@ -332,43 +326,3 @@ def prefixed(chunks: Iterable[bytes], prefix: bytes) -> Iterator[bytes]:
         start = prefix if at_line_start else b""
         yield start + body.replace(b"\n", b"\n" + prefix) + (b"\n" if ended else b"")
         at_line_start = ended
-
-
-class _Stream(io.RawIOBase):
-    """An iterator of bytes as a file to read."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self._waiting = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not self._waiting:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return 0
-            self._waiting = chunk
-        count = min(len(buffer), len(self._waiting))
-        buffer[:count] = self._waiting[:count]
-        self._waiting = self._waiting[count:]
-        return count
-
-
-def artifact_chunks(artifact: Artifact, start: int = 0) -> Iterator[bytes]:
-    """The bytes of an artifact from a position on.
-
-    Raises:
-        portal.storage.ObjectMissingError: the store has lost it.
-    """
-    return get_store().open(artifact.storage_key, start)
-
-
-def open_artifact(artifact: Artifact, start: int = 0) -> IO[bytes]:
-    """An artifact from a position on as a binary file.
-
-    Raises:
-        portal.storage.ObjectMissingError: the store has lost it.
-    """
-    return io.BufferedReader(_Stream(artifact_chunks(artifact, start)), 1024**2)

@@ -7,7 +7,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.translation import gettext as _
 
-from jobs import archive
+from jobs.archive import artifacts, logs
 from jobs.logs.text import job_text
 from jobs.models import Artifact, Job
 from portal.storage.store import ObjectMissingError
@@ -28,7 +28,7 @@ def log_answer(
     job: Job,
     replica: tuple[str, int] | None,
     tail: int | None,
-    which: archive.Which = "latest",
+    which: logs.Which = "latest",
 ) -> StreamingHttpResponse:
     """The log as text.
 
@@ -47,7 +47,7 @@ def log_answer(
         chunks: Iterator[bytes] | AsyncIterator[bytes]
         chunks = job_text(job, replica=replica, tail_lines=tail, which=which)
     else:  # without an event loop (the test client) only the archive can be read
-        chunks = archive.job_log(job, replica=replica, tail_lines=tail, which=which)
+        chunks = logs.job_log(job, replica=replica, tail_lines=tail, which=which)
     return streamed(
         request,
         chunks,
@@ -68,7 +68,7 @@ def artifact_answer(request: HttpRequest, artifact: Artifact) -> StreamingHttpRe
     tag = f'"{artifact.pk}-{artifact.mtime_ns}-{artifact.size_bytes}"'
     start = _start_of(request, artifact.size_bytes, tag)
     try:
-        chunks = archive.open_artifact(artifact, start or 0)
+        chunks = artifacts.open_artifact(artifact, start or 0)
     except ObjectMissingError as error:
         raise LostFileError(
             _(
