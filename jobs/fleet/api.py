@@ -8,10 +8,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from jobs.fleet.holders import Holder, Holders
+from jobs.fleet.gpu_users import Holder, Holders
+from jobs.fleet.node_notes import is_simulated
 from jobs.fleet.nodes import meter
 from jobs.fleet.queue import Place, Queue
-from jobs.fleet.remarks import is_simulated
 from jobs.models import Node
 from jobs.serializers import ReasonSerializer
 from portal import quantity

@@ -15,7 +15,7 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from jobs.fleet.lamps import Lamp, Report, cluster, ground, moment, reconciler
+from jobs.fleet.checks import Lamp, Report, cluster, dependencies, moment, reconciler
 from jobs.models import Job, Node, ReconcilerLease
 from jobs.rules.states import Desired, JobState
 from jobs.services.models import Service, ServiceState
@@ -114,7 +114,7 @@ class HealthPage:
 
     @cached_property
     def ground(self) -> list[Lamp]:
-        return ground.lamps(self.report, connection.vendor)
+        return dependencies.lamps(self.report, connection.vendor)
 
     @cached_property
     def cluster(self) -> list[Lamp]:

@@ -11,8 +11,8 @@ from django.core.paginator import Page, Paginator
 from django.db.models.fields.json import KT
 from django.utils.translation import gettext_lazy as _
 
-from jobs.fleet.holders import Holder, Holders
-from jobs.fleet.remarks import SIMULATED, Remark, is_simulated, remarks, taint_text
+from jobs.fleet.gpu_users import Holder, Holders
+from jobs.fleet.node_notes import SIMULATED, Remark, is_simulated, remarks, taint_text
 from jobs.models import Node
 
 PAGE_SIZE = 24  # cards are tall

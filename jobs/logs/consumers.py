@@ -16,9 +16,9 @@ from django.urls import path
 
 from jobs.archive.logs import NoSuchAttemptError
 from jobs.logs import cursor
-from jobs.logs.feed import Feed
 from jobs.logs.hub import get_hub
-from jobs.logs.seen import KubeJob, look
+from jobs.logs.sources import Feed
+from jobs.logs.state import KubeJob, look
 from jobs.logs.viewer import StuckError, Viewer
 from portal import live, supervise
 from portal.cluster.errors import ClusterError

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from asgiref.sync import sync_to_async
 
 from jobs.archive import logs
-from jobs.logs.feed import CONTAINER
 from jobs.logs.hub import get_hub
+from jobs.logs.sources import CONTAINER
 from jobs.models import Job, Replica
 from portal.cluster.errors import ClusterError, CredentialsError
 from portal.web.streaming import threaded

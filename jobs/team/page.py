@@ -7,8 +7,8 @@ from uuid import UUID
 from django.http import Http404, QueryDict
 from django.utils.timezone import now
 
-from jobs.team.holdings import SORTS, TeamHoldings
-from jobs.team.work import TeamWork
+from jobs.team.quotas import SORTS, TeamHoldings
+from jobs.team.workloads import TeamWork
 from jobs.usage.chart import Chart, chart_of
 from jobs.usage.hours import HoursTable, hours_table
 from tenants import policy

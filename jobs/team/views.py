@@ -18,7 +18,7 @@ from jobs.models import Job
 from jobs.services import actions as service_actions
 from jobs.services.models import Service
 from jobs.team.page import TeamPage
-from jobs.team.work import find_work
+from jobs.team.workloads import find_work
 from jobs.usage.hours import HoursTable, hours_table
 from portal.web.csv import csv_answer
 from portal.web.request import PageRequest, is_unchanged, signed_in

@@ -18,7 +18,7 @@ from jobs import archive
 from jobs.archive import logs
 from jobs.archive.artifacts import open_artifact
 from jobs.archive.logs import Log, find_log, job_log, prefixed
-from jobs.logs import past
+from jobs.logs import archived
 from jobs.models import Artifact, Job, LogSegment, ReplicaArchive
 from portal.storage import get_store
 from portal.storage.store import ObjectMissingError, Store
@@ -133,7 +133,7 @@ def test_what_the_store_does_not_hold_is_said_in_its_place(job: Job, gone: set[i
 
 def shown(log: Log) -> list[str]:
     """What a viewer of the archive gets."""
-    batches = past.batches(log, past.begin(log, None).byte)
+    batches = archived.batches(log, archived.begin(log, None).byte)
     return [line["text"] for batch, _end in batches for line in json.loads(batch.encoded)]
 
 

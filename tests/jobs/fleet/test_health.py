@@ -7,8 +7,8 @@ import pytest
 from django.test import Client
 from django.utils.timezone import now
 
+from jobs.fleet.checks import Lamp, dependencies, reconciler
 from jobs.fleet.health import HealthPage
-from jobs.fleet.lamps import Lamp, ground, reconciler
 from jobs.models import ReconcilerLease
 from tests.e2e.seed_fleet import report as seeded_report
 from tests.factories import make_job, make_service, make_tenant, make_user
@@ -181,7 +181,7 @@ def test_store_messages_and_disk_say_what_to_check() -> None:
         "store": {**broken, "kind": "folder", "name": "/srv", "free_percent": 3},
         "channel_layer": {**broken, "kind": "redis"},
     }
-    bad = [lamp for lamp in ground.lamps(told, "postgresql") if lamp.tone == "bad"]
+    bad = [lamp for lamp in dependencies.lamps(told, "postgresql") if lamp.tone == "bad"]
     assert [lamp.title for lamp in bad] == ["Object store", "Disk", "Messages to browsers"]
     assert all(lamp.next_step for lamp in bad)
 
@@ -189,7 +189,7 @@ def test_store_messages_and_disk_say_what_to_check() -> None:
 def test_a_disk_is_full_where_the_reserve_begins() -> None:
     told = {"store": {"state": "yes", "kind": "folder", "name": "/srv", "free_percent": 28}}
     told["store"]["is_short"] = True
-    (bad,) = [lamp for lamp in ground.lamps(told, "postgresql") if lamp.tone == "bad"]
+    (bad,) = [lamp for lamp in dependencies.lamps(told, "postgresql") if lamp.tone == "bad"]
     assert bad.title == "Disk"
     assert bad.text == "28 % of the disk is free, less than DISK_RESERVE_BYTES"
 

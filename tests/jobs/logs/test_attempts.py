@@ -5,8 +5,7 @@ from django.utils.timezone import now
 from websockets.exceptions import ConnectionClosed
 
 from jobs.archive.logs import which_of
-from jobs.logs import feed as feed_module
-from jobs.logs import text
+from jobs.logs import sources, text
 from jobs.models import Job, Replica
 from jobs.rules.states import ReplicaState
 from tests.jobs.logs.fakes import FakeLog, until
@@ -104,7 +103,7 @@ async def test_a_viewer_of_all_attempts_returns_to_where_it_was(world: World, jo
 async def test_an_earlier_attempt_that_is_still_uploaded_says_so_and_goes_on(
     world: World, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed_module, "LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(sources, "LOOK_AGAIN_S", 0.05)
     await archive_of(job, b"old\n", is_complete=False)
     rest = "[homeport] the rest of attempt 1 is not uploaded yet"
     path = f"/ws/jobs/{job.pk}/logs/?attempt="

@@ -3,7 +3,7 @@
 import pytest
 from asgiref.sync import sync_to_async
 
-from jobs.logs import feed as feed_module
+from jobs.logs import sources
 from jobs.models import LogSegment
 from jobs.rules.states import JobState, ReplicaState
 from portal.storage import get_store
@@ -109,7 +109,7 @@ async def test_where_the_place_is_not_found_or_not_unique_it_is_said(world: Worl
 async def test_an_archive_that_still_grows_is_shown_as_it_comes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed_module, "LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(sources, "LOOK_AGAIN_S", 0.05)
     job = await a_job(world)
     world.cluster.pods.clear()
     await archive_of(job, b"a\nhalf", is_complete=False)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.logs import viewer as viewer_module
-from jobs.logs.choice import Shown, Step, choose
 from jobs.logs.cursor import Archived, Live, Place, Position, read
 from jobs.logs.lines import Batch, Line, encode
-from jobs.logs.seen import ReplicaSeen
+from jobs.logs.source import Shown, Step, choose
+from jobs.logs.state import ReplicaSeen
 from jobs.logs.viewer import QUEUE_BYTES, StuckError, Viewer
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from jobs.fleet.lamps import Lamp, Report, milliseconds, moment
+from jobs.fleet.checks import Lamp, Report, milliseconds, moment
 
 FULL_PERCENT = 5  # a disk with less room than this is about to make everything fail
 

@@ -5,12 +5,12 @@ import logging
 from collections import deque
 
 from jobs.archive.logs import rest_words
-from jobs.logs import past
-from jobs.logs.choice import Shown, Step, choose
+from jobs.logs import archived
 from jobs.logs.cursor import Archived, Live, Place, Position
 from jobs.logs.hub import Hub
 from jobs.logs.lines import Batch
-from jobs.logs.seen import KubeJob, ReplicaSeen, read_log
+from jobs.logs.source import Shown, Step, choose
+from jobs.logs.state import KubeJob, ReplicaSeen, read_log
 from jobs.logs.tail import FIRST_LINES, Key, Outcome, Tail
 from jobs.logs.viewer import QUEUE_BYTES, Viewer
 from portal.cluster.errors import ClusterError
@@ -198,12 +198,12 @@ class Feed:
             if found is None:
                 return False
             self._say_attempt(job, seen.attempt)
-            start = await asyncio.to_thread(past.begin, found, self._place)
+            start = await asyncio.to_thread(archived.begin, found, self._place)
             self._place = Archived(seen.attempt, start.byte)
             if start.notice:
                 self._say(start.notice, seen.attempt)
             came = False
-            chunks = past.batches(found, start.byte)
+            chunks = archived.batches(found, start.byte)
             while (step := await asyncio.to_thread(next, chunks, None)) is not None:
                 batch, end = step
                 await self._viewer.room()
@@ -222,7 +222,7 @@ class Feed:
     def _say(self, text: str, attempt: int) -> None:
         """A line of ours, which moves nobody's place."""
         place = self._place or Archived(attempt, 0)
-        self._viewer.put_batch(self.name, past.notice(text), place)
+        self._viewer.put_batch(self.name, archived.notice(text), place)
 
 
 def _behind(position: Position) -> Position:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from django.utils.translation import gettext as _
 
-from jobs.fleet.lamps import Lamp, Report, moment
+from jobs.fleet.checks import Lamp, Report, moment
 from jobs.models import ReconcilerLease
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from jobs.fleet.lamps import Lamp, Report, milliseconds, moment
+from jobs.fleet.checks import Lamp, Report, milliseconds, moment
 from jobs.models import ReconcilerLease
 
 SLOW_S = 2.0  # a change that waits longer than this is worth a word

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.fleet.remarks import Remark, remarks
+from jobs.fleet.node_notes import Remark, remarks
 from jobs.models import Node
 
 

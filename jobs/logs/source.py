@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from jobs.logs.cursor import Archived, Place
-from jobs.logs.seen import ReplicaSeen
+from jobs.logs.state import ReplicaSeen
 from jobs.logs.tail import Outcome
 
 
