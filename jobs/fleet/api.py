@@ -8,10 +8,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from jobs.fleet.gpu_users import Holder, Holders
+from jobs.fleet.gpu_users import GpuUser, GpuUsers
 from jobs.fleet.node_notes import is_simulated
 from jobs.fleet.nodes import meter
-from jobs.fleet.queue import Place, Queue
+from jobs.fleet.queue import Queue, QueueEntry
 from jobs.models import Node
 from jobs.serializers import ReasonSerializer
 from portal import quantity
@@ -86,22 +86,22 @@ def amounts_json(amounts: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def holder_json(holder: Holder) -> dict[str, Any]:
-    """One holder as REST shows it; null where the caller may not know."""
+def gpu_user_json(user: GpuUser) -> dict[str, Any]:
+    """One user of GPUs as REST shows it; null where the caller may not know."""
     return {
-        "namespace": holder.namespace,
-        "pod": holder.pod,
-        "kind": holder.kind,
-        "id": holder.id,
-        "name": holder.name,
-        "owner": holder.owner,
-        "gpu": holder.gpu_count,
-        "gpus": holder.gpus if holder.is_seen else None,
-        "since": holder.since,
+        "namespace": user.namespace,
+        "pod": user.pod,
+        "kind": user.kind,
+        "id": user.id,
+        "name": user.name,
+        "owner": user.owner,
+        "gpu": user.gpu_count,
+        "gpus": user.gpus if user.is_seen else None,
+        "since": user.since,
     }
 
 
-def node_json(node: Node, holders: list[Holder]) -> dict[str, Any]:
+def node_json(node: Node, gpu_users: list[GpuUser]) -> dict[str, Any]:
     """One node as REST shows it."""
     gpu = meter(node, "gpu")
     return {
@@ -113,7 +113,7 @@ def node_json(node: Node, holders: list[Holder]) -> dict[str, Any]:
         "allocatable": amounts_json(node.allocatable),
         "requested": amounts_json(node.requested),
         "gpu": {"total": gpu.total, "allocated": gpu.used, "unhealthy": gpu.broken},
-        "holders": [holder_json(holder) for holder in holders],
+        "holders": [gpu_user_json(user) for user in gpu_users],
         "labels": node.labels,
         "taints": node.taints,
         "conditions": node.conditions,
@@ -127,9 +127,9 @@ class NodeListView(APIView):
     def get(self, request: Request) -> Response:
         paginator = Pagination()
         nodes = paginator.paginate_queryset(Node.objects.order_by("name"), request) or []
-        holders = Holders(request.user, nodes)
+        gpu_users = GpuUsers(request.user, nodes)
         return paginator.get_paginated_response(
-            [node_json(node, holders.of(node)) for node in nodes]
+            [node_json(node, gpu_users.of(node)) for node in nodes]
         )
 
 
@@ -150,21 +150,21 @@ class PlaceSerializer(serializers.Serializer[Any]):
     reason = ReasonSerializer()
 
 
-def place_json(place: Place) -> dict[str, Any]:
+def queue_entry_json(entry: QueueEntry) -> dict[str, Any]:
     """One place as REST shows it."""
-    row, asked = place.row, place.asked
+    row, asked = entry.row, entry.asked
     return {
-        "position": place.position,
-        "kind": place.kind,
+        "position": entry.position,
+        "kind": entry.kind,
         "id": row.pk,
         "name": row.name,
-        "owner": place.owner.username,
-        "team": place.tenant.team.name if place.tenant.team else None,
+        "owner": entry.owner.username,
+        "team": entry.tenant.team.name if entry.tenant.team else None,
         "cpu": quantity.cpu_text(asked["cpu"]),
         "memory": quantity.memory_text(asked["memory"]),
         "gpu": asked["gpu"],
         "pods": asked["pods"],
-        "queued_at": place.queued_at,
+        "queued_at": entry.queued_at,
         "reason": {
             "code": row.reason_code,
             "text": row.reason_text,
@@ -179,5 +179,5 @@ class QueueView(APIView):
     @extend_schema(responses=PlaceSerializer(many=True))
     def get(self, request: Request) -> Response:
         paginator = Pagination()
-        places = paginator.paginate_queryset(Queue(request.user), request) or []
-        return paginator.get_paginated_response([place_json(place) for place in places])
+        entries = paginator.paginate_queryset(Queue(request.user), request) or []
+        return paginator.get_paginated_response([queue_entry_json(entry) for entry in entries])

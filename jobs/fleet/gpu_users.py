@@ -1,4 +1,4 @@
-"""Who holds the GPUs of the nodes: the pods' trainings, notebooks and owners, as far as one may see.
+"""Who uses the GPUs of the nodes: the pods' trainings, notebooks and owners, as far as one may see.
 
 Three queries for all nodes together, however many pods there are. A pod of somebody whose tenant the
 viewer may not see keeps nothing but its GPUs and a word on whose it is.
@@ -17,7 +17,7 @@ from tenants.models import Tenant
 
 
 @dataclass(frozen=True)
-class Holder:
+class GpuUser:
     """A pod that holds GPUs.
 
     Attributes:
@@ -46,15 +46,15 @@ class Holder:
         return self.whose == "seen"
 
 
-class Holders:
-    """The holders of some nodes for one viewer."""
+class GpuUsers:
+    """The users of the GPUs of some nodes for one viewer."""
 
     def __init__(self, user: Any, nodes: Iterable[Node]) -> None:
         self._user = user
         self._sees_all = policy.may(user, "administer")
-        told = [holder for node in nodes for holder in node.holders]
-        self._tenants = self._find_tenants({holder["namespace"] for holder in told})
-        owners = {pk for holder in told if (pk := _uuid(holder["owner"])) is not None}
+        told = [one for node in nodes for one in node.holders]
+        self._tenants = self._find_tenants({one["namespace"] for one in told})
+        owners = {pk for one in told if (pk := _uuid(one["owner"])) is not None}
         self._rows: dict[UUID, tuple[str, str]] = {}
         if owners:
             jobs = Job.objects.visible_to(user).filter(pk__in=owners)
@@ -77,20 +77,20 @@ class Holders:
         )
         return {tenant.namespace: (tenant, tenant.pk in visible) for tenant in found}
 
-    def of(self, node: Node) -> list[Holder]:
+    def of(self, node: Node) -> list[GpuUser]:
         """What the viewer is told of this node's pods: what may be seen first."""
-        found = [self._holder(told) for told in node.holders]
+        found = [self._gpu_user(told) for told in node.holders]
         order = {"seen": 0, "team": 1, "other": 2, "outside": 3}
-        return sorted(found, key=lambda h: (order[h.whose], h.namespace or "", h.pod or ""))
+        return sorted(found, key=lambda u: (order[u.whose], u.namespace or "", u.pod or ""))
 
-    def _holder(self, told: dict[str, Any]) -> Holder:
+    def _gpu_user(self, told: dict[str, Any]) -> GpuUser:
         since = datetime.fromisoformat(told["since"]) if told["since"] else None
         tenant, may_see = self._tenants.get(told["namespace"], (None, self._sees_all))
         if not may_see:
-            return Holder(self._whose(tenant), told["gpu"], since=since)
+            return GpuUser(self._whose(tenant), told["gpu"], since=since)
         pk = _uuid(told["owner"])
         kind, name = self._rows.get(pk, ("pod", told["pod"])) if pk else ("pod", told["pod"])
-        return Holder(
+        return GpuUser(
             "seen",
             told["gpu"],
             told["gpus"],

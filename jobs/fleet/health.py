@@ -1,4 +1,4 @@
-"""The health page: how the reconciler and all that it stands on are, from its last report.
+"""The health page: how the reconciler and its dependencies are, from its last report.
 
 Nothing is tried out here, and the cluster is not asked: the reconciler did that and wrote it into its
 lease row.
@@ -15,7 +15,7 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from jobs.fleet.checks import Lamp, Report, cluster, dependencies, moment, reconciler
+from jobs.fleet.checks import Check, Report, cluster, dependencies, moment, reconciler
 from jobs.models import Job, Node, ReconcilerLease
 from jobs.rules.states import Desired, JobState
 from jobs.services.models import Service, ServiceState
@@ -86,48 +86,48 @@ class HealthPage:
         )
         return f"~{known}.{int(self.is_silent)}"
 
-    # --- lamps ---
+    # --- checks ---
     @cached_property
-    def reconciler(self) -> list[Lamp]:
-        found = reconciler.lamps(self.lease, self.report, is_silent=self.is_silent)
+    def reconciler(self) -> list[Check]:
+        found = reconciler.checks(self.lease, self.report, is_silent=self.is_silent)
         found.insert(3, self._queue())
         found.insert(4, self._watching())
         return found
 
-    def _queue(self) -> Lamp:
+    def _queue(self) -> Check:
         jobs = Job.objects.filter(state=JobState.QUEUED, desired=Desired.RUN).count()
         wanted = {"state": ServiceState.QUEUED, "desired": Service.Desired.RUN}
         count = jobs + Service.objects.filter(**wanted).count()
         text = ngettext("one waits for room", "%(n)s wait for room", count) % {"n": count}
         step = _("See what waits, and why") if count else ""
-        return Lamp("good", _("Queue"), text, step, route="queue")
+        return Check("good", _("Queue"), text, step, route="queue")
 
-    def _watching(self) -> Lamp:
+    def _watching(self) -> Check:
         title, lines = _("Watches"), self.watches
         failing = [line for line in lines if line.tone != "good"]
         if not lines:
-            return Lamp("rest", title, _("Not known yet."))
+            return Check("rest", title, _("Not known yet."))
         if not failing:
-            return Lamp("good", title, _("all %(n)s are open") % {"n": len(lines)})
+            return Check("good", title, _("all %(n)s are open") % {"n": len(lines)})
         text = ", ".join(f"{line.kind}: {line.text}" for line in failing[:3])
-        return Lamp("bad" if failing[0].tone == "bad" else "warn", title, text)
+        return Check("bad" if failing[0].tone == "bad" else "warn", title, text)
 
     @cached_property
-    def ground(self) -> list[Lamp]:
-        return dependencies.lamps(self.report, connection.vendor)
+    def dependencies(self) -> list[Check]:
+        return dependencies.checks(self.report, connection.vendor)
 
     @cached_property
-    def cluster(self) -> list[Lamp]:
+    def cluster(self) -> list[Check]:
         nodes = Node.objects.values_list("is_ready", "is_schedulable")
         open_nodes = [is_ready and is_schedulable for is_ready, is_schedulable in nodes]
-        return cluster.lamps(self.lease, self.report, open_nodes, settings.STORAGE_CLASS)
+        return cluster.checks(self.lease, self.report, open_nodes, settings.STORAGE_CLASS)
 
     @cached_property
-    def troubles(self) -> list[Lamp]:
+    def troubles(self) -> list[Check]:
         """What somebody should look at, the worst first."""
-        lamps = [*self.reconciler, *self.ground, *self.cluster]
-        found = [lamp for lamp in lamps if lamp.tone in {"bad", "warn"}]
-        return sorted(found, key=lambda lamp: lamp.tone != "bad")
+        checks = [*self.reconciler, *self.dependencies, *self.cluster]
+        found = [check for check in checks if check.tone in {"bad", "warn"}]
+        return sorted(found, key=lambda check: check.tone != "bad")
 
     # --- the rest ---
     @cached_property

@@ -21,7 +21,7 @@ _SAID_ALREADY = "node.kubernetes.io/"
 
 
 @dataclass(frozen=True)
-class Remark:
+class NodeNote:
     """One thing about a node.
 
     Attributes:
@@ -77,8 +77,8 @@ _MISSING: dict[str, Callable[[], tuple[str, str]]] = {
 }
 
 
-def remarks(node: Any) -> list[Remark]:
-    """All remarks on a row of `jobs.models.Node`, the worst first."""
+def notes_on(node: Any) -> list[NodeNote]:
+    """All notes on a row of `jobs.models.Node`, the worst first."""
     found = [
         *_closed(node),
         *_gpus(node),
@@ -86,7 +86,7 @@ def remarks(node: Any) -> list[Remark]:
         *_taints(node),
         *_simulated(node),
     ]
-    return sorted(found, key=lambda remark: ("bad", "warn", "info").index(remark.tone))
+    return sorted(found, key=lambda note: ("bad", "warn", "info").index(note.tone))
 
 
 def is_simulated(node: Any) -> bool:
@@ -94,7 +94,7 @@ def is_simulated(node: Any) -> bool:
     return bool(node.labels.get(SIMULATED) == "true")
 
 
-def _closed(node: Any) -> Iterator[Remark]:
+def _closed(node: Any) -> Iterator[NodeNote]:
     ready = next((c for c in node.conditions if c["type"] == "Ready"), None)
     if not node.is_ready:
         status = ready["status"] if ready else "Unknown"
@@ -102,17 +102,17 @@ def _closed(node: Any) -> Iterator[Remark]:
         text = ready["message"] if ready else ""
         if status == "False":
             step = _("Nothing new starts here. Look at the kubelet's log on this machine.")
-            yield Remark("bad", _("Not ready"), text, step, since)
+            yield NodeNote("bad", _("Not ready"), text, step, since)
         else:
             step = _("Check that the machine runs and reaches the API server.")
-            yield Remark("bad", _("The cluster has lost sight of it"), text, step, since)
+            yield NodeNote("bad", _("The cluster has lost sight of it"), text, step, since)
     if not node.is_schedulable:
         text = _("What runs here goes on; nothing new comes.")
         step = _("When the maintenance is over: kubectl uncordon %(node)s") % {"node": node.name}
-        yield Remark("warn", _("Closed for new pods"), text, step)
+        yield NodeNote("warn", _("Closed for new pods"), text, step)
 
 
-def _gpus(node: Any) -> Iterator[Remark]:
+def _gpus(node: Any) -> Iterator[NodeNote]:
     capacity, allocatable = node.capacity.get("gpu", 0), node.allocatable.get("gpu", 0)
     broken = capacity - allocatable
     if broken > 0:
@@ -122,15 +122,15 @@ def _gpus(node: Any) -> Iterator[Remark]:
             broken,
         ) % {"n": broken, "all": capacity}
         step = _("Look at nvidia-smi and the kernel's log there, and at the device plugin's pod.")
-        yield Remark("bad", title, "", step)
+        yield NodeNote("bad", title, "", step)
     over = node.requested.get("gpu", 0) - allocatable
     if over > 0:
         title = _("Pods hold %(n)s more GPU than there is") % {"n": over}
         step = _("One of them waits for a GPU that went away; stop it, or repair the GPU.")
-        yield Remark("bad", title, "", step)
+        yield NodeNote("bad", title, "", step)
 
 
-def _conditions(node: Any) -> Iterator[Remark]:
+def _conditions(node: Any) -> Iterator[NodeNote]:
     for condition in node.conditions:
         kind, status = condition["type"], condition["status"]
         text, since = condition["message"], condition.get("since")
@@ -139,35 +139,35 @@ def _conditions(node: Any) -> Iterator[Remark]:
         if kind in _MISSING:
             if status == "False":
                 title, step = _MISSING[kind]()
-                yield Remark("warn", title, text, step, since)
+                yield NodeNote("warn", title, text, step, since)
         elif status == "True":
             yield _trouble(kind, text, since)
 
 
-def _trouble(kind: str, text: str, since: str | None) -> Remark:
+def _trouble(kind: str, text: str, since: str | None) -> NodeNote:
     if kind not in _TROUBLES:
         # By convention (node-problem-detector) a condition that is true is a problem.
-        return Remark("warn", kind, text, _("Ask whoever runs the cluster."), since)
+        return NodeNote("warn", kind, text, _("Ask whoever runs the cluster."), since)
     title, step = _TROUBLES[kind]()
     tone = "info" if kind == "homeport.dev/CPUOvercommitted" else "warn"
-    return Remark(tone, title, text, step, since)
+    return NodeNote(tone, title, text, step, since)
 
 
-def _taints(node: Any) -> Iterator[Remark]:
+def _taints(node: Any) -> Iterator[NodeNote]:
     closing = [taint for taint in node.taints if taint["effect"] in CLOSING_EFFECTS]
     for taint in closing:
         if taint["key"] == GPU:
-            yield Remark("info", _("Kept for pods that ask for a GPU"))
+            yield NodeNote("info", _("Kept for pods that ask for a GPU"))
         elif not taint["key"].startswith(_SAID_ALREADY):
             title = _("Kept for others: %(taint)s") % {"taint": taint_text(taint)}
             text = _("Pods of Homeport do not tolerate this taint, so none is placed here.")
-            yield Remark("info", title, text)
+            yield NodeNote("info", title, text)
 
 
-def _simulated(node: Any) -> Iterator[Remark]:
+def _simulated(node: Any) -> Iterator[NodeNote]:
     if is_simulated(node):
         text = node.about.get("gpu_note") or _("Programs see the GPUs' numbers, but no device.")
-        yield Remark("info", _("Its GPUs are simulated"), text)
+        yield NodeNote("info", _("Its GPUs are simulated"), text)
 
 
 def taint_text(taint: Mapping[str, str]) -> str:

@@ -11,8 +11,8 @@ from django.core.paginator import Page, Paginator
 from django.db.models.fields.json import KT
 from django.utils.translation import gettext_lazy as _
 
-from jobs.fleet.gpu_users import Holder, Holders
-from jobs.fleet.node_notes import SIMULATED, Remark, is_simulated, remarks, taint_text
+from jobs.fleet.gpu_users import GpuUser, GpuUsers
+from jobs.fleet.node_notes import SIMULATED, NodeNote, is_simulated, notes_on, taint_text
 from jobs.models import Node
 
 PAGE_SIZE = 24  # cards are tall
@@ -113,8 +113,8 @@ class NodeCard:
     """One node on the page."""
 
     node: Node
-    holders: list[Holder]
-    remarks: list[Remark]
+    gpu_users: list[GpuUser]
+    notes: list[NodeNote]
 
     @property
     def gpu(self) -> Meter:
@@ -130,7 +130,7 @@ class NodeCard:
         """A word for each GPU: `seen`, `held`, `free`, `shut`, `broken`; none where there are many."""
         if not 0 < self.gpu.total <= MAX_CELLS:
             return []
-        mine = sum(holder.gpu_count for holder in self.holders if holder.is_seen)
+        mine = sum(one.gpu_count for one in self.gpu_users if one.is_seen)
         mine = min(mine, self.gpu.used)
         held = max(0, self.gpu.used - mine)
         words = ["seen"] * mine + ["held"] * held
@@ -147,8 +147,8 @@ class NodeCard:
 
     @property
     def tone(self) -> str:
-        """Of the card's edge: that of its worst remark, if it is more than information."""
-        worst = self.remarks[0].tone if self.remarks else ""
+        """Of the card's edge: that of its worst note, if it is more than information."""
+        worst = self.notes[0].tone if self.notes else ""
         return worst if worst in {"bad", "warn"} else ""
 
     @property
@@ -199,8 +199,8 @@ class NodesPage:
         rows = Node.objects.in_bulk([counted.name for counted in self.page.object_list])
         # What has gone in between is left out.
         shown = [rows[node.name] for node in self.page.object_list if node.name in rows]
-        holders = Holders(self.user, shown)
-        return [NodeCard(node, holders.of(node), remarks(node)) for node in shown]
+        gpu_users = GpuUsers(self.user, shown)
+        return [NodeCard(node, gpu_users.of(node), notes_on(node)) for node in shown]
 
     @cached_property
     def totals(self) -> list[Meter]:
@@ -232,7 +232,7 @@ class NodesPage:
     @cached_property
     def fingerprint(self) -> str:
         """Changes when anything on the page changes."""
-        shown = [(card.node.name, card.node.seen_at, card.holders) for card in self.cards]
+        shown = [(card.node.name, card.node.seen_at, card.gpu_users) for card in self.cards]
         # Each write of a node has a later time, and one that goes is one less.
         last = max((node.seen_at for node in self._all), default=None)
         others = (self.count, last)

@@ -1,6 +1,6 @@
 """Who waits: trainings and services of all tenants that somebody may see, the longest first.
 
-Each tenant's queue goes first come, first served, whatever waits in it; so a place is counted within
+Each tenant's queue goes first come, first served, whatever waits in it; so an entry is counted within
 the tenant. Six queries for one page, whatever the length of the queue.
 """
 
@@ -27,8 +27,8 @@ PAGE_SIZE = 50
 
 
 @dataclass(frozen=True)
-class Place:
-    """One place in the queue; `row` is what waits there.
+class QueueEntry:
+    """One entry in the queue; `row` is what waits there.
 
     Attributes:
         position: within its tenant's queue, from 1.
@@ -75,7 +75,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class _Waiting:
+class _Queued:
     """As little as the order of the queue needs."""
 
     queued_at: datetime
@@ -84,8 +84,8 @@ class _Waiting:
     is_job: bool
 
 
-class Queue(Sequence[Place]):
-    """The whole queue as one may see it; only the places that are asked for are read."""
+class Queue(Sequence[QueueEntry]):
+    """The whole queue as one may see it; only the entries that are asked for are read."""
 
     def __init__(self, user: Any) -> None:
         self._user = user
@@ -101,40 +101,40 @@ class Queue(Sequence[Place]):
         )
 
     @cached_property
-    def _waiting(self) -> list[_Waiting]:
+    def _queued(self) -> list[_Queued]:
         jobs = self._jobs.order_by().values_list("queued_at", "pk", "tenant_id")
         services = self._services.order_by().values_list("requested_at", "pk", "tenant_id")
-        found = [_Waiting(at, pk, tenant, is_job=True) for at, pk, tenant in jobs]
-        found += [_Waiting(at, pk, tenant, is_job=False) for at, pk, tenant in services]
-        return sorted(found, key=lambda waiting: (waiting.queued_at, str(waiting.id)))
+        found = [_Queued(at, pk, tenant, is_job=True) for at, pk, tenant in jobs]
+        found += [_Queued(at, pk, tenant, is_job=False) for at, pk, tenant in services]
+        return sorted(found, key=lambda queued: (queued.queued_at, str(queued.id)))
 
     @cached_property
     def _positions(self) -> dict[UUID, int]:
         counted: Counter[UUID] = Counter()
         positions = {}
-        for waiting in self._waiting:
-            counted[waiting.tenant_id] += 1
-            positions[waiting.id] = counted[waiting.tenant_id]
+        for queued in self._queued:
+            counted[queued.tenant_id] += 1
+            positions[queued.id] = counted[queued.tenant_id]
         self._lengths = counted
         return positions
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._queued)
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[QueueEntry]:
         return iter(self[:])
 
     def __getitem__(self, which: Any) -> Any:
-        """A slice of places (a single one, as a list of one would be, for an index)."""
-        chosen = self._waiting[which]
-        if isinstance(chosen, _Waiting):
+        """A slice of entries (a single one, as a list of one would be, for an index)."""
+        chosen = self._queued[which]
+        if isinstance(chosen, _Queued):
             return self._read([chosen])[0]
         return self._read(chosen)
 
-    def _read(self, chosen: list[_Waiting]) -> list[Place]:
+    def _read(self, chosen: list[_Queued]) -> list[QueueEntry]:
         related = ("owner", "tenant__team")
-        jobs = [waiting.id for waiting in chosen if waiting.is_job]
-        services = [waiting.id for waiting in chosen if not waiting.is_job]
+        jobs = [queued.id for queued in chosen if queued.is_job]
+        services = [queued.id for queued in chosen if not queued.is_job]
         found: dict[UUID, Job | Service] = {}
         found |= {row.pk: row for row in Job.objects.filter(pk__in=jobs).select_related(*related)}
         for row in Service.objects.filter(pk__in=services).select_related(*related):
@@ -142,7 +142,7 @@ class Queue(Sequence[Place]):
         positions = self._positions
         # What has left the queue in between is left out.
         return [
-            Place(positions[w.id], self._lengths[w.tenant_id], found[w.id])
+            QueueEntry(positions[w.id], self._lengths[w.tenant_id], found[w.id])
             for w in chosen
             if w.id in found
         ]
@@ -157,11 +157,11 @@ class QueuePage:
         self.is_shared = policy.may(user, "see")
 
     @cached_property
-    def page(self) -> Page[Place]:
+    def page(self) -> Page[QueueEntry]:
         return Paginator(self._queue, PAGE_SIZE).get_page(self._page_number)
 
     @cached_property
-    def places(self) -> list[Place]:
+    def entries(self) -> list[QueueEntry]:
         return list(self.page.object_list)
 
     @property
@@ -170,14 +170,14 @@ class QueuePage:
 
     @cached_property
     def asked(self) -> dict[str, int]:
-        """What the places of this page ask for together."""
+        """What the entries of this page ask for together."""
         total: Counter[str] = Counter()
-        for place in self.places:
-            total.update(place.asked)
+        for entry in self.entries:
+            total.update(entry.asked)
         return dict(total)
 
     @cached_property
     def fingerprint(self) -> str:
         """Changes when anything on the page changes."""
-        shown = [(str(p.row.pk), p.row.revision, p.position, p.length) for p in self.places]
+        shown = [(str(p.row.pk), p.row.revision, p.position, p.length) for p in self.entries]
         return "~" + hashlib.sha256(repr((shown, self.count)).encode()).hexdigest()[:16]

@@ -60,7 +60,7 @@ def test_nodes_and_health_of_a_real_cluster(page_of: Callable[..., Page], ada: R
     expect(page.get_by_text("Ready", exact=True).first).to_be_visible()
     page.goto("/admin/health/")
     # Pod Security can be tried only where somebody has a namespace: ada has.
-    row = page.locator(".health-grid .lamp-line")
+    row = page.locator(".health-grid .check-line")
     expect(row.filter(has_text="Object store")).to_contain_text("It works")
     expect(row.filter(has_text="Messages to browsers")).to_contain_text("It works")
     expect(row.filter(has_text="StorageClass")).to_contain_text("It is there")
@@ -74,14 +74,14 @@ def test_who_holds_a_gpu_is_shown_as_it_happens(page_of: Callable[..., Page], ad
     mine, theirs = page_of("ada"), page_of("lin")
     for page in (mine, theirs):
         page.goto("/nodes/")
-        expect(page.locator(".gpu-holder")).to_have_count(0)
+        expect(page.locator(".gpu-user")).to_have_count(0)
     each = {"count": 1, "cpu": "100m", "memory": "128Mi", "gpu": 1}
     sleep = ["python", "-c", "import time; time.sleep(600)"]
     job = ada.submit(name="holds a GPU", command=sleep, replicas={"worker": each})
     expect(mine.get_by_role("link", name="holds a GPU")).to_be_visible(timeout=60_000)
     expect(mine.locator(".fleet-number")).to_contain_text("1/")
-    expect(theirs.locator(".gpu-holder")).to_contain_text("a team mate's", timeout=10_000)
+    expect(theirs.locator(".gpu-user")).to_contain_text("a team mate's", timeout=10_000)
     expect(theirs.get_by_text("holds a GPU")).to_have_count(0)
     assert ada.call("POST", f"jobs/{job['id']}/stop/").ok
     for page in (mine, theirs):
-        expect(page.locator(".gpu-holder")).to_have_count(0, timeout=60_000)
+        expect(page.locator(".gpu-user")).to_have_count(0, timeout=60_000)

@@ -1,4 +1,4 @@
-"""The lines of the health page: each a lamp, words, and what to do. Pure: they read one report.
+"""The lines of the health page: each a check, its outcome in words, and what to do. Pure: they read one report.
 
 A missing part of the report is "not known yet", never an error: another version may have written it.
 """
@@ -11,7 +11,7 @@ Report = dict[str, Any]  # `ReconcilerLease.health`; jobs/engine/health.py has i
 
 
 @dataclass(frozen=True)
-class Lamp:
+class Check:
     """One line: what is looked at, how it is, and what to do about it.
 
     Attributes:

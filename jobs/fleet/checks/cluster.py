@@ -1,16 +1,16 @@
-"""Lamps of the cluster: whether it answers, and whether it has what Homeport relies on."""
+"""Checks of the cluster: whether it answers, and whether it has what Homeport relies on."""
 
 from collections.abc import Sequence
 
 from django.utils.translation import gettext as _
 
-from jobs.fleet.checks import Lamp, Report, moment
+from jobs.fleet.checks import Check, Report, moment
 from jobs.models import ReconcilerLease
 
 
-def lamps(
+def checks(
     lease: ReconcilerLease | None, report: Report, open_nodes: Sequence[bool], class_name: str
-) -> list[Lamp]:
+) -> list[Check]:
     """All of them, in the order of the page.
 
     Args:
@@ -35,103 +35,103 @@ def _answer(told: Report, name: str) -> tuple[str, str]:
     return found.get("state", "unknown"), found.get("detail", "")
 
 
-def _api_server(lease: ReconcilerLease | None, told: Report) -> Lamp:
+def _api_server(lease: ReconcilerLease | None, told: Report) -> Check:
     title, server = _("API server"), str(told.get("server", ""))
     error = lease.cluster_error if lease else ""
     if lease is None or lease.cluster_ok_at is None:
         step = _("Check HOMEPORT_KUBECONFIG, and that the cluster runs.")
-        return Lamp("bad", title, error or _("It was never reached."), step, None, server)
+        return Check("bad", title, error or _("It was never reached."), step, None, server)
     if error:
         step = _("Check that the cluster runs; Homeport goes on by itself when it answers.")
-        return Lamp("bad", title, error, step, lease.cluster_ok_at, server)
-    return Lamp("good", title, _("It answers."), "", None, server)
+        return Check("bad", title, error, step, lease.cluster_ok_at, server)
+    return Check("good", title, _("It answers."), "", None, server)
 
 
-def _version(told: Report) -> Lamp:
+def _version(told: Report) -> Check:
     title, version = _("Kubernetes"), told.get("version", "")
     if not version:
-        return Lamp("rest", title, _("Its version is not known yet."))
+        return Check("rest", title, _("Its version is not known yet."))
     if told.get("is_old"):
-        return Lamp("bad", title, version, _("Homeport needs 1.33 or newer: upgrade the cluster."))
-    return Lamp("good", title, version)
+        return Check("bad", title, version, _("Homeport needs 1.33 or newer: upgrade the cluster."))
+    return Check("good", title, version)
 
 
-def _nodes(open_nodes: Sequence[bool]) -> Lamp:
+def _nodes(open_nodes: Sequence[bool]) -> Check:
     title, count = _("Nodes"), len(open_nodes)
     if not count:
-        return Lamp("bad", title, _("None is known."), _("Nothing runs until there are nodes."))
+        return Check("bad", title, _("None is known."), _("Nothing runs until there are nodes."))
     text = _("%(open)s of %(all)s take new pods") % {"open": sum(open_nodes), "all": count}
     if all(open_nodes):
-        return Lamp("good", title, text)
+        return Check("good", title, text)
     tone = "warn" if any(open_nodes) else "bad"
-    return Lamp(tone, title, text, _("See why"), route="nodes")
+    return Check(tone, title, text, _("See why"), route="nodes")
 
 
-def _storage_class(told: Report, class_name: str) -> Lamp:
+def _storage_class(told: Report, class_name: str) -> Check:
     state, detail = _answer(told, "storage_class")
     title = _("StorageClass %(name)s") % {"name": told.get("class_name", class_name)}
     if state == "yes":
-        return Lamp("good", title, _("It is there."), "", None, detail)
+        return Check("good", title, _("It is there."), "", None, detail)
     if state == "no":
         text = _("The cluster has none of this name, so no volume can be made.")
         step = _("Make it, or name another in STORAGE_CLASS. It must allow ReadWriteMany.")
-        return Lamp("bad", title, text, step)
-    return Lamp("rest", title, _("Not known yet."), "", None, detail)
+        return Check("bad", title, text, step)
+    return Check("rest", title, _("Not known yet."), "", None, detail)
 
 
-def _pod_security(told: Report) -> Lamp:
+def _pod_security(told: Report) -> Check:
     state, detail = _answer(told, "pod_security")
     title = _("Pod Security")
     if state == "yes":
-        return Lamp("good", title, _("Privileged pods are refused in people's namespaces."))
+        return Check("good", title, _("Privileged pods are refused in people's namespaces."))
     if state == "no":
         text = _("A privileged pod would be let into people's namespaces.")
         step = _("Turn the PodSecurity admission on: until then anybody can take over a node.")
-        return Lamp("bad", title, text, step)
+        return Check("bad", title, text, step)
     text = _("Not tried yet: that needs the first namespace of somebody.")
-    return Lamp("rest", title, text, "", None, detail)
+    return Check("rest", title, text, "", None, detail)
 
 
-def network(report: Report) -> Lamp:
+def network(report: Report) -> Check:
     """Whether namespaces are kept apart on the network, as it was tried with real pods."""
     state, detail = _answer(report, "network")
     at = moment((report.get("network") or {}).get("checked_at"))
     title = _("Network of namespaces")
     if state == "yes":
-        return Lamp("good", title, _("Pods of different namespaces do not reach each other."))
+        return Check("good", title, _("Pods of different namespaces do not reach each other."))
     if state == "no":
         text = _("Namespaces are not isolated: anybody's pods reach everybody else's.")
         step = _(
             "Use a network plugin that enforces NetworkPolicies. Until then let only people work "
             "here who trust each other."
         )
-        return Lamp("bad", title, text, step, at, detail)
+        return Check("bad", title, text, step, at, detail)
     text = _("It could not be tried.") if at else _("Not known yet.")
-    return Lamp("rest", title, text, "", None, detail)
+    return Check("rest", title, text, "", None, detail)
 
 
 _TOLD = 4  # rights that are named; the others are counted
 
 
-def _rights(told: Report) -> Lamp:
+def _rights(told: Report) -> Check:
     found = told.get("rights") or {}
     title = _("Rights")
     if found.get("missing"):
         text = _("Homeport's account may not: %(rights)s.") % {"rights": _some(found["missing"])}
         step = _("Apply deploy/cluster again; docs/cluster.md says what each right is for.")
-        return Lamp("bad", title, text, step)
+        return Check("bad", title, text, step)
     if found.get("excess"):
         rights = _some(found["excess"])
         text = _("Homeport's account could also: %(rights)s.") % {"rights": rights}
         step = _("Give each part of Homeport an account of its own, as docs/cluster.md shows.")
-        return Lamp("warn", title, text, step)
+        return Check("warn", title, text, step)
     state = found.get("state", "unknown")
     if state == "yes":
-        return Lamp("good", title, _("Homeport's account may do what it has to, and no more."))
+        return Check("good", title, _("Homeport's account may do what it has to, and no more."))
     if state == "no":
         text = _("This cluster does not limit accounts: whoever can reach it may do everything.")
-        return Lamp("rest", title, text, "", None, found.get("detail", ""))
-    return Lamp("rest", title, _("Not known yet."), "", None, found.get("detail", ""))
+        return Check("rest", title, text, "", None, found.get("detail", ""))
+    return Check("rest", title, _("Not known yet."), "", None, found.get("detail", ""))
 
 
 def _some(rights: Sequence[str]) -> str:
@@ -141,12 +141,12 @@ def _some(rights: Sequence[str]) -> str:
     return _("%(named)s and %(count)s more") % {"named": named, "count": len(rights) - _TOLD}
 
 
-def _metrics(told: Report) -> Lamp:
+def _metrics(told: Report) -> Check:
     state, detail = _answer(told, "metrics")
     title = _("Metrics API")
     if state == "yes":
-        return Lamp("good", title, _("The cluster has it."))
+        return Check("good", title, _("The cluster has it."))
     if state == "no":
         text = _("The cluster has none. Homeport counts what pods ask for and does not need it.")
-        return Lamp("rest", title, text)
-    return Lamp("rest", title, _("Not known yet."), "", None, detail)
+        return Check("rest", title, text)
+    return Check("rest", title, _("Not known yet."), "", None, detail)

@@ -1,28 +1,28 @@
-"""Lamps of what Homeport stands on besides the cluster: database, object store, disk, messages."""
+"""Checks of the dependencies besides the cluster: database, object store, disk, messages."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from django.utils.translation import gettext as _
 
-from jobs.fleet.checks import Lamp, Report, milliseconds, moment
+from jobs.fleet.checks import Check, Report, milliseconds, moment
 
 FULL_PERCENT = 5  # a disk with less room than this is about to make everything fail
 
 
-def lamps(report: Report, database: str) -> list[Lamp]:
+def checks(report: Report, database: str) -> list[Check]:
     """All of them, in the order of the page; `database` is Django's word for its kind."""
     return [_database(database), _store(report), *_disk(report), _messages(report)]
 
 
-def _database(vendor: str) -> Lamp:
+def _database(vendor: str) -> Check:
     words = {"sqlite": _("SQLite on this machine"), "postgresql": "PostgreSQL"}
     # This page came out of it.
     text = _("%(which)s answers.") % {"which": words.get(vendor, vendor)}
-    return Lamp("good", _("Database"), text)
+    return Check("good", _("Database"), text)
 
 
-def _store(report: Report) -> Lamp:
+def _store(report: Report) -> Check:
     told = report.get("store", {})
     names = {"s3": _("S3 bucket %(name)s"), "folder": _("folder in %(name)s")}
     name = names.get(told.get("kind", ""), "") % {"name": told.get("name", "")}
@@ -30,7 +30,7 @@ def _store(report: Report) -> Lamp:
     return _tried(_("Object store"), told, name, step)
 
 
-def _disk(report: Report) -> Iterator[Lamp]:
+def _disk(report: Report) -> Iterator[Check]:
     told = report.get("store", {})
     free = told.get("free_percent")
     if free is None:
@@ -40,23 +40,23 @@ def _disk(report: Report) -> Iterator[Lamp]:
         text = _("%(n)s %% of the disk is free, less than DISK_RESERVE_BYTES") % {"n": free}
     if told.get("is_short") or free < FULL_PERCENT:
         step = _("Delete old trainings and uploads, or give it a larger disk.")
-        yield Lamp("bad", _("Disk"), text, step)
+        yield Check("bad", _("Disk"), text, step)
     else:
-        yield Lamp("good", _("Disk"), text)
+        yield Check("good", _("Disk"), text)
 
 
-def _messages(report: Report) -> Lamp:
+def _messages(report: Report) -> Check:
     told = report.get("channel_layer", {})
     names = {"redis": "Redis", "memory": _("in the memory of this process")}
     step = _("Without it pages do not change by themselves. Check REDIS_URL and that server.")
     return _tried(_("Messages to browsers"), told, names.get(told.get("kind", ""), ""), step)
 
 
-def _tried(title: str, told: dict[str, Any], name: str, step: str) -> Lamp:
+def _tried(title: str, told: dict[str, Any], name: str, step: str) -> Check:
     state, at = told.get("state", "unknown"), moment(told.get("checked_at"))
     if state == "unknown":
-        return Lamp("rest", title, _("Not tried yet."), "", None, name)
+        return Check("rest", title, _("Not tried yet."), "", None, name)
     if state == "no":
-        return Lamp("bad", title, told.get("text", ""), step, at, name)
+        return Check("bad", title, told.get("text", ""), step, at, name)
     text = _("It works: there and back in %(time)s.") % {"time": milliseconds(told.get("took_s"))}
-    return Lamp("good", title, text, "", at, name)
+    return Check("good", title, text, "", at, name)

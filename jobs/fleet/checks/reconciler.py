@@ -1,17 +1,17 @@
-"""Lamps of the reconciler itself: its lease, its pace, the work before it, what went wrong last."""
+"""Checks of the reconciler itself: its lease, its pace, the work before it, what went wrong last."""
 
 from collections.abc import Iterator
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from jobs.fleet.checks import Lamp, Report, milliseconds, moment
+from jobs.fleet.checks import Check, Report, milliseconds, moment
 from jobs.models import ReconcilerLease
 
 SLOW_S = 2.0  # a change that waits longer than this is worth a word
 
 
-def lamps(lease: ReconcilerLease | None, report: Report, *, is_silent: bool) -> list[Lamp]:
+def checks(lease: ReconcilerLease | None, report: Report, *, is_silent: bool) -> list[Check]:
     """All of them, in the order of the page."""
     return [
         _holder(lease, report, is_silent=is_silent),
@@ -22,11 +22,11 @@ def lamps(lease: ReconcilerLease | None, report: Report, *, is_silent: bool) -> 
     ]
 
 
-def _holder(lease: ReconcilerLease | None, report: Report, *, is_silent: bool) -> Lamp:
+def _holder(lease: ReconcilerLease | None, report: Report, *, is_silent: bool) -> Check:
     title = _("Lease")
     if lease is None or lease.renewed_at is None:
         step = _("Start it: manage.py serve, or serve --no-web where the web runs apart.")
-        return Lamp("bad", title, _("No reconciler has ever run."), step)
+        return Check("bad", title, _("No reconciler has ever run."), step)
     detail = _("epoch %(epoch)s, held by %(holder)s") % {
         "epoch": lease.epoch,
         "holder": lease.holder or _("nobody"),
@@ -34,55 +34,55 @@ def _holder(lease: ReconcilerLease | None, report: Report, *, is_silent: bool) -
     if is_silent:
         text = _("Nothing was heard from the reconciler for a while.")
         step = _("Start it, or read its log. What people ask for meanwhile is kept.")
-        return Lamp("bad", title, text, step, lease.renewed_at, detail)
+        return Check("bad", title, text, step, lease.renewed_at, detail)
     if not lease.holder:
         text = _("It has just been given back; another reconciler takes it.")
-        return Lamp("warn", title, text, "", lease.renewed_at, detail)
+        return Check("warn", title, text, "", lease.renewed_at, detail)
     text = _("One reconciler holds it and works.")
-    return Lamp("good", title, text, "", moment(report.get("started_at")), detail)
+    return Check("good", title, text, "", moment(report.get("started_at")), detail)
 
 
-def _lag(report: Report) -> Lamp:
+def _lag(report: Report) -> Check:
     title, ticks = _("From a change to the database"), report.get("ticks")
     if not ticks:
-        return Lamp("rest", title, _("Not known yet."))
+        return Check("rest", title, _("Not known yet."))
     lag_s = float(ticks.get("lag_s", 0))
     text = _("%(time)s at most in the last minute") % {"time": milliseconds(lag_s)}
     if lag_s > SLOW_S:
         step = _("Much happens at once, or the database is slow. If it lasts, look at its load.")
-        return Lamp("warn", title, text, step)
-    return Lamp("good", title, text)
+        return Check("warn", title, text, step)
+    return Check("good", title, text)
 
 
-def _work(report: Report) -> Lamp:
+def _work(report: Report) -> Check:
     title, jobs = _("Work before it"), report.get("jobs")
     if not jobs:
-        return Lamp("rest", title, _("Not known yet."))
+        return Check("rest", title, _("Not known yet."))
     text = _("%(pending)s to look at, %(under_way)s being changed in the cluster") % {
         "pending": jobs.get("pending", 0),
         "under_way": jobs.get("under_way", 0),
     }
     resting = int(jobs.get("resting", 0))
     if not resting:
-        return Lamp("good", title, text)
+        return Check("good", title, text)
     waits = ngettext("%(n)s waits after a failure", "%(n)s wait after a failure", resting)
     step = _("They are tried again by themselves; each says on its page what failed.")
-    return Lamp("warn", title, f"{text}, {waits % {'n': resting}}", step)
+    return Check("warn", title, f"{text}, {waits % {'n': resting}}", step)
 
 
-def _tasks(report: Report) -> Iterator[Lamp]:
+def _tasks(report: Report) -> Iterator[Check]:
     for task in report.get("tasks", []):
         if task["state"] == "waiting":
             text = _("It died and is started again: %(error)s") % {"error": task["error"]}
-            yield Lamp("bad", task["name"], text, _("The log has all of it."))
+            yield Check("bad", task["name"], text, _("The log has all of it."))
         elif task["restarts"]:
             count = int(task["restarts"])
             text = ngettext("started again once", "started again %(n)s times", count) % {"n": count}
-            yield Lamp("warn", task["name"], text, "", None, task["error"])
+            yield Check("warn", task["name"], text, "", None, task["error"])
 
 
-def _last_warning(report: Report) -> Lamp:
+def _last_warning(report: Report) -> Check:
     title, told = _("Last warning"), report.get("last_error")
     if not told:
-        return Lamp("good", title, _("None since it started."))
-    return Lamp("rest", title, told["text"], "", moment(told["at"]), told["where"])
+        return Check("good", title, _("None since it started."))
+    return Check("rest", title, told["text"], "", moment(told["at"]), told["where"])

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils.timezone import now
 
-from jobs.fleet.checks import Lamp, dependencies, reconciler
+from jobs.fleet.checks import Check, dependencies, reconciler
 from jobs.fleet.health import HealthPage
 from jobs.models import ReconcilerLease
 from tests.e2e.seed_fleet import report as seeded_report
@@ -54,7 +54,7 @@ def read(client: Client) -> Markup:
 
 
 def troubles() -> list[str]:
-    return [lamp.title for lamp in HealthPage().troubles]
+    return [check.title for check in HealthPage().troubles]
 
 
 def test_it_is_for_admins_only(client: Client) -> None:
@@ -111,13 +111,13 @@ def test_each_thing_that_is_missing_in_the_cluster_is_named() -> None:
 def test_namespaces_that_are_not_apart_are_told_to_everybody_concerned(
     client: Client, state: str, tone: str, is_told: bool
 ) -> None:
-    """A red lamp and a banner for admins, words at the namespace for whoever works in it."""
+    """A red check and a banner for admins, words at the namespace for whoever works in it."""
     network = {"state": state, "detail": "why", "checked_at": now().isoformat()}
     lease(health=good_report(network=network))
     tenant = make_tenant()
-    lamp = next(lamp for lamp in HealthPage().cluster if lamp.title == "Network of namespaces")
-    assert lamp.tone == tone
-    assert ("not isolated" in lamp.text) == is_told
+    check = next(check for check in HealthPage().cluster if check.title == "Network of namespaces")
+    assert check.tone == tone
+    assert ("not isolated" in check.text) == is_told
     banner, words = "Namespaces are not isolated", "Not isolated: on this cluster"
     assert (banner in read(client).text) == is_told
     detail = Markup(client.get(f"/admin/namespaces/{tenant.pk}/").content.decode())
@@ -141,16 +141,16 @@ def test_namespaces_that_are_not_apart_are_told_to_everybody_concerned(
 )
 def test_what_the_account_may_do_is_told(rights: dict[str, Any], tone: str, words: str) -> None:
     lease(health=good_report(cluster={"rights": rights}))
-    lamp = next(lamp for lamp in HealthPage().cluster if lamp.title == "Rights")
-    assert lamp.tone == tone
-    assert words in lamp.text
-    assert bool(lamp.next_step) == (tone in {"bad", "warn"})
+    check = next(check for check in HealthPage().cluster if check.title == "Rights")
+    assert check.tone == tone
+    assert words in check.text
+    assert bool(check.next_step) == (tone in {"bad", "warn"})
 
 
 def test_a_cluster_that_does_not_answer_is_told_in_its_own_words() -> None:
     lease(cluster_error="no connection to https://x")
     make_node()
-    assert [(lamp.title, lamp.text) for lamp in HealthPage().troubles] == [
+    assert [(check.title, check.text) for check in HealthPage().troubles] == [
         ("API server", "no connection to https://x")
     ]
 
@@ -172,7 +172,7 @@ def test_a_watch_that_fails_comes_first(change: dict[str, Any], tone: str, words
     page = HealthPage()
     first = page.watches[0]
     assert (first.kind, first.tone, first.text) == ("PersistentVolumeClaim", tone, words)
-    assert [lamp.title for lamp in page.troubles] == ["Watches"]
+    assert [check.title for check in page.troubles] == ["Watches"]
 
 
 def test_store_messages_and_disk_say_what_to_check() -> None:
@@ -181,22 +181,22 @@ def test_store_messages_and_disk_say_what_to_check() -> None:
         "store": {**broken, "kind": "folder", "name": "/srv", "free_percent": 3},
         "channel_layer": {**broken, "kind": "redis"},
     }
-    bad = [lamp for lamp in dependencies.lamps(told, "postgresql") if lamp.tone == "bad"]
-    assert [lamp.title for lamp in bad] == ["Object store", "Disk", "Messages to browsers"]
-    assert all(lamp.next_step for lamp in bad)
+    bad = [check for check in dependencies.checks(told, "postgresql") if check.tone == "bad"]
+    assert [check.title for check in bad] == ["Object store", "Disk", "Messages to browsers"]
+    assert all(check.next_step for check in bad)
 
 
 def test_a_disk_is_full_where_the_reserve_begins() -> None:
     told = {"store": {"state": "yes", "kind": "folder", "name": "/srv", "free_percent": 28}}
     told["store"]["is_short"] = True
-    (bad,) = [lamp for lamp in dependencies.lamps(told, "postgresql") if lamp.tone == "bad"]
+    (bad,) = [check for check in dependencies.checks(told, "postgresql") if check.tone == "bad"]
     assert bad.title == "Disk"
     assert bad.text == "28 % of the disk is free, less than DISK_RESERVE_BYTES"
 
 
-def of_reconciler(**told: Any) -> dict[str, Lamp]:
-    found = reconciler.lamps(None, told, is_silent=True)
-    return {lamp.title: lamp for lamp in found}
+def of_reconciler(**told: Any) -> dict[str, Check]:
+    found = reconciler.checks(None, told, is_silent=True)
+    return {check.title: check for check in found}
 
 
 def test_slowness_failures_and_restarts_are_worth_a_look() -> None:
@@ -223,7 +223,7 @@ def test_the_length_of_the_queue_counts_services_too() -> None:
     make_service(tenant)
     make_job(tenant, desired="stop")
     lease()
-    queue = next(lamp for lamp in HealthPage().reconciler if lamp.title == "Queue")
+    queue = next(check for check in HealthPage().reconciler if check.title == "Queue")
     assert queue.text == "2 wait for room"
 
 

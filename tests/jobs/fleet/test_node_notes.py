@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.fleet.node_notes import Remark, remarks
+from jobs.fleet.node_notes import NodeNote, notes_on
 from jobs.models import Node
 
 
@@ -25,15 +25,15 @@ def condition(kind: str, status: str, message: str = "") -> dict[str, Any]:
     return {**told, "since": "2026-11-20T10:00:00+00:00"}
 
 
-def only(row: Node) -> Remark:
-    found = remarks(row)
+def only(row: Node) -> NodeNote:
+    found = notes_on(row)
     assert len(found) == 1, found
     return found[0]
 
 
 def test_nothing_is_said_of_a_healthy_node() -> None:
     quiet = [condition("Ready", "True"), condition("MemoryPressure", "False")]
-    assert remarks(node(conditions=quiet)) == []
+    assert notes_on(node(conditions=quiet)) == []
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
@@ -81,22 +81,22 @@ def test_a_gpu_that_is_not_offered_is_out_of_service() -> None:
 
 
 def test_a_gpu_that_went_away_under_a_pod_is_told() -> None:
-    said = remarks(node(allocatable={"gpu": 1}))
-    assert "Pods hold 1 more GPU than there is" in [remark.title for remark in said]
+    said = notes_on(node(allocatable={"gpu": 1}))
+    assert "Pods hold 1 more GPU than there is" in [note.title for note in said]
 
 
 def test_taints_of_others_are_named_and_those_for_gpus_explained() -> None:
     taints = [taint("dedicated", "render"), taint("nvidia.com/gpu", "present")]
-    titles = {remark.title for remark in remarks(node(taints=taints))}
+    titles = {note.title for note in notes_on(node(taints=taints))}
     assert titles == {
         "Kept for others: dedicated=render:NoSchedule",
         "Kept for pods that ask for a GPU",
     }
-    assert remarks(node(taints=[taint("slow", effect="PreferNoSchedule")])) == []
+    assert notes_on(node(taints=[taint("slow", effect="PreferNoSchedule")])) == []
 
 
 def test_what_a_node_says_of_itself_is_told() -> None:
-    said = remarks(
+    said = notes_on(
         node(
             labels={"homeport.dev/simulated-gpu": "true"},
             about={"gpu_note": "4 simulated ones are offered."},
@@ -108,7 +108,7 @@ def test_what_a_node_says_of_itself_is_told() -> None:
             ],
         )
     )
-    assert [(remark.tone, remark.text) for remark in said] == [
+    assert [(note.tone, note.text) for note in said] == [
         ("warn", "Not enforced: NetworkPolicy."),
         ("info", "16 on 4"),
         ("info", "4 simulated ones are offered."),
@@ -117,5 +117,5 @@ def test_what_a_node_says_of_itself_is_told() -> None:
 
 def test_the_worst_comes_first() -> None:
     pressure = condition("DiskPressure", "True")
-    said = remarks(node(conditions=[pressure], is_ready=False, taints=[taint("a")]))
-    assert [remark.tone for remark in said] == ["bad", "warn", "info"]
+    said = notes_on(node(conditions=[pressure], is_ready=False, taints=[taint("a")]))
+    assert [note.tone for note in said] == ["bad", "warn", "info"]
