@@ -7,8 +7,8 @@ from uuid import UUID
 from django.http import Http404, QueryDict
 from django.utils.timezone import now
 
-from jobs.team.quotas import SORTS, TeamHoldings
-from jobs.team.workloads import TeamWork
+from jobs.team.quotas import SORTS, TeamQuotas
+from jobs.team.workloads import TeamWorkloads
 from jobs.usage.chart import Chart, chart_of
 from jobs.usage.hours import HoursTable, hours_table
 from tenants import policy
@@ -36,16 +36,16 @@ class TeamPage:
         self.sorts = SORTS
 
     @cached_property
-    def holdings(self) -> TeamHoldings:
+    def quotas(self) -> TeamQuotas:
         assert self.team is not None
         sort = self._query.get("sort", "pressure")
-        return TeamHoldings(self.team, sort=sort, page=self._query.get("people", "1"))
+        return TeamQuotas(self.team, sort=sort, page=self._query.get("people", "1"))
 
     @cached_property
-    def work(self) -> TeamWork:
+    def workloads(self) -> TeamWorkloads:
         assert self.team is not None
         show = self._query.get("show", "")
-        return TeamWork(self.team, show=show, page=self._query.get("page", "1"))
+        return TeamWorkloads(self.team, show=show, page=self._query.get("page", "1"))
 
     @cached_property
     def hours(self) -> HoursTable:

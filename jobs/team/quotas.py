@@ -17,7 +17,7 @@ PAGE_SIZE = 50
 # In the order of the columns; storage is promised to volumes and never waits.
 KINDS = ("gpu", "cpu", "memory", "storage")
 # What makes work wait. A volume is as large as its quota from the beginning.
-_PRESSING = ("gpu", "cpu", "memory")
+_QUEUED_FOR = ("gpu", "cpu", "memory")
 # key in the address -> title of the choice
 SORTS: dict[str, Any] = {
     "pressure": _("Most pressed first"),
@@ -31,7 +31,7 @@ _NO_ROOM = 1e9  # something is wanted where nothing is allowed
 
 
 @dataclass(frozen=True)
-class Holding:
+class TenantUsage:
     """One tenant with the lines of its bars."""
 
     tenant: Tenant
@@ -40,7 +40,7 @@ class Holding:
     def line(self, kind: str) -> UsageLine:
         return next(line for line in self.lines if line.kind == kind)
 
-    def pressure_of(self, kind: str) -> float:
+    def utilisation_of(self, kind: str) -> float:
         """Held and waited for, as a share of what is allowed; 1 is full."""
         line = self.line(kind)
         wanted = line.used + line.queued
@@ -49,16 +49,16 @@ class Holding:
         return _NO_ROOM if wanted else 0.0
 
     @property
-    def pressure(self) -> float:
+    def utilisation(self) -> float:
         """Of the scarcest kind."""
-        return max(self.pressure_of(kind) for kind in _PRESSING)
+        return max(self.utilisation_of(kind) for kind in _QUEUED_FOR)
 
     @property
     def name(self) -> str:
         return self.tenant.owner.shown_name
 
 
-class TeamHoldings:
+class TeamQuotas:
     """All tenants of a team, sorted, one page of them shown."""
 
     def __init__(self, team: Team, *, sort: str = "pressure", page: str = "1") -> None:
@@ -67,25 +67,25 @@ class TeamHoldings:
         self._page_number = page
 
     @cached_property
-    def all(self) -> list[Holding]:
+    def all(self) -> list[TenantUsage]:
         """Three queries, however many tenants."""
         tenants = list(
             Tenant.objects.existing().filter(team=self.team).select_related("owner", "team")
         )
         queued = queued_by_tenant([tenant.pk for tenant in tenants])
-        holdings = [Holding(tenant, _lines(tenant, queued[tenant.pk])) for tenant in tenants]
-        return sorted(holdings, key=self._order)
+        usages = [TenantUsage(tenant, _lines(tenant, queued[tenant.pk])) for tenant in tenants]
+        return sorted(usages, key=self._order)
 
-    def _order(self, holding: Holding) -> tuple[float, str, str]:
-        name = (holding.name.casefold(), holding.tenant.namespace)
+    def _order(self, usage: TenantUsage) -> tuple[float, str, str]:
+        name = (usage.name.casefold(), usage.tenant.namespace)
         if self.sort == "name":
             return (0.0, *name)
         if self.sort == "pressure":
-            return (-holding.pressure, *name)
-        return (-holding.pressure_of(self.sort), *name)
+            return (-usage.utilisation, *name)
+        return (-usage.utilisation_of(self.sort), *name)
 
     @cached_property
-    def page(self) -> Page[Holding]:
+    def page(self) -> Page[TenantUsage]:
         return Paginator(self.all, PAGE_SIZE).get_page(self._page_number)
 
     @cached_property

@@ -18,7 +18,7 @@ from jobs.models import Job
 from jobs.services import actions as service_actions
 from jobs.services.models import Service
 from jobs.team.page import TeamPage
-from jobs.team.workloads import find_work
+from jobs.team.workloads import find_workload
 from jobs.usage.hours import HoursTable, hours_table
 from portal.web.csv import csv_answer
 from portal.web.request import PageRequest, is_unchanged, signed_in
@@ -44,7 +44,7 @@ def team_fragment(request: PageRequest, part: str) -> HttpResponseBase:
     page = TeamPage(request.user, request.GET)
     if part not in PARTS or page.team is None:
         raise Http404(part)
-    shown = page.work.fingerprint if part == "work" else page.holdings.fingerprint
+    shown = page.workloads.fingerprint if part == "work" else page.quotas.fingerprint
     if is_unchanged(request, shown):
         return HttpResponse(status=204)
     return render(request, f"team/_{part}.html", {"page": page})
@@ -85,28 +85,30 @@ def _rows(table: HoursTable) -> Iterator[tuple[str | float, ...]]:
 @signed_in
 def team_stop(request: PageRequest, pk: UUID) -> HttpResponseBase:
     """Asks why, and stops: whose work it is reads the answer."""
-    work = find_work(request.user, pk)
+    workload = find_workload(request.user, pk)
     reason = request.POST.get("reason", "").strip()[:MAX_REASON]
-    team_id = work.tenant.team_id
+    team_id = workload.tenant.team_id
     back = f"{reverse('lead-team')}?team={team_id}" if team_id else reverse("lead-team")
-    is_own = work.owner_id == request.user.pk
+    is_own = workload.owner_id == request.user.pk
     error = ""
     if request.method == "POST":
         if reason or is_own:
-            _stop(request, work, reason)
+            _stop(request, workload, reason)
             answer: HttpResponseBase = HttpResponseClientRefresh()
             return answer if request.htmx else redirect(back)
-        error = _("Say why: %(name)s sees it.") % {"name": work.owner.shown_name}
-    context = {"work": work, "is_own": is_own, "back": back, "error": error}
-    context["kind"] = "job" if isinstance(work, Job) else work.kind
+        error = _("Say why: %(name)s sees it.") % {"name": workload.owner.shown_name}
+    context = {"workload": workload, "is_own": is_own, "back": back, "error": error}
+    context["kind"] = "job" if isinstance(workload, Job) else workload.kind
     template = "team/_stop.html" if request.htmx else "team/stop.html"
     return render(request, template, context)
 
 
-def _stop(request: PageRequest, work: Job | Service, reason: str) -> None:
+def _stop(request: PageRequest, workload: Job | Service, reason: str) -> None:
     address = source_address(request)
-    if isinstance(work, Job):
-        actions.stop(by=request.user, job=work, source_address=address, reason=reason)
+    if isinstance(workload, Job):
+        actions.stop(by=request.user, job=workload, source_address=address, reason=reason)
     else:
-        service_actions.stop(by=request.user, service=work, source_address=address, reason=reason)
-    messages.success(request, _("“%(name)s” is being stopped.") % {"name": work.name})
+        service_actions.stop(
+            by=request.user, service=workload, source_address=address, reason=reason
+        )
+    messages.success(request, _("“%(name)s” is being stopped.") % {"name": workload.name})

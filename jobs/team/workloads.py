@@ -38,7 +38,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class WorkRow:
+class TeamWorkload:
     """One training, notebook or TensorBoard that runs or waits."""
 
     kind: str  # job, notebook or tensorboard
@@ -105,7 +105,7 @@ class _Key:
         return self.is_waiting, at if self.is_waiting else -at, str(self.pk)
 
 
-class TeamWork:
+class TeamWorkloads:
     """One page of what a team runs and waits for."""
 
     def __init__(self, team: Team, *, show: str = "", page: str = "1") -> None:
@@ -149,15 +149,15 @@ class TeamWork:
         return Paginator(wanted, PAGE_SIZE).get_page(self._page_number)
 
     @cached_property
-    def rows(self) -> list[WorkRow]:
+    def rows(self) -> list[TeamWorkload]:
         """In the order of the page. Three queries."""
         shown = list(self.page.object_list)
         ids = [key.pk for key in shown]
         jobs = Job.objects.filter(pk__in=ids).select_related("owner").defer(*_HEAVY)
         services = Service.objects.filter(pk__in=ids).select_related("owner").defer("plan", "memo")
         places = _places(key.pk for key in shown if key.is_job and not key.is_waiting)
-        found = {job.pk: WorkRow("job", job, places.get(job.pk, ())) for job in jobs}
-        found |= {row.pk: WorkRow(row.kind, row, _place_of(row)) for row in services}
+        found = {job.pk: TeamWorkload("job", job, places.get(job.pk, ())) for job in jobs}
+        found |= {row.pk: TeamWorkload(row.kind, row, _place_of(row)) for row in services}
         return [found[pk] for pk in ids if pk in found]
 
     @cached_property
@@ -197,7 +197,7 @@ def _numbers(gpus: Sequence[str]) -> str:
     return ",".join(sorted(set(gpus), key=lambda gpu: (len(gpu), gpu)))
 
 
-def find_work(user: User, pk: UUID) -> Job | Service:
+def find_workload(user: User, pk: UUID) -> Job | Service:
     """A training, notebook or TensorBoard that the person may stop.
 
     Raises:
