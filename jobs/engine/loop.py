@@ -34,7 +34,7 @@ from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import POLL_S, RENEW_S, Lease, Writer
 from jobs.models import ReconcilerLease
 from jobs.retention import Pruned, prune
-from jobs.usage.recorder import UsagePass
+from jobs.usage.recorder import UsageRecorder
 from portal import live, supervise
 from portal.cluster.cache import ClusterCache, ClusterChanges
 from portal.cluster.client import Cluster
@@ -142,7 +142,7 @@ class Shift:
             self._view, Executor(cluster, lease.check), lease, self._clock, self._wanted.set
         )
         self._admission = AdmissionPass(self._view, lease, self._clock)
-        self._usage = UsagePass(self._view, lease, self._clock)
+        self._usage = UsageRecorder(self._view, lease, self._clock)
         self._tenants = TenantReconciler(self._view, cluster, Writer(lease))
         self._tenants_changes = ClusterChanges()
         self._tenants_wanted = asyncio.Event()

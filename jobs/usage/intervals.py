@@ -19,7 +19,7 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True)
-class Span:
+class PodInterval:
     """For how long one pod held what it held.
 
     Attributes:
@@ -35,8 +35,10 @@ class Span:
     ended_at: datetime | None = None
 
 
-def span_of(pod: KubePod, now: datetime, *, gone_at: datetime | None = None) -> Span | None:
-    """The span of a pod; None while it has not run, and for pods that are not of the user.
+def interval_of(
+    pod: KubePod, now: datetime, *, gone_at: datetime | None = None
+) -> PodInterval | None:
+    """The interval of a pod; None while it has not run, and for pods that are not of the user.
 
     Args:
         now: aware UTC.
@@ -52,7 +54,7 @@ def span_of(pod: KubePod, now: datetime, *, gone_at: datetime | None = None) -> 
     ended_at = _ended(pod, gone_at, now)
     if ended_at is not None:
         ended_at = min(max(ended_at, started_at), now)
-    return Span(
+    return PodInterval(
         pod_uid=pod.metadata.uid,
         owner=owner,
         node=pod.spec.node_name,

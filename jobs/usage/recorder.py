@@ -20,14 +20,14 @@ from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
 from jobs.models import Job, ReconcilerLease, ReplicaArchive
 from jobs.services.models import Service
-from jobs.usage.intervals import Span, has_ended, span_of
+from jobs.usage.intervals import PodInterval, has_ended, interval_of
 from jobs.usage.models import UsageInterval
 from portal.cluster.cache import ClusterCache
 from portal.cluster.objects import KubePod
 
 
 @dataclass(frozen=True)
-class News:
+class IntervalChanges:
     """What is to be written.
 
     Attributes:
@@ -36,15 +36,15 @@ class News:
         lost: pods that went while nobody looked, with the last moment they were known to be there.
     """
 
-    begun: tuple[Span, ...] = ()
-    ended: tuple[Span, ...] = ()
+    begun: tuple[PodInterval, ...] = ()
+    ended: tuple[PodInterval, ...] = ()
     lost: tuple[tuple[str, datetime], ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.begun or self.ended or self.lost)
 
 
-class UsagePass:
+class UsageRecorder:
     """Knows the open rows, and until when the view was surely true."""
 
     def __init__(self, view: ClusterCache, lease: Lease, clock: SteadyClock) -> None:
@@ -85,41 +85,47 @@ class UsagePass:
         if everything or self._owners or self._departed:
             is_sure = self._is_sure and is_current
             gone_at = now if is_sure or self._sure_at is None else min(self._sure_at, now)
-            await self._commit(self._news(now, gone_at, everything=everything))
+            await self._commit(self._changes(now, gone_at, everything=everything))
         self._is_sure = is_current
         if is_current:
             self._sure_at = now
 
-    async def _commit(self, news: News) -> None:
+    async def _commit(self, changes: IntervalChanges) -> None:
         owners, departed = self._owners, self._departed
         self._owners, self._departed = set(), {}
         try:
-            unknown = await self._lease.commit(partial(write, news)) if news else set()
+            unknown = await self._lease.commit(partial(write, changes)) if changes else set()
         except DatabaseError:
             # Looked at again in the next tick, with what has come meanwhile.
             self._owners |= owners
             self._departed = {**departed, **self._departed}
             raise
-        self._follow(news, unknown)
+        self._follow(changes, unknown)
         self._done.difference_update(departed)
 
-    def _news(self, now: datetime, gone_at: datetime, *, everything: bool) -> News:
-        spans = [span_of(pod, now) for pod in self._chosen(everything) if self._may_be_news(pod)]
-        spans += [span_of(pod, now, gone_at=gone_at) for pod in self._departed.values()]
-        fresh = [span for span in spans if span is not None and span.pod_uid not in self._done]
+    def _changes(self, now: datetime, gone_at: datetime, *, everything: bool) -> IntervalChanges:
+        intervals = [
+            interval_of(pod, now) for pod in self._chosen(everything) if self._may_have_changed(pod)
+        ]
+        intervals += [interval_of(pod, now, gone_at=gone_at) for pod in self._departed.values()]
+        fresh = [
+            interval
+            for interval in intervals
+            if interval is not None and interval.pod_uid not in self._done
+        ]
         lost = []
         if everything:
             there = {pod.metadata.uid for pod in self._view.pods.watch.items.values()}
             missing = self._open.keys() - there - self._departed.keys()
             lost = [(uid, max(gone_at, self._open[uid])) for uid in sorted(missing)]
             self._done &= there
-        return News(
-            begun=tuple(span for span in fresh if span.pod_uid not in self._open),
+        return IntervalChanges(
+            begun=tuple(interval for interval in fresh if interval.pod_uid not in self._open),
             ended=tuple(s for s in fresh if s.pod_uid in self._open and s.ended_at is not None),
             lost=tuple(lost),
         )
 
-    def _may_be_news(self, pod: KubePod) -> bool:
+    def _may_have_changed(self, pod: KubePod) -> bool:
         """Not of a pod that goes on as its open row says, which nearly all of them do."""
         uid = pod.metadata.uid
         return uid not in self._done and (uid not in self._open or has_ended(pod))
@@ -129,14 +135,14 @@ class UsagePass:
             return [pod for pod in self._view.pods.watch.items.values() if pod.metadata.owner]
         return [pod for owner in self._owners for pod in self._view.pods.of_owner(owner)]
 
-    def _follow(self, news: News, unknown: set[str]) -> None:
-        for span in (*news.begun, *news.ended):
-            if span.ended_at is None and span.pod_uid not in unknown:
-                self._open[span.pod_uid] = span.started_at
+    def _follow(self, changes: IntervalChanges, unknown: set[str]) -> None:
+        for interval in (*changes.begun, *changes.ended):
+            if interval.ended_at is None and interval.pod_uid not in unknown:
+                self._open[interval.pod_uid] = interval.started_at
             else:
-                self._open.pop(span.pod_uid, None)
-                self._done.add(span.pod_uid)
-        for uid, _ in news.lost:
+                self._open.pop(interval.pod_uid, None)
+                self._done.add(interval.pod_uid)
+        for uid, _ in changes.lost:
             self._open.pop(uid, None)
 
 
@@ -147,17 +153,21 @@ def _read() -> tuple[dict[str, datetime], datetime | None]:
     return dict(rows.values_list("pod_uid", "started_at")), sure_at
 
 
-def write(news: News) -> set[str]:
+def write(changes: IntervalChanges) -> set[str]:
     """Writes the rows; blocking, inside `Lease.commit`.
 
     Returns:
         uids of pods whose job or service has no row here: nothing is known of them.
     """
-    made, unknown = _rows(news.begun)
+    made, unknown = _rows(changes.begun)
     # After a restart, pods that have ended and were written before are met again.
     UsageInterval.objects.bulk_create(made, ignore_conflicts=True, batch_size=100)
-    ends = {span.pod_uid: span.ended_at for span in news.ended if span.ended_at is not None}
-    for uid, ended_at in {**ends, **_lost(news.lost)}.items():
+    ends = {
+        interval.pod_uid: interval.ended_at
+        for interval in changes.ended
+        if interval.ended_at is not None
+    }
+    for uid, ended_at in {**ends, **_lost(changes.lost)}.items():
         UsageInterval.objects.filter(pod_uid=uid, ended_at__isnull=True).update(ended_at=ended_at)
     return unknown
 
@@ -198,25 +208,25 @@ def _uuid(text: str) -> UUID | None:
         return None
 
 
-def _rows(begun: Iterable[Span]) -> tuple[list[UsageInterval], set[str]]:
-    spans = list(begun)
-    templates = _templates({span.owner for span in spans})
+def _rows(begun: Iterable[PodInterval]) -> tuple[list[UsageInterval], set[str]]:
+    intervals = list(begun)
+    templates = _templates({interval.owner for interval in intervals})
     made, unknown = [], set()
-    for span in spans:
-        template = templates.get(span.owner)
+    for interval in intervals:
+        template = templates.get(interval.owner)
         if template is None:
-            unknown.add(span.pod_uid)
+            unknown.add(interval.pod_uid)
             continue
         made.append(
             UsageInterval(
                 **template,
-                pod_uid=span.pod_uid,
-                node=span.node,
-                gpu_count=span.held.gpu_count,
-                cpu_millicores=span.held.cpu_millicores,
-                memory_bytes=span.held.memory_bytes,
-                started_at=span.started_at,
-                ended_at=span.ended_at,
+                pod_uid=interval.pod_uid,
+                node=interval.node,
+                gpu_count=interval.held.gpu_count,
+                cpu_millicores=interval.held.cpu_millicores,
+                memory_bytes=interval.held.memory_bytes,
+                started_at=interval.started_at,
+                ended_at=interval.ended_at,
             )
         )
     return made, unknown

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from jobs.manifests import RESCUE_ROLE
-from jobs.usage.intervals import span_of
+from jobs.usage.intervals import interval_of
 from portal.cluster import labels
 from portal.cluster.objects import KubePod
 
@@ -62,16 +62,16 @@ def ended(start: float, end: float) -> dict[str, Any]:
 
 
 def test_a_running_pod_counts_from_its_start_with_what_it_holds():
-    span = span_of(pod(running(5)), at(30))
-    assert span is not None
-    assert (span.started_at, span.ended_at, span.node) == (at(5), None, "gpu-03")
-    assert (span.held.gpu_count, span.held.cpu_millicores) == (1, 2000)
+    interval = interval_of(pod(running(5)), at(30))
+    assert interval is not None
+    assert (interval.started_at, interval.ended_at, interval.node) == (at(5), None, "gpu-03")
+    assert (interval.held.gpu_count, interval.held.cpu_millicores) == (1, 2000)
 
 
 def test_it_ends_with_its_last_program():
-    span = span_of(pod(ended(5, 20), ended(6, 25), phase="Succeeded"), at(30))
-    assert span is not None
-    assert (span.started_at, span.ended_at) == (at(5), at(25))
+    interval = interval_of(pod(ended(5, 20), ended(6, 25), phase="Succeeded"), at(30))
+    assert interval is not None
+    assert (interval.started_at, interval.ended_at) == (at(5), at(25))
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_it_ends_with_its_last_program():
     ],
 )
 def test_a_pod_that_never_ran_counts_nothing(state: dict[str, Any]):
-    assert span_of(pod(state, phase="Pending"), at(30)) is None
-    assert span_of(pod(state, phase="Failed"), at(30)) is None
-    assert span_of(pod(state, phase="Pending"), at(30), gone_at=at(30)) is None
-    assert span_of(pod(phase="Pending"), at(30)) is None
+    assert interval_of(pod(state, phase="Pending"), at(30)) is None
+    assert interval_of(pod(state, phase="Failed"), at(30)) is None
+    assert interval_of(pod(state, phase="Pending"), at(30), gone_at=at(30)) is None
+    assert interval_of(pod(phase="Pending"), at(30)) is None
 
 
 def test_restarts_of_the_program_do_not_interrupt_it():
@@ -103,33 +103,33 @@ def test_restarts_of_the_program_do_not_interrupt_it():
         "state": {"waiting": {"reason": "CrashLoopBackOff"}},
         "lastState": {"terminated": {"startedAt": stamp(5), "finishedAt": stamp(6)}},
     }
-    span = span_of(pod(crashed), at(30))
-    assert span is not None
-    assert (span.started_at, span.ended_at) == (at(5), None)
+    interval = interval_of(pod(crashed), at(30))
+    assert interval is not None
+    assert (interval.started_at, interval.ended_at) == (at(5), None)
 
 
 def test_a_pod_that_is_gone_ended_when_its_program_did():
-    span = span_of(pod(ended(5, 20)), at(30), gone_at=at(30))
-    assert span is not None
-    assert span.ended_at == at(20)
+    interval = interval_of(pod(ended(5, 20)), at(30), gone_at=at(30))
+    assert interval is not None
+    assert interval.ended_at == at(20)
 
 
 def test_a_pod_that_vanished_while_it_ran_ended_at_the_end_of_its_grace_at_the_latest():
     deleted = pod(running(5), meta={"deletionTimestamp": stamp(22)})
-    assert span_of(deleted, at(30), gone_at=at(30)).ended_at == at(22)
+    assert interval_of(deleted, at(30), gone_at=at(30)).ended_at == at(22)
     # Removed by force: the deletion was announced for later than it happened.
-    assert span_of(deleted, at(30), gone_at=at(21)).ended_at == at(21)
-    assert span_of(pod(running(5)), at(30), gone_at=at(28)).ended_at == at(28)
+    assert interval_of(deleted, at(30), gone_at=at(21)).ended_at == at(21)
+    assert interval_of(pod(running(5)), at(30), gone_at=at(28)).ended_at == at(28)
 
 
 def test_a_pod_that_is_being_deleted_still_holds_what_it_holds():
     deleted = pod(running(5), meta={"deletionTimestamp": stamp(22)})
-    assert span_of(deleted, at(21)).ended_at is None
+    assert interval_of(deleted, at(21)).ended_at is None
 
 
 def test_an_evicted_pod_without_any_status_of_its_program_ends_now():
     began = {"state": {}, "lastState": {"terminated": {"startedAt": stamp(5)}}}
-    assert span_of(pod(began, phase="Failed"), at(30)).ended_at == at(30)
+    assert interval_of(pod(began, phase="Failed"), at(30)).ended_at == at(30)
 
 
 @pytest.mark.parametrize(
@@ -143,13 +143,13 @@ def test_an_evicted_pod_without_any_status_of_its_program_ends_now():
 def test_a_wrong_clock_of_a_node_makes_no_time(
     start: float, end: float, counted: tuple[float, float]
 ):
-    span = span_of(pod(ended(start, end), phase="Failed"), at(30))
-    assert span is not None
-    assert (span.started_at, span.ended_at) == (at(counted[0]), at(counted[1]))
+    interval = interval_of(pod(ended(start, end), phase="Failed"), at(30))
+    assert interval is not None
+    assert (interval.started_at, interval.ended_at) == (at(counted[0]), at(counted[1]))
 
 
 def test_homeports_own_pods_and_foreign_ones_are_nobodys_usage():
     marks = {labels.MANAGED_BY: labels.MANAGER, labels.OWNER: "job-1", labels.ROLE: RESCUE_ROLE}
     rescue = {"labels": marks}
-    assert span_of(pod(running(5), meta=rescue), at(30)) is None
-    assert span_of(pod(running(5), meta={"labels": {}}), at(30)) is None
+    assert interval_of(pod(running(5), meta=rescue), at(30)) is None
+    assert interval_of(pod(running(5), meta={"labels": {}}), at(30)) is None
