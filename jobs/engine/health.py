@@ -50,7 +50,7 @@ _SUBSTANCE = (
 _NUMBERS = frozenset({"heard_at", "objects", "lists", "connects", "took_s", "checked_at"})
 
 
-class LastTrouble(logging.Handler):
+class LastError(logging.Handler):
     """Remembers the last warning or error of our own code."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class LastTrouble(logging.Handler):
         self.last = {"at": at.isoformat(), "where": record.name, "text": text[:_TEXT_MAX]}
 
 
-class Ticks:
+class TickTimes:
     """How long changes waited, as the worst of the last minute."""
 
     def __init__(self) -> None:
@@ -95,12 +95,12 @@ class HealthReporter:
         self, cluster: Cluster, view: ClusterCache, jobs: Callable[[], Mapping[str, int]]
     ) -> None:
         """`jobs` counts what the jobs' pass has before it."""
-        self.ticks = Ticks()
+        self.ticks = TickTimes()
         self._cluster = cluster
         self._view = view
         self._jobs = jobs
         self._started_at = timezone.now().isoformat()
-        self._trouble = LastTrouble()
+        self._last_error = LastError()
         self._store: dict[str, Any] = {"state": "unknown"}
         self._layer: dict[str, Any] = {"state": "unknown"}
         self._preflight: dict[str, Any] = {}
@@ -121,7 +121,7 @@ class HealthReporter:
             "watches": self._watches(),
             "ticks": self.ticks.report(),
             "jobs": dict(self._jobs()),
-            "last_error": self._trouble.last,
+            "last_error": self._last_error.last,
             "tasks": [
                 {
                     "name": name,
@@ -179,7 +179,7 @@ class HealthReporter:
     async def run(self) -> None:
         """Tries out store, channel layer and cluster now and then, until cancelled."""
         for name in _LOGGERS:
-            logging.getLogger(name).addHandler(self._trouble)
+            logging.getLogger(name).addHandler(self._last_error)
         tasks = [
             asyncio.create_task(supervise.run_forever(name, tries), name=name)
             for name, tries in (
@@ -194,7 +194,7 @@ class HealthReporter:
             # Not a task group, which cancels once: what goes on all the same would be waited for.
             await supervise.end(tasks)
             for name in _LOGGERS:
-                logging.getLogger(name).removeHandler(self._trouble)
+                logging.getLogger(name).removeHandler(self._last_error)
 
     async def _probe_forever(self) -> None:
         while True:

@@ -11,7 +11,7 @@ from django.test import override_settings
 from pytest_django import Settings
 
 from jobs.engine import health
-from jobs.engine.health import HealthReporter, LastTrouble
+from jobs.engine.health import HealthReporter, LastError
 from jobs.models import ReconcilerLease
 from portal import supervise
 from portal.cluster.cache import ClusterCache
@@ -150,7 +150,7 @@ async def test_it_ends_although_a_try_missed_that_it_should(
 
 
 def test_the_last_warning_is_kept_with_its_error() -> None:
-    trouble = LastTrouble()
+    trouble = LastError()
     logger = logging.getLogger("jobs.test_health")
     logger.addHandler(trouble)
     try:
