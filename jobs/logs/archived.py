@@ -19,26 +19,26 @@ _SEARCH_BYTES = (256 * 1024, 8 * 1024**2)
 
 
 @dataclass(frozen=True)
-class Beginning:
+class StartPoint:
     """Where in an archive a viewer goes on, and a sentence of ours to show first, if any."""
 
     byte: int
     notice: str = ""
 
 
-def begin(log: Log, place: Place | None) -> Beginning:
+def start_point(log: Log, place: Place | None) -> StartPoint:
     """Where to go on for somebody who has seen the log up to a place."""
     if isinstance(place, Archived) and place.attempt == log.attempt:
-        return Beginning(min(place.byte, log.end_byte))
+        return StartPoint(min(place.byte, log.end_byte))
     if isinstance(place, Live) and place.attempt == log.attempt:
         return _behind_anchor(log, place.anchor)
     start = log.tail_start(FIRST_LINES)
     if start == 0:
-        return Beginning(0)
-    return Beginning(start, f"{start} bytes of earlier output are in the download")
+        return StartPoint(0)
+    return StartPoint(start, f"{start} bytes of earlier output are in the download")
 
 
-def _behind_anchor(log: Log, anchor: str) -> Beginning:
+def _behind_anchor(log: Log, anchor: str) -> StartPoint:
     """Behind the last lines that were shown live. Where they come several times, behind the first
     of them: better a line twice than a line lost."""
     for size in _SEARCH_BYTES if anchor else ():
@@ -54,12 +54,12 @@ def _behind_anchor(log: Log, anchor: str) -> Beginning:
         if found:
             byte = _position(pieces, min(found[0], len(data)) + start_in)
             if len(found) == 1:
-                return Beginning(byte)
-            return Beginning(byte, "from here on the archive; some lines may come again")
+                return StartPoint(byte)
+            return StartPoint(byte, "from here on the archive; some lines may come again")
         if start == 0:
             break
     start = log.tail_start(FIRST_LINES)
-    return Beginning(start, "from here on the archive; some lines may come again or be missing")
+    return StartPoint(start, "from here on the archive; some lines may come again or be missing")
 
 
 def _position(pieces: list[Piece], count: int) -> int:

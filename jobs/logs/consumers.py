@@ -17,8 +17,8 @@ from django.urls import path
 from jobs.archive.logs import NoSuchAttemptError
 from jobs.logs import cursor
 from jobs.logs.hub import get_hub
-from jobs.logs.sources import Feed
-from jobs.logs.state import KubeJob, look
+from jobs.logs.sources import ReplicaSource
+from jobs.logs.state import JobLogState, load
 from jobs.logs.viewer import StuckError, Viewer
 from portal import live, supervise
 from portal.cluster.errors import ClusterError
@@ -43,7 +43,7 @@ class LogConsumer(UserSocket):
         wanted = query.get("replica", [""])[0]
         self._attempt = query.get("attempt", [""])[0]
         try:
-            job = await look(self._job_id, self.user, self._attempt)
+            job = await load(self._job_id, self.user, self._attempt)
         except NoSuchAttemptError as error:
             await self.close(NOT_FOUND, str(error))
             return
@@ -63,7 +63,7 @@ class LogConsumer(UserSocket):
     async def still_allowed(self) -> int | None:
         # A message that got lost is made good here, too.
         self._changed.set()
-        return NOT_FOUND if await look(self._job_id, self.user, self._attempt) is None else None
+        return NOT_FOUND if await load(self._job_id, self.user, self._attempt) is None else None
 
     async def changed(self, message: dict[str, Any]) -> None:
         """Something of the tenant changed (`portal.live`)."""
@@ -71,16 +71,18 @@ class LogConsumer(UserSocket):
             self._changed.set()
 
     # --- showing ---
-    async def _run(self, job: KubeJob, places: dict[str, cursor.Place]) -> None:
+    async def _run(self, job: JobLogState, places: dict[str, cursor.Place]) -> None:
         """The whole of a connection; ends it when all is shown or the viewer does not read."""
         group = live.tenant_group(job.tenant_id)
         await self.channel_layer.group_add(group, self.channel_name)
         try:
             hub = await get_hub()
             viewer = Viewer(self._send_text, dict(places))
-            feeds = [Feed(viewer, hub, name, places.get(name)) for name in self._names]
+            sources = [ReplicaSource(viewer, hub, name, places.get(name)) for name in self._names]
             await run_until_first_ends(
-                viewer.run, lambda: self._keep_looking(job, viewer, feeds), *(f.run for f in feeds)
+                viewer.run,
+                lambda: self._keep_current(job, viewer, sources),
+                *(one.run for one in sources),
             )
             await self.close(1000)
         except StuckError:
@@ -101,25 +103,27 @@ class LogConsumer(UserSocket):
     async def _send_text(self, text: str) -> None:
         await self.base_send({"type": "websocket.send", "text": text})
 
-    async def _keep_looking(self, job: KubeJob, viewer: Viewer, feeds: list[Feed]) -> None:
-        """Tells the feeds what the database says, at the beginning and after each change."""
-        seen: KubeJob | None = job
-        while seen is not None:
-            self._tell_states(seen, viewer)
-            for feed in feeds:
-                feed.update(seen)
-            await self._next_change(seen, feeds)
-            if seen.is_final and all(feed.is_done for feed in feeds):
+    async def _keep_current(
+        self, job: JobLogState, viewer: Viewer, sources: list[ReplicaSource]
+    ) -> None:
+        """Tells the sources what the database says, at the beginning and after each change."""
+        state: JobLogState | None = job
+        while state is not None:
+            self._tell_states(state, viewer)
+            for source in sources:
+                source.update(state)
+            await self._next_change(state, sources)
+            if state.is_final and all(source.is_done for source in sources):
                 viewer.put(type="end")
                 viewer.close()
                 await asyncio.Event().wait()  # until the viewer has sent it
-            seen = await look(self._job_id, self.user, self._attempt)
+            state = await load(self._job_id, self.user, self._attempt)
         await self.close(NOT_FOUND)
 
-    async def _next_change(self, seen: KubeJob, feeds: list[Feed]) -> None:
+    async def _next_change(self, state: JobLogState, sources: list[ReplicaSource]) -> None:
         """Waits until the job changed, or all of it has been shown."""
-        if seen.is_final:
-            await run_until_first_ends(self._wait_for_change, lambda: _all_done(feeds))
+        if state.is_final:
+            await run_until_first_ends(self._wait_for_change, lambda: _all_done(sources))
         else:
             await self._wait_for_change()
         if self._changed.is_set():
@@ -129,12 +133,12 @@ class LogConsumer(UserSocket):
     async def _wait_for_change(self) -> None:
         await self._changed.wait()
 
-    def _tell_states(self, seen: KubeJob, viewer: Viewer) -> None:
-        current = [row for row in seen.replicas if not row.is_past]
+    def _tell_states(self, state: JobLogState, viewer: Viewer) -> None:
+        current = [row for row in state.replicas if not row.is_past]
         if current:
-            self._tell(viewer, "", seen.state, seen.reason, attempt=seen.attempt)
+            self._tell(viewer, "", state.state, state.reason, attempt=state.attempt)
         # An earlier attempt has nothing to do with how the job is now.
-        for row in current or [row for row in seen.replicas if row.is_final]:
+        for row in current or [row for row in state.replicas if row.is_final]:
             if row.name in self._names:
                 self._tell(viewer, row.name, row.state, row.reason)
 
@@ -145,9 +149,9 @@ class LogConsumer(UserSocket):
             viewer.put(type="state", replica=name, state=state, reason=reason, **more)
 
 
-async def _all_done(feeds: list[Feed]) -> None:
-    for feed in feeds:
-        await feed.on_done.wait()
+async def _all_done(sources: list[ReplicaSource]) -> None:
+    for source in sources:
+        await source.on_done.wait()
 
 
 websocket_urlpatterns = [

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from jobs.logs.cursor import Archived, Place
-from jobs.logs.state import ReplicaSeen
+from jobs.logs.state import ReplicaLogState
 from jobs.logs.tail import Outcome
 
 
@@ -32,31 +32,35 @@ class Shown:
     read_whole: int | None
 
 
-def choose(seen: ReplicaSeen, shown: Shown, *, job_is_final: bool, job_is_cleaned: bool) -> Step:
+def choose(
+    replica: ReplicaLogState, shown: Shown, *, job_is_final: bool, job_is_cleaned: bool
+) -> Step:
     """The next step.
 
     A living pod is followed. Of a replica that has ended the archive is preferred once it is
     complete, for pods may be deleted at any time; until then its pod, then what is archived so far.
     Of an earlier attempt there is the archive only.
     """
-    outcome = shown.followed[1] if shown.followed and shown.followed[0] == seen.pod_id else None
-    if outcome == "over" or shown.read_whole == seen.attempt:
-        return Step.DONE if job_is_final or seen.is_past else Step.WAIT
-    if seen.is_past:
-        if seen.is_archived or seen.has_archive:
+    outcome = shown.followed[1] if shown.followed and shown.followed[0] == replica.pod_id else None
+    if outcome == "over" or shown.read_whole == replica.attempt:
+        return Step.DONE if job_is_final or replica.is_past else Step.WAIT
+    if replica.is_past:
+        if replica.is_archived or replica.has_archive:
             return Step.READ
-        return Step.WAIT if seen.may_be_archived else Step.DONE
-    wants_archive = seen.is_final and seen.is_archived and not _is_following(shown, seen)
-    if seen.may_have_log and outcome is None and not wants_archive:
+        return Step.WAIT if replica.may_be_archived else Step.DONE
+    wants_archive = replica.is_final and replica.is_archived and not _is_following(shown, replica)
+    if replica.may_have_log and outcome is None and not wants_archive:
         return Step.FOLLOW
-    if seen.is_archived or (seen.has_archive and (outcome == "gone" or job_is_cleaned)):
+    if replica.is_archived or (replica.has_archive and (outcome == "gone" or job_is_cleaned)):
         return Step.READ
-    if job_is_final and (job_is_cleaned or not seen.pod):
+    if job_is_final and (job_is_cleaned or not replica.pod):
         return Step.DONE
     return Step.WAIT
 
 
-def _is_following(shown: Shown, seen: ReplicaSeen) -> bool:
+def _is_following(shown: Shown, replica: ReplicaLogState) -> bool:
     """Somebody who watched the pod until now stays with it: there no line has to be searched."""
     place = shown.place
-    return place is not None and not isinstance(place, Archived) and place.attempt == seen.attempt
+    return (
+        place is not None and not isinstance(place, Archived) and place.attempt == replica.attempt
+    )

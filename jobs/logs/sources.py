@@ -10,7 +10,7 @@ from jobs.logs.cursor import Archived, Live, Place, Position
 from jobs.logs.hub import Hub
 from jobs.logs.lines import Batch
 from jobs.logs.source import Shown, Step, choose
-from jobs.logs.state import KubeJob, ReplicaSeen, read_log
+from jobs.logs.state import JobLogState, ReplicaLogState, read_log
 from jobs.logs.tail import FIRST_LINES, Key, Outcome, Tail
 from jobs.logs.viewer import QUEUE_BYTES, Viewer
 from portal.cluster.errors import ClusterError
@@ -22,7 +22,7 @@ CONTAINER = "main"
 LOOK_AGAIN_S = 10.0  # at an archive that still grows
 
 
-class Feed:
+class ReplicaSource:
     """The lines of one replica on their way to one viewer. `run` is the task that brings them."""
 
     def __init__(self, viewer: Viewer, hub: Hub, name: str, place: Place | None) -> None:
@@ -32,7 +32,7 @@ class Feed:
         self._place = place
         self._followed: tuple[str, Outcome] | None = None
         self._read_whole: int | None = None
-        self._job: KubeJob | None = None
+        self._job: JobLogState | None = None
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
         self._outcome: Outcome = "gone"
@@ -44,7 +44,7 @@ class Feed:
         self.is_done = False
         self.on_done = asyncio.Event()
 
-    def update(self, job: KubeJob) -> None:
+    def update(self, job: JobLogState) -> None:
         """What the database says now."""
         self._job = job
         self._changed.set()
@@ -55,24 +55,24 @@ class Feed:
             self._changed.clear()
             step = Step.WAIT
             if self._job is not None:
-                seen = self._seen(self._job)
+                replica = self._replica(self._job)
                 shown = Shown(self._place, self._followed, self._read_whole)
                 step = choose(
-                    seen,
+                    replica,
                     shown,
                     job_is_final=self._job.is_final,
                     job_is_cleaned=self._job.is_cleaned,
                 )
                 if step is Step.FOLLOW:
-                    await self._follow(self._job, seen)
+                    await self._follow(self._job, replica)
                     continue
-                if step is Step.READ and await self._read(self._job, seen):
+                if step is Step.READ and await self._read(self._job, replica):
                     continue
-                if seen.is_past and step is not Step.DONE and self._told_rest != seen.attempt:
-                    self._told_rest = seen.attempt
-                    self._say(rest_words(seen.attempt), seen.attempt)
-                if seen.attempt < self._attempts(self._job)[-1].attempt:
-                    self._lowest = seen.attempt + 1
+                if replica.is_past and step is not Step.DONE and self._told_rest != replica.attempt:
+                    self._told_rest = replica.attempt
+                    self._say(rest_words(replica.attempt), replica.attempt)
+                if replica.attempt < self._attempts(self._job)[-1].attempt:
+                    self._lowest = replica.attempt + 1
                     continue
             self.is_done = step is Step.DONE
             if self.is_done:
@@ -83,15 +83,15 @@ class Feed:
             except TimeoutError:
                 pass
 
-    def _attempts(self, job: KubeJob) -> list[ReplicaSeen]:
+    def _attempts(self, job: JobLogState) -> list[ReplicaLogState]:
         return [replica for replica in job.replicas if replica.name == self.name]
 
-    def _seen(self, job: KubeJob) -> ReplicaSeen:
+    def _replica(self, job: JobLogState) -> ReplicaLogState:
         """The attempt to show: of several the first that is not done with."""
         *earlier, last = self._attempts(job)
-        return next((seen for seen in earlier if seen.attempt >= self._lowest), last)
+        return next((replica for replica in earlier if replica.attempt >= self._lowest), last)
 
-    def _say_attempt(self, job: KubeJob, attempt: int) -> None:
+    def _say_attempt(self, job: JobLogState, attempt: int) -> None:
         """A line between attempts; also before the first where several are shown."""
         if self._place is not None and self._place.attempt == attempt:
             return
@@ -99,14 +99,14 @@ class Feed:
             self._say(f"attempt {attempt}", attempt)
 
     # --- the pod ---
-    async def _follow(self, job: KubeJob, seen: ReplicaSeen) -> None:
-        key = Key(job.namespace, seen.pod, CONTAINER)
+    async def _follow(self, job: JobLogState, replica: ReplicaLogState) -> None:
+        key = Key(job.namespace, replica.pod, CONTAINER)
         place = self._place
         after = place.position if isinstance(place, Live) else None
-        self._say_attempt(job, seen.attempt)
-        if place is not None and place.attempt != seen.attempt:
+        self._say_attempt(job, replica.attempt)
+        if place is not None and place.attempt != replica.attempt:
             after = None
-        self._attempt = seen.attempt
+        self._attempt = replica.attempt
         self._ended.clear()
         self._held, self._held_bytes = deque(), 0
         tail = self._hub.join(key, self, after)
@@ -115,7 +115,7 @@ class Feed:
             await tail.primed()
             await self._catch_up(tail, key, after)
             await self._ended.wait()
-            self._followed = (seen.pod_id, self._outcome)
+            self._followed = (replica.pod_id, self._outcome)
         finally:
             self._viewer.on_room.discard(tail.drained)
             self._hub.leave(key, tail, self)
@@ -191,31 +191,31 @@ class Feed:
         self._viewer.is_slow = True
 
     # --- the archive ---
-    async def _read(self, job: KubeJob, seen: ReplicaSeen) -> bool:
+    async def _read(self, job: JobLogState, replica: ReplicaLogState) -> bool:
         """Shows what is archived; whether something came or all has come."""
         try:
-            found = await read_log(job.id, seen.role, seen.index, seen.attempt)
+            found = await read_log(job.id, replica.role, replica.index, replica.attempt)
             if found is None:
                 return False
-            self._say_attempt(job, seen.attempt)
-            start = await asyncio.to_thread(archived.begin, found, self._place)
-            self._place = Archived(seen.attempt, start.byte)
+            self._say_attempt(job, replica.attempt)
+            start = await asyncio.to_thread(archived.start_point, found, self._place)
+            self._place = Archived(replica.attempt, start.byte)
             if start.notice:
-                self._say(start.notice, seen.attempt)
+                self._say(start.notice, replica.attempt)
             came = False
             chunks = archived.batches(found, start.byte)
             while (step := await asyncio.to_thread(next, chunks, None)) is not None:
                 batch, end = step
                 await self._viewer.room()
-                self._place = Archived(seen.attempt, end)
+                self._place = Archived(replica.attempt, end)
                 self._viewer.put_batch(self.name, batch, self._place)
                 came = True
         except StoreError as error:
             log.warning("log of %s of job %s: %s", self.name, job.id, error)
-            self._say(f"the archive cannot be read: {error}", seen.attempt)
+            self._say(f"the archive cannot be read: {error}", replica.attempt)
             return False
         if found.is_complete or job.is_cleaned:
-            self._read_whole = seen.attempt
+            self._read_whole = replica.attempt
             return True
         return came
 

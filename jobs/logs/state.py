@@ -15,7 +15,7 @@ _WITHOUT_LOG = frozenset({ReplicaState.PENDING, ReplicaState.STARTING})
 
 
 @dataclass(frozen=True)
-class ReplicaSeen:
+class ReplicaLogState:
     """One replica in one attempt.
 
     Attributes:
@@ -52,7 +52,7 @@ class ReplicaSeen:
 
 
 @dataclass(frozen=True)
-class KubeJob:
+class JobLogState:
     """A job as far as its logs are concerned.
 
     Attributes:
@@ -69,25 +69,25 @@ class KubeJob:
     attempt: int  # the latest
     is_final: bool
     is_cleaned: bool
-    replicas: tuple[ReplicaSeen, ...]
+    replicas: tuple[ReplicaLogState, ...]
 
 
-async def look(job_id: UUID, user: User, attempt: str = "") -> KubeJob | None:
+async def load(job_id: UUID, user: User, attempt: str = "") -> JobLogState | None:
     """The job with the attempts that are asked for, if this person may see it.
 
     Raises:
         jobs.archive.logs.NoSuchAttemptError: it has not had that attempt.
     """
-    found: KubeJob | None = await database_sync_to_async(_look)(job_id, user, attempt)
+    found: JobLogState | None = await database_sync_to_async(_load)(job_id, user, attempt)
     return found
 
 
-def _look(job_id: UUID, user: User, attempt: str) -> KubeJob | None:
+def _load(job_id: UUID, user: User, attempt: str) -> JobLogState | None:
     job = Job.objects.visible_to(user).select_related("tenant").filter(pk=job_id).first()
     if job is None:
         return None
     which = which_of(job, attempt)
-    return KubeJob(
+    return JobLogState(
         id=job.pk,
         tenant_id=job.tenant_id,
         namespace=job.tenant.namespace,
@@ -100,7 +100,7 @@ def _look(job_id: UUID, user: User, attempt: str) -> KubeJob | None:
     )
 
 
-def _replicas(job: Job, which: Which) -> tuple[ReplicaSeen, ...]:
+def _replicas(job: Job, which: Which) -> tuple[ReplicaLogState, ...]:
     rows = {(row.role, row.index, row.attempt): row for row in job.replica_rows.all()}
     archives = {
         (row.role, row.index, row.attempt): row
@@ -118,16 +118,16 @@ def _replicas(job: Job, which: Which) -> tuple[ReplicaSeen, ...]:
     for attempt in attempts:
         for role, index, _ in keys:
             key = (role, index, attempt)
-            seen = _replica(key, rows.get(key), archives.get(key))
-            found.append(_past(job, seen, rows.get(key)) if attempt < job.attempt else seen)
+            state = _replica(key, rows.get(key), archives.get(key))
+            found.append(_past(job, state, rows.get(key)) if attempt < job.attempt else state)
     return tuple(found)
 
 
 def _replica(
     key: tuple[str, int, int], row: Replica | None, archive: ReplicaArchive | None
-) -> ReplicaSeen:
+) -> ReplicaLogState:
     role, index, attempt = key
-    return ReplicaSeen(
+    return ReplicaLogState(
         name=f"{role}-{index}",
         role=role,
         index=index,
@@ -141,11 +141,11 @@ def _replica(
     )
 
 
-def _past(job: Job, seen: ReplicaSeen, row: Replica | None) -> ReplicaSeen:
+def _past(job: Job, state: ReplicaLogState, row: Replica | None) -> ReplicaLogState:
     """A replica of an earlier attempt: its pod is gone, or going."""
-    has_run = seen.has_archive or (row is not None and row.started_at is not None)
-    may_be_archived = has_run and not seen.is_archived and job.cleaned_at is None
-    return replace(seen, is_past=True, may_be_archived=may_be_archived)
+    has_run = state.has_archive or (row is not None and row.started_at is not None)
+    may_be_archived = has_run and not state.is_archived and job.cleaned_at is None
+    return replace(state, is_past=True, may_be_archived=may_be_archived)
 
 
 async def read_log(job_id: UUID, role: str, index: int, attempt: int) -> Log | None:

@@ -133,7 +133,7 @@ def test_what_the_store_does_not_hold_is_said_in_its_place(job: Job, gone: set[i
 
 def shown(log: Log) -> list[str]:
     """What a viewer of the archive gets."""
-    batches = archived.batches(log, archived.begin(log, None).byte)
+    batches = archived.batches(log, archived.start_point(log, None).byte)
     return [line["text"] for batch, _end in batches for line in json.loads(batch.encoded)]
 
 

@@ -13,7 +13,7 @@ from jobs.logs import viewer as viewer_module
 from jobs.logs.cursor import Archived, Live, Place, Position, read
 from jobs.logs.lines import Batch, Line, encode
 from jobs.logs.source import Shown, Step, choose
-from jobs.logs.state import ReplicaSeen
+from jobs.logs.state import ReplicaLogState
 from jobs.logs.viewer import QUEUE_BYTES, StuckError, Viewer
 
 
@@ -180,7 +180,7 @@ async def test_a_viewer_that_does_not_read_for_a_minute_is_stuck(
 # --- where lines come from ------------------------------------------------------------------------
 
 
-def seen(**changes: Any) -> ReplicaSeen:
+def seen(**changes: Any) -> ReplicaLogState:
     fields: dict[str, Any] = {
         "name": "worker-0",
         "role": "worker",
@@ -194,7 +194,7 @@ def seen(**changes: Any) -> ReplicaSeen:
         "is_archived": False,
         **changes,
     }
-    return ReplicaSeen(**fields)
+    return ReplicaLogState(**fields)
 
 
 NEW = Shown(None, None, None)
@@ -241,7 +241,7 @@ ENDED = {"state": "succeeded"}
     ],
 )
 def test_the_next_lines_come_from_where_they_are(
-    replica: ReplicaSeen, shown: Shown, job_is_final: bool, job_is_cleaned: bool, step: Step
+    replica: ReplicaLogState, shown: Shown, job_is_final: bool, job_is_cleaned: bool, step: Step
 ) -> None:
     found = choose(replica, shown, job_is_final=job_is_final, job_is_cleaned=job_is_cleaned)
     assert found is step
