@@ -1,1 +1,1 @@
-"""The pods' door: everything under /internal/."""
+"""The API of pods: everything under /internal/, which the portal answers at a port for pods alone."""

@@ -1,4 +1,4 @@
-"""What the doors for pods under `/internal/v1/` have in common: POST of JSON with a bearer token.
+"""What the views for pods under `/internal/v1/` have in common: POST of JSON with a bearer token.
 
 No cookie is looked at. A refusal has a status, a code and a sentence, as in REST.
 """
@@ -18,7 +18,7 @@ Body = TypeVar("Body")
 Owner = TypeVar("Owner")
 
 
-class DoorError(Exception):
+class PodApiError(Exception):
     """A refusal: its status, a code and a sentence."""
 
     def __init__(self, status: int, code: str, text: str) -> None:
@@ -27,13 +27,13 @@ class DoorError(Exception):
         self.code = code
 
 
-def door(
+def pod_view(
     find: Callable[[UUID, str], Owner], key: str
 ) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., HttpResponse]]:
     """Makes a view that takes what a pod belongs to and answers JSON into one of a request.
 
     Args:
-        find: by id and token; raises DoorError.
+        find: by id and token; raises PodApiError.
         key: name of the id in the address.
     """
 
@@ -43,10 +43,10 @@ def door(
         def inner(request: HttpRequest, **where: Any) -> HttpResponse:
             try:
                 if request.method != "POST":
-                    raise DoorError(405, "method_not_allowed", "only POST is answered here")
+                    raise PodApiError(405, "method_not_allowed", "only POST is answered here")
                 owner = find(where.pop(key), _bearer_token(request))
                 return JsonResponse(view(request, owner, **where))
-            except DoorError as error:
+            except PodApiError as error:
                 row = {"field": "", "code": error.code, "text": str(error)}
                 return JsonResponse({"errors": [row]}, status=error.status)
 
@@ -59,15 +59,15 @@ def read_body(request: HttpRequest, kind: type[Body]) -> Body:
     """The body, checked.
 
     Raises:
-        DoorError: too large, or not of this kind.
+        PodApiError: too large, or not of this kind.
     """
     body = request.read(MAX_BODY_BYTES + 1)
     if len(body) > MAX_BODY_BYTES:
-        raise DoorError(413, "too_large", f"a body has at most {MAX_BODY_BYTES} bytes")
+        raise PodApiError(413, "too_large", f"a body has at most {MAX_BODY_BYTES} bytes")
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DoorError(400, "invalid", f"the body is not what is expected: {error}") from error
+        raise PodApiError(400, "invalid", f"the body is not what is expected: {error}") from error
 
 
 def _bearer_token(request: HttpRequest) -> str:

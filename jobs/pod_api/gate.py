@@ -1,5 +1,5 @@
-"""The pods' door for gates (which of these people may be inside?) and for TensorBoards (so many event
-files are there). Under /internal/v1/services/.
+"""What gates ask (which of these people may be inside?) and TensorBoards tell (so many event files are
+there), under /internal/v1/services/.
 
 Authorised by the service's own token, as `jobs/pod_api/runner.py` is by that of a job.
 """
@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.urls import path
 from msgspec import Meta
 
-from jobs.pod_api.base import DoorError, door, read_body
+from jobs.pod_api.base import PodApiError, pod_view, read_body
 from jobs.services.models import Service
 from jobs.services.opening import may_be_inside
 from jobs.services.tokens import is_portal_token
@@ -37,13 +37,13 @@ def _find_service(service_id: UUID, token: str) -> Service:
     if is_portal_token(service_id, token):
         service = Service.objects.select_related("tenant").filter(pk=service_id).first()
     if service is None:
-        raise DoorError(404, "not_found", "there is no such service, or the token is not its own")
+        raise PodApiError(404, "not_found", "there is no such service, or the token is not its own")
     if service.desired == Service.Desired.DELETE:
-        raise DoorError(410, "deleted", "the service is being deleted")
+        raise PodApiError(410, "deleted", "the service is being deleted")
     return service
 
 
-of_service = door(_find_service, "service_id")
+of_service = pod_view(_find_service, "service_id")
 
 
 @of_service
@@ -54,7 +54,7 @@ def gate(request: HttpRequest, service: Service) -> dict[str, Any]:
     """
     body = read_body(request, PeopleBody)
     if service.desired != Service.Desired.RUN:
-        raise DoorError(410, "stopped", "the service is to stop")
+        raise PodApiError(410, "stopped", "the service is to stop")
     allowed: list[str] = []
     if body.start == service.start_count:
         people = User.objects.filter(pk__in=body.subjects)

@@ -1,4 +1,4 @@
-"""The pods' door: what runners, fetchers and rescuers of a job may ask and tell, under /internal/v1/.
+"""What runners, fetchers and rescuers of a job may ask and tell, under /internal/v1/.
 
 Authorised by the job's own token (`jobs/tokens.py`) and nothing else: no cookie is looked at. What
 is not this job's answers 404; a job that is being deleted, or archived, 410. Every call may be
@@ -25,7 +25,7 @@ from jobs.archive import job_prefix
 from jobs.limits import lacking_room
 from jobs.models import Artifact, Bundle, Job, LogSegment, ReplicaArchive
 from jobs.pod.protocol import codes
-from jobs.pod_api.base import DoorError, door, read_body
+from jobs.pod_api.base import PodApiError, pod_view, read_body
 from jobs.rules.states import Desired
 from jobs.tokens import is_job_token
 from portal import live
@@ -94,19 +94,21 @@ def _find_job(job_id: UUID, token: str) -> Job:
     if is_job_token(job_id, token):
         job = Job.objects.select_related("tenant").filter(pk=job_id).first()
     if job is None:
-        raise DoorError(404, "not_found", "there is no such training, or the token is not its own")
+        raise PodApiError(
+            404, "not_found", "there is no such training, or the token is not its own"
+        )
     if job.desired == Desired.DELETE:
-        raise DoorError(410, "deleted", "the training is being deleted")
+        raise PodApiError(410, "deleted", "the training is being deleted")
     return job
 
 
-of_job = door(_find_job, "job_id")
+of_job = pod_view(_find_job, "job_id")
 
 
 def _check_replica(job: Job, role: str, index: int, attempt: int) -> None:
     count = job.replicas.get(role, {}).get("count", 0)
     if not (0 <= index < count and 1 <= attempt <= job.attempt):
-        raise DoorError(404, "not_found", f"the training has no replica {role}-{index}")
+        raise PodApiError(404, "not_found", f"the training has no replica {role}-{index}")
 
 
 def _is_archived(job: Job) -> bool:
@@ -135,7 +137,7 @@ def _is_archived(job: Job) -> bool:
 
 def _refuse_archived(job: Job) -> None:
     if _is_archived(job):
-        raise DoorError(410, "archived", "the training is archived, and nothing is added to it")
+        raise PodApiError(410, "archived", "the training is archived, and nothing is added to it")
 
 
 def _tell(job: Job) -> None:
@@ -154,7 +156,7 @@ def source(request: HttpRequest, job: Job) -> dict[str, Any]:
     wanted = (job.source or {}).get("bundle")
     bundle = Bundle.objects.filter(pk=wanted, tenant_id=job.tenant_id).first() if wanted else None
     if bundle is None:
-        raise DoorError(404, "not_found", "the code that was uploaded for this training is gone")
+        raise PodApiError(404, "not_found", "the code that was uploaded for this training is gone")
     link = get_store().link_get(bundle.storage_key)
     return link.as_json() | {
         "sha256": bundle.sha256,
@@ -193,9 +195,9 @@ def segment(request: HttpRequest, job: Job, role: str, index: int, attempt: int)
             total > settings.LOG_ARCHIVE_MAX_BYTES + ARCHIVE_SLACK_BYTES
             or kept["count"] >= MAX_SEGMENTS
         ):
-            raise DoorError(413, "too_large", "no more of this log is kept")
+            raise PodApiError(413, "too_large", "no more of this log is kept")
         if problem := _no_room(job, body.size_bytes):
-            raise DoorError(413, "store_full", problem)
+            raise PodApiError(413, "store_full", problem)
         _begin_again(archive, body.pod_uid)
     link = get_store().link_put(
         _segment_key(job, archive, body), body.size_bytes, sha256=body.sha256
@@ -227,7 +229,7 @@ def _begin_again(archive: ReplicaArchive, pod_uid: str) -> None:
 
 def _check_same(known: LogSegment, body: SegmentBody) -> None:
     if (known.size_bytes, known.sha256) != (body.size_bytes, body.sha256):
-        raise DoorError(409, "conflict", f"another segment {body.number} was shipped before")
+        raise PodApiError(409, "conflict", f"another segment {body.number} was shipped before")
 
 
 @of_job
@@ -241,12 +243,12 @@ def segment_done(
         job=job, role=role, index=index, attempt=attempt
     ).first()
     if archive is None or body.number != number:
-        raise DoorError(404, "not_found", f"segment {number} was not announced")
+        raise PodApiError(404, "not_found", f"segment {number} was not announced")
     if not archive.segments.filter(number=number).exists():
         _refuse_archived(job)
     key = _segment_key(job, archive, body)
     if get_store().find_size(key) != body.size_bytes:
-        raise DoorError(409, "not_uploaded", f"segment {number} is not in the object store")
+        raise PodApiError(409, "not_uploaded", f"segment {number} is not in the object store")
     known, _ = LogSegment.objects.get_or_create(
         archive=archive,
         number=number,
@@ -280,7 +282,7 @@ def segment_drop(
     )
     if known is not None:
         if known.archive.is_complete:
-            raise DoorError(410, "archived", "this log is complete, and nothing of it is dropped")
+            raise PodApiError(410, "archived", "this log is complete, and nothing of it is dropped")
         _refuse_archived(job)
         known.delete()
         get_store().delete(known.storage_key)
@@ -334,7 +336,7 @@ def _check_paths(files: list[FileBody]) -> None:
         parts = file.path.split("/")
         if parts[0] == ".homeport" or not {"", ".", ".."}.isdisjoint(parts):
             shown = file.path[:80]
-            raise DoorError(400, "invalid", f"{shown!r} is no path of an artifact")
+            raise PodApiError(400, "invalid", f"{shown!r} is no path of an artifact")
 
 
 @of_job
@@ -409,14 +411,14 @@ def artifacts_done(request: HttpRequest, job: Job) -> dict[str, Any]:
     store = get_store()
     for file in files:
         if store.find_size(_artifact_key(job, file)) != file.size_bytes:
-            raise DoorError(409, "not_uploaded", f"{file.path[:80]!r} is not in the object store")
+            raise PodApiError(409, "not_uploaded", f"{file.path[:80]!r} is not in the object store")
     replaced = []
     with transaction.atomic():
         known = {row.path: row for row in job.artifacts.filter(path__in=[f.path for f in files])}
         for file in files:
             row = known.get(file.path)
             if row is None:
-                raise DoorError(404, "not_found", f"{file.path[:80]!r} was not announced")
+                raise PodApiError(404, "not_found", f"{file.path[:80]!r} was not announced")
             key = _artifact_key(job, file)
             if row.storage_key != key:
                 replaced.append(row.storage_key)
