@@ -27,10 +27,6 @@ from portal.storage.waiting import Waiting, put_on_disk, remove_stale
 STORE_PATH = "/internal/v1/store/"
 
 
-class BadLinkError(StoreError):
-    """A link that was not made here, was changed, or has expired."""
-
-
 class Incoming(Waiting):
     """A file on its way into a folder store: visible under its key only after `commit`."""
 
@@ -168,14 +164,14 @@ class FolderStore(Store):
         """What the address of a request allows.
 
         Raises:
-            BadLinkError: made by somebody else, changed, for another method, or expired.
+            StoreError: made by somebody else, changed, for another method, or expired.
         """
         size, sha256, expires = (query.get(name, "") for name in ("size", "sha256", "expires"))
         expected = _signature(method, key, size, sha256, expires)
         if not constant_time_compare(expected, query.get("signature", "")):
-            raise BadLinkError("this link is not valid")
+            raise StoreError("this link is not valid")
         if int(expires) < time.time():
-            raise BadLinkError("this link has expired; ask for a new one")
+            raise StoreError("this link has expired; ask for a new one")
         return SignedLink(check_key(key), int(size) if size else None, sha256 or None)
 
 

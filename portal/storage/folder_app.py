@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from portal.storage import get_store
-from portal.storage.folder import STORE_PATH, BadLinkError, FolderStore, Incoming, SignedLink
+from portal.storage.folder import STORE_PATH, FolderStore, Incoming, SignedLink
 from portal.storage.store import CHUNK_BYTES, ObjectMismatchError, StoreError
 
 Message = MutableMapping[str, Any]
@@ -24,10 +24,6 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 _SILENCE_S = 60.0  # a sender that is silent for so long has gone
-
-
-class _GoneError(Exception):
-    """The other side hung up or fell silent."""
 
 
 class FolderStoreApp:
@@ -48,7 +44,7 @@ class FolderStoreApp:
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         try:
             link = store.read_link(method, scope["path"][len(STORE_PATH) :], query)
-        except (BadLinkError, StoreError) as error:
+        except StoreError as error:
             await _refuse(send, 403, str(error))
             return
         try:
@@ -56,7 +52,7 @@ class FolderStoreApp:
                 await _give(store, link, send)
             else:
                 await _take(store, link, receive, send)
-        except _GoneError as error:
+        except StoreError as error:
             log.info("store: %s %s was left unfinished: %s", method, link.key, error)
 
 
@@ -118,9 +114,9 @@ async def _receive_into(incoming: Incoming, link: SignedLink, receive: Receive) 
         try:
             message = await asyncio.wait_for(receive(), _SILENCE_S)
         except TimeoutError as error:
-            raise _GoneError(f"nothing came for {_SILENCE_S:.0f} s") from error
+            raise StoreError(f"nothing came for {_SILENCE_S:.0f} s") from error
         if message["type"] == "http.disconnect":
-            raise _GoneError("the other side hung up")
+            raise StoreError("the other side hung up")
         waiting += message.get("body", b"")
         more = message.get("more_body", False)
         if link.size_bytes is not None and incoming.size_bytes + len(waiting) > link.size_bytes:

@@ -26,10 +26,6 @@ class ObjectMissingError(StoreError):
     """There is nothing under this key."""
 
 
-class BadKeyError(StoreError):
-    """Not a key that this store could ever hold."""
-
-
 class ObjectMismatchError(StoreError):
     """The bytes that came are not those that were announced."""
 
@@ -56,11 +52,11 @@ def check_key(key: str) -> str:
     """The key itself.
 
     Raises:
-        BadKeyError: it could name something outside the store, or is too long.
+        StoreError: it could name something outside the store, or is too long.
     """
     parts = key.split("/")
     if len(key) > _MAX_KEY or not all(_KEY_PART.fullmatch(part) for part in parts):
-        raise BadKeyError(f"{key[:80]!r} is not a key of the object store")
+        raise StoreError(f"{key[:80]!r} is not a key of the object store")
     return key
 
 
@@ -68,10 +64,10 @@ def check_prefix(prefix: str) -> str:
     """The prefix itself, which names whole parts: it ends with a slash.
 
     Raises:
-        BadKeyError: no slash at its end, or not the beginning of a key.
+        StoreError: no slash at its end, or not the beginning of a key.
     """
     if not prefix.endswith("/"):
-        raise BadKeyError(f"{prefix[:80]!r} must end with / to name a prefix")
+        raise StoreError(f"{prefix[:80]!r} must end with / to name a prefix")
     check_key(prefix[:-1])
     return prefix
 

@@ -17,15 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portal.storage import get_store
-from portal.storage.folder import BadLinkError, FolderStore
+from portal.storage.folder import FolderStore
 from portal.storage.folder_app import FolderStoreApp
 from portal.storage.s3 import S3Store
 from portal.storage.store import (
-    BadKeyError,
     Link,
     ObjectMismatchError,
     ObjectMissingError,
     Store,
+    StoreError,
     check_key,
 )
 from tests.portal.servers import serving
@@ -81,9 +81,9 @@ def test_a_prefix_is_deleted_whole_and_nothing_beside_it(store: Store) -> None:
     store.delete_prefix("t1/jobs/a/")
     found = ["t1/jobs/a/x", "t1/jobs/a/y/z", "t1/jobs/ab", "t2/x"]
     assert [store.exists(key) for key in found] == [False, False, True, True]
-    with pytest.raises(BadKeyError):
+    with pytest.raises(StoreError, match=r"key of the object store|name a prefix"):
         store.delete_prefix("t1/jobs/a")
-    with pytest.raises(BadKeyError):
+    with pytest.raises(StoreError, match=r"key of the object store|name a prefix"):
         store.delete_prefix("/")
 
 
@@ -121,7 +121,7 @@ def test_keys_never_leave_the_store(store: Store, key: str) -> None:
         lambda: store.link_put(key, 1),
     ]
     for call in calls:
-        with pytest.raises(BadKeyError):
+        with pytest.raises(StoreError, match=r"key of the object store|name a prefix"):
             call()
 
 
@@ -129,7 +129,7 @@ def test_keys_never_leave_the_store(store: Store, key: str) -> None:
 def test_no_text_that_passes_as_a_key_leads_out(text: str) -> None:
     try:
         check_key(text)
-    except BadKeyError:
+    except StoreError:
         return
     inside = Path("/root/of/store") / text
     assert inside.resolve().is_relative_to("/root/of/store")
@@ -314,9 +314,9 @@ def test_a_field_cannot_spill_into_the_next(folder: Path) -> None:
     }
     assert store.read_link("PUT", "t/a", query).size_bytes == 5
     spilled = {**query, "size": "5\n", "sha256": ""}
-    with pytest.raises(BadLinkError):
+    with pytest.raises(StoreError, match="not valid"):
         store.read_link("PUT", "t/a", spilled)
-    with pytest.raises(BadLinkError):
+    with pytest.raises(StoreError, match="not valid"):
         store.read_link("PUT\nt", "a", query)
 
 
