@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from asgiref.sync import sync_to_async
 
-from jobs.engine import admit, claim
-from jobs.engine.rows import Saved
+from jobs.engine import admit, claim, store
+from jobs.engine.rows import Queue, QueuedJob, Saved
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
 from jobs.rules import reasons
@@ -76,7 +76,7 @@ class AdmissionPass:
         if due_s is None or due_s > 0:
             return []
         self._is_urgent = False
-        queue, read_s = await sync_to_async(_measured)(admit.read)
+        queue, read_s = await sync_to_async(_measured)(store.read_queue)
         self._is_empty = not queue.queued
         if not queue.queued:
             self._is_wanted, self._took_s = False, 0.0
@@ -96,8 +96,8 @@ class AdmissionPass:
         return written
 
     async def _verdicts(
-        self, queue: admit.Queue, now: datetime
-    ) -> tuple[list[tuple[admit.QueuedJob, Verdict]], float]:
+        self, queue: Queue, now: datetime
+    ) -> tuple[list[tuple[QueuedJob, Verdict]], float]:
         """The verdicts, and seconds of processor time."""
         if not self._view.synced or self._view.problem:
             words = reasons.make("cluster_unreachable")

@@ -1,24 +1,17 @@
 """Admission: the one place where waiting jobs are given room. First come, first served.
 
-Three parts: what the database knows (`read`, in its thread), what the view shows (`look`, on the
-event loop), and the verdicts (pure), which `claim.py` writes in one transaction that also checks
+Three parts: what the database knows (`store.read_queue`), what the view shows (`look`, on the event
+loop), and the verdicts (pure), which `claim.py` writes in one transaction that also checks
 the lease's epoch. Nobody but the reconciler that holds the lease admits, so nothing can come in
 between but a person's stop or delete, which each claim checks again.
 """
 
-import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeVar
-from uuid import UUID
 
-from django.db.models import F
-
-from jobs import manifests
-from jobs.kinds import notes
-from jobs.models import Job, Replica
+from jobs.engine.rows import HoldingJob, Queue, QueuedJob, TenantQueue
 from jobs.rules import reasons
 from jobs.rules.admission import (
     RESOURCES,
@@ -30,62 +23,16 @@ from jobs.rules.admission import (
     reserve,
     total_of,
 )
-from jobs.rules.queue import TenantRoom, Verdict, Waiting, decide
+from jobs.rules.queue import TenantRoom, Verdict, decide
 from jobs.rules.reasons import Reason
-from jobs.rules.states import FINAL_REPLICA_STATES, Desired, JobState
-from jobs.services.manifests import need_of
-from jobs.services.models import Service, ServiceState
 from portal.cluster import objects, resources
 from portal.cluster.cache import ClusterCache
 from portal.cluster.resources import Resources
 from tenants.manifests import QUOTA, observed
-from tenants.models import Tenant
-
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-R = TypeVar("R", Job, Service)
 
 # A quota that does not name a resource does not limit it.
 _UNLIMITED = 2**62
 _ENDED = frozenset({"Succeeded", "Failed"})
-
-
-@dataclass(frozen=True)
-class QueuedJob:
-    """A job or service in the queue, with the words that it shows now."""
-
-    waiting: Waiting
-    shown: Reason
-
-
-@dataclass(frozen=True)
-class HoldingJob:
-    """An admitted job or service: how many replicas of each role should have a pod now."""
-
-    job_id: str
-    namespace: str
-    needs: tuple[Need, ...]
-    ended: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class TenantQueue:
-    """A tenant that has something in the queue."""
-
-    tenant_id: str
-    namespace: str
-    closed: str
-    is_active: bool
-
-
-@dataclass(frozen=True)
-class Queue:
-    """What the database knows."""
-
-    queued: tuple[QueuedJob, ...]
-    holding: tuple[HoldingJob, ...]
-    tenants: tuple[TenantQueue, ...]
 
 
 @dataclass(frozen=True)
@@ -94,112 +41,6 @@ class Room:
 
     tenants: Mapping[str, TenantRoom]
     nodes: tuple[NodeRoom, ...]
-
-
-# --- what the database knows ---
-def read() -> Queue:
-    """The queue, and what has been admitted. Blocking."""
-    jobs = Job.objects.filter(state=JobState.QUEUED, desired=Desired.RUN).select_related("tenant")
-    fields = ("name", "replicas", "queued_at", "not_before", "tenant", "memo")
-    words = ("reason_code", "reason_text", "reason_next_step")
-    queued = list(
-        jobs.only("pk", *fields, *words, "tenant__namespace", "tenant__state", "tenant__desired")
-    )
-    tenants = {job.tenant_id: job.tenant for job in queued}
-    services = list(
-        Service.objects.filter(
-            state=ServiceState.QUEUED, desired=Service.Desired.RUN, seen_start=F("start_count")
-        )
-        .select_related("tenant")
-        .defer("plan", "steps")
-    )
-    tenants |= {service.tenant_id: service.tenant for service in services}
-    is_empty = not queued and not services
-    return Queue(
-        queued=(*_readable(queued, _queued), *_readable(services, _queued_service)),
-        holding=() if is_empty else (*_holding(), *_holding_services()),
-        tenants=tuple(
-            TenantQueue(
-                str(pk),
-                tenant.namespace,
-                tenant.closed,
-                tenant.state == Tenant.State.ACTIVE,
-            )
-            for pk, tenant in tenants.items()
-        ),
-    )
-
-
-def _readable(rows: Iterable[R], read_one: Callable[[R], T]) -> Iterator[T]:
-    """What can be read of each; a broken row holds up nobody (the pass says so on it)."""
-    for row in rows:
-        try:
-            yield read_one(row)
-        except Exception:  # the named fence: one poisoned row must not stop admission
-            log.exception("%r: the row cannot be read", row)
-
-
-def _queued_service(service: Service) -> QueuedJob:
-    waiting = Waiting(
-        job_id=str(service.pk),
-        tenant_id=str(service.tenant_id),
-        name=service.name,
-        queued_at=service.requested_at,
-        needs=(_need_of(service),),
-        not_before=service.not_before,
-    )
-    shown = Reason(service.reason_code, service.reason_text, service.reason_next_step)
-    return QueuedJob(waiting, shown)
-
-
-def _need_of(service: Service) -> Need:
-    return need_of(service.kind, service.cpu_millicores, service.memory_bytes, service.gpu_count)
-
-
-def _holding_services() -> tuple[HoldingJob, ...]:
-    states = (ServiceState.STARTING, ServiceState.RUNNING)
-    services = Service.objects.filter(state__in=states).select_related("tenant")
-
-    def held(service: Service) -> HoldingJob:
-        # What goes back to the queue needs no room any more.
-        is_leaving = bool(service.memo.get("leaving"))
-        needs = () if is_leaving else (_need_of(service),)
-        return HoldingJob(str(service.pk), service.tenant.namespace, needs, {})
-
-    return tuple(_readable(services.defer("plan", "steps"), held))
-
-
-def _queued(job: Job) -> QueuedJob:
-    waiting = Waiting(
-        job_id=str(job.pk),
-        tenant_id=str(job.tenant_id),
-        name=job.name,
-        queued_at=job.queued_at,
-        needs=manifests.needs_of(job.replicas),
-        not_before=job.not_before,
-    )
-    return QueuedJob(waiting, Reason(job.reason_code, job.reason_text, job.reason_next_step))
-
-
-def _holding() -> tuple[HoldingJob, ...]:
-    states = (JobState.STARTING, JobState.RUNNING)
-    jobs = Job.objects.filter(state__in=states).select_related("tenant")
-    fields = ("pk", "replicas", "attempt", "memo", "tenant__namespace")
-    found = list(jobs.only(*fields))
-    attempts = {job.pk: job.attempt for job in found}
-    ended: dict[UUID, Counter[str]] = {}
-    over = Replica.objects.filter(job__in=attempts, state__in=FINAL_REPLICA_STATES)
-    for pk, role, attempt in over.values_list("job_id", "role", "attempt"):
-        if attempts[pk] == attempt:
-            ended.setdefault(pk, Counter())[role] += 1
-
-    def held(job: Job) -> HoldingJob:
-        # What is being taken down for the queue or for good needs no room any more.
-        is_leaving = notes.load(job.memo).leaving in {"queue", "stop"}
-        needs = () if is_leaving else manifests.needs_of(job.replicas)
-        return HoldingJob(str(job.pk), job.tenant.namespace, needs, ended.get(job.pk, {}))
-
-    return tuple(_readable(found, held))
 
 
 # --- what the view shows ---

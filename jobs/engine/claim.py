@@ -12,8 +12,8 @@ from functools import partial
 from uuid import UUID
 
 from jobs.engine import store
-from jobs.engine.admit import QueuedJob, reason_of
-from jobs.engine.rows import Change, Saved, fenced
+from jobs.engine.admit import reason_of
+from jobs.engine.rows import Change, QueuedJob, Saved, fenced
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import Observed, WorkloadRow
 from jobs.rules import reasons

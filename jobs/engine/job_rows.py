@@ -1,7 +1,7 @@
 """Rows of trainings: `jobs.models.Job` with its replicas and archives. Blocking, see `rows`."""
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import starmap
@@ -15,8 +15,10 @@ from jobs import manifests
 from jobs.engine.rows import (
     Change,
     EventRow,
+    HoldingJob,
     Intent,
     Loaded,
+    QueuedJob,
     Saved,
     Unreadable,
     columns_of,
@@ -24,16 +26,18 @@ from jobs.engine.rows import (
     keep_events,
     own_event,
     readable,
+    reason_in,
 )
 from jobs.kinds import notes
 from jobs.kinds.state import ArchiveRow, LoadedRow, ReplicaKey, ReplicaRow, WorkloadRow
 from jobs.models import Job, JobEvent, Replica, ReplicaArchive
-from jobs.rules.reasons import Reason
-from jobs.rules.states import FINAL_STATES, Desired, JobState, ReplicaState
+from jobs.rules.queue import Waiting
+from jobs.rules.states import FINAL_REPLICA_STATES, FINAL_STATES, Desired, JobState, ReplicaState
 from jobs.rules.topologies import get_topology
 from portal import quantity
 from portal.cluster import names
 from portal.cluster.manifests import Object
+from tenants.models import Tenant
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +133,7 @@ def _job_row(job: Job, has_plan: bool) -> WorkloadRow:
         stopped_by=job.stopped_by,
         tenant_closed=job.tenant.closed,
         state=JobState(job.state),
-        reason=Reason(job.reason_code, job.reason_text, job.reason_next_step),
+        reason=reason_in(job),
         attempt=job.attempt,
         requeued_count=job.requeued_count,
         not_before=job.not_before,
@@ -189,14 +193,58 @@ def load_stored(job_id: UUID) -> Stored:
 
 
 # --- the queue ---
-def _queued(ids: Collection[UUID]) -> QuerySet[Job]:
-    return Job.objects.filter(pk__in=ids, state=JobState.QUEUED, desired=Desired.RUN)
+def _queued() -> QuerySet[Job]:
+    return Job.objects.filter(state=JobState.QUEUED, desired=Desired.RUN)
+
+
+def read_queue() -> tuple[list[QueuedJob], dict[UUID, Tenant]]:
+    """Trainings in the queue, and whose they are."""
+    jobs = _queued().select_related("tenant")
+    fields = ("name", "replicas", "queued_at", "not_before", "tenant", "memo")
+    words = ("reason_code", "reason_text", "reason_next_step")
+    whose = ("tenant__namespace", "tenant__state", "tenant__desired")
+    found = list(jobs.only("pk", *fields, *words, *whose))
+    return list(readable(found, _in_queue)), {job.tenant_id: job.tenant for job in found}
+
+
+def _in_queue(job: Job) -> QueuedJob:
+    waiting = Waiting(
+        job_id=str(job.pk),
+        tenant_id=str(job.tenant_id),
+        name=job.name,
+        queued_at=job.queued_at,
+        needs=manifests.needs_of(job.replicas),
+        not_before=job.not_before,
+    )
+    return QueuedJob(waiting, reason_in(job))
+
+
+def read_admitted() -> list[HoldingJob]:
+    """Trainings that hold room, or are about to."""
+    states = (JobState.STARTING, JobState.RUNNING)
+    jobs = Job.objects.filter(state__in=states).select_related("tenant")
+    found = list(jobs.only("pk", "replicas", "attempt", "memo", "tenant__namespace"))
+    attempts = {job.pk: job.attempt for job in found}
+    ended: dict[UUID, Counter[str]] = {}
+    over = Replica.objects.filter(job__in=attempts, state__in=FINAL_REPLICA_STATES)
+    for pk, role, attempt in over.values_list("job_id", "role", "attempt"):
+        if attempts[pk] == attempt:
+            ended.setdefault(pk, Counter())[role] += 1
+
+    def held(job: Job) -> HoldingJob:
+        # What is being taken down for the queue or for good needs no room any more.
+        is_leaving = notes.load(job.memo).leaving in {"queue", "stop"}
+        needs = () if is_leaving else manifests.needs_of(job.replicas)
+        return HoldingJob(str(job.pk), job.tenant.namespace, needs, ended.get(job.pk, {}))
+
+    return list(readable(found, held))
 
 
 def load_queued(ids: Collection[UUID]) -> dict[UUID, WorkloadRow]:
     """See `store.load_queued`."""
-    jobs = _queued(ids).select_related("tenant", "stop_requested_by").defer(*_HEAVY)
-    return readable(jobs, lambda job: _job_row(job, has_plan=False))
+    jobs = _queued().filter(pk__in=ids).select_related("tenant", "stop_requested_by").defer(*_HEAVY)
+    rows = readable(jobs, lambda job: _job_row(job, has_plan=False))
+    return {UUID(row.id): row for row in rows}
 
 
 def claim(change: Change, documents: Sequence[Object] | None) -> Saved | None:
@@ -204,7 +252,7 @@ def claim(change: Change, documents: Sequence[Object] | None) -> Saved | None:
     columns = columns_of(change.plan.columns)
     if documents is not None:
         columns["plan"] = documents
-    if not _queued([change.job_id]).update(revision=F("revision") + 1, **columns):
+    if not _queued().filter(pk=change.job_id).update(revision=F("revision") + 1, **columns):
         return None
     save_events(change.job_id, [own_event(note, change.now) for note in change.plan.events])
     return saved(change.job_id)

@@ -4,8 +4,7 @@ Writes are made inside `Lease.commit` only, one transaction per tick, and only w
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
@@ -17,7 +16,9 @@ from django.utils import timezone
 
 from jobs.kinds import notes
 from jobs.kinds.interactive import startup
-from jobs.kinds.state import EventNote, LoadedRow, Plan, WorkloadRow
+from jobs.kinds.state import EventNote, LoadedRow, Plan
+from jobs.rules.admission import Need
+from jobs.rules.queue import Waiting
 from jobs.rules.reasons import Reason
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 Intent = tuple[str, ...]
 EVENTS_MAX = 500  # per row
 R = TypeVar("R", bound=Model)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -82,13 +84,56 @@ class Loaded:
     broken: Mapping[UUID, Unreadable]
 
 
-def readable(found: Iterable[R], read: Callable[[R], WorkloadRow]) -> dict[UUID, WorkloadRow]:
-    """The rows that can be read; the controller says on each other one what is wrong with it."""
-    rows = {}
-    for one in found:
-        with suppress(Exception):  # the named fence: one poisoned row must not stop the others
-            rows[one.pk] = read(one)
-    return rows
+# --- the queue ---
+@dataclass(frozen=True)
+class QueuedJob:
+    """A job or service in the queue, with the words that it shows now."""
+
+    waiting: Waiting
+    shown: Reason
+
+
+@dataclass(frozen=True)
+class HoldingJob:
+    """An admitted job or service: how many replicas of each role should have a pod now."""
+
+    job_id: str
+    namespace: str
+    needs: tuple[Need, ...]
+    ended: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class TenantQueue:
+    """A tenant that has something in the queue."""
+
+    tenant_id: str
+    namespace: str
+    closed: str
+    is_active: bool
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What the database knows."""
+
+    queued: tuple[QueuedJob, ...]
+    holding: tuple[HoldingJob, ...]
+    tenants: tuple[TenantQueue, ...]
+
+
+def readable(found: Iterable[R], read: Callable[[R], T]) -> Iterator[T]:
+    """What can be read of each; a broken row holds up nobody (the controller says so on it)."""
+    for row in found:
+        try:
+            yield read(row)
+        except Exception:  # the named fence: one poisoned row must not stop admission
+            log.exception("%r: the row cannot be read", row)
+
+
+def reason_in(row: Any) -> Reason:
+    """The reason in the columns of a row."""
+    return Reason(row.reason_code, row.reason_text, row.reason_next_step)
 
 
 # --- columns ---

@@ -9,8 +9,10 @@ from django.db.models import F, Q, QuerySet
 from jobs.engine.rows import (
     Change,
     EventRow,
+    HoldingJob,
     Intent,
     Loaded,
+    QueuedJob,
     Saved,
     Unreadable,
     columns_of,
@@ -18,17 +20,20 @@ from jobs.engine.rows import (
     keep_events,
     own_event,
     readable,
+    reason_in,
 )
 from jobs.kinds import notes
 from jobs.kinds.interactive import startup
 from jobs.kinds.state import LoadedRow, WorkloadRow
 from jobs.manifests import pod_settings
-from jobs.rules.reasons import Reason
+from jobs.rules.admission import Need
+from jobs.rules.queue import Waiting
 from jobs.rules.states import JobState
 from jobs.services import manifests, tokens
 from jobs.services.models import ENDED_STATES, Service, ServiceEvent
 from portal import quantity
 from portal.cluster.manifests import Object
+from tenants.models import Tenant
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +131,7 @@ def row_of(service: Service, *, has_plan: bool) -> WorkloadRow:
         tenant_closed=service.tenant.closed,
         is_owner_active=service.owner.is_active,
         state=JobState(service.state),
-        reason=Reason(service.reason_code, service.reason_text, service.reason_next_step),
+        reason=reason_in(service),
         not_before=service.not_before,
         admitted_at=service.admitted_at,
         started_at=service.ready_at,
@@ -156,19 +161,58 @@ def load_plan(service_id: UUID) -> Sequence[Object]:
 
 
 # --- the queue ---
-def _queued(ids: Collection[UUID]) -> QuerySet[Service]:
+def _queued() -> QuerySet[Service]:
     return Service.objects.filter(
-        pk__in=ids,
-        state=JobState.QUEUED,
-        desired=Service.Desired.RUN,
-        seen_start=F("start_count"),
+        state=JobState.QUEUED, desired=Service.Desired.RUN, seen_start=F("start_count")
     )
+
+
+def read_queue() -> tuple[list[QueuedJob], dict[UUID, Tenant]]:
+    """Services in the queue, and whose they are."""
+    found = list(_queued().select_related("tenant").defer("plan", "steps"))
+    return list(readable(found, _in_queue)), {one.tenant_id: one.tenant for one in found}
+
+
+def _in_queue(service: Service) -> QueuedJob:
+    waiting = Waiting(
+        job_id=str(service.pk),
+        tenant_id=str(service.tenant_id),
+        name=service.name,
+        queued_at=service.requested_at,
+        needs=(_need_of(service),),
+        not_before=service.not_before,
+    )
+    return QueuedJob(waiting, reason_in(service))
+
+
+def _need_of(service: Service) -> Need:
+    size = (service.cpu_millicores, service.memory_bytes, service.gpu_count)
+    return manifests.need_of(service.kind, *size)
+
+
+def read_admitted() -> list[HoldingJob]:
+    """Services that hold room, or are about to."""
+    states = (JobState.STARTING, JobState.RUNNING)
+    found = Service.objects.filter(state__in=states).select_related("tenant")
+
+    def held(service: Service) -> HoldingJob:
+        # What goes back to the queue needs no room any more.
+        needs = () if service.memo.get("leaving") else (_need_of(service),)
+        return HoldingJob(str(service.pk), service.tenant.namespace, needs, {})
+
+    return list(readable(found.defer("plan", "steps"), held))
 
 
 def load_queued(ids: Collection[UUID]) -> dict[UUID, WorkloadRow]:
     """See `store.load_queued`."""
-    services = _queued(ids).select_related("tenant", "owner", "stop_requested_by").defer("plan")
-    return readable(services, lambda service: row_of(service, has_plan=False))
+    services = (
+        _queued()
+        .filter(pk__in=ids)
+        .select_related("tenant", "owner", "stop_requested_by")
+        .defer("plan")
+    )
+    rows = readable(services, lambda service: row_of(service, has_plan=False))
+    return {UUID(row.id): row for row in rows}
 
 
 def claim(change: Change, documents: Sequence[Object] | None) -> Saved | None:
@@ -176,7 +220,7 @@ def claim(change: Change, documents: Sequence[Object] | None) -> Saved | None:
     columns = columns_of(change.plan.columns, _NAMES)
     if documents is not None:
         columns["plan"] = documents
-    if not _queued([change.job_id]).update(revision=F("revision") + 1, **columns):
+    if not _queued().filter(pk=change.job_id).update(revision=F("revision") + 1, **columns):
         return None
     save_events(change.job_id, [own_event(note, change.now) for note in change.plan.events])
     return saved(change.job_id)

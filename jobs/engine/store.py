@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from jobs.engine import job_rows, service_rows
-from jobs.engine.rows import Change, Intent, Loaded, Saved
+from jobs.engine.rows import Change, Intent, Loaded, Queue, Saved, TenantQueue
 from jobs.kinds.state import WorkloadRow
 from portal.cluster.manifests import Object
+from tenants.models import Tenant
 
 
 def all_open() -> dict[UUID, Intent]:
@@ -46,6 +47,23 @@ def load_documents(row: WorkloadRow) -> Sequence[Object]:
     if row.kind == job_rows.KEY:
         return job_rows.load_stored(UUID(row.id)).documents
     return service_rows.load_plan(UUID(row.id))
+
+
+def read_queue() -> Queue:
+    """The queue, and what has been admitted."""
+    jobs, whose = job_rows.read_queue()
+    services, others = service_rows.read_queue()
+    tenants = whose | others
+    return Queue(
+        queued=(*jobs, *services),
+        holding=(*job_rows.read_admitted(), *service_rows.read_admitted()) if tenants else (),
+        tenants=tuple(
+            TenantQueue(
+                str(pk), tenant.namespace, tenant.closed, tenant.state == Tenant.State.ACTIVE
+            )
+            for pk, tenant in tenants.items()
+        ),
+    )
 
 
 def load_queued(ids: Collection[UUID]) -> dict[UUID, WorkloadRow]:
