@@ -26,8 +26,8 @@ PROBLEMS = frozenset(
         "image_name",
         "container_config",
         "volume",
-        "volume_full",
-        "volume_not_writable",
+        codes.VOLUME_FULL,
+        codes.VOLUME_NOT_WRITABLE,
         "prepare_failed",
         "gate_failed",
     }
@@ -186,7 +186,7 @@ def reason_of_wait(app: App, row: WorkloadRow, root: Root | None, pod: PodFacts 
 
 def _prepare_failure(who: str, end: ContainerExit) -> Reason:
     told = end.termination
-    if told.reason in {"volume_full", "volume_not_writable"}:
+    if told.reason in {codes.VOLUME_FULL, codes.VOLUME_NOT_WRITABLE}:
         return reasons.make(told.reason, who=who, detail=told.text)
     detail = told.text or end.message or f"exit code {end.exit_code}"
     return reasons.make("prepare_failed", detail=detail)
