@@ -1,1 +1,1 @@
-"""The one door to Kubernetes: client, errors, names, manifests, watches and the view of them."""
+"""The only client of Kubernetes: calls, errors, names, manifests, and a cache of what is watched."""

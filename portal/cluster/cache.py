@@ -132,7 +132,7 @@ class ClusterCache:
 
     @property
     def problem(self) -> str:
-        """Why the view may be out of date, as a sentence; empty when all watches work."""
+        """Why the cache may be out of date, as a sentence; empty when all watches work."""
         failing = [
             informer.watch.health for informer in self._informers if informer.watch.health.problem
         ]

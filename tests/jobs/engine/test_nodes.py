@@ -12,7 +12,7 @@ from jobs.models import Node
 from portal.cluster.cache import ClusterCache
 from tests.portal.cluster.conftest import api, cluster  # noqa: F401  (fixtures)
 from tests.portal.cluster.fake_api import FakeApi
-from tests.portal.cluster.test_cache import view  # noqa: F401  (a fixture)
+from tests.portal.cluster.test_cache import cache  # noqa: F401  (a fixture)
 from tests.portal.cluster.test_listwatch import until
 
 AMOUNTS = {"cpu": "16", "memory": "64Gi", "pods": "110"}
@@ -56,15 +56,15 @@ def pod(
 
 
 @pytest.fixture
-async def seen(api: FakeApi, view: ClusterCache) -> ClusterCache:  # noqa: F811
+async def seen(api: FakeApi, cache: ClusterCache) -> ClusterCache:  # noqa: F811
     api.put(node())
     api.put(pod("ours", 2, owner="job-1", startTime="2026-11-20T11:00:00Z"))
     api.put(pod("foreign", 1))
     api.put(pod("without", 0))
     api.put(pod("waiting", 1, node=""))
     api.put(pod("over", 1, phase="Succeeded"))
-    await until(lambda: len(view.pods) == 5 and len(view.nodes) == 1)
-    return view
+    await until(lambda: len(cache.pods) == 5 and len(cache.nodes) == 1)
+    return cache
 
 
 async def test_a_row_has_what_the_node_tells(seen: ClusterCache) -> None:
