@@ -56,8 +56,8 @@ def _used(kind: str) -> Any:
     return Cast(KT(f"observed_used__{kind}"), FloatField())
 
 
-def pressure(kind: str) -> Any:
-    """Used by quota, for sorting; nothing of nothing is no pressure."""
+def utilisation(kind: str) -> Any:
+    """Used by quota, for sorting; nothing of nothing is no utilisation."""
     column = COLUMNS[kind]
     share = _used(kind) / Cast(F(column), FloatField())
     return Case(When(**{f"{column}__gt": 0}, then=share), default=Value(0.0))
@@ -68,7 +68,7 @@ SORTS: dict[str, tuple[Any, ...]] = {
     "owner": (F("owner__username").asc(),),
     "team": (F("team__name").asc(nulls_last=True), F("namespace").asc()),
     "age": (F("created_at").desc(),),
-    **{kind: (pressure(kind).desc(nulls_last=True), F("namespace").asc()) for kind in BARS},
+    **{kind: (utilisation(kind).desc(nulls_last=True), F("namespace").asc()) for kind in BARS},
 }
 
 
