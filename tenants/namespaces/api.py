@@ -17,7 +17,8 @@ from tenants.api import QuotaField, TenantListView, TenantSerializer, visible_te
 from tenants.models import Tenant, User
 from tenants.namespaces import actions
 from tenants.namespaces.actions import RefusedError
-from tenants.namespaces.verbs import WordsError, carry_out, read_words
+from tenants.namespaces.serializers import WordsSerializer
+from tenants.namespaces.verbs import carry_out
 from tenants.quota.rules import QuotaError
 from tenants.quota.rules import parse as parse_quota
 
@@ -52,7 +53,7 @@ class NamespaceListView(TenantListView):
         given = dict(body) if isinstance(body, Mapping) else body
         try:
             asked = given.pop("quota", None) if isinstance(given, dict) else None
-            words = read_words(given, ("owner",))
+            words = WordsSerializer(("owner",), given).read()
             quota = parse_quota(asked) if asked is not None else None
             tenant = actions.create(
                 by=user,
@@ -60,7 +61,7 @@ class NamespaceListView(TenantListView):
                 quota=quota,
                 source_address=source_address(request),
             )
-        except (WordsError, QuotaError) as error:
+        except QuotaError as error:
             raise RequestError(error.errors) from error
         except RefusedError as error:
             raise RequestError([error.error], error.status) from error
@@ -99,8 +100,6 @@ class NamespaceVerbView(APIView):
                 given=request.data,
                 source_address=source_address(request),
             )
-        except WordsError as error:
-            raise RequestError(error.errors) from error
         except RefusedError as error:
             raise RequestError([error.error], error.status) from error
         return Response(TenantSerializer(visible_tenants(user).get(pk=pk)).data)

@@ -1,15 +1,15 @@
 """The verbs that pages and REST share: which words each takes, and what carries it out."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 
-from portal.web.rest import FieldError
 from tenants import policy
 from tenants.models import Tenant, User
 from tenants.namespaces import actions
+from tenants.namespaces.serializers import WordsSerializer
 
 
 @dataclass(frozen=True)
@@ -51,41 +51,6 @@ def verbs_for(tenant: Tenant) -> tuple[str, ...]:
     return by_desire.get(tenant.desired, ()) if tenant.state != Tenant.State.GONE else ()
 
 
-class WordsError(ValueError):
-    """Words that cannot be used; `errors` has one entry for each."""
-
-    def __init__(self, errors: Iterable[FieldError]) -> None:
-        self.errors = tuple(errors)
-        super().__init__(" ".join(error.text for error in self.errors))
-
-
-def read_words(given: Any, fields: Iterable[str]) -> dict[str, str]:
-    """The words of a request, each a short line of text.
-
-    Raises:
-        WordsError: unknown names, other kinds of values, control characters, too much.
-    """
-    if not isinstance(given, Mapping):
-        raise WordsError([FieldError("", "invalid", str(_("Send an object.")))])
-    errors = []
-    for name in sorted(set(map(str, given)) - set(fields))[:5]:
-        errors.append(FieldError(name[:80], "unknown_field", str(_("There is no such field."))))
-    words = {}
-    for name in fields:
-        value = given.get(name, "")
-        if not isinstance(value, str) or not value.isprintable():
-            text = str(_("This must be one line of text."))
-            errors.append(FieldError(name, "invalid", text))
-        elif len(value) > actions.WHY_MAX:
-            text = str(_("At most %(most)s characters.")) % {"most": actions.WHY_MAX}
-            errors.append(FieldError(name, "too_long", text))
-        else:
-            words[name] = value.strip()
-    if errors:
-        raise WordsError(errors)
-    return words
-
-
 def carry_out(
     name: str, *, by: User, tenant: Tenant, given: Any, source_address: str = ""
 ) -> Tenant:
@@ -93,9 +58,9 @@ def carry_out(
 
     Raises:
         KeyError: there is no such verb.
-        WordsError, RefusedError, PermissionDenied: see there; nothing was changed.
+        ValidationError, RefusedError, PermissionDenied: see there; nothing was changed.
     """
     verb = VERBS[name]
     policy.require(by, "manage_tenants", tenant)
-    words = read_words(given, verb.fields)
+    words = WordsSerializer(verb.fields, given).read()
     return verb.act(by=by, tenant=tenant, source_address=source_address, **words)

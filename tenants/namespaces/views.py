@@ -11,16 +11,17 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
+from rest_framework.exceptions import ValidationError
 
 from portal.web.request import PageRequest, admins_only, is_unchanged, wants_fragment
-from portal.web.rest import FieldError, source_address
+from portal.web.rest import FieldError, field_errors, source_address
 from tenants.models import Tenant
 from tenants.namespaces import actions
 from tenants.namespaces.actions import RefusedError
 from tenants.namespaces.forms import NewNamespaceForm, VerbForm
 from tenants.namespaces.listing import NamespaceListing
 from tenants.namespaces.page import NamespacePage
-from tenants.namespaces.verbs import VERBS, WordsError, carry_out, verbs_for
+from tenants.namespaces.verbs import VERBS, carry_out, verbs_for
 from tenants.quota.rules import QuotaError
 
 
@@ -105,8 +106,8 @@ def _carry_out(request: PageRequest, form: VerbForm) -> bool:
             given=form.given,
             source_address=source_address(request),
         )
-    except WordsError as error:
-        errors = error.errors
+    except ValidationError as error:
+        errors = field_errors(error)
     except RefusedError as error:
         errors = [error.error]
     else:
