@@ -227,7 +227,7 @@ class HealthReporter:
         wait_s = 0.0
         while settings.NETWORK_CHECK:
             await self._view.wait_synced()
-            found = await network.look(self._cluster)
+            found = await network.NetworkCheck(self._cluster).look()
             self._network = {
                 "state": found.state,
                 "detail": found.detail[:_TEXT_MAX],

@@ -93,53 +93,160 @@ def namespaces() -> tuple[str, str]:
     return first, second
 
 
-async def look(cluster: Cluster) -> Answer:
-    """Whether pods of different namespaces are kept from each other.
+class NetworkCheck:
+    """Tries it out with pods of two namespaces of its own."""
 
-    Returns:
-        `yes`; `no`; or `unknown`, with the reason.
-    """
-    try:
-        async with asyncio.timeout(_PATIENCE_S):
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def look(self) -> Answer:
+        """Whether pods of different namespaces are kept from each other.
+
+        Returns:
+            `yes`; `no`; or `unknown`, with the reason.
+        """
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                try:
+                    found = await self._try_out()
+                except BaseException:
+                    # What becomes of it must not stand for why: we may have been asked to end.
+                    with suppress(ClusterError, TimeoutError):
+                        await asyncio.shield(self._clear())
+                    raise
+                await asyncio.shield(self._clear())
+                return found
+        except _UnknownError as error:
+            return Answer(detail=str(error))
+        except ClusterError as error:
+            return Answer(detail=error.message)
+        except ConfigurationError as error:
+            return Answer(detail=str(error))
+        except TimeoutError:
+            return Answer(detail=f"its pods did not end within {_PATIENCE_S:g} s")
+
+    async def _try_out(self) -> Answer:
+        for namespace in namespaces():
+            for document in await asyncio.to_thread(_frame, namespace):
+                await self._make(document)
+        await self._clear()
+        servers = []
+        for side in _SIDES:
+            await self._start(side, "server", _SERVER)
+        for side in _SIDES:
+            servers.append(await self._address(side))
+        other, own = servers
+        await self._start("b", "client", _CLIENT, own, other)
+        code = await self._exit_code()
+        if code == 0:
+            return Answer("yes")
+        if code == _REACHED:
+            return Answer("no", f"a pod of {namespaces()[1]} reached one of {namespaces()[0]}")
+        if code == _NOT_THERE:
+            raise _UnknownError(f"pods of {namespaces()[1]} did not reach each other either")
+        raise _UnknownError(f"its client ended with code {code}")
+
+    async def _make(self, document: Object) -> None:
+        """Makes an object; a policy of other settings is made anew, all else that is there will do."""
+        until = time.monotonic() + _REFUSED_FOR_S
+        while True:
             try:
-                found = await _try_out(cluster)
-            except BaseException:
-                # What becomes of it must not stand for why: we may have been asked to end.
-                with suppress(ClusterError, TimeoutError):
-                    await asyncio.shield(_clear(cluster))
-                raise
-            await asyncio.shield(_clear(cluster))
-            return found
-    except _UnknownError as error:
-        return Answer(detail=str(error))
-    except ClusterError as error:
-        return Answer(detail=error.message)
-    except ConfigurationError as error:
-        return Answer(detail=str(error))
-    except TimeoutError:
-        return Answer(detail=f"its pods did not end within {_PATIENCE_S:g} s")
+                await self._cluster.create(document)
+                return
+            except AlreadyExists:
+                if document["kind"] != "NetworkPolicy" or await self._keep_same(document):
+                    return
+            except ClusterError:
+                if time.monotonic() > until:
+                    raise
+                await asyncio.sleep(_LOOK_S)
 
+    async def _keep_same(self, document: Object) -> bool:
+        """Removes the policy that is there unless it says the same; True when it does."""
+        meta = document["metadata"]
+        found = await self._cluster.get(document["kind"], meta["namespace"], meta["name"])
+        if found["metadata"].get("annotations") == meta.get("annotations"):
+            return True
+        uid = found["metadata"]["uid"]
+        await self._cluster.delete(document["kind"], meta["namespace"], meta["name"], uid=uid)
+        return False
 
-async def _try_out(cluster: Cluster) -> Answer:
-    for namespace in namespaces():
-        for document in await asyncio.to_thread(_frame, namespace):
-            await _make(cluster, document)
-    await _clear(cluster)
-    servers = []
-    for side in _SIDES:
-        await _start(cluster, side, "server", _SERVER)
-    for side in _SIDES:
-        servers.append(await _address(cluster, side))
-    other, own = servers
-    await _start(cluster, "b", "client", _CLIENT, own, other)
-    code = await _exit_code(cluster)
-    if code == 0:
-        return Answer("yes")
-    if code == _REACHED:
-        return Answer("no", f"a pod of {namespaces()[1]} reached one of {namespaces()[0]}")
-    if code == _NOT_THERE:
-        raise _UnknownError(f"pods of {namespaces()[1]} did not reach each other either")
-    raise _UnknownError(f"its client ended with code {code}")
+    async def _start(self, side: str, role: str, program: str, *arguments: str) -> None:
+        pods = await asyncio.to_thread(pod_settings)
+        context = PodManifest(
+            owner=str(_owner(_namespace(side))),
+            name=f"network-check-{role}",
+            namespace=_namespace(side),
+            image=pods.portal_image,
+            uid=pods.uid,
+            gid=pods.gid,
+            command=("python3", "-c", program, *arguments),
+            is_server=role == "server",
+        )
+        [document] = await asyncio.to_thread(manifests.render, "network_check.yaml.j2", context)
+        del document["metadata"]["labels"]  # by which the pods of trainings and services are known
+        await self._make(document)
+
+    async def _address(self, side: str) -> str:
+        """The address of a server that answers its node."""
+        while True:
+            pod = await self._pod(side, "server")
+            conditions = (pod.get("status") or {}).get("conditions") or []
+            if any(c["type"] == "Ready" and c["status"] == "True" for c in conditions):
+                return str(pod["status"]["podIP"])
+            await asyncio.sleep(_LOOK_S)
+
+    async def _exit_code(self) -> int:
+        while True:
+            pod = await self._pod("b", "client")
+            for container in (pod.get("status") or {}).get("containerStatuses") or []:
+                ended = (container.get("state") or {}).get("terminated")
+                if ended:
+                    return int(ended["exitCode"])
+            await asyncio.sleep(_LOOK_S)
+
+    async def _pod(self, side: str, role: str) -> Object:
+        """The pod as it is now.
+
+        Raises:
+            _UnknownError: it will not run.
+        """
+        pod = await self._cluster.get("Pod", _namespace(side), f"network-check-{role}")
+        status: dict[str, Any] = pod.get("status") or {}
+        for container in status.get("containerStatuses") or []:
+            waiting = (container.get("state") or {}).get("waiting") or {}
+            reason = str(waiting.get("reason") or "")
+            if reason in {
+                "ErrImagePull",
+                "ImagePullBackOff",
+                "InvalidImageName",
+                "ErrImageNeverPull",
+            }:
+                raise _UnknownError(
+                    f"the image {container['image']} cannot be pulled: {waiting.get('message') or reason}"
+                )
+        is_over = status.get("phase") in {"Failed", "Succeeded"}
+        if is_over and (role == "server" or not status.get("containerStatuses")):
+            raise _UnknownError(
+                f"its pod ended: {status.get('reason') or status.get('message') or ''}"
+            )
+        return pod
+
+    async def _clear(self) -> None:
+        """Removes the pods, also those that an earlier try left, and waits until they are gone.
+
+        Raises:
+            TimeoutError: one stays.
+        """
+        async with asyncio.timeout(_REMOVAL_S):
+            for side, role in _PODS:
+                name, namespace = f"network-check-{role}", _namespace(side)
+                with suppress(NotFound):
+                    while True:
+                        pod = await self._cluster.get("Pod", namespace, name)
+                        uid = pod["metadata"]["uid"]
+                        await self._cluster.delete("Pod", namespace, name, uid=uid, grace_s=0)
+                        await asyncio.sleep(_LOOK_S / 4)
 
 
 def _frame(namespace: str) -> list[Object]:
@@ -156,108 +263,6 @@ def _frame(namespace: str) -> list[Object]:
         log_volume_bytes=0,
     )
     return [d for d in render_tenant(nobodys) if d["kind"] != "PersistentVolumeClaim"]
-
-
-async def _make(cluster: Cluster, document: Object) -> None:
-    """Makes an object; a policy of other settings is made anew, all else that is there will do."""
-    until = time.monotonic() + _REFUSED_FOR_S
-    while True:
-        try:
-            await cluster.create(document)
-            return
-        except AlreadyExists:
-            if document["kind"] != "NetworkPolicy" or await _keep_same(cluster, document):
-                return
-        except ClusterError:
-            if time.monotonic() > until:
-                raise
-            await asyncio.sleep(_LOOK_S)
-
-
-async def _keep_same(cluster: Cluster, document: Object) -> bool:
-    """Removes the policy that is there unless it says the same; True when it does."""
-    meta = document["metadata"]
-    found = await cluster.get(document["kind"], meta["namespace"], meta["name"])
-    if found["metadata"].get("annotations") == meta.get("annotations"):
-        return True
-    uid = found["metadata"]["uid"]
-    await cluster.delete(document["kind"], meta["namespace"], meta["name"], uid=uid)
-    return False
-
-
-async def _start(cluster: Cluster, side: str, role: str, program: str, *arguments: str) -> None:
-    pods = await asyncio.to_thread(pod_settings)
-    context = PodManifest(
-        owner=str(_owner(_namespace(side))),
-        name=f"network-check-{role}",
-        namespace=_namespace(side),
-        image=pods.portal_image,
-        uid=pods.uid,
-        gid=pods.gid,
-        command=("python3", "-c", program, *arguments),
-        is_server=role == "server",
-    )
-    [document] = await asyncio.to_thread(manifests.render, "network_check.yaml.j2", context)
-    del document["metadata"]["labels"]  # by which the pods of trainings and services are known
-    await _make(cluster, document)
-
-
-async def _address(cluster: Cluster, side: str) -> str:
-    """The address of a server that answers its node."""
-    while True:
-        pod = await _pod(cluster, side, "server")
-        conditions = (pod.get("status") or {}).get("conditions") or []
-        if any(c["type"] == "Ready" and c["status"] == "True" for c in conditions):
-            return str(pod["status"]["podIP"])
-        await asyncio.sleep(_LOOK_S)
-
-
-async def _exit_code(cluster: Cluster) -> int:
-    while True:
-        pod = await _pod(cluster, "b", "client")
-        for container in (pod.get("status") or {}).get("containerStatuses") or []:
-            ended = (container.get("state") or {}).get("terminated")
-            if ended:
-                return int(ended["exitCode"])
-        await asyncio.sleep(_LOOK_S)
-
-
-async def _pod(cluster: Cluster, side: str, role: str) -> Object:
-    """The pod as it is now.
-
-    Raises:
-        _UnknownError: it will not run.
-    """
-    pod = await cluster.get("Pod", _namespace(side), f"network-check-{role}")
-    status: dict[str, Any] = pod.get("status") or {}
-    for container in status.get("containerStatuses") or []:
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        reason = str(waiting.get("reason") or "")
-        if reason in {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}:
-            raise _UnknownError(
-                f"the image {container['image']} cannot be pulled: {waiting.get('message') or reason}"
-            )
-    is_over = status.get("phase") in {"Failed", "Succeeded"}
-    if is_over and (role == "server" or not status.get("containerStatuses")):
-        raise _UnknownError(f"its pod ended: {status.get('reason') or status.get('message') or ''}")
-    return pod
-
-
-async def _clear(cluster: Cluster) -> None:
-    """Removes the pods, also those that an earlier try left, and waits until they are gone.
-
-    Raises:
-        TimeoutError: one stays.
-    """
-    async with asyncio.timeout(_REMOVAL_S):
-        for side, role in _PODS:
-            name, namespace = f"network-check-{role}", _namespace(side)
-            with suppress(NotFound):
-                while True:
-                    pod = await cluster.get("Pod", namespace, name)
-                    uid = pod["metadata"]["uid"]
-                    await cluster.delete("Pod", namespace, name, uid=uid, grace_s=0)
-                    await asyncio.sleep(_LOOK_S / 4)
 
 
 def _owner(namespace: str) -> uuid.UUID:

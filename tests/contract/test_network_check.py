@@ -31,7 +31,7 @@ def image(monkeypatch: pytest.MonkeyPatch) -> Any:
 async def look(cluster: Cluster) -> tuple[str, str]:
     client = await Client.connect(str(cluster.kubeconfig))
     try:
-        found = await network.look(client)
+        found = await network.NetworkCheck(client).look()
     finally:
         await client.close()
     return found.state, found.detail

@@ -124,7 +124,7 @@ def test_namespaces_are_not_apart(box: OneBox, monkeypatch: pytest.MonkeyPatch) 
     async def look() -> Answer:
         client = await Cluster.connect(str(box.kubeconfig))
         try:
-            return await network.look(client)
+            return await network.NetworkCheck(client).look()
         finally:
             await client.close()
 

@@ -67,7 +67,7 @@ def network(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> AsyncMock:
     """Stands for the pods; gives three answers, of which the third must not be asked for."""
     answers = [Answer(detail="no image"), Answer("no", "a reached b"), Answer("yes")]
     look = AsyncMock(side_effect=answers)
-    monkeypatch.setattr(health.network, "look", look)
+    monkeypatch.setattr(health.network.NetworkCheck, "look", look)
     monkeypatch.setattr(health, "NETWORK_SOON_S", 0.1)
     settings.NETWORK_CHECK = True
     return look
@@ -119,10 +119,10 @@ async def test_it_ends_although_the_network_cannot_be_cleared_up(
         began.set()
         return await asyncio.Future()
 
-    monkeypatch.setattr(health.network, "_try_out", goes_on)
+    monkeypatch.setattr(health.network.NetworkCheck, "_try_out", goes_on)
     refused = AsyncMock(side_effect=ClusterError(500, "InternalError", "the disk is full"))
-    monkeypatch.setattr(health.network, "_clear", refused)
-    looking = asyncio.create_task(health.network.look(cluster))
+    monkeypatch.setattr(health.network.NetworkCheck, "_clear", refused)
+    looking = asyncio.create_task(health.network.NetworkCheck(cluster).look())
     await began.wait()
     looking.cancel()
     await asyncio.wait([looking])
