@@ -15,7 +15,7 @@ from portal import quantity
 from portal.web.rest import FieldError, RequestError, source_address
 from tenants.models import Tenant, TenantObject, User
 from tenants.quota.rules import QuotaError, change_quota, check_may_change
-from tenants.quota.rules import parse as parse_quota
+from tenants.quota.serializers import QuotaSerializer
 
 
 class QuotaField(serializers.Serializer[Any]):
@@ -146,7 +146,7 @@ def _quota_of(body: Any) -> dict[str, int]:
     given = body if isinstance(body, Mapping) else {}
     for name in sorted(set(map(str, given)) - {"quota"})[:1]:
         raise QuotaError([FieldError(name[:80], "unknown_field", "Only the quota can be changed.")])
-    return parse_quota(given.get("quota"))
+    return QuotaSerializer(given.get("quota")).read()
 
 
 class MeSerializer(serializers.ModelSerializer[User]):

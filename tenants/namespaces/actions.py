@@ -52,7 +52,7 @@ def create(
 
     Args:
         owner: user name.
-        quota: kind -> amount, as `tenants.quota.rules.parse` gives it; what is absent is the default.
+        quota: kind -> amount, as `QuotaSerializer` gives it; what is absent is the default.
 
     Raises:
         PermissionDenied, RefusedError: see there.

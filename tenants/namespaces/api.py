@@ -20,7 +20,7 @@ from tenants.namespaces.actions import RefusedError
 from tenants.namespaces.serializers import WordsSerializer
 from tenants.namespaces.verbs import carry_out
 from tenants.quota.rules import QuotaError
-from tenants.quota.rules import parse as parse_quota
+from tenants.quota.serializers import QuotaSerializer
 
 
 def caller(request: Request) -> User:
@@ -54,7 +54,7 @@ class NamespaceListView(TenantListView):
         try:
             asked = given.pop("quota", None) if isinstance(given, dict) else None
             words = WordsSerializer(("owner",), given).read()
-            quota = parse_quota(asked) if asked is not None else None
+            quota = QuotaSerializer(asked).read() if asked is not None else None
             tenant = actions.create(
                 by=user,
                 owner=words["owner"] or user.username,

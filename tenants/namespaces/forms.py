@@ -10,7 +10,8 @@ from portal.web.rest import FieldError
 from tenants.models import Tenant, User
 from tenants.namespaces.verbs import VERBS
 from tenants.quota.forms import TITLES
-from tenants.quota.rules import COLUMNS, QuotaError, amount_text, parse
+from tenants.quota.rules import COLUMNS, QuotaError, amount_text
+from tenants.quota.serializers import QuotaSerializer
 
 _OWNERS = 200  # people that the field suggests
 
@@ -81,7 +82,7 @@ class NewNamespaceForm(_Form):
         typed = {kind: self.values[kind] for kind in COLUMNS if self._is_typed(kind)}
         amounts: dict[str, int] = {}
         try:
-            amounts = parse(typed, prefix="") if typed else {}
+            amounts = QuotaSerializer(typed).read(prefix="") if typed else {}
         except QuotaError as error:
             self.take_errors(error.errors)
         return None if self.errors or self.problems else amounts

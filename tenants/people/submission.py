@@ -15,8 +15,8 @@ from portal import characters
 from tenants.models import Team, User
 from tenants.people.actions import Invitation
 from tenants.policy import AccountRole
-from tenants.quota.rules import BUDGET_COLUMNS, QuotaError
-from tenants.quota.rules import parse as parse_quota
+from tenants.quota.rules import BUDGET_COLUMNS
+from tenants.quota.serializers import AmountField
 
 # Names that the audit trail uses for those who are nobody.
 RESERVED_NAMES = frozenset({"homeport", "somebody"})
@@ -127,11 +127,9 @@ class BudgetField(serializers.DictField):
                 detail = {str(kind)[:80]: serializers.ErrorDetail(problem, code="unknown_field")}
                 raise serializers.ValidationError(detail)
             try:
-                amounts[kind] = None if value is None else parse_quota({kind: value})[kind]
-            except QuotaError as error:
-                [first] = error.errors
-                detail = {kind: serializers.ErrorDetail(first.text, code=first.code)}
-                raise serializers.ValidationError(detail) from error
+                amounts[kind] = None if value is None else AmountField(kind).run_validation(value)
+            except serializers.ValidationError as error:
+                raise serializers.ValidationError({kind: error.detail}) from error
         return amounts
 
 

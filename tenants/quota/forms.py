@@ -9,7 +9,8 @@ from django.utils.translation import gettext_lazy
 from portal.web.format import amount_text as shown_amount
 from tenants import policy
 from tenants.models import Tenant, User
-from tenants.quota.rules import COLUMNS, BudgetLine, QuotaError, amount_text, budget_lines, parse
+from tenants.quota.rules import COLUMNS, BudgetLine, QuotaError, amount_text, budget_lines
+from tenants.quota.serializers import QuotaSerializer
 
 TITLES = {
     "cpu": gettext_lazy("CPU cores"),
@@ -49,7 +50,7 @@ class QuotaForm:
         """
         typed = {kind: text for kind, text in self.values.items() if text != self.was[kind]}
         try:
-            return parse(typed, prefix="") if typed else {}
+            return QuotaSerializer(typed).read(prefix="") if typed else {}
         except QuotaError as error:
             self.take_errors(error)
             return None

@@ -7,7 +7,6 @@ the team's row is locked first (SQLite: the transaction is IMMEDIATE), then the 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -36,7 +35,6 @@ BUDGET_COLUMNS = {
 # Far above any real cluster, and the sum over 8,000 tenants still fits 64 bits. 2,768 is the number
 # of NodePorts that Kubernetes has: https://kubernetes.io/docs/concepts/services-networking/service/
 MOST = {"cpu": 10**9, "memory": 2**50, "gpu": 100_000, "pods": 100_000, "nodeports": 2768}
-_READ = {"cpu": quantity.cpu_millicores, "memory": quantity.memory_bytes}
 _SHOW = {"cpu": quantity.cpu_text, "memory": quantity.memory_text}
 
 
@@ -73,51 +71,8 @@ class BudgetLine:
 
 
 def amount_text(kind: str, amount: int) -> str:
-    """An amount as Kubernetes writes it, which `parse` reads again: 1500 millicores -> "1500m"."""
+    """An amount as Kubernetes writes it, which `AmountField` reads again: 1500 millicores -> "1500m"."""
     return _SHOW[kind](amount) if kind in _SHOW else str(amount)
-
-
-def parse(given: Any, *, prefix: str = "quota.") -> dict[str, int]:
-    """The amounts of a request: any subset of cpu, memory, gpu, pods and nodeports.
-
-    Args:
-        given: kind -> number or text as Kubernetes writes it ("500m", "16Gi", 2).
-        prefix: goes before each kind in the names of fields that errors tell.
-
-    Returns:
-        kind -> cpu in millicores, memory in bytes, else pieces; kinds that were not given are absent.
-
-    Raises:
-        QuotaError: with every error found.
-    """
-    if not isinstance(given, Mapping) or not given:
-        text = _("Give an object with some of %(kinds)s.") % {"kinds": ", ".join(COLUMNS)}
-        raise QuotaError([FieldError(prefix.rstrip("."), "invalid", text)])
-    amounts: dict[str, int] = {}
-    errors = []
-    for key, value in given.items():
-        kind = str(key)
-        if kind not in COLUMNS:
-            text = _("There is no such field.")
-            errors.append(FieldError(f"{prefix}{kind[:40]}", "unknown_field", text))
-            continue
-        try:
-            amounts[kind] = _amount(kind, value)
-        except quantity.QuantityError as error:
-            errors.append(FieldError(prefix + kind, "invalid_quantity", str(error)))
-            continue
-        if not 0 <= amounts[kind] <= MOST[kind]:
-            text = _("This must be from 0 to %(most)s.") % {"most": amount_text(kind, MOST[kind])}
-            errors.append(FieldError(prefix + kind, "out_of_range", text))
-    if errors:
-        raise QuotaError(errors)
-    return amounts
-
-
-def _amount(kind: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise quantity.QuantityError(_("This must be a number or text such as 500m or 16Gi."))
-    return _READ.get(kind, quantity.count)(str(value))
 
 
 def budget_lines(team: Team) -> list[BudgetLine]:
@@ -163,7 +118,7 @@ def change_quota(
     and nothing new starts before enough of it is free again. The reconciler tells the cluster.
 
     Args:
-        quota: kind -> amount, as `parse` gives it.
+        quota: kind -> amount, as `QuotaSerializer` gives it.
 
     Returns:
         The tenant as it is now.

@@ -6,7 +6,8 @@ import pytest
 from django.core.exceptions import PermissionDenied
 
 from tenants.models import AuditEntry, Team, Tenant, User
-from tenants.quota.rules import QuotaError, budget_lines, change_quota, parse, quota_sums
+from tenants.quota.rules import QuotaError, budget_lines, change_quota, quota_sums
+from tenants.quota.serializers import QuotaSerializer
 from tests.factories import make_tenant, make_user
 
 pytestmark = pytest.mark.django_db
@@ -166,14 +167,16 @@ def test_a_tenant_that_is_gone_has_no_quota_and_counts_no_more(team: Team):
 
 
 def test_amounts_are_read_as_kubernetes_writes_them():
-    assert parse({"cpu": "1500m", "memory": "16Gi", "gpu": 2, "pods": "7", "nodeports": 0}) == {
+    assert QuotaSerializer(
+        {"cpu": "1500m", "memory": "16Gi", "gpu": 2, "pods": "7", "nodeports": 0}
+    ).read() == {
         "cpu": 1500,
         "memory": 16 * GIB,
         "gpu": 2,
         "pods": 7,
         "nodeports": 0,
     }
-    assert parse({"cpu": 2.5}) == {"cpu": 2500}
+    assert QuotaSerializer({"cpu": 2.5}).read() == {"cpu": 2500}
 
 
 @pytest.mark.parametrize(
@@ -196,4 +199,4 @@ def test_amounts_are_read_as_kubernetes_writes_them():
     ],
 )
 def test_amounts_that_make_no_sense_are_refused_by_field(given: Any, errors: dict[str, str]):
-    assert refusals(lambda: parse(given)) == errors
+    assert refusals(lambda: QuotaSerializer(given).read()) == errors
