@@ -11,7 +11,7 @@ from jobs.models import Artifact
 from portal.storage import get_store
 
 
-class _Stream(io.RawIOBase):
+class _ChunkStream(io.RawIOBase):
     """An iterator of bytes as a file to read."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
@@ -48,4 +48,4 @@ def open_artifact(artifact: Artifact, start: int = 0) -> IO[bytes]:
     Raises:
         portal.storage.ObjectMissingError: the store has lost it.
     """
-    return io.BufferedReader(_Stream(artifact_chunks(artifact, start)), 1024**2)
+    return io.BufferedReader(_ChunkStream(artifact_chunks(artifact, start)), 1024**2)

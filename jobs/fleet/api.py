@@ -11,7 +11,7 @@ from rest_framework.views import APIView
 from jobs.fleet.gpu_users import GpuUser, GpuUsers
 from jobs.fleet.node_notes import is_simulated
 from jobs.fleet.nodes import meter
-from jobs.fleet.queue import Queue, QueueEntry
+from jobs.fleet.queue import QueueEntries, QueueEntry
 from jobs.models import Node
 from jobs.serializers import ReasonSerializer
 from portal import quantity
@@ -179,5 +179,5 @@ class QueueView(APIView):
     @extend_schema(responses=PlaceSerializer(many=True))
     def get(self, request: Request) -> Response:
         paginator = Pagination()
-        entries = paginator.paginate_queryset(Queue(request.user), request) or []
+        entries = paginator.paginate_queryset(QueueEntries(request.user), request) or []
         return paginator.get_paginated_response([queue_entry_json(entry) for entry in entries])

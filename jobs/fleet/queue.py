@@ -84,7 +84,7 @@ class _Queued:
     is_job: bool
 
 
-class Queue(Sequence[QueueEntry]):
+class QueueEntries(Sequence[QueueEntry]):
     """The whole queue as one may see it; only the entries that are asked for are read."""
 
     def __init__(self, user: Any) -> None:
@@ -152,7 +152,7 @@ class QueuePage:
     """One page of the queue."""
 
     def __init__(self, user: Any, page_number: str = "1") -> None:
-        self._queue = Queue(user)
+        self._queue = QueueEntries(user)
         self._page_number = page_number
         self.is_shared = policy.may(user, "see")
 

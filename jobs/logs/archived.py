@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jobs.archive.logs import Log, Piece
-from jobs.logs.cursor import Archived, Live, Place, Position
+from jobs.logs.cursor import ArchivedPlace, LivePlace, Place, Position
 from jobs.logs.lines import BATCH_BYTES, Batch, find_anchor
 from jobs.logs.rows import MAX_LINE_BYTES, Line, encode, plain_lines
 from jobs.logs.tail import FIRST_LINES
@@ -28,9 +28,9 @@ class StartPoint:
 
 def start_point(log: Log, place: Place | None) -> StartPoint:
     """Where to go on for somebody who has seen the log up to a place."""
-    if isinstance(place, Archived) and place.attempt == log.attempt:
+    if isinstance(place, ArchivedPlace) and place.attempt == log.attempt:
         return StartPoint(min(place.byte, log.end_byte))
-    if isinstance(place, Live) and place.attempt == log.attempt:
+    if isinstance(place, LivePlace) and place.attempt == log.attempt:
         return _behind_anchor(log, place.anchor)
     start = log.tail_start(FIRST_LINES)
     if start == 0:

@@ -30,7 +30,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LivePlace:
     """Shown up to a line of a living pod."""
 
     attempt: int
@@ -43,7 +43,7 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
-class Archived:
+class ArchivedPlace:
     """Shown up to a byte of an archived log."""
 
     attempt: int
@@ -53,7 +53,7 @@ class Archived:
         return f"{replica}.a.{self.attempt}.{self.byte}"
 
 
-Place = Live | Archived
+Place = LivePlace | ArchivedPlace
 
 
 def anchor_of(lines: Iterable[bytes]) -> str:
@@ -77,9 +77,9 @@ def read(text: str) -> dict[str, Place]:
             continue
         found = match.groupdict()
         if found["byte"] is not None:
-            place: Place = Archived(int(found["archived"]), int(found["byte"]))
+            place: Place = ArchivedPlace(int(found["archived"]), int(found["byte"]))
         else:
             position = Position(int(found["time_ns"]), int(found["ordinal"]))
-            place = Live(int(found["attempt"]), position, found["anchor"])
+            place = LivePlace(int(found["attempt"]), position, found["anchor"])
         places[found["replica"]] = place
     return places

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from django.conf import settings
 
 from jobs.logs.cursor import Position
-from jobs.logs.lines import BATCH_BYTES, Batch, Reader
+from jobs.logs.lines import BATCH_BYTES, Batch, LineReader
 from jobs.logs.tail import FIRST_LINES, Key, Source, Tail, Watcher, since
 from portal import supervise
 from portal.cluster import credentials
@@ -91,7 +91,7 @@ class Hub:
         Raises:
             portal.cluster.errors.ClusterError: it cannot be read.
         """
-        reader = Reader(after, before)
+        reader = LineReader(after, before)
         async with self.source.logs(
             *key,
             follow=False,

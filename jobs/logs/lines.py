@@ -71,7 +71,7 @@ def parse_time(text: str) -> int:
         return 0
 
 
-class Reader:
+class LineReader:
     """Reads one follow of a container. Make a new one, with `after`, for each connection."""
 
     def __init__(self, after: Position | None = None, before: Position | None = None) -> None:

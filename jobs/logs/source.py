@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from jobs.logs.cursor import Archived, Place
+from jobs.logs.cursor import ArchivedPlace, Place
 from jobs.logs.state import ReplicaLogState
 from jobs.logs.tail import Outcome
 
 
-class Step(Enum):
+class NextStep(Enum):
     """What to do next for one replica."""
 
     FOLLOW = "follow"  # its pod
@@ -34,7 +34,7 @@ class Shown:
 
 def choose(
     replica: ReplicaLogState, shown: Shown, *, job_is_final: bool, job_is_cleaned: bool
-) -> Step:
+) -> NextStep:
     """The next step.
 
     A living pod is followed. Of a replica that has ended the archive is preferred once it is
@@ -43,24 +43,26 @@ def choose(
     """
     outcome = shown.followed[1] if shown.followed and shown.followed[0] == replica.pod_id else None
     if outcome == "over" or shown.read_whole == replica.attempt:
-        return Step.DONE if job_is_final or replica.is_past else Step.WAIT
+        return NextStep.DONE if job_is_final or replica.is_past else NextStep.WAIT
     if replica.is_past:
         if replica.is_archived or replica.has_archive:
-            return Step.READ
-        return Step.WAIT if replica.may_be_archived else Step.DONE
+            return NextStep.READ
+        return NextStep.WAIT if replica.may_be_archived else NextStep.DONE
     wants_archive = replica.is_final and replica.is_archived and not _is_following(shown, replica)
     if replica.may_have_log and outcome is None and not wants_archive:
-        return Step.FOLLOW
+        return NextStep.FOLLOW
     if replica.is_archived or (replica.has_archive and (outcome == "gone" or job_is_cleaned)):
-        return Step.READ
+        return NextStep.READ
     if job_is_final and (job_is_cleaned or not replica.pod):
-        return Step.DONE
-    return Step.WAIT
+        return NextStep.DONE
+    return NextStep.WAIT
 
 
 def _is_following(shown: Shown, replica: ReplicaLogState) -> bool:
     """Somebody who watched the pod until now stays with it: there no line has to be searched."""
     place = shown.place
     return (
-        place is not None and not isinstance(place, Archived) and place.attempt == replica.attempt
+        place is not None
+        and not isinstance(place, ArchivedPlace)
+        and place.attempt == replica.attempt
     )

@@ -6,10 +6,10 @@ from collections import deque
 
 from jobs.archive.logs import rest_words
 from jobs.logs import archived
-from jobs.logs.cursor import Archived, Live, Place, Position
+from jobs.logs.cursor import ArchivedPlace, LivePlace, Place, Position
 from jobs.logs.hub import Hub
 from jobs.logs.lines import Batch
-from jobs.logs.source import Shown, Step, choose
+from jobs.logs.source import NextStep, Shown, choose
 from jobs.logs.state import JobLogState, ReplicaLogState, read_log
 from jobs.logs.tail import FIRST_LINES, Key, Outcome, Tail
 from jobs.logs.viewer import QUEUE_BYTES, Viewer
@@ -53,7 +53,7 @@ class ReplicaSource:
         """Brings lines until it is cancelled."""
         while True:
             self._changed.clear()
-            step = Step.WAIT
+            step = NextStep.WAIT
             if self._job is not None:
                 replica = self._replica(self._job)
                 shown = Shown(self._place, self._followed, self._read_whole)
@@ -63,22 +63,26 @@ class ReplicaSource:
                     job_is_final=self._job.is_final,
                     job_is_cleaned=self._job.is_cleaned,
                 )
-                if step is Step.FOLLOW:
+                if step is NextStep.FOLLOW:
                     await self._follow(self._job, replica)
                     continue
-                if step is Step.READ and await self._read(self._job, replica):
+                if step is NextStep.READ and await self._read(self._job, replica):
                     continue
-                if replica.is_past and step is not Step.DONE and self._told_rest != replica.attempt:
+                if (
+                    replica.is_past
+                    and step is not NextStep.DONE
+                    and self._told_rest != replica.attempt
+                ):
                     self._told_rest = replica.attempt
                     self._say(rest_words(replica.attempt), replica.attempt)
                 if replica.attempt < self._attempts(self._job)[-1].attempt:
                     self._lowest = replica.attempt + 1
                     continue
-            self.is_done = step is Step.DONE
+            self.is_done = step is NextStep.DONE
             if self.is_done:
                 self.on_done.set()
             try:
-                async with asyncio.timeout(LOOK_AGAIN_S if step is Step.READ else None):
+                async with asyncio.timeout(LOOK_AGAIN_S if step is NextStep.READ else None):
                     await self._changed.wait()
             except TimeoutError:
                 pass
@@ -102,7 +106,7 @@ class ReplicaSource:
     async def _follow(self, job: JobLogState, replica: ReplicaLogState) -> None:
         key = Key(job.namespace, replica.pod, CONTAINER)
         place = self._place
-        after = place.position if isinstance(place, Live) else None
+        after = place.position if isinstance(place, LivePlace) else None
         self._say_attempt(job, replica.attempt)
         if place is not None and place.attempt != replica.attempt:
             after = None
@@ -164,7 +168,7 @@ class ReplicaSource:
         self._put(batch)
 
     def _put(self, batch: Batch) -> None:
-        self._place = Live(self._attempt, batch.last, batch.anchor)
+        self._place = LivePlace(self._attempt, batch.last, batch.anchor)
         self._viewer.put_batch(self.name, batch, self._place)
 
     # --- what a tail calls ---
@@ -199,7 +203,7 @@ class ReplicaSource:
                 return False
             self._say_attempt(job, replica.attempt)
             start = await asyncio.to_thread(archived.start_point, found, self._place)
-            self._place = Archived(replica.attempt, start.byte)
+            self._place = ArchivedPlace(replica.attempt, start.byte)
             if start.notice:
                 self._say(start.notice, replica.attempt)
             came = False
@@ -207,7 +211,7 @@ class ReplicaSource:
             while (step := await asyncio.to_thread(next, chunks, None)) is not None:
                 batch, end = step
                 await self._viewer.room()
-                self._place = Archived(replica.attempt, end)
+                self._place = ArchivedPlace(replica.attempt, end)
                 self._viewer.put_batch(self.name, batch, self._place)
                 came = True
         except StoreError as error:
@@ -221,7 +225,7 @@ class ReplicaSource:
 
     def _say(self, text: str, attempt: int) -> None:
         """A line of ours, which moves nobody's place."""
-        place = self._place or Archived(attempt, 0)
+        place = self._place or ArchivedPlace(attempt, 0)
         self._viewer.put_batch(self.name, archived.notice(text), place)
 
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, Protocol
 
 from jobs.logs.cursor import Position
-from jobs.logs.lines import Batch, Reader
+from jobs.logs.lines import Batch, LineReader
 from portal.cluster.errors import ClusterError, Forbidden, Invalid, NotFound
 
 log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Tail:
         self._watchers: set[Watcher] = set()
         self._ring: deque[Batch] = deque()
         self._ring_bytes = 0
-        self._reader = Reader(start)
+        self._reader = LineReader(start)
         self._last = start
         self._flushed_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -205,7 +205,7 @@ class Tail:
     async def _follow_once(self, *, follow: bool = True) -> bool:
         """One connection, until it is cut (an error), or ends (True), or falls silent (False)."""
         last = self._last
-        self._reader = Reader(last)
+        self._reader = LineReader(last)
         async with self._source.logs(
             *self._key,
             follow=follow,

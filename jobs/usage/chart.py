@@ -24,7 +24,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Column:
+class WeekColumn:
     week: Week
     hours: float
     blocks: tuple[Block, ...]
@@ -35,7 +35,7 @@ class Chart:
     """Columns from the oldest week to this one; `names` are those of the series, in order."""
 
     names: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[WeekColumn, ...]
 
 
 def chart_of(table: HoursTable) -> Chart:
@@ -50,7 +50,7 @@ def chart_of(table: HoursTable) -> Chart:
     named = [(name, hours) for name, hours in named if any(hours)]
     most = max(table.totals, default=0.0)
     columns = tuple(
-        Column(week, total, _blocks([(name, hours[i]) for name, hours in named], most))
+        WeekColumn(week, total, _blocks([(name, hours[i]) for name, hours in named], most))
         for i, (week, total) in enumerate(zip(table.weeks, table.totals, strict=True))
     )
     return Chart(tuple(name for name, _hours in named), columns)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.logs.cursor import Archived, Position
-from jobs.logs.lines import Batch, Reader
+from jobs.logs.cursor import ArchivedPlace, Position
+from jobs.logs.lines import Batch, LineReader
 from jobs.logs.tail import LATE_S, Key, Tail
 from jobs.logs.viewer import Viewer
 from jobs.pod.protocol.notices import gap_line
@@ -20,7 +20,7 @@ KEY = Key("u-alice", "m-abc123-worker-0", "main")
 
 
 def batch_of(*texts: bytes) -> Batch:
-    reader = Reader()
+    reader = LineReader()
     reader.feed(b"".join(stamp(n) + b" " + text + b"\n" for n, text in enumerate(texts)))
     (batch,) = reader.take()
     return batch
@@ -46,9 +46,9 @@ def test_a_viewer_that_loses_the_line_about_a_gap_is_told_of_the_gap(gap: int) -
         await asyncio.Event().wait()
 
     viewer = Viewer(send, {})
-    viewer.put_batch("worker-0", batch_of(gap_line(gap).rstrip(b"\n")), Archived(1, 0))
+    viewer.put_batch("worker-0", batch_of(gap_line(gap).rstrip(b"\n")), ArchivedPlace(1, 0))
     for _ in range(10):
-        viewer.put_batch("worker-0", batch_of(b"x" * 60_000), Archived(1, 0))
+        viewer.put_batch("worker-0", batch_of(b"x" * 60_000), ArchivedPlace(1, 0))
     queued = sum(1 for item in viewer._items)
     assert viewer._skipped["worker-0"] == gap + 10 - queued
 

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.logs.ansi import clean
-from jobs.logs.cursor import Archived, Live, Position, anchor_of, read, write
-from jobs.logs.lines import Batch, Reader, find_anchor, parse_time
+from jobs.logs.cursor import ArchivedPlace, LivePlace, Position, anchor_of, read, write
+from jobs.logs.lines import Batch, LineReader, find_anchor, parse_time
 from jobs.logs.rows import MAX_LINE_BYTES, last_state, plain_lines
 from tests.jobs.logs.fakes import stamp, texts
 
 
-def all_of(reader: Reader, *chunks: bytes) -> list[Batch]:
+def all_of(reader: LineReader, *chunks: bytes) -> list[Batch]:
     found: list[Batch] = []
     for chunk in chunks:
         reader.feed(chunk)
@@ -28,7 +28,7 @@ def line(at: int, text: bytes) -> bytes:
 
 
 def test_lines_have_their_time_and_text() -> None:
-    (batch,) = all_of(Reader(), line(1, b"hello world") + line(2, b"") + line(3, b" x "))
+    (batch,) = all_of(LineReader(), line(1, b"hello world") + line(2, b"") + line(3, b" x "))
     assert msgspec.json.decode(batch.encoded) == [
         {"t": "2026-11-20T00:00:00.000000001Z", "text": "hello world"},
         {"t": "2026-11-20T00:00:00.000000002Z", "text": ""},
@@ -57,9 +57,9 @@ TEXTS = [
 
 
 def test_text_does_not_depend_on_where_the_bytes_are_cut() -> None:
-    assert texts(all_of(Reader(), DATA)) == TEXTS
+    assert texts(all_of(LineReader(), DATA)) == TEXTS
     for cut in range(len(DATA) + 1):
-        batches = all_of(Reader(), DATA[:cut], DATA[cut:])
+        batches = all_of(LineReader(), DATA[:cut], DATA[cut:])
         assert texts(batches) == TEXTS, cut
         assert batches[-1].last == Position(parse_time(stamp(6).decode()), 1)
 
@@ -76,9 +76,9 @@ def test_positions_and_anchors_do_not_depend_on_the_cuts(
     for step, text in rows:
         at += step
         data += line(at, text.replace(b"\n", b""))
-    whole = all_of(Reader(), data)
+    whole = all_of(LineReader(), data)
     borders = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
-    parts = all_of(Reader(), *(data[a:b] for a, b in itertools.pairwise(borders)))
+    parts = all_of(LineReader(), *(data[a:b] for a, b in itertools.pairwise(borders)))
     assert texts(parts) == texts(whole)
     if whole:
         assert (parts[-1].last, parts[-1].anchor) == (whole[-1].last, whole[-1].anchor)
@@ -94,22 +94,22 @@ def test_a_reader_goes_on_exactly_behind_a_position(steps: list[int], draw: Any)
         at += step
         data.append(line(at, b"%d" % number))
     seen = draw.draw(st.integers(1, len(data)))
-    position = all_of(Reader(), b"".join(data[:seen]))[-1].last
-    assert texts(all_of(Reader(position), b"".join(data))) == [
+    position = all_of(LineReader(), b"".join(data[:seen]))[-1].last
+    assert texts(all_of(LineReader(position), b"".join(data))) == [
         str(number) for number in range(seen, len(data))
     ]
     # ... and stops exactly in front of one.
-    assert texts(all_of(Reader(None, position), b"".join(data))) == [
+    assert texts(all_of(LineReader(None, position), b"".join(data))) == [
         str(number) for number in range(seen - 1)
     ]
-    last = all_of(Reader(position), b"".join(data))
+    last = all_of(LineReader(position), b"".join(data))
     if last:
-        assert last[-1].last == all_of(Reader(), b"".join(data))[-1].last
+        assert last[-1].last == all_of(LineReader(), b"".join(data))[-1].last
 
 
 def test_batches_are_cut_between_lines_and_of_bounded_size() -> None:
     data = b"".join(line(number, b"x" * 1000) for number in range(300))
-    batches = all_of(Reader(), data)
+    batches = all_of(LineReader(), data)
     assert len(batches) >= 3
     assert max(batch.size for batch in batches) < 180_000
     assert len(texts(batches)) == 300
@@ -118,7 +118,7 @@ def test_batches_are_cut_between_lines_and_of_bounded_size() -> None:
 @pytest.mark.parametrize("chunk", [1000, 70_000, 10**9])
 def test_a_line_that_is_too_long_is_cut_and_says_so(chunk: int) -> None:
     data = line(1, b"a" * 300_000) + line(2, b"after")
-    reader = Reader()
+    reader = LineReader()
     found: list[Batch] = []
     for at in range(0, len(data), chunk):
         reader.feed(data[at : at + chunk])
@@ -134,7 +134,7 @@ def test_a_line_that_is_too_long_is_cut_and_says_so(chunk: int) -> None:
 
 
 def test_a_progress_bar_without_line_break_shows_its_last_state() -> None:
-    reader = Reader()
+    reader = LineReader()
     reader.feed(stamp(1) + b" ")
     shown: list[Batch] = []
     for number in range(2000):
@@ -149,7 +149,7 @@ def test_a_progress_bar_without_line_break_shows_its_last_state() -> None:
 
 
 def test_the_end_without_line_break_is_shown_at_the_end() -> None:
-    reader = Reader()
+    reader = LineReader()
     reader.feed(line(1, b"a") + stamp(2) + b" half")
     assert texts(list(reader.take())) == ["a"]
     assert texts(list(reader.finish())) == ["half"]
@@ -202,16 +202,16 @@ def test_the_place_of_the_last_lines_is_found_in_the_archive() -> None:
 
 def test_cursors_come_back_and_nonsense_does_not() -> None:
     places = {
-        "worker-0": Live(2, Position(1_763_658_000_123_456_789, 3), "4" + "ab" * 6),
-        "worker-1": Live(1, Position(0, 0)),
-        "ps-0": Archived(1, 2**40),
+        "worker-0": LivePlace(2, Position(1_763_658_000_123_456_789, 3), "4" + "ab" * 6),
+        "worker-1": LivePlace(1, Position(0, 0)),
+        "ps-0": ArchivedPlace(1, 2**40),
     }
     text = write(places)
     assert read(text) == places
     assert all(letter.isalnum() or letter in "-._~" for letter in text)
     assert read("") == {}
     assert read("~~x~worker-0.l.1~worker-0.a.1.-5~../../etc~worker-0.a.1." + "9" * 30) == {}
-    assert read("worker-0.a.1.5~junk") == {"worker-0": Archived(1, 5)}
+    assert read("worker-0.a.1.5~junk") == {"worker-0": ArchivedPlace(1, 5)}
 
 
 @given(st.text(max_size=80))
@@ -220,7 +220,7 @@ def test_no_text_breaks_the_reading_of_cursors(text: str) -> None:
 
 
 def test_a_line_of_which_only_the_time_came_has_no_text() -> None:
-    (batch,) = all_of(Reader(), line(1, b"one") + stamp(2) + b"\n" + line(3, b"three"))
+    (batch,) = all_of(LineReader(), line(1, b"one") + stamp(2) + b"\n" + line(3, b"three"))
     assert texts([batch]) == ["one", "", "three"]
 
 
@@ -230,7 +230,7 @@ def test_whatever_a_line_holds_the_array_is_json(written: list[str]) -> None:
     data = b"".join(line(n, text.encode()) for n, text in enumerate(written))
     shown = [
         row["text"]
-        for batch in all_of(Reader(), data)
+        for batch in all_of(LineReader(), data)
         for row in msgspec.json.decode(batch.encoded)
     ]
     assert shown == [clean(text) for text in written]

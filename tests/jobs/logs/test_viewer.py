@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.logs import viewer as viewer_module
-from jobs.logs.cursor import Archived, Live, Place, Position, read
+from jobs.logs.cursor import ArchivedPlace, LivePlace, Place, Position, read
 from jobs.logs.lines import Batch, Line, encode
-from jobs.logs.source import Shown, Step, choose
+from jobs.logs.source import NextStep, Shown, choose
 from jobs.logs.state import ReplicaLogState
 from jobs.logs.viewer import QUEUE_BYTES, StuckError, Viewer
 
@@ -23,7 +23,7 @@ def batch(count: int, size: int = 100, at: int = 1) -> Batch:
 
 
 def place(at: int) -> Place:
-    return Live(1, Position(at, 1))
+    return LivePlace(1, Position(at, 1))
 
 
 class Wire:
@@ -55,16 +55,16 @@ async def run_to_the_end(viewer: Viewer) -> None:
 
 async def test_frames_come_in_order_with_a_cursor_over_all_replicas() -> None:
     wire = Wire()
-    viewer = Viewer(wire.send, {"ps-0": Archived(1, 7)})
+    viewer = Viewer(wire.send, {"ps-0": ArchivedPlace(1, 7)})
     viewer.put(type="state", replica="", state="running", reason="")
     viewer.put_batch("worker-0", batch(2), place(5))
-    viewer.put_batch("ps-0", batch(1), Archived(1, 9))
+    viewer.put_batch("ps-0", batch(1), ArchivedPlace(1, 9))
     viewer.put(type="end")
     await run_to_the_end(viewer)
     assert [frame["type"] for frame in wire.frames] == ["state", "lines", "lines", "end"]
     assert [len(frame.get("lines", ())) for frame in wire.frames] == [0, 2, 1, 0]
-    assert read(wire.frames[1]["cursor"]) == {"ps-0": Archived(1, 7), "worker-0": place(5)}
-    assert read(wire.frames[2]["cursor"]) == {"ps-0": Archived(1, 9), "worker-0": place(5)}
+    assert read(wire.frames[1]["cursor"]) == {"ps-0": ArchivedPlace(1, 7), "worker-0": place(5)}
+    assert read(wire.frames[2]["cursor"]) == {"ps-0": ArchivedPlace(1, 9), "worker-0": place(5)}
     assert wire.frames[1]["lines"][0] == {"t": "", "text": "x" * 100}
 
 
@@ -198,10 +198,10 @@ def seen(**changes: Any) -> ReplicaLogState:
 
 
 NEW = Shown(None, None, None)
-OVER = Shown(Live(1, Position(1, 1)), ("uid", "over"), None)
-GONE = Shown(Live(1, Position(1, 1)), ("uid", "gone"), None)
-READ = Shown(Archived(1, 5), None, 1)
-WATCHING = Shown(Live(1, Position(1, 1)), None, None)
+OVER = Shown(LivePlace(1, Position(1, 1)), ("uid", "over"), None)
+GONE = Shown(LivePlace(1, Position(1, 1)), ("uid", "gone"), None)
+READ = Shown(ArchivedPlace(1, 5), None, 1)
+WATCHING = Shown(LivePlace(1, Position(1, 1)), None, None)
 FULL = {"has_archive": True, "is_archived": True}
 ENDED = {"state": "succeeded"}
 
@@ -209,39 +209,39 @@ ENDED = {"state": "succeeded"}
 @pytest.mark.parametrize(
     ("replica", "shown", "job_is_final", "job_is_cleaned", "step"),
     [
-        (seen(pod="", state="pending"), NEW, False, False, Step.WAIT),
-        (seen(state="starting"), NEW, False, False, Step.WAIT),
-        (seen(), NEW, False, False, Step.FOLLOW),
-        (seen(), WATCHING, False, False, Step.FOLLOW),
-        (seen(**ENDED), NEW, False, False, Step.FOLLOW),
-        (seen(**ENDED, **FULL), NEW, False, False, Step.READ),
-        (seen(**ENDED, **FULL), WATCHING, False, False, Step.FOLLOW),
-        (seen(**ENDED, **FULL), OVER, False, False, Step.WAIT),
-        (seen(**ENDED, **FULL), OVER, True, False, Step.DONE),
-        (seen(), OVER, True, False, Step.DONE),
-        (seen(**ENDED), GONE, True, False, Step.WAIT),
-        (seen(**ENDED, has_archive=True), GONE, True, False, Step.READ),
-        (seen(**ENDED, **FULL), GONE, True, False, Step.READ),
-        (seen(**ENDED, **FULL), READ, True, False, Step.DONE),
-        (seen(**ENDED, **FULL), READ, False, False, Step.WAIT),
-        (seen(attempt=2, pod_id="other"), READ, False, False, Step.FOLLOW),
-        (seen(pod_id="other"), OVER, False, False, Step.FOLLOW),
-        (seen(pod_id="other", state="starting"), GONE, False, False, Step.WAIT),
-        (seen(**ENDED), GONE, True, True, Step.DONE),
-        (seen(**ENDED, has_archive=True), Shown(None, None, 1), True, True, Step.DONE),
-        (seen(pod="", state="pending"), NEW, True, False, Step.DONE),
-        (seen(pod="", state="stopped"), NEW, True, True, Step.DONE),
-        (seen(pod="", state="stopped", **FULL), NEW, True, True, Step.READ),
-        (seen(is_past=True, **FULL), NEW, False, False, Step.READ),
-        (seen(is_past=True, has_archive=True), GONE, False, False, Step.READ),
-        (seen(is_past=True, may_be_archived=True), NEW, True, False, Step.WAIT),
-        (seen(is_past=True), NEW, False, False, Step.DONE),
-        (seen(is_past=True, **FULL), OVER, False, False, Step.DONE),
-        (seen(is_past=True, **FULL), READ, False, False, Step.DONE),
+        (seen(pod="", state="pending"), NEW, False, False, NextStep.WAIT),
+        (seen(state="starting"), NEW, False, False, NextStep.WAIT),
+        (seen(), NEW, False, False, NextStep.FOLLOW),
+        (seen(), WATCHING, False, False, NextStep.FOLLOW),
+        (seen(**ENDED), NEW, False, False, NextStep.FOLLOW),
+        (seen(**ENDED, **FULL), NEW, False, False, NextStep.READ),
+        (seen(**ENDED, **FULL), WATCHING, False, False, NextStep.FOLLOW),
+        (seen(**ENDED, **FULL), OVER, False, False, NextStep.WAIT),
+        (seen(**ENDED, **FULL), OVER, True, False, NextStep.DONE),
+        (seen(), OVER, True, False, NextStep.DONE),
+        (seen(**ENDED), GONE, True, False, NextStep.WAIT),
+        (seen(**ENDED, has_archive=True), GONE, True, False, NextStep.READ),
+        (seen(**ENDED, **FULL), GONE, True, False, NextStep.READ),
+        (seen(**ENDED, **FULL), READ, True, False, NextStep.DONE),
+        (seen(**ENDED, **FULL), READ, False, False, NextStep.WAIT),
+        (seen(attempt=2, pod_id="other"), READ, False, False, NextStep.FOLLOW),
+        (seen(pod_id="other"), OVER, False, False, NextStep.FOLLOW),
+        (seen(pod_id="other", state="starting"), GONE, False, False, NextStep.WAIT),
+        (seen(**ENDED), GONE, True, True, NextStep.DONE),
+        (seen(**ENDED, has_archive=True), Shown(None, None, 1), True, True, NextStep.DONE),
+        (seen(pod="", state="pending"), NEW, True, False, NextStep.DONE),
+        (seen(pod="", state="stopped"), NEW, True, True, NextStep.DONE),
+        (seen(pod="", state="stopped", **FULL), NEW, True, True, NextStep.READ),
+        (seen(is_past=True, **FULL), NEW, False, False, NextStep.READ),
+        (seen(is_past=True, has_archive=True), GONE, False, False, NextStep.READ),
+        (seen(is_past=True, may_be_archived=True), NEW, True, False, NextStep.WAIT),
+        (seen(is_past=True), NEW, False, False, NextStep.DONE),
+        (seen(is_past=True, **FULL), OVER, False, False, NextStep.DONE),
+        (seen(is_past=True, **FULL), READ, False, False, NextStep.DONE),
     ],
 )
 def test_the_next_lines_come_from_where_they_are(
-    replica: ReplicaLogState, shown: Shown, job_is_final: bool, job_is_cleaned: bool, step: Step
+    replica: ReplicaLogState, shown: Shown, job_is_final: bool, job_is_cleaned: bool, step: NextStep
 ) -> None:
     found = choose(replica, shown, job_is_final=job_is_final, job_is_cleaned=job_is_cleaned)
     assert found is step
@@ -255,5 +255,5 @@ def test_every_situation_has_a_step() -> None:
         replica = seen(pod=pod, state=state, has_archive=has or whole, is_archived=whole)
         found = choose(replica, shown, job_is_final=final, job_is_cleaned=cleaned)
         if final and cleaned and state == "failed" and (shown is READ or shown is OVER):
-            assert found is Step.DONE
-        assert isinstance(found, Step)
+            assert found is NextStep.DONE
+        assert isinstance(found, NextStep)
