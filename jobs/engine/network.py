@@ -20,7 +20,7 @@ from jobs.manifests import pod_settings
 from portal.cluster import manifests
 from portal.cluster.client import Cluster, Object
 from portal.cluster.errors import AlreadyExists, ClusterError, NotFound
-from portal.cluster.preflight import Answer
+from portal.cluster.preflight import CheckResult
 from portal.errors import ConfigurationError
 from tenants.manifests import ACCOUNT, render_tenant
 from tenants.models import Tenant
@@ -99,7 +99,7 @@ class NetworkCheck:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    async def look(self) -> Answer:
+    async def look(self) -> CheckResult:
         """Whether pods of different namespaces are kept from each other.
 
         Returns:
@@ -117,15 +117,15 @@ class NetworkCheck:
                 await asyncio.shield(self._clear())
                 return found
         except _UnknownError as error:
-            return Answer(detail=str(error))
+            return CheckResult(detail=str(error))
         except ClusterError as error:
-            return Answer(detail=error.message)
+            return CheckResult(detail=error.message)
         except ConfigurationError as error:
-            return Answer(detail=str(error))
+            return CheckResult(detail=str(error))
         except TimeoutError:
-            return Answer(detail=f"its pods did not end within {_PATIENCE_S:g} s")
+            return CheckResult(detail=f"its pods did not end within {_PATIENCE_S:g} s")
 
-    async def _try_out(self) -> Answer:
+    async def _try_out(self) -> CheckResult:
         for namespace in namespaces():
             for document in await asyncio.to_thread(_frame, namespace):
                 await self._make(document)
@@ -139,9 +139,9 @@ class NetworkCheck:
         await self._start("b", "client", _CLIENT, own, other)
         code = await self._exit_code()
         if code == 0:
-            return Answer("yes")
+            return CheckResult("yes")
         if code == _REACHED:
-            return Answer("no", f"a pod of {namespaces()[1]} reached one of {namespaces()[0]}")
+            return CheckResult("no", f"a pod of {namespaces()[1]} reached one of {namespaces()[0]}")
         if code == _NOT_THERE:
             raise _UnknownError(f"pods of {namespaces()[1]} did not reach each other either")
         raise _UnknownError(f"its client ended with code {code}")

@@ -20,7 +20,7 @@ _NAME = "homeport-preflight"
 
 
 @dataclass(frozen=True)
-class Answer:
+class CheckResult:
     """One question.
 
     Attributes:
@@ -39,9 +39,9 @@ class Preflight:
     server: str
     version: str = ""
     is_old: bool = False
-    storage_class: Answer = field(default_factory=Answer)
-    pod_security: Answer = field(default_factory=Answer)
-    metrics: Answer = field(default_factory=Answer)
+    storage_class: CheckResult = field(default_factory=CheckResult)
+    pod_security: CheckResult = field(default_factory=CheckResult)
+    metrics: CheckResult = field(default_factory=CheckResult)
     rights: AccountAccess = field(default_factory=AccountAccess)
 
     def as_json(self) -> dict[str, Any]:
@@ -87,32 +87,32 @@ async def _version(cluster: Cluster) -> str:
         return ""
 
 
-async def _storage_class(cluster: Cluster, name: str) -> Answer:
+async def _storage_class(cluster: Cluster, name: str) -> CheckResult:
     try:
         found = await cluster.get("StorageClass", None, name)
     except NotFound:
-        return Answer("no")
+        return CheckResult("no")
     except ClusterError as error:
-        return Answer(detail=error.message)
+        return CheckResult(detail=error.message)
     mode = found.get("volumeBindingMode") or "Immediate"
-    return Answer("yes", f"{found.get('provisioner') or '?'}, {mode}")
+    return CheckResult("yes", f"{found.get('provisioner') or '?'}, {mode}")
 
 
-async def _pod_security(cluster: Cluster, namespace: str) -> Answer:
+async def _pod_security(cluster: Cluster, namespace: str) -> CheckResult:
     """Tries (dry) to make a privileged pod where none may be."""
     if not namespace:
-        return Answer()
+        return CheckResult()
     try:
         await cluster.try_create(_privileged(namespace))
     except QuotaExceeded:
-        return Answer("no")  # quotas are looked at last: nothing before them minded
+        return CheckResult("no")  # quotas are looked at last: nothing before them minded
     except Forbidden as error:
         if "PodSecurity" in error.message:
-            return Answer("yes")
-        return Answer(detail=error.message)
+            return CheckResult("yes")
+        return CheckResult(detail=error.message)
     except ClusterError as error:
-        return Answer(detail=error.message)
-    return Answer("no")
+        return CheckResult(detail=error.message)
+    return CheckResult("no")
 
 
 def _privileged(namespace: str) -> Object:
@@ -131,11 +131,11 @@ def _privileged(namespace: str) -> Object:
     }
 
 
-async def _metrics(cluster: Cluster) -> Answer:
+async def _metrics(cluster: Cluster) -> CheckResult:
     try:
         await cluster.read(_METRICS)
     except NotFound:
-        return Answer("no")
+        return CheckResult("no")
     except ClusterError as error:
-        return Answer(detail=error.message)
-    return Answer("yes")
+        return CheckResult(detail=error.message)
+    return CheckResult("yes")

@@ -23,7 +23,7 @@ from jobs.engine import network
 from onebox.testing import IN_PLAIN_CONTAINER, OneBox, launch
 from onebox.testing.processes import processes_named
 from portal.cluster.client import Cluster
-from portal.cluster.preflight import Answer
+from portal.cluster.preflight import CheckResult
 from tests.e2e.main_job import do_the_main_job
 from tests.e2e.portal import Portal, Rest, kubectl, new_home, thrown_away
 from tests.e2e.test_gate import enter
@@ -121,7 +121,7 @@ def test_namespaces_are_not_apart(box: OneBox, monkeypatch: pytest.MonkeyPatch) 
     pods = dataclasses.replace(network.pod_settings(), portal_image="python:3.11-slim")
     monkeypatch.setattr(network, "pod_settings", lambda: pods)
 
-    async def look() -> Answer:
+    async def look() -> CheckResult:
         client = await Cluster.connect(str(box.kubeconfig))
         try:
             return await network.NetworkCheck(client).look()

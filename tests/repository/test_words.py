@@ -46,6 +46,9 @@ WORDS: dict[str, dict[str, str]] = {
         "held_of": "requested_on",
         "bucket": "ratelimit",
         "Kind": "ResourceKind",
+        "Rights": "AccountAccess",
+        "Answer": "LogResponse",
+        "take_dirty": "take_changes",
     },
     "jobs/engine": {
         "RowsPass": "Controller",
@@ -202,6 +205,11 @@ WORDS: dict[str, dict[str, str]] = {
         "Grant": "SignedLink",
         "shows_already": "is_unchanged",
         "wants_part": "wants_fragment",
+        "CatalogError": "ConfigurationError",
+        "SettingError": "ConfigurationError",
+        "ManifestError": "ConfigurationError",
+        "BadKeyError": "StoreError",
+        "BadLinkError": "StoreError",
     },
     "jobs/logs": {
         "Feed": "ReplicaSource",

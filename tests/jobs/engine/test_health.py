@@ -17,7 +17,7 @@ from portal import supervise
 from portal.cluster.cache import ClusterCache
 from portal.cluster.client import Cluster
 from portal.cluster.errors import ClusterError
-from portal.cluster.preflight import Answer
+from portal.cluster.preflight import CheckResult
 from portal.storage.folder import FolderStore
 from tests.jobs.engine.test_loop import Lab, hurry, lab  # noqa: F401  (fixtures)
 from tests.portal.cluster.conftest import api, cluster  # noqa: F401  (fixtures)
@@ -65,7 +65,7 @@ async def test_pod_security_is_tried_as_soon_as_there_is_a_namespace(
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> AsyncMock:
     """Stands for the pods; gives three answers, of which the third must not be asked for."""
-    answers = [Answer(detail="no image"), Answer("no", "a reached b"), Answer("yes")]
+    answers = [CheckResult(detail="no image"), CheckResult("no", "a reached b"), CheckResult("yes")]
     look = AsyncMock(side_effect=answers)
     monkeypatch.setattr(health.network.NetworkCheck, "look", look)
     monkeypatch.setattr(health, "NETWORK_SOON_S", 0.1)
@@ -115,7 +115,7 @@ async def test_it_ends_although_the_network_cannot_be_cleared_up(
 ) -> None:
     began = asyncio.Event()
 
-    async def goes_on(_: Any) -> Answer:
+    async def goes_on(_: Any) -> CheckResult:
         began.set()
         return await asyncio.Future()
 

@@ -4,7 +4,7 @@ import pytest
 
 from portal.cluster import preflight
 from portal.cluster.client import Cluster
-from portal.cluster.preflight import Answer
+from portal.cluster.preflight import CheckResult
 from tests.portal.cluster.fake_api import FakeApi, Trouble
 
 
@@ -21,7 +21,7 @@ async def test_a_cluster_that_has_everything(api: FakeApi, cluster: Cluster) -> 
     )
     found = await preflight.look(cluster, "nfs", "u-alice")
     assert (found.version, found.is_old, found.is_complete) == ("v1.33.0", False, True)
-    assert found.storage_class == Answer("yes", "nfs.csi.k8s.io, WaitForFirstConsumer")
+    assert found.storage_class == CheckResult("yes", "nfs.csi.k8s.io, WaitForFirstConsumer")
     assert (found.pod_security.state, found.metrics.state) == ("yes", "yes")
     assert not api.has("Pod", "u-alice", "homeport-preflight")
     asked = [a for a in api.requests("POST") if not a.path.endswith("reviews")]
@@ -58,8 +58,8 @@ async def test_what_cannot_be_asked_is_unknown_with_the_reason(
         Trouble("POST /pods", "status", times, status=status, body=body),
     ]
     found = await preflight.look(cluster, "nfs", "u-alice")
-    assert found.storage_class == Answer("unknown", "may not be asked")
-    assert found.pod_security == Answer("unknown", "may not be asked")
+    assert found.storage_class == CheckResult("unknown", "may not be asked")
+    assert found.pod_security == CheckResult("unknown", "may not be asked")
     assert not found.is_complete
 
 
@@ -67,7 +67,7 @@ async def test_without_a_namespace_pod_security_is_not_tried(
     api: FakeApi, cluster: Cluster
 ) -> None:
     found = await preflight.look(cluster, "nfs", "")
-    assert found.pod_security == Answer()
+    assert found.pod_security == CheckResult()
     assert not [asked for asked in api.requests("POST") if asked.path.endswith("/pods")]
 
 
