@@ -182,7 +182,7 @@ def texts(batches: list[Batch]) -> list[str]:
     return [line["text"] for line in itertools.chain.from_iterable(rows)]
 
 
-async def until(condition: Any, timeout_s: float = 5) -> None:
+async def until(condition: Any, timeout_s: float = 30) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.005)
