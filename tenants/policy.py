@@ -75,6 +75,27 @@ _REFUSALS = {
     "administer": _("Only an admin may do this."),
 }
 
+# What REST has always said where pages say it otherwise: command lines of any version print it.
+_REFUSALS_OF_REST = {
+    "start": "only its owner may start it",
+    "stop": "only its owner, a lead or an admin may stop it",
+    "delete": "only its owner or an admin may delete it",
+    "change_quota": "Only a lead of the team or an admin may change a quota.",
+}
+
+
+class NotAllowedError(PermissionDenied):
+    """Somebody may not do this.
+
+    Attributes:
+        rest_text: the sentence for REST.
+    """
+
+    def __init__(self, verb: str) -> None:
+        text = str(_REFUSALS.get(verb, _("You may not do this.")))
+        super().__init__(text)
+        self.rest_text = _REFUSALS_OF_REST.get(verb, text)
+
 
 def roles_of(user: Any, tenant: Any) -> frozenset[TenantRole]:
     """All roles that a person has towards a tenant. A query for each role of teams."""
@@ -105,10 +126,10 @@ def require(user: Any, verb: str, tenant: Any = None) -> None:
     """The first line of an action.
 
     Raises:
-        PermissionDenied: with a sentence that says who may.
+        NotAllowedError: with a sentence that says who may.
     """
     if not may(user, verb, tenant):
-        raise PermissionDenied(str(_REFUSALS.get(verb, _("You may not do this."))))
+        raise NotAllowedError(verb)
 
 
 # --- the same as filters of rows ---

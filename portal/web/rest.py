@@ -83,7 +83,8 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     elif isinstance(exc, Http404):
         exc = exceptions.NotFound("there is nothing here, or it is not yours")
     elif isinstance(exc, PermissionDenied):
-        exc = exceptions.PermissionDenied(str(exc) or "you may not do this")
+        text = getattr(exc, "rest_text", str(exc))
+        exc = exceptions.PermissionDenied(text or "you may not do this")
     response = drf_exception_handler(exc, context)
     if response is None:
         return None

@@ -324,7 +324,7 @@ def test_a_lead_sees_the_team(portal: Portal, homeport: CommandLine, project: Pa
     assert identity[:8] in homeport("list", "-A", "--context", "lead").stdout
     assert "of ada" in homeport("list", "-A", "--owner", "ada").stdout
     refused = homeport("delete", "-y", identity, code=5)
-    assert "Only its owner or an admin may delete it." in refused.stderr
+    assert "only its owner or an admin may delete it" in refused.stderr
 
 
 @pytest.mark.tensorflow
