@@ -27,14 +27,22 @@ UNKNOWN = "404 page not found"
 
 
 def rows(first_heading: str) -> list[list[str]]:
-    """The rows of the table whose first column has this heading."""
+    """The rows of the table whose first column has this heading.
+
+    A row without a first cell goes on with the one above, which was too long for a line.
+    """
     _head, _mark, rest = PAGE.partition(f"| {first_heading} |")
     lines = rest.splitlines()[2:]
-    table = []
+    table: list[list[str]] = []
     for line in lines:
         if not line.startswith("|"):
             break
-        table.append([cell.strip() for cell in line.strip("|").split("|")])
+        cells = [cell.strip() for cell in line[1:-1].split("|")]
+        if cells[0]:
+            table.append(cells)
+        else:
+            pairs = zip(table[-1], cells, strict=True)
+            table[-1] = [f"{above} {below}".strip() for above, below in pairs]
     return table
 
 
