@@ -22,7 +22,7 @@ from jobs import actions, checks, private, submission, uploads
 from jobs.archive.logs import NoSuchAttemptError, Which, which_of
 from jobs.fit import fit
 from jobs.logs import downloads
-from jobs.models import Artifact, Bundle, Job, JobEvent
+from jobs.models import Artifact, Bundle, Job, JobEvent, Service
 from jobs.preview import preview_documents
 from jobs.rules.states import JobState
 from jobs.serializers import (
@@ -33,7 +33,6 @@ from jobs.serializers import (
     PreviewSerializer,
     SubmitSerializer,
 )
-from jobs.services.models import Service
 from portal.cluster.manifests import to_yaml
 from portal.web.rest import FieldError, RequestError, source_address
 from portal.web.uploads import find_upload

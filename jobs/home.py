@@ -9,11 +9,10 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from jobs.examples import EXAMPLES
-from jobs.models import Job
+from jobs.models import ENDED_STATES, Job, Service, ServiceState
 from jobs.quota_usage import usage_lines
 from jobs.rules.states import FINAL_STATES, JobState
 from jobs.services.listing import ServiceRow, service_rows
-from jobs.services.models import ENDED_STATES, Service, ServiceState
 from jobs.summary import JobRow, job_rows
 from portal.web.request import PageRequest, is_unchanged, signed_in
 from tenants.models import Tenant, TenantObject

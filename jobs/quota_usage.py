@@ -7,10 +7,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from uuid import UUID
 
-from jobs.models import Job
+from jobs.models import Job, Service, ServiceState
 from jobs.rules.states import Desired, JobState
 from jobs.services.manifests import need_of
-from jobs.services.models import Service, ServiceState
 from jobs.submission import Submission
 from tenants.models import Tenant
 from tenants.usage import TITLES, UsageLine

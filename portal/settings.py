@@ -251,7 +251,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "PurgeDataEnum": "tenants.models.Tenant.Data",
         "DataEnum": ["keep", "delete"],
-        "State8bcEnum": "jobs.services.models.STATE_CHOICES",
+        "State8bcEnum": "jobs.models.SERVICE_STATE_CHOICES",
     },
 }
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from jobs.models import Job
-from jobs.services.models import Service
+from jobs.models import Job, Service
 from tenants.actions import ensure_tenant
 from tenants.models import Team, Tenant, User
 

@@ -1,4 +1,4 @@
-"""Rows of notebooks and TensorBoards: `jobs.services.models.Service`. Blocking, see `rows`."""
+"""Rows of notebooks and TensorBoards: `jobs.models.Service`. Blocking, see `rows`."""
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
@@ -26,11 +26,11 @@ from jobs.kinds import notes
 from jobs.kinds.interactive import startup
 from jobs.kinds.state import LoadedRow, WorkloadRow
 from jobs.manifests import pod_settings
+from jobs.models import ENDED_STATES, Service, ServiceEvent
 from jobs.rules.admission import Need
 from jobs.rules.queue import Waiting
 from jobs.rules.states import JobState
 from jobs.services import manifests, tokens
-from jobs.services.models import ENDED_STATES, Service, ServiceEvent
 from portal import quantity
 from portal.cluster.manifests import Object
 from tenants.models import Tenant

@@ -10,8 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from jobs.models import Job, Node
-from jobs.services.models import Service
+from jobs.models import Job, Node, Service
 from tenants import policy
 from tenants.models import Tenant
 

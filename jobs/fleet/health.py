@@ -16,9 +16,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobs.fleet.checks import Check, Report, cluster, dependencies, moment, reconciler
-from jobs.models import Job, Node, ReconcilerLease
+from jobs.models import Job, Node, ReconcilerLease, Service, ServiceState
 from jobs.rules.states import Desired, JobState
-from jobs.services.models import Service, ServiceState
 from portal.version import VERSION
 
 SILENT_AFTER = timedelta(seconds=45)  # as long as pages wait before they show the banner

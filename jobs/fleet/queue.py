@@ -15,10 +15,9 @@ from uuid import UUID
 
 from django.core.paginator import Page, Paginator
 
-from jobs.models import Job
+from jobs.models import Job, Service, ServiceState
 from jobs.quota_usage import totals
 from jobs.rules.states import Desired, JobState
-from jobs.services.models import Service, ServiceState
 from jobs.summary import shape_text
 from tenants import policy
 from tenants.models import Tenant, User

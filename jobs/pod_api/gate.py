@@ -15,8 +15,8 @@ from django.http import HttpRequest
 from django.urls import path
 from msgspec import Meta
 
+from jobs.models import Service
 from jobs.pod_api.base import PodApiError, pod_view, read_body
-from jobs.services.models import Service
 from jobs.services.opening import may_be_inside
 from jobs.services.tokens import is_portal_token
 from portal import live

@@ -9,7 +9,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from jobs import limits
-from jobs.services.models import ENDED_STATES, Service, ServiceState
+from jobs.models import ENDED_STATES, Service, ServiceState
 from jobs.services.submission import ServiceRequest
 from portal import live, room
 from tenants import policy

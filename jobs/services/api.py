@@ -14,9 +14,9 @@ from rest_framework.views import APIView
 
 from jobs.api import StopSerializer, list_parameters, narrowed, own_tenant, signed_in
 from jobs.checks import SubmissionError
+from jobs.models import Service, ServiceEvent, ServiceState
 from jobs.services import actions, submission
 from jobs.services.fit import fit
-from jobs.services.models import Service, ServiceEvent, ServiceState
 from jobs.services.opening import CannotOpenError, open_link
 from jobs.services.serializers import (
     LinkSerializer,

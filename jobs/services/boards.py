@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from jobs.checks import SubmissionError
-from jobs.models import Job
+from jobs.models import Job, Service
 from jobs.services import actions
 from jobs.services.fit import fit
-from jobs.services.models import Service
 from jobs.services.submission import parse_tensorboard
 from portal.web.rest import FieldError
 from tenants.models import Tenant, User

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from jobs.models import Artifact, Job
+from jobs.models import Artifact, Job, Service, ServiceEvent, ServiceState
 from jobs.rules.states import FINAL_STATES
 from jobs.services.holders import Holder, find_holders
 from jobs.services.listing import image_titles
-from jobs.services.models import Service, ServiceEvent, ServiceState
 from jobs.services.opening import gate_origin
 from jobs.services.startup import StartStep, start_steps, usual_seconds
 from tenants import policy

@@ -8,12 +8,11 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
 from jobs.checks import SubmissionError
-from jobs.models import Job
+from jobs.models import Job, Service
 from jobs.quota_usage import service_totals, usage_lines, with_request
 from jobs.services import actions, forms
 from jobs.services.boards import board_for
 from jobs.services.fit import fit
-from jobs.services.models import Service
 from jobs.services.submission import ServiceRequest
 from portal.catalog import get_catalog
 from portal.web.request import PageRequest, signed_in

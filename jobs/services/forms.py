@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy
 
 from jobs.checks import SubmissionError
 from jobs.forms import Problem
-from jobs.services.models import Service
+from jobs.models import Service
 from jobs.services.submission import ServiceRequest, parse_notebook, parse_tensorboard
 from portal import quantity
 from portal.catalog import Notebooks, get_catalog

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from jobs.models import Job
+from jobs.models import Job, Service, ServiceState
 from jobs.quota_usage import service_totals, totals
 from jobs.rules.states import HOLDING_STATES
-from jobs.services.models import Service, ServiceState
 from tenants.models import Tenant, User
 
 MAX_HOLDERS = 20

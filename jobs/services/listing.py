@@ -11,7 +11,7 @@ from django.db.models import Count
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from jobs.services.models import ENDED_STATES, Service, ServiceQuerySet, ServiceState
+from jobs.models import ENDED_STATES, Service, ServiceQuerySet, ServiceState
 from portal.catalog import get_catalog
 from portal.web.lists import Tab
 from portal.web.request import search_words

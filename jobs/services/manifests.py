@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from jobs.manifests import PodSettings, with_owner
+from jobs.models import Service
 from jobs.rules.admission import Amount, Need
-from jobs.services.models import Service
 from portal import quantity
 from portal.cluster import labels, names
 from portal.cluster.manifests import Object, render
@@ -31,7 +31,7 @@ SERVICE_LABEL = "homeport.dev/service"  # notebook | tensorboard; tells them fro
 
 @dataclass(frozen=True)
 class Wanted:
-    """What was asked for, as plain data; columns as in `jobs.services.models.Service`."""
+    """What was asked for, as plain data; columns as in `jobs.models.Service`."""
 
     service_id: UUID
     kind: str

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from django.conf import settings
 from django.db import transaction
 
-from jobs.services.models import Service, ServiceState
+from jobs.models import Service, ServiceState
 from jobs.services.tokens import has_gate_tls, new_ticket
 from tenants import policy
 from tenants.actions import record

@@ -9,8 +9,8 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from jobs.models import Service, ServiceEvent
 from jobs.serializers import ReasonSerializer
-from jobs.services.models import Service, ServiceEvent
 from portal import quantity
 
 

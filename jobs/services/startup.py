@@ -13,7 +13,7 @@ from typing import Any
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext_lazy as _
 
-from jobs.services.models import Service, ServiceState
+from jobs.models import Service, ServiceState
 
 # In their order; each title says what is so once the step is done.
 _TITLES = {

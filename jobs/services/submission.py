@@ -17,8 +17,7 @@ from jobs.checks import (
     read_name,
 )
 from jobs.manifests import LOG_ROOT
-from jobs.models import Job
-from jobs.services.models import Service
+from jobs.models import Job, Service
 from portal.catalog import Size, get_catalog
 from portal.cluster import names
 from tenants.models import Tenant, User
@@ -32,7 +31,7 @@ _TENSORBOARD_FIELDS = frozenset({"name", "job", "jobs"})
 
 @dataclass(frozen=True)
 class ServiceRequest:
-    """A checked request; field for field what `jobs.services.models.Service` keeps.
+    """A checked request; field for field what `jobs.models.Service` keeps.
 
     Attributes:
         log_dirs: of a TensorBoard: `{"title", "path", "job"}` for each training; empty: all of /log.

@@ -2,8 +2,8 @@
 
 from django.urls import URLPattern, path
 
+from jobs.models import Service
 from jobs.services import form_views, views
-from jobs.services.models import Service
 
 
 def _pages(kind: str) -> list[URLPattern]:

@@ -14,10 +14,10 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
+from jobs.models import Service
 from jobs.services import actions
 from jobs.services.detail import ServicePage
 from jobs.services.listing import ServiceListing, own_running
-from jobs.services.models import Service
 from jobs.services.opening import CannotOpenError, open_link
 from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
 from portal.web.rest import source_address

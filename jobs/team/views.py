@@ -14,9 +14,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
 from jobs import actions
-from jobs.models import Job
+from jobs.models import Job, Service
 from jobs.services import actions as service_actions
-from jobs.services.models import Service
 from jobs.team.page import TeamPage
 from jobs.team.workloads import find_workload
 from jobs.usage.hours import HoursTable, hours_table

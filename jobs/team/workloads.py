@@ -14,10 +14,9 @@ from django.db.models import F
 from django.http import Http404
 from django.utils.translation import gettext_lazy as _
 
-from jobs.models import Job, Replica
+from jobs.models import Job, Replica, Service, ServiceState
 from jobs.quota_usage import totals
 from jobs.rules.states import FINAL_REPLICA_STATES, Desired, JobState
-from jobs.services.models import Service, ServiceState
 from portal.web.lists import Tab
 from tenants import policy
 from tenants.models import Team, User

@@ -18,8 +18,7 @@ from django.db import DatabaseError
 
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
-from jobs.models import Job, ReconcilerLease, ReplicaArchive
-from jobs.services.models import Service
+from jobs.models import Job, ReconcilerLease, ReplicaArchive, Service
 from jobs.usage.intervals import PodInterval, has_ended, interval_of
 from jobs.usage.models import UsageInterval
 from portal.cluster.cache import ClusterCache

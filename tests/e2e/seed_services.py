@@ -24,7 +24,7 @@ def start_steps(asked: datetime, done: int, **now: Any) -> list[dict[str, Any]]:
 
 
 def make_service(tenant: Any, asked: datetime, **changes: Any) -> Any:
-    from jobs.services.models import Service
+    from jobs.models import Service
 
     fields: dict[str, Any] = {
         "kind": "notebook",
@@ -40,7 +40,7 @@ def make_service(tenant: Any, asked: datetime, **changes: Any) -> Any:
 
 
 def event(service: Any, at: datetime, reason: str, message: str, **changes: Any) -> None:
-    from jobs.services.models import ServiceEvent
+    from jobs.models import ServiceEvent
 
     fields = {"source": "homeport", "subject": "", **changes}
     uid = f"seed-{service.events.count()}"

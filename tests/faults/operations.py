@@ -11,8 +11,7 @@ from typing import Any
 from django.db.models import F
 from django.test import override_settings
 
-from jobs.models import Job
-from jobs.services.models import Service
+from jobs.models import Job, Service
 from tenants.models import Tenant, TenantObject
 from tenants.reconcile import status
 from tests.faults.world import FaultWorld

@@ -15,9 +15,8 @@ from asgiref.sync import sync_to_async
 from django.db.models import F
 from django.utils import timezone
 
-from jobs.models import Job
+from jobs.models import Job, Service
 from jobs.rules.states import Desired, JobState
-from jobs.services.models import Service
 from portal.cluster import client, labels
 from portal.cluster.cache import ClusterChanges
 from portal.cluster.kinds import KINDS as ALL_KINDS

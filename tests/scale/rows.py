@@ -25,8 +25,9 @@ from jobs.models import (
     ReconcilerLease,
     Replica,
     ReplicaArchive,
+    Service,
+    ServiceEvent,
 )
-from jobs.services.models import Service, ServiceEvent
 from jobs.usage.models import UsageInterval
 from portal.storage import get_store
 from tenants.models import (

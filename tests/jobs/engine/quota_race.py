@@ -35,10 +35,9 @@ from jobs import actions, submission
 from jobs.engine.loop import Shift
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import TTL_S, Lease, LeaseLostError
-from jobs.models import Job, ReconcilerLease
+from jobs.models import Job, ReconcilerLease, Service
 from jobs.services import actions as service_actions
 from jobs.services import submission as service_submission
-from jobs.services.models import Service
 from tenants.actions import create_token
 from tenants.models import Tenant
 from tests.factories import make_tenant, submit_body

@@ -12,7 +12,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from jobs.services.models import Service
+from jobs.models import Service
 from portal.cluster.client import Object
 from tenants.models import Tenant
 from tests.factories import make_service, make_tenant

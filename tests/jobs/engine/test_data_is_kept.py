@@ -28,8 +28,7 @@ from hypothesis.stateful import (
 )
 from rest_framework.test import APIClient
 
-from jobs.models import Job
-from jobs.services.models import Service
+from jobs.models import Job, Service
 from tenants.models import Team, Tenant, User
 from tenants.reconcile import status
 from tests.factories import make_job, make_tenant, make_user, submit_body

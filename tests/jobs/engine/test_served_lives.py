@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.models import Job
-from jobs.services.models import Service
+from jobs.models import Job, Service
 from tenants.models import Tenant, User
 from tests.jobs.engine.served_simulation import ServiceWorld
 from tests.jobs.engine.simulation import Life

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from jobs.models import Job, Node
-from jobs.services.models import Service
+from jobs.models import Job, Node, Service
 from tenants.models import Tenant
 
 GIB = 2**30

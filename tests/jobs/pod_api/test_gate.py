@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
+from jobs.models import Service
 from jobs.pod.gatekeeper import portal
 from jobs.pod.gatekeeper.refusals import GONE, GateRefusal
-from jobs.services.models import Service
 from jobs.services.tokens import app_token, portal_token, ticket_key
 from jobs.tokens import job_token
 from tenants.models import Team, Tenant, User

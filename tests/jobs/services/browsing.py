@@ -6,7 +6,7 @@ from typing import Any
 from django.test import Client
 from django.utils.timezone import now
 
-from jobs.services.models import Service
+from jobs.models import Service
 from tenants.models import Tenant, User
 from tests.factories import make_service
 from tests.portal.markup import Markup, find_faults

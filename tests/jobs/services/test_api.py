@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from jobs.services.models import Service, ServiceEvent
+from jobs.models import Service, ServiceEvent
 from jobs.services.tokens import portal_token
 from tenants.models import AuditEntry, Team, Tenant, User
 from tests.factories import make_job, make_service, make_tenant, make_user

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 import pytest
 from django.core import checks
 
+from jobs.models import Service, ServiceState
 from jobs.pod.gatekeeper.tickets import Signer
-from jobs.services.models import Service, ServiceState
 from jobs.services.opening import CannotOpenError, OpenLink, open_link
 from jobs.services.tokens import ticket_key
 from portal.checks import check_gate

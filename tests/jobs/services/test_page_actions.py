@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from jobs.services.models import Service
+from jobs.models import Service
 from tenants.models import AuditEntry, Team, Tenant
 from tests.factories import make_service, make_tenant, make_user
 from tests.jobs.services.browsing import HTMX, client_of, read, running

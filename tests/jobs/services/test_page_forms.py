@@ -9,8 +9,7 @@ from django.test import Client
 from django.utils.timezone import now
 from pytest_django import Settings
 
-from jobs.models import Node
-from jobs.services.models import Service
+from jobs.models import Node, Service
 from tenants.models import Tenant
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.jobs.services.browsing import HTMX, client_of, read, running

@@ -8,8 +8,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
-from jobs.models import Artifact
-from jobs.services.models import Service, ServiceEvent
+from jobs.models import Artifact, Service, ServiceEvent
 from tenants.models import Team, Tenant
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.jobs.services.browsing import HTMX, KEYS, client_of, read, running, steps

@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import pytest
 
+from jobs.models import Service
 from jobs.pod.gatekeeper.refusals import GateRefusal
 from jobs.pod.gatekeeper.tickets import Signer
 from jobs.services import tokens
-from jobs.services.models import Service
 from tests.factories import make_service, make_tenant
 
 pytestmark = pytest.mark.django_db

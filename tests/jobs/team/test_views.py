@@ -12,9 +12,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from jobs.models import Job, Replica
+from jobs.models import Job, Replica, Service
 from jobs.rules.states import JobState
-from jobs.services.models import Service
 from jobs.usage.models import UsageInterval
 from tenants.models import AuditEntry, Team, Tenant, User
 from tests.factories import make_job, make_service, make_tenant, make_user

@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 from asgiref.sync import sync_to_async
 
-from jobs.models import Job, ReconcilerLease, ReplicaArchive
-from jobs.services.models import Service
+from jobs.models import Job, ReconcilerLease, ReplicaArchive, Service
 from jobs.usage.models import UsageInterval
 from portal.cluster import labels
 from tenants.models import Team, Tenant

@@ -17,9 +17,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls.converters import IntConverter, SlugConverter, UUIDConverter
 from django.utils import timezone
 
-from jobs.models import Artifact, Bundle, Job
+from jobs.models import Artifact, Bundle, Job, Service
 from jobs.rules.states import JobState
-from jobs.services.models import Service
 from portal.storage import get_store
 from tenants.actions import create_token
 from tenants.models import Team, Tenant, User

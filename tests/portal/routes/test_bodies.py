@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from jobs.models import Bundle, Job
-from jobs.services.models import Service
+from jobs.models import Bundle, Job, Service
 from tenants.actions import ensure_tenant
 from tenants.models import ApiToken, Team, Tenant, User
 from tests.portal.routes.scene import undone

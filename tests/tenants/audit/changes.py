@@ -8,9 +8,8 @@ from typing import Any
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
-from jobs.models import Bundle
+from jobs.models import Bundle, Service
 from jobs.rules.states import JobState
-from jobs.services.models import Service
 from tenants.actions import create_token, ensure_tenant
 from tenants.models import Team, Tenant, User
 from tenants.people import passwords
