@@ -6,11 +6,11 @@ An estimate for people: the reconciler alone admits, and it counts anew.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from jobs.manifests import needs_of
 from jobs.models import Job, Node, Service, ServiceState
 from jobs.rules import reasons
 from jobs.rules.admission import RESOURCES, Amount, Fit, Need, NodeRoom, node_room
 from jobs.rules.admission import fit as fit_amounts
+from jobs.rules.needs import needs_of
 from jobs.rules.states import JobState
 from jobs.submission import Submission
 from tenants.models import Tenant

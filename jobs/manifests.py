@@ -15,7 +15,6 @@ from uuid import UUID
 from django.conf import settings
 
 from jobs.models import Job
-from jobs.rules.admission import Amount, Need
 from jobs.rules.hosts import PORT, addresses
 from jobs.rules.topologies import Topology, get_topology
 from portal import quantity
@@ -187,21 +186,6 @@ def training_of(job: Job) -> Training:
         deadline_s=job.deadline_s,
         ttl_s=job.ttl_s,
         shm_bytes=job.shm_bytes,
-    )
-
-
-def needs_of(replicas: Mapping[str, Mapping[str, int]]) -> tuple[Need, ...]:
-    """What the scheduler and the quota count: a pod needs what its main container asks for.
-
-    The init container asks for no more, and a pod counts the larger of both.
-    """
-    return tuple(
-        Need(
-            role,
-            asked["count"],
-            Amount(asked["cpu_millicores"], asked["memory_bytes"], asked["gpu_count"], 1),
-        )
-        for role, asked in replicas.items()
     )
 
 

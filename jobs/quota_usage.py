@@ -8,8 +8,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from jobs.models import Job, Service, ServiceState
+from jobs.rules.needs import need_of
 from jobs.rules.states import Desired, JobState
-from jobs.services.manifests import need_of
 from jobs.submission import Submission
 from tenants.models import Tenant
 from tenants.usage import TITLES, UsageLine

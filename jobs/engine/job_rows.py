@@ -31,6 +31,7 @@ from jobs.engine.rows import (
 from jobs.kinds import notes
 from jobs.kinds.state import ArchiveRow, LoadedRow, ReplicaKey, ReplicaRow, WorkloadRow
 from jobs.models import Job, JobEvent, Replica, ReplicaArchive
+from jobs.rules.needs import needs_of
 from jobs.rules.queue import Waiting
 from jobs.rules.states import FINAL_REPLICA_STATES, FINAL_STATES, Desired, JobState, ReplicaState
 from jobs.rules.topologies import get_topology
@@ -213,7 +214,7 @@ def _in_queue(job: Job) -> QueuedJob:
         tenant_id=str(job.tenant_id),
         name=job.name,
         queued_at=job.queued_at,
-        needs=manifests.needs_of(job.replicas),
+        needs=needs_of(job.replicas),
         not_before=job.not_before,
     )
     return QueuedJob(waiting, reason_in(job))
@@ -234,7 +235,7 @@ def read_admitted() -> list[HoldingJob]:
     def held(job: Job) -> HoldingJob:
         # What is being taken down for the queue or for good needs no room any more.
         is_leaving = notes.load(job.memo).leaving in {"queue", "stop"}
-        needs = () if is_leaving else manifests.needs_of(job.replicas)
+        needs = () if is_leaving else needs_of(job.replicas)
         return HoldingJob(str(job.pk), job.tenant.namespace, needs, ended.get(job.pk, {}))
 
     return list(readable(found, held))

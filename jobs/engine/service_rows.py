@@ -28,6 +28,7 @@ from jobs.kinds.state import LoadedRow, WorkloadRow
 from jobs.manifests import pod_settings
 from jobs.models import ENDED_STATES, Service, ServiceEvent
 from jobs.rules.admission import Need
+from jobs.rules.needs import need_of
 from jobs.rules.queue import Waiting
 from jobs.rules.states import JobState
 from jobs.services import manifests, tokens
@@ -187,7 +188,7 @@ def _in_queue(service: Service) -> QueuedJob:
 
 def _need_of(service: Service) -> Need:
     size = (service.cpu_millicores, service.memory_bytes, service.gpu_count)
-    return manifests.need_of(service.kind, *size)
+    return need_of(service.kind, *size)
 
 
 def read_admitted() -> list[HoldingJob]:

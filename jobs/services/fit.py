@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from jobs.fit import fit_needs
 from jobs.rules.admission import Fit
-from jobs.services.manifests import need_of
+from jobs.rules.needs import need_of
 from jobs.services.submission import ServiceRequest
 from tenants.models import Tenant
 

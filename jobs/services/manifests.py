@@ -13,15 +13,12 @@ from uuid import UUID
 
 from jobs.manifests import PodSettings, with_owner
 from jobs.models import Service
-from jobs.rules.admission import Amount, Need
+from jobs.rules.needs import GATE_CPU_MILLICORES, GATE_MEMORY_BYTES
 from portal import quantity
 from portal.cluster import labels, names
 from portal.cluster.manifests import Object, render
 from tenants.manifests import GATE_PORT
 
-# The gate's part: counted by quota and scheduler beside the program's own.
-GATE_CPU_MILLICORES = 50
-GATE_MEMORY_BYTES = 128 * 1024**2
 APP_PORT = 8890  # on 127.0.0.1, of JupyterLab and TensorBoard alike
 GRACE_S = 30
 STARTS_MAX = 999  # names count starts up to here, then from 1 again
@@ -90,18 +87,6 @@ def wanted_of(service: Service) -> Wanted:
         start_count=service.start_count,
         prefix=service.path_prefix,
     )
-
-
-def need_of(kind: str, cpu_millicores: int, memory_bytes: int, gpu_count: int) -> Need:
-    """What scheduler and quota count: the program and the gate beside it, one pod, one NodePort."""
-    each = Amount(
-        cpu_millicores + GATE_CPU_MILLICORES,
-        memory_bytes + GATE_MEMORY_BYTES,
-        gpu_count,
-        pods=1,
-        nodeports=1,
-    )
-    return Need(kind, 1, each)
 
 
 def kube_name(name: str, service_id: UUID, start_count: int) -> str:

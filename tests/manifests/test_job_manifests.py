@@ -20,12 +20,12 @@ from jobs.manifests import (
     PodSettings,
     Training,
     completed,
-    needs_of,
     render_rescue,
     render_training,
     with_private,
 )
 from jobs.rules.admission import Amount, Need
+from jobs.rules.needs import needs_of
 from portal.cluster import labels
 from portal.cluster.manifests import Object, spec_hash
 

@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 from kubernetes.client import ApiClient
 
 from jobs.rules.admission import Amount
+from jobs.rules.needs import GATE_CPU_MILLICORES, GATE_MEMORY_BYTES, need_of
 from jobs.services.manifests import (
-    GATE_CPU_MILLICORES,
-    GATE_MEMORY_BYTES,
     Wanted,
     completed,
     kube_name,
-    need_of,
     render_service,
 )
 from portal import quantity
