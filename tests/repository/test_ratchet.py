@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import grimp
 import pytest
 
 from tests.repository.test_documents import ROOT, SOURCES, tracked
@@ -61,28 +60,11 @@ def exception_classes() -> list[str]:
     return [name for name, _ in bases if name in ours]
 
 
-def sibling_cycles() -> list[str]:
-    """Pairs of modules side by side whose imports close a ring, by which import-linter would cut it."""
-    graph = grimp.build_graph(*SOURCES, cache_dir=None)
-
-    def within(package: str) -> Iterator[str]:
-        depth = package.count(".") + 2
-        if len(children := graph.find_children(package)) > 1:
-            cuts = graph.nominate_cycle_breakers(package)
-            pairs = {tuple(".".join(m.split(".")[:depth]) for m in cut) for cut in cuts}
-            yield from (" -> ".join(pair) for pair in pairs)
-        for child in children:
-            yield from within(child)
-
-    return [pair for package in SOURCES for pair in within(package)]
-
-
 COUNTS = {
     one.__name__: one
     for one in (
         class_names_defined_twice,
         exception_classes,
-        sibling_cycles,
     )
 }
 
