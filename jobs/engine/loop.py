@@ -24,7 +24,7 @@ from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connections
 from django.utils import timezone
 
-from jobs.engine.admission_pass import AdmissionPass
+from jobs.engine.admission import AdmissionPass
 from jobs.engine.controller import Controller
 from jobs.engine.executor import Executor
 from jobs.engine.health import HealthReporter

@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django.db import DatabaseError
 from django.utils import timezone
 
-from jobs.engine.admit import amount_of, is_ready
+from jobs.engine.admission import amount_of, is_ready
 from jobs.leader.lease import Lease
 from jobs.models import Node
 from jobs.rules.admission import CLOSING_EFFECTS, Amount

@@ -15,7 +15,7 @@ UNIT = next(lane for lane in LANES if lane.name == "unit")
 DECISIVE = (
     "jobs/rules",
     "jobs/kinds",
-    "jobs/engine/test_admission_pass.py",
+    "jobs/engine/test_admission.py",
     "jobs/engine/test_lives.py",
     "jobs/engine/test_served_lives.py",
     "jobs/pod_api",

@@ -1,0 +1,321 @@
+"""Admission: the one place where waiting jobs are given room. First come, first served.
+
+Four parts: what the database knows (`store.read_queue`), what the view shows (`look`, on the event
+loop), the verdicts (pure), and their writing, in one transaction that also checks the lease's epoch.
+Nobody but the reconciler that holds the lease admits, so nothing can come in between but a person's
+stop or delete, which each claim checks again.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import TypeVar
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+
+from jobs.engine import store
+from jobs.engine.rows import Change, HoldingJob, Queue, QueuedJob, Saved, TenantQueue, fenced
+from jobs.kinds.registry import KINDS
+from jobs.kinds.state import Observed, WorkloadRow
+from jobs.leader.clock import SteadyClock
+from jobs.leader.lease import Lease
+from jobs.rules import reasons
+from jobs.rules.admission import (
+    RESOURCES,
+    Amount,
+    Fit,
+    Need,
+    NodeRoom,
+    node_room,
+    reserve,
+    total_of,
+)
+from jobs.rules.queue import TenantRoom, Verdict, decide
+from jobs.rules.reasons import Reason
+from portal.cluster import objects, resources
+from portal.cluster.cache import ClusterCache
+from portal.cluster.resources import Resources
+from portal.errors import ConfigurationError
+from tenants.manifests import QUOTA, observed
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_GAP_S = 0.5  # between two looks at a queue that nobody has added to
+# A look costs what the queue, the nodes and all that runs are many. A costly one is followed by a
+# rest of so many times its processor time: it takes a tenth of a core then, and not the whole.
+_COSTLY_S = 0.1
+_REST_TIMES = 10
+_REST_MOST_S = 10.0
+_AT_ONCE = 10  # admissions in one transaction: rendering takes its time, and others want to write
+_ROWS_AT_ONCE = 500  # in one query
+# A quota that does not name a resource does not limit it.
+_UNLIMITED = 2**62
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+class AdmissionPass:
+    """Remembers whether there is a queue, and when it was last looked at."""
+
+    def __init__(self, view: ClusterCache, lease: Lease, clock: SteadyClock) -> None:
+        self._view = view
+        self._lease = lease
+        self._clock = clock
+        self._is_empty = False
+        self._is_wanted = True
+        self._looked_at: datetime | None = None
+        self._took_s = 0.0
+        self._is_urgent = True
+        self._not_before: datetime | None = None
+
+    def note(self, *, added: bool) -> None:
+        """Room or the queue changed; `added` when the queue itself may have grown."""
+        if added:
+            self._is_empty = False
+            self._is_urgent = True
+        self._is_wanted = True
+
+    def next_due_s(self) -> float | None:
+        """Seconds until it wants to be called; None: only after `note`."""
+        if self._is_empty:
+            return None
+        if self._is_wanted and self._looked_at is None:
+            return 0.0
+        waits = []
+        now = self._clock.now()
+        if self._is_wanted and self._looked_at is not None:
+            waits.append(self._gap_s - (now - self._looked_at).total_seconds())
+        if self._not_before is not None:
+            waits.append((self._not_before - now).total_seconds())
+        return max(0.0, min(waits)) if waits else None
+
+    @property
+    def _gap_s(self) -> float:
+        is_costly = self._took_s > _COSTLY_S
+        rest_s = min(self._took_s * _REST_TIMES, _REST_MOST_S) if is_costly else 0.0
+        return rest_s if self._is_urgent else max(_GAP_S, rest_s)
+
+    async def run_once(self) -> list[Saved]:
+        """Looks at the queue if that is due; returns the jobs whose rows changed."""
+        due_s = self.next_due_s()
+        if due_s is None or due_s > 0:
+            return []
+        self._is_urgent = False
+        queue, read_s = await sync_to_async(_measured)(store.read_queue)
+        self._is_empty = not queue.queued
+        if not queue.queued:
+            self._is_wanted, self._took_s = False, 0.0
+            return []
+        now = self._clock.now()
+        times = [job.waiting.not_before for job in queue.queued]
+        self._not_before = min((at for at in times if at is not None and at > now), default=None)
+        found, packed_s = await self._verdicts(queue, now)
+        self._looked_at, self._took_s = self._clock.now(), read_s + packed_s
+        claims = news(found)
+        written: list[Saved] = []
+        if claims:
+            written = await self._lease.commit(partial(write, claims, now))
+        self._is_wanted = len(found) < len(queue.queued)
+        if self._is_wanted:  # the others are not kept waiting
+            self._is_urgent, self._took_s = True, 0.0
+        return written
+
+    async def _verdicts(
+        self, queue: Queue, now: datetime
+    ) -> tuple[list[tuple[QueuedJob, Verdict]], float]:
+        """The verdicts, and seconds of processor time."""
+        if not self._view.synced or self._view.problem:
+            words = reasons.make("cluster_unreachable")
+            waits = Fit("later", words.code, words.text)
+            return [(job, Verdict(job.waiting.job_id, waits)) for job in queue.queued], 0.0
+        room, look_s = _measured(partial(look, self._view, queue))
+        # Packing a long queue takes its time, and the event loop has viewers to serve.
+        pack = partial(verdicts, queue, room, now, most=_AT_ONCE)
+        found, pack_s = await asyncio.to_thread(_measured, pack)
+        return found, look_s + pack_s
+
+
+def _measured(work: Callable[[], T]) -> tuple[T, float]:
+    """What it gives, and the processor time that it took in seconds; other threads do not count."""
+    began_s = time.thread_time()
+    return work(), time.thread_time() - began_s
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the view shows."""
+
+    tenants: Mapping[str, TenantRoom]
+    nodes: tuple[NodeRoom, ...]
+
+
+# --- what the view shows ---
+def look(view: ClusterCache, queue: Queue) -> Room:
+    """Quotas and nodes, less what is admitted but not there yet. On the event loop."""
+    invisible: dict[str, Amount] = {}
+    unplaced: list[Need] = []
+    for job in queue.holding:
+        missing, unbound = _outstanding(view, job)
+        held = invisible.get(job.namespace, Amount())
+        doors = max(0, total_of(job.needs).nodeports - _doors(view.services.of_owner(job.job_id)))
+        pods = total_of(missing).on_node
+        invisible[job.namespace] = held + pods + Amount(nodeports=doors)
+        unplaced += [*missing, *unbound]
+    tenants = {
+        tenant.tenant_id: _tenant_room(view, tenant, invisible.get(tenant.namespace, Amount()))
+        for tenant in queue.tenants
+    }
+    return Room(tenants, tuple(reserve(unplaced, node_rooms(view))))
+
+
+def _outstanding(view: ClusterCache, job: HoldingJob) -> tuple[list[Need], list[Need]]:
+    """Replicas without a pod, and replicas whose pod has no node."""
+    live = [p for p in view.pods.of_owner(job.job_id) if p.status.phase not in _ENDED]
+    roles = Counter(pod.metadata.labels.role for pod in live)
+    free = Counter(pod.metadata.labels.role for pod in live if not pod.spec.node_name)
+    missing, unbound = [], []
+    for need in job.needs:
+        count = need.count - roles[need.role] - job.ended.get(need.role, 0)
+        if count > 0:
+            missing.append(replace(need, count=count))
+        if free[need.role]:
+            unbound.append(replace(need, count=min(free[need.role], need.count)))
+    return missing, unbound
+
+
+def _tenant_room(view: ClusterCache, tenant: TenantQueue, invisible: Amount) -> TenantRoom:
+    if tenant.closed:
+        code = "tenant_deleting" if tenant.closed == "deleting" else "tenant_suspended"
+        return TenantRoom(None, None, reasons.make(code).text, code)
+    if not tenant.is_active:
+        return TenantRoom(None, None, reasons.make("tenant_not_ready").text, "tenant_not_ready")
+    quota = view.quotas.get(tenant.namespace, QUOTA)
+    if quota is None or not quota.status.hard:
+        return TenantRoom(None, None)
+    hard = _limits(observed(quota.status.hard))
+    used = _amount(observed(quota.status.used))
+    # A pod may be in the view before the quota's count of it, or the other way round.
+    seen = _held_in(view, tenant.namespace)
+    return TenantRoom(hard, hard - used.largest(seen) - invisible)
+
+
+def _limits(counted: Mapping[str, int]) -> Amount:
+    return Amount(**{resource: counted.get(resource, _UNLIMITED) for resource in RESOURCES})
+
+
+def _amount(counted: Mapping[str, int]) -> Amount:
+    return Amount(**{resource: counted.get(resource, 0) for resource in RESOURCES})
+
+
+def _doors(services: Iterable[objects.KubeService]) -> int:
+    """How many NodePorts they hold."""
+    return sum(len(seen.spec.ports) for seen in services if seen.spec.type == "NodePort")
+
+
+def amount_of(held: Resources) -> Amount:
+    """The same numbers under admission's names."""
+    return Amount(held.cpu_millicores, held.memory_bytes, held.gpu_count, held.pods)
+
+
+def _held_in(view: ClusterCache, namespace: str) -> Amount:
+    total = resources.NOTHING
+    for pod in view.pods.in_namespace(namespace).values():
+        if pod.status.phase not in _ENDED:
+            total += resources.of_pod(pod.spec)
+    doors = _doors(view.services.in_namespace(namespace).values())
+    return amount_of(total) + Amount(nodeports=doors)
+
+
+def node_rooms(view: ClusterCache) -> list[NodeRoom]:
+    """Every node with what no pod (foreign ones included) has asked for."""
+    found = []
+    for (_, name), node in view.nodes.watch.items.items():
+        allocatable = amount_of(view.allocatable_of(name))
+        free = allocatable - amount_of(view.requested_on(name))
+        found.append(
+            node_room(
+                name,
+                allocatable,
+                free,
+                takes_pods=is_ready(node) and not node.spec.unschedulable,
+                taints=((taint.key, taint.effect) for taint in node.spec.taints),
+            )
+        )
+    return found
+
+
+def is_ready(node: objects.KubeNode) -> bool:
+    """Whether the node reports itself fit for pods."""
+    return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
+
+
+# --- verdicts ---
+def verdicts(
+    queue: Queue, room: Room, now: datetime, *, most: int
+) -> list[tuple[QueuedJob, Verdict]]:
+    """One verdict for each queued job, in order, until `most` of them are admitted. Pure."""
+    by_id = {job.waiting.job_id: job for job in queue.queued}
+    waiting = [job.waiting for job in queue.queued]
+    return [(by_id[v.job_id], v) for v in decide(waiting, room.tenants, room.nodes, now, most=most)]
+
+
+def reason_of(fit: Fit) -> Reason:
+    """A verdict's words with the next step from the table."""
+    next_step = reasons.ROWS[fit.code][1] if fit.code in reasons.ROWS else ""
+    return Reason(fit.code, fit.text, next_step)
+
+
+# --- writing ---
+@dataclass(frozen=True)
+class Claim:
+    """One verdict, which differs from what its row says."""
+
+    job_id: UUID
+    fit: Fit
+
+
+def news(found: Sequence[tuple[QueuedJob, Verdict]]) -> list[Claim]:
+    """The verdicts that have to be written."""
+    return [
+        Claim(UUID(job.waiting.job_id), verdict.fit)
+        for job, verdict in found
+        if verdict.fit.kind == "now" or reason_of(verdict.fit) != job.shown
+    ]
+
+
+def write(claims: Sequence[Claim], now: datetime) -> list[Saved]:
+    """Writes each claim; a workload that cannot be rendered fails and stops no other.
+
+    Blocking; called inside `Lease.commit`. Each claims its row: it changes nothing when the workload
+    was stopped, deleted, started anew or admitted meanwhile.
+    """
+    queued: dict[UUID, WorkloadRow] = {}
+    for first in range(0, len(claims), _ROWS_AT_ONCE):
+        queued |= store.load_queued([one.job_id for one in claims[first : first + _ROWS_AT_ONCE]])
+    return fenced(claims, partial(_write_one, queued, now))
+
+
+def _write_one(queued: Mapping[UUID, WorkloadRow], now: datetime, claim: Claim) -> Saved | None:
+    row = queued.get(claim.job_id)
+    if row is None:
+        return None
+    lifecycle = KINDS[row.kind].lifecycle
+    documents = None
+    if claim.fit.kind != "now":
+        made = lifecycle(row, Observed(), now).keep_waiting(reason_of(claim.fit))
+    else:
+        made = lifecycle(row, Observed(), now).admit()
+        try:
+            documents = store.rendered(row, made.deadline_s)
+        except (ConfigurationError, ValueError) as error:
+            log.exception("%s %s cannot be rendered", row.kind, row.id)
+            reason = reasons.make("refused", detail=str(error))
+            made = lifecycle(row, Observed(), now).refuse(reason)
+    return store.claim(Change(claim.job_id, row.kind, made, now), documents)
