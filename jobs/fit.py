@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from jobs.models import Job, Node, Service, ServiceState
 from jobs.rules import reasons
-from jobs.rules.admission import RESOURCES, Amount, Fit, Need, NodeRoom, node_room
+from jobs.rules.admission import RESOURCES, Amount, Fit, NodeCapacity, ReplicaRequest, node_capacity
 from jobs.rules.admission import fit as fit_amounts
-from jobs.rules.needs import needs_of
+from jobs.rules.requests import requests_of
 from jobs.rules.states import JobState
 from jobs.submission import Submission
 from tenants.models import Tenant
@@ -30,10 +30,10 @@ def quota_left(tenant: Tenant) -> tuple[Amount | None, Amount | None]:
     return hard, hard - amount(tenant.observed_used)
 
 
-def node_rooms() -> tuple[NodeRoom, ...]:
+def node_capacities() -> tuple[NodeCapacity, ...]:
     """All nodes with what is free on them, as last seen."""
     return tuple(
-        node_room(
+        node_capacity(
             node.name,
             amount(node.allocatable),
             amount(node.allocatable) - amount(node.requested),
@@ -47,16 +47,16 @@ def node_rooms() -> tuple[NodeRoom, ...]:
 def fit(submission: Submission, tenant: Tenant) -> Fit:
     """The answer for one submission of this tenant."""
     replicas = {role: asked.as_json() for role, asked in submission.replicas.items()}
-    return fit_needs(needs_of(replicas), tenant)
+    return fit_requests(requests_of(replicas), tenant)
 
 
-def fit_needs(needs: Sequence[Need], tenant: Tenant) -> Fit:
+def fit_requests(requests: Sequence[ReplicaRequest], tenant: Tenant) -> Fit:
     """The answer for anything that a tenant may run."""
     hard, left = quota_left(tenant)
     if hard is None:
         # What is asked of the cluster is known before the cluster has counted it.
         hard = amount(tenant.quota)
-    answer = fit_amounts(needs, hard, left, node_rooms())
+    answer = fit_amounts(requests, hard, left, node_capacities())
     if tenant.closed and answer.kind != "never":
         return _closed(answer, tenant)
     ahead = _waiting_count(tenant)

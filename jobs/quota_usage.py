@@ -8,7 +8,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from jobs.models import Job, Service, ServiceState
-from jobs.rules.needs import need_of
+from jobs.rules.requests import request_of
 from jobs.rules.states import Desired, JobState
 from jobs.submission import Submission
 from tenants.models import Tenant
@@ -42,7 +42,7 @@ def service_totals(
     kind: str, cpu_millicores: int, memory_bytes: int, gpu_count: int
 ) -> dict[str, int]:
     """What a notebook or TensorBoard asks for, its gate counted, by the kinds of the quota."""
-    each = need_of(kind, cpu_millicores, memory_bytes, gpu_count).each
+    each = request_of(kind, cpu_millicores, memory_bytes, gpu_count).each
     return {resource: each.get(resource) for resource in KINDS}
 
 

@@ -1,9 +1,9 @@
-"""Admission: the one place where waiting jobs are given room. First come, first served.
+"""Admission: the one place where queued workloads are given room. First come, first served.
 
-Four parts: what the database knows (`store.read_queue`), what the view shows (`look`, on the event
-loop), the verdicts (pure), and their writing, in one transaction that also checks the lease's epoch.
-Nobody but the reconciler that holds the lease admits, so nothing can come in between but a person's
-stop or delete, which each claim checks again.
+Four parts: what the database knows (`store.read_queue`), what the view shows (`read_capacity`, on the
+event loop), the decisions (pure), and their writing, in one transaction that also checks the lease's
+epoch. Nobody but the reconciler that holds the lease admits, so nothing can come in between but a
+person's stop or delete, for which each row is looked at again as it is written.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 
 from jobs.engine import store
-from jobs.engine.rows import Change, HoldingJob, Queue, QueuedJob, Saved, TenantQueue, fenced
+from jobs.engine.rows import Admitted, Change, Queue, Saved, TenantQueue, fenced
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import Observed, WorkloadRow
 from jobs.leader.clock import SteadyClock
@@ -30,13 +30,13 @@ from jobs.rules.admission import (
     RESOURCES,
     Amount,
     Fit,
-    Need,
-    NodeRoom,
-    node_room,
+    NodeCapacity,
+    ReplicaRequest,
+    node_capacity,
     reserve,
     total_of,
 )
-from jobs.rules.queue import TenantRoom, Verdict, decide
+from jobs.rules.queue import Decision, QuotaHeadroom, decide
 from jobs.rules.reasons import Reason
 from portal.cluster import objects, resources
 from portal.cluster.cache import ClusterCache
@@ -103,7 +103,7 @@ class AdmissionPass:
         return rest_s if self._is_urgent else max(_GAP_S, rest_s)
 
     async def run_once(self) -> list[Saved]:
-        """Looks at the queue if that is due; returns the jobs whose rows changed."""
+        """Looks at the queue if that is due; returns the workloads whose rows changed."""
         due_s = self.next_due_s()
         if due_s is None or due_s > 0:
             return []
@@ -114,32 +114,30 @@ class AdmissionPass:
             self._is_wanted, self._took_s = False, 0.0
             return []
         now = self._clock.now()
-        times = [job.waiting.not_before for job in queue.queued]
+        times = [queued.not_before for queued in queue.queued]
         self._not_before = min((at for at in times if at is not None and at > now), default=None)
-        found, packed_s = await self._verdicts(queue, now)
+        found, packed_s = await self._decide(queue, now)
         self._looked_at, self._took_s = self._clock.now(), read_s + packed_s
-        claims = news(found)
+        admissions = admissions_of(found)
         written: list[Saved] = []
-        if claims:
-            written = await self._lease.commit(partial(write, claims, now))
+        if admissions:
+            written = await self._lease.commit(partial(write, admissions, now))
         self._is_wanted = len(found) < len(queue.queued)
         if self._is_wanted:  # the others are not kept waiting
             self._is_urgent, self._took_s = True, 0.0
         return written
 
-    async def _verdicts(
-        self, queue: Queue, now: datetime
-    ) -> tuple[list[tuple[QueuedJob, Verdict]], float]:
-        """The verdicts, and seconds of processor time."""
+    async def _decide(self, queue: Queue, now: datetime) -> tuple[list[Decision], float]:
+        """The decisions, and seconds of processor time."""
         if not self._view.synced or self._view.problem:
             words = reasons.make("cluster_unreachable")
             waits = Fit("later", words.code, words.text)
-            return [(job, Verdict(job.waiting.job_id, waits)) for job in queue.queued], 0.0
-        room, look_s = _measured(partial(look, self._view, queue))
+            return [Decision(queued, waits) for queued in queue.queued], 0.0
+        capacity, read_s = _measured(partial(read_capacity, self._view, queue))
         # Packing a long queue takes its time, and the event loop has viewers to serve.
-        pack = partial(verdicts, queue, room, now, most=_AT_ONCE)
+        pack = partial(decide, queue.queued, capacity.tenants, capacity.nodes, now, most=_AT_ONCE)
         found, pack_s = await asyncio.to_thread(_measured, pack)
-        return found, look_s + pack_s
+        return found, read_s + pack_s
 
 
 def _measured(work: Callable[[], T]) -> tuple[T, float]:
@@ -148,62 +146,65 @@ def _measured(work: Callable[[], T]) -> tuple[T, float]:
     return work(), time.thread_time() - began_s
 
 
-@dataclass(frozen=True)
-class Room:
-    """What the view shows."""
-
-    tenants: Mapping[str, TenantRoom]
-    nodes: tuple[NodeRoom, ...]
-
-
 # --- what the view shows ---
-def look(view: ClusterCache, queue: Queue) -> Room:
+@dataclass(frozen=True)
+class Capacity:
+    """What quotas and nodes have left; tenants by their ids."""
+
+    tenants: Mapping[str, QuotaHeadroom]
+    nodes: tuple[NodeCapacity, ...]
+
+
+def read_capacity(view: ClusterCache, queue: Queue) -> Capacity:
     """Quotas and nodes, less what is admitted but not there yet. On the event loop."""
     invisible: dict[str, Amount] = {}
-    unplaced: list[Need] = []
-    for job in queue.holding:
-        missing, unbound = _outstanding(view, job)
-        held = invisible.get(job.namespace, Amount())
-        doors = max(0, total_of(job.needs).nodeports - _doors(view.services.of_owner(job.job_id)))
+    unplaced: list[ReplicaRequest] = []
+    for admitted in queue.admitted:
+        missing, unbound = _outstanding(view, admitted)
+        held = invisible.get(admitted.namespace, Amount())
+        seen = _node_ports(view.services.of_owner(admitted.workload_id))
+        ports = max(0, total_of(admitted.requests).nodeports - seen)
         pods = total_of(missing).on_node
-        invisible[job.namespace] = held + pods + Amount(nodeports=doors)
+        invisible[admitted.namespace] = held + pods + Amount(nodeports=ports)
         unplaced += [*missing, *unbound]
     tenants = {
-        tenant.tenant_id: _tenant_room(view, tenant, invisible.get(tenant.namespace, Amount()))
+        tenant.tenant_id: _quota_headroom(view, tenant, invisible.get(tenant.namespace, Amount()))
         for tenant in queue.tenants
     }
-    return Room(tenants, tuple(reserve(unplaced, node_rooms(view))))
+    return Capacity(tenants, tuple(reserve(unplaced, node_capacities(view))))
 
 
-def _outstanding(view: ClusterCache, job: HoldingJob) -> tuple[list[Need], list[Need]]:
+def _outstanding(
+    view: ClusterCache, admitted: Admitted
+) -> tuple[list[ReplicaRequest], list[ReplicaRequest]]:
     """Replicas without a pod, and replicas whose pod has no node."""
-    live = [p for p in view.pods.of_owner(job.job_id) if p.status.phase not in _ENDED]
+    live = [p for p in view.pods.of_owner(admitted.workload_id) if p.status.phase not in _ENDED]
     roles = Counter(pod.metadata.labels.role for pod in live)
     free = Counter(pod.metadata.labels.role for pod in live if not pod.spec.node_name)
     missing, unbound = [], []
-    for need in job.needs:
-        count = need.count - roles[need.role] - job.ended.get(need.role, 0)
+    for request in admitted.requests:
+        count = request.count - roles[request.role] - admitted.ended.get(request.role, 0)
         if count > 0:
-            missing.append(replace(need, count=count))
-        if free[need.role]:
-            unbound.append(replace(need, count=min(free[need.role], need.count)))
+            missing.append(replace(request, count=count))
+        if free[request.role]:
+            unbound.append(replace(request, count=min(free[request.role], request.count)))
     return missing, unbound
 
 
-def _tenant_room(view: ClusterCache, tenant: TenantQueue, invisible: Amount) -> TenantRoom:
+def _quota_headroom(view: ClusterCache, tenant: TenantQueue, invisible: Amount) -> QuotaHeadroom:
     if tenant.closed:
         code = "tenant_deleting" if tenant.closed == "deleting" else "tenant_suspended"
-        return TenantRoom(None, None, reasons.make(code).text, code)
+        return QuotaHeadroom(None, None, reasons.make(code).text, code)
     if not tenant.is_active:
-        return TenantRoom(None, None, reasons.make("tenant_not_ready").text, "tenant_not_ready")
+        return QuotaHeadroom(None, None, reasons.make("tenant_not_ready").text, "tenant_not_ready")
     quota = view.quotas.get(tenant.namespace, QUOTA)
     if quota is None or not quota.status.hard:
-        return TenantRoom(None, None)
+        return QuotaHeadroom(None, None)
     hard = _limits(observed(quota.status.hard))
     used = _amount(observed(quota.status.used))
     # A pod may be in the view before the quota's count of it, or the other way round.
     seen = _held_in(view, tenant.namespace)
-    return TenantRoom(hard, hard - used.largest(seen) - invisible)
+    return QuotaHeadroom(hard, hard - used.largest(seen) - invisible)
 
 
 def _limits(counted: Mapping[str, int]) -> Amount:
@@ -214,7 +215,7 @@ def _amount(counted: Mapping[str, int]) -> Amount:
     return Amount(**{resource: counted.get(resource, 0) for resource in RESOURCES})
 
 
-def _doors(services: Iterable[objects.KubeService]) -> int:
+def _node_ports(services: Iterable[objects.KubeService]) -> int:
     """How many NodePorts they hold."""
     return sum(len(seen.spec.ports) for seen in services if seen.spec.type == "NodePort")
 
@@ -229,18 +230,18 @@ def _held_in(view: ClusterCache, namespace: str) -> Amount:
     for pod in view.pods.in_namespace(namespace).values():
         if pod.status.phase not in _ENDED:
             total += resources.of_pod(pod.spec)
-    doors = _doors(view.services.in_namespace(namespace).values())
-    return amount_of(total) + Amount(nodeports=doors)
+    ports = _node_ports(view.services.in_namespace(namespace).values())
+    return amount_of(total) + Amount(nodeports=ports)
 
 
-def node_rooms(view: ClusterCache) -> list[NodeRoom]:
+def node_capacities(view: ClusterCache) -> list[NodeCapacity]:
     """Every node with what no pod (foreign ones included) has asked for."""
     found = []
     for (_, name), node in view.nodes.watch.items.items():
         allocatable = amount_of(view.allocatable_of(name))
         free = allocatable - amount_of(view.requested_on(name))
         found.append(
-            node_room(
+            node_capacity(
                 name,
                 allocatable,
                 free,
@@ -256,60 +257,53 @@ def is_ready(node: objects.KubeNode) -> bool:
     return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
 
 
-# --- verdicts ---
-def verdicts(
-    queue: Queue, room: Room, now: datetime, *, most: int
-) -> list[tuple[QueuedJob, Verdict]]:
-    """One verdict for each queued job, in order, until `most` of them are admitted. Pure."""
-    by_id = {job.waiting.job_id: job for job in queue.queued}
-    waiting = [job.waiting for job in queue.queued]
-    return [(by_id[v.job_id], v) for v in decide(waiting, room.tenants, room.nodes, now, most=most)]
+# --- what is written ---
+@dataclass(frozen=True)
+class Admission:
+    """What is decided of one workload and differs from what its row says."""
+
+    workload_id: UUID
+    fit: Fit
 
 
 def reason_of(fit: Fit) -> Reason:
-    """A verdict's words with the next step from the table."""
+    """The words of a decision with the next step from the table."""
     next_step = reasons.ROWS[fit.code][1] if fit.code in reasons.ROWS else ""
     return Reason(fit.code, fit.text, next_step)
 
 
-# --- writing ---
-@dataclass(frozen=True)
-class Claim:
-    """One verdict, which differs from what its row says."""
-
-    job_id: UUID
-    fit: Fit
-
-
-def news(found: Sequence[tuple[QueuedJob, Verdict]]) -> list[Claim]:
-    """The verdicts that have to be written."""
+def admissions_of(decisions: Sequence[Decision]) -> list[Admission]:
+    """The decisions that have to be written."""
     return [
-        Claim(UUID(job.waiting.job_id), verdict.fit)
-        for job, verdict in found
-        if verdict.fit.kind == "now" or reason_of(verdict.fit) != job.shown
+        Admission(UUID(one.queued.workload_id), one.fit)
+        for one in decisions
+        if one.fit.kind == "now" or reason_of(one.fit) != one.queued.shown
     ]
 
 
-def write(claims: Sequence[Claim], now: datetime) -> list[Saved]:
-    """Writes each claim; a workload that cannot be rendered fails and stops no other.
+def write(admissions: Sequence[Admission], now: datetime) -> list[Saved]:
+    """Writes each; a workload that cannot be rendered fails and stops no other.
 
-    Blocking; called inside `Lease.commit`. Each claims its row: it changes nothing when the workload
-    was stopped, deleted, started anew or admitted meanwhile.
+    Blocking; called inside `Lease.commit`. A row is not changed when its workload was stopped, deleted,
+    started anew or admitted meanwhile.
     """
     queued: dict[UUID, WorkloadRow] = {}
-    for first in range(0, len(claims), _ROWS_AT_ONCE):
-        queued |= store.load_queued([one.job_id for one in claims[first : first + _ROWS_AT_ONCE]])
-    return fenced(claims, partial(_write_one, queued, now))
+    for first in range(0, len(admissions), _ROWS_AT_ONCE):
+        chosen = admissions[first : first + _ROWS_AT_ONCE]
+        queued |= store.load_queued([one.workload_id for one in chosen])
+    return fenced(admissions, partial(_write_one, queued, now))
 
 
-def _write_one(queued: Mapping[UUID, WorkloadRow], now: datetime, claim: Claim) -> Saved | None:
-    row = queued.get(claim.job_id)
+def _write_one(
+    queued: Mapping[UUID, WorkloadRow], now: datetime, admission: Admission
+) -> Saved | None:
+    row = queued.get(admission.workload_id)
     if row is None:
         return None
     lifecycle = KINDS[row.kind].lifecycle
     documents = None
-    if claim.fit.kind != "now":
-        made = lifecycle(row, Observed(), now).keep_waiting(reason_of(claim.fit))
+    if admission.fit.kind != "now":
+        made = lifecycle(row, Observed(), now).keep_waiting(reason_of(admission.fit))
     else:
         made = lifecycle(row, Observed(), now).admit()
         try:
@@ -318,4 +312,4 @@ def _write_one(queued: Mapping[UUID, WorkloadRow], now: datetime, claim: Claim) 
             log.exception("%s %s cannot be rendered", row.kind, row.id)
             reason = reasons.make("refused", detail=str(error))
             made = lifecycle(row, Observed(), now).refuse(reason)
-    return store.claim(Change(claim.job_id, row.kind, made, now), documents)
+    return store.save_admission(Change(admission.workload_id, row.kind, made, now), documents)

@@ -262,7 +262,7 @@ class Controller:
         if not changes:
             return {}
         written = await self._lease.commit(partial(store.save, changes))
-        return {saved.job_id: saved for saved in written}
+        return {saved.workload_id: saved for saved in written}
 
     # --- what follows ---
     def _follow(self, look: Look, written: dict[UUID, Saved]) -> None:

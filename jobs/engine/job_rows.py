@@ -13,12 +13,11 @@ from django.db.models import F, Model, Q, QuerySet
 
 from jobs import manifests
 from jobs.engine.rows import (
+    Admitted,
     Change,
     EventRow,
-    HoldingJob,
     Intent,
     Loaded,
-    QueuedJob,
     Saved,
     Unreadable,
     columns_of,
@@ -31,8 +30,8 @@ from jobs.engine.rows import (
 from jobs.kinds import notes
 from jobs.kinds.state import ArchiveRow, LoadedRow, ReplicaKey, ReplicaRow, WorkloadRow
 from jobs.models import Job, JobEvent, Replica, ReplicaArchive
-from jobs.rules.needs import needs_of
-from jobs.rules.queue import Waiting
+from jobs.rules.queue import Queued
+from jobs.rules.requests import requests_of
 from jobs.rules.states import FINAL_REPLICA_STATES, FINAL_STATES, Desired, JobState, ReplicaState
 from jobs.rules.topologies import get_topology
 from portal import quantity
@@ -198,7 +197,7 @@ def _queued() -> QuerySet[Job]:
     return Job.objects.filter(state=JobState.QUEUED, desired=Desired.RUN)
 
 
-def read_queue() -> tuple[list[QueuedJob], dict[UUID, Tenant]]:
+def read_queue() -> tuple[list[Queued], dict[UUID, Tenant]]:
     """Trainings in the queue, and whose they are."""
     jobs = _queued().select_related("tenant")
     fields = ("name", "replicas", "queued_at", "not_before", "tenant", "memo")
@@ -208,19 +207,19 @@ def read_queue() -> tuple[list[QueuedJob], dict[UUID, Tenant]]:
     return list(readable(found, _in_queue)), {job.tenant_id: job.tenant for job in found}
 
 
-def _in_queue(job: Job) -> QueuedJob:
-    waiting = Waiting(
-        job_id=str(job.pk),
+def _in_queue(job: Job) -> Queued:
+    return Queued(
+        workload_id=str(job.pk),
         tenant_id=str(job.tenant_id),
         name=job.name,
         queued_at=job.queued_at,
-        needs=needs_of(job.replicas),
+        requests=requests_of(job.replicas),
         not_before=job.not_before,
+        shown=reason_in(job),
     )
-    return QueuedJob(waiting, reason_in(job))
 
 
-def read_admitted() -> list[HoldingJob]:
+def read_admitted() -> list[Admitted]:
     """Trainings that hold room, or are about to."""
     states = (JobState.STARTING, JobState.RUNNING)
     jobs = Job.objects.filter(state__in=states).select_related("tenant")
@@ -232,11 +231,11 @@ def read_admitted() -> list[HoldingJob]:
         if attempts[pk] == attempt:
             ended.setdefault(pk, Counter())[role] += 1
 
-    def held(job: Job) -> HoldingJob:
+    def held(job: Job) -> Admitted:
         # What is being taken down for the queue or for good needs no room any more.
         is_leaving = notes.load(job.memo).leaving in {"queue", "stop"}
-        needs = () if is_leaving else needs_of(job.replicas)
-        return HoldingJob(str(job.pk), job.tenant.namespace, needs, ended.get(job.pk, {}))
+        requests = () if is_leaving else requests_of(job.replicas)
+        return Admitted(str(job.pk), job.tenant.namespace, requests, ended.get(job.pk, {}))
 
     return list(readable(found, held))
 
@@ -248,15 +247,15 @@ def load_queued(ids: Collection[UUID]) -> dict[UUID, WorkloadRow]:
     return {UUID(row.id): row for row in rows}
 
 
-def claim(change: Change, documents: Sequence[Object] | None) -> Saved | None:
-    """See `store.claim`."""
+def save_admission(change: Change, documents: Sequence[Object] | None) -> Saved | None:
+    """See `store.save_admission`."""
     columns = columns_of(change.plan.columns)
     if documents is not None:
         columns["plan"] = documents
-    if not _queued().filter(pk=change.job_id).update(revision=F("revision") + 1, **columns):
+    if not _queued().filter(pk=change.workload_id).update(revision=F("revision") + 1, **columns):
         return None
-    save_events(change.job_id, [own_event(note, change.now) for note in change.plan.events])
-    return saved(change.job_id)
+    save_events(change.workload_id, [own_event(note, change.now) for note in change.plan.events])
+    return saved(change.workload_id)
 
 
 # --- writing ---
@@ -286,34 +285,34 @@ def _write(changes: Sequence[Change]) -> list[Saved]:
     """Writes changes of different jobs; those of rows that are gone are left out."""
     deleted = [_delete(change) for change in changes if change.plan.delete_row]
     kept = [change for change in changes if not change.plan.delete_row]
-    jobs = Job.objects.filter(pk__in=[change.job_id for change in kept])
+    jobs = Job.objects.filter(pk__in=[change.workload_id for change in kept])
     changed = [change for change in kept if change.plan.columns or change.plan.render]
     for change in changed:
         columns = columns_of(change.plan.columns)
         if change.plan.render:
             attempt, deadline_s = columns.get("attempt"), change.plan.deadline_s
-            columns["plan"] = rendered(change.job_id, attempt, deadline_s)
-        Job.objects.filter(pk=change.job_id).update(**columns)
+            columns["plan"] = rendered(change.workload_id, attempt, deadline_s)
+        Job.objects.filter(pk=change.workload_id).update(**columns)
     jobs.update(revision=F("revision") + 1)
     now = jobs.order_by().values_list("pk", "tenant_id", "revision")
     found = {pk: Saved(pk, tenant_id, revision) for pk, tenant_id, revision in now}
-    written = [change for change in kept if change.job_id in found]
-    save_replicas((change.job_id, row) for change in written for row in change.plan.replicas)
+    written = [change for change in kept if change.workload_id in found]
+    save_replicas((change.workload_id, row) for change in written for row in change.plan.replicas)
     for change in written:
         for key in change.plan.forgotten:
             Replica.objects.filter(
-                job_id=change.job_id, role=key.role, index=key.index, attempt=key.attempt
+                job_id=change.workload_id, role=key.role, index=key.index, attempt=key.attempt
             ).delete()
         own = [own_event(note, change.now) for note in change.plan.events]
-        save_events(change.job_id, [*own, *change.events])
-    return [*filter(None, deleted), *(found[change.job_id] for change in written)]
+        save_events(change.workload_id, [*own, *change.events])
+    return [*filter(None, deleted), *(found[change.workload_id] for change in written)]
 
 
 def _delete(change: Change) -> Saved | None:
-    job = Job.objects.filter(pk=change.job_id)
+    job = Job.objects.filter(pk=change.workload_id)
     row = job.values_list("tenant_id", "revision").first()
     job.delete()
-    return Saved(change.job_id, row[0], row[1] + 1) if row is not None else None
+    return Saved(change.workload_id, row[0], row[1] + 1) if row is not None else None
 
 
 def saved(job_id: UUID) -> Saved:

@@ -303,7 +303,7 @@ class Shift:
         if changed:
             self._admission.note(added=True)
         admitted = await self._admission.run_once()
-        self._workloads.enqueue(saved.job_id for saved in admitted)
+        self._workloads.enqueue(saved.workload_id for saved in admitted)
         await self._usage.run_once(everything=look in {"safety", "start"})
         self._nodes.note((), everything=look == "start")
         self._nodes_untold |= await self._nodes.run_once()
@@ -346,9 +346,9 @@ class Shift:
 
     async def _tell(self, saved: list[Saved]) -> None:
         """Tells browsers; one that misses it is repaired by the revision."""
-        last = {row.job_id: row for row in saved}
+        last = {row.workload_id: row for row in saved}
         for row in last.values():
-            await live.achanged(row.kind, row.job_id, row.revision, row.tenant_id)
+            await live.achanged(row.kind, row.workload_id, row.revision, row.tenant_id)
 
     # --- nodes, health ---
     async def _tell_nodes(self) -> None:

@@ -17,8 +17,8 @@ from django.utils import timezone
 from jobs.kinds import notes
 from jobs.kinds.interactive import startup
 from jobs.kinds.state import EventNote, LoadedRow, Plan
-from jobs.rules.admission import Need
-from jobs.rules.queue import Waiting
+from jobs.rules.admission import ReplicaRequest
+from jobs.rules.queue import Queued
 from jobs.rules.reasons import Reason
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ T = TypeVar("T")
 class Saved:
     """A row that changed, for telling browsers."""
 
-    job_id: UUID
+    workload_id: UUID
     tenant_id: UUID
     revision: int
     kind: str = "job"  # as browsers hear it
@@ -58,7 +58,7 @@ class EventRow:
 class Change:
     """All that one tick writes of one row."""
 
-    job_id: UUID
+    workload_id: UUID
     kind: str
     plan: Plan
     now: Any
@@ -86,20 +86,12 @@ class Loaded:
 
 # --- the queue ---
 @dataclass(frozen=True)
-class QueuedJob:
-    """A job or service in the queue, with the words that it shows now."""
+class Admitted:
+    """An admitted workload: how many replicas of each role should have a pod now."""
 
-    waiting: Waiting
-    shown: Reason
-
-
-@dataclass(frozen=True)
-class HoldingJob:
-    """An admitted job or service: how many replicas of each role should have a pod now."""
-
-    job_id: str
+    workload_id: str
     namespace: str
-    needs: tuple[Need, ...]
+    requests: tuple[ReplicaRequest, ...]
     ended: Mapping[str, int]
 
 
@@ -117,8 +109,8 @@ class TenantQueue:
 class Queue:
     """What the database knows."""
 
-    queued: tuple[QueuedJob, ...]
-    holding: tuple[HoldingJob, ...]
+    queued: tuple[Queued, ...]
+    admitted: tuple[Admitted, ...]
     tenants: tuple[TenantQueue, ...]
 
 
@@ -176,7 +168,7 @@ class OfWorkload(Protocol):
     """Anything that is written of one job."""
 
     @property
-    def job_id(self) -> UUID: ...
+    def workload_id(self) -> UUID: ...
 
 
 C = TypeVar("C", bound=OfWorkload)
@@ -196,7 +188,7 @@ def fenced(changes: Sequence[C], write: Callable[[C], Saved | None]) -> list[Sav
         except (OperationalError, InterfaceError):
             raise
         except Exception:  # the named fence: one poisoned job must not stop the others
-            log.exception("job %s: what was observed cannot be written", change.job_id)
+            log.exception("job %s: what was observed cannot be written", change.workload_id)
             continue
         if result is not None:
             written.append(result)

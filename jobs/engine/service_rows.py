@@ -7,12 +7,11 @@ from uuid import UUID
 from django.db.models import F, Q, QuerySet
 
 from jobs.engine.rows import (
+    Admitted,
     Change,
     EventRow,
-    HoldingJob,
     Intent,
     Loaded,
-    QueuedJob,
     Saved,
     Unreadable,
     columns_of,
@@ -27,9 +26,9 @@ from jobs.kinds.interactive import startup
 from jobs.kinds.state import LoadedRow, WorkloadRow
 from jobs.manifests import pod_settings
 from jobs.models import ENDED_STATES, Service, ServiceEvent
-from jobs.rules.admission import Need
-from jobs.rules.needs import need_of
-from jobs.rules.queue import Waiting
+from jobs.rules.admission import ReplicaRequest
+from jobs.rules.queue import Queued
+from jobs.rules.requests import request_of
 from jobs.rules.states import JobState
 from jobs.services import manifests, tokens
 from portal import quantity
@@ -168,38 +167,38 @@ def _queued() -> QuerySet[Service]:
     )
 
 
-def read_queue() -> tuple[list[QueuedJob], dict[UUID, Tenant]]:
+def read_queue() -> tuple[list[Queued], dict[UUID, Tenant]]:
     """Services in the queue, and whose they are."""
     found = list(_queued().select_related("tenant").defer("plan", "steps"))
     return list(readable(found, _in_queue)), {one.tenant_id: one.tenant for one in found}
 
 
-def _in_queue(service: Service) -> QueuedJob:
-    waiting = Waiting(
-        job_id=str(service.pk),
+def _in_queue(service: Service) -> Queued:
+    return Queued(
+        workload_id=str(service.pk),
         tenant_id=str(service.tenant_id),
         name=service.name,
         queued_at=service.requested_at,
-        needs=(_need_of(service),),
+        requests=(_request_of(service),),
         not_before=service.not_before,
+        shown=reason_in(service),
     )
-    return QueuedJob(waiting, reason_in(service))
 
 
-def _need_of(service: Service) -> Need:
+def _request_of(service: Service) -> ReplicaRequest:
     size = (service.cpu_millicores, service.memory_bytes, service.gpu_count)
-    return need_of(service.kind, *size)
+    return request_of(service.kind, *size)
 
 
-def read_admitted() -> list[HoldingJob]:
+def read_admitted() -> list[Admitted]:
     """Services that hold room, or are about to."""
     states = (JobState.STARTING, JobState.RUNNING)
     found = Service.objects.filter(state__in=states).select_related("tenant")
 
-    def held(service: Service) -> HoldingJob:
+    def held(service: Service) -> Admitted:
         # What goes back to the queue needs no room any more.
-        needs = () if service.memo.get("leaving") else (_need_of(service),)
-        return HoldingJob(str(service.pk), service.tenant.namespace, needs, {})
+        requests = () if service.memo.get("leaving") else (_request_of(service),)
+        return Admitted(str(service.pk), service.tenant.namespace, requests, {})
 
     return list(readable(found.defer("plan", "steps"), held))
 
@@ -216,15 +215,15 @@ def load_queued(ids: Collection[UUID]) -> dict[UUID, WorkloadRow]:
     return {UUID(row.id): row for row in rows}
 
 
-def claim(change: Change, documents: Sequence[Object] | None) -> Saved | None:
-    """See `store.claim`."""
+def save_admission(change: Change, documents: Sequence[Object] | None) -> Saved | None:
+    """See `store.save_admission`."""
     columns = columns_of(change.plan.columns, _NAMES)
     if documents is not None:
         columns["plan"] = documents
-    if not _queued().filter(pk=change.job_id).update(revision=F("revision") + 1, **columns):
+    if not _queued().filter(pk=change.workload_id).update(revision=F("revision") + 1, **columns):
         return None
-    save_events(change.job_id, [own_event(note, change.now) for note in change.plan.events])
-    return saved(change.job_id)
+    save_events(change.workload_id, [own_event(note, change.now) for note in change.plan.events])
+    return saved(change.workload_id)
 
 
 # --- writing ---
@@ -235,17 +234,17 @@ def save(changes: Sequence[Change]) -> list[Saved]:
 
 def _save_one(change: Change) -> Saved | None:
     plan = change.plan
-    service = Service.objects.filter(pk=change.job_id)
+    service = Service.objects.filter(pk=change.workload_id)
     if plan.delete_row:
         row = service.values_list("tenant_id", "revision").first()
         service.delete()
-        return Saved(change.job_id, row[0], row[1] + 1, "service") if row is not None else None
+        return Saved(change.workload_id, row[0], row[1] + 1, "service") if row is not None else None
     columns = columns_of(plan.columns, _NAMES)
     if not service.update(revision=F("revision") + 1, **columns):
         return None
     own = [own_event(note, change.now) for note in plan.events]
-    save_events(change.job_id, [*own, *change.events])
-    return saved(change.job_id)
+    save_events(change.workload_id, [*own, *change.events])
+    return saved(change.workload_id)
 
 
 def saved(service_id: UUID) -> Saved:

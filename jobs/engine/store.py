@@ -56,7 +56,7 @@ def read_queue() -> Queue:
     tenants = whose | others
     return Queue(
         queued=(*jobs, *services),
-        holding=(*job_rows.read_admitted(), *service_rows.read_admitted()) if tenants else (),
+        admitted=(*job_rows.read_admitted(), *service_rows.read_admitted()) if tenants else (),
         tenants=tuple(
             TenantQueue(
                 str(pk), tenant.namespace, tenant.closed, tenant.state == Tenant.State.ACTIVE
@@ -82,15 +82,15 @@ def rendered(row: WorkloadRow, deadline_s: int | None) -> list[Object]:
     return service_rows.rendered(UUID(row.id))
 
 
-def claim(change: Change, documents: Sequence[Object] | None) -> Saved | None:
+def save_admission(change: Change, documents: Sequence[Object] | None) -> Saved | None:
     """Writes what admission says of a row, with its manifests if it has room. See `save`.
 
     Returns:
         None: it is not in the queue any more, and nothing was written.
     """
     if change.kind == job_rows.KEY:
-        return job_rows.claim(change, documents)
-    return service_rows.claim(change, documents)
+        return job_rows.save_admission(change, documents)
+    return service_rows.save_admission(change, documents)
 
 
 def save(changes: Sequence[Change]) -> list[Saved]:

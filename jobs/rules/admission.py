@@ -77,7 +77,7 @@ class Amount:
 
 
 @dataclass(frozen=True)
-class Need:
+class ReplicaRequest:
     """Replicas of one role; `each` is what one pod asks for, itself (`pods=1`) included."""
 
     role: str
@@ -90,7 +90,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class NodeRoom:
+class NodeCapacity:
     """One node: what it has for pods, and what of it no pod has asked for.
 
     Attributes:
@@ -128,14 +128,14 @@ CLOSING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 GPU_TAINT = "nvidia.com/gpu"
 
 
-def node_room(
+def node_capacity(
     name: str,
     allocatable: Amount,
     free: Amount,
     *,
     takes_pods: bool,
     taints: Iterable[tuple[str, str]],
-) -> NodeRoom:
+) -> NodeCapacity:
     """What a node takes: the one answer of form, preview and admission.
 
     https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
@@ -146,7 +146,7 @@ def node_room(
     """
     closing = {key for key, effect in taints if effect in CLOSING_EFFECTS}
     is_open = takes_pods and closing <= {GPU_TAINT}
-    return NodeRoom(name, allocatable, free, is_open, only_gpu=GPU_TAINT in closing)
+    return NodeCapacity(name, allocatable, free, is_open, only_gpu=GPU_TAINT in closing)
 
 
 @dataclass(frozen=True)
@@ -169,11 +169,11 @@ class Fit:
 NOW = Fit("now")
 
 
-def total_of(needs: Iterable[Need]) -> Amount:
+def total_of(requests: Iterable[ReplicaRequest]) -> Amount:
     """All replicas of all roles together."""
     total = Amount()
-    for need in needs:
-        total += need.total
+    for request in requests:
+        total += request.total
     return total
 
 
@@ -209,24 +209,27 @@ def needs_text(resource: str, wanted: int, free: int, whole: int) -> str:
 
 
 def fit(
-    needs: Sequence[Need], hard: Amount | None, left: Amount | None, nodes: Sequence[NodeRoom]
+    requests: Sequence[ReplicaRequest],
+    hard: Amount | None,
+    left: Amount | None,
+    nodes: Sequence[NodeCapacity],
 ) -> Fit:
     """Whether all replicas together fit now, later or never.
 
     Args:
-        needs: one entry for each role.
+        requests: one entry for each role.
         hard: the tenant's whole quota; None while the cluster has not counted it yet.
         left: what of it nobody holds: hard - used - admitted but not yet visible.
         nodes: all nodes with what is free; empty when they are not known (then only the quota is
             looked at, and `now` becomes `later`).
     """
-    placed = [replace(need, each=need.each.on_node) for need in needs]
-    for check in (_over_quota(needs, hard), _over_cluster(placed, nodes)):
+    placed = [replace(request, each=request.each.on_node) for request in requests]
+    for check in (_over_quota(requests, hard), _over_cluster(placed, nodes)):
         if check is not None:
             return check
     if hard is None or left is None:
         return Fit("later", "quota_unknown", "Waits until the cluster has counted its quota.")
-    total = total_of(needs)
+    total = total_of(requests)
     lacking = left.lacking(total)
     if lacking:
         words = "; ".join(needs_text(r, total.get(r), left.get(r), hard.get(r)) for r in lacking)
@@ -234,10 +237,10 @@ def fit(
     return _placed(placed, nodes)
 
 
-def _over_quota(needs: Sequence[Need], hard: Amount | None) -> Fit | None:
+def _over_quota(requests: Sequence[ReplicaRequest], hard: Amount | None) -> Fit | None:
     if hard is None:
         return None
-    total = total_of(needs)
+    total = total_of(requests)
     lacking = hard.lacking(total)
     if not lacking:
         return None
@@ -246,53 +249,53 @@ def _over_quota(needs: Sequence[Need], hard: Amount | None) -> Fit | None:
         for r in lacking
     )
     text = f"This can never start: {words}. Ask for less, or ask your lead for more quota."
-    return Fit("never", "over_quota", text, _field_of(needs, lacking[0]))
+    return Fit("never", "over_quota", text, _field_of(requests, lacking[0]))
 
 
-def _field_of(needs: Sequence[Need], resource: str) -> str:
+def _field_of(requests: Sequence[ReplicaRequest], resource: str) -> str:
     """The field that weighs most for this resource."""
-    heaviest = max(needs, key=lambda need: need.total.get(resource))
+    heaviest = max(requests, key=lambda request: request.total.get(resource))
     return f"replicas.{heaviest.role}.{_FIELDS[resource]}"
 
 
-def _over_cluster(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> Fit | None:
+def _over_cluster(requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]) -> Fit | None:
     """Never, when even empty nodes would not do; nodes that are down now count as well."""
     if not nodes:
         return None
-    for need in needs:
-        if any(n.allows(need.each) and not n.allocatable.lacking(need.each) for n in nodes):
+    for request in requests:
+        if any(n.allows(request.each) and not n.allocatable.lacking(request.each) for n in nodes):
             continue
         largest = Amount()
         for node in nodes:
             largest = largest.largest(node.allocatable)
-        lacking = largest.lacking(need.each)
+        lacking = largest.lacking(request.each)
         words = "; ".join(
-            f"needs {amount_text(r, need.each.get(r))}, the largest node has "
+            f"needs {amount_text(r, request.each.get(r))}, the largest node has "
             f"{_bare(r, largest.get(r))}"
             for r in lacking
         )
-        words = words or f"needs {_all_text(need.each)}, which no node has together"
-        who, less = ("it", "") if _is_alone(needs) else (f"each {need.role}", " per replica")
+        words = words or f"needs {_all_text(request.each)}, which no node has together"
+        who, less = ("it", "") if _is_alone(requests) else (f"each {request.role}", " per replica")
         text = f"This can never start: {who} {words}. Ask for less{less}."
-        field = f"replicas.{need.role}" + (f".{_FIELDS[lacking[0]]}" if lacking else "")
+        field = f"replicas.{request.role}" + (f".{_FIELDS[lacking[0]]}" if lacking else "")
         return Fit("never", "over_node", text, field)
-    empty = [NodeRoom(n.name, n.allocatable, n.allocatable, only_gpu=n.only_gpu) for n in nodes]
-    if pack(needs, empty) is not None:
+    empty = [NodeCapacity(n.name, n.allocatable, n.allocatable, only_gpu=n.only_gpu) for n in nodes]
+    if pack(requests, empty) is not None:
         return None
     whole = _sum(node.allocatable for node in nodes)
-    lacking = whole.lacking(total_of(needs))
+    lacking = whole.lacking(total_of(requests))
     words = "; ".join(
-        f"needs {amount_text(r, total_of(needs).get(r))}, all nodes together have "
+        f"needs {amount_text(r, total_of(requests).get(r))}, all nodes together have "
         f"{_bare(r, whole.get(r))}"
         for r in lacking
     )
     words = words or "its replicas cannot be spread over the nodes even when these are empty"
-    field = _field_of(needs, lacking[0]) if lacking else "replicas"
+    field = _field_of(requests, lacking[0]) if lacking else "replicas"
     return Fit("never", "over_cluster", f"This can never start: {words}.", field)
 
 
-def _is_alone(needs: Sequence[Need]) -> bool:
-    return len(needs) == needs[0].count == 1
+def _is_alone(requests: Sequence[ReplicaRequest]) -> bool:
+    return len(requests) == requests[0].count == 1
 
 
 def _all_text(amount: Amount) -> str:
@@ -306,65 +309,73 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
     return Amount(**{resource: sum(a.get(resource) for a in listed) for resource in RESOURCES})
 
 
-def _placed(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> Fit:
+def _placed(requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]) -> Fit:
     """Now, or later with what lacks on the nodes."""
     if not nodes:
         return Fit("later", "no_nodes", "Waits for the cluster: its nodes are not known yet.")
-    left_over = _fill(needs, nodes)[1]
+    left_over = _fill(requests, nodes)[1]
     if not left_over:
         return NOW
     open_nodes = [node for node in nodes if node.is_open]
     if not open_nodes:
         return Fit("later", "nodes", "Waits for a node: none takes new pods now.")
-    total = total_of(needs)
+    total = total_of(requests)
     free = _sum(node.free for node in open_nodes)
     whole = _sum(node.allocatable for node in nodes)
     lacking = free.lacking(total)
     words = "; ".join(needs_text(r, total.get(r), free.get(r), whole.get(r)) for r in lacking)
     if not words:
-        count = sum(need.count for need in needs)
+        count = sum(request.count for request in requests)
         placed = count - left_over
-        largest = max(needs, key=lambda need: (need.each.gpu, need.each.cpu, need.each.memory))
+        largest = max(
+            requests, key=lambda request: (request.each.gpu, request.each.cpu, request.each.memory)
+        )
         words = (
             f"enough is free in all, but on single nodes only {placed} of {count} replicas find "
             f"room (each {largest.role} needs {_all_text(largest.each)} on one node)"
         )
-        if _is_alone(needs):
+        if _is_alone(requests):
             words = f"needs {_all_text(largest.each)} on one node; no node has that much free"
     return Fit("later", "nodes", f"Waits for room on the nodes: {words}.")
 
 
-def pack(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> list[NodeRoom] | None:
+def pack(
+    requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]
+) -> list[NodeCapacity] | None:
     """The nodes with what stays free after all replicas were placed; None when one finds no room.
 
     First fit, largest replica first (GPUs, then CPU, then memory); nodes with fewer GPUs come
     first, so that what needs none leaves the GPU nodes free.
     """
-    rooms, left_over = _fill(needs, nodes)
-    return None if left_over else rooms
+    filled, left_over = _fill(requests, nodes)
+    return None if left_over else filled
 
 
-def reserve(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> list[NodeRoom]:
+def reserve(
+    requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]
+) -> list[NodeCapacity]:
     """The nodes after replicas that are admitted already; one without room takes none away."""
-    return _fill(needs, nodes)[0]
+    return _fill(requests, nodes)[0]
 
 
-def _fill(needs: Sequence[Need], nodes: Sequence[NodeRoom]) -> tuple[list[NodeRoom], int]:
+def _fill(
+    requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]
+) -> tuple[list[NodeCapacity], int]:
     """The nodes with what stays free, and how many replicas found no room."""
-    rooms = sorted(nodes, key=lambda n: (n.free.gpu, n.free.cpu, n.name))
+    filled = sorted(nodes, key=lambda n: (n.free.gpu, n.free.cpu, n.name))
     counts: dict[Amount, int] = {}
-    for need in needs:
-        each = need.each.on_node
-        counts[each] = counts.get(each, 0) + need.count
+    for request in requests:
+        each = request.each.on_node
+        counts[each] = counts.get(each, 0) + request.count
     left_over = 0
     for each in sorted(counts, key=lambda a: (a.gpu, a.cpu, a.memory), reverse=True):
         # A node that has no room for one has none for the next of the same size: one walk for all.
         count = counts[each]
-        for place, room in enumerate(rooms):
+        for place, node in enumerate(filled):
             if not count:
                 break
-            if taken := min(count, room.places(each)):
-                rooms[place] = replace(room, free=room.free - each.times(taken))
+            if taken := min(count, node.places(each)):
+                filled[place] = replace(node, free=node.free - each.times(taken))
                 count -= taken
         left_over += count
-    return rooms, left_over
+    return filled, left_over

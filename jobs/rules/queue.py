@@ -1,30 +1,33 @@
-"""Which waiting trainings start now: first come, first served within each tenant, all or nothing.
+"""Which queued workloads start now: first come, first served within each tenant, all or nothing.
 
-The head of one tenant's queue never holds up another tenant. Pure; the reconciler calls it inside
-the transaction that writes the verdicts.
+The head of one tenant's queue never holds up another tenant. Pure; the reconciler writes the decisions
+and looks at each row again as it does.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobs.rules.admission import Amount, Fit, Need, NodeRoom, fit, pack, total_of
+from jobs.rules import reasons
+from jobs.rules.admission import Amount, Fit, NodeCapacity, ReplicaRequest, fit, pack, total_of
+from jobs.rules.reasons import Reason
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """A training in the queue."""
+class Queued:
+    """A workload in the queue; `shown` is what its row says of the wait now."""
 
-    job_id: str
+    workload_id: str
     tenant_id: str
     name: str
     queued_at: datetime
-    needs: tuple[Need, ...]
+    requests: tuple[ReplicaRequest, ...]
     not_before: datetime | None = None  # back-off after a withdrawal
+    shown: Reason = reasons.NONE
 
 
 @dataclass(frozen=True)
-class TenantRoom:
+class QuotaHeadroom:
     """A tenant's quota; `closed` is a sentence when nothing of it may start, else empty."""
 
     hard: Amount | None
@@ -34,24 +37,24 @@ class TenantRoom:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What becomes of one waiting training: admitted when `fit.kind` is "now"."""
+class Decision:
+    """What becomes of one queued workload: admitted when `fit.kind` is "now"."""
 
-    job_id: str
+    queued: Queued
     fit: Fit
 
 
 def decide(
-    queue: Sequence[Waiting],
-    tenants: Mapping[str, TenantRoom],
-    nodes: Sequence[NodeRoom],
+    queue: Sequence[Queued],
+    tenants: Mapping[str, QuotaHeadroom],
+    nodes: Sequence[NodeCapacity],
     now: datetime,
     *,
     most: int | None = None,
-) -> list[Verdict]:
-    """One verdict for each waiting training, in the order of submission.
+) -> list[Decision]:
+    """One decision for each queued workload, in the order of submission.
 
-    What was admitted earlier in the list is held against what comes later. A training that can
+    What was admitted earlier in the list is held against what comes later. A workload that can
     never fit as things are, or that sits out its back-off, does not hold up those behind it.
 
     Args:
@@ -59,41 +62,41 @@ def decide(
         tenants: of everything that waits.
         nodes: see `admission.fit`.
         now: aware UTC.
-        most: when so many are admitted, the verdicts end.
+        most: when so many are admitted, the decisions end.
     """
     admitted = 0
-    left = {tenant_id: room.left for tenant_id, room in tenants.items()}
-    rooms = list(nodes)
+    left = {tenant_id: headroom.left for tenant_id, headroom in tenants.items()}
+    free = list(nodes)
     blocked_by: dict[str, str] = {}
-    verdicts = []
-    for job in sorted(queue, key=lambda waiting: (waiting.queued_at, waiting.job_id)):
-        room = tenants[job.tenant_id]
-        if room.closed:
-            verdict = Fit("later", room.closed_code, room.closed)
-        elif job.not_before is not None and now < job.not_before:
-            verdict = _backing_off(job, now)
-        elif job.tenant_id in blocked_by:
-            ahead = blocked_by[job.tenant_id]
-            verdict = Fit("later", "queue", f"Waits behind “{ahead}”, which was submitted earlier.")
+    decisions = []
+    for queued in sorted(queue, key=lambda one: (one.queued_at, one.workload_id)):
+        headroom = tenants[queued.tenant_id]
+        if headroom.closed:
+            answer = Fit("later", headroom.closed_code, headroom.closed)
+        elif queued.not_before is not None and now < queued.not_before:
+            answer = _backing_off(queued, now)
+        elif queued.tenant_id in blocked_by:
+            ahead = blocked_by[queued.tenant_id]
+            answer = Fit("later", "queue", f"Waits behind “{ahead}”, which was submitted earlier.")
         else:
-            verdict = fit(job.needs, room.hard, left[job.tenant_id], rooms)
-            if verdict.kind == "later":
-                blocked_by[job.tenant_id] = job.name
-        if verdict.kind == "now":
-            rooms = pack(job.needs, rooms) or rooms
-            held = left[job.tenant_id]
-            left[job.tenant_id] = held - total_of(job.needs) if held is not None else None
+            answer = fit(queued.requests, headroom.hard, left[queued.tenant_id], free)
+            if answer.kind == "later":
+                blocked_by[queued.tenant_id] = queued.name
+        if answer.kind == "now":
+            free = pack(queued.requests, free) or free
+            held = left[queued.tenant_id]
+            left[queued.tenant_id] = held - total_of(queued.requests) if held is not None else None
             admitted += 1
-        verdicts.append(Verdict(job.job_id, verdict))
+        decisions.append(Decision(queued, answer))
         if admitted == most:
             break
-    return verdicts
+    return decisions
 
 
-def _backing_off(job: Waiting, now: datetime) -> Fit:
-    assert job.not_before is not None
+def _backing_off(queued: Queued, now: datetime) -> Fit:
+    assert queued.not_before is not None
     # In steps, so that the text does not change (and is not written) every second.
-    seconds = (job.not_before - now).total_seconds()
+    seconds = (queued.not_before - now).total_seconds()
     wait = "less than a minute" if seconds <= 60 else f"about {-(-int(seconds) // 60)} minutes"
     text = (
         "The cluster did not place all replicas in time, so everything was given back. "

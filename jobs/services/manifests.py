@@ -13,7 +13,7 @@ from uuid import UUID
 
 from jobs.manifests import PodSettings, with_owner
 from jobs.models import Service
-from jobs.rules.needs import GATE_CPU_MILLICORES, GATE_MEMORY_BYTES
+from jobs.rules.requests import GATE_CPU_MILLICORES, GATE_MEMORY_BYTES
 from portal import quantity
 from portal.cluster import labels, names
 from portal.cluster.manifests import Object, render

@@ -24,8 +24,8 @@ from jobs.manifests import (
     render_training,
     with_private,
 )
-from jobs.rules.admission import Amount, Need
-from jobs.rules.needs import needs_of
+from jobs.rules.admission import Amount, ReplicaRequest
+from jobs.rules.requests import requests_of
 from portal.cluster import labels
 from portal.cluster.manifests import Object, spec_hash
 
@@ -131,9 +131,9 @@ def test_the_init_container_never_makes_a_pod_need_more() -> None:
 
 
 def test_what_is_counted_is_what_is_rendered() -> None:
-    assert needs_of(TF_PS.replicas) == (
-        Need("worker", 2, Amount(1500, 2 * 2**30, 1, 1)),
-        Need("ps", 2, Amount(500, 2**30, 0, 1)),
+    assert requests_of(TF_PS.replicas) == (
+        ReplicaRequest("worker", 2, Amount(1500, 2 * 2**30, 1, 1)),
+        ReplicaRequest("ps", 2, Amount(500, 2**30, 0, 1)),
     )
     job = render_training(TF_PS, attempt=1, pods=PODS)[0]
     limits = job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kubernetes.client import ApiClient
 
 from jobs.rules.admission import Amount
-from jobs.rules.needs import GATE_CPU_MILLICORES, GATE_MEMORY_BYTES, need_of
+from jobs.rules.requests import GATE_CPU_MILLICORES, GATE_MEMORY_BYTES, request_of
 from jobs.services.manifests import (
     Wanted,
     completed,
@@ -107,7 +107,7 @@ def test_every_pod_passes_the_restricted_pod_security_standard(wanted: Wanted) -
 
 def test_what_is_counted_is_what_is_rendered() -> None:
     for wanted in (NOTEBOOK, BOARD):
-        need = need_of(
+        need = request_of(
             wanted.kind, wanted.cpu_millicores, wanted.memory_bytes, wanted.gpu_count
         ).each
         app, gate = container(wanted, "app"), container(wanted, "gate")

@@ -14,8 +14,8 @@ from jobs.rules.topologies import SuccessPolicy, is_success, success_policy
 
 
 @dataclass(frozen=True)
-class Decision:
-    """What has been decided.
+class Outcome:
+    """How a training ends.
 
     Attributes:
         is_success: the training is a success.
@@ -48,16 +48,16 @@ def _deciding(now: Situation) -> list[ReplicaRow]:
 
 
 # --- success, failure ---
-def find_success(now: Situation) -> Decision | None:
+def find_success(now: Situation) -> Outcome | None:
     """Set when all that has to succeed has."""
     root = now.observed.root
     done = {row.key.index for row in _deciding(now) if row.state is ReplicaState.SUCCEEDED}
     if root is not None and root.uid == now.row.root_uid:
         done |= root.completed
         if root.verdict == "complete":
-            return Decision(is_success=True)
+            return Outcome(is_success=True)
     if is_success(policy_of(now), done, now.row.counts[now.topology.deciding.name]):
-        return Decision(is_success=True)
+        return Outcome(is_success=True)
     return None
 
 
@@ -131,7 +131,7 @@ def _restart_cause(now: Situation, pod: PodFacts) -> Reason:
     return endings.reason_of_end(who, pod.last_end, now.row.memory[pod.key.role])
 
 
-def find_crash_loop(now: Situation) -> Decision | None:
+def find_crash_loop(now: Situation) -> Outcome | None:
     """Set when a server's program ended too often."""
     for who, times in sorted(now.row.notes.restarts.items()):
         if not crashes.is_loop(times, now.now):
@@ -141,7 +141,7 @@ def find_crash_loop(now: Situation) -> Decision | None:
         pod = replicas.newest(now.observed.pods).get(key)
         cause = _restart_cause(now, pod).text if pod is not None else "its pod is gone."
         count = len(crashes.recent(times, now.now)) + 1
-        return Decision(False, reasons.make("ps_crash_loop", who=who, count=count, cause=cause))
+        return Outcome(False, reasons.make("ps_crash_loop", who=who, count=count, cause=cause))
     return None
 
 
@@ -165,12 +165,12 @@ def _next_step(code: str) -> str:
     return "" if "{" in step else step
 
 
-def find_hopeless_start(now: Situation, *, is_late: bool) -> Decision | None:
+def find_hopeless_start(now: Situation, *, is_late: bool) -> Outcome | None:
     """An image or set-up that no patience cures: what is held is given back."""
     for reason in waiting_reasons(now):
         family = patterns.family_of(reason.code)
         if family in waits.HOPELESS or (is_late and family in waits.FATAL_AFTER_DEADLINE):
-            return Decision(False, reason)
+            return Outcome(False, reason)
     return None
 
 

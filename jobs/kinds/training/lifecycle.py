@@ -23,7 +23,7 @@ from jobs.kinds.state import (
     WorkloadRow,
 )
 from jobs.kinds.training import decision, replicas, rescue
-from jobs.kinds.training.decision import Decision
+from jobs.kinds.training.decision import Outcome
 from jobs.kinds.training.replicas import Situation, is_server
 from jobs.rules import patterns, reasons, waits
 from jobs.rules.reasons import Reason
@@ -88,9 +88,9 @@ class TrainingLifecycle(Lifecycle):
     def follow(self, root: Root) -> None:
         """What the replicas show."""
         self._count_restarts()
-        decided = self._decide()
-        if decided is not None:
-            self._follow_decision(decided)
+        outcome = self._decide()
+        if outcome is not None:
+            self._follow_outcome(outcome)
             return
         for why in decision.find_new_starts(self.situation, root):
             if self.notes.again[:1] != (why.code,):
@@ -155,7 +155,7 @@ class TrainingLifecycle(Lifecycle):
             self.withdraw(limit_s, telling.text or self.observed.trouble.text)
 
     # --- decisions ---
-    def _decide(self) -> Decision | None:
+    def _decide(self) -> Outcome | None:
         """Success or failure, or None while the training goes on."""
         now = self.situation
         return (
@@ -165,13 +165,13 @@ class TrainingLifecycle(Lifecycle):
             or self._give_up_start()
         )
 
-    def _explain_failure(self) -> Decision | None:
+    def _explain_failure(self) -> Outcome | None:
         """The cluster's verdict, as soon as it can be explained."""
         now, root = self.situation, self.observed.root
         if root is None or not decision.is_failure(now):
             return None
         if root.fail_reason == "DeadlineExceeded":
-            return Decision(False, self._deadline_reason())
+            return Outcome(False, self._deadline_reason())
         cause = decision.find_cause(now)
         if cause is None:
             if self.notes.verdict_at is None:
@@ -179,27 +179,27 @@ class TrainingLifecycle(Lifecycle):
             if not self.wait(self.notes.verdict_at, EXPLANATION_S):
                 return None
             cause = decision.without_cause(now)
-        return Decision(False, cause, may_retry=True)
+        return Outcome(False, cause, may_retry=True)
 
     def _deadline_reason(self) -> Reason:
         deadline = reasons.duration_text(self.row.deadline_s or 0)
         return reasons.make("deadline", deadline=deadline)
 
-    def _give_up_start(self) -> Decision | None:
+    def _give_up_start(self) -> Outcome | None:
         if not self.observed.is_current:
             return None
         is_late = self.wait(self.notes.starting_since, self.row.starting_deadline_s)
         return decision.find_hopeless_start(self.situation, is_late=is_late)
 
-    def _follow_decision(self, decided: Decision) -> None:
+    def _follow_outcome(self, outcome: Outcome) -> None:
         # Retries of a single replica are the cluster's own (backoffLimit).
         has_retries = self.topology.is_coupled and self.notes.retries_used < self.row.retries
-        if decided.is_success:
+        if outcome.is_success:
             self._succeed()
-        elif decided.may_retry and has_retries:
-            self._try_again(decided.reason)
+        elif outcome.may_retry and has_retries:
+            self._try_again(outcome.reason)
         else:
-            self.fail(decided.reason)
+            self.fail(outcome.reason)
 
     def _succeed(self) -> None:
         self.set(deciders_ended_at=self.now, finished_at=self.now)
@@ -215,8 +215,8 @@ class TrainingLifecycle(Lifecycle):
 
     def lose_root(self, reason: Reason) -> None:
         """Whether it had succeeded may still be known."""
-        decided = self._decide()
-        if decided is not None and decided.is_success:
+        outcome = self._decide()
+        if outcome is not None and outcome.is_success:
             self._succeed()
         else:
             self.fail(reason)

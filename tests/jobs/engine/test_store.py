@@ -59,8 +59,12 @@ def test_each_job_is_one_revision_further(tenant: Tenant) -> None:
     first, second = store.save(
         [*changes([job], columns={"state": "running"}, replicas=RUNS.replicas), *changes([other])]
     )
-    assert (first.job_id, first.revision, first.tenant_id) == (job.pk, before + 1, tenant.pk)
-    assert (second.job_id, second.revision) == (other.pk, revision(other)) == (other.pk, before + 1)
+    assert (first.workload_id, first.revision, first.tenant_id) == (job.pk, before + 1, tenant.pk)
+    assert (
+        (second.workload_id, second.revision)
+        == (other.pk, revision(other))
+        == (other.pk, before + 1)
+    )
     assert Job.objects.get(pk=job.pk).state == "running"
     assert store.load([job.pk]).rows[job.pk].replicas == {KEY: RUNS.replicas[0]}
 
@@ -109,7 +113,7 @@ def test_one_that_cannot_be_written_stops_no_other(
             *changes([fine], events=(note,)),
         ]
     )
-    assert [saved.job_id for saved in written] == [good.pk, fine.pk]
+    assert [saved.workload_id for saved in written] == [good.pk, fine.pk]
     assert [revision(job) for job in (good, bad, fine)] == [before + 1, before, before + 1]
     assert not Replica.objects.filter(job=bad).exists()
     assert Replica.objects.filter(job=good).count() == fine.events.count() == 1
@@ -131,14 +135,14 @@ def test_a_row_that_is_gone_is_left_out(tenant: Tenant) -> None:
     job, gone = jobs_of(tenant, 2)
     wanted = changes([gone, job])
     gone.delete()
-    assert [saved.job_id for saved in store.save(wanted)] == [job.pk]
+    assert [saved.workload_id for saved in store.save(wanted)] == [job.pk]
 
 
 def test_a_row_is_deleted_and_told_of(tenant: Tenant) -> None:
     (job,) = jobs_of(tenant, 1)
     before = revision(job)
     (told,) = store.save(changes([job], delete_row=True))
-    assert (told.job_id, told.tenant_id, told.revision) == (job.pk, tenant.pk, before + 1)
+    assert (told.workload_id, told.tenant_id, told.revision) == (job.pk, tenant.pk, before + 1)
     assert not Job.objects.exists()
     assert store.save(changes([job], delete_row=True)) == []
 

@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping
 
-from jobs.rules.admission import Amount, Need
+from jobs.rules.admission import Amount, ReplicaRequest
 
 # The gate's part: counted by quota and scheduler beside the program's own.
 GATE_CPU_MILLICORES = 50
 GATE_MEMORY_BYTES = 128 * 1024**2
 
 
-def needs_of(replicas: Mapping[str, Mapping[str, int]]) -> tuple[Need, ...]:
+def requests_of(replicas: Mapping[str, Mapping[str, int]]) -> tuple[ReplicaRequest, ...]:
     """What the scheduler and the quota count: a pod needs what its main container asks for.
 
     The init container asks for no more, and a pod counts the larger of both.
     """
     return tuple(
-        Need(
+        ReplicaRequest(
             role,
             asked["count"],
             Amount(asked["cpu_millicores"], asked["memory_bytes"], asked["gpu_count"], 1),
@@ -24,7 +24,7 @@ def needs_of(replicas: Mapping[str, Mapping[str, int]]) -> tuple[Need, ...]:
     )
 
 
-def need_of(kind: str, cpu_millicores: int, memory_bytes: int, gpu_count: int) -> Need:
+def request_of(kind: str, cpu_millicores: int, memory_bytes: int, gpu_count: int) -> ReplicaRequest:
     """What scheduler and quota count: the program and the gate beside it, one pod, one NodePort."""
     each = Amount(
         cpu_millicores + GATE_CPU_MILLICORES,
@@ -33,4 +33,4 @@ def need_of(kind: str, cpu_millicores: int, memory_bytes: int, gpu_count: int) -
         pods=1,
         nodeports=1,
     )
-    return Need(kind, 1, each)
+    return ReplicaRequest(kind, 1, each)
