@@ -15,8 +15,7 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError
 
-from jobs import manifests
-from jobs.engine import job_rows, store
+from jobs.engine import store
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import (
     CreateAll,
@@ -176,22 +175,13 @@ class Executor:
 
     async def _rescue(self, task: Task, step: Rescue) -> None:
         """The pod and what it mounts: ConfigMap and Secret may have gone with the root."""
-        stored = await sync_to_async(job_rows.load_stored)(task.job_id)
+        render = KINDS[task.job.kind].render_rescue
+        assert render is not None, "what is not archived has nothing to rescue"
         root = _stub(task) if task.has_root else None
-        for document in stored.documents:
+        for document in await sync_to_async(store.load_documents)(task.job):
             if document["kind"] in {"ConfigMap", "Secret"}:
                 await self._create_child(task, document, root)
-        lost = manifests.Lost(
-            step.key.role, step.key.index, step.key.attempt, step.pod_uid, step.number
-        )
-        pod = await asyncio.to_thread(
-            manifests.render_rescue,
-            stored.training,
-            lost,
-            attempt=task.job.attempt,
-            pods=manifests.pod_settings(),
-        )
-        await self._cluster.create_or_adopt(pod)
+        await self._cluster.create_or_adopt(await sync_to_async(render)(task.job, step))
 
     # --- changing, reading ---
     async def _patch_root(
@@ -227,9 +217,9 @@ class Executor:
                 await self._cluster.delete(kind, task.job.namespace, task.job.kube_name, uid=uid)
 
     async def _erase(self, task: Task) -> None:
-        stored = await sync_to_async(job_rows.load_stored)(task.job_id)
-        prefix = f"{stored.tenant_id}/jobs/{task.job_id}/"
-        await asyncio.to_thread(get_store().delete_prefix, prefix)
+        prefix = await sync_to_async(store.load_prefix)(task.job)
+        if prefix:
+            await asyncio.to_thread(get_store().delete_prefix, prefix)
 
 
 def _said(code: str, error: ClusterError) -> Reason:

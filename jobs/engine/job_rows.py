@@ -3,7 +3,7 @@
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import starmap
 from typing import Any
 from uuid import UUID
@@ -12,6 +12,7 @@ from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F, Model, Q, QuerySet
 
 from jobs import manifests
+from jobs.archive import job_prefix
 from jobs.engine.rows import (
     Admitted,
     Change,
@@ -171,25 +172,20 @@ def _archive_row(role: str, index: int, attempt: int, *rest: Any) -> ArchiveRow:
     return ArchiveRow(ReplicaKey(role, index, attempt), *rest)
 
 
-@dataclass(frozen=True)
-class Stored:
-    """What creating a job's objects needs besides its rows."""
-
-    training: manifests.Training
-    tenant_id: UUID
-    documents: tuple[Object, ...]
-
-
-def load_stored(job_id: UUID) -> Stored:
-    """The rendered plan of a job, its Secret with what is not kept there, and its request.
+def load_documents(job_id: UUID) -> Sequence[Object]:
+    """The rendered plan of a job, its Secret with what is not kept there.
 
     Raises:
         Job.DoesNotExist: the row is gone.
     """
     job = Job.objects.select_related("tenant").get(pk=job_id)
     training = manifests.training_of(job)
-    documents = tuple(manifests.with_private(document, training) for document in job.plan or ())
-    return Stored(training, job.tenant_id, documents)
+    return [manifests.with_private(document, training) for document in job.plan or ()]
+
+
+def load_prefix(job_id: UUID) -> str:
+    """See `store.load_prefix`."""
+    return job_prefix(Job.objects.only("tenant").get(pk=job_id))
 
 
 # --- the queue ---

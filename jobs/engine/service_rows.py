@@ -150,7 +150,7 @@ def row_of(service: Service, *, has_plan: bool) -> WorkloadRow:
     )
 
 
-def load_plan(service_id: UUID) -> Sequence[Object]:
+def load_documents(service_id: UUID) -> Sequence[Object]:
     """The rendered plan of a service.
 
     Raises:

@@ -45,8 +45,17 @@ def load_documents(row: WorkloadRow) -> Sequence[Object]:
         ObjectDoesNotExist: the row is gone.
     """
     if row.kind == job_rows.KEY:
-        return job_rows.load_stored(UUID(row.id)).documents
-    return service_rows.load_plan(UUID(row.id))
+        return job_rows.load_documents(UUID(row.id))
+    return service_rows.load_documents(UUID(row.id))
+
+
+def load_prefix(row: WorkloadRow) -> str:
+    """Everything of a workload in the object store begins with this; empty: nothing is kept there.
+
+    Raises:
+        ObjectDoesNotExist: the row is gone.
+    """
+    return job_rows.load_prefix(UUID(row.id)) if row.kind == job_rows.KEY else ""
 
 
 def read_queue() -> Queue:

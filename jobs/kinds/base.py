@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from jobs.kinds.lifecycle import Lifecycle
 from jobs.kinds.observe import CallResults, ReadPod
-from jobs.kinds.state import LoadedRow, Observed, PodFacts, WorkloadRow
+from jobs.kinds.state import LoadedRow, Observed, PodFacts, Rescue, WorkloadRow
 from portal.cluster.cache import ClusterCache
 from portal.cluster.manifests import Object
 
@@ -13,6 +13,7 @@ Observe = Callable[
     [ClusterCache, LoadedRow, CallResults, Sequence[PodFacts], Sequence[PodFacts]], Observed
 ]
 Complete = Callable[[WorkloadRow, Object, Object | None], Object]
+RenderRescue = Callable[[WorkloadRow, Rescue], Object]
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class WorkloadKind:
         observe: what the view shows, with the pods that are there and those that went.
         complete: a stored document as it is sent, with its owner (None: it has none) and with what
             is not stored.
+        render_rescue: the pod that saves the log of a lost replica; None: nothing of it is archived.
+            Blocking.
     """
 
     key: str
@@ -33,3 +36,4 @@ class WorkloadKind:
     read_pod: ReadPod
     observe: Observe
     complete: Complete
+    render_rescue: RenderRescue | None = None
