@@ -44,7 +44,7 @@ class Threads:
         self._free = [ThreadPoolExecutor(1, f"request-{number}") for number in range(count)]
         self._waiting: deque[_Waiting] = deque()
 
-    def ask(self, turn: "Turn", call: Callable[[], T]) -> "Future[T]":
+    def ask(self, turn: "RequestExecutor", call: Callable[[], T]) -> "Future[T]":
         """Runs the first call of a turn, in the thread that it then has.
 
         Raises:
@@ -85,7 +85,9 @@ class Threads:
 class _Waiting:
     """A first call that waits for a thread."""
 
-    def __init__(self, turn: "Turn", call: Callable[[], Any], answer: "Future[Any]") -> None:
+    def __init__(
+        self, turn: "RequestExecutor", call: Callable[[], Any], answer: "Future[Any]"
+    ) -> None:
         self.turn = turn
         self._call = call
         self.answer = answer
@@ -99,7 +101,7 @@ class _Waiting:
             self.answer.set_result(found)
 
 
-class Turn(Executor):
+class RequestExecutor(Executor):
     """What one request runs its blocking calls by: one after another in one thread."""
 
     def __init__(self, threads: Threads) -> None:
@@ -136,7 +138,7 @@ class RequestThreads:
         self._threads = Threads(count, wait_s)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        turn = Turn(self._threads)
+        turn = RequestExecutor(self._threads)
         has_begun = False
         if scope["method"] not in _HARMLESS:
             commits.watch()

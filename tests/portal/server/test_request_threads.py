@@ -5,12 +5,12 @@ from concurrent.futures import Future
 from threading import Event
 from typing import Any
 
-from portal.server.request_threads import NoThreadError, Threads, Turn
+from portal.server.request_threads import NoThreadError, RequestExecutor, Threads
 
 
 async def test_who_was_given_up_takes_no_thread_from_others() -> None:
     threads = Threads(1, wait_s=0.01)
-    first, late, next_one = (Turn(threads) for _ in range(3))
+    first, late, next_one = (RequestExecutor(threads) for _ in range(3))
     await asyncio.wrap_future(first.submit(lambda: None))
     answer = late.submit(lambda: None)
     while not answer.done():
@@ -25,7 +25,7 @@ async def test_who_has_a_thread_may_take_longer_than_it_waited() -> None:
     wrong: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, found: wrong.append(found))
     threads = Threads(1, wait_s=0.2)
-    first, second = Turn(threads), Turn(threads)
+    first, second = RequestExecutor(threads), RequestExecutor(threads)
     await asyncio.wrap_future(first.submit(lambda: None))
     may_end = Event()
     answer: Future[Any] = second.submit(may_end.wait)
