@@ -20,7 +20,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 
 from jobs.engine import store
-from jobs.engine.rows import Admitted, Change, Queue, Saved, TenantQueue, fenced
+from jobs.engine.rows import Admitted, Change, ChangedRow, Queue, TenantQueue, fenced
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import Observed, WorkloadRow
 from jobs.leader.clock import SteadyClock
@@ -102,7 +102,7 @@ class AdmissionPass:
         rest_s = min(self._took_s * _REST_TIMES, _REST_MOST_S) if is_costly else 0.0
         return rest_s if self._is_urgent else max(_GAP_S, rest_s)
 
-    async def run_once(self) -> list[Saved]:
+    async def run_once(self) -> list[ChangedRow]:
         """Looks at the queue if that is due; returns the workloads whose rows changed."""
         due_s = self.next_due_s()
         if due_s is None or due_s > 0:
@@ -119,7 +119,7 @@ class AdmissionPass:
         found, packed_s = await self._decide(queue, now)
         self._looked_at, self._took_s = self._clock.now(), read_s + packed_s
         admissions = admissions_of(found)
-        written: list[Saved] = []
+        written: list[ChangedRow] = []
         if admissions:
             written = await self._lease.commit(partial(write, admissions, now))
         self._is_wanted = len(found) < len(queue.queued)
@@ -281,7 +281,7 @@ def admissions_of(decisions: Sequence[Decision]) -> list[Admission]:
     ]
 
 
-def write(admissions: Sequence[Admission], now: datetime) -> list[Saved]:
+def write(admissions: Sequence[Admission], now: datetime) -> list[ChangedRow]:
     """Writes each; a workload that cannot be rendered fails and stops no other.
 
     Blocking; called inside `Lease.commit`. A row is not changed when its workload was stopped, deleted,
@@ -296,7 +296,7 @@ def write(admissions: Sequence[Admission], now: datetime) -> list[Saved]:
 
 def _write_one(
     queued: Mapping[UUID, WorkloadRow], now: datetime, admission: Admission
-) -> Saved | None:
+) -> ChangedRow | None:
     row = queued.get(admission.workload_id)
     if row is None:
         return None

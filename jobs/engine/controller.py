@@ -20,8 +20,8 @@ from asgiref.sync import sync_to_async
 
 from jobs.engine import store
 from jobs.engine.events import EventLog, base_name
-from jobs.engine.executor import Executor, Result, Task
-from jobs.engine.rows import Change, EventRow, Intent, Saved, Unreadable
+from jobs.engine.executor import Executor, StepBatch, StepResult
+from jobs.engine.rows import Change, ChangedRow, EventRow, Intent, Unreadable
 from jobs.kinds.observe import CallResults, PodReader
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import CreateAll, LoadedRow, ObjectRef, Plan, WorkloadRow
@@ -44,10 +44,10 @@ _BACKOFF_S = (1.2, 7.2)  # with jitter; when a cause is mended, all comes right 
 
 
 @dataclass(frozen=True)
-class Look:
-    """One row in one look."""
+class Turn:
+    """One row in one look at all that may need something, with what follows for it."""
 
-    job_id: UUID
+    workload_id: UUID
     row: WorkloadRow
     root: ObjectRef | None
     plan: Plan
@@ -71,14 +71,14 @@ class Controller:
         self._lease = lease
         self._clock = clock
         self._wake = wake
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._batches = asyncio.Semaphore(_AT_ONCE)
         self._events = EventLog()
         self._pods = PodReader()
         self._queue = WorkQueue[UUID](self._now_s, *_BACKOFF_S)
-        self._ending: set[UUID] = set()  # ended jobs that are not settled yet
+        self._ending: set[UUID] = set()  # ended, but not settled yet
         self._safe_up_to = UUID(int=0)  # whose turn it was last
         self._tasks: dict[UUID, asyncio.Task[None]] = {}  # of rows in flight, whose steps run
-        self._results: dict[UUID, Result] = {}
+        self._results: dict[UUID, StepResult] = {}
         self._absent: dict[UUID, str] = {}
         self._departed: dict[UUID, list[KubePod]] = defaultdict(list)
         self._intents: dict[UUID, Intent] = {}
@@ -94,7 +94,7 @@ class Controller:
         return pk in self._intents
 
     def enqueue(self, ids: Iterable[UUID]) -> None:
-        """These jobs may need something."""
+        """These workloads may need something."""
         self._queue.add(*ids)
 
     def note_departed(self, owner: UUID, pod: KubePod) -> None:
@@ -103,10 +103,10 @@ class Controller:
         self._queue.add(owner)
 
     async def resync(self, *, at: Literal["heard", "safety", "start"]) -> None:
-        """Finds in the database the jobs that may have work.
+        """Finds in the database the workloads that may have work.
 
         Args:
-            at: "heard": somebody changed something: new jobs, changed minds, and ended jobs whose
+            at: "heard": somebody changed something: new rows, changed minds, and ended trainings whose
                 archive may have been completed; "safety": all with work to do, of many that just
                 run some in turn; "start": all that are not cleaned up.
         """
@@ -120,10 +120,10 @@ class Controller:
                 self._queue.retry_now([pk])
             self._intents[pk] = intent
         if at == "safety":
-            self._queue.add(*self._turn(found))
+            self._queue.add(*self._next_of(found))
         self._queue.add(*(found if at == "start" else self._ending & found.keys()))
 
-    def _turn(self, found: Mapping[UUID, Intent]) -> list[UUID]:
+    def _next_of(self, found: Mapping[UUID, Intent]) -> list[UUID]:
         """All of a few rows; of many the next ones, so that the cost has a bound.
 
         Whatever happens to a row is heard of at once; this is for what nobody thought of.
@@ -148,7 +148,7 @@ class Controller:
         return self._queue.next_s()
 
     def report(self) -> dict[str, int]:
-        """How many jobs wait for a look, have steps under way, or back off after a failure."""
+        """How many rows wait for a look, have steps under way, or back off after a failure."""
         return {
             "pending": len(self._queue.pending()),
             "under_way": len(self._tasks),
@@ -156,8 +156,8 @@ class Controller:
         }
 
     # --- one look ---
-    async def run_once(self) -> list[Saved]:
-        """Looks at the pending jobs; returns those whose rows changed.
+    async def run_once(self) -> list[ChangedRow]:
+        """Looks at the pending rows; returns those that changed.
 
         Raises:
             LeaseLostError: nothing more may be written.
@@ -171,14 +171,14 @@ class Controller:
         is_written = False
         try:
             loaded = await sync_to_async(store.load)(chosen)
-            looks = self._look(loaded.rows, self._clock.now())
+            turns = self._take_turns(loaded.rows, self._clock.now())
             broken = [self._broken(pk, found) for pk, found in loaded.broken.items()]
-            written = await self._commit(looks, broken)
+            written = await self._commit(turns, broken)
             is_written = True
             for pk in set(chosen) - loaded.rows.keys() - loaded.broken.keys():
                 self._forget(pk)
-            for look in looks:
-                self._follow(look, written)
+            for turn in turns:
+                self._follow(turn, written)
         finally:
             if not is_written:
                 self._queue.add(*chosen)
@@ -187,8 +187,8 @@ class Controller:
                     self._queue.done(pk)
         return list(written.values())
 
-    def _look(self, found: Mapping[UUID, LoadedRow], now: datetime) -> list[Look]:
-        looks = []
+    def _take_turns(self, found: Mapping[UUID, LoadedRow], now: datetime) -> list[Turn]:
+        turns = []
         for pk, loaded in found.items():
             row = loaded.row
             if not self._view.synced and row.state is not JobState.QUEUED:
@@ -203,8 +203,8 @@ class Controller:
                 log.exception("%s %s cannot be planned", row.kind, pk)
                 decided = self._poisoned(row, error)
                 events = (self._trouble(pk, now, str(error)),)
-            looks.append(Look(pk, row, root, decided, events, now))
-        return looks
+            turns.append(Turn(pk, row, root, decided, events, now))
+        return turns
 
     def _plan(self, pk: UUID, loaded: LoadedRow, now: datetime) -> tuple[ObjectRef | None, Plan]:
         """The root as the view has it, and the plan."""
@@ -222,7 +222,7 @@ class Controller:
         return Change(pk, found.kind, Plan(), now, (self._trouble(pk, now, found.text),))
 
     def _call_results(self, pk: UUID) -> CallResults:
-        result = self._results.get(pk, Result(pk))
+        result = self._results.get(pk, StepResult(pk))
         return CallResults(
             absent_root=result.absent_root or self._absent.get(pk, ""),
             made_root=result.root_uid,
@@ -253,21 +253,21 @@ class Controller:
         message = reasons.clip(text)
         return EventRow("homeport-trouble", now, "homeport", "", "trouble", message, True, count)
 
-    async def _commit(self, looks: list[Look], broken: list[Change]) -> dict[UUID, Saved]:
+    async def _commit(self, turns: list[Turn], broken: list[Change]) -> dict[UUID, ChangedRow]:
         changes = broken + [
-            Change(look.job_id, look.row.kind, look.plan, look.now, look.events)
-            for look in looks
-            if look.plan.writes or look.events
+            Change(turn.workload_id, turn.row.kind, turn.plan, turn.now, turn.events)
+            for turn in turns
+            if turn.plan.writes or turn.events
         ]
         if not changes:
             return {}
         written = await self._lease.commit(partial(store.save, changes))
-        return {saved.workload_id: saved for saved in written}
+        return {changed.workload_id: changed for changed in written}
 
     # --- what follows ---
-    def _follow(self, look: Look, written: dict[UUID, Saved]) -> None:
-        pk, decided = look.job_id, look.plan
-        if (decided.writes or look.events) and pk not in written:
+    def _follow(self, turn: Turn, written: dict[UUID, ChangedRow]) -> None:
+        pk, decided = turn.workload_id, turn.plan
+        if (decided.writes or turn.events) and pk not in written:
             # Not written (logged there): nothing may follow from it.
             self._queue.add_rate_limited(pk)
             return
@@ -275,11 +275,11 @@ class Controller:
         self._departed.pop(pk, None)
         if result is not None and result.absent_root:
             self._absent[pk] = result.absent_root
-        self._events.wrote(pk, look.events)
+        self._events.wrote(pk, turn.events)
         if decided.delete_row:
             self._forget(pk)
             return
-        state = decided.columns.get("state", look.row.state)
+        state = decided.columns.get("state", turn.row.state)
         if state in FINAL_STATES and not decided.is_settled:
             self._ending.add(pk)
         else:
@@ -291,40 +291,40 @@ class Controller:
             if not self._queue.is_backing_off(pk):
                 self._queue.forget(pk)
         if decided.steps:
-            self._start(look)
+            self._start(turn)
         elif decided.writes:
             # What has just been committed may allow the next step at once.
             self._queue.add(pk)
 
-    def _start(self, look: Look) -> None:
-        recorded = look.plan.columns.get("root_uid", look.row.root_uid)
-        root = look.root
-        task = Task(
-            look.job_id,
-            replace(look.row, root_uid=recorded),
-            look.plan.steps,
+    def _start(self, turn: Turn) -> None:
+        recorded = turn.plan.columns.get("root_uid", turn.row.root_uid)
+        root = turn.root
+        batch = StepBatch(
+            turn.workload_id,
+            replace(turn.row, root_uid=recorded),
+            turn.plan.steps,
             has_root=root is not None and root.uid == recorded,
         )
-        if any(isinstance(step, CreateAll) for step in task.steps):
-            self._absent.pop(look.job_id, None)
-        self._tasks[look.job_id] = asyncio.create_task(
-            self._run(task), name=f"steps of {look.row.kind} {look.job_id}"
+        if any(isinstance(step, CreateAll) for step in batch.steps):
+            self._absent.pop(turn.workload_id, None)
+        self._tasks[turn.workload_id] = asyncio.create_task(
+            self._run(batch), name=f"steps of {turn.row.kind} {turn.workload_id}"
         )
 
-    async def _run(self, task: Task) -> None:
+    async def _run(self, batch: StepBatch) -> None:
         try:
-            async with self._turns:
-                result = await self._executor.run(task)
-            self._take_result(task.job, result)
+            async with self._batches:
+                result = await self._executor.run(batch)
+            self._take_result(batch.row, result)
         except LeaseLostError as error:  # the next look ends the loop
             self._fatal = error
         finally:
-            self._tasks.pop(task.job_id, None)
-            self._queue.done(task.job_id)
+            self._tasks.pop(batch.workload_id, None)
+            self._queue.done(batch.workload_id)
             self._wake()
 
-    def _take_result(self, row: WorkloadRow, result: Result) -> None:
-        pk = result.job_id
+    def _take_result(self, row: WorkloadRow, result: StepResult) -> None:
+        pk = result.workload_id
         self._results[pk] = result
         if result.trouble.code:
             self._troubles[pk] = result.trouble

@@ -1,8 +1,8 @@
 """Carries out the steps of plans against the cluster and the object store.
 
 Each step is idempotent: it may be repeated after a crash before or after it, and after a reply that
-got lost. What a step found out goes back to the loop as a `Result` and is committed before the next
-plan of the job is made.
+got lost. What a step found out goes back to the loop as a `StepResult` and is committed before the next
+plan of the workload is made.
 """
 
 import asyncio
@@ -51,18 +51,18 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Task:
+class StepBatch:
     """The steps of one row; `has_root` says whether its root was seen with the recorded uid."""
 
-    job_id: UUID
-    job: WorkloadRow
+    workload_id: UUID
+    row: WorkloadRow
     steps: tuple[Step, ...]
     has_root: bool
 
 
 @dataclass(frozen=True)
-class Result:
-    """What the steps of one job found out.
+class StepResult:
+    """What the steps of one row found out.
 
     Attributes:
         root_uid: uid of the root, after it and all its children were made.
@@ -74,7 +74,7 @@ class Result:
         retry_after_s: how long the cluster asks us to wait.
     """
 
-    job_id: UUID
+    workload_id: UUID
     root_uid: str = ""
     absent_root: str = ""
     blocked: Reason = reasons.NONE
@@ -87,62 +87,62 @@ class Result:
 
 
 class Executor:
-    """Runs tasks; `check` is asked before each call that changes anything."""
+    """Runs batches of steps; `check` is asked before each call that changes anything."""
 
     def __init__(self, cluster: Cluster, check: Callable[[], None]) -> None:
         self._cluster = cluster
         self._check = check
 
     # --- the steps ---
-    async def run(self, task: Task) -> Result:
+    async def run(self, batch: StepBatch) -> StepResult:
         """All steps in order, up to the first that fails.
 
         Raises:
             LeaseLostError: nothing more may be changed by us.
         """
-        result = Result(task.job_id)
+        result = StepResult(batch.workload_id)
         try:
-            for step in task.steps:
+            for step in batch.steps:
                 self._check()
-                result = await self._do(task, step, result)
+                result = await self._do(batch, step, result)
         except LeaseLostError:
             raise
         except ClusterError as error:
             return _failed(result, error)
         except (ObjectDoesNotExist, DatabaseError, OSError) as error:
             return replace(result, error=f"{type(error).__name__}: {error}")
-        except Exception as error:  # the named fence: one poisoned job must not stop the others
-            log.exception("%s: a step failed", task.job_id)
+        except Exception as error:  # the named fence: one poisoned row must not stop the others
+            log.exception("%s: a step failed", batch.workload_id)
             return replace(result, error=f"{type(error).__name__}: {error}")
         return result
 
-    async def _do(self, task: Task, step: Step, result: Result) -> Result:
+    async def _do(self, batch: StepBatch, step: Step, result: StepResult) -> StepResult:
         match step:
             case CreateAll():
-                return await self._create_all(task, result)
+                return await self._create_all(batch, result)
             case SetSuspended():
                 spec = {"suspend": step.value}
-                return await self._patch_root(task, step, spec, result)
+                return await self._patch_root(batch, step, spec, result)
             case Scale():
-                return await self._patch_root(task, step, {"replicas": step.replicas}, result)
+                return await self._patch_root(batch, step, {"replicas": step.replicas}, result)
             case Delete():
-                await self._cluster.delete(step.kind, task.job.namespace, step.name, uid=step.uid)
+                await self._cluster.delete(step.kind, batch.row.namespace, step.name, uid=step.uid)
             case Verify():
-                return await self._verify(task, step, result)
+                return await self._verify(batch, step, result)
             case Rescue():
-                await self._rescue(task, step)
+                await self._rescue(batch, step)
             case Sweep():
-                await self._sweep(task)
+                await self._sweep(batch)
                 return replace(result, is_swept=True)
             case Erase():
-                await self._erase(task)
+                await self._erase(batch)
                 return replace(result, is_erased=True)
         return result
 
     # --- creating ---
-    async def _create_all(self, task: Task, result: Result) -> Result:
+    async def _create_all(self, batch: StepBatch, result: StepResult) -> StepResult:
         """The root, then what it owns; that it may run is a later step, once this is committed."""
-        documents = await sync_to_async(store.load_documents)(task.job)
+        documents = await sync_to_async(store.load_documents)(batch.row)
         if not documents:
             return replace(result, error="its manifests have not been rendered")
         try:
@@ -151,7 +151,7 @@ class Executor:
                 return replace(result, error="an earlier root is still being removed")
             for document in documents[1:]:
                 self._check()
-                await self._create_child(task, document, root)
+                await self._create_child(batch, document, root)
         except Conflict as error:
             if error.reason == "Foreign":
                 return replace(result, blocked=_said("name_taken", error))
@@ -170,54 +170,58 @@ class Executor:
             return replace(result, trouble=_said("refused", error), error=error.message)
         return replace(result, root_uid=str(root["metadata"]["uid"]))
 
-    async def _create_child(self, task: Task, document: Object, root: Object | None) -> None:
-        await self._cluster.create_or_adopt(KINDS[task.job.kind].complete(task.job, document, root))
+    async def _create_child(self, batch: StepBatch, document: Object, root: Object | None) -> None:
+        await self._cluster.create_or_adopt(
+            KINDS[batch.row.kind].complete(batch.row, document, root)
+        )
 
-    async def _rescue(self, task: Task, step: Rescue) -> None:
+    async def _rescue(self, batch: StepBatch, step: Rescue) -> None:
         """The pod and what it mounts: ConfigMap and Secret may have gone with the root."""
-        render = KINDS[task.job.kind].render_rescue
+        render = KINDS[batch.row.kind].render_rescue
         assert render is not None, "what is not archived has nothing to rescue"
-        root = _stub(task) if task.has_root else None
-        for document in await sync_to_async(store.load_documents)(task.job):
+        root = _stub(batch) if batch.has_root else None
+        for document in await sync_to_async(store.load_documents)(batch.row):
             if document["kind"] in {"ConfigMap", "Secret"}:
-                await self._create_child(task, document, root)
-        await self._cluster.create_or_adopt(await sync_to_async(render)(task.job, step))
+                await self._create_child(batch, document, root)
+        await self._cluster.create_or_adopt(await sync_to_async(render)(batch.row, step))
 
     # --- changing, reading ---
     async def _patch_root(
-        self, task: Task, step: SetSuspended | Scale, spec: Object, result: Result
-    ) -> Result:
+        self, batch: StepBatch, step: SetSuspended | Scale, spec: Object, result: StepResult
+    ) -> StepResult:
         # The uid makes it a precondition: never the root of another try.
         patch = {"metadata": {"uid": step.uid}, "spec": spec}
         try:
-            await self._cluster.merge_patch(_root_kind(task), task.job.namespace, step.name, patch)
+            await self._cluster.merge_patch(
+                _root_kind(batch), batch.row.namespace, step.name, patch
+            )
         except NotFound:
             return replace(result, absent_root=step.name)
         return result
 
-    async def _verify(self, task: Task, step: Verify, result: Result) -> Result:
+    async def _verify(self, batch: StepBatch, step: Verify, result: StepResult) -> StepResult:
         try:
-            found = await self._cluster.get(_root_kind(task), task.job.namespace, step.name)
+            found = await self._cluster.get(_root_kind(batch), batch.row.namespace, step.name)
         except NotFound:
             return replace(result, absent_root=step.name)
-        if _owner(found) != task.job.id:
+        if _owner(found) != batch.row.id:
             # Somebody else's of the same name: ours does not exist.
             return replace(result, absent_root=step.name)
         return result
 
     # --- removing ---
-    async def _sweep(self, task: Task) -> None:
+    async def _sweep(self, batch: StepBatch) -> None:
         for kind in ("ConfigMap", "Secret"):
             try:
-                found = await self._cluster.get(kind, task.job.namespace, task.job.kube_name)
+                found = await self._cluster.get(kind, batch.row.namespace, batch.row.kube_name)
             except NotFound:
                 continue
-            if _owner(found) == task.job.id:
+            if _owner(found) == batch.row.id:
                 uid = str(found["metadata"]["uid"])
-                await self._cluster.delete(kind, task.job.namespace, task.job.kube_name, uid=uid)
+                await self._cluster.delete(kind, batch.row.namespace, batch.row.kube_name, uid=uid)
 
-    async def _erase(self, task: Task) -> None:
-        prefix = await sync_to_async(store.load_prefix)(task.job)
+    async def _erase(self, batch: StepBatch) -> None:
+        prefix = await sync_to_async(store.load_prefix)(batch.row)
         if prefix:
             await asyncio.to_thread(get_store().delete_prefix, prefix)
 
@@ -230,17 +234,17 @@ def _owner(obj: Object) -> str:
     return str((obj["metadata"].get("labels") or {}).get(labels.OWNER, ""))
 
 
-def _root_kind(task: Task) -> str:
-    return KINDS[task.job.kind].lifecycle.root_kind
+def _root_kind(batch: StepBatch) -> str:
+    return KINDS[batch.row.kind].lifecycle.root_kind
 
 
-def _stub(task: Task) -> Object:
+def _stub(batch: StepBatch) -> Object:
     """As much of the root as an ownerReference needs."""
-    meta = {"name": task.job.root_name, "uid": task.job.root_uid}
+    meta = {"name": batch.row.root_name, "uid": batch.row.root_uid}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta}
 
 
-def _failed(result: Result, error: ClusterError) -> Result:
+def _failed(result: StepResult, error: ClusterError) -> StepResult:
     # What will pass by itself is everybody's, and told by the banner; a refusal is this row's.
     will_pass = isinstance(error, Unavailable | TooManyRequests)
     return replace(

@@ -16,10 +16,10 @@ from jobs.archive import job_prefix
 from jobs.engine.rows import (
     Admitted,
     Change,
+    ChangedRow,
     EventRow,
     Intent,
     Loaded,
-    Saved,
     Unreadable,
     columns_of,
     fenced,
@@ -243,7 +243,7 @@ def load_queued(ids: Collection[UUID]) -> dict[UUID, WorkloadRow]:
     return {UUID(row.id): row for row in rows}
 
 
-def save_admission(change: Change, documents: Sequence[Object] | None) -> Saved | None:
+def save_admission(change: Change, documents: Sequence[Object] | None) -> ChangedRow | None:
     """See `store.save_admission`."""
     columns = columns_of(change.plan.columns)
     if documents is not None:
@@ -251,11 +251,11 @@ def save_admission(change: Change, documents: Sequence[Object] | None) -> Saved 
     if not _queued().filter(pk=change.workload_id).update(revision=F("revision") + 1, **columns):
         return None
     save_events(change.workload_id, [own_event(note, change.now) for note in change.plan.events])
-    return saved(change.workload_id)
+    return changed_row(change.workload_id)
 
 
 # --- writing ---
-def save(changes: Sequence[Change]) -> list[Saved]:
+def save(changes: Sequence[Change]) -> list[ChangedRow]:
     """Writes one tick. Call inside `Lease.commit`.
 
     All jobs together, in few queries. When one of them cannot be written (a broken row, a broken
@@ -277,7 +277,7 @@ def save(changes: Sequence[Change]) -> list[Saved]:
         return fenced(changes, lambda change: next(iter(_write([change])), None))
 
 
-def _write(changes: Sequence[Change]) -> list[Saved]:
+def _write(changes: Sequence[Change]) -> list[ChangedRow]:
     """Writes changes of different jobs; those of rows that are gone are left out."""
     deleted = [_delete(change) for change in changes if change.plan.delete_row]
     kept = [change for change in changes if not change.plan.delete_row]
@@ -291,7 +291,7 @@ def _write(changes: Sequence[Change]) -> list[Saved]:
         Job.objects.filter(pk=change.workload_id).update(**columns)
     jobs.update(revision=F("revision") + 1)
     now = jobs.order_by().values_list("pk", "tenant_id", "revision")
-    found = {pk: Saved(pk, tenant_id, revision) for pk, tenant_id, revision in now}
+    found = {pk: ChangedRow(pk, tenant_id, revision) for pk, tenant_id, revision in now}
     written = [change for change in kept if change.workload_id in found]
     save_replicas((change.workload_id, row) for change in written for row in change.plan.replicas)
     for change in written:
@@ -304,17 +304,17 @@ def _write(changes: Sequence[Change]) -> list[Saved]:
     return [*filter(None, deleted), *(found[change.workload_id] for change in written)]
 
 
-def _delete(change: Change) -> Saved | None:
+def _delete(change: Change) -> ChangedRow | None:
     job = Job.objects.filter(pk=change.workload_id)
     row = job.values_list("tenant_id", "revision").first()
     job.delete()
-    return Saved(change.workload_id, row[0], row[1] + 1) if row is not None else None
+    return ChangedRow(change.workload_id, row[0], row[1] + 1) if row is not None else None
 
 
-def saved(job_id: UUID) -> Saved:
+def changed_row(job_id: UUID) -> ChangedRow:
     """The revision that a row has now."""
     tenant_id, revision = Job.objects.values_list("tenant_id", "revision").get(pk=job_id)
-    return Saved(job_id, tenant_id, revision)
+    return ChangedRow(job_id, tenant_id, revision)
 
 
 def rendered(job_id: UUID, attempt: int | None, deadline_s: int | None) -> list[Object]:

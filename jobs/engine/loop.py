@@ -29,7 +29,7 @@ from jobs.engine.controller import Controller
 from jobs.engine.executor import Executor
 from jobs.engine.health import HealthReporter
 from jobs.engine.nodes import NodesPass
-from jobs.engine.rows import Saved
+from jobs.engine.rows import ChangedRow
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import POLL_S, RENEW_S, Lease, Writer
 from jobs.models import ReconcilerLease
@@ -45,7 +45,7 @@ from tenants.reconcile.controller import TenantReconciler
 
 log = logging.getLogger(__name__)
 
-Look = Literal["", "heard", "safety", "start"]
+ResyncAt = Literal["", "heard", "safety", "start"]
 TICK_S = 0.1  # between two ticks at least
 SAFETY_S = 10.0  # between two looks around although nothing was heard
 _TENANTS_SAFETY_S = 60.0
@@ -89,7 +89,7 @@ class Reconciler:
             try:
                 self.is_active = True
                 process.ticked_at = time.monotonic()
-                await Shift(cluster, self._lease).run(stop)
+                await LeaderRun(cluster, self._lease).run(stop)
             finally:
                 self.is_active = False
                 process.ticked_at = None
@@ -129,7 +129,7 @@ def _prune() -> list[Pruned]:
         connections.close_all()
 
 
-class Shift:
+class LeaderRun:
     """The time between taking the lease and giving it back: one connection, one view."""
 
     def __init__(self, cluster: Cluster, lease: Lease, clock: SteadyClock | None = None) -> None:
@@ -268,7 +268,7 @@ class Shift:
             started_at = time.monotonic()
             is_safety = started_at - safe_at >= SAFETY_S
             is_start = self._view.synced and not was_synced
-            heard: Look = "heard" if self._heard else ""
+            heard: ResyncAt = "heard" if self._heard else ""
             try:
                 await self.tick("start" if is_start else "safety" if is_safety else heard)
                 was_synced = was_synced or is_start
@@ -281,20 +281,20 @@ class Shift:
             await asyncio.sleep(max(0.0, started_at + TICK_S - time.monotonic()))
             await self._wait(stop, safe_at + SAFETY_S - time.monotonic())
 
-    async def tick(self, look: Look) -> None:
+    async def tick(self, at: ResyncAt) -> None:
         """One pass over what changed.
 
         Args:
-            look: what is asked of the database, see `Controller.resync`; empty: nothing, only
+            at: what is asked of the database, see `Controller.resync`; empty: nothing, only
                 what the view and finished steps reported.
         """
         began_at = time.monotonic()
         self._wanted.clear()
         changes = self._take_changes()
-        if look:
+        if at:
             self._heard = False
             await sync_to_async(close_old_connections)()
-            await self._workloads.resync(at=look)
+            await self._workloads.resync(at=at)
             self._admission.note(added=True)
             self._tenants_wanted.set()
         elif changes:
@@ -303,9 +303,9 @@ class Shift:
         if changed:
             self._admission.note(added=True)
         admitted = await self._admission.run_once()
-        self._workloads.enqueue(saved.workload_id for saved in admitted)
-        await self._usage.run_once(everything=look in {"safety", "start"})
-        self._nodes.note((), everything=look == "start")
+        self._workloads.enqueue(row.workload_id for row in admitted)
+        await self._usage.run_once(everything=at in {"safety", "start"})
+        self._nodes.note((), everything=at == "start")
         self._nodes_untold |= await self._nodes.run_once()
         await self._tell([*changed, *admitted])
         await self._note_health()
@@ -344,9 +344,9 @@ class Shift:
             for task in tasks:
                 task.cancel()
 
-    async def _tell(self, saved: list[Saved]) -> None:
+    async def _tell(self, changed: list[ChangedRow]) -> None:
         """Tells browsers; one that misses it is repaired by the revision."""
-        last = {row.workload_id: row for row in saved}
+        last = {row.workload_id: row for row in changed}
         for row in last.values():
             await live.achanged(row.kind, row.workload_id, row.revision, row.tenant_id)
 

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Saved:
+class ChangedRow:
     """A row that changed, for telling browsers."""
 
     workload_id: UUID
@@ -174,7 +174,7 @@ class OfWorkload(Protocol):
 C = TypeVar("C", bound=OfWorkload)
 
 
-def fenced(changes: Sequence[C], write: Callable[[C], Saved | None]) -> list[Saved]:
+def fenced(changes: Sequence[C], write: Callable[[C], ChangedRow | None]) -> list[ChangedRow]:
     """Writes each change in a savepoint of its own.
 
     Raises:

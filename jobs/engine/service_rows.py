@@ -9,10 +9,10 @@ from django.db.models import F, Q, QuerySet
 from jobs.engine.rows import (
     Admitted,
     Change,
+    ChangedRow,
     EventRow,
     Intent,
     Loaded,
-    Saved,
     Unreadable,
     columns_of,
     fenced,
@@ -215,7 +215,7 @@ def load_queued(ids: Collection[UUID]) -> dict[UUID, WorkloadRow]:
     return {UUID(row.id): row for row in rows}
 
 
-def save_admission(change: Change, documents: Sequence[Object] | None) -> Saved | None:
+def save_admission(change: Change, documents: Sequence[Object] | None) -> ChangedRow | None:
     """See `store.save_admission`."""
     columns = columns_of(change.plan.columns, _NAMES)
     if documents is not None:
@@ -223,34 +223,38 @@ def save_admission(change: Change, documents: Sequence[Object] | None) -> Saved 
     if not _queued().filter(pk=change.workload_id).update(revision=F("revision") + 1, **columns):
         return None
     save_events(change.workload_id, [own_event(note, change.now) for note in change.plan.events])
-    return saved(change.workload_id)
+    return changed_row(change.workload_id)
 
 
 # --- writing ---
-def save(changes: Sequence[Change]) -> list[Saved]:
+def save(changes: Sequence[Change]) -> list[ChangedRow]:
     """Writes one tick. Call inside `Lease.commit`."""
     return fenced(changes, _save_one)
 
 
-def _save_one(change: Change) -> Saved | None:
+def _save_one(change: Change) -> ChangedRow | None:
     plan = change.plan
     service = Service.objects.filter(pk=change.workload_id)
     if plan.delete_row:
         row = service.values_list("tenant_id", "revision").first()
         service.delete()
-        return Saved(change.workload_id, row[0], row[1] + 1, "service") if row is not None else None
+        return (
+            ChangedRow(change.workload_id, row[0], row[1] + 1, "service")
+            if row is not None
+            else None
+        )
     columns = columns_of(plan.columns, _NAMES)
     if not service.update(revision=F("revision") + 1, **columns):
         return None
     own = [own_event(note, change.now) for note in plan.events]
     save_events(change.workload_id, [*own, *change.events])
-    return saved(change.workload_id)
+    return changed_row(change.workload_id)
 
 
-def saved(service_id: UUID) -> Saved:
+def changed_row(service_id: UUID) -> ChangedRow:
     """The revision that a row has now."""
     row = Service.objects.values_list("tenant_id", "revision").get(pk=service_id)
-    return Saved(service_id, row[0], row[1], "service")
+    return ChangedRow(service_id, row[0], row[1], "service")
 
 
 def save_events(service_id: UUID, events: Sequence[EventRow]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from jobs.engine import job_rows, service_rows
-from jobs.engine.rows import Change, Intent, Loaded, Queue, Saved, TenantQueue
+from jobs.engine.rows import Change, ChangedRow, Intent, Loaded, Queue, TenantQueue
 from jobs.kinds.state import WorkloadRow
 from portal.cluster.manifests import Object
 from tenants.models import Tenant
@@ -91,7 +91,7 @@ def rendered(row: WorkloadRow, deadline_s: int | None) -> list[Object]:
     return service_rows.rendered(UUID(row.id))
 
 
-def save_admission(change: Change, documents: Sequence[Object] | None) -> Saved | None:
+def save_admission(change: Change, documents: Sequence[Object] | None) -> ChangedRow | None:
     """Writes what admission says of a row, with its manifests if it has room. See `save`.
 
     Returns:
@@ -102,7 +102,7 @@ def save_admission(change: Change, documents: Sequence[Object] | None) -> Saved 
     return service_rows.save_admission(change, documents)
 
 
-def save(changes: Sequence[Change]) -> list[Saved]:
+def save(changes: Sequence[Change]) -> list[ChangedRow]:
     """Writes one tick. Call inside `Lease.commit`.
 
     Each that cannot be written stops no other: its part is rolled back, logged, and left for later.

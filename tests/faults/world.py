@@ -137,7 +137,7 @@ class FaultWorld(World):
         self.shift = None
 
     async def _tend(self) -> None:
-        """The tenants' part, as `Shift._tend_tenants` calls it."""
+        """The tenants' part, as `LeaderRun._tend_tenants` calls it."""
         for _ in range(MOST_PASSES):
             if self.shift is None or self.sim.is_killed:
                 return

@@ -3,7 +3,7 @@
 Run by `test_quota_race.py` as a process with a database of its own, because the threads need real
 connections to one; prints what came of it as JSON. Arguments: how many rounds, how many reconcilers.
 
-The reconcilers are whole ones (`Shift`) on one simulated cluster, each with its own connection. Two
+The reconcilers are whole ones (`LeaderRun`) on one simulated cluster, each with its own connection. Two
 of them fight: each in turn believes that the other was silent for too long and takes the lease, while
 the other, which has not noticed, goes on until one of its commits is refused.
 """
@@ -32,7 +32,7 @@ from django.db import connection
 from django.test import Client
 
 from jobs import actions, submission
-from jobs.engine.loop import Shift
+from jobs.engine.loop import LeaderRun
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import TTL_S, Lease, LeaseLostError
 from jobs.models import Job, ReconcilerLease, Service
@@ -116,7 +116,7 @@ class Fighter(World):
             if not await lease.try_acquire():
                 return  # it was, just now
         steady = SteadyClock(lambda: self.sim.seconds, lambda: START.timestamp() + self.sim.seconds)
-        self.shift = Shift(self.sim, lease, steady)
+        self.shift = LeaderRun(self.sim, lease, steady)
         self.feed()
         await self.shift.tick("start")
         await self._steps()

@@ -218,7 +218,7 @@ async def test_a_database_that_fails_for_a_moment_ends_nothing(
     assert failures == []
 
 
-async def test_connecting_is_done_once_per_shift(lab: Lab) -> None:
+async def test_connecting_is_done_once_per_run(lab: Lab) -> None:
     made: list[str] = []
 
     async def connect(kubeconfig: str) -> Cluster:

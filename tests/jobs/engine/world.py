@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 from asgiref.sync import sync_to_async
 
-from jobs.engine.loop import Shift
+from jobs.engine.loop import LeaderRun
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
 from jobs.models import Job, ReplicaArchive
@@ -31,7 +31,7 @@ class World:
     """The cluster, the database, and the reconciler's process, which may die and start again."""
 
     sim: Sim = field(default_factory=Sim)
-    shift: Shift | None = None
+    shift: LeaderRun | None = None
     starts: int = 0
     is_view_frozen: bool = False
     submitted: int = 0
@@ -46,7 +46,7 @@ class World:
         await sync_to_async(_free_lease)()
         assert await lease.try_acquire()
         clock = SteadyClock(lambda: self.sim.seconds, lambda: START.timestamp() + self.sim.seconds)
-        self.shift = Shift(self.sim, lease, clock)
+        self.shift = LeaderRun(self.sim, lease, clock)
         self.feed()
         await self.shift.tick("start")
         await self._steps()
