@@ -80,7 +80,7 @@ class Controller:
         self._tasks: dict[UUID, asyncio.Task[None]] = {}  # of rows in flight, whose steps run
         self._results: dict[UUID, StepResult] = {}
         self._absent: dict[UUID, str] = {}
-        self._departed: dict[UUID, list[KubePod]] = defaultdict(list)
+        self._deleted_pods: dict[UUID, list[KubePod]] = defaultdict(list)
         self._intents: dict[UUID, Intent] = {}
         self._troubles: dict[UUID, Reason] = {}  # why steps cannot be done, until they are
         self._fatal: LeaseLostError | None = None
@@ -97,9 +97,9 @@ class Controller:
         """These workloads may need something."""
         self._queue.add(*ids)
 
-    def note_departed(self, owner: UUID, pod: KubePod) -> None:
+    def note_deleted_pod(self, owner: UUID, pod: KubePod) -> None:
         """A pod went; its last status is all that will ever be known of its end."""
-        self._departed[owner].append(pod)
+        self._deleted_pods[owner].append(pod)
         self._queue.add(owner)
 
     async def resync(self, *, at: Literal["heard", "safety", "start"]) -> None:
@@ -211,8 +211,8 @@ class Controller:
         row = loaded.row
         kind = KINDS[row.kind]
         pods = self._pods.read(self._view, row, kind.read_pod)
-        departed = [kind.read_pod(row, pod) for pod in self._departed.get(pk, ())]
-        seen = kind.observe(self._view, loaded, self._call_results(pk), pods, departed)
+        deleted_pods = [kind.read_pod(row, pod) for pod in self._deleted_pods.get(pk, ())]
+        seen = kind.observe(self._view, loaded, self._call_results(pk), pods, deleted_pods)
         return seen.root, kind.lifecycle(row, seen, now).plan()
 
     def _broken(self, pk: UUID, found: Unreadable) -> Change:
@@ -272,7 +272,7 @@ class Controller:
             self._queue.add_rate_limited(pk)
             return
         result = self._results.pop(pk, None)
-        self._departed.pop(pk, None)
+        self._deleted_pods.pop(pk, None)
         if result is not None and result.absent_root:
             self._absent[pk] = result.absent_root
         self._events.wrote(pk, turn.events)
@@ -353,7 +353,7 @@ class Controller:
         tables = (
             self._results,
             self._absent,
-            self._departed,
+            self._deleted_pods,
             self._intents,
             self._troubles,
         )

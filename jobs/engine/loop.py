@@ -320,8 +320,8 @@ class LeaderRun:
         for pod in self._view.take_deleted_pods():
             owner = _uuid(pod.metadata.owner)
             if owner is not None:
-                self._workloads.note_departed(owner, pod)
-                self._usage.note_departed(pod)
+                self._workloads.note_deleted_pod(owner, pod)
+                self._usage.note_deleted_pod(pod)
         # What belongs to no workload may be a tenant's; pods change far more often.
         others = {str(owner) for owner in owners if not self._workloads.knows(owner)}
         if others:

@@ -24,7 +24,7 @@ class WorkloadKind:
         key: as stored, and as REST and browsers know it.
         lifecycle: what follows from a look.
         read_pod: a pod by the names of its containers.
-        observe: what the view shows, with the pods that are there and those that went.
+        observe: what the view shows, with the pods that are there and those that were deleted.
         complete: a stored document as it is sent, with its owner (None: it has none) and with what
             is not stored.
         render_rescue: the pod that saves the log of a lost replica; None: nothing of it is archived.

@@ -299,7 +299,7 @@ class Observed:
         others: objects of ours that belong to no current replica: those of other attempts, ConfigMaps.
         pods: of the current attempt; where one pod is all, the newest last.
         rescues: pods that rescue logs.
-        departed: pods that went since the last look, with their last status.
+        deleted_pods: those that went since the last look, with their last status.
         refusal: the latest event about a pod that could not be made.
     """
 
@@ -317,7 +317,7 @@ class Observed:
     others: tuple[ObjectRef, ...] = ()
     pods: tuple[PodFacts, ...] = ()
     rescues: tuple[PodFacts, ...] = ()
-    departed: tuple[PodFacts, ...] = ()
+    deleted_pods: tuple[PodFacts, ...] = ()
     replicas: Mapping[ReplicaKey, ReplicaRow] = field(default_factory=dict)
     archives: Mapping[ReplicaKey, ArchiveRow] = field(default_factory=dict)
     refusal: str = ""

@@ -54,7 +54,7 @@ class UsageRecorder:
         self._open: dict[str, datetime] = {}  # pod uid -> start
         self._done: set[str] = set()  # pods that are still there and need no more rows
         self._owners: set[str] = set()
-        self._departed: dict[str, KubePod] = {}
+        self._deleted_pods: dict[str, KubePod] = {}
         # At first that is what the reconciler before us wrote into its lease.
         self._sure_at: datetime | None = None
         self._is_sure = False
@@ -63,9 +63,9 @@ class UsageRecorder:
         """Something of these jobs or services changed."""
         self._owners.update(owners)
 
-    def note_departed(self, pod: KubePod) -> None:
+    def note_deleted_pod(self, pod: KubePod) -> None:
         """A pod went; this is its last state."""
-        self._departed[pod.metadata.uid] = pod
+        self._deleted_pods[pod.metadata.uid] = pod
 
     async def begin(self) -> None:
         """Reads what the reconciler before this one left. Call before anything writes the lease."""
@@ -81,7 +81,7 @@ class UsageRecorder:
         now = self._clock.now()
         is_current = not self._view.problem
         everything = everything or not self._is_sure
-        if everything or self._owners or self._departed:
+        if everything or self._owners or self._deleted_pods:
             is_sure = self._is_sure and is_current
             gone_at = now if is_sure or self._sure_at is None else min(self._sure_at, now)
             await self._commit(self._changes(now, gone_at, everything=everything))
@@ -90,23 +90,23 @@ class UsageRecorder:
             self._sure_at = now
 
     async def _commit(self, changes: IntervalChanges) -> None:
-        owners, departed = self._owners, self._departed
-        self._owners, self._departed = set(), {}
+        owners, deleted_pods = self._owners, self._deleted_pods
+        self._owners, self._deleted_pods = set(), {}
         try:
             unknown = await self._lease.commit(partial(write, changes)) if changes else set()
         except DatabaseError:
             # Looked at again in the next tick, with what has come meanwhile.
             self._owners |= owners
-            self._departed = {**departed, **self._departed}
+            self._deleted_pods = {**deleted_pods, **self._deleted_pods}
             raise
         self._follow(changes, unknown)
-        self._done.difference_update(departed)
+        self._done.difference_update(deleted_pods)
 
     def _changes(self, now: datetime, gone_at: datetime, *, everything: bool) -> IntervalChanges:
         intervals = [
             interval_of(pod, now) for pod in self._chosen(everything) if self._may_have_changed(pod)
         ]
-        intervals += [interval_of(pod, now, gone_at=gone_at) for pod in self._departed.values()]
+        intervals += [interval_of(pod, now, gone_at=gone_at) for pod in self._deleted_pods.values()]
         fresh = [
             interval
             for interval in intervals
@@ -115,7 +115,7 @@ class UsageRecorder:
         lost = []
         if everything:
             there = {pod.metadata.uid for pod in self._view.pods.watch.items.values()}
-            missing = self._open.keys() - there - self._departed.keys()
+            missing = self._open.keys() - there - self._deleted_pods.keys()
             lost = [(uid, max(gone_at, self._open[uid])) for uid in sorted(missing)]
             self._done &= there
         return IntervalChanges(

@@ -147,7 +147,7 @@ class InteractiveLifecycle(Lifecycle):
             return
         # The steps begin again with the new pod.
         self.set(restarts=self.row.restarts + 1, steps=self.row.steps[:2])
-        known = [*self.observed.departed, *self.observed.pods]
+        known = [*self.observed.deleted_pods, *self.observed.pods]
         gone = next((old for old in known if old.uid == before), None)
         self.say_again(startup.reason_of_replacement(self.app, gone))
 

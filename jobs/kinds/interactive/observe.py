@@ -33,7 +33,7 @@ def observe(
     loaded: LoadedRow,
     results: CallResults,
     pods: Sequence[PodFacts],
-    departed: Sequence[PodFacts],
+    deleted_pods: Sequence[PodFacts],
 ) -> Observed:
     """All that is known of it now."""
     row = loaded.row
@@ -64,7 +64,7 @@ def observe(
         services=tuple(service(s) for s in services if s.metadata.name == row.kube_name),
         others=tuple(others),
         pods=tuple(sorted(ours, key=_age)),
-        departed=tuple(pod for pod in departed if _is_of(pod, row)),
+        deleted_pods=tuple(pod for pod in deleted_pods if _is_of(pod, row)),
     )
 
 

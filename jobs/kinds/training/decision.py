@@ -72,7 +72,7 @@ def find_cause(now: Situation) -> Reason | None:
     failed = {row.key: row for row in _deciding(now) if row.state is ReplicaState.FAILED}
     pods = [
         pod
-        for pod in (*now.observed.pods, *now.observed.departed)
+        for pod in (*now.observed.pods, *now.observed.deleted_pods)
         if pod.key in failed and pod.uid == failed[pod.key].pod_uid
     ]
     for pod in replicas.earliest(pods):
@@ -200,7 +200,7 @@ def _ended_pod(now: Situation, row: ReplicaRow) -> PodFacts | None:
     uid = row.pod_uid if row.state is ReplicaState.FAILED else before.pod_uid if before else ""
     if not uid or (uid == row.pod_uid and row.state is not ReplicaState.FAILED):
         return None
-    known = (*now.observed.pods, *now.observed.departed)
+    known = (*now.observed.pods, *now.observed.deleted_pods)
     return next((pod for pod in known if pod.uid == uid and pod.phase == "Failed"), None)
 
 

@@ -36,7 +36,7 @@ def observe(
     loaded: LoadedRow,
     results: CallResults,
     pods: Sequence[PodFacts],
-    departed: Sequence[PodFacts],
+    deleted_pods: Sequence[PodFacts],
 ) -> Observed:
     """All that is known of a training now."""
     row = loaded.row
@@ -61,7 +61,7 @@ def observe(
         others=tuple(others),
         pods=tuple(pod for pod in told if not pod.is_rescue),
         rescues=tuple(pod for pod in told if pod.is_rescue),
-        departed=tuple(pod for pod in departed if not pod.is_rescue),
+        deleted_pods=tuple(pod for pod in deleted_pods if not pod.is_rescue),
         replicas=loaded.replicas,
         archives=loaded.archives,
         refusal=_refusal(view, row.namespace, name),

@@ -61,7 +61,7 @@ def _age(pod: PodFacts) -> tuple[float, str]:
 def update(now: Situation) -> dict[ReplicaKey, ReplicaRow]:
     """The rows of all expected replicas as they are to be."""
     pods = newest(now.observed.pods)
-    departed = newest(now.observed.departed)
+    deleted_pods = newest(now.observed.deleted_pods)
     rows = {}
     for key in now.expected:
         row = now.replicas.get(key) or ReplicaRow(key)
@@ -69,7 +69,7 @@ def update(now: Situation) -> dict[ReplicaKey, ReplicaRow]:
         if pod is not None and not _is_past(row, pod):
             row = _from_pod(now, row, pod)
         elif row.pod_uid and row.state not in FINAL_REPLICA_STATES:
-            row = _without_pod(now, row, departed.get(key))
+            row = _without_pod(now, row, deleted_pods.get(key))
         elif now.row.state in FINAL_STATES and row.state not in FINAL_REPLICA_STATES:
             row = replace(row, state=ReplicaState.STOPPED, reason_code="", reason_text="")
         rows[key] = row

@@ -293,7 +293,7 @@ def test_the_memory_limit_is_named_when_it_was_too_little() -> None:
 
 def test_a_pod_that_the_cluster_took_is_no_crash() -> None:
     lost = replace(RUNS, phase="Failed", disruption=Disruption("DeletionByPodGC"))
-    seen = replace(UP, pods=(replace(POD, uid="pod-2"),), departed=(lost,))
+    seen = replace(UP, pods=(replace(POD, uid="pod-2"),), deleted_pods=(lost,))
     decided = decide(row(), seen)
     assert decided.columns["reason"].code == "node_lost"
     assert not decided.columns["notes"].crashes

@@ -115,7 +115,7 @@ def test_how_a_pod_ended_is_known_even_when_it_went_between_two_looks() -> None:
     known = {W0: ReplicaRow(W0, pod="p", pod_uid="worker-0-uid", state=ReplicaState.RUNNING)}
     gone = pod(W0, "Failed", end=ContainerExit(143, "Error"), is_terminating=True)
     stopping = job(JobState.STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW))
-    observed = seen(at=root(is_suspended=True), replicas=known, departed=(gone,))
+    observed = seen(at=root(is_suspended=True), replicas=known, deleted_pods=(gone,))
     row = next(r for r in plan(stopping, observed, NOW).replicas if r.key == W0)
     assert (row.state, row.exit_code) == (ReplicaState.STOPPED, 143)
 
