@@ -307,7 +307,7 @@ def _write_one(
     else:
         made = lifecycle(row, Observed(), now).admit()
         try:
-            documents = store.rendered(row, made.deadline_s)
+            documents = KINDS[row.kind].render(admission.workload_id, row.attempt, made.deadline_s)
         except (ConfigurationError, ValueError) as error:
             log.exception("%s %s cannot be rendered", row.kind, row.id)
             reason = reasons.make("refused", detail=str(error))

@@ -29,6 +29,7 @@ from jobs.engine.rows import (
     reason_in,
 )
 from jobs.kinds import notes
+from jobs.kinds.registry import KINDS
 from jobs.kinds.state import ArchiveRow, LoadedRow, ReplicaKey, ReplicaRow, WorkloadRow
 from jobs.models import Job, JobEvent, Replica, ReplicaArchive
 from jobs.rules.queue import Queued
@@ -287,7 +288,7 @@ def _write(changes: Sequence[Change]) -> list[ChangedRow]:
         columns = columns_of(change.plan.columns)
         if change.plan.render:
             attempt, deadline_s = columns.get("attempt"), change.plan.deadline_s
-            columns["plan"] = rendered(change.workload_id, attempt, deadline_s)
+            columns["plan"] = KINDS[KEY].render(change.workload_id, attempt, deadline_s)
         Job.objects.filter(pk=change.workload_id).update(**columns)
     jobs.update(revision=F("revision") + 1)
     now = jobs.order_by().values_list("pk", "tenant_id", "revision")
@@ -315,21 +316,6 @@ def changed_row(job_id: UUID) -> ChangedRow:
     """The revision that a row has now."""
     tenant_id, revision = Job.objects.values_list("tenant_id", "revision").get(pk=job_id)
     return ChangedRow(job_id, tenant_id, revision)
-
-
-def rendered(job_id: UUID, attempt: int | None, deadline_s: int | None) -> list[Object]:
-    """The manifests of an attempt (the row's own when None), with this much of the deadline left.
-
-    Raises:
-        ConfigurationError, ValueError: they cannot be rendered.
-    """
-    job = Job.objects.select_related("tenant").get(pk=job_id)
-    return manifests.render_training(
-        manifests.training_of(job),
-        attempt=attempt or job.attempt,
-        pods=manifests.pod_settings(),
-        deadline_s=deadline_s,
-    )
 
 
 def save_replicas(rows: Iterable[tuple[UUID, ReplicaRow]]) -> None:

@@ -24,13 +24,12 @@ from jobs.engine.rows import (
 from jobs.kinds import notes
 from jobs.kinds.interactive import startup
 from jobs.kinds.state import LoadedRow, WorkloadRow
-from jobs.manifests import pod_settings
 from jobs.models import ENDED_STATES, Service, ServiceEvent
 from jobs.rules.admission import ReplicaRequest
 from jobs.rules.queue import Queued
 from jobs.rules.requests import request_of
 from jobs.rules.states import JobState
-from jobs.services import manifests, tokens
+from jobs.services import manifests
 from portal import quantity
 from portal.cluster.manifests import Object
 from tenants.models import Tenant
@@ -263,15 +262,3 @@ def save_events(service_id: UUID, events: Sequence[EventRow]) -> None:
         return
     start = Service.objects.values_list("seen_start", flat=True).get(pk=service_id)
     keep_events(ServiceEvent, {"service_id": service_id}, events, {"start_count": max(1, start)})
-
-
-def rendered(service_id: UUID) -> list[Object]:
-    """The manifests of the latest start.
-
-    Raises:
-        ConfigurationError, ValueError: they cannot be rendered.
-    """
-    service = Service.objects.select_related("tenant").get(pk=service_id)
-    return manifests.render_service(
-        manifests.wanted_of(service), pods=pod_settings(), has_tls=tokens.has_gate_tls()
-    )

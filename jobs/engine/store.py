@@ -80,17 +80,6 @@ def load_queued(ids: Collection[UUID]) -> dict[UUID, WorkloadRow]:
     return job_rows.load_queued(ids) | service_rows.load_queued(ids)
 
 
-def rendered(row: WorkloadRow, deadline_s: int | None) -> list[Object]:
-    """The manifests of the current attempt, with this much of the deadline left.
-
-    Raises:
-        ConfigurationError, ValueError: they cannot be rendered.
-    """
-    if row.kind == job_rows.KEY:
-        return job_rows.rendered(UUID(row.id), row.attempt, deadline_s)
-    return service_rows.rendered(UUID(row.id))
-
-
 def save_admission(change: Change, documents: Sequence[Object] | None) -> ChangedRow | None:
     """Writes what admission says of a row, with its manifests if it has room. See `save`.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from jobs.kinds.lifecycle import Lifecycle
 from jobs.kinds.observe import CallResults, ReadPod
@@ -12,6 +13,7 @@ from portal.cluster.manifests import Object
 Observe = Callable[
     [ClusterCache, LoadedRow, CallResults, Sequence[PodFacts], Sequence[PodFacts]], Observed
 ]
+Render = Callable[[UUID, int | None, int | None], list[Object]]
 Complete = Callable[[WorkloadRow, Object, Object | None], Object]
 RenderRescue = Callable[[WorkloadRow, Rescue], Object]
 
@@ -25,6 +27,8 @@ class WorkloadKind:
         lifecycle: what follows from a look.
         read_pod: a pod by the names of its containers.
         observe: what the view shows, with the pods that are there and those that were deleted.
+        render: the manifests of a workload's attempt (the row's own when None), with so many seconds left
+            of its deadline. Blocking. Raises ConfigurationError and ValueError when it cannot.
         complete: a stored document as it is sent, with its owner (None: it has none) and with what
             is not stored.
         render_rescue: the pod that saves the log of a lost replica; None: nothing of it is archived.
@@ -35,5 +39,6 @@ class WorkloadKind:
     lifecycle: type[Lifecycle]
     read_pod: ReadPod
     observe: Observe
+    render: Render
     complete: Complete
     render_rescue: RenderRescue | None = None

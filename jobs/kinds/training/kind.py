@@ -12,6 +12,16 @@ from jobs.tokens import job_token
 from portal.cluster.manifests import Object
 
 
+def _render(workload_id: UUID, attempt: int | None, deadline_s: int | None) -> list[Object]:
+    job = Job.objects.select_related("tenant").get(pk=workload_id)
+    return manifests.render_training(
+        manifests.training_of(job),
+        attempt=attempt or job.attempt,
+        pods=manifests.pod_settings(),
+        deadline_s=deadline_s,
+    )
+
+
 def _complete(row: WorkloadRow, document: Object, root: Object | None) -> Object:
     return manifests.completed(document, root=root, token=job_token(UUID(row.id)))
 
@@ -30,4 +40,6 @@ def _render_rescue(row: WorkloadRow, step: Rescue) -> Object:
     )
 
 
-TRAINING = WorkloadKind("job", TrainingLifecycle, read_pod, observe, _complete, _render_rescue)
+TRAINING = WorkloadKind(
+    "job", TrainingLifecycle, read_pod, observe, _render, _complete, _render_rescue
+)
