@@ -21,9 +21,8 @@ from jobs.kinds.state import (
     CreateAll,
     Delete,
     Erase,
+    PatchRoot,
     Rescue,
-    Scale,
-    SetSuspended,
     Step,
     Sweep,
     Verify,
@@ -120,11 +119,8 @@ class Executor:
         match step:
             case CreateAll():
                 return await self._create_all(batch, result)
-            case SetSuspended():
-                spec = {"suspend": step.value}
-                return await self._patch_root(batch, step, spec, result)
-            case Scale():
-                return await self._patch_root(batch, step, {"replicas": step.replicas}, result)
+            case PatchRoot():
+                return await self._patch_root(batch, step, result)
             case Delete():
                 await self._cluster.delete(step.kind, batch.row.namespace, step.name, uid=step.uid)
             case Verify():
@@ -187,10 +183,10 @@ class Executor:
 
     # --- changing, reading ---
     async def _patch_root(
-        self, batch: StepBatch, step: SetSuspended | Scale, spec: Object, result: StepResult
+        self, batch: StepBatch, step: PatchRoot, result: StepResult
     ) -> StepResult:
         # The uid makes it a precondition: never the root of another try.
-        patch = {"metadata": {"uid": step.uid}, "spec": spec}
+        patch: Object = {"metadata": {"uid": step.uid}, "spec": step.spec}
         try:
             await self._cluster.merge_patch(
                 _root_kind(batch), batch.row.namespace, step.name, patch

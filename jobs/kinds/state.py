@@ -344,21 +344,12 @@ class CreateAll:
 
 
 @dataclass(frozen=True)
-class SetSuspended:
-    """Suspend or unsuspend the root of this uid."""
+class PatchRoot:
+    """Change these fields in the spec of the root of this uid: it runs, or stands still, by them."""
 
     name: str
     uid: str
-    value: bool
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Set how many pods the root of this uid has; its root is a Deployment."""
-
-    name: str
-    uid: str
-    replicas: int
+    spec: Mapping[str, bool | int]
 
 
 @dataclass(frozen=True)
@@ -396,7 +387,7 @@ class Erase:
     """Remove the job's part of the object store."""
 
 
-Step = CreateAll | SetSuspended | Scale | Delete | Verify | Rescue | Sweep | Erase
+Step = CreateAll | PatchRoot | Delete | Verify | Rescue | Sweep | Erase
 
 
 @dataclass(frozen=True)

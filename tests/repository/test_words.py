@@ -120,6 +120,8 @@ WORDS: dict[str, dict[str, str]] = {
         "QueuedJob": "Queued",
         "HoldingJob": "Admitted",
         "Need": "ReplicaRequest",
+        "SetSuspended": "PatchRoot",
+        "Scale": "PatchRoot",
         "departed": "deleted_pods",
         "_departed": "_deleted_pods",
         "note_departed": "note_deleted_pod",

@@ -13,7 +13,7 @@ from jobs.kinds import crashes
 from jobs.kinds.interactive import startup
 from jobs.kinds.interactive.startup import App
 from jobs.kinds.lifecycle import VIEW_LAG_S, Lifecycle
-from jobs.kinds.state import CreateAll, Plan, PodFacts, Root, Scale
+from jobs.kinds.state import CreateAll, PatchRoot, Plan, PodFacts, Root
 from jobs.rules import patterns, reasons, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.states import JobState
@@ -98,7 +98,7 @@ class InteractiveLifecycle(Lifecycle):
 
     def release(self, root: Root) -> None:
         if root.replicas != 1:
-            self.call(Scale(root.name, root.uid, 1))
+            self.call(PatchRoot(root.name, root.uid, {"replicas": 1}))
 
     def follow_creation(self, trouble: Reason) -> None:
         self._show(trouble.text)

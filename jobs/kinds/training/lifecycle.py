@@ -14,12 +14,12 @@ from jobs.kinds.state import (
     Erase,
     ObjectRef,
     Observed,
+    PatchRoot,
     Plan,
     PodFacts,
     ReplicaKey,
     Rescue,
     Root,
-    SetSuspended,
     WorkloadRow,
 )
 from jobs.kinds.training import decision, replicas, rescue
@@ -80,7 +80,7 @@ class TrainingLifecycle(Lifecycle):
     # --- starting and running ---
     def release(self, root: Root) -> None:
         if root.is_suspended and not root.verdict:
-            self.call(SetSuspended(root.name, root.uid, value=False))
+            self.call(PatchRoot(root.name, root.uid, {"suspend": False}))
 
     def follow_creation(self, trouble: Reason) -> None:
         self._withdraw_late()
@@ -310,7 +310,7 @@ class TrainingLifecycle(Lifecycle):
             return
         # Once it has decided, the controller ends the others by itself.
         if not root.is_suspended and not root.verdict:
-            self.call(SetSuspended(root.name, root.uid, value=True))
+            self.call(PatchRoot(root.name, root.uid, {"suspend": True}))
 
     # --- after the end ---
     def finish(self) -> bool:

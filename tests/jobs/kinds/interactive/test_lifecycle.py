@@ -13,10 +13,10 @@ from jobs.kinds.state import (
     GateService,
     ObjectRef,
     Observed,
+    PatchRoot,
     Plan,
     PodFacts,
     Root,
-    Scale,
     Sweep,
     Verify,
     WorkloadRow,
@@ -113,7 +113,7 @@ TABLE = {
     "made": (
         fresh(),
         Observed(root=replace(ROOT, replicas=0), services=(DOOR,), made_root="root-1"),
-        ((Scale("nb-abc", "root-1", 1),), "starting", "creating"),
+        ((PatchRoot("nb-abc", "root-1", {"replicas": 1}),), "starting", "creating"),
     ),
     "half made": (
         fresh(),

@@ -13,12 +13,12 @@ from jobs.kinds.state import (
     GateService,
     ObjectRef,
     Observed,
+    PatchRoot,
     PodFacts,
     ReplicaKey,
     Rescue,
     Root,
     ServerDeployment,
-    SetSuspended,
     Step,
     Sweep,
     Verify,
@@ -107,8 +107,8 @@ class Case:
     more: dict[str, Any] = field(default_factory=dict)
 
 
-UNSUSPEND = SetSuspended("mnist-abc123-worker", "root-uid", value=False)
-SUSPEND = SetSuspended("mnist-abc123-worker", "root-uid", value=True)
+UNSUSPEND = PatchRoot("mnist-abc123-worker", "root-uid", {"suspend": False})
+SUSPEND = PatchRoot("mnist-abc123-worker", "root-uid", {"suspend": True})
 VERIFY = Verify("mnist-abc123-worker")
 NO_ROOT = Delete("Job", "mnist-abc123-worker", "root-uid")
 NO_SERVERS = (
