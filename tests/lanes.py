@@ -27,7 +27,7 @@ OTHERS = sorted(
 # Files of FOLDERS that are left to `make test-all`, slowest first, with the seconds that each takes
 # beside much other work. What decides (rules, engine, tenancy, who may call what) is never here.
 LATER: Mapping[str, int] = {
-    "tests/jobs/engine/test_faults.py": 90,
+    "tests/jobs/engine/test_faults.py": 105,
     "tests/portal/server/test_connections.py": 85,
     "tests/portal/server/test_slow_clients.py": 77,
     "tests/portal/server/test_probes.py": 74,
@@ -50,7 +50,6 @@ LATER: Mapping[str, int] = {
     "tests/jobs/engine/test_data_is_kept.py": 17,
     "tests/jobs/pod/gate/test_memory.py": 16,
     "tests/jobs/logs/test_one_upstream.py": 16,
-    "tests/jobs/engine/test_served_faults.py": 15,
     "tests/jobs/engine/test_takeover.py": 14,
     "tests/portal/test_durability.py": 13,
     "tests/jobs/pod/gate/test_websockets.py": 13,

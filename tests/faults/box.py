@@ -1,5 +1,5 @@
 """The cluster of the fault tables: onebox's API and controllers (`onebox.testing.Box`), to which Homeport's
-own client speaks over HTTP, and a node whose pods live as `tests.jobs.engine.simulation` has them.
+own client speaks over HTTP, and a node whose pods live as `tests.jobs.engine.kubelet` has them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from portal.cluster.credentials import Credentials
 from portal.cluster.kinds import get_kind
 from portal.cluster.ratelimit import TokenBucket
 from portal.cluster.transport import Request, Transport
-from tests.jobs.engine.served_simulation import ServiceSim
-from tests.jobs.engine.simulation import START, Life
+from tests.jobs.engine.kubelet import START, Kubelet, Life
 
 
 class Steady(Transport):
@@ -39,9 +38,10 @@ class Steady(Transport):
 
 
 @dataclass
-class FaultBox(ServiceSim):
+class FaultBox(Kubelet, Cluster):
     """The calls of `Cluster` are the real ones; open it in a running event loop, and shut it."""
 
+    is_killed: bool = False
     ages: dict[str, int] = field(default_factory=dict)
     others: set[str] = field(default_factory=set)  # namespaces that the test is not about
 
@@ -62,13 +62,6 @@ class FaultBox(ServiceSim):
         await self._transport.close()
         await self.box.stop_serving()
         self.box.close()
-
-    # --- the calls: those of the real client ---
-    get = Cluster.get
-    list = Cluster.list
-    create = Cluster.create
-    merge_patch = Cluster.merge_patch
-    delete = Cluster.delete
 
     # --- what the simulated node asks for ---
     def of(self, kind: str) -> list[Object]:

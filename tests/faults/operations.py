@@ -15,7 +15,7 @@ from jobs.models import Job, Service
 from tenants.models import Tenant, TenantObject
 from tenants.reconcile import status
 from tests.faults.world import FaultWorld
-from tests.jobs.engine.simulation import Life
+from tests.jobs.engine.kubelet import Life
 from tests.jobs.engine.world import TF_PS
 
 Act = Callable[[FaultWorld], Awaitable[Any]]
@@ -112,13 +112,13 @@ async def has_one_policy(world: FaultWorld) -> bool:
 async def both_with_work(world: FaultWorld) -> None:
     await both(world)
     world.sim.lives = {"worker-0": [Life("hang")]}
-    await world.ask_job(clean_policy="all")
-    await world.ask_service()
+    training = await world.submit(clean_policy="all")
+    await world.submit("notebook")
 
-    async def runs() -> bool:
-        return (await world.job()).state == (await world.service()).state == "running"
+    async def run() -> bool:
+        return (await world.row(training)).state == (await world.row()).state == "running"
 
-    await world.wait(runs, "training and notebook run")
+    await world.wait(run, "training and notebook run")
 
 
 async def suspended(world: FaultWorld) -> None:
@@ -176,47 +176,47 @@ async def is_gone(world: FaultWorld) -> bool:
 
 # --- trainings ---
 async def single(world: FaultWorld) -> None:
-    await world.ask_job(clean_policy="all")
+    await world.submit(clean_policy="all")
 
 
 async def single_with_ttl(world: FaultWorld) -> None:
-    await world.ask_job(ttl_s=5)
+    await world.submit(ttl_s=5)
 
 
 async def cluster_job(world: FaultWorld) -> None:
-    await world.ask_job(topology="tf-ps", replicas=TF_PS, clean_policy="all")
+    await world.submit(topology="tf-ps", replicas=TF_PS, clean_policy="all")
 
 
 async def job_that_loses_its_log(world: FaultWorld) -> None:
     world.sim.lives = {"worker-0": [Life("oom")]}
-    await world.ask_job(clean_policy="all")
+    await world.submit(clean_policy="all")
 
 
 async def job_that_is_tried_again(world: FaultWorld) -> None:
     world.sim.lives = {"worker-1": [Life("fail"), Life("ok")]}
-    await world.ask_job(topology="tf-ps", replicas=TF_PS, clean_policy="all", retries=1)
+    await world.submit(topology="tf-ps", replicas=TF_PS, clean_policy="all", retries=1)
 
 
 async def job_that_nobody_places(world: FaultWorld) -> None:
     """The scheduler finds no room though we thought there was some: it is given back."""
     world.sim.box.has_room = False
-    await world.ask_job(topology="tf-ps", replicas=TF_PS, starting_deadline_s=60)
+    await world.submit(topology="tf-ps", replicas=TF_PS, starting_deadline_s=60)
 
 
 async def is_queued_again(world: FaultWorld) -> bool:
-    job = await world.job()
+    job = await world.row()
     return bool(job.state == "queued" and job.requeued_count == 1)
 
 
 async def is_cleaned(world: FaultWorld) -> bool:
-    return bool((await world.job()).cleaned_at)
+    return bool((await world.row()).cleaned_at)
 
 
 async def job_runs(world: FaultWorld) -> None:
     await both(world)
     hang = [Life("hang")]
     world.sim.lives = {"worker-0": hang, "worker-1": hang}
-    await world.ask_job(topology="tf-ps", replicas=TF_PS, clean_policy="all")
+    await world.submit(topology="tf-ps", replicas=TF_PS, clean_policy="all")
     await world.until(lambda job: job.state == "running")
 
 
@@ -234,15 +234,15 @@ async def no_job_is_left(world: FaultWorld) -> bool:
 
 # --- notebooks and TensorBoards ---
 async def notebook(world: FaultWorld) -> None:
-    await world.ask_service()
+    await world.submit("notebook")
 
 
 async def tensorboard(world: FaultWorld) -> None:
-    await world.ask_service(kind="tensorboard", name="my board")
+    await world.submit("tensorboard", name="my board")
 
 
 async def is_running(world: FaultWorld) -> bool:
-    service = await world.service()
+    service = await world.row()
     return service is not None and service.state == "running"
 
 
@@ -259,25 +259,25 @@ async def board_runs(world: FaultWorld) -> None:
 
 
 async def service_is_stopped(world: FaultWorld) -> None:
-    await world.change_service(desired="stop")
+    await world.intend(desired="stop")
 
 
 async def service_is_deleted(world: FaultWorld) -> None:
-    await world.change_service(desired="delete")
+    await world.intend(desired="delete")
 
 
 async def service_starts_again(world: FaultWorld) -> None:
-    await world.change_service(desired="run", start_count=F("start_count") + 1)
+    await world.intend(desired="run", start_count=F("start_count") + 1)
 
 
 async def has_started_again(world: FaultWorld) -> bool:
-    service = await world.service()
+    service = await world.row()
     assert service is not None
     return service.state == "running" and service.seen_start == service.start_count == 2
 
 
 async def is_stopped(world: FaultWorld) -> bool:
-    service = await world.service()
+    service = await world.row()
     return service is not None and service.state == "stopped" and bool(service.cleaned_at)
 
 
@@ -295,11 +295,11 @@ async def door_is_removed(world: FaultWorld) -> None:
     namespace = (await world.tenant()).namespace
     for service in world.sim.api.list("services", namespace):
         world.sim.api.delete("services", namespace, service["metadata"]["name"])
-    await world.change_service(node_port=None)
+    await world.intend(node_port=None)
 
 
 async def has_a_door(world: FaultWorld) -> bool:
-    service = await world.service()
+    service = await world.row()
     return service is not None and service.node_port is not None and await is_running(world)
 
 

@@ -173,7 +173,7 @@ class Table:
         await world.wait(has_struck, f"{point} strikes", most_s=MOST_CLEAN_S)
         has_bob = world.sim.box.has_room  # else nobody is placed, him included
         if has_bob:
-            await world.ask_job("bob", name="bobs")
+            await world.submit(owner="bob", name="bobs")
         await world.rest(PERMANENT_S)
         if has_bob:
             assert await world.has_run("bobs"), f"{point}: Bob waits\n{await world.tell()}"

@@ -7,7 +7,6 @@ suffer), what they asked for, the cluster, and a reconciler that dies and starts
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -22,11 +21,12 @@ from portal.cluster.cache import ClusterChanges
 from portal.cluster.kinds import KINDS as ALL_KINDS
 from portal.cluster.listwatch import ListWatch
 from tenants.models import Tenant, TenantObject
-from tests.factories import make_job, make_service, make_tenant
+from tests.factories import make_tenant
 from tests.faults.box import FaultBox
 from tests.faults.fault import Fault
 from tests.faults.wire import WireFault
-from tests.jobs.engine.simulation import START, Killed, who_of
+from tests.jobs.engine.kubelet import who_of
+from tests.jobs.engine.simulation import Killed
 from tests.jobs.engine.world import World
 
 TENANTS_SAFETY_S = 60
@@ -52,7 +52,6 @@ class FaultWorld(World):
     struck_at: float = 0.0  # when the fault struck last
     names: dict[str, str] = field(default_factory=dict)  # what differs from run to run
     alice: UUID | None = None
-    service_id: UUID | None = None
     looked_whole_at: float = float("-inf")
     quiet: int = 0  # rounds in which nothing has happened
     tenants_due_s: float | None = None
@@ -210,11 +209,6 @@ class FaultWorld(World):
         more = {"revision": F("revision") + 1, "desired_at": timezone.now()}
         await Tenant.objects.filter(pk=self.alice).aupdate(**columns, **more)
 
-    async def change_service(self, **columns: Any) -> None:
-        await Service.objects.filter(pk=self.service_id).aupdate(
-            revision=F("revision") + 1, **columns
-        )
-
     async def tenant(self, name: str = "alice") -> Tenant:
         found = Tenant.objects.select_related("owner")
         return await found.aget(owner__username=name)
@@ -229,32 +223,22 @@ class FaultWorld(World):
 
         await self.wait(are_open, f"{names} are provisioned")
 
-    async def ask_job(self, owner: str = "alice", **changes: Any) -> Job:
-        tenant = await self.tenant(owner)
-        self.submitted += 1
-        queued_at = START + timedelta(seconds=self.sim.seconds, milliseconds=self.submitted)
-        job = await sync_to_async(make_job)(tenant, queued_at=queued_at, **changes)
-        if owner == "alice":
-            self.job_id = job.pk
-        self._note_row(job)
-        return job
+    async def submit(self, kind: str = "training", *, owner: str = "alice", **changes: Any) -> Any:
+        about = self.about
+        row = await super().submit(kind, owner=owner, **changes)
+        if owner != "alice":
+            self.about = about
+        self._note_row(row)
+        return row
 
-    async def ask_service(self, **changes: Any) -> Service:
-        tenant = await self.tenant()
-        at = START + timedelta(seconds=self.sim.seconds)
-        service = await sync_to_async(make_service)(tenant, requested_at=at, **changes)
-        self.service_id = service.pk
-        self._note_row(service)
-        return service
+    def _tenant(self, owner: str) -> Tenant:
+        return Tenant.objects.select_related("owner").get(owner__username=owner)
 
     def _note_row(self, row: Job | Service) -> None:
         from portal.cluster.names import short_id
 
         self.names[str(row.pk)] = "row"
         self.names[short_id(row.pk)] = "row"
-
-    async def service(self) -> Service | None:
-        return await Service.objects.filter(pk=self.service_id).select_related("tenant").afirst()
 
     def record(self) -> None:
         """Forgets the calls made until now."""

@@ -41,8 +41,8 @@ from jobs.services import submission as service_submission
 from tenants.actions import create_token
 from tenants.models import Tenant
 from tests.factories import make_tenant, submit_body
-from tests.jobs.engine.served_simulation import ServiceSim
-from tests.jobs.engine.simulation import START, Life
+from tests.jobs.engine.kubelet import START, Life
+from tests.jobs.engine.simulation import Sim
 from tests.jobs.engine.world import World
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class Clock:
 class Fighter(World):
     """A reconciler that takes the lease from whoever has it, and starts anew when it lost it."""
 
-    def __init__(self, sim: ServiceSim, found: Found, name: str, chance: random.Random) -> None:
+    def __init__(self, sim: Sim, found: Found, name: str, chance: random.Random) -> None:
         super().__init__(sim=sim)
         self.found, self.name, self.chance = found, name, chance
         self.ticks = 0
@@ -159,8 +159,8 @@ class Race:
         _, self.token = create_token(by=self.tenant.owner, name="race")
         self.start = threading.Barrier(THREADS)
 
-    def _sim(self) -> ServiceSim:
-        sim = ServiceSim()
+    def _sim(self) -> Sim:
+        sim = Sim()
         sim.lives = {"worker-0": [Life("hang")]}
         hard = {"requests.cpu": "1000", "requests.memory": "32Ti", "pods": "1000"}
         hard |= {"requests.nvidia.com/gpu": str(ROOM), "services.nodeports": "1000"}

@@ -1,23 +1,34 @@
-"""A simulated cluster for the reconciler's tests: the calls of `Cluster` on a dictionary, and just
-enough of the Job, Deployment and garbage-collection controllers, scheduler and kubelet.
+"""A simulated cluster for the engine's tests: the calls of `Cluster` on a dictionary, and just enough of
+the controllers: of Jobs, Deployments, namespaces, quotas, volumes, and the collector of garbage.
 
-It knows faults: the n-th mutating call can be refused, lose its reply, or kill the caller.
+Namespaces come and go with everything in them, quotas are confirmed, claims get volumes; a volume
+that is released stays, or goes when its reclaim policy says so. It knows faults: the n-th mutating
+call can be refused, lose its reply, or kill the caller.
 """
 
+from __future__ import annotations
+
 import copy
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from jobs.kinds.training.observe import parse_indexes
 from portal.cluster import labels
 from portal.cluster.client import Cluster, Object
 from portal.cluster.errors import AlreadyExists, ClusterError, Conflict, NotFound, Unavailable
+from tests.jobs.engine.kubelet import ENDED, Kubelet
 
-START = datetime(2026, 11, 20, 12, tzinfo=UTC)
-ENDED = {"Succeeded", "Failed"}
+OF_WORKLOADS = {"Job", "Deployment", "Service", "ConfigMap", "Secret", "Pod"}
+AMOUNTS = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
+QUOTA = {
+    "requests.cpu": "32",
+    "requests.memory": "128Gi",
+    "requests.nvidia.com/gpu": "8",
+    "pods": "50",
+    "services.nodeports": "3",
+}
 
 
 class Killed(BaseException):
@@ -34,73 +45,43 @@ class Fault:
 
 
 @dataclass
-class Life:
-    """How one pod lives: `ok`, `hang`, `fail`, `oom`, `evict`, `image`, `unplaced`."""
+class Sim(Kubelet, Cluster):
+    """The whole cluster: one node, and the namespaces that it begins with."""
 
-    kind: str
-    code: int = 1
-
-
-@dataclass
-class Sim(Cluster):
-    """The whole cluster; `lives` says how the successive pods of a replica (or rescue) live."""
-
-    lives: dict[str, list[Life]] = field(default_factory=dict)
-    seconds: float = 0.0
+    namespaces: tuple[str, ...] = ("u-alice",)
     store: dict[tuple[str, str, str], Object] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
-    calls: Counter[tuple[str, str]] = field(default_factory=Counter)
     mutations: list[str] = field(default_factory=list)
     is_killed: bool = False
     is_down: bool = False
-    ended: list[tuple[Object, bool, int]] = field(default_factory=list)  # pod, marked, code
-    born: Counter[str] = field(default_factory=Counter)
-    life_of: dict[str, Life] = field(default_factory=dict)
     counted: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     began: dict[str, float] = field(default_factory=dict)  # root uid -> when it was set going
     made: int = 0
+    ports: int = 30000
 
     def __post_init__(self) -> None:
-        self.add_namespace("u-alice")
+        ready = {"type": "Ready", "status": "True"}
         self.put(
             {
                 "apiVersion": "v1",
                 "kind": "Node",
                 "metadata": {"name": "node", "namespace": ""},
-                "status": {
-                    "allocatable": {
-                        "cpu": "64",
-                        "memory": "256Gi",
-                        "pods": "110",
-                        "nvidia.com/gpu": "8",
-                    },
-                    "conditions": [{"type": "Ready", "status": "True"}],
-                },
+                "status": {"allocatable": dict(AMOUNTS), "conditions": [ready]},
             }
         )
+        for namespace in self.namespaces:
+            self._add_namespace(namespace)
 
     # --- set-up ---
-    def add_namespace(self, name: str, owner: str = "tenant") -> None:
-        marks = {labels.MANAGED_BY: labels.MANAGER, labels.OWNER: owner}
-        self.put(
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {"name": name, "namespace": "", "labels": marks},
-                "status": {"phase": "Active"},
-            }
-        )
-        hard = {"requests.cpu": "32", "requests.memory": "128Gi", "pods": "50"}
-        hard["requests.nvidia.com/gpu"] = "8"
-        self.put(
-            {
-                "apiVersion": "v1",
-                "kind": "ResourceQuota",
-                "metadata": {"name": "homeport", "namespace": name, "labels": marks},
-                "spec": {"hard": hard},
-                "status": {"hard": hard, "used": {}},
-            }
-        )
+    def _add_namespace(self, name: str) -> None:
+        marks = {labels.MANAGED_BY: labels.MANAGER, labels.OWNER: "tenant"}
+        for kind, meta, spec in (
+            ("Namespace", {"name": name, "namespace": ""}, {}),
+            ("ResourceQuota", {"name": "homeport", "namespace": name}, {"hard": dict(QUOTA)}),
+        ):
+            meta["labels"] = dict(marks)
+            obj = {"apiVersion": "v1", "kind": kind, "metadata": meta, "spec": spec}
+            self._settle(self.put(obj))
 
     def put(self, obj: Object) -> Object:
         """Stores an object as the API server would."""
@@ -116,22 +97,18 @@ class Sim(Cluster):
         self.made += 1
         obj["metadata"]["resourceVersion"] = str(self.made)
 
-    def stamp(self) -> str:
-        return (START + timedelta(seconds=self.seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
     def of(self, kind: str) -> list[Object]:
         return [obj for key, obj in self.store.items() if key[0] == kind]
 
-    def change_life(self, who: str, life: Life) -> None:
-        """From now on the pods of this replica live otherwise."""
-        for pod in self.of("Pod"):
-            if who_of(pod) == who:
-                self.life_of[pod["metadata"]["uid"]] = life
+    def uids(self, kind: str) -> set[str]:
+        return {obj["metadata"]["uid"] for obj in self.of(kind)}
 
     def live_things(self) -> list[str]:
-        """Everything that a job may leave behind."""
-        kinds = {"Job", "Deployment", "Service", "ConfigMap", "Secret", "Pod"}
-        return sorted("/".join(key[::2]) for key in self.store if key[0] in kinds)
+        """Everything that a workload may leave behind."""
+        return sorted("/".join(key[::2]) for key in self.store if key[0] in OF_WORKLOADS)
+
+    def live_pods(self) -> list[Object]:
+        return [pod for pod in self.of("Pod") if pod["status"]["phase"] not in ENDED]
 
     # --- calls ---
     async def close(self) -> None:
@@ -149,15 +126,15 @@ class Sim(Cluster):
         return self._mutation("create", obj, lambda: self._create(obj))
 
     def _create(self, obj: Object) -> Object:
-        meta = obj["metadata"]
-        key = (obj["kind"], meta["namespace"], meta["name"])
-        if ("Namespace", "", meta["namespace"]) not in self.store:
-            raise NotFound(404, "NotFound", f"namespace {meta['namespace']} not found")
-        if key in self.store:
-            raise AlreadyExists(409, "AlreadyExists", f"{key} exists")
         made = copy.deepcopy(obj)
+        namespace = made["metadata"].setdefault("namespace", "")
+        if namespace and ("Namespace", "", namespace) not in self.store:
+            raise NotFound(404, "NotFound", f"namespace {namespace} not found")
+        if _key(made) in self.store:
+            raise AlreadyExists(409, "AlreadyExists", f"{_key(made)} exists")
         made["status"] = {"phase": "Pending"} if obj["kind"] == "Pod" else {}
-        return copy.deepcopy(self.put(made))
+        self._settle(self.put(made))
+        return copy.deepcopy(made)
 
     async def merge_patch(
         self,
@@ -174,13 +151,18 @@ class Sim(Cluster):
             obj = self.store.get((kind, namespace or "", name))
             if obj is None:
                 raise NotFound(404, "NotFound", f"{kind} {name} not found")
-            if patch["metadata"]["uid"] != obj["metadata"]["uid"]:
-                raise Conflict(409, "Conflict", "Precondition failed: UID in precondition")
-            obj["spec"].update(patch["spec"])
+            exactly = patch.get("metadata", {})
+            assert "uid" in exactly or kind not in OF_WORKLOADS, "might hit another of that name"
+            for key in ("uid", "resourceVersion"):
+                if exactly.get(key, obj["metadata"][key]) != obj["metadata"][key]:
+                    raise Conflict(409, "Conflict", f"{key} differs")
+            _merge(obj, patch)
             self.touch(obj)
+            self._settle(obj)
             return copy.deepcopy(obj)
 
-        return self._mutation("patch", about, patched)
+        done: Object = self._mutation("patch", about, patched)
+        return done
 
     async def delete(
         self, kind: str, namespace: str | None, name: str, *, uid: str, grace_s: int | None = None
@@ -217,14 +199,38 @@ class Sim(Cluster):
         self.is_killed = True
         raise Killed
 
+    async def list(
+        self, kind: str, namespace: str | None = None, label_selector: str | None = None
+    ) -> list[Object]:
+        """Of all namespaces when none is given; no selector is needed here."""
+        del label_selector
+        return [
+            copy.deepcopy(obj)
+            for obj in self.of(kind)
+            if namespace in {None, obj["metadata"].get("namespace", "")}
+        ]
+
     def remove(self, obj: Object) -> None:
         """Deletes as the API server does: pods with their grace, everything else at once."""
         meta = obj["metadata"]
         if obj["kind"] == "Pod" and obj["status"].get("phase") not in ENDED:
             meta.setdefault("deletionTimestamp", self.stamp())
             self.touch(obj)
-        else:
-            self.store.pop((obj["kind"], meta["namespace"], meta["name"]), None)
+            return
+        self._drop(obj)
+        if obj["kind"] == "Namespace":
+            for inside in [o for key, o in self.store.items() if key[1] == meta["name"]]:
+                self._drop(inside)
+
+    def _drop(self, obj: Object) -> None:
+        self.store.pop(_key(obj), None)
+        if obj["kind"] != "PersistentVolumeClaim":
+            return
+        volume = self.store.get(("PersistentVolume", "", obj["spec"]["volumeName"]))
+        if volume is not None:
+            volume["status"] = {"phase": "Released"}
+            self.touch(volume)
+            self._settle(volume)
 
     # --- controllers ---
     def step(self) -> None:
@@ -237,6 +243,38 @@ class Sim(Cluster):
         for deployment in self.of("Deployment"):
             self._deployment(deployment)
         self._collect()
+
+    def _settle(self, obj: Object) -> None:
+        """What upstream's controllers do about an object at once."""
+        kind, spec = obj["kind"], obj.get("spec", {})
+        if kind == "Namespace":
+            obj["status"] = {"phase": "Active"}
+        elif kind == "ResourceQuota":
+            hard = dict(spec["hard"])
+            obj["status"] = {"hard": hard, "used": dict.fromkeys(hard, "0")}
+        elif kind == "Service" and spec.get("type") == "NodePort":
+            self.ports += "nodePort" not in spec["ports"][0]
+            spec["ports"][0].setdefault("nodePort", self.ports)
+        elif kind == "PersistentVolumeClaim" and "volumeName" not in spec:
+            self._provision(obj)
+        elif kind == "PersistentVolume" and _is_to_go(obj):
+            self.remove(obj)
+
+    def _provision(self, claim: Object) -> None:
+        meta = claim["metadata"]
+        name = f"pvc-{meta['uid']}"
+        claim["spec"]["volumeName"] = name
+        claim["status"] = {"phase": "Bound"}
+        reference = {key: meta[key] for key in ("namespace", "name", "uid")}
+        self.put(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": name, "namespace": ""},
+                "spec": {"persistentVolumeReclaimPolicy": "Retain", "claimRef": reference},
+                "status": {"phase": "Bound"},
+            }
+        )
 
     def _collect(self) -> None:
         """Removes what is owned by nothing that exists."""
@@ -314,7 +352,8 @@ class Sim(Cluster):
 
     def _deployment(self, deployment: Object) -> None:
         alive = [p for p in self._pods_of(deployment) if p["status"].get("phase") not in ENDED]
-        if not [p for p in alive if "deletionTimestamp" not in p["metadata"]]:
+        stays = [p for p in alive if "deletionTimestamp" not in p["metadata"]]
+        if deployment["spec"]["replicas"] and not stays:
             self._make_pod(deployment, deployment["metadata"]["name"], {})
 
     def _make_pod(self, owner: Object, base: str, marks: dict[str, str]) -> None:
@@ -336,107 +375,26 @@ class Sim(Cluster):
             }
         )
 
-    # --- scheduler and kubelet ---
-    def _life(self, pod: Object) -> Life:
-        uid = pod["metadata"]["uid"]
-        if uid not in self.life_of:
-            who = who_of(pod)
-            lives = self.lives.get(who, [])
-            number = self.born[who]
-            self.born[who] += 1
-            default = Life("hang") if who.startswith("ps") else Life("ok")
-            self.life_of[uid] = lives[min(number, len(lives) - 1)] if lives else default
-        return self.life_of[uid]
-
-    def _kubelet(self) -> None:
-        for pod in self.of("Pod"):
-            status, meta = pod["status"], pod["metadata"]
-            before = _told_by_kubelet(pod)
-            if status["phase"] in ENDED:
-                if "deletionTimestamp" in meta:
-                    self.remove(pod)
-                continue
-            life = self._life(pod)
-            if "deletionTimestamp" in meta:
-                self._finish(pod, "Failed", 143, is_marked=life.kind != "oom")
-            elif not pod["spec"].get("nodeName"):
-                self._schedule(pod, life)
-            else:
-                self._live(pod, life)
-            if _told_by_kubelet(pod) != before:
-                self.touch(pod)
-
-    def _schedule(self, pod: Object, life: Life) -> None:
-        if life.kind == "unplaced":
-            message = "0/1 nodes are available: 1 Insufficient cpu."
-            pod["status"]["conditions"] = [
-                {"type": "PodScheduled", "status": "False", "message": message}
-            ]
-            return
-        pod["spec"]["nodeName"] = "node"
-
-    def _live(self, pod: Object, life: Life) -> None:
-        status = pod["status"]
-        name = pod["spec"]["containers"][0]["name"]
-        if life.kind == "image":
-            waiting = {"reason": "ErrImagePull", "message": "no such tag"}
-            status["containerStatuses"] = [{"name": name, "state": {"waiting": waiting}}]
-        elif status["phase"] == "Pending":
-            status["phase"] = "Running"
-            state = {"running": {"startedAt": self.stamp()}}
-            status["containerStatuses"] = [{"name": name, "state": state}]
-        elif life.kind == "ok":
-            self._finish(pod, "Succeeded", 0)
-        elif life.kind == "fail":
-            self._finish(pod, "Failed", life.code)
-        elif life.kind == "oom":
-            self._finish(pod, "Failed", 137, reason="OOMKilled", is_marked=False)
-        elif life.kind == "evict":
-            self._finish(pod, "Failed", 137, is_marked=False)
-            status["conditions"] = [
-                {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
-            ]
-
-    def _finish(
-        self,
-        pod: Object,
-        phase: str,
-        code: int,
-        *,
-        reason: str = "Error",
-        is_marked: bool = True,
-    ) -> None:
-        status = pod["status"]
-        name = pod["spec"]["containers"][0]["name"]
-        old = next(iter(status.get("containerStatuses", [])), {}).get("state", {})
-        started = old.get("running", {}).get("startedAt")
-        ended = {"exitCode": code, "reason": reason, "finishedAt": self.stamp()}
-        status["phase"] = phase
-        if started:
-            state = {"terminated": {**ended, "startedAt": started}}
-            status["containerStatuses"] = [{"name": name, "state": state}]
-            self.ended.append((copy.deepcopy(pod), is_marked, code))
-
-
-def _told_by_kubelet(pod: Object) -> Any:
-    """A copy of what the life of a pod may change of it; most of it never does."""
-    meta = pod["metadata"]
-    told = meta.get("age"), meta.get("deletionTimestamp"), pod["spec"].get("nodeName")
-    return told, copy.deepcopy(pod["status"])
-
 
 def _index(pod: Object) -> int:
     return int(pod["metadata"]["labels"].get(labels.COMPLETION_INDEX, -1))
 
 
-def who_of(pod: Object) -> str:
-    """`worker-0`, `ps-1`, or `rescue-worker-0`."""
-    marks = pod["metadata"]["labels"]
-    role = marks[labels.ROLE]
-    index = marks.get(labels.INDEX) or marks.get(labels.COMPLETION_INDEX, "0")
-    lost = marks.get("homeport.dev/rescued-role")
-    return f"{role}-{lost}-{index}" if lost else f"{role}-{index}"
+def _key(obj: Object) -> tuple[str, str, str]:
+    meta = obj["metadata"]
+    return obj["kind"], meta.get("namespace") or "", meta["name"]
 
 
-def names(objects: Iterable[Object]) -> list[str]:
-    return sorted(obj["metadata"]["name"] for obj in objects)
+def _is_to_go(volume: Object) -> bool:
+    is_released = volume.get("status", {}).get("phase") == "Released"
+    return is_released and volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+
+
+def _merge(target: Object, patch: Object) -> None:
+    for key, value in patch.items():
+        if value is None:
+            target.pop(key, None)
+        elif isinstance(value, dict):
+            _merge(target.setdefault(key, {}), value)
+        else:
+            target[key] = value

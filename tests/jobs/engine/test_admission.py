@@ -7,7 +7,7 @@ from asgiref.sync import sync_to_async
 
 from jobs.models import Job
 from tenants.models import Tenant
-from tests.jobs.engine.simulation import Life
+from tests.jobs.engine.kubelet import Life
 from tests.jobs.engine.world import ROLE, TF_PS, World
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -44,7 +44,7 @@ async def test_many_at_once_get_exactly_what_there_is(world: World) -> None:
         await world.round()
         assert held(world) <= 8
     assert await states(world) == ["running"] * 8 + ["queued"] * 4
-    last = await world.job()
+    last = await world.row()
     assert last.reason_text.startswith(("Waits for quota: needs 1 GPU", "Waits behind"))
 
 
@@ -92,7 +92,7 @@ async def test_foreign_pods_on_a_node_are_counted(world: World) -> None:
     )
     await world.submit(replicas=needs(gpu=4))
     await world.round()
-    job = await world.job()
+    job = await world.row()
     assert (job.state, job.reason_text) == (
         "queued",
         "Waits for room on the nodes: needs 4 GPU, 2 of 8 are free.",
@@ -122,7 +122,7 @@ async def test_a_tenant_that_is_not_ready_waits_with_words(world: World) -> None
     job = await world.submit()
     await Tenant.objects.filter(pk=job.tenant_id).aupdate(state="provisioning")
     await world.round()
-    job = await world.job()
+    job = await world.row()
     assert (job.state, job.reason_code) == ("queued", "tenant_not_ready")
 
 
@@ -130,7 +130,7 @@ async def test_a_quota_that_is_not_counted_yet_admits_nothing(world: World) -> N
     world.sim.store["ResourceQuota", "u-alice", "homeport"]["status"] = {}
     await world.submit()
     await world.round()
-    job = await world.job()
+    job = await world.row()
     assert (job.state, job.reason_code) == ("queued", "quota_unknown")
 
 
@@ -139,16 +139,16 @@ async def test_a_cordoned_or_broken_node_takes_nothing(world: World) -> None:
     node["spec"] = {"unschedulable": True}
     await world.submit()
     await world.round()
-    assert (await world.job()).reason_text == "Waits for a node: none takes new pods now."
+    assert (await world.row()).reason_text == "Waits for a node: none takes new pods now."
     node["spec"] = {}
     node["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
     world.sim.touch(node)
     await world.round()
-    assert (await world.job()).state == "queued"
+    assert (await world.row()).state == "queued"
     node["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
     world.sim.touch(node)
     await world.round()
-    assert (await world.job()).state == "starting"
+    assert (await world.row()).state == "starting"
 
 
 async def test_a_job_deleted_at_the_last_moment_is_not_admitted(world: World) -> None:
@@ -156,7 +156,7 @@ async def test_a_job_deleted_at_the_last_moment_is_not_admitted(world: World) ->
     await world.intend(desired="delete")
     await world.round()
     await world.round()
-    assert await world.job() is None
+    assert await world.row() is None
     assert world.sim.mutations == []
 
 
@@ -197,7 +197,7 @@ def _make_null(pk: Any, column: str) -> None:
 async def test_a_poisoned_job_says_so_and_is_tried_again(world: World) -> None:
     bad = await world.submit()
     await world.until(lambda job: job.state == "running")
-    good_memo = (await world.job()).memo
+    good_memo = (await world.row()).memo
     await world.intend(memo={**good_memo, "committed_at": "yesterday"})
     await world.rest(30)
     events = [event async for event in bad.events.filter(reason="trouble")]

@@ -7,6 +7,7 @@ simulated cluster follow.
 
 import asyncio
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -32,7 +33,8 @@ from jobs.models import Job, Service
 from tenants.models import Team, Tenant, User
 from tenants.reconcile import status
 from tests.factories import make_job, make_tenant, make_user, submit_body
-from tests.jobs.engine.whole import WholeWorld
+from tests.jobs.engine.simulation import Sim
+from tests.jobs.engine.world import World
 
 STEPS = 50
 PEOPLE = ("alice", "bob", "lee", "mallory", "root")
@@ -62,7 +64,7 @@ class Portal(RuleBasedStateMachine):
         super().__init__()
         call_command("flush", verbosity=0, interactive=False)
         self.runner = asyncio.Runner()
-        self.world = WholeWorld()
+        self.world = World.with_tenants()
         self.claims: set[str] = set()
         self.volumes: set[str] = set()
         self.answers: set[int] = set()
@@ -213,27 +215,34 @@ def test_no_calls_but_a_purge_remove_a_volume(monkeypatch: pytest.MonkeyPatch):
     )
 
 
+async def until(world: World, what: Callable[[Sim], bool]) -> None:
+    for _ in range(200):
+        if what(world.sim):
+            return
+        await world.round()
+    raise AssertionError(f"never; {sorted(world.sim.store)}")
+
+
 @pytest.mark.django_db(transaction=True)
 async def test_a_purge_removes_the_volumes_of_its_own_tenant_only(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(status, "QUIET_S", 0.0)
-    world = WholeWorld()
+    world = World.with_tenants()
     alice = await sync_to_async(make_tenant)("alice", active=False)
     await sync_to_async(make_tenant)("bob", active=False)
-    await world.rounds_until(lambda: len(world.sim.of("PersistentVolumeClaim")) == 4)
-    job = await sync_to_async(make_job)(alice)
-    world.job_id = job.pk
+    await until(world, lambda sim: len(sim.of("PersistentVolumeClaim")) == 4)
+    world.about = await sync_to_async(make_job)(alice)
     await world.until(lambda job: job.state == "running")
     await Tenant.objects.filter(pk=alice.pk).aupdate(desired="deleted", purge_data="delete")
     await world.until(lambda job: job.state == "stopped")
     await world.rest(5)
     assert len(world.sim.of("PersistentVolumeClaim")) == 4
     await Tenant.objects.filter(pk=alice.pk).aupdate(desired="purged")
-    await world.rounds_until(lambda: ("Namespace", "", alice.namespace) not in world.sim.store)
+    await until(world, lambda sim: ("Namespace", "", alice.namespace) not in sim.store)
     await world.rest(5)
     assert (await Tenant.objects.aget(pk=alice.pk)).state == "gone"
     left = {volume["spec"]["claimRef"]["namespace"] for volume in world.sim.of("PersistentVolume")}
     assert left == {(await Tenant.objects.aget(owner__username="bob")).namespace}
-    done = await world.job()
+    done = await world.row()
     assert (done.state, done.reason_code) == ("stopped", "tenant_deleting")

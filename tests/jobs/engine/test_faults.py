@@ -4,6 +4,10 @@ The same table runs against real processes in tests/e2e/test_crash_table.py; her
 life is tried, in milliseconds.
 """
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -18,74 +22,96 @@ from portal.cluster.errors import (
     TooManyRequests,
     Unavailable,
 )
-from tests.jobs.engine.simulation import Fault, Life
+from tests.jobs.engine.kubelet import Life
+from tests.jobs.engine.simulation import Fault
 from tests.jobs.engine.world import TF_PS, World
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# Calls of a whole life of one parameter server and two workers: see `test_the_table_is_complete`.
-SUCCESS = 6 + 2 + 1  # made and set going; Deployment and Service recycled; the root removed
-STOP = 6 + 1 + 2 + 1  # made and set going; suspended; recycled; removed
 KINDS = ("before", "after", "lost")
+CLEANED = {"topology": "tf-ps", "replicas": TF_PS, "clean_policy": "all"}
 
 
-async def whole_life(world: World) -> Job:
-    await world.submit(topology="tf-ps", replicas=TF_PS, clean_policy="all")
-    return await world.until(lambda job: job.cleaned_at, rounds=200)
+@dataclass(frozen=True)
+class Course:
+    """A whole life of a workload: how it is asked for, how it goes on to its end, what that takes.
+
+    Attributes:
+        calls: how many change the cluster.
+        born: the pods that it has, each once.
+        ends: its last state.
+    """
+
+    ask: Callable[[World], Awaitable[Any]]
+    go_on: Callable[[World], Awaitable[Any]]
+    calls: int
+    born: tuple[str, ...]
+    ends: str
+
+    async def live(self, world: World) -> None:
+        await self.ask(world)
+        await self.go_on(world)
+
+    async def is_clean_and_ran_once(self, world: World) -> bool:
+        born = {who: n for who, n in world.sim.born.items() if not who.startswith("rescue")}
+        assert born == dict.fromkeys(self.born, 1)
+        assert world.sim.live_things() == []
+        assert (await world.row()).state == self.ends
+        return True
 
 
-async def stopped_life(world: World) -> Job:
+async def ask_training(world: World) -> None:
+    await world.submit(**CLEANED)
+
+
+async def ask_training_that_hangs(world: World) -> None:
     world.sim.lives = {"worker-0": [Life("hang")], "worker-1": [Life("hang")]}
-    await world.submit(topology="tf-ps", replicas=TF_PS, clean_policy="all")
-    await world.until(lambda job: job.state == "running")
+    await ask_training(world)
+
+
+async def ask_notebook(world: World) -> None:
+    await world.submit("notebook")
+
+
+async def ends(world: World) -> None:
+    await world.until(lambda row: row.cleaned_at, rounds=200)
+
+
+async def runs_and_is_stopped(world: World) -> None:
+    await world.until(lambda row: row.state == "running")
     await world.intend(desired="stop")
-    return await world.until(lambda job: job.cleaned_at, rounds=200)
+    await ends(world)
 
 
-def is_clean_and_ran_once(world: World) -> bool:
-    born = {who: n for who, n in world.sim.born.items() if not who.startswith("rescue")}
-    assert born == {"worker-0": 1, "worker-1": 1, "ps-0": 1}
-    assert world.sim.live_things() == []
-    return True
+PODS = ("worker-0", "worker-1", "ps-0")
+COURSES = {
+    # Made and set going; Deployment and Service recycled; the root removed.
+    "success": Course(ask_training, ends, 6 + 2 + 1, PODS, "succeeded"),
+    # Made and set going; suspended; recycled; removed.
+    "stop": Course(ask_training_that_hangs, runs_and_is_stopped, 6 + 1 + 2 + 1, PODS, "stopped"),
+    # Deployment, Secret, Service; scaled to one; removed.
+    "notebook": Course(ask_notebook, runs_and_is_stopped, 3 + 1 + 1, ("notebook-0",), "stopped"),
+}
+WHOLE = [(name, n) for name in ("success", "notebook") for n in range(COURSES[name].calls)]
+CALLS = [*WHOLE, *(("stop", n) for n in range(6, COURSES["stop"].calls))]  # begins as a success
 
 
-async def transitions_are_allowed(job: Job) -> None:
-    state = "starting"  # admission is an event of its own
-    async for event in job.events.filter(reason="state").order_by("id"):
-        before, _, after = event.message.partition(":")[0].partition(" -> ")
-        assert before in {state, "queued"}
-        assert JobState(after) in FOLLOWERS[JobState(before)]
-        state = "starting" if after == "queued" else after
-
-
-async def test_the_table_is_complete() -> None:
+@pytest.mark.parametrize("name", COURSES)
+async def test_the_table_is_complete(name: str) -> None:
     world = World()
-    await whole_life(world)
-    assert len(world.sim.mutations) == SUCCESS, world.sim.mutations
-    world = World()
-    await stopped_life(world)
-    assert len(world.sim.mutations) == STOP, world.sim.mutations
+    await COURSES[name].live(world)
+    assert len(world.sim.mutations) == COURSES[name].calls, world.sim.mutations
+    assert await COURSES[name].is_clean_and_ran_once(world)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("number", range(SUCCESS))
-async def test_a_fault_at_each_call_of_a_successful_life(number: int, kind: str) -> None:
+@pytest.mark.parametrize(("name", "number"), CALLS)
+async def test_a_fault_at_each_call(name: str, number: int, kind: str) -> None:
     world = World()
     world.sim.faults = [Fault(number, kind)]
-    job = await whole_life(world)
-    assert job.state == "succeeded"
-    assert is_clean_and_ran_once(world)
+    await COURSES[name].live(world)
+    assert await COURSES[name].is_clean_and_ran_once(world)
     assert world.starts == (1 if kind == "lost" else 2)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("number", range(6, STOP))
-async def test_a_fault_at_each_call_of_a_stop(number: int, kind: str) -> None:
-    world = World()
-    world.sim.faults = [Fault(number, kind)]
-    job = await stopped_life(world)
-    assert job.state == "stopped"
-    assert is_clean_and_ran_once(world)
 
 
 @pytest.mark.parametrize(
@@ -97,13 +123,14 @@ async def test_a_fault_at_each_call_of_a_stop(number: int, kind: str) -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-@pytest.mark.parametrize("number", range(SUCCESS))
-async def test_a_refusal_at_each_call_is_tried_again(number: int, error: ClusterError) -> None:
+@pytest.mark.parametrize(("name", "number"), WHOLE)
+async def test_a_refusal_at_each_call_is_tried_again(
+    name: str, number: int, error: ClusterError
+) -> None:
     world = World()
     world.sim.faults = [Fault(number, "error", error), Fault(number + 1, "error", error)]
-    job = await whole_life(world)
-    assert job.state == "succeeded"
-    assert is_clean_and_ran_once(world)
+    await COURSES[name].live(world)
+    assert await COURSES[name].is_clean_and_ran_once(world)
 
 
 async def test_what_is_refused_for_long_is_tried_less_and_less_often() -> None:
@@ -116,6 +143,15 @@ async def test_what_is_refused_for_long_is_tried_less_and_less_often() -> None:
     assert 15 <= len(world.sim.mutations) <= 35
     world.sim.faults = []
     await world.until(lambda job: job.state == "running", rounds=30)
+
+
+async def transitions_are_allowed(job: Job) -> None:
+    state = "starting"  # admission is an event of its own
+    async for event in job.events.filter(reason="state").order_by("id"):
+        before, _, after = event.message.partition(":")[0].partition(" -> ")
+        assert before in {state, "queued"}
+        assert JobState(after) in FOLLOWERS[JobState(before)]
+        state = "starting" if after == "queued" else after
 
 
 @example(set(), [], "stop", 7, "oom", 1)  # stopped on the way to another attempt, then rescued
@@ -140,15 +176,13 @@ async def test_any_faults_at_any_moment_end_complete_or_clean(
         Fault(number, kind) for number, kind in zip(sorted(numbers), kinds, strict=False)
     ]
     world.sim.lives = {"worker-1": [Life(worker), Life("ok")]}
-    await world.submit(
-        topology="tf-ps", replicas=TF_PS, clean_policy="all", retries=retries, deadline_s=100
-    )
+    await world.submit(**CLEANED, retries=retries, deadline_s=100)
     await world.rest(rounds)
     if desired != "run":
         await world.intend(desired=desired)
     await world.until(lambda job: job.cleaned_at and desired != "delete", rounds=600)
     assert world.sim.live_things() == []
-    job = await world.job()
+    job = await world.row()
     if desired == "delete":
         assert job is None
     else:
@@ -157,22 +191,40 @@ async def test_any_faults_at_any_moment_end_complete_or_clean(
         assert job.memo.get("archive") == "complete" or not job.memo.get("committed_at")
 
 
-@pytest.mark.parametrize("frozen_from", range(1, 12))
-async def test_a_view_that_falls_behind_deletes_and_doubles_nothing(frozen_from: int) -> None:
+@pytest.mark.parametrize("rounds", range(6))
+@pytest.mark.parametrize("desired", ["stop", "delete"])
+async def test_a_changed_mind_at_any_moment_with_a_killed_process(
+    rounds: int, desired: str
+) -> None:
     world = World()
-    await world.submit(topology="tf-ps", replicas=TF_PS, clean_policy="all")
+    world.sim.faults = [Fault(number, "after") for number in range(1, 12, 2)]
+    await world.submit("notebook")
+    await world.rest(rounds)
+    await world.intend(desired=desired)
+    await world.until(lambda service: service.cleaned_at and desired == "stop")
+    assert world.sim.live_things() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "frozen_from"),
+    [*(("success", n) for n in range(1, 12)), *(("notebook", n) for n in range(1, 7))],
+)
+async def test_a_view_that_falls_behind_deletes_and_doubles_nothing(
+    name: str, frozen_from: int
+) -> None:
+    world = World()
+    await COURSES[name].ask(world)
     await world.rest(frozen_from)
     world.is_view_frozen = True
     await world.rest(15)
     world.is_view_frozen = False
-    job = await world.until(lambda job: job.cleaned_at, rounds=200)
-    assert job.state == "succeeded"
-    assert is_clean_and_ran_once(world)
+    await COURSES[name].go_on(world)
+    assert await COURSES[name].is_clean_and_ran_once(world)
 
 
 async def test_two_reconcilers_by_accident_make_nothing_twice() -> None:
     world = World()
-    await world.submit(topology="tf-ps", replicas=TF_PS, clean_policy="all")
+    await world.submit(**CLEANED)
     await world.rest(2)
     older = world.shift
     await world.start()
@@ -189,6 +241,5 @@ async def test_two_reconcilers_by_accident_make_nothing_twice() -> None:
             refused += 1
         world.shift = newer
     assert refused > 0
-    job = await world.until(lambda job: job.cleaned_at, rounds=200)
-    assert job.state == "succeeded"
-    assert is_clean_and_ran_once(world)
+    await ends(world)
+    assert await COURSES["success"].is_clean_and_ran_once(world)

@@ -1,4 +1,4 @@
-"""Whole lives of trainings on a simulated cluster: every way in, through and out."""
+"""Whole lives of trainings, and what every kind has of them: each way in, through and out."""
 
 from datetime import timedelta
 from typing import Any
@@ -7,11 +7,15 @@ import pytest
 
 from jobs.models import Job
 from tenants.models import User
-from tests.jobs.engine.simulation import START, Life
+from tests.jobs.engine.kubelet import START, Life
 from tests.jobs.engine.world import TF_PS, World
 
 pytestmark = pytest.mark.django_db(transaction=True)
 FINAL = {"succeeded", "failed", "stopped"}
+ASKED: dict[str, dict[str, Any]] = {
+    "training": {"topology": "tf-ps", "replicas": TF_PS},
+    "notebook": {},
+}
 
 
 def is_final(job: Job) -> bool:
@@ -53,7 +57,7 @@ async def test_workers_and_servers_run_and_the_servers_go_after_their_grace(worl
     assert job.state == "succeeded"
     assert len(world.sim.of("Deployment")) == 1
     await world.until(lambda job: not world.sim.of("Deployment"))
-    job = await world.job()
+    job = await world.row()
     assert START + timedelta(seconds=world.sim.seconds) - job.finished_at <= timedelta(seconds=33)
     await world.until(lambda job: job.memo.get("archive") == "complete")
     assert not world.sim.of("Service")
@@ -210,7 +214,7 @@ async def test_what_is_not_placed_in_time_goes_back_to_the_queue(world: World) -
     assert job.requeued_count == 1
     assert world.sim.live_things() == []
     await world.round()
-    job = await world.job()
+    job = await world.row()
     assert job.reason_code == "withdrawn"
     assert "next try" in job.reason_text
     job = await world.until(is_final)
@@ -237,7 +241,7 @@ async def test_stop_gives_grace_and_then_says_stopped(world: World) -> None:
     await world.until(is_state("running"))
     await world.intend(desired="stop", stop_reason="wrong data")
     await world.round()
-    job = await world.job()
+    job = await world.row()
     assert (job.state, job.reason_text) == ("stopping", "Stopped: wrong data")
     job = await world.until(is_final)
     assert (job.state, job.reason_text) == ("stopped", "Stopped: wrong data")
@@ -266,7 +270,7 @@ async def test_stop_in_the_queue_is_immediate(world: World) -> None:
     await world.round()
     await world.intend(desired="stop")
     await world.round()
-    job = await world.job()
+    job = await world.row()
     assert job.state == "stopped"
     assert job.cleaned_at is not None
     assert world.sim.mutations == []
@@ -282,14 +286,16 @@ async def test_stop_at_any_moment_ends_stopped_or_as_it_would(world: World, roun
     assert world.sim.live_things() == []
 
 
-@pytest.mark.parametrize("rounds", [*range(9), 45, 60])
-async def test_delete_at_any_moment_leaves_nothing(world: World, rounds: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "rounds"),
+    [*(("training", n) for n in (*range(9), 45, 60)), *(("notebook", n) for n in (*range(6), 8))],
+)
+async def test_delete_at_any_moment_leaves_nothing(world: World, kind: str, rounds: int) -> None:
     world.sim.lives = {"worker-0": [Life("oom")]}
-    await world.submit(topology="tf-ps", replicas=TF_PS)
+    await world.submit(kind, **ASKED[kind])
     await world.rest(rounds)
     await world.intend(desired="delete")
-    await world.until(lambda job: False)
-    assert await world.job() is None
+    assert await world.until(lambda row: False) is None
     assert world.sim.live_things() == []
 
 
@@ -298,36 +304,34 @@ async def test_delete_of_what_was_cleaned_removes_the_row(world: World) -> None:
     await world.until(lambda job: job.cleaned_at)
     await world.intend(desired="delete")
     await world.until(lambda job: False)
-    assert await world.job() is None
+    assert await world.row() is None
 
 
 async def test_a_suspended_tenant_ends_what_runs_and_starts_nothing(world: World) -> None:
     world.sim.lives = {"worker-0": [Life("hang")]}
     job = await world.submit()
     await world.until(is_state("running"))
-    first = world.job_id
-    second = await world.submit(name="second")
+    await world.submit(name="second")
     job.tenant.desired = "suspended"
     await job.tenant.asave(update_fields=["desired"])
-    world.job_id = first
-    done = await world.until(is_final)
+    done = await world.until(is_final, of=job)
     assert (done.state, done.reason_code) == ("stopped", "tenant_suspended")
-    world.job_id = second.pk
-    waiting = await world.job()
+    waiting = await world.row()
     assert waiting.state in {"queued", "stopped"}
 
 
 # --- past Homeport ---
-async def test_a_root_deleted_by_somebody_ends_the_job_with_words(world: World) -> None:
+@pytest.mark.parametrize("kind", ASKED)
+async def test_a_root_deleted_by_somebody_ends_it_with_words(world: World, kind: str) -> None:
     world.sim.lives = {"worker-0": [Life("hang")], "worker-1": [Life("hang")]}
-    await world.submit(topology="tf-ps", replicas=TF_PS)
+    await world.submit(kind, **ASKED[kind])
     await world.until(is_state("running"))
-    world.sim.remove(world.sim.of("Job")[0])
-    job = await world.until(is_final)
-    assert (job.state, job.reason_code) == ("failed", "root_deleted")
-    await world.until(lambda job: job.memo.get("archive"))
+    world.sim.remove(world.sim.of("Job" if kind == "training" else "Deployment")[0])
+    row = await world.until(is_final)
+    assert (row.state, row.reason_code) == ("failed", "root_deleted")
+    await world.until(lambda row: row.cleaned_at or row.memo.get("archive"))
     await world.rest()
-    assert not world.sim.of("Pod")
+    assert world.sim.live_things() == []
 
 
 async def test_a_namespace_that_is_gone_ends_the_job_with_words(world: World) -> None:
@@ -374,7 +378,7 @@ async def test_an_outage_holds_everything_and_fails_nothing(world: World) -> Non
     await world.submit(topology="tf-ps", replicas=TF_PS)
     world.sim.is_down = True
     await world.rest(5)
-    assert (await world.job()).state == "starting"
+    assert (await world.row()).state == "starting"
     world.sim.is_down = False
     job = await world.until(is_final)
     assert job.state == "succeeded"

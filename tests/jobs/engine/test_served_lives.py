@@ -6,15 +6,15 @@ import pytest
 
 from jobs.models import Job, Service
 from tenants.models import Tenant, User
-from tests.jobs.engine.served_simulation import ServiceWorld
-from tests.jobs.engine.simulation import Life
+from tests.jobs.engine.kubelet import Life
+from tests.jobs.engine.world import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def world() -> ServiceWorld:
-    return ServiceWorld()
+def world() -> World:
+    return World()
 
 
 def is_state(state: str) -> Any:
@@ -25,12 +25,12 @@ def states(service: Service) -> list[str]:
     return [step["state"] for step in service.steps]
 
 
-async def started(world: ServiceWorld, **changes: Any) -> Service:
-    await world.ask_for(**changes)
-    return await world.settle(is_state("running"))
+async def started(world: World, **changes: Any) -> Service:
+    await world.submit("notebook", **changes)
+    return await world.until(is_state("running"))
 
 
-async def test_it_starts_step_by_step_and_tells_its_port(world: ServiceWorld) -> None:
+async def test_it_starts_step_by_step_and_tells_its_port(world: World) -> None:
     service = await started(world)
     assert states(service) == ["done"] * 7
     times = [step["at"] for step in service.steps]
@@ -43,7 +43,7 @@ async def test_it_starts_step_by_step_and_tells_its_port(world: ServiceWorld) ->
 
 
 async def test_everything_belongs_to_the_deployment_and_the_secret_has_the_gates_keys(
-    world: ServiceWorld,
+    world: World,
 ) -> None:
     service = await started(world)
     root = world.sim.of("Deployment")[0]
@@ -55,206 +55,187 @@ async def test_everything_belongs_to_the_deployment_and_the_secret_has_the_gates
     assert not any(value in str(service.plan) for value in secret.values())
 
 
-async def test_a_look_at_one_that_runs_writes_and_calls_nothing(world: ServiceWorld) -> None:
+async def test_a_look_at_one_that_runs_writes_and_calls_nothing(world: World) -> None:
     service = await started(world)
     calls = len(world.sim.mutations)
     await world.rest(15)
     assert len(world.sim.mutations) == calls
-    assert (await world.service()).revision == service.revision
+    assert (await world.row()).revision == service.revision
 
 
-async def test_a_stop_removes_everything_and_a_start_begins_anew(world: ServiceWorld) -> None:
+async def test_a_stop_removes_everything_and_a_start_begins_anew(world: World) -> None:
     first = await started(world)
-    await world.change(desired="stop", stop_reason="over for today")
-    stopped = await world.settle(is_state("stopped"))
+    await world.intend(desired="stop", stop_reason="over for today")
+    stopped = await world.until(is_state("stopped"))
     assert stopped.reason_text == "Stopped: over for today"
     assert stopped.node_port is None
-    await world.settle(lambda service: service.cleaned_at)
+    await world.until(lambda service: service.cleaned_at)
     assert world.sim.live_things() == []
 
-    await world.change(desired="run", start_count=2, stop_reason="")
-    again = await world.settle(is_state("running"))
+    await world.intend(desired="run", start_count=2, stop_reason="")
+    again = await world.until(is_state("running"))
     assert (again.seen_start, again.restarts) == (2, 0)
     assert again.plan[0]["metadata"]["name"] == f"{first.plan[0]['metadata']['name']}-2"
     assert world.sim.of("Pod")[0]["metadata"]["labels"]["homeport.dev/attempt"] == "2"
 
 
-async def test_a_start_while_it_stops_waits_until_nothing_is_left(world: ServiceWorld) -> None:
+async def test_a_start_while_it_stops_waits_until_nothing_is_left(world: World) -> None:
     await started(world)
-    await world.change(desired="stop")
+    await world.intend(desired="stop")
     await world.round()
-    await world.change(desired="run", start_count=2)
+    await world.intend(desired="run", start_count=2)
     for _ in range(20):
         await world.round()
         assert len(world.sim.live_pods()) <= 1
-    service = await world.settle(is_state("running"))
+    service = await world.until(is_state("running"))
     assert service.seen_start == 2
     assert len(world.sim.of("Deployment")) == len(world.sim.of("Service")) == 1
 
 
-@pytest.mark.parametrize("rounds", [0, 1, 2, 3, 5, 8])
-async def test_a_delete_at_any_moment_leaves_nothing(world: ServiceWorld, rounds: int) -> None:
-    await world.ask_for()
-    await world.rest(rounds)
-    await world.change(desired="delete")
-    assert await world.settle(lambda service: False) is None
-    assert world.sim.live_things() == []
-
-
 @pytest.mark.parametrize("when", ["queued", "running"])
-async def test_a_suspended_tenant_has_nothing_running(world: ServiceWorld, when: str) -> None:
-    await (started(world) if when == "running" else world.ask_for())
+async def test_a_suspended_tenant_has_nothing_running(world: World, when: str) -> None:
+    await (started(world) if when == "running" else world.submit("notebook"))
     await Tenant.objects.aupdate(desired="suspended")
-    service = await world.settle(is_state("stopped"))
+    service = await world.until(is_state("stopped"))
     assert service.reason_code == "tenant_suspended"
     await world.rest(5)
     assert world.sim.live_things() == []
     await Tenant.objects.aupdate(desired="active")
     await world.rest(5)
-    assert (await world.service()).state == "stopped"  # nothing starts by itself
+    assert (await world.row()).state == "stopped"  # nothing starts by itself
 
 
-async def test_what_a_disabled_person_runs_is_stopped(world: ServiceWorld) -> None:
+async def test_what_a_disabled_person_runs_is_stopped(world: World) -> None:
     await started(world)
     await User.objects.filter(username="alice").aupdate(is_active=False)
-    service = await world.settle(is_state("stopped"))
+    service = await world.until(is_state("stopped"))
     assert service.reason_code == "owner_disabled"
     assert world.sim.live_things() == []
 
 
-async def test_three_crashes_are_enough(world: ServiceWorld) -> None:
+async def test_three_crashes_are_enough(world: World) -> None:
     world.sim.lives = {"notebook-0": [Life("crash", 1)]}
-    await world.ask_for()
-    service = await world.settle(is_state("failed"))
+    await world.submit("notebook")
+    service = await world.until(is_state("failed"))
     assert service.reason_code == "app_crash_loop"
     assert "exit code 1" in service.reason_text
     assert "the last words" in service.reason_text
     assert states(service)[-1] == "failed"
     assert service.restarts == 3
-    assert (await world.said()).count("app_restarting") == 2
-    await world.settle(lambda service: service.cleaned_at)
+    assert (await world.events()).count("app_restarting") == 2
+    await world.until(lambda service: service.cleaned_at)
     assert world.sim.live_things() == []
 
 
-async def test_one_crash_is_counted_and_told(world: ServiceWorld) -> None:
+async def test_one_crash_is_counted_and_told(world: World) -> None:
     world.sim.lives = {"notebook-0": [Life("once")]}
     await started(world)
-    await world.settle(lambda service: service.restarts)
-    service = await world.settle(
+    await world.until(lambda service: service.restarts)
+    service = await world.until(
         lambda service: service.state == "running" and not service.memo.get("again")
     )
     assert service.restarts == 1
-    assert "app_restarting" in await world.said()
+    assert "app_restarting" in await world.events()
 
 
-async def test_one_that_is_shut_down_from_inside_is_stopped(world: ServiceWorld) -> None:
+async def test_one_that_is_shut_down_from_inside_is_stopped(world: World) -> None:
     world.sim.lives = {"notebook-0": [Life("quit")]}
     await started(world)
-    service = await world.settle(is_state("stopped"))
+    service = await world.until(is_state("stopped"))
     assert service.reason_code == "shut_down"
 
 
-async def test_an_image_without_the_program_is_given_up_at_once(world: ServiceWorld) -> None:
+async def test_an_image_without_the_program_is_given_up_at_once(world: World) -> None:
     world.sim.lives = {"notebook-0": [Life("crash", 69)]}
-    await world.ask_for()
-    service = await world.settle(is_state("failed"))
+    await world.submit("notebook")
+    service = await world.until(is_state("failed"))
     assert service.reason_code == "app_missing"
     assert service.restarts == 0
 
 
-async def test_a_pod_that_the_cluster_took_comes_back(world: ServiceWorld) -> None:
+async def test_a_pod_that_the_cluster_took_comes_back(world: World) -> None:
     world.sim.lives = {"notebook-0": [Life("evict"), Life("serve")]}
     await started(world)
-    service = await world.settle(is_state("starting"))
+    service = await world.until(is_state("starting"))
     assert service.restarts == 0 or service.reason_code == "node_lost"
-    service = await world.settle(is_state("running"))
+    service = await world.until(is_state("running"))
     assert service.restarts == 1
-    assert "node_lost" in await world.said()
+    assert "node_lost" in await world.events()
     assert states(service) == ["done"] * 7
 
 
-async def test_one_that_never_answers_fails_with_words(world: ServiceWorld) -> None:
+async def test_one_that_never_answers_fails_with_words(world: World) -> None:
     world.sim.lives = {"notebook-0": [Life("mute")]}
-    await world.ask_for()
-    service = await world.settle(lambda service: service.reason_code == "app_starting")
+    await world.submit("notebook")
+    service = await world.until(lambda service: service.reason_code == "app_starting")
     assert states(service) == ["done"] * 6 + ["now"]
-    service = await world.settle(is_state("failed"), rounds=90, seconds=10)
+    service = await world.until(is_state("failed"), rounds=90, seconds=10)
     assert service.reason_code == "never_ready"
     assert world.sim.live_things() == []
 
 
-async def test_an_image_that_cannot_be_pulled_is_told_and_given_up(world: ServiceWorld) -> None:
+async def test_an_image_that_cannot_be_pulled_is_told_and_given_up(world: World) -> None:
     world.sim.lives = {"notebook-0": [Life("image")]}
-    await world.ask_for()
-    service = await world.settle(lambda service: "cannot be pulled" in service.reason_text)
+    await world.submit("notebook")
+    service = await world.until(lambda service: "cannot be pulled" in service.reason_text)
     assert service.state == "starting"
     assert states(service)[4] == "now"
     assert "no such tag" in service.steps[4]["detail"]
-    service = await world.settle(is_state("failed"), rounds=90, seconds=10)
+    service = await world.until(is_state("failed"), rounds=90, seconds=10)
     assert "no such tag" in service.reason_text
 
 
-async def test_a_full_volume_is_told(world: ServiceWorld) -> None:
+async def test_a_full_volume_is_told(world: World) -> None:
     world.sim.lives = {"notebook-0": [Life("full")]}
-    await world.ask_for()
-    service = await world.settle(lambda service: service.reason_code == "volume_full")
+    await world.submit("notebook")
+    service = await world.until(lambda service: service.reason_code == "volume_full")
     assert states(service)[3] == "now"
     assert "is full" in service.steps[3]["detail"]
 
 
-async def test_what_is_not_placed_goes_back_to_the_queue_and_comes_again(
-    world: ServiceWorld,
-) -> None:
+async def test_what_is_not_placed_goes_back_to_the_queue_and_comes_again(world: World) -> None:
     world.sim.lives = {"notebook-0": [Life("unplaced"), Life("serve")]}
-    await world.ask_for()
-    service = await world.settle(
+    await world.submit("notebook")
+    service = await world.until(
         lambda service: service.state == "starting" and "node" in service.reason_text
     )
     assert "Insufficient cpu" in service.steps[2]["detail"] or service.steps[2]["detail"]
-    service = await world.settle(is_state("queued"), rounds=90, seconds=10)
+    service = await world.until(is_state("queued"), rounds=90, seconds=10)
     assert world.sim.live_things() == []
-    service = await world.settle(is_state("running"), rounds=90, seconds=5)
+    service = await world.until(is_state("running"), rounds=90, seconds=5)
     assert service.seen_start == 1
 
 
-async def test_a_service_that_somebody_deleted_is_made_again(world: ServiceWorld) -> None:
+async def test_a_service_that_somebody_deleted_is_made_again(world: World) -> None:
     await started(world)
     world.sim.remove(world.sim.of("Service")[0])
-    service = await world.settle(lambda service: service.node_port == 30002)
+    service = await world.until(lambda service: service.node_port == 30002)
     assert service.state == "running"
 
 
-async def test_a_deployment_that_somebody_deleted_fails_it(world: ServiceWorld) -> None:
-    await started(world)
-    world.sim.remove(world.sim.of("Deployment")[0])
-    service = await world.settle(is_state("failed"))
-    assert service.reason_code == "root_deleted"
-    assert world.sim.live_things() == []
-
-
 # --- in one queue with trainings ---
-async def test_notebooks_and_trainings_share_quota_and_queue(world: ServiceWorld) -> None:
+async def test_notebooks_and_trainings_share_quota_and_queue(world: World) -> None:
     world.sim.lives = {"worker-0": [Life("hang")]}
     worker = {"count": 1, "cpu_millicores": 1000, "memory_bytes": 2**30, "gpu_count": 5}
-    await world.submit(name="training", replicas={"worker": worker})
-    await world.until(lambda job: job.state == "running")
-    await world.ask_for(name="wide", gpu_count=5)
-    await world.submit(name="later", replicas={"worker": {**worker, "gpu_count": 1}})
+    training = await world.submit(name="training", replicas={"worker": worker})
+    await world.until(is_state("running"))
+    wide = await world.submit("notebook", name="wide", gpu_count=5)
+    later = await world.submit(name="later", replicas={"worker": {**worker, "gpu_count": 1}})
     await world.rest(3)
-    service = await world.service()
+    service = await world.row(wide)
     assert (service.state, service.reason_code) == ("queued", "quota")
     assert service.reason_text == "Waits for quota: needs 5 GPU, 3 of 8 are free."
     assert service.steps[1] == {**service.steps[1], "state": "now", "detail": service.reason_text}
-    later = await world.job()
-    assert later.reason_text == "Waits behind “wide”, which was submitted earlier."
-    await Job.objects.filter(name="training").aupdate(desired="stop")
-    await world.settle(is_state("running"))
-    await world.until(lambda job: job.state == "running")
+    why = (await world.row(later)).reason_text
+    assert why == "Waits behind “wide”, which was submitted earlier."
+    await Job.objects.filter(pk=training.pk).aupdate(desired="stop")
+    await world.until(is_state("running"), of=wide)
+    await world.until(is_state("running"), of=later)
 
 
-async def test_no_more_run_than_there_are_ports(world: ServiceWorld) -> None:
+async def test_no_more_run_than_there_are_ports(world: World) -> None:
     for number in range(5):
-        await world.ask_for(name=f"board {number}", kind="tensorboard", gpu_count=0)
+        await world.submit("tensorboard", name=f"board {number}", gpu_count=0)
     for _ in range(8):
         await world.round()
         assert len(world.sim.of("Service")) <= 3
@@ -272,10 +253,8 @@ async def test_no_more_run_than_there_are_ports(world: ServiceWorld) -> None:
     [{"memo": {"committed_at": "yesterday"}}, {"steps": [{}]}, {"state": "confused"}],
     ids=str,
 )
-async def test_one_poisoned_service_stops_no_other(
-    world: ServiceWorld, poison: dict[str, Any]
-) -> None:
-    bad = await world.ask_for(name="bad")
-    await world.change(**poison)
+async def test_one_poisoned_service_stops_no_other(world: World, poison: dict[str, Any]) -> None:
+    bad = await world.submit("notebook", name="bad")
+    await world.intend(**poison)
     await started(world, name="good")
     assert (await Service.objects.aget(pk=bad.pk)).state != "running"

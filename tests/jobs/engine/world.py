@@ -1,26 +1,28 @@
-"""One reconciler on a simulated cluster and the real database, driven tick by tick."""
+"""The engine on a simulated cluster and the real database, driven tick by tick."""
 
 import asyncio
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
-from uuid import UUID
+from typing import Any, Self
 
 import msgspec
 from asgiref.sync import sync_to_async
+from django.db.models import F
 
 from jobs.engine.loop import LeaderRun
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
-from jobs.models import Job, ReplicaArchive
+from jobs.models import Job, ReconcilerLease, ReplicaArchive, Service
 from portal.cluster import labels
+from portal.cluster.cache import ClusterChanges
 from portal.cluster.informer import Informer
 from portal.cluster.listwatch import ListWatch, WatchEvent
 from tenants.models import Tenant
-from tests.factories import make_job, make_tenant
-from tests.jobs.engine.simulation import START, Sim
+from tests.factories import make_job, make_service, make_tenant
+from tests.jobs.engine.kubelet import START
+from tests.jobs.engine.simulation import Sim
 
 ROLE = {"count": 1, "cpu_millicores": 1000, "memory_bytes": 2**30, "gpu_count": 0}
 TF_PS = {"worker": {**ROLE, "count": 2}, "ps": ROLE}
@@ -28,7 +30,12 @@ TF_PS = {"worker": {**ROLE, "count": 2}, "ps": ROLE}
 
 @dataclass
 class World:
-    """The cluster, the database, and the reconciler's process, which may die and start again."""
+    """The cluster, the database, and the reconciler's process, which may die and start again.
+
+    Attributes:
+        about: the workload that a test is about: the one asked for last.
+        tends_tenants: it makes what tenants consist of, too; its cluster begins without any.
+    """
 
     sim: Sim = field(default_factory=Sim)
     shift: LeaderRun | None = None
@@ -36,6 +43,12 @@ class World:
     is_view_frozen: bool = False
     submitted: int = 0
     rounds: int = 0
+    about: Job | Service | None = None
+    tends_tenants: bool = False
+
+    @classmethod
+    def with_tenants(cls) -> Self:
+        return cls(Sim(namespaces=()), tends_tenants=True)
 
     # --- the process ---
     async def start(self) -> None:
@@ -99,29 +112,44 @@ class World:
         await self._report()
         if self.shift is None or self.sim.is_killed:
             await self.start()
-            return
-        if not self.is_view_frozen:
+        else:
+            if not self.is_view_frozen:
+                self.feed()
+            self.rounds += 1
+            await self.shift.tick("safety" if self.rounds % 10 == 0 else "heard")
+            await self._steps()
+        if self.tends_tenants and not self.sim.is_killed:
+            await self._tend()
+
+    async def _tend(self) -> None:
+        """A look at all tenants; twice, as what one look writes the next one sees."""
+        assert self.shift is not None
+        self.feed()
+        for _ in range(2):
+            await self.shift._tenants.run_once(ClusterChanges(), everything=True)
             self.feed()
-        self.rounds += 1
-        await self.shift.tick("safety" if self.rounds % 10 == 0 else "heard")
-        await self._steps()
 
     async def until(
-        self, what: Callable[[Job], Any], *, rounds: int = 120, seconds: int = 1
-    ) -> Job:
-        """Rounds until the job is as wanted.
+        self,
+        what: Callable[[Any], Any],
+        *,
+        of: Job | Service | None = None,
+        rounds: int = 120,
+        seconds: int = 1,
+    ) -> Any:
+        """Rounds until the workload (the one that the test is about) is as wanted, or gone.
 
         Raises:
             AssertionError: it never was; the text tells what it was.
         """
         for _ in range(rounds):
-            job = await self.job()
-            if job is None or what(job):
-                return job  # type: ignore[return-value]
+            row = await self.row(of)
+            if row is None or what(row):
+                return row
             await self.round(seconds)
-        job = await self.job()
+        row = await self.row(of)
         things = self.sim.live_things()
-        raise AssertionError(f"{job.state} {job.reason_text} {job.memo} {things}")
+        raise AssertionError(f"{row.state} {row.reason_text} {row.memo} {things}")
 
     async def rest(self, rounds: int = 3) -> None:
         for _ in range(rounds):
@@ -134,45 +162,57 @@ class World:
         await sync_to_async(_mark)(ended)
 
     # --- the database ---
-    job_id: UUID | None = None
+    async def submit(self, kind: str = "training", *, owner: str = "alice", **changes: Any) -> Any:
+        """One more training, notebook or TensorBoard of this owner's."""
 
-    async def submit(self, **changes: Any) -> Job:
-        def made() -> Job:
-            tenant = Tenant.objects.filter(namespace="u-alice").first()
-            if tenant is None:
-                tenant = make_tenant("alice")
-                Tenant.objects.filter(pk=tenant.pk).update(namespace="u-alice")
-                tenant.refresh_from_db()
+        def made() -> Job | Service:
             self.submitted += 1
-            queued_at = START + timedelta(seconds=self.sim.seconds, milliseconds=self.submitted)
-            return make_job(tenant, queued_at=queued_at, **changes)
+            at = START + timedelta(seconds=self.sim.seconds, milliseconds=self.submitted)
+            tenant = self._tenant(owner)
+            if kind == "training":
+                return make_job(tenant, queued_at=at, **changes)
+            return make_service(tenant, kind=kind, requested_at=at, **changes)
 
-        job = await sync_to_async(made)()
-        self.job_id = job.pk
-        return job
+        self.about = await sync_to_async(made)()
+        return self.about
 
-    async def job(self) -> Job:
-        found = await Job.objects.filter(pk=self.job_id).select_related("tenant").afirst()
-        return found  # type: ignore[return-value]
+    def _tenant(self, owner: str) -> Tenant:
+        """That of the owner, made when there is none. Blocking."""
+        namespace = f"u-{owner}"
+        tenant = Tenant.objects.filter(namespace=namespace).first()
+        if tenant is None:
+            tenant = make_tenant(owner)
+            Tenant.objects.filter(pk=tenant.pk).update(namespace=namespace)
+            tenant.refresh_from_db()
+        return tenant
+
+    async def row(self, of: Job | Service | None = None) -> Any:
+        """The workload as it is stored now; None when it is gone."""
+        about = of or self.about
+        assert about is not None
+        rows = type(about).objects.filter(pk=about.pk)
+        return await rows.select_related("tenant", "owner").afirst()
 
     async def intend(self, **columns: Any) -> None:
-        await Job.objects.filter(pk=self.job_id).aupdate(**columns)
+        """What people (or hands in the database) write."""
+        assert self.about is not None
+        rows = type(self.about).objects.filter(pk=self.about.pk)
+        await rows.aupdate(**{"revision": F("revision") + 1, **columns})
 
     async def replicas(self) -> dict[str, Any]:
-        job = await self.job()
+        job = await self.row()
         return {
             str(row): row
             async for row in job.replica_rows.filter(attempt=job.attempt).order_by("role", "index")
         }
 
     async def events(self) -> list[str]:
-        job = await self.job()
-        return [event.reason async for event in job.events.filter(source="homeport")]
+        """The reconciler's own about it."""
+        row = await self.row()
+        return [event.reason async for event in row.events.filter(source="homeport")]
 
 
 def _free_lease() -> None:
-    from jobs.models import ReconcilerLease
-
     ReconcilerLease.objects.update(holder="")
 
 

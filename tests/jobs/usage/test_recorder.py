@@ -9,7 +9,7 @@ from jobs.models import Job, ReconcilerLease, ReplicaArchive, Service
 from jobs.usage.models import UsageInterval
 from portal.cluster import labels
 from tenants.models import Team, Tenant
-from tests.jobs.engine.simulation import START, Life
+from tests.jobs.engine.kubelet import START, Life
 from tests.jobs.engine.world import ROLE, TF_PS, World
 
 pytestmark = pytest.mark.django_db(transaction=True)
