@@ -1,8 +1,7 @@
-"""The table of the plan's tests: each state of a job against each thing the cluster may show."""
+"""The table of trainings: each state of one against each thing the cluster may show."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from jobs.kinds.notes import Notes
@@ -19,7 +18,6 @@ from jobs.kinds.state import (
     Rescue,
     Root,
     ServerDeployment,
-    Step,
     Sweep,
     Verify,
     WorkloadRow,
@@ -27,8 +25,8 @@ from jobs.kinds.state import (
 from jobs.rules import reasons
 from jobs.rules.endings import ContainerExit, Disruption
 from jobs.rules.states import JobState
+from tests.jobs.kinds import NOW, Case
 
-NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 EARLIER = NOW - timedelta(minutes=2)
 W0, W1, PS = ReplicaKey("worker", 0, 1), ReplicaKey("worker", 1, 1), ReplicaKey("ps", 0, 1)
 GOING = Notes(children_of="root-uid", committed_at=EARLIER)
@@ -94,19 +92,6 @@ def seen(*pods: PodFacts, at: Root | None = root(), **more: Any) -> Observed:  #
 NOTHING = Observed()
 
 
-@dataclass
-class Case:
-    """One row: what is, and what follows."""
-
-    about: str
-    job: WorkloadRow
-    seen: Observed
-    steps: Sequence[Step] = ()
-    state: JobState | None = None  # None: as it was
-    code: str | None = None  # of the reason; None: not looked at
-    more: dict[str, Any] = field(default_factory=dict)
-
-
 UNSUSPEND = PatchRoot("mnist-abc123-worker", "root-uid", {"suspend": False})
 SUSPEND = PatchRoot("mnist-abc123-worker", "root-uid", {"suspend": True})
 VERIFY = Verify("mnist-abc123-worker")
@@ -117,368 +102,149 @@ NO_SERVERS = (
 )
 MISSING = Notes(children_of="root-uid", committed_at=EARLIER, missing_since=EARLIER)
 ARCHIVED = replace(GOING, archive="complete", pods_ended_at=EARLIER)
-RUNNING, STARTING = JobState.RUNNING, JobState.STARTING
+STARTING, RUNNING, STOPPING = JobState.STARTING, JobState.RUNNING, JobState.STOPPING
+SUCCEEDED, FAILED, STOPPED = JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED
 
+HELD = root(is_suspended=True)
+COMPLETE, BROKEN = root(verdict="complete"), root(verdict="failed")
+ABSENT = replace(NOTHING, is_root_absent=True)
+BARE: dict[str, Any] = {"servers": (), "services": ()}
+LEFT: dict[str, Any] = {"at": None, "is_root_absent": True, "others": (), **BARE}
+LATE = replace(GOING, starting_since=NOW - timedelta(seconds=300))
+JUST = {"deciders_ended_at": NOW, "finished_at": NOW}
+STOPS = job(STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW))
+UNCONFIRMED = replace(GOING, stopping_at=NOW - timedelta(seconds=200))
+OVER = job(SUCCEEDED, notes=ARCHIVED, ttl_s=60, **ENDED)
+SWEPT = replace(GOING, swept=True)
+ONE_FAILED = (pod(W0), pod(W1, "Failed"), pod(PS))
+UNPLACED = pod(W1, "Pending", node="", started_at=None, unplaced_why="full")
+NO_IMAGE = pod(W0, "Pending", started_at=None, waiting_reason="InvalidImageName")
+TAKEN = pod(W1, "Failed", disruption=Disruption("DeletionByTaintManager"))
+RESTARTED = pod(PS, is_running=False, restarts=1, last_end=ContainerExit(1, "Error"))
+NAME_TAKEN = reasons.make("name_taken", detail="x")
+REFUSED = reasons.make("quota_refused", detail="exceeded quota")
+NO_CAUSE = root(verdict="failed", fail_reason="MaxFailedIndexesExceeded")
+PAST_DEADLINE = root(verdict="failed", fail_reason="DeadlineExceeded")
+
+
+def deleted(notes: Notes = GOING, **more: Any) -> WorkloadRow:
+    """One that ran, and is to be deleted."""
+    return job(RUNNING, desired="delete", notes=replace(notes, **more))
+
+
+def ended(state: JobState, notes: Notes = GOING, **more: Any) -> WorkloadRow:
+    """One that has ended a while ago."""
+    return job(state, notes=notes, **ENDED, **more)
+
+
+# A table: each case is to be read at a glance.
+# fmt: off
 CASES = [
     # --- queued ---
     Case("queued waits for admission", QUEUED, NOTHING),
-    Case("queued, stopped", replace(QUEUED, desired="stop"), NOTHING, (), JobState.STOPPED),
+    Case("queued, stopped", replace(QUEUED, desired="stop"), NOTHING, (), STOPPED),
     Case("queued, deleted", replace(QUEUED, desired="delete"), NOTHING, (Erase(),)),
     Case("queued, tenant suspended: waits", replace(QUEUED, tenant_closed="suspended"), NOTHING),
-    Case(
-        "queued, tenant deleted",
-        replace(QUEUED, tenant_closed="deleting"),
-        NOTHING,
-        (),
-        JobState.STOPPED,
-        "tenant_deleting",
-    ),
+    Case("queued, tenant deleted", replace(QUEUED, tenant_closed="deleting"), NOTHING, (), STOPPED,
+         "tenant_deleting"),
     # --- starting: absent, partial, foreign, newer, terminating ---
     Case("nothing is there: all is made", FRESH, NOTHING, (CreateAll(),), None, "creating"),
-    Case(
-        "the root alone is there: the rest is made",
-        FRESH,
-        seen(at=root(is_suspended=True)),
-        (CreateAll(),),
-    ),
-    Case(
-        "made but not recorded as complete: made again",
-        job(notes=Notes()),
-        seen(at=root(is_suspended=True)),
-        (CreateAll(),),
-    ),
-    Case("all is made: set going", job(), seen(at=root(is_suspended=True)), (UNSUSPEND,)),
-    Case(
-        "made by the last steps: recorded and set going",
-        FRESH,
-        replace(seen(at=root(is_suspended=True)), made_root="root-uid"),
-        (UNSUSPEND,),
-        more={"root_uid": "root-uid"},
-    ),
-    Case("set going by us, not in the view yet: waits", job(), NOTHING, ()),
+    Case("the root alone is there: the rest is made", FRESH, seen(at=HELD), (CreateAll(),)),
+    Case("made but not recorded: made again", job(notes=Notes()), seen(at=HELD), (CreateAll(),)),
+    Case("all is made: set going", job(), seen(at=HELD), (UNSUSPEND,)),
+    Case("made by the last steps: recorded and set going", FRESH,
+         replace(seen(at=HELD), made_root="root-uid"), (UNSUSPEND,), more={"root_uid": "root-uid"}),
+    Case("set going by us, not in the view yet: waits", job(), NOTHING),
     Case("not in the view for long: read afresh", job(notes=MISSING), NOTHING, (VERIFY,)),
-    Case(
-        "a fresh read says it is gone: failed with words",
-        job(notes=MISSING),
-        replace(NOTHING, is_root_absent=True),
-        (),
-        JobState.FAILED,
-        "root_deleted",
-    ),
-    Case(
-        "the namespace is gone",
-        job(notes=MISSING),
-        replace(NOTHING, is_root_absent=True, namespace="gone"),
-        (),
-        JobState.FAILED,
-        "namespace_gone",
-    ),
-    Case(
-        "another root of the same name",
-        job(),
-        seen(at=replace(root(), uid="newer")),
-        NO_SERVERS,
-        JobState.FAILED,
-        "root_deleted",
-    ),
-    Case("the root is being deleted: waits", job(), seen(at=root(is_terminating=True)), ()),
-    Case(
-        "somebody else's object has the name: fails, and nothing half made is left",
-        FRESH,
-        replace(NOTHING, blocked=reasons.make("name_taken", detail="x")),
-        (Verify(FRESH.root_name),),
-        JobState.FAILED,
-        "name_taken",
-    ),
-    Case(
-        "the cluster says not now: tried again, with words",
-        FRESH,
-        replace(NOTHING, trouble=reasons.make("quota_refused", detail="exceeded quota")),
-        (CreateAll(),),
-        None,
-        "quota_refused",
-    ),
+    Case("a fresh read says it is gone: failed with words", job(notes=MISSING), ABSENT, (), FAILED,
+         "root_deleted"),
+    Case("the namespace is gone", job(notes=MISSING), replace(ABSENT, namespace="gone"), (), FAILED,
+         "namespace_gone"),
+    Case("another root of the same name", job(), seen(at=replace(root(), uid="newer")), NO_SERVERS,
+         FAILED, "root_deleted"),
+    Case("the root is being deleted: waits", job(), seen(at=root(is_terminating=True))),
+    Case("somebody else's object has the name: fails, and nothing half made is left", FRESH,
+         replace(NOTHING, blocked=NAME_TAKEN), (VERIFY,), FAILED, "name_taken"),
+    Case("the cluster says not now: tried again, with words", FRESH,
+         replace(NOTHING, trouble=REFUSED), (CreateAll(),), None, "quota_refused"),
     # --- replicas ---
     Case("all run", job(), seen(*ALL_RUN), (), RUNNING, ""),
     Case("one has no node yet", job(), seen(pod(W0), pod(PS)), (), STARTING),
-    Case(
-        "one is not placed",
-        job(),
-        seen(pod(W0), pod(PS), pod(W1, "Pending", node="", started_at=None, unplaced_why="full")),
-        (),
-        STARTING,
-        "placing",
-    ),
-    Case(
-        "not placed for too long: everything is given back",
-        job(notes=replace(GOING, starting_since=NOW - timedelta(seconds=300))),
-        seen(pod(W0), pod(PS)),
-        (NO_ROOT,),
-        STARTING,
-        "not_placed",
-        more={"leaving": "queue"},
-    ),
-    Case(
-        "the same while the watches are broken: waits",
-        job(notes=replace(GOING, starting_since=NOW - timedelta(seconds=300))),
-        seen(pod(W0), pod(PS), is_current=False),
-        (),
-        STARTING,
-    ),
-    Case(
-        "an image that is none",
-        job(),
-        seen(pod(PS), pod(W0, "Pending", started_at=None, waiting_reason="InvalidImageName")),
-        (SUSPEND,),
-        JobState.FAILED,
-        "image_name",
-    ),
-    Case("both workers have succeeded", job(RUNNING), seen(*BOTH_DONE), (), JobState.SUCCEEDED, ""),
-    Case(
-        "the cluster says complete before the pods show it",
-        job(RUNNING),
-        seen(*ALL_RUN, at=root(verdict="complete")),
-        (),
-        JobState.SUCCEEDED,
-    ),
-    Case(
-        "worker 0 decides",
-        job(RUNNING, success_policy="worker0"),
-        seen(pod(W0, "Succeeded"), pod(W1), pod(PS)),
-        (),
-        JobState.SUCCEEDED,
-    ),
-    Case(
-        "a worker has failed, and the cluster says so",
-        job(RUNNING),
-        seen(pod(W0), pod(W1, "Failed"), pod(PS), at=root(verdict="failed")),
-        (),
-        JobState.FAILED,
-        "exit_code",
-    ),
-    Case(
-        "a worker has failed, the verdict is not there yet: waits",
-        job(RUNNING),
-        seen(pod(W0), pod(W1, "Failed"), pod(PS)),
-        (),
-        RUNNING,
-    ),
-    Case(
-        "the verdict is there, its cause is not yet: waits",
-        job(RUNNING),
-        seen(*ALL_RUN, at=root(verdict="failed", fail_reason="MaxFailedIndexesExceeded")),
-        (),
-        RUNNING,
-    ),
-    Case(
-        "a failure with retries left: another attempt",
-        job(RUNNING, retries=1),
-        seen(pod(W0), pod(W1, "Failed"), pod(PS), at=root(verdict="failed")),
-        (NO_ROOT,),
-        STARTING,
-        "retrying",
-        more={"leaving": "retry"},
-    ),
-    Case(
-        "the deadline, with retries left: no other attempt",
-        job(RUNNING, retries=1, deadline_s=3600),
-        seen(*ALL_RUN, at=root(verdict="failed", fail_reason="DeadlineExceeded")),
-        (),
-        JobState.FAILED,
-        "deadline",
-    ),
-    Case(
-        "the cluster took a worker away",
-        job(RUNNING),
-        seen(
-            pod(W0),
-            pod(W1, "Failed", disruption=Disruption("DeletionByTaintManager")),
-            pod(PS),
-        ),
-        (),
-        STARTING,
-        "node_lost",
-    ),
-    Case(
-        "a parameter server's program starts again: still running",
-        job(RUNNING),
-        seen(
-            pod(W0),
-            pod(W1),
-            pod(PS, is_running=False, restarts=1, last_end=ContainerExit(1, "Error")),
-        ),
-        (),
-        RUNNING,
-        more={"restarts": 1},
-    ),
+    Case("one is not placed", job(), seen(pod(W0), pod(PS), UNPLACED), (), STARTING, "placing"),
+    Case("not placed for too long: everything is given back", job(notes=LATE),
+         seen(pod(W0), pod(PS)), (NO_ROOT,), STARTING, "not_placed", {"leaving": "queue"}),
+    Case("the same while the watches are broken: waits", job(notes=LATE),
+         seen(pod(W0), pod(PS), is_current=False), (), STARTING),
+    Case("an image that is none", job(), seen(pod(PS), NO_IMAGE), (SUSPEND,), FAILED, "image_name"),
+    Case("both workers have succeeded", job(RUNNING), seen(*BOTH_DONE), (), SUCCEEDED, ""),
+    Case("the cluster says complete before the pods show it", job(RUNNING),
+         seen(*ALL_RUN, at=COMPLETE), (), SUCCEEDED),
+    Case("worker 0 decides", job(RUNNING, success_policy="worker0"),
+         seen(pod(W0, "Succeeded"), pod(W1), pod(PS)), (), SUCCEEDED),
+    Case("a worker has failed, and the cluster says so", job(RUNNING), seen(*ONE_FAILED, at=BROKEN),
+         (), FAILED, "exit_code"),
+    Case("a worker has failed, no verdict yet: waits", job(RUNNING), seen(*ONE_FAILED), (),
+         RUNNING),
+    Case("the verdict is there, its cause is not yet: waits", job(RUNNING),
+         seen(*ALL_RUN, at=NO_CAUSE), (), RUNNING),
+    Case("a failure with retries left: another attempt", job(RUNNING, retries=1),
+         seen(*ONE_FAILED, at=BROKEN), (NO_ROOT,), STARTING, "retrying", {"leaving": "retry"}),
+    Case("the deadline, with retries left: no other attempt",
+         job(RUNNING, retries=1, deadline_s=3600), seen(*ALL_RUN, at=PAST_DEADLINE), (), FAILED,
+         "deadline"),
+    Case("the cluster took a worker away", job(RUNNING), seen(pod(W0), TAKEN, pod(PS)), (),
+         STARTING, "node_lost"),
+    Case("a parameter server's program starts again: still running", job(RUNNING),
+         seen(pod(W0), pod(W1), RESTARTED), (), RUNNING, more={"restarts": 1}),
     # --- stopping ---
-    Case(
-        "stop of what runs: the root is suspended",
-        job(RUNNING, desired="stop"),
-        seen(*ALL_RUN),
-        (SUSPEND,),
-        JobState.STOPPING,
-        "stopped",
-    ),
-    Case(
-        "stop before it was set going: taken down",
-        job(desired="stop", notes=Notes(children_of="root-uid")),
-        seen(at=root(is_suspended=True)),
-        (),
-        JobState.STOPPING,
-        more={"leaving": "stop"},
-    ),
-    Case(
-        "stopping, pods still end: waits",
-        job(JobState.STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW)),
-        seen(*ALL_RUN, at=root(is_suspended=True)),
-        (),
-        JobState.STOPPING,
-    ),
-    Case(
-        "stopping, workers are gone: servers go at once",
-        job(JobState.STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW)),
-        seen(pod(PS), at=root(is_suspended=True)),
-        NO_SERVERS,
-        JobState.STOPPING,
-    ),
-    Case(
-        "stopping, nothing runs any more",
-        job(JobState.STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW)),
-        seen(at=root(is_suspended=True), servers=(), services=()),
-        (),
-        JobState.STOPPED,
-        "stopped",
-    ),
-    Case(
-        "stopping, a node does not confirm: stopped with words",
-        job(
-            JobState.STOPPING,
-            desired="stop",
-            notes=replace(GOING, stopping_at=NOW - timedelta(seconds=200)),
-        ),
-        seen(pod(W1, is_terminating=True), at=root(is_suspended=True), servers=(), services=()),
-        (),
-        JobState.STOPPED,
-        "stop_unconfirmed",
-    ),
-    Case(
-        "the tenant is suspended",
-        job(RUNNING, tenant_closed="suspended"),
-        seen(*ALL_RUN),
-        (SUSPEND,),
-        JobState.STOPPING,
-        "tenant_suspended",
-    ),
+    Case("stop of what runs: the root is suspended", job(RUNNING, desired="stop"), seen(*ALL_RUN),
+         (SUSPEND,), STOPPING, "stopped"),
+    Case("stop before it was set going: taken down",
+         job(desired="stop", notes=Notes(children_of="root-uid")), seen(at=HELD), (), STOPPING,
+         more={"leaving": "stop"}),
+    Case("stopping, pods still end: waits", STOPS, seen(*ALL_RUN, at=HELD), (), STOPPING),
+    Case("stopping, only servers are left: they go", STOPS, seen(pod(PS), at=HELD), NO_SERVERS),
+    Case("stopping, nothing runs", STOPS, seen(at=HELD, **BARE), (), STOPPED, "stopped"),
+    Case("stopping, a node does not confirm: stopped with words", replace(STOPS, notes=UNCONFIRMED),
+         seen(pod(W1, is_terminating=True), at=HELD, **BARE), (), STOPPED, "stop_unconfirmed"),
+    Case("the tenant is suspended", job(RUNNING, tenant_closed="suspended"), seen(*ALL_RUN),
+         (SUSPEND,), STOPPING, "tenant_suspended"),
     # --- after the outcome ---
-    Case(
-        "succeeded a moment ago: the servers have their grace",
-        job(JobState.SUCCEEDED, deciders_ended_at=NOW, finished_at=NOW),
-        seen(*BOTH_DONE, at=root(verdict="complete")),
-        (),
-    ),
-    Case(
-        "succeeded, the grace is over",
-        job(JobState.SUCCEEDED, **ENDED),
-        seen(*BOTH_DONE, at=root(verdict="complete")),
-        NO_SERVERS,
-    ),
-    Case(
-        "succeeded, the others are ended when worker 0 decides",
-        job(JobState.SUCCEEDED, success_policy="worker0", **ENDED),
-        seen(pod(W0, "Succeeded"), pod(W1), pod(PS)),
-        (SUSPEND, *NO_SERVERS),
-    ),
-    Case(
-        "failed by our decision: workers are ended at once",
-        job(JobState.FAILED, deciders_ended_at=NOW, finished_at=NOW),
-        seen(*ALL_RUN),
-        (SUSPEND,),
-    ),
-    Case(
-        "failed, workers have ended: servers go at once",
-        job(JobState.FAILED, deciders_ended_at=NOW, finished_at=NOW),
-        seen(pod(W0, "Failed"), pod(W1, "Failed"), pod(PS), at=root(verdict="failed")),
-        NO_SERVERS,
-    ),
-    Case(
-        "all has ended without a mark: a rescue pod after a while",
-        job(JobState.FAILED, notes=replace(GOING, pods_ended_at=EARLIER), **ENDED),
-        seen(pod(W0, "Failed"), at=root(verdict="failed"), servers=(), services=()),
-        (Rescue(W0, "worker-0-uid", 1),),
-    ),
-    Case(
-        "all has ended and is archived: kept until its time to live",
-        job(JobState.SUCCEEDED, notes=ARCHIVED, **ENDED),
-        seen(*BOTH_DONE[:2], at=root(verdict="complete"), servers=(), services=()),
-        (),
-        more={"settled": True},
-    ),
-    Case(
-        "the time to live is over",
-        job(JobState.SUCCEEDED, notes=ARCHIVED, ttl_s=60, **ENDED),
-        seen(*BOTH_DONE[:2], at=root(verdict="complete"), servers=(), services=()),
-        (NO_ROOT,),
-    ),
-    Case(
-        "the root is gone from the view: made sure",
-        job(JobState.SUCCEEDED, notes=ARCHIVED, ttl_s=60, **ENDED),
-        NOTHING,
-        (VERIFY,),
-    ),
-    Case(
-        "orphans of a root that is gone are deleted one by one",
-        job(JobState.SUCCEEDED, notes=ARCHIVED, ttl_s=60, **ENDED),
-        seen(at=None, is_root_absent=True),
-        (*NO_SERVERS,),
-    ),
-    Case(
-        "nothing is left: swept",
-        job(JobState.SUCCEEDED, notes=ARCHIVED, ttl_s=60, **ENDED),
-        replace(NOTHING, is_root_absent=True),
-        (Sweep(),),
-    ),
-    Case(
-        "swept: clean",
-        job(JobState.SUCCEEDED, notes=replace(ARCHIVED, swept=True), ttl_s=60, **ENDED),
-        replace(NOTHING, is_root_absent=True),
-        (),
-        more={"cleaned": True, "settled": True},
-    ),
+    Case("succeeded a moment ago: the servers have their grace", job(SUCCEEDED, **JUST),
+         seen(*BOTH_DONE, at=COMPLETE)),
+    Case("succeeded, the grace is over", ended(SUCCEEDED), seen(*BOTH_DONE, at=COMPLETE),
+         NO_SERVERS),
+    Case("succeeded, the others are ended when worker 0 decides",
+         ended(SUCCEEDED, success_policy="worker0"), seen(pod(W0, "Succeeded"), pod(W1), pod(PS)),
+         (SUSPEND, *NO_SERVERS)),
+    Case("failed by our decision: workers are ended at once", job(FAILED, **JUST), seen(*ALL_RUN),
+         (SUSPEND,)),
+    Case("failed, workers have ended: servers go at once", job(FAILED, **JUST),
+         seen(pod(W0, "Failed"), pod(W1, "Failed"), pod(PS), at=BROKEN), NO_SERVERS),
+    Case("all has ended without a mark: a rescue pod after a while",
+         ended(FAILED, replace(GOING, pods_ended_at=EARLIER)),
+         seen(pod(W0, "Failed"), at=BROKEN, **BARE), (Rescue(W0, "worker-0-uid", 1),)),
+    Case("all has ended and is archived: kept until its time to live", ended(SUCCEEDED, ARCHIVED),
+         seen(*BOTH_DONE[:2], at=COMPLETE, **BARE), more={"settled": True}),
+    Case("the time to live is over", OVER, seen(*BOTH_DONE[:2], at=COMPLETE, **BARE), (NO_ROOT,)),
+    Case("the root is gone from the view: made sure", OVER, NOTHING, (VERIFY,)),
+    Case("orphans of a root that is gone are deleted one by one", OVER,
+         seen(at=None, is_root_absent=True), NO_SERVERS),
+    Case("nothing is left: swept", OVER, ABSENT, (Sweep(),)),
+    Case("swept: clean", replace(OVER, notes=replace(ARCHIVED, swept=True)), ABSENT,
+         more={"cleaned": True, "settled": True}),
     # --- delete ---
-    Case("delete of what runs", job(RUNNING, desired="delete"), seen(*ALL_RUN), (NO_ROOT,)),
-    Case(
-        "delete, the root is gone: its pods are the cluster's to remove",
-        job(RUNNING, desired="delete", notes=replace(GOING, swept=True, leaving_at=NOW)),
-        seen(pod(PS), at=None, is_root_absent=True, servers=(), services=(), others=()),
-    ),
-    Case(
-        "delete, the root is gone for a while: a server's pod may be made once more",
-        job(
-            RUNNING,
-            desired="delete",
-            notes=replace(GOING, swept=True, leaving_at=NOW - timedelta(seconds=30)),
-        ),
-        seen(pod(W0), pod(PS), at=None, is_root_absent=True, servers=(), services=(), others=()),
-        (Delete("Pod", pod(W0).name, pod(W0).uid),),
-    ),
-    Case(
-        "delete, the root is gone for long: what is left is deleted one by one",
-        job(RUNNING, desired="delete", notes=replace(GOING, swept=True, leaving_at=EARLIER)),
-        seen(pod(PS), at=None, is_root_absent=True, servers=(), services=(), others=()),
-        (Delete("Pod", pod(PS).name, pod(PS).uid),),
-    ),
-    Case(
-        "delete, objects are gone: the store is erased",
-        job(RUNNING, desired="delete", notes=replace(GOING, swept=True)),
-        replace(NOTHING, is_root_absent=True),
-        (Erase(),),
-    ),
-    Case(
-        "delete, all is erased: the row goes",
-        job(RUNNING, desired="delete", notes=replace(GOING, swept=True, erased=True)),
-        replace(NOTHING, is_root_absent=True),
-        (),
-        more={"deleted": True},
-    ),
+    Case("delete of what runs", deleted(), seen(*ALL_RUN), (NO_ROOT,)),
+    Case("delete, the root is gone: its pods are the cluster's to remove",
+         deleted(SWEPT, leaving_at=NOW), seen(pod(PS), **LEFT)),
+    Case("delete, the root is gone for a while: a server's pod may be made once more",
+         deleted(SWEPT, leaving_at=NOW - timedelta(seconds=30)), seen(pod(W0), pod(PS), **LEFT),
+         (Delete("Pod", pod(W0).name, pod(W0).uid),)),
+    Case("delete, the root is gone for long: what is left is deleted one by one",
+         deleted(SWEPT, leaving_at=EARLIER), seen(pod(PS), **LEFT),
+         (Delete("Pod", pod(PS).name, pod(PS).uid),)),
+    Case("delete, objects are gone: the store is erased", deleted(SWEPT), ABSENT, (Erase(),)),
+    Case("delete, all is erased: the row goes", deleted(SWEPT, erased=True), ABSENT,
+         more={"deleted": True}),
 ]
+# fmt: on

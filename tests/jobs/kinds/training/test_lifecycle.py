@@ -1,35 +1,23 @@
-"""The plan: its table, and details that a table does not hold."""
+"""Details of trainings that a table does not hold."""
 
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
 from jobs.kinds.notes import Notes, dump, load
-from jobs.kinds.state import (
-    ArchiveRow,
-    Observed,
-    Plan,
-    ReplicaRow,
-    Rescue,
-    WorkloadRow,
-)
+from jobs.kinds.state import ArchiveRow, Observed, ReplicaRow, Rescue
 from jobs.rules.endings import ContainerExit
 from jobs.rules.states import JobState, ReplicaState
-from tests.jobs.kinds import plan
+from tests.jobs.kinds import NOW, after, plan
 from tests.jobs.kinds.training.cases import (
     ALL_RUN,
-    CASES,
     EARLIER,
     ENDED,
     GOING,
     MISSING,
-    NOW,
     PS,
     RUNNING,
     W0,
     W1,
-    Case,
     job,
     pod,
     root,
@@ -37,42 +25,6 @@ from tests.jobs.kinds.training.cases import (
 )
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.about for case in CASES])
-def test_what_follows(case: Case) -> None:
-    made = plan(case.job, case.seen, NOW)
-    assert made.steps == tuple(case.steps)
-    assert made.columns.get("state", case.job.state) == (case.state or case.job.state)
-    if case.code is not None:
-        assert made.columns.get("reason", case.job.reason).code == case.code
-    notes = made.columns.get("notes", case.job.notes)
-    assert notes.leaving == case.more.get("leaving", "")
-    assert sum(len(times) for times in notes.restarts.values()) == case.more.get("restarts", 0)
-    assert ("cleaned_at" in made.columns) >= case.more.get("cleaned", False)
-    assert made.is_settled >= case.more.get("settled", False)
-    assert made.delete_row == case.more.get("deleted", False)
-    assert made.columns.get("root_uid", "root-uid") == "root-uid"
-
-
-@pytest.mark.parametrize("case", CASES, ids=[case.about for case in CASES])
-def test_a_plan_leads_to_rest(case: Case) -> None:
-    """With nothing new to see, planning again soon changes no row: no loop writes for ever."""
-    rows, observed = case.job, case.seen
-    for _ in range(6):
-        made = plan(rows, observed, NOW)
-        if not made.writes or made.delete_row:
-            return
-        rows, observed = after(made, rows, observed)
-    pytest.fail(f"still writes {made.columns}")
-
-
-def after(made: Plan, rows: WorkloadRow, observed: Observed) -> tuple[WorkloadRow, Observed]:
-    """The rows once the plan is committed."""
-    known = {**observed.replicas, **{row.key: row for row in made.replicas}}
-    known = {key: row for key, row in known.items() if key not in made.forgotten}
-    return replace(rows, **made.columns), replace(observed, replicas=known, made_root="")
-
-
-# --- details that a table does not hold ---
 def test_three_restarts_within_ten_minutes_fail_the_training() -> None:
     rows, observed = job(RUNNING), seen(*ALL_RUN)
     at = NOW
