@@ -13,8 +13,8 @@ from jobs.models import Bundle, Job
 from jobs.rules.states import FINAL_STATES, Desired
 from jobs.submission import NO_UPLOAD, Submission
 from portal import live, room
+from portal.errors import FieldError, Refused
 from portal.storage import get_store
-from portal.web.rest import FieldError, RequestError
 from portal.web.uploads import WaitingFile
 from tenants import policy
 from tenants.actions import record
@@ -44,14 +44,14 @@ def _hold_upload(tenant: Tenant, submission: Submission) -> None:
     """Keeps the upload of a request from being deleted before the training is there to use it.
 
     Raises:
-        RequestError: it was deleted since the request was checked.
+        Refused: it was deleted since the request was checked.
     """
     bundle = (submission.source or {}).get("bundle")
     if bundle is None:
         return
     Tenant.objects.select_for_update().only("pk").get(pk=tenant.pk)  # as jobs/uploads.py
     if not Bundle.objects.filter(tenant=tenant, pk=bundle).exists():
-        raise RequestError([NO_UPLOAD])
+        raise Refused([NO_UPLOAD])
 
 
 @transaction.atomic
@@ -60,7 +60,7 @@ def submit(*, by: User, tenant: Tenant, submission: Submission, source_address: 
 
     Raises:
         PermissionDenied: see `tenants/policy.py`.
-        RequestError: too many changes in a minute, too many unfinished trainings, or its upload was
+        Refused: too many changes in a minute, too many unfinished trainings, or its upload was
             deleted a moment ago.
         NoRoomError: too little of the disk is free.
     """
@@ -151,7 +151,7 @@ def add_bundle(*, by: User, tenant: Tenant, file: WaitingFile, source_address: s
     """Keeps an upload, content-addressed.
 
     Raises:
-        RequestError: no room in the namespace, or too many changes in a minute.
+        Refused: no room in the namespace, or too many changes in a minute.
         BundleTooLargeError: more than BUNDLE_MAX_BYTES.
         EmptyBundleError: nothing in it.
     """
@@ -179,7 +179,7 @@ def add_bundle(*, by: User, tenant: Tenant, file: WaitingFile, source_address: s
         Tenant.objects.select_for_update().only("pk").get(pk=tenant.pk)
         if not store.exists(bundle.storage_key):
             text = _("The same upload was deleted just now. Upload it again.")
-            raise RequestError([FieldError("file", "deleted", text)], 409)
+            raise Refused([FieldError("file", "deleted", text)], status=409)
         bundle.save()
         record(by=by, verb="upload", target=bundle, source_address=source_address)
     return bundle

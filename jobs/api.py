@@ -34,7 +34,8 @@ from jobs.serializers import (
     SubmitSerializer,
 )
 from portal.cluster.manifests import to_yaml
-from portal.web.rest import FieldError, RequestError, source_address
+from portal.errors import FieldError, Refused
+from portal.web.rest import source_address
 from portal.web.uploads import find_upload
 from tenants.models import Tenant, User
 
@@ -51,14 +52,12 @@ def own_tenant(user: User) -> Tenant:
     """The tenant in which the user runs things.
 
     Raises:
-        RequestError: an admin without a namespace.
+        Refused: an admin without a namespace.
     """
     tenant = Tenant.objects.current_tenant_of(user)
     if tenant is None:
-        raise RequestError(
-            [FieldError("", "no_tenant", "You have no namespace; ask for one on the home page.")],
-            409,
-        )
+        text = "You have no namespace; ask for one on the home page."
+        raise Refused(text, "no_tenant", 409)
     return tenant
 
 
@@ -75,22 +74,22 @@ def _shown(request: Request, job: Job) -> Any:
 
 def parse_or_refuse(request: Request, tenant: Tenant) -> submission.Submission:
     if not isinstance(request.data, dict):
-        raise RequestError([FieldError("", "invalid", "The body must be a JSON object.")])
+        raise Refused("The body must be a JSON object.", "invalid")
     try:
         return submission.parse(request.data, tenant=tenant, user=signed_in(request))
     except checks.SubmissionError as error:
-        raise RequestError(error.errors) from error
+        raise Refused(error.errors) from error
 
 
 def id_range(start: str) -> tuple[UUID, UUID]:
     """The lowest and the highest id that begins like this.
 
     Raises:
-        RequestError: not the beginning of an id, or too short to mean one.
+        Refused: not the beginning of an id, or too short to mean one.
     """
     digits = start.replace("-", "").lower()
     if not re.fullmatch(r"[0-9a-f]{4,32}", digits):
-        raise RequestError([FieldError("id", "invalid", "Give 4 or more of the id's digits.")])
+        raise Refused([FieldError("id", "invalid", "Give 4 or more of the id's digits.")])
     return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
 
 
@@ -101,11 +100,11 @@ def narrowed(rows: QuerySet[R], asked: Mapping[str, str], states: Collection[str
     """The rows of a list that `state`, `owner`, `id` and `name` of its query ask for.
 
     Raises:
-        RequestError: there is no such state, or the id's beginning is none.
+        Refused: there is no such state, or the id's beginning is none.
     """
     if state := asked.get("state", ""):
         if state not in states:
-            raise RequestError([FieldError("state", "invalid_choice", "No such state.")])
+            raise Refused([FieldError("state", "invalid_choice", "No such state.")])
         rows = rows.filter(state=state)
     if owner := _text(asked, "owner"):
         rows = rows.filter(owner__username=owner[:150])
@@ -154,7 +153,7 @@ class JobListView(generics.ListCreateAPIView[Job]):
         wanted = parse_or_refuse(request, tenant)
         room = fit(wanted, tenant)
         if room.kind == "never":
-            raise RequestError([FieldError(room.field, "never_fits", room.text)])
+            raise Refused([FieldError(room.field, "never_fits", room.text)])
         job = actions.submit(
             by=signed_in(request),
             tenant=tenant,
@@ -265,15 +264,14 @@ def parse_replica(job: Job, name: str | None) -> tuple[str, int] | None:
     """`worker-0` as (role, index), None for all.
 
     Raises:
-        RequestError: the job has no such replica.
+        Refused: the job has no such replica.
     """
     if not name:
         return None
     replica = downloads.replica_of(job, name)
     if replica is None:
-        raise RequestError(
-            [FieldError("replica", "not_found", f"This job has no replica {name[:40]!r}.")], 404
-        )
+        text = f"This job has no replica {name[:40]!r}."
+        raise Refused([FieldError("replica", "not_found", text)], status=404)
     return replica
 
 
@@ -281,12 +279,12 @@ def parse_attempt(job: Job, text: str | None) -> Which:
     """Whose log is asked for.
 
     Raises:
-        RequestError: the job has not had that attempt.
+        Refused: the job has not had that attempt.
     """
     try:
         return which_of(job, text or "")
     except NoSuchAttemptError as error:
-        raise RequestError([FieldError("attempt", "not_found", str(error))], 404) from error
+        raise Refused([FieldError("attempt", "not_found", str(error))], status=404) from error
 
 
 class JobLogsView(APIView):
@@ -309,9 +307,7 @@ class JobLogsView(APIView):
         which = parse_attempt(job, request.query_params.get("attempt"))
         tail = checks.as_whole(request.query_params.get("tail", "1000"))
         if tail is None or not 1 <= tail <= MAX_TAIL:
-            raise RequestError(
-                [FieldError("tail", "out_of_range", f"This must be 1 to {MAX_TAIL}.")]
-            )
+            raise Refused([FieldError("tail", "out_of_range", f"This must be 1 to {MAX_TAIL}.")])
         is_download = request.query_params.get("download") == "1"
         lines = None if is_download else tail
         return downloads.log_answer(request._request, job, replica, lines, which)
@@ -365,7 +361,7 @@ class BundleListView(generics.ListAPIView[Bundle]):
         if (sha256 := self.request.query_params.get("sha256")) is not None:
             if not submission.SHA256.fullmatch(sha256):
                 text = "A sha256 has 64 digits of 0-9 and a-f."
-                raise RequestError([FieldError("sha256", "invalid", text)])
+                raise Refused([FieldError("sha256", "invalid", text)])
             found = found.filter(sha256=sha256)
         return found.order_by("-created_at", "pk")
 
@@ -388,7 +384,7 @@ class BundleListView(generics.ListAPIView[Bundle]):
         tenant = own_tenant(signed_in(request))
         file = find_upload(request)
         if file is None:
-            raise RequestError([FieldError("file", "required", "Send the code as `file`.")])
+            raise Refused([FieldError("file", "required", "Send the code as `file`.")])
         try:
             bundle: Bundle = actions.add_bundle(
                 by=signed_in(request),
@@ -397,7 +393,7 @@ class BundleListView(generics.ListAPIView[Bundle]):
                 source_address=source_address(request),
             )
         except actions.BundleTooLargeError as error:
-            raise RequestError([FieldError("file", "too_large", str(error))], 413) from error
+            raise Refused([FieldError("file", "too_large", str(error))], status=413) from error
         except actions.EmptyBundleError as error:
-            raise RequestError([FieldError("file", "empty", str(error))]) from error
+            raise Refused([FieldError("file", "empty", str(error))]) from error
         return Response(BundleSerializer(bundle).data, status=status.HTTP_201_CREATED)

@@ -9,7 +9,7 @@ from typing import Any
 
 from portal import quantity
 from portal.catalog import Catalog, Image
-from portal.web.rest import FieldError
+from portal.errors import FieldError
 from tenants.models import Tenant
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,79}")

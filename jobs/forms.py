@@ -23,7 +23,7 @@ from jobs.models import Bundle, Job
 from jobs.rules.topologies import TOPOLOGIES
 from portal import quantity
 from portal.catalog import get_catalog
-from portal.web.rest import FieldError
+from portal.errors import FieldError
 from tenants import policy
 from tenants.models import User
 

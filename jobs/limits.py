@@ -14,8 +14,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from jobs.models import Artifact, Bundle, Job, LogSegment
+from portal.errors import FieldError, Refused
 from portal.web.format import bytes_text
-from portal.web.rest import FieldError, RequestError
 from tenants.models import AuditEntry, Tenant, User
 
 _MINUTE = timedelta(minutes=1)
@@ -84,17 +84,17 @@ def lacking_room(tenant_id: UUID, more_bytes: int) -> str:
 def check_room(tenant: Tenant, more_bytes: int) -> None:
     """
     Raises:
-        RequestError: 413, with the arithmetic.
+        Refused: 413, with the arithmetic.
     """
     problem = lacking_room(tenant.pk, more_bytes)
     if problem:
-        raise RequestError([FieldError("file", "store_full", problem)], 413)
+        raise Refused([FieldError("file", "store_full", problem)], status=413)
 
 
 def check_unfinished(tenant: Tenant) -> None:
     """
     Raises:
-        RequestError: 409, the namespace has as many unfinished trainings as it may have.
+        Refused: 409, the namespace has as many unfinished trainings as it may have.
     """
     most = settings.MAX_UNFINISHED_TRAININGS
     count = Job.objects.filter(tenant=tenant).unfinished().count()
@@ -103,14 +103,14 @@ def check_unfinished(tenant: Tenant) -> None:
             "%(count)s trainings of this namespace are queued or running, and at most %(most)s may "
             "be. Wait until some have ended, or stop those that are not needed."
         )
-        error = FieldError("", "too_many_trainings", text % {"count": count, "most": most})
-        raise RequestError([error], 409)
+        text %= {"count": count, "most": most}
+        raise Refused(text, "too_many_trainings", 409)
 
 
 def check_pace(by: User) -> None:
     """
     Raises:
-        RequestError: 429, this person has changed things too often within the last minute.
+        Refused: 429, this person has changed things too often within the last minute.
     """
     most = settings.WRITES_PER_MINUTE
     since = timezone.now() - _MINUTE
@@ -120,8 +120,5 @@ def check_pace(by: User) -> None:
     oldest = rows.order_by("at").values_list("at", flat=True)[:1]
     wait_s = max(1, int((oldest[0] - since).total_seconds()) + 1)
     text = _("That is more than %(most)s changes in a minute. Try again in %(wait)s s.")
-    refusal = RequestError(
-        [FieldError("", "too_many_writes", text % {"most": most, "wait": wait_s})]
-    )
-    refusal.status_code, refusal.wait = 429, wait_s
-    raise refusal
+    text %= {"most": most, "wait": wait_s}
+    raise Refused(text, "too_many_writes", 429, retry_after_s=wait_s)

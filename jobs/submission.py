@@ -25,7 +25,7 @@ from jobs.models import Bundle
 from jobs.pod.protocol.placeholders import DEFAULT_FLAGS, FLAGS
 from jobs.rules.topologies import SINGLE, TOPOLOGIES, SuccessPolicy, Topology, find_role_problem
 from portal.catalog import get_catalog
-from portal.web.rest import FieldError
+from portal.errors import FieldError
 from tenants.models import Tenant, User
 
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")

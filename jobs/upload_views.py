@@ -14,8 +14,9 @@ from django.views.decorators.http import require_http_methods, require_safe
 from jobs import uploads
 from jobs.limits import stored_of
 from jobs.models import Bundle
+from portal.errors import Refused
 from portal.web.request import PageRequest, signed_in
-from portal.web.rest import RequestError, source_address
+from portal.web.rest import source_address
 from tenants.models import Tenant
 
 PER_PAGE = 25
@@ -47,10 +48,10 @@ def upload_delete(request: PageRequest, pk: UUID) -> HttpResponseBase:
         return render(request, "jobs/upload_delete.html", {"bundle": bundle, "in_use": count})
     try:
         uploads.delete(by=request.user, bundle=bundle, source_address=source_address(request))
-    except RequestError as refusal:
+    except Refused as refusal:
         context = {"bundle": bundle, "in_use": uploads.unfinished_users(bundle)}
         answer: HttpResponse = render(
-            request, "jobs/upload_delete.html", context, status=refusal.status_code
+            request, "jobs/upload_delete.html", context, status=refusal.status
         )
         return answer
     messages.success(request, _("“%(name)s” is deleted.") % {"name": bundle.file_name})

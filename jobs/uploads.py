@@ -13,8 +13,8 @@ from django.utils import timezone
 from django.utils.translation import ngettext
 
 from jobs.models import Bundle, Job
+from portal.errors import Refused
 from portal.storage import get_store
-from portal.web.rest import FieldError, RequestError
 from tenants.actions import record
 from tenants.models import Tenant, User
 
@@ -29,7 +29,7 @@ def delete(*, by: User, bundle: Bundle, source_address: str = "") -> None:
     """Removes an upload; trainings that used it keep everything but the code itself.
 
     Raises:
-        RequestError: 409, a training that has not ended starts from it.
+        Refused: 409, a training that has not ended starts from it.
     """
     Tenant.objects.select_for_update().only("pk").get(pk=bundle.tenant_id)
     count = unfinished_users(bundle)
@@ -40,7 +40,7 @@ def delete(*, by: User, bundle: Bundle, source_address: str = "") -> None:
             "end.",
             count,
         )
-        raise RequestError([FieldError("", "in_use", text % {"count": count})], 409)
+        raise Refused(text % {"count": count}, "in_use", 409)
     record(by=by, verb="delete", target=bundle, source_address=source_address)
     _remove(bundle)
 

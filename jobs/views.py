@@ -37,9 +37,10 @@ from jobs.quota_usage import asked_totals, usage_lines, with_request
 from portal import room
 from portal.catalog import get_catalog
 from portal.cluster.manifests import to_yaml
+from portal.errors import Refused
 from portal.web.refusals import DISK_FULL
 from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
-from portal.web.rest import RequestError, source_address
+from portal.web.rest import source_address
 from portal.web.uploads import find_upload
 from tenants.models import Tenant
 
@@ -119,7 +120,7 @@ def job_new(request: PageRequest) -> HttpResponseBase:
         if found.kind != "never":
             try:
                 return _submit(request, tenant, wanted)
-            except RequestError as refusal:
+            except Refused as refusal:
                 form.take_errors(refusal.errors)
                 return _form_page(request, form, tenant)
             except room.NoRoomError:
@@ -152,7 +153,7 @@ def _keep_upload(request: PageRequest, form: forms.TrainingForm, tenant: Tenant)
         )
     except (actions.BundleTooLargeError, actions.EmptyBundleError) as error:
         form.error_at("source.bundle", str(error))
-    except RequestError as refusal:
+    except Refused as refusal:
         form.error_at("source.bundle", str(refusal))
     else:
         form.values["source.bundle"] = str(bundle.pk)
@@ -294,7 +295,7 @@ def bundle_upload(request: PageRequest) -> HttpResponseBase:
         return JsonResponse({"errors": [{"text": str(error)}]}, status=413)
     except (BrokenArchiveError, actions.EmptyBundleError) as error:
         return JsonResponse({"errors": [{"text": str(error)}]}, status=400)
-    except RequestError as refusal:
-        return JsonResponse({"errors": [{"text": str(refusal)}]}, status=refusal.status_code)
+    except Refused as refusal:
+        return JsonResponse({"errors": [{"text": str(refusal)}]}, status=refusal.status)
     shown = {"id": str(bundle.pk), "file_name": bundle.file_name, "size_bytes": bundle.size_bytes}
     return JsonResponse({**shown, "sha256": bundle.sha256, "listing": listing.as_json()})

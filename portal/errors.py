@@ -1,5 +1,49 @@
 """Errors that more than one package raises or catches."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 
 class ConfigurationError(ValueError):
     """A setting, the catalogue or a template cannot be used; the text names the place and what helps."""
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """One thing wrong with a request. `field` is a dotted path, empty when it is about all of it."""
+
+    field: str
+    code: str
+    text: str
+
+    def as_dict(self) -> dict[str, str]:
+        return {"field": self.field, "code": self.code, "text": self.text}
+
+
+class Refused(Exception):  # noqa: N818 (an answer to a person, and no error of ours)
+    """What a person asks for is not done, and nothing was changed; REST and pages say why.
+
+    Attributes:
+        errors: one entry for each thing wrong.
+        status: of HTTP: 400 for what was sent, 409 for what cannot be done as things are.
+        retry_after_s: when it is worth another try; None: nobody knows.
+    """
+
+    def __init__(
+        self,
+        errors: Iterable[FieldError] | str,
+        code: str = "",
+        status: int = 400,
+        *,
+        retry_after_s: int | None = None,
+    ) -> None:
+        """
+        Args:
+            errors: also one sentence about all of the request, which has the `code`.
+        """
+        self.errors = (
+            (FieldError("", code, errors),) if isinstance(errors, str) else tuple(errors)
+        )
+        self.status = status
+        self.retry_after_s = retry_after_s
+        super().__init__("; ".join(error.text for error in self.errors))

@@ -12,9 +12,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal import quantity
-from portal.web.rest import FieldError, RequestError, source_address
+from portal.errors import FieldError, Refused
+from portal.web.rest import source_address
 from tenants.models import Tenant, TenantObject, User
-from tenants.quota.rules import QuotaError, change_quota, check_may_change
+from tenants.quota.rules import change_quota, check_may_change
 from tenants.quota.serializers import QuotaSerializer
 
 
@@ -125,15 +126,12 @@ class TenantDetailView(generics.RetrieveAPIView[Tenant]):
         user = request.user
         assert isinstance(user, User)
         check_may_change(user, tenant)
-        try:
-            change_quota(
-                by=user,
-                tenant=tenant,
-                quota=_quota_of(request.data),
-                source_address=source_address(request),
-            )
-        except QuotaError as error:
-            raise RequestError(error.errors) from error
+        change_quota(
+            by=user,
+            tenant=tenant,
+            quota=_quota_of(request.data),
+            source_address=source_address(request),
+        )
         return Response(TenantSerializer(self.get_object()).data)
 
 
@@ -141,11 +139,11 @@ def _quota_of(body: Any) -> dict[str, int]:
     """The amounts of a PATCH.
 
     Raises:
-        QuotaError: with every error found.
+        Refused: with every error found.
     """
     given = body if isinstance(body, Mapping) else {}
     for name in sorted(set(map(str, given)) - {"quota"})[:1]:
-        raise QuotaError([FieldError(name[:80], "unknown_field", "Only the quota can be changed.")])
+        raise Refused([FieldError(name[:80], "unknown_field", "Only the quota can be changed.")])
     return QuotaSerializer(given.get("quota")).read()
 
 

@@ -36,7 +36,7 @@ def create(
 
     Raises:
         PermissionDenied: see `tenants/policy.py`.
-        RequestError: too many changes in a minute.
+        Refused: too many changes in a minute.
         NoRoomError: too little of the disk is free.
     """
     policy.require(by, "submit", tenant)

@@ -27,7 +27,8 @@ from jobs.services.serializers import (
     TensorBoardSerializer,
 )
 from jobs.services.submission import ServiceRequest
-from portal.web.rest import FieldError, RequestError, source_address
+from portal.errors import FieldError, Refused
+from portal.web.rest import source_address
 from tenants.models import Tenant
 
 # The checked body; raises SubmissionError with every error.
@@ -64,14 +65,14 @@ class _ListView(_OfKind, generics.ListAPIView[Service]):
         user = signed_in(request)
         tenant = own_tenant(user)
         if not isinstance(request.data, dict):
-            raise RequestError([FieldError("", "invalid", "The body must be a JSON object.")])
+            raise Refused("The body must be a JSON object.", "invalid")
         try:
             wanted = parse(request.data, tenant)
         except SubmissionError as error:
-            raise RequestError(error.errors) from error
+            raise Refused(error.errors) from error
         room = fit(wanted, tenant)
         if room.kind == "never":
-            raise RequestError([FieldError(room.field, "never_fits", room.text)])
+            raise Refused([FieldError(room.field, "never_fits", room.text)])
         service = actions.create(
             by=user, tenant=tenant, request=wanted, source_address=source_address(request)
         )
@@ -128,9 +129,7 @@ class _OpenView(_OfKind, APIView):
         except CannotOpenError as error:
             text = f"{error.text} {error.next_step}"
             is_refused = error.code == "not_allowed"
-            raise RequestError(
-                [FieldError("", error.code, text)], 403 if is_refused else 409
-            ) from error
+            raise Refused(text, error.code, 403 if is_refused else 409) from error
         return Response(LinkSerializer(link).data)
 
 

@@ -8,7 +8,7 @@ from jobs.models import Job, Service
 from jobs.services import actions
 from jobs.services.fit import fit
 from jobs.services.submission import parse_tensorboard
-from portal.web.rest import FieldError
+from portal.errors import FieldError
 from tenants.models import Tenant, User
 
 _NAME_LENGTH = 80  # the most that a name may have

@@ -15,8 +15,9 @@ from jobs.services.boards import board_for
 from jobs.services.fit import fit
 from jobs.services.submission import ServiceRequest
 from portal.catalog import get_catalog
+from portal.errors import Refused
 from portal.web.request import PageRequest, signed_in
-from portal.web.rest import RequestError, source_address
+from portal.web.rest import source_address
 from tenants.models import Tenant
 
 MAX_TRAININGS = 50  # offered on the form of a TensorBoard; others are reached from their own pages
@@ -85,7 +86,7 @@ def _create(
         service = actions.create(
             by=request.user, tenant=tenant, request=wanted, source_address=source_address(request)
         )
-    except RequestError as refusal:
+    except Refused as refusal:
         form.take_errors(refusal.errors)
         return _form_page(request, form, tenant)
     return redirect(form.kind, pk=service.pk)
@@ -144,7 +145,7 @@ def tensorboard_of(request: PageRequest) -> HttpResponseBase:
         board = board_for(
             by=request.user, tenant=tenant, jobs=jobs, source_address=source_address(request)
         )
-    except (SubmissionError, RequestError) as error:
+    except (SubmissionError, Refused) as error:
         form.take_errors(list(error.errors))
         return _form_page(request, form, tenant)
     return redirect("tensorboard-open", pk=board.pk)

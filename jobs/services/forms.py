@@ -16,7 +16,7 @@ from jobs.models import Service
 from jobs.services.submission import ServiceRequest, parse_notebook, parse_tensorboard
 from portal import quantity
 from portal.catalog import Notebooks, get_catalog
-from portal.web.rest import FieldError
+from portal.errors import FieldError
 from tenants.models import Tenant, User
 
 # Values of the choices that open a field to type in.

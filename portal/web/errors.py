@@ -1,6 +1,5 @@
 """What is said when something is wrong: one page for all refusals, JSON in REST and for pods."""
 
-import json
 import sys
 
 from django.core.exceptions import RequestDataTooBig
@@ -11,22 +10,34 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.csrf import csrf_exempt
 
+from portal.errors import Refused
 from portal.web import refusals
 from portal.web.streaming import AbsentError
 
 
 def _error(request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
-    """One page for all refusals; REST and the pods' door answer JSON as always."""
     # Django makes these pages outside of the request's own thread, in one that nobody looks after.
     if not connection.in_atomic_block:
         close_old_connections()
-    if request.path.startswith(("/api/", "/internal/")):
-        body = {"errors": [{"field": "", "code": _CODES[status], "text": text}]}
-        return HttpResponse(json.dumps(body), content_type="application/json", status=status)
-    if request.headers.get("HX-Request") == "true":
-        return HttpResponse(text, content_type="text/plain; charset=utf-8", status=status)
-    context = {"status": status, "title": title, "text": text}
-    return render(request, "error.html", context, status=status)
+    return _answer(request, refusals.Refusal(status, _CODES[status], title, text))
+
+
+def _answer(request: HttpRequest, refusal: refusals.Refusal) -> HttpResponse:
+    """One page for all refusals; REST and the pods' door answer JSON as always."""
+    is_part = request.headers.get("HX-Request") == "true"
+    if is_part or request.path.startswith(("/api/", "/internal/")):
+        content_type, body = refusals.body_of(refusal, request.path, is_part=is_part)
+        answer = HttpResponse(body, content_type=content_type, status=refusal.status)
+    else:
+        context = {"status": refusal.status, "title": refusal.title, "text": refusal.text}
+        answer = render(request, "error.html", context, status=refusal.status)
+    return _with_retry(answer, refusal)
+
+
+def _with_retry(answer: HttpResponse, refusal: refusals.Refusal) -> HttpResponse:
+    if refusal.retry_s:
+        answer.headers["Retry-After"] = str(refusal.retry_s)
+    return answer
 
 
 _CODES = {
@@ -43,6 +54,14 @@ _OUR_MISTAKE = refusals.Refusal(
         "Something went wrong in Homeport. Your trainings are not touched by it. Try again."
     ),
 )
+
+
+def refused(request: HttpRequest, error: Refused) -> HttpResponse:
+    """For every page that does not show the errors in a form of its own."""
+    title = _("This was not done")
+    code, text = error.errors[0].code, " ".join(one.text for one in error.errors)
+    retry_s = error.retry_after_s or 0
+    return _answer(request, refusals.Refusal(error.status, code, title, text, retry_s))
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -72,9 +91,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     is_part = request.headers.get("HX-Request") == "true"
     content_type, body = refusals.body_of(refusal, request.path, is_part=is_part)
     answer = HttpResponse(body, content_type=content_type, status=refusal.status)
-    if refusal.retry_s:
-        answer.headers["Retry-After"] = str(refusal.retry_s)
-    return answer
+    return _with_retry(answer, refusal)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

@@ -17,6 +17,9 @@ from django.utils.translation import gettext as _
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
+from portal.errors import Refused
+from portal.web import errors
+
 P = ParamSpec("P")
 
 
@@ -51,13 +54,19 @@ def _to_sign_in(request: PageRequest) -> HttpResponseBase:
 
 
 def signed_in(view: View[P]) -> View[P]:
-    """For people with an account only; others are asked to sign in and then brought back."""
+    """For people with an account only; others are asked to sign in and then brought back.
+
+    What is `Refused` is answered by its page, unless the view shows it in its own form.
+    """
 
     @wraps(view)
     def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         if not request.user.is_authenticated:
             return _to_sign_in(request)
-        answer = view(request, *args, **kwargs)
+        try:
+            answer = view(request, *args, **kwargs)
+        except Refused as error:
+            answer = errors.refused(request, error)
         # After signing out, the back button must ask again instead of showing an old page.
         patch_cache_control(answer, private=True, no_cache=True)
         # One address may answer a page or a part of it.

@@ -1,18 +1,18 @@
 """What all REST answers share: one error form, one pagination, the caller's address."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
-from rest_framework import exceptions
+from rest_framework import exceptions, serializers
 from rest_framework.pagination import PageNumberPagination
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import exception_handler as drf_exception_handler
 
+from portal.errors import FieldError, Refused
 from portal.web.streaming import AbsentError
 
 
@@ -32,30 +32,6 @@ class AdminsOnly(BasePermission):
         return bool(user.is_authenticated and user.may("administer"))
 
 
-@dataclass(frozen=True)
-class FieldError:
-    """One thing wrong with a request. `field` is a dotted path, empty when it is about all of it."""
-
-    field: str
-    code: str
-    text: str
-
-    def as_dict(self) -> dict[str, str]:
-        return {"field": self.field, "code": self.code, "text": self.text}
-
-
-class RequestError(exceptions.APIException):
-    """A request that is refused with its field errors."""
-
-    status_code: int
-    wait: int | None = None  # seconds until it is worth another try; sent as Retry-After
-
-    def __init__(self, errors: Iterable[FieldError], status_code: int = 400) -> None:
-        self.errors = tuple(errors)
-        self.status_code = status_code
-        super().__init__("; ".join(error.text for error in self.errors))
-
-
 def _flatten(detail: Any, path: str = "") -> list[FieldError]:
     """DRF's nested details as a flat list."""
     if isinstance(detail, dict):
@@ -71,13 +47,28 @@ def _flatten(detail: Any, path: str = "") -> list[FieldError]:
     return [FieldError(path, str(getattr(detail, "code", "invalid")), str(detail))]
 
 
-def field_errors(exc: exceptions.APIException) -> list[FieldError]:
-    """What is wrong, field by field."""
-    return list(exc.errors) if isinstance(exc, RequestError) else _flatten(exc.detail)
+def read(body: serializers.BaseSerializer[Any]) -> Any:
+    """The checked values of a body.
+
+    Raises:
+        Refused: with every error found, by field.
+    """
+    if not body.is_valid():
+        raise Refused(_flatten(body.errors))
+    return body.validated_data
+
+
+def _body(errors: Iterable[FieldError]) -> dict[str, Any]:
+    return {"errors": [error.as_dict() for error in errors]}
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
     """Every refusal as `{"errors": [{"field", "code", "text"}]}`."""
+    if isinstance(exc, Refused):
+        answer = Response(_body(exc.errors), status=exc.status)
+        if exc.retry_after_s is not None:
+            answer.headers["Retry-After"] = str(exc.retry_after_s)
+        return answer
     if isinstance(exc, AbsentError):
         exc = exceptions.NotFound(str(exc))
     elif isinstance(exc, Http404):
@@ -90,7 +81,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
         return None
     # The handler of DRF answers these only; what it was not given an answer for is a failure.
     assert isinstance(exc, exceptions.APIException)
-    response.data = {"errors": [error.as_dict() for error in field_errors(exc)]}
+    response.data = _body(_flatten(exc.detail))
     return response
 
 

@@ -9,7 +9,8 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.web.rest import AdminsOnly, FieldError, RequestError
+from portal.errors import FieldError, Refused
+from portal.web.rest import AdminsOnly
 from tenants.audit import search
 from tenants.models import AuditEntry
 
@@ -48,7 +49,7 @@ class AuditListView(generics.ListAPIView[AuditEntry]):
         wanted = search.read(self.request.query_params)
         if wanted.unreadable:
             text = "This is no day; write it as 2026-11-20."
-            raise RequestError([FieldError(name, "invalid", text) for name in wanted.unreadable])
+            raise Refused([FieldError(name, "invalid", text) for name in wanted.unreadable])
         return search.find(wanted)
 
     @extend_schema(parameters=_WANTED)

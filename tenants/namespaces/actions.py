@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from portal import live
-from portal.web.rest import FieldError
+from portal.errors import FieldError, Refused
 from tenants import policy
 from tenants.actions import ensure_tenant, record
 from tenants.models import Tenant, User
@@ -28,20 +28,6 @@ GRACE = timedelta(days=7)
 WHY_MAX = 500  # characters of a reason
 
 Desired = Tenant.Desired
-
-
-class RefusedError(ValueError):
-    """A verb that is not carried out; nothing was changed.
-
-    Attributes:
-        error: field, code and sentence, as REST shows them.
-        status: 400 when what was typed is wrong, 409 when the namespace is not in a state for it.
-    """
-
-    def __init__(self, field: str, code: str, text: str, status: int = 400) -> None:
-        super().__init__(text)
-        self.error = FieldError(field, code, text)
-        self.status = status
 
 
 @transaction.atomic
@@ -55,23 +41,22 @@ def create(
         quota: kind -> amount, as `QuotaSerializer` gives it; what is absent is the default.
 
     Raises:
-        PermissionDenied, RefusedError: see there.
-        QuotaError: as `tenants.quota.rules.change_quota`.
+        PermissionDenied, Refused: see there, and `tenants.quota.rules.change_quota`.
     """
     if not policy.may(by, "manage_tenants") and (owner != by.username or quota):
         raise PermissionDenied(_("Only an admin makes namespaces for others."))
     user = User.objects.filter(username=owner).first()
     if user is None:
         text = _("There is nobody with the user name “%(name)s”.") % {"name": owner[:80]}
-        raise RefusedError("owner", "not_found", text)
+        raise Refused([FieldError("owner", "not_found", text)])
     if not user.is_active:
         text = _("The account of %(name)s is disabled.") % {"name": user.shown_name}
-        raise RefusedError("owner", "account_disabled", text)
+        raise Refused([FieldError("owner", "account_disabled", text)])
     there = Tenant.objects.current_tenant_of(user)
     if there is not None:
         words = {"name": user.shown_name, "namespace": there.namespace}
         text = _("%(name)s has a namespace already: %(namespace)s") % words
-        raise RefusedError("owner", "has_tenant", text, 409)
+        raise Refused([FieldError("owner", "has_tenant", text)], status=409)
     tenant = ensure_tenant(user=user, by=by, source_address=source_address)
     if quota:
         change_quota(by=by, tenant=tenant, quota=quota, source_address=source_address)
@@ -84,18 +69,18 @@ def _locked(by: User, tenant: Tenant) -> Tenant:
 
     Raises:
         PermissionDenied: not an admin.
-        RefusedError: it is gone, or about to be.
+        Refused: it is gone, or about to be.
     """
     policy.require(by, "manage_tenants", tenant)
     now: Tenant = Tenant.objects.select_for_update().get(pk=tenant.pk)
     if now.state == Tenant.State.GONE:
         text = _("This namespace was purged. What is left of it is its history.")
-        raise RefusedError("", "tenant_gone", text, 409)
+        raise Refused(text, "tenant_gone", 409)
     return now
 
 
-def _wrong_state(text: str) -> RefusedError:
-    return RefusedError("", "wrong_state", text, 409)
+def _wrong_state(text: str) -> Refused:
+    return Refused(text, "wrong_state", 409)
 
 
 def _intend(tenant: Tenant, desired: str, **more: Any) -> None:
@@ -128,7 +113,7 @@ def suspend(*, by: User, tenant: Tenant, why: str = "", source_address: str = ""
     Harmless for one that is suspended.
 
     Raises:
-        PermissionDenied, RefusedError: see there; also for one that is being deleted.
+        PermissionDenied, Refused: see there; also for one that is being deleted.
     """
     row = _locked(by, tenant)
     if row.desired == Desired.SUSPENDED:
@@ -146,7 +131,7 @@ def resume(*, by: User, tenant: Tenant, source_address: str = "") -> Tenant:
     """A suspended namespace is open again; trainings that were stopped are not started by it.
 
     Raises:
-        PermissionDenied, RefusedError: see there; also for one that is being deleted.
+        PermissionDenied, Refused: see there; also for one that is being deleted.
     """
     row = _locked(by, tenant)
     if row.desired == Desired.ACTIVE:
@@ -172,17 +157,19 @@ def delete(
         data: what a purge does to the volumes, "keep" or "delete".
 
     Raises:
-        PermissionDenied, RefusedError: see there.
+        PermissionDenied, Refused: see there.
     """
     row = _locked(by, tenant)
     _check_typed(row, confirm)
     if data == "archive":
         text = _("Archiving the data is not built yet. Keep it, or delete it.")
-        raise RefusedError("data", "not_available_yet", text)
+        raise Refused([FieldError("data", "not_available_yet", text)])
     if not data:
-        raise RefusedError("data", "required", _("Say what becomes of the data: keep or delete."))
+        text = _("Say what becomes of the data: keep or delete.")
+        raise Refused([FieldError("data", "required", text)])
     if data not in Tenant.Data.values:
-        raise RefusedError("data", "invalid_choice", _("Choose: keep or delete."))
+        text = _("Choose: keep or delete.")
+        raise Refused([FieldError("data", "invalid_choice", text)])
     if row.desired == Desired.PURGED:
         raise _wrong_state(_("It is being purged already."))
     if row.desired == Desired.DELETED and row.purge_data == data:
@@ -204,7 +191,7 @@ def restore(*, by: User, tenant: Tenant, source_address: str = "") -> Tenant:
     """Takes a delete back while nothing is removed: the namespace is open again, with its data.
 
     Raises:
-        PermissionDenied, RefusedError: see there; also when a purge has begun.
+        PermissionDenied, Refused: see there; also when a purge has begun.
     """
     row = _locked(by, tenant)
     if row.desired == Desired.ACTIVE:
@@ -229,7 +216,7 @@ def purge(
         confirm_early: the owner's user name, typed; needed while the days of grace last.
 
     Raises:
-        PermissionDenied, RefusedError: see there; also for one that was not deleted before.
+        PermissionDenied, Refused: see there; also for one that was not deleted before.
     """
     row = _locked(by, tenant)
     if row.desired == Desired.PURGED:
@@ -255,7 +242,7 @@ def purge(
 def _check_typed(tenant: Tenant, typed: str) -> None:
     if typed.strip() != tenant.namespace:
         text = _("Type the name of the namespace exactly: %(name)s") % {"name": tenant.namespace}
-        raise RefusedError("confirm", "wrong_confirmation", text)
+        raise Refused([FieldError("confirm", "wrong_confirmation", text)])
 
 
 def _check_early(tenant: Tenant, typed: str) -> None:
@@ -269,4 +256,5 @@ def _check_early(tenant: Tenant, typed: str) -> None:
     assert tenant.purge_after is not None
     words = {"until": f"{tenant.purge_after:%d %b %Y, %H:%M} UTC", "owner": owner}
     code = "wrong_confirmation" if typed else "grace_not_over"
-    raise RefusedError("confirm_early", code, text % words, 400 if typed else 409)
+    error = FieldError("confirm_early", code, text % words)
+    raise Refused([error], status=400 if typed else 409)

@@ -12,14 +12,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.web.rest import RequestError, source_address
+from portal.web.rest import source_address
 from tenants.api import QuotaField, TenantListView, TenantSerializer, visible_tenants
 from tenants.models import Tenant, User
 from tenants.namespaces import actions
-from tenants.namespaces.actions import RefusedError
 from tenants.namespaces.serializers import WordsSerializer
 from tenants.namespaces.verbs import carry_out
-from tenants.quota.rules import QuotaError
 from tenants.quota.serializers import QuotaSerializer
 
 
@@ -51,20 +49,15 @@ class NamespaceListView(TenantListView):
     def post(self, request: Request) -> Response:
         user, body = caller(request), request.data
         given = dict(body) if isinstance(body, Mapping) else body
-        try:
-            asked = given.pop("quota", None) if isinstance(given, dict) else None
-            words = WordsSerializer(("owner",), given).read()
-            quota = QuotaSerializer(asked).read() if asked is not None else None
-            tenant = actions.create(
-                by=user,
-                owner=words["owner"] or user.username,
-                quota=quota,
-                source_address=source_address(request),
-            )
-        except QuotaError as error:
-            raise RequestError(error.errors) from error
-        except RefusedError as error:
-            raise RequestError([error.error], error.status) from error
+        asked = given.pop("quota", None) if isinstance(given, dict) else None
+        words = WordsSerializer(("owner",), given).read()
+        quota = QuotaSerializer(asked).read() if asked is not None else None
+        tenant = actions.create(
+            by=user,
+            owner=words["owner"] or user.username,
+            quota=quota,
+            source_address=source_address(request),
+        )
         fresh = visible_tenants(user).get(pk=tenant.pk)
         return Response(TenantSerializer(fresh).data, status=201)
 
@@ -92,14 +85,11 @@ class NamespaceVerbView(APIView):
         tenant = visible_tenants(user).filter(pk=pk).first()
         if tenant is None:
             raise Http404
-        try:
-            carry_out(
-                self.verb,
-                by=user,
-                tenant=tenant,
-                given=request.data,
-                source_address=source_address(request),
-            )
-        except RefusedError as error:
-            raise RequestError([error.error], error.status) from error
+        carry_out(
+            self.verb,
+            by=user,
+            tenant=tenant,
+            given=request.data,
+            source_address=source_address(request),
+        )
         return Response(TenantSerializer(visible_tenants(user).get(pk=pk)).data)

@@ -1,16 +1,16 @@
 """Forms of namespaces: the words of a verb, and a new namespace."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django.utils.translation import gettext as _
 
 from portal.catalog import get_catalog
-from portal.web.rest import FieldError
+from portal.errors import Refused
 from tenants.models import Tenant, User
 from tenants.namespaces.verbs import VERBS
 from tenants.quota.forms import TITLES
-from tenants.quota.rules import COLUMNS, QuotaError, amount_text
+from tenants.quota.rules import COLUMNS, amount_text
 from tenants.quota.serializers import QuotaSerializer
 
 _OWNERS = 200  # people that the field suggests
@@ -29,9 +29,9 @@ class _Form:
         self.errors: dict[str, list[str]] = {}
         self.problems: list[str] = []
 
-    def take_errors(self, errors: Iterable[FieldError]) -> None:
+    def take_errors(self, refusal: Refused) -> None:
         """Puts each error beside its field."""
-        for error in errors:
+        for error in refusal.errors:
             if error.field in self.values:
                 self.errors.setdefault(error.field, []).append(error.text)
             else:
@@ -83,8 +83,8 @@ class NewNamespaceForm(_Form):
         amounts: dict[str, int] = {}
         try:
             amounts = QuotaSerializer(typed).read(prefix="") if typed else {}
-        except QuotaError as error:
-            self.take_errors(error.errors)
+        except Refused as refusal:
+            self.take_errors(refusal)
         return None if self.errors or self.problems else amounts
 
     def _is_typed(self, kind: str) -> bool:

@@ -5,8 +5,10 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
-from rest_framework.exceptions import ErrorDetail, ValidationError
+from rest_framework.exceptions import ValidationError
 
+from portal.errors import FieldError, Refused
+from portal.web.rest import read
 from tenants.namespaces.actions import WHY_MAX
 
 
@@ -43,14 +45,18 @@ class WordsSerializer(serializers.Serializer[Any]):
         """The words.
 
         Raises:
-            ValidationError: unknown names, other kinds of values, control characters, too much.
+            Refused: unknown names, other kinds of values, control characters, too much.
         """
-        if not isinstance(self.initial_data, Mapping):
-            told = ErrorDetail(str(_("Send an object.")), "invalid")
-            raise ValidationError({"non_field_errors": [told]})
-        unknown = sorted(set(map(str, self.initial_data)) - set(self._names))[:5]
-        told = ErrorDetail(str(_("There is no such field.")), "unknown_field")
-        errors: dict[str, Any] = {name[:80]: [told] for name in unknown}
-        if not self.is_valid() or errors:
-            raise ValidationError({**errors, **self.errors})
-        return dict(self.validated_data)
+        given = self.initial_data
+        if not isinstance(given, Mapping):
+            raise Refused(str(_("Send an object.")), "invalid")
+        text = str(_("There is no such field."))
+        unknown = sorted(set(map(str, given)) - set(self._names))[:5]
+        errors = [FieldError(name[:80], "unknown_field", text) for name in unknown]
+        try:
+            words = read(self)
+        except Refused as refusal:
+            raise Refused([*errors, *refusal.errors]) from refusal
+        if errors:
+            raise Refused(errors)
+        return dict(words)

@@ -58,7 +58,7 @@ def carry_out(
 
     Raises:
         KeyError: there is no such verb.
-        ValidationError, RefusedError, PermissionDenied: see there; nothing was changed.
+        Refused, PermissionDenied: see there; nothing was changed.
     """
     verb = VERBS[name]
     policy.require(by, "manage_tenants", tenant)

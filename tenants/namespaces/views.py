@@ -1,6 +1,5 @@
 """Admin pages of namespaces: the list, one of them, a new one, and the questions before each verb."""
 
-from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -11,18 +10,16 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
-from rest_framework.exceptions import ValidationError
 
+from portal.errors import Refused
 from portal.web.request import PageRequest, admins_only, is_unchanged, wants_fragment
-from portal.web.rest import FieldError, field_errors, source_address
+from portal.web.rest import source_address
 from tenants.models import Tenant
 from tenants.namespaces import actions
-from tenants.namespaces.actions import RefusedError
 from tenants.namespaces.forms import NewNamespaceForm, VerbForm
 from tenants.namespaces.listing import NamespaceListing
 from tenants.namespaces.page import NamespacePage
 from tenants.namespaces.verbs import VERBS, carry_out, verbs_for
-from tenants.quota.rules import QuotaError
 
 
 def find_tenant(request: PageRequest, pk: UUID) -> Tenant:
@@ -69,10 +66,8 @@ def namespace_new(request: PageRequest) -> HttpResponseBase:
                 quota=quota,
                 source_address=source_address(request),
             )
-        except RefusedError as error:
-            form.take_errors([error.error])
-        except QuotaError as error:
-            form.take_errors(error.errors)
+        except Refused as refusal:
+            form.take_errors(refusal)
         else:
             return redirect("namespace", pk=tenant.pk)
     return render(request, "namespaces/new.html", {"form": form})
@@ -89,7 +84,7 @@ def namespace_verb(request: PageRequest, pk: UUID, verb: str) -> HttpResponseBas
     if request.method == "POST" and _carry_out(request, form):
         return _done(request, tenant, verb)
     if verb not in verbs_for(tenant):
-        form.take_errors([FieldError("", "wrong_state", _("This cannot be done with it now."))])
+        form.problems.append(_("This cannot be done with it now."))
     template = "namespaces/_ask.html" if request.htmx else "namespaces/ask.html"
     context = {"form": form, "tenant": tenant, "verb": verb, "page": NamespacePage(tenant)}
     return render(request, template, context)
@@ -97,7 +92,6 @@ def namespace_verb(request: PageRequest, pk: UUID, verb: str) -> HttpResponseBas
 
 def _carry_out(request: PageRequest, form: VerbForm) -> bool:
     """Whether it is done; otherwise the form says why not."""
-    errors: Iterable[FieldError]
     try:
         carry_out(
             form.verb,
@@ -106,14 +100,10 @@ def _carry_out(request: PageRequest, form: VerbForm) -> bool:
             given=form.given,
             source_address=source_address(request),
         )
-    except ValidationError as error:
-        errors = field_errors(error)
-    except RefusedError as error:
-        errors = [error.error]
-    else:
-        return True
-    form.take_errors(errors)
-    return False
+    except Refused as refusal:
+        form.take_errors(refusal)
+        return False
+    return True
 
 
 def _done(request: PageRequest, tenant: Tenant, verb: str) -> HttpResponseBase:

@@ -13,9 +13,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
+from portal.errors import Refused
 from portal.web.cli_download import install_address
 from portal.web.request import PageRequest, signed_in
-from portal.web.rest import RequestError, source_address
+from portal.web.rest import source_address
 from tenants import actions
 from tenants.models import ApiToken
 from tenants.people import passwords, sessions, sign_in_limit
@@ -44,9 +45,9 @@ def account(request: PageRequest) -> HttpResponseBase:
             lifetime=form.lifetime,
             source_address=source_address(request),
         )
-    except RequestError as refusal:
+    except Refused as refusal:
         form.add_error("name", str(refusal))
-        return _page(request, token_form=form, status=refusal.status_code)
+        return _page(request, token_form=form, status=refusal.status)
     return _page(request, plain=plain, token=token)
 
 

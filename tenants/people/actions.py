@@ -10,7 +10,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils.translation import gettext as _
 
 from portal import live
-from portal.web.rest import FieldError, RequestError
+from portal.errors import FieldError, Refused
 from tenants import policy
 from tenants.actions import record
 from tenants.models import ApiToken, Team, Tenant, User
@@ -21,9 +21,9 @@ from tenants.people.models import Session
 def refuse(field: str, code: str, text: str) -> NoReturn:
     """
     Raises:
-        RequestError: with this one thing wrong.
+        Refused: with this one thing wrong.
     """
-    raise RequestError([FieldError(field, code, text)])
+    raise Refused([FieldError(field, code, text)])
 
 
 # Invited and has not come yet: there is neither a password nor a first time.
@@ -52,7 +52,7 @@ def invite(
         by: None: whoever has the command line of the server.
 
     Raises:
-        RequestError: somebody has this user name.
+        Refused: somebody has this user name.
     """
     if User.objects.filter(username__iexact=invitation.username).exists():
         refuse("username", "name_taken", _("Somebody has this user name; choose another one."))
@@ -91,7 +91,7 @@ def change(
         The person as they are now.
 
     Raises:
-        RequestError: the last admin would be lost, or one would lock oneself out.
+        Refused: the last admin would be lost, or one would lock oneself out.
     """
     # Admins are locked first and in one order, so that two who demote each other take turns.
     admins = policy.admins(User.objects.all()).order_by("pk").select_for_update()
@@ -187,7 +187,7 @@ def reset(
     Also makes a new link for somebody who was invited and lost theirs.
 
     Raises:
-        RequestError: oneself, or somebody who is disabled.
+        Refused: oneself, or somebody who is disabled.
     """
     person = User.objects.select_for_update().get(pk=person.pk)
     if by is not None and by.pk == person.pk:

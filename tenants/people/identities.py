@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
 from portal import characters
-from portal.web.rest import RequestError
+from portal.errors import Refused
 from tenants import policy
 from tenants.actions import record
 from tenants.models import User
@@ -69,7 +69,7 @@ def _follow(person: User, *, role: str, source_address: str) -> User:
         return actions.change(
             by=None, person=person, changes={"role": role}, source_address=source_address
         )
-    except RequestError:
+    except Refused:
         return person
 
 

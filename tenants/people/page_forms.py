@@ -6,9 +6,8 @@ from typing import Any, TypeVar
 
 from django.http import QueryDict
 from django.utils.translation import gettext as _
-from rest_framework.exceptions import APIException
 
-from portal.web.rest import field_errors
+from portal.errors import Refused
 from tenants.models import Team, User
 from tenants.policy import NEW_ACCOUNT, AccountRole
 from tenants.quota.rules import BUDGET_COLUMNS, amount_text
@@ -32,8 +31,8 @@ class PageForm:
         """What `act` returns; None when it refuses, and then the errors are in the form."""
         try:
             return act()
-        except APIException as refusal:
-            for error in field_errors(refusal):
+        except Refused as refusal:
+            for error in refusal.errors:
                 name = error.field.replace("budget.", "budget_").split(".")[0]
                 if name in self.values:
                     self.errors.setdefault(name, []).append(error.text)

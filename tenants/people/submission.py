@@ -12,6 +12,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from portal import characters
+from portal.web.rest import read
 from tenants.models import Team, User
 from tenants.people.actions import Invitation
 from tenants.policy import AccountRole
@@ -159,17 +160,15 @@ def parse(body: type[_Body], given: Any, *, is_partial: bool = False) -> dict[st
     """The checked values of a body.
 
     Raises:
-        ValidationError (DRF's): with every error found, by field.
+        Refused: with every error found, by field.
     """
-    read = body(data=given, partial=is_partial)
-    read.is_valid(raise_exception=True)
-    values: dict[str, Any] = read.validated_data
+    values: dict[str, Any] = read(body(data=given, partial=is_partial))
     return values
 
 
 def parse_invitation(given: Any) -> Invitation:
     """
     Raises:
-        ValidationError (DRF's): with every error found, by field.
+        Refused: with every error found, by field.
     """
     return Invitation(**parse(InvitationBody, given))

@@ -12,10 +12,10 @@ from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
-from rest_framework.exceptions import APIException
 
+from portal.errors import Refused
 from portal.web.request import PageRequest, admins_only, wants_fragment
-from portal.web.rest import field_errors, source_address
+from portal.web.rest import source_address
 from tenants.models import Team, User
 from tenants.people import actions, page_forms, teams
 from tenants.people.submission import TeamBody, parse
@@ -125,8 +125,8 @@ def _answer(request: PageRequest, team: Team, act: Callable[[], str]) -> HttpRes
     """Does it, says what `act` says of it, and shows the team again."""
     try:
         done = act()
-    except APIException as refusal:
-        messages.error(request, " ".join(error.text for error in field_errors(refusal)))
+    except Refused as refusal:
+        messages.error(request, " ".join(error.text for error in refusal.errors))
     else:
         messages.success(request, done)
     return redirect("team-admin", pk=team.pk)
@@ -194,8 +194,8 @@ def team_delete(request: PageRequest, pk: UUID) -> HttpResponseBase:
         return render(request, template, context)
     try:
         teams.delete(by=request.user, team=team, source_address=source_address(request))
-    except APIException as refusal:
-        messages.error(request, " ".join(error.text for error in field_errors(refusal)))
+    except Refused as refusal:
+        messages.error(request, " ".join(error.text for error in refusal.errors))
         return redirect("team-admin", pk=pk)
     messages.success(request, _("The team %(name)s is deleted.") % {"name": team.name})
     return redirect("teams")

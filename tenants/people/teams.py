@@ -31,7 +31,7 @@ def create(*, by: User, changes: Mapping[str, Any], source_address: str = "") ->
         changes: as for `change`; `name` is needed.
 
     Raises:
-        RequestError: there is a team of this name, or a lead who is disabled.
+        Refused: there is a team of this name, or a lead who is disabled.
     """
     _check_name(changes["name"])
     team = Team.objects.create(name=changes["name"], **_columns(changes.get("budget", {})))
@@ -60,7 +60,7 @@ def change(*, by: User, team: Team, changes: Mapping[str, Any], source_address: 
             limit, only what changes.
 
     Raises:
-        RequestError: there is a team of this name, or a lead who is disabled.
+        Refused: there is a team of this name, or a lead who is disabled.
     """
     team = Team.objects.select_for_update().get(pk=team.pk)
     before = shown(team)
@@ -103,7 +103,7 @@ def set_role(
         What is different now, to be said.
 
     Raises:
-        RequestError: somebody who would have it is disabled.
+        Refused: somebody who would have it is disabled.
     """
     field = TEAM_ROLES[role]
     people = [one for one in getattr(team, field).all() if one.pk != person.pk]
@@ -119,7 +119,7 @@ def delete(*, by: User, team: Team, source_address: str = "") -> None:
     """Deletes a team that nobody and nothing belongs to.
 
     Raises:
-        RequestError: it has members or namespaces.
+        Refused: it has members or namespaces.
     """
     team = Team.objects.select_for_update().get(pk=team.pk)
     members = team.members.count()

@@ -11,7 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.web.rest import FieldError, RequestError, source_address
+from portal.errors import Refused
+from portal.web.rest import source_address
 from tenants.actions import create_token, find_token, on_sign_in, revoke_token
 from tenants.models import TOKEN_LIFETIME, ApiToken, User
 from tenants.people import sign_in_limit
@@ -70,8 +71,7 @@ class TokenView(APIView):
         word, _, plain = request.headers.get("Authorization", "").partition(" ")
         token = find_token(plain.strip()) if word.lower() == "token" else None
         if token is None:
-            text = "Send the token that is to be revoked."
-            raise RequestError([FieldError("", "not_authenticated", text)], 401)
+            raise Refused("Send the token that is to be revoked.", "not_authenticated", 401)
         revoke_token(by=token.user, token=token, source_address=source_address(request))
         return Response(status=204)
 
@@ -80,18 +80,15 @@ def _authenticate(request: Request, name: str, password: str) -> User:
     """The person with this name and password.
 
     Raises:
-        RequestError: there is none (401), or there were too many tries (429).
+        Refused: there is none (401), or there were too many tries (429).
     """
     tried = sign_in_limit.begin(name=name, address=source_address(request))
     if not tried.is_allowed:
-        error = RequestError([FieldError("", "throttled", too_many_text(tried.wait_minutes))], 429)
-        error.wait = tried.wait_s  # DRF makes Retry-After of it
-        raise error
+        text = too_many_text(tried.wait_minutes)
+        raise Refused(text, "throttled", 429, retry_after_s=tried.wait_s)
     user = authenticate(request, username=name, password=password)
     if not isinstance(user, User):
         sign_in_limit.failed(tried)
-        raise RequestError(
-            [FieldError("", "wrong_credentials", "The name or the password is wrong.")], 401
-        )
+        raise Refused("The name or the password is wrong.", "wrong_credentials", 401)
     sign_in_limit.succeeded(tried)
     return user

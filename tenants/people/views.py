@@ -10,10 +10,10 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
-from rest_framework.exceptions import APIException
 
+from portal.errors import Refused
 from portal.web.request import PageRequest, admins_only, is_unchanged, wants_fragment
-from portal.web.rest import field_errors, source_address
+from portal.web.rest import source_address
 from tenants.models import AuditEntry, Tenant, User
 from tenants.people import actions, page_forms, passwords, sessions
 from tenants.people.api import join_url
@@ -150,8 +150,8 @@ def _set_active(request: PageRequest, found: User, *, is_active: bool) -> HttpRe
             changes={"is_active": is_active},
             source_address=source_address(request),
         )
-    except APIException as refusal:
-        messages.error(request, " ".join(error.text for error in field_errors(refusal)))
+    except Refused as refusal:
+        messages.error(request, " ".join(error.text for error in refusal.errors))
         return redirect("person", pk=found.pk)
     words = (
         _("%(name)s can sign in again.")
@@ -176,7 +176,7 @@ def person_reset(request: PageRequest, pk: UUID) -> HttpResponseBase:
             revoke_tokens=bool(request.POST.get("revoke_tokens")),
             source_address=source_address(request),
         )
-    except APIException as refusal:
-        messages.error(request, " ".join(error.text for error in field_errors(refusal)))
+    except Refused as refusal:
+        messages.error(request, " ".join(error.text for error in refusal.errors))
         return redirect("person", pk=pk)
     return _show_link(request, found, link)

@@ -6,10 +6,11 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from portal.errors import Refused
 from portal.web.format import amount_text as shown_amount
 from tenants import policy
 from tenants.models import Tenant, User
-from tenants.quota.rules import COLUMNS, BudgetLine, QuotaError, amount_text, budget_lines
+from tenants.quota.rules import COLUMNS, BudgetLine, amount_text, budget_lines
 from tenants.quota.serializers import QuotaSerializer
 
 TITLES = {
@@ -51,13 +52,13 @@ class QuotaForm:
         typed = {kind: text for kind, text in self.values.items() if text != self.was[kind]}
         try:
             return QuotaSerializer(typed).read(prefix="") if typed else {}
-        except QuotaError as error:
-            self.take_errors(error)
+        except Refused as refusal:
+            self.take_errors(refusal)
             return None
 
-    def take_errors(self, refused: QuotaError) -> None:
+    def take_errors(self, refusal: Refused) -> None:
         """Puts each error beside its field."""
-        for error in refused.errors:
+        for error in refusal.errors:
             kind = error.field.removeprefix("quota.")
             if kind in COLUMNS:
                 self.errors.setdefault(kind, []).append(error.text)

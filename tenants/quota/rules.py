@@ -14,7 +14,7 @@ from django.db.models import F, Sum
 from django.utils.translation import gettext as _
 
 from portal import live, quantity
-from portal.web.rest import FieldError
+from portal.errors import FieldError, Refused
 from tenants import policy
 from tenants.actions import record
 from tenants.models import Team, Tenant, User
@@ -36,14 +36,6 @@ BUDGET_COLUMNS = {
 # of NodePorts that Kubernetes has: https://kubernetes.io/docs/concepts/services-networking/service/
 MOST = {"cpu": 10**9, "memory": 2**50, "gpu": 100_000, "pods": 100_000, "nodeports": 2768}
 _SHOW = {"cpu": quantity.cpu_text, "memory": quantity.memory_text}
-
-
-class QuotaError(ValueError):
-    """A quota that is refused; `errors` has one entry for each thing wrong, by kind."""
-
-    def __init__(self, errors: Iterable[FieldError]) -> None:
-        self.errors = tuple(errors)
-        super().__init__(" ".join(error.text for error in self.errors))
 
 
 @dataclass(frozen=True)
@@ -125,7 +117,7 @@ def change_quota(
 
     Raises:
         PermissionDenied: neither an admin nor a lead of the tenant's team.
-        QuotaError: the tenant is gone, or a lead wants more than the team's budget leaves.
+        Refused: the tenant is gone, or a lead wants more than the team's budget leaves.
     """
     tenant = Tenant.objects.select_for_update().get(pk=tenant.pk)
     # Locked also for admins, so that a lead's sum does not miss a change that is under way.
@@ -133,7 +125,7 @@ def change_quota(
     team = teams.get(pk=tenant.team_id) if tenant.team_id else None
     check_may_change(by, tenant)
     if tenant.state == Tenant.State.GONE:
-        raise QuotaError([FieldError("", "tenant_gone", _("This namespace is gone."))])
+        raise Refused(_("This namespace is gone."), "tenant_gone")
     before = tenant.quota
     news = {kind: amount for kind, amount in quota.items() if amount != before[kind]}
     if not news:
@@ -172,7 +164,7 @@ def _check_budget(team: Team, before: Mapping[str, int], news: Mapping[str, int]
         )
         errors.append(FieldError(f"quota.{line.kind}", "over_budget", text % words))
     if errors:
-        raise QuotaError(errors)
+        raise Refused(errors)
 
 
 def _tell(tenant: Tenant) -> None:

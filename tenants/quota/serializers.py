@@ -8,8 +8,9 @@ from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
 from portal import quantity
-from portal.web.rest import FieldError, field_errors
-from tenants.quota.rules import COLUMNS, MOST, QuotaError, amount_text
+from portal.errors import FieldError, Refused
+from portal.web.rest import read
+from tenants.quota.rules import COLUMNS, MOST, amount_text
 
 _READ = {"cpu": quantity.cpu_millicores, "memory": quantity.memory_bytes}
 
@@ -58,14 +59,17 @@ class QuotaSerializer(serializers.Serializer[Any]):
             prefix: goes before each kind in the names of fields that errors tell.
 
         Raises:
-            QuotaError: with every error found, in the order in which they were given.
+            Refused: with every error found, in the order in which they were given.
         """
         given = self.initial_data
         if not isinstance(given, Mapping) or not given:
             text = _("Give an object with some of %(kinds)s.") % {"kinds": ", ".join(COLUMNS)}
-            raise QuotaError([FieldError(prefix.rstrip("."), "invalid", text)])
-        self.is_valid()
-        found = {error.field: error for error in field_errors(ValidationError(self.errors))}
+            raise Refused([FieldError(prefix.rstrip("."), "invalid", text)])
+        values, found = {}, {}
+        try:
+            values = read(self)
+        except Refused as refusal:
+            found = {error.field: error for error in refusal.errors}
         errors = []
         for kind in map(str, given):
             if kind not in COLUMNS:
@@ -74,5 +78,5 @@ class QuotaSerializer(serializers.Serializer[Any]):
             elif kind in found:
                 errors.append(FieldError(prefix + kind, found[kind].code, found[kind].text))
         if errors:
-            raise QuotaError(errors)
-        return {str(kind): self.validated_data[kind] for kind in given}
+            raise Refused(errors)
+        return {str(kind): values[kind] for kind in given}

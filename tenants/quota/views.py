@@ -9,11 +9,12 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRefresh
 
+from portal.errors import Refused
 from portal.web.request import PageRequest, next_page, signed_in
 from portal.web.rest import source_address
 from tenants.models import Tenant
 from tenants.quota.forms import QuotaForm
-from tenants.quota.rules import QuotaError, change_quota, check_may_change
+from tenants.quota.rules import change_quota, check_may_change
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -46,8 +47,8 @@ def _change(request: PageRequest, form: QuotaForm) -> bool:
             quota=amounts,
             source_address=source_address(request),
         )
-    except QuotaError as error:
-        form.take_errors(error)
+    except Refused as refusal:
+        form.take_errors(refusal)
         return False
     name = form.tenant.owner.shown_name
     messages.success(request, _("The quota of %(name)s is changed.") % {"name": name})

@@ -8,7 +8,7 @@ from django.http import QueryDict
 from jobs import forms, submission
 from jobs.actions import submit
 from jobs.examples import EXAMPLES
-from portal.web.rest import FieldError
+from portal.errors import FieldError
 from tests.factories import make_tenant
 
 

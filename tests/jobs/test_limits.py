@@ -17,8 +17,8 @@ from jobs import actions, limits, retention, submission, uploads
 from jobs.models import Artifact, Bundle, Job, LogSegment, ReplicaArchive
 from jobs.pod_api import runner
 from jobs.rules.states import JobState
+from portal.errors import Refused
 from portal.storage import get_store
-from portal.web.rest import RequestError
 from tenants.actions import create_token, record
 from tenants.models import ApiToken, AuditEntry, Tenant
 from tenants.people.token_limit import MAX_TOKENS
@@ -83,7 +83,7 @@ def test_an_upload_that_was_deleted_a_moment_ago_starts_no_training(
     body = submit_body(source={"bundle": str(bundle.pk)})
     checked = submission.parse(body, tenant=alice, user=alice.owner)
     uploads.delete(by=alice.owner, bundle=bundle)
-    with pytest.raises(RequestError) as refusal:
+    with pytest.raises(Refused) as refusal:
         actions.submit(by=alice.owner, tenant=alice, submission=checked)
     assert [error.field for error in refusal.value.errors] == ["source.bundle"]
     assert not Job.objects.exists()

@@ -39,6 +39,7 @@ def test_every_error_code_of_the_code_is_documented() -> None:
         for path in (ROOT / folder).rglob("*.py"):
             source = path.read_text()
             used |= set(re.findall(r"FieldError\(\s*[^,]+,\s*\"([a-z_]+)\"", source))
+            used |= set(re.findall(r"Refused\([^\n]+?,\s*\"([a-z_]+)\"", source))
             used |= set(re.findall(r"refuse\(\s*[^,()]+,\s*\"([a-z_]+)\"", source))
             used |= set(re.findall(r"return \"([a-z_]+)\", \"", source))
     assert used >= {"never_fits", "unknown_field", "invalid_name"}

@@ -180,6 +180,9 @@ WORDS: dict[str, dict[str, str]] = {
         "Outcome": "TenantUpdate",
         "judge": "compare",
         "tend": "reconcile",
+        "QuotaError": "Refused",
+        "RefusedError": "Refused",
+        "WordsError": "Refused",
     },
     "tenants/reconcile": {
         "tend": "reconcile",
@@ -238,6 +241,7 @@ WORDS: dict[str, dict[str, str]] = {
         "ManifestError": "ConfigurationError",
         "BadKeyError": "StoreError",
         "BadLinkError": "StoreError",
+        "RequestError": "Refused",
     },
     "jobs/logs": {
         "Feed": "ReplicaSource",

@@ -5,9 +5,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
-from rest_framework.exceptions import APIException
 
-from portal.web.rest import field_errors
+from portal.errors import Refused
 from tenants.models import User
 from tenants.people import actions
 from tenants.people.submission import parse_invitation
@@ -32,7 +31,7 @@ class Command(BaseCommand):
                 _person, link = actions.invite(by=None, invitation=parse_invitation(given))
             else:
                 link = actions.reset(by=None, person=person)
-        except APIException as refusal:
-            raise CommandError(" ".join(error.text for error in field_errors(refusal))) from refusal
+        except Refused as refusal:
+            raise CommandError(" ".join(error.text for error in refusal.errors)) from refusal
         self.stdout.write(f"{settings.WEBSOCKET_ORIGINS[0]}{reverse('join', args=[link.key])}")
         self.stdout.write(f"It works once, until {link.expires_at:%d %b %Y, %H:%M} UTC.")

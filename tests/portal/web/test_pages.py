@@ -11,7 +11,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
 from jobs.models import ReconcilerLease
+from portal.errors import Refused
 from tenants.models import ApiToken, Tenant, TenantObject
+from tenants.people import sessions
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.portal.markup import Markup, find_faults
 
@@ -303,6 +305,21 @@ def test_what_is_not_there_is_told_in_words(client: Client) -> None:
     rest = client.get("/api/v1/nothing/")
     assert rest.status_code == 404
     assert rest.json()["errors"][0]["code"] == "not_found"
+
+
+def test_what_is_refused_has_a_page_where_no_form_shows_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**given: Any) -> None:
+        raise Refused("Wait a moment.", "throttled", 429, retry_after_s=7)
+
+    monkeypatch.setattr(sessions, "end_others", refuse)
+    client.force_login(make_user("alice"))
+    page = client.post("/account/sessions/end/")
+    assert (page.status_code, page["Retry-After"]) == (429, "7")
+    assert "Wait a moment." in Markup(page.content.decode()).one("section").text
+    part = client.post("/account/sessions/end/", headers={"HX-Request": "true"})
+    assert (part.status_code, part.content.decode()) == (429, "Wait a moment.")
 
 
 def test_a_form_that_is_too_old_says_what_to_do() -> None:

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
-from rest_framework.exceptions import ValidationError
 
+from portal.errors import Refused
 from tenants.models import AuditEntry, Team, Tenant, User
 from tenants.namespaces import actions
-from tenants.namespaces.actions import RefusedError
 from tenants.namespaces.verbs import VERBS, carry_out, verbs_for
 from tests.factories import make_tenant, make_user
 
@@ -96,10 +95,10 @@ def test_the_state_decides_what_may_come_next(
     for name, verb in VERBS.items():
         given = {key: words[key] for key in verb.fields if key in words}
         if name in refused:
-            with pytest.raises(RefusedError) as caught:
+            with pytest.raises(Refused) as caught:
                 carry_out(name, by=root, tenant=tenant, given=given)
             assert caught.value.status == 409
-            assert caught.value.error.code == "wrong_state"
+            assert caught.value.errors[0].code == "wrong_state"
             assert name not in verbs_for(tenant)
     assert Tenant.objects.get(pk=tenant.pk).desired == desired
 
@@ -107,9 +106,9 @@ def test_the_state_decides_what_may_come_next(
 def test_what_is_gone_is_history(root: User, tenant: Tenant):
     Tenant.objects.filter(pk=tenant.pk).update(state="gone", desired="purged")
     for name in VERBS:
-        with pytest.raises(RefusedError) as caught:
+        with pytest.raises(Refused) as caught:
             carry_out(name, by=root, tenant=tenant, given={})
-        assert caught.value.error.code == "tenant_gone"
+        assert caught.value.errors[0].code == "tenant_gone"
 
 
 @pytest.mark.parametrize("typed", ["", "alice", "U-ALICE", "u-alice-00000000"])
@@ -119,9 +118,12 @@ def test_the_name_must_be_typed_exactly(root: User, tenant: Tenant, verb: str, t
         delete(root, tenant)
     before = Tenant.objects.get(pk=tenant.pk).desired
     given = {"confirm": typed} | ({"data": "keep"} if verb == "delete" else {})
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(Refused) as caught:
         carry_out(verb, by=root, tenant=tenant, given=given)
-    assert (caught.value.error.field, caught.value.error.code) == ("confirm", "wrong_confirmation")
+    assert (caught.value.errors[0].field, caught.value.errors[0].code) == (
+        "confirm",
+        "wrong_confirmation",
+    )
     assert Tenant.objects.get(pk=tenant.pk).desired == before
 
 
@@ -130,20 +132,20 @@ def test_the_name_must_be_typed_exactly(root: User, tenant: Tenant, verb: str, t
     [("", "required"), ("archive", "not_available_yet"), ("burn", "invalid_choice")],
 )
 def test_the_choice_for_the_data_is_needed(root: User, tenant: Tenant, data: str, code: str):
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(Refused) as caught:
         delete(root, tenant, data)
-    assert (caught.value.error.field, caught.value.error.code) == ("data", code)
+    assert (caught.value.errors[0].field, caught.value.errors[0].code) == ("data", code)
 
 
 def test_a_purge_within_the_days_of_grace_needs_a_second_name(root: User, tenant: Tenant):
     delete(root, tenant, "delete")
     name = tenant.namespace
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(Refused) as caught:
         actions.purge(by=root, tenant=tenant, confirm=name)
-    assert (caught.value.error.code, caught.value.status) == ("grace_not_over", 409)
-    with pytest.raises(RefusedError) as caught:
+    assert (caught.value.errors[0].code, caught.value.status) == ("grace_not_over", 409)
+    with pytest.raises(Refused) as caught:
         actions.purge(by=root, tenant=tenant, confirm=name, confirm_early="root")
-    assert (caught.value.error.code, caught.value.status) == ("wrong_confirmation", 400)
+    assert (caught.value.errors[0].code, caught.value.status) == ("wrong_confirmation", 400)
     assert Tenant.objects.get(pk=tenant.pk).desired == "deleted"
     over = timezone.now() - timedelta(seconds=1)
     Tenant.objects.filter(pk=tenant.pk).update(purge_after=over)
@@ -173,7 +175,7 @@ def test_restoring_forgets_the_choice(root: User, tenant: Tenant):
     [None, [], "x", {"why": 1}, {"why": "a\0b"}, {"why": "x" * 501}, {"namespace": "kube-system"}],
 )
 def test_words_that_cannot_be_used_are_refused(root: User, tenant: Tenant, given: Any):
-    with pytest.raises(ValidationError):
+    with pytest.raises(Refused):
         carry_out("suspend", by=root, tenant=tenant, given=given)
     assert Tenant.objects.get(pk=tenant.pk).desired == "active"
 
@@ -191,9 +193,9 @@ def test_nobody_gets_two_and_only_people_get_one(root: User, tenant: Tenant):
     User.objects.filter(pk=disabled.pk).update(is_active=False)
     wanted = {"alice": "has_tenant", "nobody": "not_found", "dan": "account_disabled"}
     for owner, code in wanted.items():
-        with pytest.raises(RefusedError) as caught:
+        with pytest.raises(Refused) as caught:
             actions.create(by=root, owner=owner)
-        assert caught.value.error.code == code
+        assert caught.value.errors[0].code == code
     assert Tenant.objects.count() == 1
 
 

@@ -22,8 +22,9 @@ def main() -> None:
     from django.core.management import call_command
     from django.db import connection
 
+    from portal.errors import Refused
     from tenants.models import Team, Tenant
-    from tenants.quota.rules import QuotaError, change_quota, quota_sums
+    from tenants.quota.rules import change_quota, quota_sums
     from tests.factories import make_tenant, make_user
 
     call_command("migrate", verbosity=0)
@@ -45,7 +46,7 @@ def main() -> None:
             try:
                 change_quota(by=lead, tenant=chance.choice(tenants), quota={"gpu": wanted})
                 results["changed"] += 1
-            except QuotaError:
+            except Refused:
                 results["refused"] += 1
             # A read of its own: what everybody else would see at this moment.
             most = max(most, quota_sums([team.pk])[team.pk]["gpu"])

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 
+from portal.errors import Refused
 from tenants.models import AuditEntry, Team, Tenant, User
-from tenants.quota.rules import QuotaError, budget_lines, change_quota, quota_sums
+from tenants.quota.rules import budget_lines, change_quota, quota_sums
 from tenants.quota.serializers import QuotaSerializer
 from tests.factories import make_tenant, make_user
 
@@ -39,7 +40,7 @@ def person(name: str) -> User:
 
 
 def refusals(change: Any) -> dict[str, str]:
-    with pytest.raises(QuotaError) as caught:
+    with pytest.raises(Refused) as caught:
         change()
     return {error.field: error.code for error in caught.value.errors}
 
@@ -61,7 +62,7 @@ def test_a_lead_moves_quota_within_the_budget(team: Team):
 
 
 def test_a_refusal_says_how_much_is_left_and_changes_nothing(team: Team):
-    with pytest.raises(QuotaError, match="at most 12 is left here"):
+    with pytest.raises(Refused, match="at most 12 is left here"):
         change_quota(
             by=person("lee"), tenant=tenant_of("alice"), quota={"cpu": 13_000, "memory": GIB}
         )
