@@ -5,30 +5,11 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
-from rest_framework.exceptions import ValidationError
 
 from portal.errors import FieldError, Refused
+from portal.web.fields import TextLine
 from portal.web.rest import read
 from tenants.namespaces.actions import WHY_MAX
-
-
-class LineField(serializers.Field[str, Any, str, Any]):
-    """One line of text, or nothing. Strict: a number is no text."""
-
-    default_error_messages = {"invalid": _("This must be one line of text.")}
-
-    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
-        if data is None:
-            self.fail("invalid")
-        return super().validate_empty_values(data)
-
-    def to_internal_value(self, data: Any) -> str:
-        if not isinstance(data, str) or not data.isprintable():
-            self.fail("invalid")
-        if len(data) > WHY_MAX:
-            text = str(_("At most %(most)s characters.")) % {"most": WHY_MAX}
-            raise ValidationError(text, "too_long")
-        return data.strip()
 
 
 class WordsSerializer(serializers.Serializer[Any]):
@@ -39,7 +20,7 @@ class WordsSerializer(serializers.Serializer[Any]):
         super().__init__(data=given)
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        return {name: LineField(default="") for name in self._names}
+        return {name: TextLine(default="", most=WHY_MAX) for name in self._names}
 
     def read(self) -> dict[str, str]:
         """The words.

@@ -17,7 +17,7 @@ from tenants.models import Team, User
 from tenants.people.actions import Invitation
 from tenants.policy import AccountRole
 from tenants.quota.rules import BUDGET_COLUMNS
-from tenants.quota.serializers import AmountField
+from tenants.quota.serializers import amount_field
 
 # Names that the audit trail uses for those who are nobody.
 RESERVED_NAMES = frozenset({"homeport", "somebody"})
@@ -128,7 +128,7 @@ class BudgetField(serializers.DictField):
                 detail = {str(kind)[:80]: serializers.ErrorDetail(problem, code="unknown_field")}
                 raise serializers.ValidationError(detail)
             try:
-                amounts[kind] = None if value is None else AmountField(kind).run_validation(value)
+                amounts[kind] = None if value is None else amount_field(kind).run_validation(value)
             except serializers.ValidationError as error:
                 raise serializers.ValidationError({kind: error.detail}) from error
         return amounts

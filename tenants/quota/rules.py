@@ -63,7 +63,7 @@ class BudgetLine:
 
 
 def amount_text(kind: str, amount: int) -> str:
-    """An amount as Kubernetes writes it, which `AmountField` reads again: 1500 millicores -> "1500m"."""
+    """An amount as Kubernetes writes it, which `amount_field` reads again: 1500 millicores -> "1500m"."""
     return _SHOW[kind](amount) if kind in _SHOW else str(amount)
 
 

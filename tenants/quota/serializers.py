@@ -5,42 +5,18 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 from rest_framework import serializers
-from rest_framework.exceptions import ValidationError
 
-from portal import quantity
 from portal.errors import FieldError, Refused
+from portal.web.fields import Cpu, Memory, Quantity, Whole
 from portal.web.rest import read
-from tenants.quota.rules import COLUMNS, MOST, amount_text
+from tenants.quota.rules import COLUMNS, MOST
 
-_READ = {"cpu": quantity.cpu_millicores, "memory": quantity.memory_bytes}
+_FIELDS: dict[str, type[Quantity]] = {"cpu": Cpu, "memory": Memory}
 
 
-class AmountField(serializers.Field[int, Any, Any, Any]):
-    """A number or text as Kubernetes writes it ("500m", "16Gi", 2).
-
-    Its value is cpu in millicores, memory in bytes, else pieces.
-    """
-
-    def __init__(self, kind: str, **options: Any) -> None:
-        super().__init__(**options)
-        self._kind = kind
-
-    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
-        return (False, data) if data is None else super().validate_empty_values(data)
-
-    def to_internal_value(self, data: Any) -> int:
-        if isinstance(data, bool) or not isinstance(data, str | int | float):
-            text = _("This must be a number or text such as 500m or 16Gi.")
-            raise ValidationError(text, "invalid_quantity")
-        try:
-            amount = _READ.get(self._kind, quantity.count)(str(data))
-        except quantity.QuantityError as error:
-            raise ValidationError(str(error), "invalid_quantity") from error
-        if not 0 <= amount <= MOST[self._kind]:
-            most = amount_text(self._kind, MOST[self._kind])
-            text = _("This must be from 0 to %(most)s.") % {"most": most}
-            raise ValidationError(text, "out_of_range")
-        return amount
+def amount_field(kind: str, **options: Any) -> Quantity:
+    """What reads a kind's amount: cpu in millicores, memory in bytes, else pieces."""
+    return _FIELDS.get(kind, Whole)(most=MOST[kind], **options)
 
 
 class QuotaSerializer(serializers.Serializer[Any]):
@@ -50,10 +26,10 @@ class QuotaSerializer(serializers.Serializer[Any]):
         super().__init__(data=given)
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        return {kind: AmountField(kind, required=False) for kind in COLUMNS}
+        return {kind: amount_field(kind, required=False) for kind in COLUMNS}
 
     def read(self, *, prefix: str = "quota.") -> dict[str, int]:
-        """Kind -> amount, see `AmountField`; kinds that were not given are absent.
+        """Kind -> amount, see `amount_field`; kinds that were not given are absent.
 
         Args:
             prefix: goes before each kind in the names of fields that errors tell.
