@@ -7,7 +7,7 @@ of it ends what runs, because it reads the same intent. Nothing here deletes dat
 and it asks for the namespace's name, after the days of grace or with a second name typed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -64,6 +64,25 @@ def create(
     return tenant
 
 
+def verbs_for(tenant: Tenant) -> tuple[str, ...]:
+    """What can be done with a namespace as it is wanted now, the likeliest first."""
+    by_desire: dict[str, tuple[str, ...]] = {
+        Desired.ACTIVE: ("suspend", "delete"),
+        Desired.SUSPENDED: ("resume", "delete"),
+        Desired.DELETED: ("restore", "purge"),
+    }
+    return by_desire.get(tenant.desired, ()) if tenant.state != Tenant.State.GONE else ()
+
+
+def check_may_manage(by: User, tenant: Tenant) -> None:
+    """Before the words of a verb are read, of which somebody else is to hear nothing.
+
+    Raises:
+        PermissionDenied: not an admin.
+    """
+    policy.require(by, "manage_tenants", tenant)
+
+
 def _locked(by: User, tenant: Tenant) -> Tenant:
     """The row as it is now, for us alone until the transaction ends.
 
@@ -71,7 +90,7 @@ def _locked(by: User, tenant: Tenant) -> Tenant:
         PermissionDenied: not an admin.
         Refused: it is gone, or about to be.
     """
-    policy.require(by, "manage_tenants", tenant)
+    check_may_manage(by, tenant)
     now: Tenant = Tenant.objects.select_for_update().get(pk=tenant.pk)
     if now.state == Tenant.State.GONE:
         text = _("This namespace was purged. What is left of it is its history.")
@@ -258,3 +277,13 @@ def _check_early(tenant: Tenant, typed: str) -> None:
     code = "wrong_confirmation" if typed else "grace_not_over"
     error = FieldError("confirm_early", code, text % words)
     raise Refused([error], status=400 if typed else 409)
+
+
+# What pages and REST can ask for, by the word in the address; `serializers.py` knows their words.
+VERBS: dict[str, Callable[..., Tenant]] = {
+    "suspend": suspend,
+    "resume": resume,
+    "delete": delete,
+    "restore": restore,
+    "purge": purge,
+}

@@ -16,8 +16,7 @@ from portal.web.rest import source_address
 from tenants.api import QuotaField, TenantListView, TenantSerializer, visible_tenants
 from tenants.models import Tenant, User
 from tenants.namespaces import actions
-from tenants.namespaces.serializers import WordsSerializer
-from tenants.namespaces.verbs import carry_out
+from tenants.namespaces.serializers import VERB_FIELDS, WordsSerializer
 from tenants.quota.serializers import QuotaSerializer
 
 
@@ -85,11 +84,8 @@ class NamespaceVerbView(APIView):
         tenant = visible_tenants(user).filter(pk=pk).first()
         if tenant is None:
             raise Http404
-        carry_out(
-            self.verb,
-            by=user,
-            tenant=tenant,
-            given=request.data,
-            source_address=source_address(request),
-        )
+        actions.check_may_manage(user, tenant)
+        words = WordsSerializer(VERB_FIELDS[self.verb], request.data).read()
+        act = actions.VERBS[self.verb]
+        act(by=user, tenant=tenant, source_address=source_address(request), **words)
         return Response(TenantSerializer(visible_tenants(user).get(pk=pk)).data)

@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from portal.catalog import get_catalog
 from portal.errors import Refused
 from tenants.models import Tenant, User
-from tenants.namespaces.verbs import VERBS
+from tenants.namespaces.serializers import VERB_FIELDS
 from tenants.quota.forms import TITLES
 from tenants.quota.rules import COLUMNS, amount_text
 from tenants.quota.serializers import QuotaSerializer
@@ -45,12 +45,7 @@ class VerbForm(_Form):
         super().__init__()
         self.verb = verb
         self.tenant = tenant
-        self.values = {name: str((posted or {}).get(name, "")) for name in VERBS[verb].fields}
-
-    @property
-    def given(self) -> dict[str, str]:
-        """The words for the action; what else a form sends (its token) is not the action's."""
-        return self.values
+        self.values = {name: str((posted or {}).get(name, "")) for name in VERB_FIELDS[verb]}
 
 
 class NewNamespaceForm(_Form):

@@ -8,7 +8,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from tenants.models import AuditEntry, Tenant, TenantObject
-from tenants.namespaces.verbs import verbs_for
+from tenants.namespaces.actions import verbs_for
 from tenants.usage import UsageLine, held_lines
 
 HISTORY = 20  # changes that the page shows

@@ -11,6 +11,15 @@ from portal.web.fields import TextLine
 from portal.web.rest import read
 from tenants.namespaces.actions import WHY_MAX
 
+# What each verb takes, all of it optional here: the action says which it needs.
+VERB_FIELDS: dict[str, tuple[str, ...]] = {
+    "suspend": ("why",),
+    "resume": (),
+    "delete": ("confirm", "data", "why"),
+    "restore": (),
+    "purge": ("confirm", "confirm_early"),
+}
+
 
 class WordsSerializer(serializers.Serializer[Any]):
     """Some words by their names, all optional; what was not sent is empty. Other names are refused."""

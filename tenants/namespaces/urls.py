@@ -3,7 +3,7 @@
 from django.urls import path
 
 from tenants.namespaces import api, views
-from tenants.namespaces.verbs import VERBS
+from tenants.namespaces.actions import VERBS
 
 pages = [
     path("admin/namespaces/", views.namespace_list, name="namespaces"),

@@ -1,6 +1,5 @@
 """Admin pages of namespaces: the list, one of them, a new one, and the questions before each verb."""
 
-from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
@@ -8,6 +7,7 @@ from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
@@ -16,10 +16,19 @@ from portal.web.request import PageRequest, admins_only, is_unchanged, wants_fra
 from portal.web.rest import source_address
 from tenants.models import Tenant
 from tenants.namespaces import actions
+from tenants.namespaces.actions import VERBS, verbs_for
 from tenants.namespaces.forms import NewNamespaceForm, VerbForm
 from tenants.namespaces.listing import NamespaceListing
 from tenants.namespaces.page import NamespacePage
-from tenants.namespaces.verbs import VERBS, carry_out, verbs_for
+from tenants.namespaces.serializers import WordsSerializer
+
+_DONE = {
+    "suspend": gettext_lazy("%(name)s is suspended: what runs is ended."),
+    "resume": gettext_lazy("%(name)s is open again."),
+    "delete": gettext_lazy("%(name)s is deleted. It can be restored for seven days."),
+    "restore": gettext_lazy("%(name)s is restored, with its data."),
+    "purge": gettext_lazy("%(name)s is being removed for ever."),
+}
 
 
 def find_tenant(request: PageRequest, pk: UUID) -> Tenant:
@@ -93,12 +102,12 @@ def namespace_verb(request: PageRequest, pk: UUID, verb: str) -> HttpResponseBas
 def _carry_out(request: PageRequest, form: VerbForm) -> bool:
     """Whether it is done; otherwise the form says why not."""
     try:
-        carry_out(
-            form.verb,
+        words = WordsSerializer(form.values, form.values).read()
+        VERBS[form.verb](
             by=request.user,
             tenant=form.tenant,
-            given=form.given,
             source_address=source_address(request),
+            **words,
         )
     except Refused as refusal:
         form.take_errors(refusal)
@@ -107,8 +116,7 @@ def _carry_out(request: PageRequest, form: VerbForm) -> bool:
 
 
 def _done(request: PageRequest, tenant: Tenant, verb: str) -> HttpResponseBase:
-    words: Any = VERBS[verb].done
-    messages.success(request, words % {"name": tenant.namespace})
+    messages.success(request, str(_DONE[verb]) % {"name": tenant.namespace})
     if request.htmx:
         answer: HttpResponseBase = HttpResponseClientRedirect(
             reverse("namespace", args=[tenant.pk])

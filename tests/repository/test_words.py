@@ -183,6 +183,9 @@ WORDS: dict[str, dict[str, str]] = {
         "QuotaError": "Refused",
         "RefusedError": "Refused",
         "WordsError": "Refused",
+        "Verb": "VERBS",
+        "carry_out": "VERBS",
+        "read_words": "WordsSerializer",
     },
     "tenants/reconcile": {
         "tend": "reconcile",

@@ -11,7 +11,8 @@ from django.utils import timezone
 from portal.errors import Refused
 from tenants.models import AuditEntry, Team, Tenant, User
 from tenants.namespaces import actions
-from tenants.namespaces.verbs import VERBS, carry_out, verbs_for
+from tenants.namespaces.actions import VERBS, verbs_for
+from tenants.namespaces.serializers import VERB_FIELDS, WordsSerializer
 from tests.factories import make_tenant, make_user
 
 pytestmark = pytest.mark.django_db
@@ -34,6 +35,10 @@ def delete(root: User, tenant: Tenant, data: str = "keep") -> Tenant:
 def purge(root: User, tenant: Tenant) -> Tenant:
     name, owner = tenant.namespace, tenant.owner.username
     return actions.purge(by=root, tenant=tenant, confirm=name, confirm_early=owner)
+
+
+def carry_out(name: str, *, by: User, tenant: Tenant, given: Any) -> Tenant:
+    return VERBS[name](by=by, tenant=tenant, **WordsSerializer(VERB_FIELDS[name], given).read())
 
 
 def verbs() -> list[str]:
@@ -92,8 +97,8 @@ def test_the_state_decides_what_may_come_next(
     Tenant.objects.filter(pk=tenant.pk).update(desired=desired, purge_data="keep")
     tenant.refresh_from_db()
     words = {"confirm": tenant.namespace, "data": "keep"}
-    for name, verb in VERBS.items():
-        given = {key: words[key] for key in verb.fields if key in words}
+    for name in VERBS:
+        given = {key: words[key] for key in VERB_FIELDS[name] if key in words}
         if name in refused:
             with pytest.raises(Refused) as caught:
                 carry_out(name, by=root, tenant=tenant, given=given)
