@@ -24,7 +24,7 @@ VERB_FIELDS: dict[str, tuple[str, ...]] = {
 class WordsSerializer(serializers.Serializer[Any]):
     """Some words by their names, all optional; what was not sent is empty. Other names are refused."""
 
-    def __init__(self, names: Iterable[str], given: Any) -> None:
+    def __init__(self, names: Iterable[str], given: Any = None) -> None:
         self._names = tuple(names)
         super().__init__(data=given)
 

@@ -11,16 +11,18 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
-from portal.errors import Refused
+from portal.web.forms import SpecForm
 from portal.web.request import PageRequest, admins_only, is_unchanged, wants_fragment
 from portal.web.rest import source_address
 from tenants.models import Tenant
 from tenants.namespaces import actions
 from tenants.namespaces.actions import VERBS, verbs_for
-from tenants.namespaces.forms import NewNamespaceForm, VerbForm
+from tenants.namespaces.forms import new_namespace_form, possible_owners
 from tenants.namespaces.listing import NamespaceListing
 from tenants.namespaces.page import NamespacePage
-from tenants.namespaces.serializers import WordsSerializer
+from tenants.namespaces.serializers import VERB_FIELDS, WordsSerializer
+from tenants.quota.rules import COLUMNS
+from tenants.quota.serializers import QuotaSerializer
 
 _DONE = {
     "suspend": gettext_lazy("%(name)s is suspended: what runs is ended."),
@@ -65,21 +67,27 @@ def namespace_detail(request: PageRequest, pk: UUID) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 @admins_only
 def namespace_new(request: PageRequest) -> HttpResponseBase:
-    form = NewNamespaceForm(request.POST if request.method == "POST" else None)
-    quota = form.read() if request.method == "POST" else None
-    if quota is not None:
-        try:
-            tenant = actions.create(
-                by=request.user,
-                owner=form.values["owner"],
-                quota=quota,
-                source_address=source_address(request),
-            )
-        except Refused as refusal:
-            form.take_errors(refusal)
-        else:
-            return redirect("namespace", pk=tenant.pk)
-    return render(request, "namespaces/new.html", {"form": form})
+    form = new_namespace_form(request.POST if request.method == "POST" else None)
+    tenant = _create(request, form) if request.method == "POST" else None
+    if tenant is not None:
+        return redirect("namespace", pk=tenant.pk)
+    context = {"form": form, "owners": possible_owners()}
+    return render(request, "namespaces/new.html", context)
+
+
+def _create(request: PageRequest, form: SpecForm) -> Tenant | None:
+    """The new namespace; None: the form says why not."""
+    owner = form.values["owner"]
+    if not owner:
+        form.errors["owner"] = [_("Whose namespace is it to be?")]
+    typed = {kind: text for kind, text in form.typed.items() if kind in COLUMNS}
+    quota = form.attempt(lambda: QuotaSerializer(typed).read() if typed else {})
+    if quota is None or not owner:
+        return None
+    address = source_address(request)
+    return form.attempt(
+        lambda: actions.create(by=request.user, owner=owner, quota=quota, source_address=address)
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -89,8 +97,8 @@ def namespace_verb(request: PageRequest, pk: UUID, verb: str) -> HttpResponseBas
     if verb not in VERBS:
         raise Http404(verb)
     tenant = find_tenant(request, pk)
-    form = VerbForm(verb, tenant, request.POST if request.method == "POST" else None)
-    if request.method == "POST" and _carry_out(request, form):
+    form = SpecForm(WordsSerializer(VERB_FIELDS[verb]).fields, request.POST)
+    if request.method == "POST" and _carry_out(request, tenant, verb, form):
         return _done(request, tenant, verb)
     if verb not in verbs_for(tenant):
         form.problems.append(_("This cannot be done with it now."))
@@ -99,20 +107,17 @@ def namespace_verb(request: PageRequest, pk: UUID, verb: str) -> HttpResponseBas
     return render(request, template, context)
 
 
-def _carry_out(request: PageRequest, form: VerbForm) -> bool:
+def _carry_out(request: PageRequest, tenant: Tenant, verb: str, form: SpecForm) -> bool:
     """Whether it is done; otherwise the form says why not."""
-    try:
-        words = WordsSerializer(form.values, form.values).read()
-        VERBS[form.verb](
+    changed = form.attempt(
+        lambda: VERBS[verb](
             by=request.user,
-            tenant=form.tenant,
+            tenant=tenant,
             source_address=source_address(request),
-            **words,
+            **WordsSerializer(VERB_FIELDS[verb], form.values).read(),
         )
-    except Refused as refusal:
-        form.take_errors(refusal)
-        return False
-    return True
+    )
+    return changed is not None
 
 
 def _done(request: PageRequest, tenant: Tenant, verb: str) -> HttpResponseBase:

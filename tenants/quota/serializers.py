@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from rest_framework import serializers
 
 from portal.errors import FieldError, Refused
@@ -11,6 +12,13 @@ from portal.web.fields import Cpu, Memory, Quantity, Whole
 from portal.web.rest import read
 from tenants.quota.rules import COLUMNS, MOST
 
+TITLES = {
+    "cpu": gettext_lazy("CPU cores"),
+    "memory": gettext_lazy("Memory"),
+    "gpu": gettext_lazy("GPUs"),
+    "pods": gettext_lazy("Pods"),
+    "nodeports": gettext_lazy("Open ports of notebooks and TensorBoards"),
+}
 _FIELDS: dict[str, type[Quantity]] = {"cpu": Cpu, "memory": Memory}
 
 
@@ -22,17 +30,14 @@ def amount_field(kind: str, **options: Any) -> Quantity:
 class QuotaSerializer(serializers.Serializer[Any]):
     """Some amounts by their kinds; at least one, and no other names."""
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: Any = None) -> None:
         super().__init__(data=given)
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        return {kind: amount_field(kind, required=False) for kind in COLUMNS}
+        return {kind: amount_field(kind, required=False, label=TITLES[kind]) for kind in COLUMNS}
 
-    def read(self, *, prefix: str = "quota.") -> dict[str, int]:
+    def read(self) -> dict[str, int]:
         """Kind -> amount, see `amount_field`; kinds that were not given are absent.
-
-        Args:
-            prefix: goes before each kind in the names of fields that errors tell.
 
         Raises:
             Refused: with every error found, in the order in which they were given.
@@ -40,7 +45,7 @@ class QuotaSerializer(serializers.Serializer[Any]):
         given = self.initial_data
         if not isinstance(given, Mapping) or not given:
             text = _("Give an object with some of %(kinds)s.") % {"kinds": ", ".join(COLUMNS)}
-            raise Refused([FieldError(prefix.rstrip("."), "invalid", text)])
+            raise Refused([FieldError("quota", "invalid", text)])
         values, found = {}, {}
         try:
             values = read(self)
@@ -50,9 +55,9 @@ class QuotaSerializer(serializers.Serializer[Any]):
         for kind in map(str, given):
             if kind not in COLUMNS:
                 text = _("There is no such field.")
-                errors.append(FieldError(f"{prefix}{kind[:40]}", "unknown_field", text))
+                errors.append(FieldError(f"quota.{kind[:40]}", "unknown_field", text))
             elif kind in found:
-                errors.append(FieldError(prefix + kind, found[kind].code, found[kind].text))
+                errors.append(FieldError(f"quota.{kind}", found[kind].code, found[kind].text))
         if errors:
             raise Refused(errors)
         return {str(kind): values[kind] for kind in given}

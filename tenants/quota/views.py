@@ -9,12 +9,13 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRefresh
 
-from portal.errors import Refused
+from portal.web.forms import SpecForm
 from portal.web.request import PageRequest, next_page, signed_in
 from portal.web.rest import source_address
 from tenants.models import Tenant
-from tenants.quota.forms import QuotaForm
+from tenants.quota.forms import hints, quota_form
 from tenants.quota.rules import change_quota, check_may_change
+from tenants.quota.serializers import QuotaSerializer
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -25,31 +26,29 @@ def tenant_quota(request: PageRequest, pk: UUID) -> HttpResponseBase:
     tenant: Tenant = get_object_or_404(tenants, pk=pk)
     check_may_change(request.user, tenant)
     back = next_page(request)
-    form = QuotaForm(tenant, request.user, request.POST if request.method == "POST" else None)
-    if request.method == "POST" and _change(request, form):
+    form = quota_form(tenant, request.POST if request.method == "POST" else None)
+    if request.method == "POST" and _change(request, tenant, form):
         if request.htmx:
             answer: HttpResponseBase = HttpResponseClientRefresh()
             return answer
         return redirect(back)
     template = "tenants/_quota_form.html" if request.htmx else "tenants/quota.html"
-    return render(request, template, {"form": form, "tenant": tenant, "back": back})
+    context = {"form": form, "hints": hints(tenant, request.user), "tenant": tenant, "back": back}
+    return render(request, template, context)
 
 
-def _change(request: PageRequest, form: QuotaForm) -> bool:
+def _change(request: PageRequest, tenant: Tenant, form: SpecForm) -> bool:
     """Whether it is done; otherwise the form says why not."""
-    amounts = form.read()
-    if amounts is None:
-        return False
-    try:
-        change_quota(
+    changed = form.attempt(
+        lambda: change_quota(
             by=request.user,
-            tenant=form.tenant,
-            quota=amounts,
+            tenant=tenant,
+            quota=QuotaSerializer(form.typed).read() if form.typed else {},
             source_address=source_address(request),
         )
-    except Refused as refusal:
-        form.take_errors(refusal)
+    )
+    if changed is None:
         return False
-    name = form.tenant.owner.shown_name
+    name = tenant.owner.shown_name
     messages.success(request, _("The quota of %(name)s is changed.") % {"name": name})
     return True

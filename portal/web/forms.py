@@ -1,0 +1,62 @@
+"""Forms of pages, made of a serializer's fields: `macros.html` shows what was typed and what is wrong."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from rest_framework import serializers
+
+from portal.errors import Refused
+
+T = TypeVar("T")
+
+
+class SpecForm:
+    """What stands in the fields, and what is wrong with it.
+
+    Attributes:
+        fields: name -> field of a serializer, for its label.
+        values: name -> text of the field.
+        was: name -> text that the field began with; a page may send it along as `was-NAME`.
+        errors: name -> sentences beside the field.
+        problems: what is wrong with the request as a whole.
+    """
+
+    def __init__(
+        self,
+        fields: Mapping[str, serializers.Field[Any, Any, Any, Any]],
+        posted: Mapping[str, Any] | None = None,
+        *,
+        shown: Mapping[str, str] | None = None,
+        path: str = "",
+    ) -> None:
+        """
+        Args:
+            posted: None: nobody has typed yet.
+            shown: name -> text for a field that was not sent.
+            path: where the fields stand in the body that errors tell of, for example "quota.".
+        """
+        given, texts = posted or {}, shown or {}
+        self.fields = fields
+        self.was = {name: str(given.get(f"was-{name}", texts.get(name, ""))) for name in fields}
+        self.values = {name: str(given.get(name, texts.get(name, ""))).strip() for name in fields}
+        self.errors: dict[str, list[str]] = {}
+        self.problems: list[str] = []
+        self._path = path
+
+    @property
+    def typed(self) -> dict[str, str]:
+        """The fields that were typed over; somebody else may have changed the others meanwhile."""
+        return {name: text for name, text in self.values.items() if text != self.was[name]}
+
+    def attempt(self, act: Callable[[], T]) -> T | None:
+        """What `act` returns; None when it is refused, and then the errors are in the form."""
+        try:
+            return act()
+        except Refused as refusal:
+            for error in refusal.errors:
+                name = error.field.removeprefix(self._path)
+                if name in self.values:
+                    self.errors.setdefault(name, []).append(error.text)
+                else:
+                    self.problems.append(error.text)
+            return None
