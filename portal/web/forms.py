@@ -14,7 +14,7 @@ class SpecForm:
     """What stands in the fields, and what is wrong with it.
 
     Attributes:
-        fields: name -> field of a serializer, for its label.
+        fields: name -> field of a serializer, for its label; `budget_cpu` is `budget.cpu` of a body.
         values: name -> text of the field.
         was: name -> text that the field began with; a page may send it along as `was-NAME`.
         errors: name -> sentences beside the field.
@@ -44,6 +44,10 @@ class SpecForm:
         self._path = path
 
     @property
+    def is_wrong(self) -> bool:
+        return bool(self.errors or self.problems)
+
+    @property
     def typed(self) -> dict[str, str]:
         """The fields that were typed over; somebody else may have changed the others meanwhile."""
         return {name: text for name, text in self.values.items() if text != self.was[name]}
@@ -54,7 +58,7 @@ class SpecForm:
             return act()
         except Refused as refusal:
             for error in refusal.errors:
-                name = error.field.removeprefix(self._path)
+                name = error.field.removeprefix(self._path).replace(".", "_")
                 if name in self.values:
                     self.errors.setdefault(name, []).append(error.text)
                 else:

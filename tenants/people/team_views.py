@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.errors import Refused
+from portal.web.forms import SpecForm
 from portal.web.request import PageRequest, admins_only, wants_fragment
 from portal.web.rest import source_address
 from tenants.models import Team, User
@@ -50,9 +51,8 @@ def _rows(listed: list[Team]) -> list[TeamRow]:
 @admins_only
 def team_list(request: PageRequest) -> HttpResponseBase:
     """All teams; POST makes one."""
-    form = page_forms.team_form()
+    form = page_forms.team_form(posted=request.POST if request.method == "POST" else None)
     if request.method == "POST":
-        form = page_forms.posted(page_forms.TEAM_FIELDS, request.POST)
         made = form.attempt(
             lambda: teams.create(
                 by=request.user,
@@ -85,7 +85,7 @@ def team_admin(request: PageRequest, pk: UUID) -> HttpResponseBase:
     team = _find(pk)
     if request.method != "POST":
         return _team_page(request, team, page_forms.team_form(team))
-    form = page_forms.posted(page_forms.TEAM_FIELDS, request.POST)
+    form = page_forms.team_form(team, request.POST)
     changed = form.attempt(
         lambda: teams.change(
             by=request.user,
@@ -100,9 +100,7 @@ def team_admin(request: PageRequest, pk: UUID) -> HttpResponseBase:
     return redirect("team-admin", pk=pk)
 
 
-def _team_page(
-    request: PageRequest, team: Team, form: page_forms.PageForm, status: int = 200
-) -> HttpResponse:
+def _team_page(request: PageRequest, team: Team, form: SpecForm, status: int = 200) -> HttpResponse:
     members = team.members.order_by("username")
     page = Paginator(members, PAGE_SIZE).get_page(request.GET.get("page", "1"))
     [row] = _rows([team])

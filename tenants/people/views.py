@@ -12,6 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from portal.errors import Refused
+from portal.web.forms import SpecForm
 from portal.web.request import PageRequest, admins_only, is_unchanged, wants_fragment
 from portal.web.rest import source_address
 from tenants.models import AuditEntry, Tenant, User
@@ -42,9 +43,8 @@ def people(request: PageRequest) -> HttpResponseBase:
 @admins_only
 def person_invite(request: PageRequest) -> HttpResponseBase:
     """The form; its answer shows the link, this once."""
-    form = page_forms.person_form()
+    form = page_forms.invitation_form(request.POST if request.method == "POST" else None)
     if request.method == "POST":
-        form = page_forms.posted(tuple(form.values), request.POST)
         made = form.attempt(
             lambda: actions.invite(
                 by=request.user,
@@ -83,7 +83,7 @@ def person(request: PageRequest, pk: UUID) -> HttpResponseBase:
     found = _find(pk)
     if request.method != "POST":
         return _person_page(request, found, page_forms.person_form(found))
-    form = page_forms.posted(page_forms.PERSON_FIELDS, request.POST)
+    form = page_forms.person_form(found, request.POST)
     changed = form.attempt(
         lambda: actions.change(
             by=request.user,
@@ -99,7 +99,7 @@ def person(request: PageRequest, pk: UUID) -> HttpResponseBase:
 
 
 def _person_page(
-    request: PageRequest, found: User, form: page_forms.PageForm, status: int = 200
+    request: PageRequest, found: User, form: SpecForm, status: int = 200
 ) -> HttpResponse:
     entries = AuditEntry.objects.filter(kind="user", object_id=str(found.pk))
     context = {
