@@ -21,14 +21,6 @@ from tenants.actions import record
 from tenants.models import Tenant, User
 
 
-class BundleTooLargeError(ValueError):
-    """More bytes than BUNDLE_MAX_BYTES."""
-
-
-class EmptyBundleError(ValueError):
-    """An upload without a byte."""
-
-
 def _tell(job: Job) -> None:
     """After the commit: browsers re-read the job, the reconciler looks at it."""
     kind, pk, revision, tenant_id = "job", job.pk, job.revision, job.tenant_id
@@ -151,18 +143,18 @@ def add_bundle(*, by: User, tenant: Tenant, file: WaitingFile, source_address: s
     """Keeps an upload, content-addressed.
 
     Raises:
-        Refused: no room in the namespace, or too many changes in a minute.
-        BundleTooLargeError: more than BUNDLE_MAX_BYTES.
-        EmptyBundleError: nothing in it.
+        Refused: nothing in it, more than BUNDLE_MAX_BYTES, no room in the namespace, or too many
+            changes in a minute.
     """
     size_bytes = file.waiting.size_bytes
     if size_bytes > settings.BUNDLE_MAX_BYTES:
-        raise BundleTooLargeError(
+        text = (
             f"The upload has {size_bytes:,} bytes; at most {settings.BUNDLE_MAX_BYTES:,} are "
             "taken. Put large data on the data volume instead."
         )
+        raise Refused([FieldError("file", "too_large", text)], status=413)
     if size_bytes == 0:
-        raise EmptyBundleError("The upload is empty.")
+        raise Refused([FieldError("file", "empty", "The upload is empty.")])
     limits.check_pace(by)
     limits.check_room(tenant, size_bytes)
     bundle = Bundle(

@@ -385,15 +385,10 @@ class BundleListView(generics.ListAPIView[Bundle]):
         file = find_upload(request)
         if file is None:
             raise Refused([FieldError("file", "required", "Send the code as `file`.")])
-        try:
-            bundle: Bundle = actions.add_bundle(
-                by=signed_in(request),
-                tenant=tenant,
-                file=file,
-                source_address=source_address(request),
-            )
-        except actions.BundleTooLargeError as error:
-            raise Refused([FieldError("file", "too_large", str(error))], status=413) from error
-        except actions.EmptyBundleError as error:
-            raise Refused([FieldError("file", "empty", str(error))]) from error
+        bundle: Bundle = actions.add_bundle(
+            by=signed_in(request),
+            tenant=tenant,
+            file=file,
+            source_address=source_address(request),
+        )
         return Response(BundleSerializer(bundle).data, status=status.HTTP_201_CREATED)

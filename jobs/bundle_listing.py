@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from portal.errors import FieldError, Refused
+
 TIMEOUT_S = 5.0  # waiting for a turn included
 TURN_S = 1.0
 MAX_AT_ONCE = 2
@@ -50,10 +52,6 @@ class Listing:
 UNREAD = Listing((), 0, is_archive=True, is_cut=True, top_folder="")
 
 
-class BrokenArchiveError(ValueError):
-    """It says that it is an archive and cannot be read as one."""
-
-
 def list_bundle(path: Path, name: str, size_bytes: int, *, person: Hashable) -> Listing:
     """The listing of an upload, within `TIMEOUT_S`; cut where it would cost too much.
 
@@ -63,7 +61,7 @@ def list_bundle(path: Path, name: str, size_bytes: int, *, person: Hashable) -> 
         person: who asks. Of one person one archive is read at a time.
 
     Raises:
-        BrokenArchiveError: damaged or cut off.
+        Refused: it says that it is an archive, and is damaged or cut off.
     """
     deadline = time.monotonic() + TIMEOUT_S
     with _turns.taken(person) as is_ours:
@@ -73,9 +71,8 @@ def list_bundle(path: Path, name: str, size_bytes: int, *, person: Hashable) -> 
     if answer is None:
         return UNREAD
     if "broken" in answer:
-        raise BrokenArchiveError(
-            f"{name} cannot be read as an archive: {answer['broken']}. Make it anew."
-        )
+        text = f"{name} cannot be read as an archive: {answer['broken']}. Make it anew."
+        raise Refused([FieldError("file", "invalid", text)])
     if not answer["is_archive"]:
         return Listing(((name, size_bytes),), 1, False, False, "")
     files = tuple((path, size) for path, size in answer.pop("files"))

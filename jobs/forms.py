@@ -23,7 +23,7 @@ from jobs.models import Bundle, Job
 from jobs.rules.topologies import TOPOLOGIES
 from portal import quantity
 from portal.catalog import get_catalog
-from portal.errors import FieldError
+from portal.errors import FieldError, Refused
 from tenants import policy
 from tenants.models import User
 
@@ -83,22 +83,18 @@ MORE_FIELDS = frozenset(
 )
 
 
-class DurationError(ValueError):
-    """Not a duration with units."""
-
-
 def parse_duration(text: str) -> int:
     """ "1d", "2h 30min", "90s" as seconds.
 
     Raises:
-        DurationError: a number without a unit, or anything else.
+        Refused: a number without a unit, or anything else.
     """
     packed = re.sub(r"\s+", "", text.lower())
     if not _DURATION.fullmatch(packed):
-        raise DurationError(
-            _("Write a time with its unit, for example 30min, 8h or 2d; %(given)s is not one.")
-            % {"given": repr(text[:40])}
+        problem = _(
+            "Write a time with its unit, for example 30min, 8h or 2d; %(given)s is not one."
         )
+        raise Refused(problem % {"given": repr(text[:40])}, "invalid")
     return sum(int(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(packed))
 
 
@@ -229,8 +225,8 @@ class TrainingForm:
             return None
         try:
             return parse_duration(text)
-        except DurationError as error:
-            self.error_at(name, str(error))
+        except Refused as refusal:
+            self.error_at(name, str(refusal))
             return None
 
     @property

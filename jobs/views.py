@@ -23,7 +23,7 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from jobs import actions, checks, forms, submission
 from jobs.archive.logs import which_of
-from jobs.bundle_listing import BrokenArchiveError, list_bundle
+from jobs.bundle_listing import list_bundle
 from jobs.command_preview import preview_command
 from jobs.detail import JobPage
 from jobs.examples import EXAMPLES, find_example
@@ -151,8 +151,6 @@ def _keep_upload(request: PageRequest, form: forms.TrainingForm, tenant: Tenant)
         bundle = actions.add_bundle(
             by=request.user, tenant=tenant, file=file, source_address=source_address(request)
         )
-    except (actions.BundleTooLargeError, actions.EmptyBundleError) as error:
-        form.error_at("source.bundle", str(error))
     except Refused as refusal:
         form.error_at("source.bundle", str(refusal))
     else:
@@ -291,10 +289,6 @@ def bundle_upload(request: PageRequest) -> HttpResponseBase:
         bundle = actions.add_bundle(
             by=request.user, tenant=tenant, file=file, source_address=source_address(request)
         )
-    except actions.BundleTooLargeError as error:
-        return JsonResponse({"errors": [{"text": str(error)}]}, status=413)
-    except (BrokenArchiveError, actions.EmptyBundleError) as error:
-        return JsonResponse({"errors": [{"text": str(error)}]}, status=400)
     except Refused as refusal:
         return JsonResponse({"errors": [{"text": str(refusal)}]}, status=refusal.status)
     shown = {"id": str(bundle.pk), "file_name": bundle.file_name, "size_bytes": bundle.size_bytes}

@@ -15,8 +15,9 @@ import pytest
 import requests
 
 from jobs import bundle_listing
-from jobs.bundle_listing import UNREAD, BrokenArchiveError, Listing
+from jobs.bundle_listing import UNREAD, Listing
 from jobs.bundle_reader import CPU_S, MAX_NAMES
+from portal.errors import Refused
 from tests.jobs.costly_archives import (
     digits,
     folders,
@@ -90,14 +91,14 @@ def test_a_script_is_its_own_content(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.tar.gz", "a.tgz", "a.tar", "a.zip"])
 def test_what_calls_itself_an_archive_must_be_one(name: str, tmp_path: Path) -> None:
-    with pytest.raises(BrokenArchiveError, match=f"{name} cannot be read"):
+    with pytest.raises(Refused, match=f"{name} cannot be read"):
         list_bundle(io.BytesIO(b"not an archive at all" * 100), name, tmp_path)
 
 
 def test_a_cut_off_archive_is_told(tmp_path: Path) -> None:
     whole = tarred(["a.py", "b.py"], size_bytes=50_000).getvalue()
     half = io.BytesIO(whole[: len(whole) // 2])
-    with pytest.raises(BrokenArchiveError):
+    with pytest.raises(Refused):
         list_bundle(half, "a.tar.gz", tmp_path)
 
 
