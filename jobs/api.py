@@ -75,10 +75,7 @@ def _shown(request: Request, job: Job) -> Any:
 def parse_or_refuse(request: Request, tenant: Tenant) -> submission.Submission:
     if not isinstance(request.data, dict):
         raise Refused("The body must be a JSON object.", "invalid")
-    try:
-        return submission.parse(request.data, tenant=tenant, user=signed_in(request))
-    except checks.SubmissionError as error:
-        raise Refused(error.errors) from error
+    return submission.parse(request.data, tenant=tenant, user=signed_in(request))
 
 
 def id_range(start: str) -> tuple[UUID, UUID]:

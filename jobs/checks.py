@@ -20,14 +20,6 @@ IMAGE = re.compile(
 )
 
 
-class SubmissionError(ValueError):
-    """The body is refused; `errors` has one entry for each thing wrong."""
-
-    def __init__(self, errors: list[FieldError]) -> None:
-        self.errors = errors
-        super().__init__("; ".join(f"{e.field}: {e.text}" for e in errors))
-
-
 @dataclass
 class Checker:
     """Collects errors while the parts of a body are read."""

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from jobs.checks import (
     Checker,
-    SubmissionError,
     has_controls,
     read_amount,
     read_bounded,
@@ -25,7 +24,7 @@ from jobs.models import Bundle
 from jobs.pod.protocol.placeholders import DEFAULT_FLAGS, FLAGS
 from jobs.rules.topologies import SINGLE, TOPOLOGIES, SuccessPolicy, Topology, find_role_problem
 from portal.catalog import get_catalog
-from portal.errors import FieldError
+from portal.errors import FieldError, Refused
 from tenants.models import Tenant, User
 
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -91,7 +90,7 @@ def parse(body: Mapping[str, Any], *, tenant: Tenant, user: User) -> Submission:
     """The checked form of a submit body.
 
     Raises:
-        SubmissionError: with every error found, not only the first.
+        Refused: with every error found, not only the first.
     """
     del user  # per-person limits come with roles; the tenant decides today
     check = Checker(body, tenant, get_catalog())
@@ -118,7 +117,7 @@ def parse(body: Mapping[str, Any], *, tenant: Tenant, user: User) -> Submission:
         shm_bytes=_shm(check),
     )
     if check.errors:
-        raise SubmissionError(check.errors)
+        raise Refused(check.errors)
     return submission
 
 

@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
-from jobs import actions, checks, forms, submission
+from jobs import actions, forms, submission
 from jobs.archive.logs import which_of
 from jobs.bundle_listing import list_bundle
 from jobs.command_preview import preview_command
@@ -99,8 +99,8 @@ def _read(
     body = form.body()
     try:
         wanted = submission.parse(body, tenant=tenant, user=request.user)
-    except checks.SubmissionError as error:
-        form.take_errors(error.errors)
+    except Refused as refusal:
+        form.take_errors(refusal.errors)
         return None
     return None if form.errors else wanted
 

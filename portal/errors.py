@@ -41,9 +41,7 @@ class Refused(Exception):  # noqa: N818 (an answer to a person, and no error of 
         Args:
             errors: also one sentence about all of the request, which has the `code`.
         """
-        self.errors = (
-            (FieldError("", code, errors),) if isinstance(errors, str) else tuple(errors)
-        )
+        self.errors = (FieldError("", code, errors),) if isinstance(errors, str) else tuple(errors)
         self.status = status
         self.retry_after_s = retry_after_s
         super().__init__("; ".join(error.text for error in self.errors))

@@ -13,7 +13,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from jobs.api import StopSerializer, list_parameters, narrowed, own_tenant, signed_in
-from jobs.checks import SubmissionError
 from jobs.models import Service, ServiceEvent, ServiceState
 from jobs.services import actions, submission
 from jobs.services.fit import fit
@@ -31,7 +30,7 @@ from portal.errors import FieldError, Refused
 from portal.web.rest import source_address
 from tenants.models import Tenant
 
-# The checked body; raises SubmissionError with every error.
+# The checked body; raises Refused with every error.
 Parse = Callable[[Mapping[str, Any], Tenant], ServiceRequest]
 
 
@@ -66,10 +65,7 @@ class _ListView(_OfKind, generics.ListAPIView[Service]):
         tenant = own_tenant(user)
         if not isinstance(request.data, dict):
             raise Refused("The body must be a JSON object.", "invalid")
-        try:
-            wanted = parse(request.data, tenant)
-        except SubmissionError as error:
-            raise Refused(error.errors) from error
+        wanted = parse(request.data, tenant)
         room = fit(wanted, tenant)
         if room.kind == "never":
             raise Refused([FieldError(room.field, "never_fits", room.text)])

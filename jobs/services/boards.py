@@ -3,12 +3,11 @@
 from collections.abc import Iterable
 from uuid import UUID
 
-from jobs.checks import SubmissionError
 from jobs.models import Job, Service
 from jobs.services import actions
 from jobs.services.fit import fit
 from jobs.services.submission import parse_tensorboard
-from portal.errors import FieldError
+from portal.errors import FieldError, Refused
 from tenants.models import Tenant, User
 
 _NAME_LENGTH = 80  # the most that a name may have
@@ -36,7 +35,7 @@ def board_for(*, by: User, tenant: Tenant, jobs: list[Job], source_address: str 
     """The TensorBoard of these trainings, running or asked to run.
 
     Raises:
-        SubmissionError: the request is refused: too many of them, or it could never start.
+        Refused: the request is refused: too many of them, or it could never start.
     """
     board = find_board(tenant, [job.pk for job in jobs])
     if board is None:
@@ -44,7 +43,7 @@ def board_for(*, by: User, tenant: Tenant, jobs: list[Job], source_address: str 
         request = parse_tensorboard(body, tenant=tenant, user=by)
         room = fit(request, tenant)
         if room.kind == "never":
-            raise SubmissionError([FieldError("", "never_fits", room.text)])
+            raise Refused([FieldError("", "never_fits", room.text)])
         return actions.create(by=by, tenant=tenant, request=request, source_address=source_address)
     # Harmless for one that runs.
     return actions.start(by=by, service=board, source_address=source_address)

@@ -7,7 +7,6 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
-from jobs.checks import SubmissionError
 from jobs.models import Job, Service
 from jobs.quota_usage import service_totals, usage_lines, with_request
 from jobs.services import actions, forms
@@ -145,7 +144,7 @@ def tensorboard_of(request: PageRequest) -> HttpResponseBase:
         board = board_for(
             by=request.user, tenant=tenant, jobs=jobs, source_address=source_address(request)
         )
-    except (SubmissionError, Refused) as error:
-        form.take_errors(list(error.errors))
+    except Refused as refusal:
+        form.take_errors(refusal.errors)
         return _form_page(request, form, tenant)
     return redirect("tensorboard-open", pk=board.pk)

@@ -10,13 +10,12 @@ from django.http import QueryDict
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from jobs.checks import SubmissionError
 from jobs.forms import Problem
 from jobs.models import Service
 from jobs.services.submission import ServiceRequest, parse_notebook, parse_tensorboard
 from portal import quantity
 from portal.catalog import Notebooks, get_catalog
-from portal.errors import FieldError
+from portal.errors import FieldError, Refused
 from tenants.models import Tenant, User
 
 # Values of the choices that open a field to type in.
@@ -76,8 +75,8 @@ class ServiceForm:
                 wanted = parse_tensorboard(body, tenant=tenant, user=user)
             else:
                 wanted = parse_notebook(body, tenant=tenant)
-        except SubmissionError as error:
-            self.take_errors(error.errors)
+        except Refused as refusal:
+            self.take_errors(refusal.errors)
             return None
         return None if self.errors else wanted
 

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from jobs.checks import (
     Checker,
-    SubmissionError,
     as_whole,
     read_amount,
     read_bounded,
@@ -20,6 +19,7 @@ from jobs.manifests import LOG_ROOT
 from jobs.models import Job, Service
 from portal.catalog import Size, get_catalog
 from portal.cluster import names
+from portal.errors import Refused
 from tenants.models import Tenant, User
 
 MAX_LOG_DIRS = 50
@@ -52,7 +52,7 @@ def parse_notebook(body: Mapping[str, Any], *, tenant: Tenant) -> ServiceRequest
     `cpu` and `memory` override those of the size where the catalog lets them.
 
     Raises:
-        SubmissionError: with every error found, not only the first.
+        Refused: with every error found, not only the first.
     """
     check = _begin(body, tenant, _NOTEBOOK_FIELDS)
     offered = check.catalog.notebooks
@@ -74,7 +74,7 @@ def parse_tensorboard(body: Mapping[str, Any], *, tenant: Tenant, user: User) ->
     """The checked form of `{"name", "job"?: id, "jobs"?: [ids]}`; no job: all of /log.
 
     Raises:
-        SubmissionError: with every error found, not only the first.
+        Refused: with every error found, not only the first.
     """
     check = _begin(body, tenant, _TENSORBOARD_FIELDS)
     made_of = check.catalog.tensorboards
@@ -99,7 +99,7 @@ def _begin(body: Mapping[str, Any], tenant: Tenant, known: frozenset[str]) -> Ch
 
 def _finish(check: Checker, request: ServiceRequest) -> ServiceRequest:
     if check.errors:
-        raise SubmissionError(check.errors)
+        raise Refused(check.errors)
     return request
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from jobs import submission
-from jobs.checks import SubmissionError
 from jobs.models import Bundle
 from jobs.submission import DEFAULT_FLAGS, Submission, parse
 from portal.catalog import Image, get_catalog
+from portal.errors import Refused
 from tenants.models import Tenant
 from tests.factories import make_tenant, submit_body
 
@@ -27,7 +27,7 @@ def accepted(tenant: Tenant, **changes: object) -> Submission:
 
 
 def refused(tenant: Tenant, **changes: object) -> dict[str, str]:
-    with pytest.raises(SubmissionError) as caught:
+    with pytest.raises(Refused) as caught:
         parse(submit_body(**changes), tenant=tenant, user=tenant.owner)
     assert all(
         error.text.endswith(".") or "quantity" in error.text for error in caught.value.errors

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from jobs.checks import SubmissionError
 from jobs.services.submission import ServiceRequest, parse_notebook, parse_tensorboard
 from portal.cluster.names import job_name, short_id
+from portal.errors import Refused
 from tenants.models import Tenant
 from tests.factories import make_job, make_tenant
 
@@ -46,7 +46,7 @@ def catalog(settings: Any, tmp_path: Path) -> Callable[..., None]:
 def refused(body: Any, tenant: Tenant, *, board: bool = False) -> dict[str, str]:
     """Field -> code of what is refused."""
     parse = board_of if board else notebook_of
-    with pytest.raises(SubmissionError) as caught:
+    with pytest.raises(Refused) as caught:
         parse(body, tenant)
     return {error.field: error.code for error in caught.value.errors}
 
@@ -185,5 +185,5 @@ fields = st.sampled_from(["name", "image", "size", "cpu", "memory", "gpu", "job"
 )
 def test_no_body_breaks_it(tenant: Tenant, body: dict[str, Any]) -> None:
     for parse in (notebook_of, board_of):
-        with contextlib.suppress(SubmissionError):
+        with contextlib.suppress(Refused):
             parse(body, tenant)
