@@ -26,6 +26,7 @@ class Refused(Exception):  # noqa: N818 (an answer to a person, and no error of 
     Attributes:
         errors: one entry for each thing wrong.
         status: of HTTP: 400 for what was sent, 409 for what cannot be done as things are.
+        next_step: what helps, where that is more than the errors say.
         retry_after_s: when it is worth another try; None: nobody knows.
     """
 
@@ -35,6 +36,7 @@ class Refused(Exception):  # noqa: N818 (an answer to a person, and no error of 
         code: str = "",
         status: int = 400,
         *,
+        next_step: str = "",
         retry_after_s: int | None = None,
     ) -> None:
         """
@@ -43,5 +45,6 @@ class Refused(Exception):  # noqa: N818 (an answer to a person, and no error of 
         """
         self.errors = (FieldError("", code, errors),) if isinstance(errors, str) else tuple(errors)
         self.status = status
+        self.next_step = next_step
         self.retry_after_s = retry_after_s
         super().__init__("; ".join(error.text for error in self.errors))

@@ -16,7 +16,7 @@ from jobs.api import StopSerializer, list_parameters, narrowed, own_tenant, sign
 from jobs.models import Service, ServiceEvent, ServiceState
 from jobs.services import actions, submission
 from jobs.services.fit import fit
-from jobs.services.opening import CannotOpenError, open_link
+from jobs.services.opening import open_link
 from jobs.services.serializers import (
     LinkSerializer,
     NotebookBodySerializer,
@@ -116,16 +116,11 @@ class _StopView(_OfKind, APIView):
 class _OpenView(_OfKind, APIView):
     def open(self, request: Request, pk: UUID) -> Response:
         """A link through the gate, good once and for a minute."""
-        try:
-            link = open_link(
-                by=signed_in(request),
-                service=self.find(pk),
-                source_address=source_address(request),
-            )
-        except CannotOpenError as error:
-            text = f"{error.text} {error.next_step}"
-            is_refused = error.code == "not_allowed"
-            raise Refused(text, error.code, 403 if is_refused else 409) from error
+        link = open_link(
+            by=signed_in(request),
+            service=self.find(pk),
+            source_address=source_address(request),
+        )
         return Response(LinkSerializer(link).data)
 
 

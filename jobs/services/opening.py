@@ -12,6 +12,7 @@ from django.db import transaction
 
 from jobs.models import Service, ServiceState
 from jobs.services.tokens import has_gate_tls, new_ticket
+from portal.errors import Refused
 from tenants import policy
 from tenants.actions import record
 from tenants.models import Tenant, User
@@ -25,39 +26,33 @@ class OpenLink:
     expires_at: datetime
 
 
-class CannotOpenError(Exception):
-    """No link: a code, a sentence that says why, and one that says what to do."""
-
-    def __init__(self, code: str, text: str, next_step: str) -> None:
-        super().__init__(text)
-        self.code = code
-        self.text = text
-        self.next_step = next_step
-
-
 @transaction.atomic
 def open_link(*, by: User, service: Service, source_address: str = "") -> OpenLink:
     """A new link for this person, if the service can be opened now.
 
     Raises:
-        CannotOpenError: not allowed, not running, or the installation cannot do it safely.
+        Refused: not allowed, not running, or the installation cannot do it safely.
     """
     _check_installation()
     if not (by.is_active and policy.may(by, service.open_verb, service.tenant)):
-        raise CannotOpenError(
-            "not_allowed",
+        raise Refused(
             "You may not open this one.",
-            "A notebook opens for its owner only; ask for what you need to be shared on a volume.",
+            "not_allowed",
+            403,
+            next_step="A notebook opens for its owner only; ask for what you need to be shared on a "
+            "volume.",
         )
     if service.tenant.desired != Tenant.Desired.ACTIVE:
-        raise CannotOpenError(
-            "not_allowed",
+        raise Refused(
             "The namespace is suspended, so nothing in it can be opened.",
-            "Ask an admin to resume it; the volumes are kept meanwhile.",
+            "not_allowed",
+            403,
+            next_step="Ask an admin to resume it; the volumes are kept meanwhile.",
         )
     is_up = service.state == ServiceState.RUNNING and may_be_inside(by, service)
     if not is_up or service.node_port is None:
-        raise CannotOpenError("not_running", *_why_not(service))
+        text, next_step = _why_not(service)
+        raise Refused(text, "not_running", 409, next_step=next_step)
     ticket = new_ticket(service.pk, service.start_count, by.pk)
     record(by=by, verb="open", target=service, source_address=source_address)
     return OpenLink(
@@ -85,17 +80,20 @@ def gate_origin(node_port: int) -> str:
 def _check_installation() -> None:
     """What `portal/checks.py` tells operators at start, told to whoever wants to open something."""
     if settings.NODE_HOST.lower() in {host.lower() for host in settings.BROWSER_HOSTS}:
-        raise CannotOpenError(
-            "host_not_separate",
+        raise Refused(
             f"Homeport and the nodes have the same host name, {settings.NODE_HOST}, so that "
             "programs on the nodes would be sent your Homeport session.",
-            "Ask an admin to set NODE_HOST to another name of the nodes.",
+            "host_not_separate",
+            409,
+            next_step="Ask an admin to set NODE_HOST to another name of the nodes.",
         )
     if settings.HTTPS and not has_gate_tls():
-        raise CannotOpenError(
-            "gate_needs_tls",
+        raise Refused(
             "Homeport is served by HTTPS, but notebooks and TensorBoards have no certificate.",
-            "Ask an admin to set GATE_TLS_CERT_FILE and GATE_TLS_KEY_FILE, then start it again.",
+            "gate_needs_tls",
+            409,
+            next_step="Ask an admin to set GATE_TLS_CERT_FILE and GATE_TLS_KEY_FILE, then start it "
+            "again.",
         )
 
 

@@ -18,7 +18,8 @@ from jobs.models import Service
 from jobs.services import actions
 from jobs.services.detail import ServicePage
 from jobs.services.listing import ServiceListing, own_running
-from jobs.services.opening import CannotOpenError, open_link
+from jobs.services.opening import open_link
+from portal.errors import Refused
 from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
 from portal.web.rest import source_address
 
@@ -84,9 +85,9 @@ def service_open(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
         return render(request, "services/open.html", {"page": page, "service": service})
     try:
         link = open_link(by=request.user, service=service, source_address=source_address(request))
-    except CannotOpenError as error:
-        refusal = {"code": error.code, "text": error.text, "next_step": error.next_step}
-        return JsonResponse(refusal, status=409)
+    except Refused as refusal:
+        told = {"code": refusal.errors[0].code, "text": str(refusal)}
+        return JsonResponse({**told, "next_step": refusal.next_step}, status=409)
     return JsonResponse({"url": link.url})
 
 

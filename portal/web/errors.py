@@ -59,8 +59,8 @@ _OUR_MISTAKE = refusals.Refusal(
 def refused(request: HttpRequest, error: Refused) -> HttpResponse:
     """For every page that does not show the errors in a form of its own."""
     title = _("This was not done")
-    code, text = error.errors[0].code, " ".join(one.text for one in error.errors)
-    retry_s = error.retry_after_s or 0
+    text = " ".join([*(one.text for one in error.errors), error.next_step]).strip()
+    code, retry_s = error.errors[0].code, error.retry_after_s or 0
     return _answer(request, refusals.Refusal(error.status, code, title, text, retry_s))
 
 

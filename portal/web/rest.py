@@ -58,14 +58,17 @@ def read(body: serializers.BaseSerializer[Any]) -> Any:
     return body.validated_data
 
 
-def _body(errors: Iterable[FieldError]) -> dict[str, Any]:
-    return {"errors": [error.as_dict() for error in errors]}
+def _body(errors: Iterable[FieldError], next_step: str = "") -> dict[str, Any]:
+    told = [error.as_dict() for error in errors]
+    if next_step:
+        told[-1]["text"] += f" {next_step}"
+    return {"errors": told}
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
     """Every refusal as `{"errors": [{"field", "code", "text"}]}`."""
     if isinstance(exc, Refused):
-        answer = Response(_body(exc.errors), status=exc.status)
+        answer = Response(_body(exc.errors, exc.next_step), status=exc.status)
         if exc.retry_after_s is not None:
             answer.headers["Retry-After"] = str(exc.retry_after_s)
         return answer

@@ -8,9 +8,10 @@ from django.core import checks
 
 from jobs.models import Service, ServiceState
 from jobs.pod.gatekeeper.tickets import Signer
-from jobs.services.opening import CannotOpenError, OpenLink, open_link
+from jobs.services.opening import OpenLink, open_link
 from jobs.services.tokens import ticket_key
 from portal.checks import check_gate
+from portal.errors import Refused
 from tenants.models import AuditEntry, Team, Tenant, User
 from tests.factories import make_service, make_tenant, make_user
 
@@ -40,10 +41,10 @@ def open_as(name: str, service: Service) -> OpenLink:
     return open_link(by=User.objects.get(username=name), service=service)
 
 
-def refused(name: str, service: Service) -> CannotOpenError:
-    with pytest.raises(CannotOpenError) as caught:
+def refused(name: str, service: Service) -> Refused:
+    with pytest.raises(Refused) as caught:
         open_as(name, service)
-    assert caught.value.text
+    assert str(caught.value)
     assert caught.value.next_step
     assert not AuditEntry.objects.filter(verb="open").exists()
     return caught.value
@@ -84,7 +85,7 @@ def test_a_notebook_opens_for_its_owner_alone(alice: Tenant, name: str) -> None:
     if name == "alice":
         assert open_as(name, service).url
     else:
-        assert refused(name, service).code == "not_allowed"
+        assert refused(name, service).errors[0].code == "not_allowed"
 
 
 @pytest.mark.parametrize("name", ["alice", "lee", "root", "bob", "kim", "mallory"])
@@ -93,19 +94,19 @@ def test_a_tensorboard_opens_for_leads_and_admins_too(alice: Tenant, name: str) 
     if name in {"alice", "lee", "root"}:
         assert open_as(name, service).url
     else:
-        assert refused(name, service).code == "not_allowed"
+        assert refused(name, service).errors[0].code == "not_allowed"
 
 
 def test_nothing_opens_for_somebody_who_is_disabled(alice: Tenant) -> None:
     alice.owner.is_active = False
     alice.owner.save()
-    assert refused("alice", running(alice)).code == "not_allowed"
+    assert refused("alice", running(alice)).errors[0].code == "not_allowed"
 
 
 def test_nothing_opens_in_a_suspended_namespace(alice: Tenant) -> None:
     alice.desired = Tenant.Desired.SUSPENDED
     alice.save()
-    assert refused("alice", running(alice)).code == "not_allowed"
+    assert refused("alice", running(alice)).errors[0].code == "not_allowed"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,12 +115,12 @@ def test_what_does_not_run_says_what_to_wait_for_or_to_do(
     alice: Tenant, state: ServiceState, kind: str
 ) -> None:
     error = refused("alice", running(alice, state=state, kind=kind))
-    assert error.code == "not_running"
-    assert ("TensorBoard" if kind == "tensorboard" else "notebook") in error.text
+    assert error.errors[0].code == "not_running"
+    assert ("TensorBoard" if kind == "tensorboard" else "notebook") in str(error)
 
 
 def test_what_runs_without_a_port_yet_is_not_open(alice: Tenant) -> None:
-    assert refused("alice", running(alice, node_port=None)).code == "not_running"
+    assert refused("alice", running(alice, node_port=None)).errors[0].code == "not_running"
 
 
 def test_an_https_portal_without_a_certificate_for_gates_refuses(
@@ -127,7 +128,7 @@ def test_an_https_portal_without_a_certificate_for_gates_refuses(
 ) -> None:
     settings.HTTPS = True
     error = refused("alice", running(alice))
-    assert error.code == "gate_needs_tls"
+    assert error.errors[0].code == "gate_needs_tls"
     assert "GATE_TLS_CERT_FILE" in error.next_step
     settings.GATE_TLS_CERT_FILE, settings.GATE_TLS_KEY_FILE = "/a.crt", "/a.key"
     assert open_as("alice", running(alice)).url.startswith("https://127.0.0.1:31000/s/")
@@ -138,7 +139,7 @@ def test_a_node_with_the_portals_own_host_name_is_refused(
     alice: Tenant, settings: Any, host: str
 ) -> None:
     settings.NODE_HOST = host
-    assert refused("alice", running(alice)).code == "host_not_separate"
+    assert refused("alice", running(alice)).errors[0].code == "host_not_separate"
 
 
 def test_an_ipv6_node_is_bracketed(alice: Tenant, settings: Any) -> None:
