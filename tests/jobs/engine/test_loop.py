@@ -147,10 +147,19 @@ async def test_a_second_one_waits_and_takes_over(lab: Lab) -> None:
     await asyncio.wait_for(task, 20)
 
 
-async def test_an_outage_is_told_to_everybody_and_heals(lab: Lab) -> None:
+@pytest.fixture
+async def page() -> AsyncIterator[str]:
+    """The channel of a page that hears what everybody is told."""
     layer = get_channel_layer()
-    page = await layer.new_channel()
-    await layer.group_add(live.EVERYBODY_GROUP, page)
+    channel = await layer.new_channel()
+    await layer.group_add(live.EVERYBODY_GROUP, channel)
+    yield channel
+    # The layer outlives the test: others count who is in its groups.
+    await layer.group_discard(live.EVERYBODY_GROUP, channel)
+
+
+async def test_an_outage_is_told_to_everybody_and_heals(page: str, lab: Lab) -> None:
+    layer = get_channel_layer()
     port = lab.api.port
     await lab.api.stop()
     message = await asyncio.wait_for(layer.receive(page), 20)
