@@ -1,0 +1,191 @@
+"""Whatever happens to workloads, in whatever order: no room is given twice, nothing is made twice, and
+each of them ends, as soon as its cluster does what it is told, and leaves nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from jobs.kinds.registry import KINDS
+from jobs.kinds.state import Observed, WorkloadRow
+from jobs.rules.admission import Amount, NodeCapacity, ReplicaRequest
+from jobs.rules.queue import Queued, QuotaHeadroom, decide
+from jobs.rules.reasons import Reason
+from jobs.rules.states import FINAL_STATES, JobState
+from tests.jobs.kinds.cluster import Workload
+
+START = datetime(2026, 11, 20, 12, tzinfo=UTC)
+QUOTA = 3
+MOST_EACH = 2  # GPUs of a workload
+HARD = Amount(gpu=QUOTA, pods=10**6)
+NODE = NodeCapacity("a", HARD, HARD)
+TRAINING = {"kind": "job", "memory": {"worker": "1Gi", "ps": "1Gi"}, "ttl_s": 600}
+ASKED = {
+    "tf-ps": {**TRAINING, "topology": "tf-ps", "counts": {"worker": 2, "ps": 1}},
+    "single": {**TRAINING, "topology": "single", "counts": {"worker": 1}},
+    "notebook": {"kind": "notebook", "memory": {"notebook": "1Gi"}, "observed_generation": 0},
+}
+NAMES = {"namespace": "u-a", "kube_name": "w", "root_name": "w", "image": "tf:2"}
+FATES = ("ok", "hang", "fail", "oom", "evict", "unplaced")
+WHICH = st.integers(0, 9)
+MOST_TURNS = 300
+
+
+class AnyLife(RuleBasedStateMachine):
+    """Some workloads of one tenant, and all that people and clusters do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = START
+        self.workloads: list[Workload] = []
+        self.submit("notebook", "ok", 0, "all", None)
+
+    def _one(self, which: int) -> Workload:
+        return self.workloads[which % len(self.workloads)]
+
+    # --- people ---
+    @precondition(lambda self: len(self.workloads) < 4)
+    @rule(
+        what=st.sampled_from(sorted(ASKED)),
+        fate=st.sampled_from(FATES),
+        retries=st.integers(0, 1),
+        clean_policy=st.sampled_from(["all", "running", "none"]),
+        deadline_s=st.sampled_from([None, 60]),
+    )
+    def submit(
+        self, what: str, fate: str, retries: int, clean_policy: str, deadline_s: int | None
+    ) -> None:
+        number = len(self.workloads)
+        at = self.now + timedelta(milliseconds=number)
+        wishes = {"retries": retries, "clean_policy": clean_policy, "deadline_s": deadline_s}
+        row = WorkloadRow(id=str(number), queued_at=at, **NAMES, **ASKED[what], **wishes)
+        self.workloads.append(Workload(row, row.counts.get("worker", 1), fate))
+
+    @rule(which=WHICH, desired=st.sampled_from(["stop", "stop", "delete"]))
+    def end(self, which: int, desired: str) -> None:
+        one = self._one(which)
+        if one.row.desired != "delete":
+            one.row = replace(one.row, desired=desired)
+
+    @rule(which=WHICH)
+    def start_again(self, which: int) -> None:
+        row = self._one(which).row
+        if row.desired != "delete" and row.kind != "job":
+            again = replace(row, desired="run", generation=row.generation + 1, queued_at=self.now)
+            self._one(which).row = again
+
+    @rule(which=WHICH, closed=st.sampled_from(["", "suspended", "deleting"]))
+    def close_the_tenant(self, which: int, closed: str) -> None:
+        one = self._one(which)
+        one.row = replace(one.row, tenant_closed=closed)
+
+    # --- the cluster ---
+    @rule(which=WHICH, fate=st.sampled_from(FATES))
+    def change_fate(self, which: int, fate: str) -> None:
+        self._one(which).fate = fate
+
+    @rule(which=WHICH)
+    def lose_root(self, which: int) -> None:
+        self._one(which).root = None
+
+    # --- time ---
+    @rule(seconds=st.sampled_from([1, 1, 5, 40, 400]), times=st.integers(1, 6))
+    def pass_time(self, seconds: int, times: int) -> None:
+        for _ in range(times):
+            self._turn(seconds)
+
+    @rule(which=WHICH, done=st.integers(0, 3), is_heard=st.booleans())
+    def break_off(self, which: int, done: int, is_heard: bool) -> None:
+        """The engine dies while it makes its calls, or they are refused."""
+        if not self._one(which).is_gone:
+            self._one(which).look(self.now, done, is_heard=is_heard)
+
+    def _turn(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+        for one in self.workloads:
+            one.step(self.now)
+            if not one.is_gone:
+                one.look(self.now)
+        self._admit()
+
+    def _admit(self) -> None:
+        queued = {
+            one.row.id: one
+            for one in self.workloads
+            if one.row.state is JobState.QUEUED
+            and not one.is_gone
+            and one.row.desired == "run"
+            and not one.row.tenant_closed
+            and one.row.observed_generation == one.row.generation
+        }
+        waiting = []
+        for one in queued.values():
+            request = ReplicaRequest("worker", one.size, Amount(gpu=1, pods=1))
+            asked = (one.row.id, "t", "w", one.row.queued_at, (request,), one.row.not_before)
+            waiting.append(Queued(*asked))
+        left = HARD - Amount(gpu=sum(one.held for one in self.workloads))
+        for decision in decide(waiting, {"t": QuotaHeadroom(HARD, left)}, [NODE], self.now):
+            one = queued[decision.queued.workload_id]
+            life = KINDS[one.row.kind].lifecycle(one.row, Observed(), self.now)
+            one.is_admitted = decision.fit.kind == "now"
+            why = Reason(decision.fit.code, decision.fit.text)
+            one.commit(life.admit() if one.is_admitted else life.keep_waiting(why))
+
+    def _turn_until(self, is_so: Callable[[], bool]) -> None:
+        for _ in range(MOST_TURNS):
+            if is_so():
+                return
+            self._turn(30)
+            self.is_never_over_quota()
+        raise AssertionError(f"never: {self.workloads}")
+
+    def _are_served(self) -> bool:
+        """Whether everything has ended or answers, or waits because the quota is held by these."""
+        going = [one for one in self.workloads if not is_over(one)]
+        waiting = [one for one in going if one.row.state is JobState.QUEUED]
+        is_full = sum(one.held for one in going) > QUOTA - MOST_EACH
+        are_up = all(
+            one in waiting or (one.row.state is JobState.RUNNING and one.row.kind != "job")
+            for one in going
+        )
+        return are_up and (is_full or not waiting)
+
+    # --- what must be true ---
+    @invariant()
+    def is_never_over_quota(self) -> None:
+        assert sum(one.gpus for one in self.workloads) <= QUOTA
+
+    def teardown(self) -> None:
+        """From now on the cluster does what it is told: who serves does so until told to stop."""
+        for one in self.workloads:
+            one.fate = "ok"
+            if one.row.tenant_closed and one.row.desired == "run":
+                one.row = replace(one.row, desired="stop")
+        self._turn_until(self._are_served)
+        for one in self.workloads:
+            if one.row.kind != "job" and one.row.desired == "run":
+                one.row = replace(one.row, desired="stop")
+        self._turn_until(lambda: all(map(is_over, self.workloads)))
+        for one in self.workloads:
+            assert not one.objects
+            assert one.secret is None
+            if not one.is_gone:
+                one.look(self.now)  # may write what became of its replicas
+                rest = one.look(self.now)
+                assert (rest.steps, rest.writes) == ((), False)
+
+
+def is_over(one: Workload) -> bool:
+    row = one.row
+    if row.desired == "delete":
+        return one.is_gone
+    is_clean = row.state in FINAL_STATES and row.cleaned_at is not None
+    return is_clean and row.observed_generation == row.generation
+
+
+TestAnyLife = AnyLife.TestCase
+TestAnyLife.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
