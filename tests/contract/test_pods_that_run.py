@@ -141,7 +141,7 @@ def test_a_pod_is_given_time_and_its_hook_before_it_ends(tape: Tape) -> None:
         "trap 'exit 0' TERM; while :; do sleep 0.1; done", lifecycle=hook, volumeMounts=[_mount()]
     )
     side = _shell(
-        "trap 'sleep 0.5; cat /scratch/bye; exit 0' TERM; while :; do sleep 0.1; done",
+        "trap 'sleep 0.5; cat /scratch/bye; exit 0' TERM; echo ready; while :; do sleep 0.1; done",
         "side",
         volumeMounts=[_mount()],
     )
@@ -151,6 +151,7 @@ def test_a_pod_is_given_time_and_its_hook_before_it_ends(tape: Tape) -> None:
     path = tape.path("pods", "p")
     # The log of a pod goes with it: it is followed to its end.
     with tape.kube.follow(path + "/log?container=side&follow=true") as lines:
+        assert next(lines).startswith("ready")  # a container may run before its shell can be told
         tape.kube.must("DELETE", path)
         assert "bye" in "".join(lines)
     tape.kube.until_gone(path)
