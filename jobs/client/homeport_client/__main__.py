@@ -8,8 +8,7 @@ import traceback
 
 import click
 
-from .cli import cli
-from .completion import VARIABLE
+from .cli import COMPLETE_VARIABLE, cli
 from .exits import ERROR, INTERRUPTED, OUTPUT_CLOSED, USAGE, ClientError
 from .session import Session
 from .terminal import Terminal
@@ -34,8 +33,8 @@ def run(given: list[str], terminal: Terminal) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """The exit code."""
     given = sys.argv[1:] if arguments is None else arguments
-    if VARIABLE in os.environ:
-        cli.main(given, "homeport", VARIABLE)
+    if COMPLETE_VARIABLE in os.environ:
+        cli.main(given, "homeport", COMPLETE_VARIABLE)
     terminal = Terminal()
     try:
         code = run(given, terminal)

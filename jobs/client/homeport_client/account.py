@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import os
 import socket
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import click
 
 from . import contexts
 from .address import parse_address
+from .amounts import left_s, parse_time, span_text
+from .answers import Json, part
 from .contexts import Context
 from .exits import NOT_FOUND, NOT_SIGNED_IN, OK, ClientError, usage_error
-from .options import Command, Group, context_names, on_tab, output_option
+from .options import Command, Group, context_names, number_option, on_tab, output_option
+from .output import Column
 from .sanitize import one_line
 from .session import Session
-from .table import Column, parse_time, span_text
 
 if TYPE_CHECKING:
     from .rest import Rest
-
-CONTEXT_COLUMNS = (
-    Column(""),
-    Column("NAME"),
-    Column("USER"),
-    Column("URL", shrinks_to=16),
-    Column("GOOD FOR"),
-)
 
 
 @click.command(cls=Command)
@@ -46,7 +39,7 @@ CONTEXT_COLUMNS = (
     type=click.Choice(["read", "submit", "admin"]),
     help="what the token may do (all you may)",
 )
-@click.option("--days", type=click.IntRange(1, 90), metavar="N", help="how long it is good (90)")
+@number_option("--days", low=1, high=90, text="how long it is good (90)")
 @click.pass_obj
 def login(
     session: Session,
@@ -86,7 +79,7 @@ def login(
     saved.current = name
     contexts.save(session.folder, saved)
     terminal.tell(f"Signed in to {rest.url} as {context.user}{_good_until(context)}.", "green")
-    if not _has_tenant(rest):
+    if not part(rest.get("me/"), "tenant"):
         terminal.tell("You have no namespace; ask for one on the home page before you submit.")
     return OK
 
@@ -113,8 +106,8 @@ def _by_password(
     except ClientError as error:
         if error.status == 401:
             error.next_step = (
-                "If you sign in by another service, make a token on the account page: "
-                f"homeport login {rest.url} --token"
+                "If you sign in with another service, create a token on the account page: homeport "
+                f"login {rest.url} --token"
             )
         raise
     token = answer.get("token") if isinstance(answer, dict) else None
@@ -126,16 +119,18 @@ def _by_password(
 
 def _by_token(session: Session, rest: Rest, ca_file: str, token: str) -> Context:
     if token in {"", "-"}:
-        token = session.terminal.ask_secret(f"Token (made at {rest.url}/account/)")
+        token = session.terminal.ask_secret(f"Token (created at {rest.url}/account/)")
     token = token.strip()
     if not _is_token(token):
-        raise usage_error("That is no token.", f"Make one at {rest.url}/account/; it begins hp_.")
+        raise usage_error(
+            "That is no token.", f"Create one at {rest.url}/account/; it begins with hp_."
+        )
     rest.token = token
     try:
         me = rest.get("me/")
     except ClientError as error:
         if error.code == NOT_SIGNED_IN:
-            error.next_step = f"Make a new one at {rest.url}/account/"
+            error.next_step = f"Create a new one at {rest.url}/account/"
         raise
     user = one_line(me.get("username", "")) if isinstance(me, dict) else ""
     return Context(rest.url, token, user, "", ca_file)
@@ -144,10 +139,6 @@ def _by_token(session: Session, rest: Rest, ca_file: str, token: str) -> Context
 def _is_token(token: str) -> bool:
     """Whether it can be sent in a header at all."""
     return 8 <= len(token) <= 500 and token.isascii() and token.isprintable() and " " not in token
-
-
-def _has_tenant(rest: Rest) -> bool:
-    return bool((rest.get("me/") or {}).get("tenant"))
 
 
 def _good_until(context: Context) -> str:
@@ -189,34 +180,38 @@ def logout(session: Session) -> int:
 @click.pass_obj
 def whoami(session: Session) -> int:
     """Show who you are, and your namespace and quota."""
-    me = session.me
-    if session.output.is_data:
-        session.output.data(me)
+    me, tenant = session.me, part(session.me, "tenant")
+    if session.output.row(me, key="username"):
         return OK
-    if session.output.form == "name":
-        session.terminal.write(one_line(me.get("username", "")))
-        return OK
-    tenant = me.get("tenant") if isinstance(me.get("tenant"), dict) else None
-    leads = me.get("leads") or []
-    facts = [
-        ("User", f"{me.get('username', '')} ({me.get('role', '')})"),
-        ("Team", me.get("team") or "none"),
-        ("Leads", ", ".join(str(team) for team in leads)),
-        ("Portal", f"{session.rest.url} (context {session.context_name})"),
-        ("Namespace", f"{tenant.get('namespace')} ({tenant.get('state')})" if tenant else "none"),
-    ]
-    if tenant:
-        quota, used = tenant.get("quota") or {}, tenant.get("used") or {}
-        shown = [f"{key} {used.get(key, 0)} of {value}" for key, value in quota.items()]
-        facts.append(("Used", ", ".join(shown)))
-    for title, value in facts:
-        session.terminal.write_fact(title, value, 11)
+    used = part(tenant, "used")
+    shown = [f"{key} {used.get(key, 0)} of {room}" for key, room in part(tenant, "quota").items()]
+    facts = {
+        "User": f"{me.get('username', '')} ({me.get('role', '')})",
+        "Team": me.get("team") or "none",
+        "Leads": ", ".join(map(str, me.get("leads") or [])),
+        "Portal": f"{session.rest.url} (context {session.chosen[0]})",
+        "Namespace": f"{tenant.get('namespace')} ({tenant.get('state')})" if tenant else "none",
+        "Used": ", ".join(shown),
+    }
+    session.terminal.write_facts(facts, 11, {})
     return OK
 
 
 # --- contexts -------------------------------------------------------------------------------------
 
 
+def _good_for(row: Json) -> str:
+    seconds = left_s(row["expires_at"])
+    return "" if seconds is None else span_text(seconds) if seconds > 0 else "expired"
+
+
+CONTEXT_COLUMNS = (
+    Column("", lambda row: "*" if row["is_current"] else ""),
+    Column("NAME"),
+    Column("USER"),
+    Column("URL", shrinks_to=16),
+    Column("GOOD FOR", _good_for),
+)
 context = Group("context", help="Portals that you are signed in to.")
 
 
@@ -236,19 +231,11 @@ def list_contexts(session: Session) -> int:
         }
         for name, row in sorted(saved.by_name.items())
     ]
-
-    def cells(row: dict[str, object]) -> list[object]:
-        at = parse_time(row["expires_at"])
-        left_s = (at - datetime.now(timezone.utc)).total_seconds() if at else None
-        good = "" if left_s is None else span_text(left_s) if left_s > 0 else "expired"
-        return ["*" if row["is_current"] else " ", row["name"], row["user"], row["url"], good]
-
     session.output.rows(
         rows,
         CONTEXT_COLUMNS,
-        cells,
+        "You are not signed in to a portal. Sign in: homeport login URL",
         name=lambda row: one_line(row["name"]),
-        empty="You are not signed in to a portal. Sign in: homeport login URL",
     )
     return OK
 

@@ -23,11 +23,7 @@ _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.ASCI
 
 
 def duration_s(text: str) -> int:
-    """Seconds of `90`, `90s`, `15m`, `2h30m`, `1d`.
-
-    Raises:
-        click.BadParameter: none of these.
-    """
+    """Seconds of `90`, `90s`, `15m`, `2h30m`, `1d`. Raises click.BadParameter: none of these."""
     match = _DURATION.fullmatch(text.strip())
     if not text.strip() or match is None:
         raise click.BadParameter(f"{text!r} is no time; write 90s, 15m, 2h30m or 1d")
@@ -94,27 +90,20 @@ def make(options: Mapping[str, Any], command: list[str]) -> SubmitRequest:
     if options["cluster_flags"] is not None:
         body["cluster_flags"] = cluster_flags(options["cluster_flags"])
     for text in options["set"]:
-        path, _, value = text.partition("=")
-        if not path or "=" not in text:
+        path, equals, value = text.partition("=")
+        if not path or not equals:
             raise usage_error(f"--set {text!r} has no value.", "Write --set FIELD=VALUE.")
         put(body, path, _yaml(value, f"--set {path}"))
     if command:
         body["command"] = command
     _source(wanted, options)
-    if "topology" not in body and _has_ps(body):
+    replicas = body.get("replicas")
+    if "topology" not in body and isinstance(replicas, dict) and "ps" in replicas:
         body["topology"] = "tf-ps"
+        replicas.setdefault("worker", {})  # it needs both roles in its body
     if wanted.path is not None and "name" not in body:
         body["name"] = name_of(wanted.path)
     return wanted
-
-
-def _has_ps(body: dict[str, Any]) -> bool:
-    replicas = body.get("replicas")
-    if isinstance(replicas, dict) and "ps" in replicas:
-        # A distributed training needs both roles in its body.
-        replicas.setdefault("worker", {})
-        return True
-    return False
 
 
 def put(body: dict[str, Any], path: str, value: Any) -> None:
@@ -171,20 +160,16 @@ def _source(wanted: SubmitRequest, options: Mapping[str, Any]) -> None:
         raise usage_error("--sha256 goes with --source-url only.")
     if not said:
         return
-    wanted.path = None
-    if options["path"]:
-        wanted.body.pop("source", None)
-        wanted.path = Path(options["path"])
-    elif options["source_url"]:
-        source = {"url": options["source_url"]}
-        wanted.body["source"] = {
-            **source,
-            **({"sha256": options["sha256"]} if options["sha256"] else {}),
-        }
-    elif options["source_path"]:
-        wanted.body["source"] = {"path": options["source_path"]}
-    else:
-        wanted.body["source"] = {"bundle": options["bundle"]}
+    wanted.path = Path(options["path"]) if options["path"] else None
+    source = {
+        "url": options["source_url"],
+        "sha256": options["sha256"],
+        "path": options["source_path"],
+        "bundle": options["bundle"],
+    }
+    wanted.body["source"] = {key: value for key, value in source.items() if value}
+    if wanted.path is not None:
+        del wanted.body["source"]
 
 
 def name_of(path: Path) -> str:
@@ -275,9 +260,8 @@ def in_flags(refusals: Sequence[Refusal]) -> str:
     """What the portal refuses, by the names that fields have on the command line."""
     lines = []
     for refusal in refusals:
-        name = _FLAG_OF.get(refusal.field)
-        if name is None and refusal.field.startswith("env."):
-            name = f"--env {refusal.field[4:]}"
-        name = name or refusal.field
+        name = _FLAG_OF.get(refusal.field, refusal.field)
+        if name.startswith("env."):
+            name = f"--env {name[len('env.') :]}"
         lines.append(f"  {name}: {refusal.text}" if name else f"  {refusal.text}")
     return "\n".join(lines)

@@ -1,13 +1,23 @@
-"""The commands of `homeport`: what they are called, and in which module each is; loaded when used."""
+"""The commands of `homeport`: what they are called, and in which module each is; loaded when used.
+
+One is here: `completion`, the script by which a shell asks for words on Tab.
+"""
 
 from __future__ import annotations
 
+import shlex
 from importlib import import_module
 
 import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    add_completion_class,
+    get_completion_class,
+)
 
 from . import __version__
-from .options import Group
+from .options import Command, Group
 
 EPILOG = """\b
 Begin with:  homeport login URL
@@ -35,7 +45,7 @@ COMMANDS = {
     "queue": ("fleet:queue", "what waits, its place, and why"),
     "notebook": ("services:notebook", "notebooks: JupyterLab with your volumes"),
     "tensorboard": ("services:tensorboard", "TensorBoards on what trainings logged"),
-    "completion": ("completion:completion", "print a script that completes words on Tab"),
+    "completion": ("cli:completion", "print a script that completes words on Tab"),
 }
 
 
@@ -66,3 +76,32 @@ cli = Commands(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 click.version_option(__version__, prog_name="homeport", message="%(prog)s %(version)s")(cli)
+
+COMPLETE_VARIABLE = "_HOMEPORT_COMPLETE"
+
+
+@add_completion_class
+class QuotedBash(BashComplete):
+    """bash puts candidates into the line as they are, and names are other people's."""
+
+    name = "bash"
+
+    def format_completion(self, item: CompletionItem) -> str:
+        return f"{item.type},{shlex.quote(item.value) if item.type == 'plain' else item.value}"
+
+
+@click.command(cls=Command)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> int:
+    """Print a script that completes words on Tab.
+
+    \b
+    In ~/.bashrc:                   source <(homeport completion bash)
+    In ~/.zshrc, behind compinit:   source <(homeport completion zsh)
+    In ~/.config/fish/config.fish:  homeport completion fish | source
+    """
+    made = get_completion_class(shell)
+    assert made is not None
+    context.obj.terminal.emit(made(cli, {}, "homeport", COMPLETE_VARIABLE).source())
+    return 0

@@ -6,14 +6,12 @@ secrets: it is made readable by its owner only before a byte is in it, and repla
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 from .address import parse_address
 from .exits import NOT_SIGNED_IN, ClientError, usage_error
@@ -55,6 +53,7 @@ def load(folder: Path, terminal: Terminal) -> Contexts:
         ClientError: the file cannot be read or is not ours.
     """
     path = folder / FILE_NAME
+    again = "Correct or remove it, then sign in again."
     try:
         with path.open("rb") as file:
             _make_private(file.fileno(), path, terminal)
@@ -62,24 +61,16 @@ def load(folder: Path, terminal: Terminal) -> Contexts:
     except FileNotFoundError:
         return Contexts()
     except (OSError, ValueError, RecursionError) as error:
-        raise ClientError(
-            f"{path} cannot be read: {error}", "Correct or remove it, then sign in again."
-        ) from error
+        raise ClientError(f"{path} cannot be read: {error}", again) from error
+    names = [one.name for one in fields(Context)]
     try:
-        return Contexts(
-            str(found["current"]),
-            {
-                str(name): Context(
-                    **{key: str(row.get(key, "")) for key in Context.__dataclass_fields__}
-                )
-                for name, row in found["contexts"].items()
-            },
-        )
+        by_name = {
+            str(name): Context(*(str(row.get(key, "")) for key in names))
+            for name, row in found["contexts"].items()
+        }
+        return Contexts(str(found["current"]), by_name)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ClientError(
-            f"{path} does not hold contexts of Homeport.",
-            "Correct or remove it, then sign in again.",
-        ) from error
+        raise ClientError(f"{path} does not hold contexts of Homeport.", again) from error
 
 
 def _make_private(handle: int, path: Path, terminal: Terminal) -> None:
@@ -100,10 +91,7 @@ def save(folder: Path, contexts: Contexts) -> None:
     """
     import tempfile
 
-    data: dict[str, Any] = {
-        "current": contexts.current,
-        "contexts": {name: asdict(row) for name, row in sorted(contexts.by_name.items())},
-    }
+    rows = {name: asdict(row) for name, row in sorted(contexts.by_name.items())}
     path = folder / FILE_NAME
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -111,14 +99,13 @@ def save(folder: Path, contexts: Contexts) -> None:
         handle, name = tempfile.mkstemp(prefix=f".{FILE_NAME}.", dir=folder)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(data, file, indent=2)
+                json.dump({"current": contexts.current, "contexts": rows}, file, indent=2)
                 file.write("\n")
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(name, path)
         except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
+            Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
         raise ClientError(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 OK = 0
 ERROR = 1
@@ -19,8 +20,7 @@ INTERRUPTED = 130
 OUTPUT_CLOSED = 141  # as the shell says of a program that wrote into a closed pipe
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(NamedTuple):
     """One thing wrong with a request, as the portal says it."""
 
     field: str
@@ -28,37 +28,31 @@ class Refusal:
     text: str
 
 
+@dataclass(eq=False)
 class ClientError(Exception):
     """The command ends here: what went wrong, what to do next, and the exit code.
 
     `status` is HTTP's, and `refusals` are the reasons, where the portal said no.
     """
 
-    def __init__(
-        self,
-        text: str,
-        next_step: str = "",
-        code: int = ERROR,
-        *,
-        status: int = 0,
-        refusals: Sequence[Refusal] = (),
-    ) -> None:
-        self.text = text
-        self.next_step = next_step
-        self.code = code
-        self.status = status
-        self.refusals = refusals
-        super().__init__(text)
+    text: str
+    next_step: str = ""
+    code: int = ERROR
+    status: int = 0
+    refusals: Sequence[Refusal] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(eq=False)
+class UnreachableError(ClientError):
+    """The portal does not answer. `may_have_happened`: the request was sent all the same."""
+
+    code: int = UNREACHABLE
+    may_have_happened: bool = False
 
 
 def usage_error(text: str, next_step: str = "") -> ClientError:
     """The command cannot mean anything as it was typed."""
     return ClientError(text, next_step, USAGE)
-
-
-class UnreachableError(ClientError):
-    """The portal does not answer. `may_have_happened`: the request was sent all the same."""
-
-    def __init__(self, text: str, next_step: str = "", *, may_have_happened: bool = False) -> None:
-        super().__init__(text, next_step, UNREACHABLE)
-        self.may_have_happened = may_have_happened

@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
-from typing import Any
-
 import click
 
+from .amounts import age_text, size_text
+from .answers import Json, part, parts, reason_of, short_id
 from .exits import OK
-from .find import short_id
 from .options import Command, Group, output_option
-from .output import Output
+from .output import Column
 from .sanitize import one_line
 from .session import Session
-from .table import Column, age_text, size_text, wrap
+from .terminal import wrap
 
-Row = dict[str, Any]  # of REST's JSON
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9}
-
-
-def _node_colour(text: str) -> str:
-    return "green" if text == "ready" else "yellow" if text.startswith("ready") else "red"
-
-
-NODE_COLUMNS = (
-    Column("NODE", shrinks_to=10),
-    Column("STATE", shrinks_to=8, colour=_node_colour),
-    Column("GPU", is_right=True),
-    Column("UNHEALTHY", leaves_at=90, is_right=True),
-    Column("CPU", leaves_at=60, is_right=True),
-    Column("MEMORY", leaves_at=70, is_right=True),
-    Column("PODS", leaves_at=100, is_right=True),
-)
-HOLDER_COLUMNS = (
-    Column("GPU", is_right=True),
-    Column("NODE", shrinks_to=10),
-    Column("WHAT", shrinks_to=12),
-    Column("OWNER", shrinks_to=6),
-    Column("SINCE", is_right=True),
-    Column("NAMESPACE", leaves_at=100),
-    Column("POD", leaves_at=120),
-)
 
 
 def share_text(used: float, total: float) -> str:
@@ -67,12 +40,10 @@ def bytes_of(value: object) -> float:
         return 0.0
 
 
-def _part(row: Row, name: str) -> dict[str, Any]:
-    found = row.get(name)
-    return found if isinstance(found, dict) else {}
+# --- nodes ----------------------------------------------------------------------------------------
 
 
-def _state(node: Row) -> str:
+def _state(node: Json) -> str:
     if not node.get("is_ready"):
         return "not ready"
     said = [] if node.get("is_schedulable", True) else ["cordoned"]
@@ -80,20 +51,65 @@ def _state(node: Row) -> str:
     return "ready" + (f", {', '.join(said)}" if said else "")
 
 
-def _node_cells(node: Row) -> list[object]:
-    room, asked, gpu = _part(node, "allocatable"), _part(node, "requested"), _part(node, "gpu")
-    total = int(gpu.get("total") or 0)
-    memory, used = bytes_of(room.get("memory", 0)), bytes_of(asked.get("memory", 0))
-    return [
-        node.get("name", ""),
-        _state(node),
-        share_text(int(gpu.get("allocated") or 0), total) if total else "",
-        gpu.get("unhealthy") or "",
-        share_text(round(cores_of(asked.get("cpu", 0)), 2), cores_of(room.get("cpu", 0))),
-        f"{size_text(used)}/{size_text(memory)}",
-        f"{asked.get('pods', 0)}/{room.get('pods', 0)}",
-    ]
+def _state_colour(text: str) -> str:
+    return "green" if text == "ready" else "yellow" if text.startswith("ready") else "red"
 
+
+def _gpus(*nodes: Json) -> tuple[int, int]:
+    """How many of some nodes are allocated, and how many there are."""
+    rows = [part(node, "gpu") for node in nodes]
+    return (
+        sum(int(row.get("allocated") or 0) for row in rows),
+        sum(int(row.get("total") or 0) for row in rows),
+    )
+
+
+def _gpu(node: Json) -> str:
+    used, total = _gpus(node)
+    return share_text(used, total) if total else ""
+
+
+def _cpu(node: Json) -> str:
+    asked, room = part(node, "requested"), part(node, "allocatable")
+    return share_text(round(cores_of(asked.get("cpu", 0)), 2), cores_of(room.get("cpu", 0)))
+
+
+def _memory(node: Json) -> str:
+    asked, room = part(node, "requested"), part(node, "allocatable")
+    return f"{size_text(bytes_of(asked.get('memory', 0)))}/{size_text(bytes_of(room.get('memory', 0)))}"
+
+
+def _pods(node: Json) -> str:
+    return f"{part(node, 'requested').get('pods', 0)}/{part(node, 'allocatable').get('pods', 0)}"
+
+
+NODE_COLUMNS = (
+    Column("NODE", lambda node: node.get("name", ""), shrinks_to=10),
+    Column("STATE", _state, shrinks_to=8, colour=_state_colour),
+    Column("GPU", _gpu, is_right=True),
+    Column(
+        "UNHEALTHY",
+        lambda node: part(node, "gpu").get("unhealthy") or "",
+        leaves_at=90,
+        is_right=True,
+    ),
+    Column("CPU", _cpu, leaves_at=60, is_right=True),
+    Column("MEMORY", _memory, leaves_at=70, is_right=True),
+    Column("PODS", _pods, leaves_at=100, is_right=True),
+)
+HOLDER_COLUMNS = (
+    Column("GPU", is_right=True),
+    Column("NODE", shrinks_to=10),
+    Column(
+        "WHAT",
+        lambda row: row.get("name") or row.get("kind") or "other workload",
+        shrinks_to=12,
+    ),
+    Column("OWNER", lambda row: row.get("owner") or "", shrinks_to=6),
+    Column("SINCE", lambda row: age_text(row.get("since")), is_right=True),
+    Column("NAMESPACE", lambda row: row.get("namespace") or "", leaves_at=100),
+    Column("POD", lambda row: row.get("pod") or "", leaves_at=120),
+)
 
 top = Group("top", help="What nodes have and who uses it.")
 
@@ -103,85 +119,51 @@ top = Group("top", help="What nodes have and who uses it.")
 @click.pass_obj
 def top_node(session: Session) -> int:
     """Show GPUs, CPU and memory of each node, and who holds GPUs."""
-    rows = list(session.rest.every("nodes/"))
-    session.output.rows(
-        rows,
+    nodes, output, terminal = list(session.rest.every("nodes/")), session.output, session.terminal
+    output.rows(
+        nodes,
         NODE_COLUMNS,
-        _node_cells,
-        name=lambda row: one_line(row.get("name", "")),
-        empty="No node has been seen yet; is the cluster up?",
+        "No node has been seen yet; is the cluster up?",
+        name=lambda node: one_line(node.get("name", "")),
     )
-    if session.output.form in {"json", "yaml", "name"} or not rows:
+    if output.form not in {"table", "wide"}:
         return OK
-    _show_total(session.output, rows)
-    _show_problems(session.output, rows)
-    _show_holders(session, rows)
-    return OK
-
-
-def _show_total(output: Output, rows: list[Row]) -> None:
-    total = sum(int(_part(row, "gpu").get("total") or 0) for row in rows)
-    held = sum(int(_part(row, "gpu").get("allocated") or 0) for row in rows)
+    held, total = _gpus(*nodes)
     if total:
-        output.terminal.write()
-        output.terminal.write(f"GPUs of all nodes: {share_text(held, total)} allocated")
-
-
-def _show_problems(output: Output, rows: list[Row]) -> None:
-    """Conditions that are not as they should be, in the cluster's own words."""
-    for row in rows:
-        for condition in row.get("conditions") or []:
-            if not isinstance(condition, dict):
-                continue
-            is_good = (condition.get("type") == "Ready") == (condition.get("status") == "True")
-            if not is_good:
-                what = f"{condition.get('type')}: {condition.get('message') or condition.get('reason')}"
-                for line in wrap(one_line(f"{row.get('name')}: {what}"), output.terminal.width):
-                    output.terminal.write(line)
-
-
-def _show_holders(session: Session, rows: list[Row]) -> None:
-    now = datetime.now(timezone.utc)
-    held = [
-        (node, holder)
-        for node in rows
-        for holder in node.get("holders") or []
-        if isinstance(holder, dict) and holder.get("gpu")
+        terminal.write(f"\nGPUs of all nodes: {share_text(held, total)} allocated")
+    for node in nodes:
+        # Conditions that are not as they should be, in the cluster's own words.
+        for row in parts(node, "conditions"):
+            if (row.get("type") == "Ready") != (row.get("status") == "True"):
+                why = row.get("message") or row.get("reason")
+                text = one_line(f"{node.get('name')}: {row.get('type')}: {why}")
+                terminal.write("\n".join(wrap(text, terminal.width)))
+    holders = [
+        {**holder, "node": node.get("name", "")}
+        for node in nodes
+        for holder in parts(node, "holders")
+        if holder.get("gpu")
     ]
-    if not held:
-        return
-    cells = [
-        [
-            holder.get("gpu"),
-            node.get("name", ""),
-            holder.get("name") or holder.get("kind") or "somebody else's",
-            holder.get("owner") or "",
-            age_text(holder.get("since"), now),
-            holder.get("namespace") or "",
-            holder.get("pod") or "",
-        ]
-        for node, holder in held
-    ]
-    session.terminal.write()
-    session.output.table(HOLDER_COLUMNS, cells)
+    output.section(holders, HOLDER_COLUMNS)
+    return OK
 
 
 # --- queue ----------------------------------------------------------------------------------------
 
 QUEUE_COLUMNS = (
-    Column("#", is_right=True),
-    Column("ID"),
+    Column("#", lambda row: row.get("position", ""), is_right=True),
+    Column("ID", short_id),
     Column("KIND", leaves_at=70),
     Column("NAME", shrinks_to=10),
     Column("OWNER", shrinks_to=6),
-    Column("TEAM", leaves_at=110),
+    Column("TEAM", lambda row: row.get("team") or "", leaves_at=110),
     Column("PODS", leaves_at=100, is_right=True),
-    Column("GPU", is_right=True),
+    Column("GPU", lambda row: row.get("gpu") or "", is_right=True),
     Column("CPU", leaves_at=90, is_right=True),
     Column("MEMORY", leaves_at=90, is_right=True),
-    Column("WAITS", is_right=True),
-    Column("NEXT STEP", is_wide=True),
-    Column("WHY", shrinks_to=16, wraps=True),
+    Column("WAITS", lambda row: age_text(row.get("queued_at")), is_right=True),
+    Column("NEXT STEP", lambda row: reason_of(row)[1], is_wide=True),
+    Column("WHY", lambda row: reason_of(row)[0], shrinks_to=16, wraps=True),
 )
 
 
@@ -190,32 +172,5 @@ QUEUE_COLUMNS = (
 @click.pass_obj
 def queue(session: Session) -> int:
     """Show what waits, its place, and why."""
-    rows = list(session.rest.every("queue/"))
-    now = datetime.now(timezone.utc)
-
-    def cells(row: Row) -> list[object]:
-        reason = _part(row, "reason")
-        return [
-            row.get("position", ""),
-            short_id(row),
-            row.get("kind", ""),
-            row.get("name", ""),
-            row.get("owner", ""),
-            row.get("team") or "",
-            row.get("pods", ""),
-            row.get("gpu") or "",
-            row.get("cpu", ""),
-            row.get("memory", ""),
-            age_text(row.get("queued_at"), now),
-            reason.get("next_step", ""),
-            reason.get("text", ""),
-        ]
-
-    session.output.rows(
-        rows,
-        QUEUE_COLUMNS,
-        cells,
-        name=lambda row: one_line(row.get("id", "")),
-        empty="Nothing waits.",
-    )
+    session.output.rows(list(session.rest.every("queue/")), QUEUE_COLUMNS, "Nothing queued")
     return OK

@@ -9,18 +9,21 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
+from .answers import SHORT_LENGTH, Json, parts
 from .exits import ClientError, UnreachableError
-from .find import SHORT_LENGTH
-from .interrupts import interrupted_later
-from .lines import LineWriter
+from .logs import LineWriter
 from .refusals import not_homeport
 from .sanitize import one_line
 from .session import Session
@@ -33,122 +36,119 @@ QUIET_S = 0.4  # after so long without a frame, what comes is new
 MAX_HISTORY_S = 3.0
 
 
-class StreamEnd(Exception):  # noqa: N818  not an error
-    """All has been shown."""
+@contextmanager
+def interrupted_later() -> Iterator[None]:
+    """Ctrl-C counts when what is inside has been done; a second one counts at once.
+
+    The second is for whoever waits inside for what may never come: a pager that reads no more.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C came meanwhile.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # nothing is interrupted here: another thread, or a program told to ignore Ctrl-C
+        return
+    times = 0
+
+    def note(number: int, frame: Any) -> None:
+        nonlocal times
+        times += 1
+        if times > 1:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if times:
+        raise KeyboardInterrupt
 
 
-def cursor_file(job_id: str, environ: Mapping[str, str] = os.environ) -> Path:
+def cursor_file(job_id: str) -> Path:
     """Where it is kept how far one has read a training."""
-    given = environ.get("XDG_STATE_HOME", "")
+    given = os.environ.get("XDG_STATE_HOME", "")
     base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
     return base / "homeport" / "cursors" / "".join(c for c in job_id if c.isalnum() or c == "-")
 
 
-def follow(session: Session, follower: Follower, *, resume: bool = False) -> None:
-    """Shows the lines of a training until it has ended and all is shown.
-
-    Raises:
-        ClientError: the portal stays away, or the training is gone.
-    """
-    path = cursor_file(follower.job_id)
-    identity = follower.job_id[:SHORT_LENGTH]
-    if resume:
-        follower.cursor = _read_cursor(path)
-        follower.tail = None
-    try:
-        follower.run()
-    except KeyboardInterrupt:
-        _say_how_to_go_on(session, follower, path, identity)
-        raise
-    except UnreachableError as error:
-        _keep(path, follower.cursor)
-        error.next_step = f"Go on where you were: homeport logs -f {identity} --resume"
-        raise
-    path.unlink(missing_ok=True)
-
-
-def _read_cursor(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii")[:65536].strip()
-    except (OSError, ValueError):
-        raise ClientError(
-            "It is not known how far you have read this log.", "Leave --resume away."
-        ) from None
-
-
-def _keep(path: Path, cursor: str) -> bool:
-    if not cursor:
-        return False
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text(cursor, encoding="ascii")
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def _say_how_to_go_on(session: Session, follower: Follower, path: Path, identity: str) -> None:
-    again = f"homeport logs -f {identity}"
-    if follower.replica:
-        again += f" --replica {follower.replica}"
-    if follower.attempt:
-        again += f" --attempt {follower.attempt}"
-    text = "\nNot watching any more; the training goes on. "
-    text += (
-        f"Go on where you were: {again} --resume"
-        if _keep(path, follower.cursor)
-        else f"Watch again: {again}"
-    )
-    session.terminal.tell(f"{text}; stop it: homeport stop {identity}")
-
-
+@dataclass
 class Follower:
     """Reads the log's websocket, again and again, and writes each line once."""
 
-    def __init__(
-        self,
-        session: Session,
-        job_id: str,
-        writer: LineWriter,
-        replica: str = "",
-        attempt: str = "",
-        tail: int | None = None,
-    ) -> None:
-        """`attempt` is a number, `all`, or empty: what runs, and the attempts that follow."""
-        self._session = session
-        self._terminal = session.terminal
-        self.job_id = job_id
-        self._writer = writer
-        self.replica = replica
-        self.attempt = attempt
-        self.cursor = ""
-        self.tail = tail
-        self._has_answered = False
-        self._failures = 0
-        self._lost_s: float | None = None
-        self._told: dict[str, tuple[str, str]] = {}
-        self._history: list[tuple[str, list[tuple[str, str]]]] | None = None
+    session: Session
+    job_id: str
+    writer: LineWriter
+    replica: str = ""
+    attempt: str = ""  # a number, `all`, or empty: what runs, and the attempts that follow
+    tail: int | None = None
+    _cursor: str = field(default="", init=False)
+    _has_answered: bool = field(default=False, init=False)
+    _failures: int = field(default=0, init=False)
+    _lost_s: float | None = field(default=None, init=False)
+    _told: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
+    # What came before one began to watch, as long as it is not known to be all of it.
+    _history: list[tuple[str, list[tuple[str, str]]]] | None = field(default=None, init=False)
 
-    def run(self) -> None:
-        """Returns when all has been shown."""
-        if self.tail is not None:
-            self._history = []
-        while True:
+    def follow(self, *, resume: bool = False) -> None:
+        """Shows the lines of the training until it has ended and all is shown.
+
+        Raises:
+            ClientError: the portal stays away, or the training is gone.
+        """
+        path, identity = cursor_file(self.job_id), self.job_id[:SHORT_LENGTH]
+        if resume:
             try:
-                query = {
-                    "replica": self.replica,
-                    "attempt": self.attempt,
-                    "cursor": self.cursor,
-                }
-                path = f"jobs/{self.job_id}/logs/"
-                with open_socket(self._session.rest, path, query) as connection:
+                self._cursor = path.read_text(encoding="ascii")[:65536].strip()
+            except (OSError, ValueError):
+                raise ClientError(
+                    "It is not known how far you have read this log.", "Leave --resume away."
+                ) from None
+        elif self.tail is not None:
+            self._history = []
+        try:
+            self._run()
+        except KeyboardInterrupt:
+            again = f"homeport logs -f {identity}"
+            again += f" --replica {self.replica}" if self.replica else ""
+            again += f" --attempt {self.attempt}" if self.attempt else ""
+            is_kept = self._keep_cursor(path)
+            on = (
+                f"Continue where you were: {again} --resume" if is_kept else f"Watch again: {again}"
+            )
+            self.session.terminal.tell(
+                "\nNo longer watching; the training continues. "
+                f"{on}; stop it: homeport stop {identity}"
+            )
+            raise
+        except UnreachableError as error:
+            self._keep_cursor(path)
+            error.next_step = f"Continue where you were: homeport logs -f {identity} --resume"
+            raise
+        path.unlink(missing_ok=True)
+
+    def _keep_cursor(self, path: Path) -> bool:
+        """True when one can go on from it."""
+        try:
+            if self._cursor:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.write_text(self._cursor, encoding="ascii")
+        except (OSError, ValueError):
+            return False
+        return bool(self._cursor)
+
+    def _run(self) -> None:
+        rest, path = self.session.rest, f"jobs/{self.job_id}/logs/"
+        while True:
+            query = {"replica": self.replica, "attempt": self.attempt, "cursor": self._cursor}
+            try:
+                with open_socket(rest, path, query) as connection:
                     self._read(connection)
-            except StreamEnd:
                 return
-            except ConnectionClosed as error:
-                give_up_on(error, self._session.rest, "The training")
-                self._lost(error)
             except LOST as error:
+                if isinstance(error, ConnectionClosed):
+                    give_up_on(error, rest, "The training")
                 self._lost(error)
 
     def _lost(self, error: Exception) -> None:
@@ -157,86 +157,73 @@ class Follower:
         if self._lost_s is None:
             self._lost_s = now_s
             if self._has_answered:
-                self._terminal.tell("[homeport] the connection was lost; going on ...", "dim")
+                self._say("the connection was lost; going on ...")
         self._failures += 1
         is_hopeless = not self._has_answered and self._failures >= FIRST_TRIES
         if is_hopeless or now_s - self._lost_s > PATIENCE_S:
             raise UnreachableError(
-                f"{self._session.rest.url} gives no logs: {one_line(error)[:200]}",
+                f"{self.session.rest.url} gives no logs: {one_line(error)[:200]}",
                 "Check your network, or ask your admin whether the portal is up.",
             ) from error
         time.sleep(min(MAX_PAUSE_S, 0.25 * 2**self._failures) * random.uniform(0.7, 1.0))
 
     def _read(self, connection: ClientConnection) -> None:
-        began_s = time.monotonic()
-        while True:
+        """Until the portal says that this is all."""
+        history_until_s = time.monotonic() + MAX_HISTORY_S
+        kind = None
+        while kind != "end":
             try:
-                wait_s = QUIET_S if self._history is not None else None
-                text = connection.recv(timeout=wait_s)
+                text = connection.recv(timeout=None if self._history is None else QUIET_S)
             except TimeoutError:
                 self._end_history()
                 continue
-            self._has_answered = True
-            self._failures = 0
-            if self._lost_s is not None:
-                self._lost_s = None
+            self._has_answered, self._failures, self._lost_s = True, 0, None
             try:
                 frame = json.loads(text)
             except (ValueError, RecursionError) as error:
-                raise not_homeport(self._session.rest.url) from error
+                raise not_homeport(self.session.rest.url) from error
             if not isinstance(frame, dict):
-                raise not_homeport(self._session.rest.url)
+                raise not_homeport(self.session.rest.url)
             self._take(frame)
-            if self._history is not None and time.monotonic() - began_s > MAX_HISTORY_S:
+            kind = frame.get("type")
+            if kind == "end" or time.monotonic() > history_until_s:
                 self._end_history()
 
-    def _take(self, frame: dict[str, Any]) -> None:
+    def _take(self, frame: Json) -> None:
         kind, replica = frame.get("type"), str(frame.get("replica", ""))
         if kind == "lines":
-            rows = frame.get("lines")
-            lines = [
-                (str(row.get("t", "")), str(row.get("text", "")))
-                for row in (rows if isinstance(rows, list) else [])
-                if isinstance(row, dict)
-            ]
+            rows = parts(frame, "lines")
+            lines = [(str(row.get("t", "")), str(row.get("text", ""))) for row in rows]
             with interrupted_later():
-                if self._history is not None:
-                    self._history.append((replica, lines))
+                if self._history is None:
+                    self.writer.write(replica, lines)
                 else:
-                    self._writer.write(replica, lines)
-                self.cursor = str(frame.get("cursor", ""))
+                    self._history.append((replica, lines))
+                self._cursor = str(frame.get("cursor", ""))
         elif kind == "skipped":
             self._say(f"{replica}: {frame.get('count')} lines were skipped here, they came faster")
         elif kind == "state":
-            self._tell_state(replica, str(frame.get("state", "")), str(frame.get("reason", "")))
-        elif kind == "end":
-            self._end_history()
-            raise StreamEnd
+            state, reason = str(frame.get("state", "")), str(frame.get("reason", ""))
+            is_new = self._told.get(replica) != (state, reason)
+            self._told[replica] = (state, reason)
+            # Of replicas only failures: the training's own state says the rest.
+            if is_new and (not replica or state == "failed"):
+                what = f"{replica} {state}" if replica else state
+                self._say(f"{what}: {reason}" if reason else what)
 
     def _end_history(self) -> None:
         """Writes the last lines of each replica that had come before one began to watch."""
-        if self._history is None:
-            return
+        history, self._history = self._history or [], None
         left: dict[str, int] = {}
         kept: list[tuple[str, list[tuple[str, str]]]] = []
-        for replica, lines in reversed(self._history):
+        for replica, lines in reversed(history):
             room = left.setdefault(replica, self.tail or 0)
             shown = lines[-room:] if room else []
             left[replica] = room - len(shown)
             kept.append((replica, shown))
-        self._history = None
         for replica, lines in reversed(kept):
             if lines:
-                self._writer.write(replica, lines)
-
-    def _tell_state(self, replica: str, state: str, reason: str) -> None:
-        if self._told.get(replica) == (state, reason):
-            return
-        self._told[replica] = (state, reason)
-        if replica and state != "failed":
-            return  # the training's own state says it
-        what = f"{replica} " if replica else ""
-        self._say(f"{what}{state}" + (f": {reason}" if reason else ""))
+                self.writer.write(replica, lines)
 
     def _say(self, text: str) -> None:
-        self._terminal.tell(f"[homeport] {one_line(text)}", "dim")
+        self.session.terminal.tell(f"[homeport] {one_line(text)}", "dim")

@@ -46,11 +46,16 @@ class Scope:
 
     def leaves_out(self, path: str, *, is_folder: bool) -> bool | None:
         """Whether the last line that matches leaves it out; None when no line matches."""
-        relative = path[len(self.folder) :]
+        relative = _by_byte(path[len(self.folder) :])
         return next(
             (is_out for is_out, line in reversed(self.rules) if _means(line, relative, is_folder)),
             None,
         )
+
+
+def _by_byte(text: str) -> str:
+    """A letter for each byte, as git compares them: `?` is one of the two of an é."""
+    return os.fsencode(text).decode("ascii", "surrogateescape")
 
 
 def _means(line: re.Pattern[str], path: str, is_folder: bool) -> bool:
@@ -68,56 +73,43 @@ def _means(line: re.Pattern[str], path: str, is_folder: bool) -> bool:
 
 @dataclass(frozen=True)
 class Ignored:
-    """The rules that hold in one folder: those of the folders above it and its own.
+    """The rules that hold in one folder: those of the folders above it and its own."""
 
-    Attributes:
-        own: of `.homeportignore`, outermost first; asked first.
-        git: of `.gitignore`, likewise.
-        last: what holds when nobody says anything.
-        warnings: lines that mean nothing, in words; one list for all folders.
-    """
-
-    own: tuple[Scope, ...] = ()
+    # Of `.gitignore`, outermost first, behind what holds when nobody says anything.
     git: tuple[Scope, ...] = ()
-    last: tuple[Scope, ...] = ()
-    warnings: list[str] = field(default_factory=list)
+    own: tuple[Scope, ...] = ()  # of `.homeportignore`, likewise; they count more
+    warnings: list[str] = field(default_factory=list)  # one list for all folders
 
     def leaves_out(self, path: str, *, is_folder: bool) -> bool:
         """Whether a path (relative to the top) is left out, its folder being taken in."""
         if path.rpartition("/")[2] in NEVER:
             return True
-        for scope in (*reversed(self.own), *reversed(self.git), *reversed(self.last)):
-            found = scope.leaves_out(path, is_folder=is_folder)
-            if found is not None:
-                return found
-        return False
+        said = (
+            scope.leaves_out(path, is_folder=is_folder)
+            for scope in reversed((*self.git, *self.own))
+        )
+        return next((is_out for is_out in said if is_out is not None), False)
 
     def inside(self, folder: Path, path: str) -> Ignored:
         """With the ignore files of a folder; `path` is its own, empty or with a slash at its end."""
-        own = read_rules(folder / OWN_FILE, self.warnings)
         git = read_rules(folder / GIT_FILE, self.warnings)
-        return replace(
-            self,
-            own=(*self.own, Scope(path, own)) if own else self.own,
-            git=(*self.git, Scope(path, git)) if git else self.git,
+        own = read_rules(folder / OWN_FILE, self.warnings)
+        return Ignored(
+            (*self.git, Scope(path, git)) if git else self.git,
+            (*self.own, Scope(path, own)) if own else self.own,
+            self.warnings,
         )
 
 
 def read_rules(path: Path, warnings: list[str]) -> Rules:
     """The rules of a file; none when there is no such plain file (git follows no link here)."""
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as file:
+            is_plain = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            text = os.fsdecode(file.read(MAX_FILE_BYTES)) if is_plain else ""
     except OSError:
         return []
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return []
-        with open(
-            handle, encoding="utf-8", errors="surrogateescape", newline="\n", closefd=False
-        ) as file:
-            text = file.read(MAX_FILE_BYTES)
-    finally:
-        os.close(handle)
     return parse_rules(text, str(path), warnings)
 
 
@@ -126,7 +118,7 @@ def parse_rules(text: str, name: str, warnings: list[str]) -> Rules:
     rules: Rules = []
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         try:
-            rule = GitIgnoreSpecPattern(line.removesuffix("\r"))
+            rule = GitIgnoreSpecPattern(_by_byte(line.removesuffix("\r")))
         except (ValueError, re.error):
             warnings.append(f"{name}, line {number}, is no pattern: {one_line(ascii(line))[:80]}")
             continue
@@ -135,22 +127,15 @@ def parse_rules(text: str, name: str, warnings: list[str]) -> Rules:
     return rules
 
 
-def find_top(folder: Path) -> Path:
-    """The top of the git working tree that holds a folder, or the folder itself."""
-    for candidate in (folder, *folder.parents):
-        if (candidate / ".git").exists():
-            return candidate
-    return folder
-
-
 def rules_above(folder: Path) -> tuple[Ignored, str]:
-    """What holds in a folder before its own files are read, and its path below the top."""
-    top = find_top(folder)
-    warnings: list[str] = []
-    last = [Scope("", parse_rules(DEFAULTS, "", warnings))]
-    if exclude := read_rules(top / ".git" / "info" / "exclude", warnings):
-        last.append(Scope("", exclude))
-    found, path = Ignored(last=tuple(last), warnings=warnings), ""
+    """What holds in a folder before its own files are read, and its path below the top.
+
+    The top is that of the git working tree that holds the folder, or else the folder itself.
+    """
+    top = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder)
+    found, path = Ignored((Scope("", parse_rules(DEFAULTS, "", [])),)), ""
+    exclude = read_rules(top / ".git" / "info" / "exclude", found.warnings)
+    found = replace(found, git=(*found.git, Scope("", exclude)))
     here = top
     for part in folder.relative_to(top).parts:
         found = found.inside(here, path)

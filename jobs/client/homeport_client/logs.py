@@ -2,33 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
 
+from .answers import FINAL, Json, reason_of, replica_names
 from .exits import NOT_FOUND, OK, ClientError, UnreachableError, usage_error
-from .find import FINAL, find_job
-from .lines import LineWriter
-from .options import Command, job_argument
-from .options import attempt as attempt_type
-from .sanitize import one_line
+from .find import find_job
+from .options import Command, job_argument, number_option
+from .sanitize import one_line, sanitize
 from .session import Session
-from .trainings import Row, reason_of, replica_names
+from .terminal import Terminal
 
 if TYPE_CHECKING:
     import urllib3
 
 MAX_LINE_BYTES = 16 * 1024**2
+_PALETTE = ("cyan", "yellow", "green", "magenta", "blue", "red")
+_PREFIX = re.compile(r"([a-z]{1,12}-\d{1,5}) \| ")
+
+
+@dataclass
+class LineWriter:
+    """Writes lines of one training: behind their replica's name, in colours where there are any."""
+
+    terminal: Terminal
+    replicas: Sequence[str]
+    has_prefixes: bool
+    is_raw: bool = False  # colours of the program are passed on
+    has_times: bool = False  # with the cluster's times
+    _prefixes: dict[str, str] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._width = max(map(len, self.replicas), default=0)
+        for name in self.replicas:
+            self._prefix(name)
+
+    def _prefix(self, replica: str) -> str:
+        if self.has_prefixes and replica not in self._prefixes:
+            colour = _PALETTE[len(self._prefixes) % len(_PALETTE)]
+            shown = sanitize(replica)[:40].ljust(self._width) + " |"
+            self._prefixes[replica] = self.terminal.paint(shown, colour) + " "
+        return self._prefixes.get(replica, "")
+
+    def _shown(self, text: str) -> str:
+        return text if self.is_raw else sanitize(text)
+
+    def write(self, replica: str, lines: Sequence[tuple[str, str]]) -> None:
+        """Lines of a replica as (time, text), in one piece."""
+        prefix = self._prefix(replica)
+        out = []
+        for time, text in lines:
+            stamp = f"{sanitize(time)} " if self.has_times and time else ""
+            out.append(f"{prefix}{stamp}{self._shown(text)}\n")
+        self.terminal.emit("".join(out))
+
+    def write_text(self, lines: Sequence[str]) -> None:
+        """Lines of the log as text, in which they have their prefixes already."""
+        out = []
+        for line in lines:
+            match = _PREFIX.match(line) if self.has_prefixes else None
+            prefix, text = (self._prefix(match[1]), line[match.end() :]) if match else ("", line)
+            out.append(f"{prefix}{self._shown(text)}\n")
+        self.terminal.emit("".join(out))
+
+
+def attempt_type(text: str) -> str:
+    """The number of an attempt, `latest` or `all`."""
+    return text if text in {"latest", "all"} else str(click.IntRange(1, 999_999)(text))
 
 
 @click.command(cls=Command)
 @job_argument
 @click.option("-f", "--follow", "follows", is_flag=True, help="until the training has ended")
 @click.option("-r", "--replica", metavar="NAME", help="only this one, such as worker-0")
-@click.option(
-    "--tail", type=click.IntRange(0, 10_000), metavar="N", help="only the last lines of each"
-)
+@number_option("--tail", low=0, high=10_000, text="only the last lines of each")
 @click.option(
     "--attempt",
     type=attempt_type,
@@ -45,7 +96,7 @@ MAX_LINE_BYTES = 16 * 1024**2
 @click.option("--timestamps", "has_times", is_flag=True, help="with times, while it is live (-f)")
 @click.option("--raw", "is_raw", is_flag=True, help="pass on colours that the program wrote")
 @click.option(
-    "--resume", is_flag=True, help="go on where Ctrl-C or a lost connection ended logs -f"
+    "--resume", is_flag=True, help="continue where Ctrl-C or a lost connection ended logs -f"
 )
 @click.pass_obj
 def logs(  # noqa: PLR0913
@@ -73,36 +124,44 @@ def logs(  # noqa: PLR0913
         raise usage_error(
             f"This training has no replica {replica!r}.", f"It has {', '.join(names[:20])}."
         )
-    shown = _attempt(training, attempt, is_previous=is_previous)
-    goes_on = training.get("state") not in FINAL and not _is_earlier(training, shown)
-    is_live = resume or (follows and goes_on)
-    # Of one replica the name in front of each line says nothing.
-    has_prefixes = len(names) != 1 and not replica
+    had = int(training.get("attempt") or 1)
+    shown = _attempt(had, attempt, is_previous=is_previous)
+    is_earlier = shown.isdigit() and int(shown) < had  # its pods are gone: nothing to follow
+    is_live = resume or (follows and not is_earlier and training.get("state") not in FINAL)
     writer = LineWriter(
         session.terminal,
         names,
-        has_prefixes=has_prefixes,
+        has_prefixes=len(names) != 1 and not replica,  # of one replica its name says nothing
         is_raw=is_raw,
         has_times=has_times and is_live,
     )
     if is_live:
-        from .follow import Follower, follow
+        from .follow import Follower
 
         follower = Follower(session, str(training["id"]), writer, replica or "", shown, tail)
-        follow(session, follower, resume=resume)
+        follower.follow(resume=resume)
     elif tail != 0:
-        replica = replica or (names[0] if len(names) == 1 else None)
-        _print_log(session, training, writer, {"replica": replica, "attempt": shown or None}, tail)
+        asked = {
+            "replica": replica or (names[0] if len(names) == 1 else None),
+            "attempt": shown or None,
+            **({"download": 1} if tail is None else {"tail": tail}),
+        }
+        answer = session.rest.open("GET", f"jobs/{training['id']}/logs/", query=asked)
+        is_empty = True
+        for lines in _lines_of(session, answer):
+            writer.write_text(lines)
+            is_empty = False
+        if is_empty:
+            session.terminal.tell(_why_empty(training, shown if is_earlier else ""), "dim")
     return OK
 
 
-def _attempt(job: Row, asked: str | None, *, is_previous: bool) -> str:
+def _attempt(had: int, asked: str | None, *, is_previous: bool) -> str:
     """Which attempt's log to ask for; empty: what the portal shows by itself.
 
     Raises:
         ClientError: the training has not had it.
     """
-    had = int(job.get("attempt") or 1)
     attempt = str(had - 1) if is_previous else asked or ""
     if attempt.isdigit() and not 1 <= int(attempt) <= had:
         times = "1 attempt" if had == 1 else f"{had} attempts"
@@ -113,28 +172,11 @@ def _attempt(job: Row, asked: str | None, *, is_previous: bool) -> str:
     return "" if attempt == "latest" else attempt
 
 
-def _is_earlier(job: Row, attempt: str) -> bool:
-    """Its pods are gone: there is nothing to follow."""
-    return attempt.isdigit() and int(attempt) < int(job.get("attempt") or 1)
-
-
-def _print_log(
-    session: Session, job: Row, writer: LineWriter, asked: dict[str, str | None], tail: int | None
-) -> None:
-    query = {**asked, **({"download": 1} if tail is None else {"tail": tail})}
-    attempt = asked["attempt"] or ""
-    answer = session.rest.open("GET", f"jobs/{job['id']}/logs/", query=query)
-    count = 0
-    for lines in _lines_of(session, answer):
-        writer.write_text(lines)
-        count += len(lines)
-    if not count and _is_earlier(job, attempt):
-        session.terminal.tell(f"Nothing of attempt {attempt} is kept.", "dim")
-    elif not count:
-        state = one_line(job.get("state", ""))
-        why, step = reason_of(job)
-        text = f"Nothing has been written yet; the training's state is {state}. {why} {step}"
-        session.terminal.tell(text.rstrip(), "dim")
+def _why_empty(job: Json, earlier_attempt: str) -> str:
+    if earlier_attempt:
+        return f"Nothing of attempt {earlier_attempt} is kept."
+    state, (why, step) = one_line(job.get("state", "")), reason_of(job)
+    return f"Nothing has been written yet; the training's state is {state}. {why} {step}".rstrip()
 
 
 def _lines_of(session: Session, answer: urllib3.BaseHTTPResponse) -> Iterator[list[str]]:
@@ -148,7 +190,7 @@ def _lines_of(session: Session, answer: urllib3.BaseHTTPResponse) -> Iterator[li
             if whole:
                 yield [line.decode("utf-8", "replace") for line in whole]
     except UnreachableError as error:
-        error.text = f"The log broke off: {error.text}"
+        error.text = f"The log was interrupted: {error.text}"
         error.next_step = "Ask for it again."
         raise
     if rest:

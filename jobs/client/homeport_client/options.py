@@ -2,112 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import reduce
 from io import StringIO
 from typing import Any, Callable
 
 import click
 from click.shell_completion import CompletionItem
 
+from . import contexts
 from .exits import usage_error
 from .output import FORMATS
 from .sanitize import one_line
 from .session import Session
+from .terminal import Terminal
 
 NAMES = 100
-STATES = ("queued", "starting", "running", "stopping", "succeeded", "failed", "stopped")
 
 
-def _keep(place: Callable[[Session], object], name: str) -> Callable[..., None]:
-    """A callback of click: what is given is kept at a place of the session."""
-
-    def keep(context: click.Context, _option: click.Parameter, value: Any) -> None:
-        if context.obj is not None and value not in (None, False):
-            setattr(place(context.obj), name, value)
-
-    return keep
-
-
-def kept_option(
-    place: Callable[[Session], object], name: str, *names: str, **options: Any
-) -> click.Option:
-    return click.Option(names, expose_value=False, callback=_keep(place, name), **options)
-
-
-Values = Callable[[], Sequence[str]]
-
-
-def on_tab(values: Values) -> Callable[..., list[CompletionItem]]:
+def on_tab(values: Callable[[], Iterable[str]]) -> Callable[..., list[CompletionItem]]:
     """A completion of click; whatever goes wrong gives none, and never a message amid a line."""
 
     def complete(_context: object, _parameter: object, incomplete: str) -> list[CompletionItem]:
-        found: list[CompletionItem] = []
         with suppress(Exception):
-            names = {one_line(name) for name in values()}
-            found = [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
-        return found
+            names = sorted({one_line(name) for name in values()})
+            return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+        return []
 
     return complete
 
 
-def context_names() -> list[str]:
-    from . import contexts
-    from .terminal import Terminal
+def files_on_tab(_context: object, _option: object, incomplete: str) -> list[CompletionItem]:
+    """As `click.Path` completes; that one looks for the file, and a marked word names none."""
+    return [CompletionItem(incomplete, type="file")]
 
+
+def context_names() -> list[str]:
     return list(contexts.load(contexts.config_folder(), Terminal(err=StringIO())).by_name)
 
 
-def names_of(kind: str) -> Values:
-    """The names of the newest of a kind, which is the folder in REST."""
+def names_of(path: str) -> Callable[[], list[str]]:
+    """The names of the newest of a list in REST."""
 
     def names() -> list[str]:
-        from . import contexts
-        from .rest import Rest
-        from .terminal import Terminal
-
-        saved = contexts.load(contexts.config_folder(), Terminal(err=StringIO()))
-        _name, context = contexts.choose(saved, None)
-        rest = Rest(context.url, context.token, ca_file=context.ca_file, is_hasty=True)
-        rows, _count = rest.page(f"{kind}/", {"page_size": NAMES})
+        session = Session(Terminal(err=StringIO()), is_hasty=True)
+        rows, _count = session.rest.page(path, {"page_size": NAMES})
         return [str(row.get("name", "")) for row in rows]
 
     return names
 
 
+def _kept(place: str) -> dict[str, Any]:
+    """Of an option whose value is kept in the session, at `terminal.colour` and so on."""
+    *objects, name = place.split(".")
+
+    def keep(context: click.Context, _option: click.Parameter, value: Any) -> None:
+        if context.obj is not None and value not in (None, False):
+            setattr(reduce(getattr, objects, context.obj), name, value)
+
+    return {"expose_value": False, "callback": keep}
+
+
 COMMON = (
-    kept_option(
-        lambda session: session,
-        "context_option",
-        "--context",
+    click.Option(
+        ["--context"],
+        **_kept("context_option"),
         metavar="NAME",
         help="the portal to work with",
         shell_complete=on_tab(context_names),
     ),
-    kept_option(
-        lambda session: session,
-        "ca_option",
-        "--ca-file",
+    click.Option(
+        ["--ca-file"],
+        **_kept("ca_option"),
         type=click.Path(),
         metavar="FILE",
         help="certificates to trust beside the system's",
     ),
-    kept_option(
-        lambda session: session.terminal,
-        "colour",
-        "--color",
+    click.Option(
+        ["--color"],
+        **_kept("terminal.colour"),
         type=click.Choice(["auto", "always", "never"]),
         help="colours (auto)",
     ),
-    kept_option(
-        lambda session: session.terminal,
-        "is_quiet",
-        "-q",
-        "--quiet",
+    click.Option(
+        ["-q", "--quiet"],
+        **_kept("terminal.is_quiet"),
         is_flag=True,
         help="only results and errors",
     ),
 )
+
+
+# Words that begin like an option and cannot be one.
+_NO_OPTION = re.compile(r"-(\d+|\d*\.\d+|.* .*)", re.DOTALL)
+_MARK = "\0"  # in front of them until click has parsed; no command line can hold it
 
 
 class Command(click.Command):
@@ -118,19 +108,38 @@ class Command(click.Command):
         self.params += COMMON
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does it; `-n=5` is `-n 5`."""
+        """As click does it; but `-n=5` is `-n 5`, and `-5` and `-a b` are words and no options."""
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        known = {name for option in options for name in option.opts}
+        # Those with a value, and whether they may stand without it.
         takes = {
-            name
-            for option in self.params
-            if isinstance(option, click.Option) and not option.is_flag
+            name: option.flag_value == ""
+            for option in options
+            if not option.is_flag
             for name in option.opts
-            if len(name) == 2
         }
         words: list[str] = []
         for word in args:
-            is_both = word[:2] in takes and word[2:3] == "="
-            words += [word[:2], word[3:]] if is_both else [word]
-        return super().parse_args(ctx, words)
+            name, equals, value = word.partition("=")
+            if equals and len(name) == 2 and name in takes:
+                words += [name, value]
+            elif equals and takes.get(name) and value.startswith("-"):
+                words.append(f"{name}={_MARK}{value}")
+            elif (
+                _NO_OPTION.fullmatch(word)
+                and known.isdisjoint((word, name, word[:2]))
+                and not (words and takes.get(words[-1]) is False)
+            ):
+                words.append(_MARK + word)
+            else:
+                words.append(word)
+        rest = super().parse_args(ctx, words)
+        for name, given in ctx.params.items():
+            if isinstance(given, str):
+                ctx.params[name] = given.removeprefix(_MARK)
+            elif isinstance(given, tuple):
+                ctx.params[name] = tuple(word.removeprefix(_MARK) for word in given)
+        return rest
 
     def invoke(self, ctx: click.Context) -> Any:
         if ctx.obj.command and self.name != "submit":
@@ -155,23 +164,25 @@ class Group(click.Group):
         return super().get_command(ctx, self.aliases.get(cmd_name, cmd_name))
 
 
-def attempt(text: str) -> str:
-    """A type of click: the number of an attempt, `latest` or `all`."""
-    if text in ("latest", "all"):
-        return text
-    return str(click.IntRange(1, 999_999)(text))
-
-
 output_option = click.option(
     "-o",
     "--output",
+    **_kept("output.form"),
     type=click.Choice(FORMATS),
-    expose_value=False,
-    callback=_keep(lambda session: session.output, "form"),
     help="table, wide (all columns), json, yaml, or name (ids only)",
 )
+
+
+def number_option(
+    *names: str, low: int, high: int, text: str, **options: Any
+) -> Callable[..., Any]:
+    """The decorator for a whole number within bounds."""
+    return click.option(*names, type=click.IntRange(low, high), metavar="N", help=text, **options)
+
+
 yes_option = click.option("-y", "--yes", is_flag=True, help="do not ask")
-job_argument = click.argument("job", metavar="TRAINING", shell_complete=on_tab(names_of("jobs")))
+training_names = on_tab(names_of("jobs/"))
+job_argument = click.argument("job", metavar="TRAINING", shell_complete=training_names)
 
 
 def jobs_argument(*, required: bool) -> Callable[..., Any]:
@@ -181,5 +192,5 @@ def jobs_argument(*, required: bool) -> Callable[..., Any]:
         nargs=-1,
         required=required,
         metavar="TRAINING...",
-        shell_complete=on_tab(names_of("jobs")),
+        shell_complete=training_names,
     )

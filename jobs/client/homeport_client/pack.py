@@ -152,23 +152,6 @@ def _refuse(text: str, next_step: str) -> ClientError:
     return ClientError(text, next_step, REFUSED)
 
 
-class _Hashed:
-    """A file that is written, with the SHA-256 of what was written."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.digest = hashlib.sha256()
-        self.size_bytes = 0
-
-    def write(self, data: bytes) -> int:
-        self.digest.update(data)
-        self.size_bytes += len(data)
-        return self._file.write(data)
-
-    def flush(self) -> None:
-        self._file.flush()
-
-
 def pack(
     selection: Selection, file: BinaryIO, moved: Callable[[int], None] = lambda done: None
 ) -> tuple[str, int]:
@@ -177,23 +160,17 @@ def pack(
     Raises:
         ClientError: a file cannot be read, or changed while it was.
     """
-    hashed = _Hashed(file)
     done = 0
     with (
-        gzip.GzipFile(
-            filename="",
-            mode="wb",
-            compresslevel=6,
-            fileobj=hashed,
-            mtime=0,
-        ) as packed,
+        gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
         for entry in selection.entries:
             _add(archive, entry)
             done += entry.size_bytes
             moved(done)
-    return hashed.digest.hexdigest(), hashed.size_bytes
+    file.seek(0)
+    return sha256_of(file)
 
 
 def _add(archive: tarfile.TarFile, entry: Entry) -> None:

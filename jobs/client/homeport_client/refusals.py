@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import urllib3
+from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError, SSLError
 
+from .answers import parts
 from .exits import ERROR, NOT_FOUND, NOT_SIGNED_IN, REFUSED, ClientError, Refusal, UnreachableError
 from .sanitize import one_line
 
@@ -15,20 +17,12 @@ MAX_REFUSALS = 50
 _CODES = {401: NOT_SIGNED_IN, 404: NOT_FOUND}
 
 
-def parse_refusals(answer: Any) -> list[Refusal]:
-    """The reasons in an answer, as far as there are any."""
-    rows = answer.get("errors") if isinstance(answer, dict) else None
-    return [
-        Refusal(str(row.get("field", "")), str(row.get("code", "")), str(row.get("text", "")))
-        for row in (rows if isinstance(rows, list) else [])[:MAX_REFUSALS]
-        if isinstance(row, dict)
+def refused(url: str, status: int, answer: Any, path: str, *, has_token: bool) -> ClientError:
+    """The error for an answer of 400 and more, as far as it has a form."""
+    refusals = [
+        Refusal(*(str(row.get(name, "")) for name in ("field", "code", "text")))
+        for row in parts(answer, "errors")[:MAX_REFUSALS]
     ]
-
-
-def refused(
-    url: str, status: int, refusals: list[Refusal], path: str, *, has_token: bool
-) -> ClientError:
-    """The error for an answer of 400 and more."""
     text = "; ".join(
         one_line(f"{refusal.field}: {refusal.text}" if refusal.field else refusal.text)
         for refusal in refusals
@@ -40,7 +34,7 @@ def refused(
         text = "You are not signed in any more: " + (text or "the token is not known")
         step = f"Sign in again: homeport login {url}"
     elif status == 429:
-        text, step = text or "Too many tries.", "Wait a minute."
+        text, step = text or "Too many attempts.", "Wait a minute."
     elif status >= 500:
         text = f"Homeport has failed at it (HTTP {status}). {text}".rstrip()
         step = "Try again; tell your admin if it repeats."
@@ -71,30 +65,22 @@ def not_homeport(url: str) -> ClientError:
 
 @contextmanager
 def in_words(url: str, *, is_safe: bool = True) -> Iterator[None]:
-    """What urllib3 raises inside becomes an error in words."""
+    """What urllib3 raises inside becomes an error in words. `is_safe`: to ask twice does no harm."""
     try:
         yield
     except urllib3.exceptions.HTTPError as error:
-        raise unreachable(url, error, is_safe=is_safe) from error
-
-
-def unreachable(url: str, error: Exception, *, is_safe: bool) -> ClientError:
-    """A lost or refused connection in words. `is_safe`: to ask twice does no harm."""
-    cause: BaseException = error
-    while isinstance(cause, urllib3.exceptions.MaxRetryError) and cause.reason is not None:
-        cause = cause.reason
-    text = one_line(cause)
-    if isinstance(cause, urllib3.exceptions.SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
-        return certificate_error(url, text)
-    was_never_sent = isinstance(
-        cause,
-        (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError),
-    )
-    return UnreachableError(
-        f"{url} cannot be reached: {_short(text)}",
-        "Check the address and your network, or ask your admin whether the portal is up.",
-        may_have_happened=not (was_never_sent or is_safe),
-    )
+        cause: BaseException = error
+        while isinstance(cause, MaxRetryError) and cause.reason is not None:
+            cause = cause.reason
+        text = one_line(cause)
+        if isinstance(cause, SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
+            raise certificate_error(url, text) from error
+        was_never_sent = isinstance(cause, (NewConnectionError, ConnectTimeoutError))
+        raise UnreachableError(
+            f"{url} cannot be reached: {_short(text)}",
+            "Check the address and your network, or ask your admin whether the portal is up.",
+            may_have_happened=not (was_never_sent or is_safe),
+        ) from error
 
 
 def certificate_error(url: str, text: str) -> ClientError:

@@ -7,6 +7,7 @@ it has the form of an answer of Homeport.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import ssl
@@ -20,8 +21,9 @@ import urllib3
 
 from . import __version__
 from .address import parse_address
+from .answers import Json
 from .exits import ClientError, UnreachableError
-from .refusals import in_words, not_homeport, parse_refusals, refused, sent_elsewhere
+from .refusals import in_words, not_homeport, refused, sent_elsewhere
 
 TRIES = 6
 FIRST_PAUSE_S = 0.5
@@ -31,7 +33,6 @@ PAGE_SIZE = 200
 CHUNK_BYTES = 256 * 1024
 
 Query = Mapping[str, Optional[object]]
-Json = dict[str, Any]  # an object; its values are looked at where they are used
 
 
 def tls_context(ca_file: str) -> ssl.SSLContext:
@@ -72,25 +73,23 @@ class Rest:
         self.tell = tell
         self._sleep = sleep
         self._is_hasty = is_hasty
+        short, long = urllib3.Timeout(total=1), urllib3.Timeout(connect=10, read=120)
         options: dict[str, Any] = {
             "ssl_context": self.tls,
-            "timeout": urllib3.Timeout(total=1)
-            if is_hasty
-            else urllib3.Timeout(connect=10, read=120),
+            "timeout": short if is_hasty else long,
             "retries": False,
             "maxsize": 4,
         }
-        host = urlsplit(url).hostname or ""
-        proxy = urllib.request.getproxies().get(urlsplit(url).scheme)
-        self._pool: urllib3.PoolManager
-        if proxy and not urllib.request.proxy_bypass(host):
-            self._pool = urllib3.ProxyManager(proxy, **options)
-        else:
-            self._pool = urllib3.PoolManager(**options)
+        parts = urlsplit(url)
+        proxy = urllib.request.getproxies().get(parts.scheme)
+        self._pool: urllib3.PoolManager = (
+            urllib3.ProxyManager(proxy, **options)
+            if proxy and not urllib.request.proxy_bypass(parts.hostname or "")
+            else urllib3.PoolManager(**options)
+        )
 
     # --- what commands use ---
     def get(self, path: str, query: Query | None = None) -> Any:
-        """The JSON of an answer."""
         return self.call("GET", path, query=query)
 
     def post(self, path: str, body: Any = None) -> Any:
@@ -110,35 +109,23 @@ class Rest:
 
     def every(self, path: str, query: Query | None = None) -> Iterator[Json]:
         """All rows of a list, page by page."""
-        number = 1
-        while True:
+        for number in itertools.count(1):
             asked = {**(query or {}), "page": number, "page_size": PAGE_SIZE}
             rows, count = self.page(path, asked)
             yield from rows
             if not rows or number * PAGE_SIZE >= count:
                 return
-            number += 1
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query | None = None,
-        body: Any = None,
-        patient: bool = True,
-    ) -> Any:
-        """The JSON of an answer, None when there is none.
+    def call(self, method: str, path: str, *, body: Any = None, **options: Any) -> Any:
+        """The JSON of an answer, None when there is none; `options` as of `open`.
 
         Raises:
             UnreachableError, ClientError: in words.
         """
-        content = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"} if content is not None else {}
-        answer = self.open(
-            method, path, query=query, content=content, headers=headers, patient=patient
-        )
-        return self.read_json(answer)
+        if body is not None:
+            options["content"] = json.dumps(body).encode()
+            options["headers"] = {"Content-Type": "application/json"}
+        return self.read_json(self.open(method, path, **options))
 
     def open(
         self,
@@ -154,15 +141,27 @@ class Rest:
 
         `content` is bytes or a file that can be rewound. `patient` False: one try.
         """
-        for number in range(1, TRIES + 1):
+        asked = {key: value for key, value in (query or {}).items() if value is not None}
+        url = f"{self.url}/api/v1/{quote(path)}" + (f"?{urlencode(asked)}" if asked else "")
+        tries = TRIES if patient and not self._is_hasty else 1
+        number = 0
+        while True:
+            number += 1
             if number > 1 and hasattr(content, "seek"):
                 content.seek(0)
-            is_last = number == TRIES or not patient or self._is_hasty
             try:
-                answer = self._once(method, path, query, content, headers or {})
+                with in_words(self.url, is_safe=method == "GET"):
+                    answer = self._pool.request(
+                        method,
+                        url,
+                        body=content,
+                        headers={**self.headers, **(headers or {})},
+                        preload_content=False,
+                        redirect=False,
+                    )
             except UnreachableError as error:
                 # Half of the tries: who mistyped an address should not wait for half a minute.
-                if is_last or number >= TRIES // 2 or error.may_have_happened:
+                if number >= min(tries, TRIES // 2) or error.may_have_happened:
                     raise
                 self._pause(number, None, "The portal does not answer")
                 continue
@@ -170,33 +169,10 @@ class Rest:
                 return answer
             wait_s = _asked_wait_s(answer)
             is_worth_waiting = wait_s is None or wait_s <= MAX_PAUSE_S
-            if answer.status in {429, 503} and not is_last and is_worth_waiting:
-                answer.drain_conn()
-                self._pause(number, wait_s, "The portal is busy")
-                continue
-            raise self._refusal(answer, path)
-        raise AssertionError("the last try returns or raises")
-
-    # --- one try ---
-    def _once(
-        self,
-        method: str,
-        path: str,
-        query: Query | None,
-        content: Any,
-        headers: Mapping[str, str],
-    ) -> urllib3.BaseHTTPResponse:
-        asked = {key: value for key, value in (query or {}).items() if value is not None}
-        url = f"{self.url}/api/v1/{quote(path)}" + (f"?{urlencode(asked)}" if asked else "")
-        with in_words(self.url, is_safe=method == "GET"):
-            return self._pool.request(
-                method,
-                url,
-                body=content,
-                headers={**self.headers, **headers},
-                preload_content=False,
-                redirect=False,
-            )
+            if answer.status not in {429, 503} or number == tries or not is_worth_waiting:
+                raise self._refusal(answer, path)
+            answer.drain_conn()
+            self._pause(number, wait_s, "The portal is busy")
 
     @property
     def headers(self) -> dict[str, str]:
@@ -242,15 +218,16 @@ class Rest:
 
     def _refusal(self, answer: urllib3.BaseHTTPResponse, path: str) -> ClientError:
         """Why an answer is no good one."""
-        status = answer.status
-        if status < 400:
+        if answer.status < 400:
             answer.release_conn()
-            return sent_elsewhere(self.url, answer.headers.get("Location", "") or str(status))
+            return sent_elsewhere(
+                self.url, answer.headers.get("Location", "") or str(answer.status)
+            )
         try:
-            refusals = parse_refusals(self.read_json(answer))
+            said = self.read_json(answer)
         except ClientError:
-            refusals = []
-        return refused(self.url, status, refusals, path, has_token=bool(self.token))
+            said = None
+        return refused(self.url, answer.status, said, path, has_token=bool(self.token))
 
 
 def _asked_wait_s(answer: urllib3.BaseHTTPResponse) -> float | None:

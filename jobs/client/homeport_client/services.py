@@ -2,263 +2,210 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime, timezone
-from typing import Any, Callable
+from functools import reduce
+from typing import Any, Callable, NamedTuple
 
 import click
 
+from .amounts import age_text
+from .answers import Json, named, reason_of, short_id, state_colour
 from .exits import OK, REFUSED, ClientError
-from .find import find_job, find_service, short_id
-from .options import Group, jobs_argument, names_of, on_tab, output_option, yes_option
-from .output import state_colour
+from .find import find_job, find_service
+from .options import (
+    Group,
+    jobs_argument,
+    names_of,
+    number_option,
+    on_tab,
+    output_option,
+    yes_option,
+)
+from .output import Column
 from .sanitize import one_line
 from .session import Session
-from .table import Column, age_text
-from .trainings import reason_of
 
-Row = dict[str, Any]  # of REST's JSON
-
-TITLES = {"notebooks": "notebook", "tensorboards": "TensorBoard"}
 COLUMNS = (
-    Column("ID"),
+    Column("ID", short_id),
     Column("NAME", shrinks_to=12),
     Column("STATE", colour=state_colour),
-    Column("AGE", is_right=True),
+    Column(
+        "AGE",
+        lambda row: age_text(row.get("created_at") or row.get("queued_at")),
+        is_right=True,
+    ),
     Column("OWNER", shrinks_to=6),
-    Column("WHY", shrinks_to=12, leaves_at=70),
+    Column("WHY", lambda row: reason_of(row)[0], shrinks_to=12, leaves_at=70),
     Column("IMAGE", is_wide=True),
 )
 # What will not run by itself any more.
 _ENDED = frozenset({"stopped", "failed", "stopping"})
 
 
-class ServiceCommands:
-    """The commands of one kind, which is the folder in REST."""
+class Kind(NamedTuple):
+    """What it is called in sentences and on the command line, and where it is in REST."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.title = TITLES[kind]
+    title: str
+    name: str
+    path: str
 
-    def address(self, row: Row | None = None, verb: str = "") -> str:
-        path = f"{self.kind}/" if row is None else f"{self.kind}/{row['id']}/"
-        return f"{path}{verb}/" if verb else path
+    def shown(self, row: Json) -> str:
+        return f"{self.title} {named(row)}"
 
-    def shown(self, row: Row) -> str:
-        return f"{self.title} {one_line(row.get('name', ''))} ({short_id(row)})"
 
-    def find(self, session: Session, word: str) -> Row:
-        return find_service(session.rest, self.kind, word)
+def _run(session: Session, kind: Kind, row: Json) -> Json:
+    """The service once it runs; tells why it does not yet. Raises ClientError: it ended instead."""
+    from .watching import wait_until
 
-    def create(
-        self, session: Session, body: Row, *, wait: bool, opens: bool, only_prints: bool
-    ) -> int:
-        terminal = session.terminal
-        try:
-            row = session.rest.post(self.address(), body)
-        except ClientError as error:
-            if error.refusals and error.code == REFUSED:
-                lines = [
-                    f"  {r.field}: {r.text}" if r.field else f"  {r.text}" for r in error.refusals
-                ]
-                error.text = "It is refused:\n" + "\n".join(lines)
-            raise
-        if wait or opens:
-            row = self.wait_until_running(session, row)
-        if session.output.is_data:
-            session.output.data(row)
-        elif session.output.form == "name":
-            terminal.write(one_line(row.get("id", "")))
-        elif not opens:
-            terminal.tell(f"{self.shown(row)} is {one_line(row.get('state', ''))}.")
-            terminal.tell(f"Open it: homeport {self.title.lower()} open {short_id(row)}", "dim")
-        if opens:
-            self.open(session, row, only_prints=only_prints)
-        return OK
+    path = f"{kind.path}{row['id']}/"
+    what = (kind.title, f"homeport {kind.name} list")
+    row = wait_until(session.rest, path, {*_ENDED, "running"}, session.terminal, what=what)
+    if row["state"] in _ENDED:
+        why, next_step = reason_of(row)
+        text = f"{kind.shown(row)} is {one_line(row['state'])}. {why}".rstrip()
+        raise ClientError(text, next_step, REFUSED)
+    return row
 
-    def list(self, session: Session) -> int:
-        rows = list(session.rest.every(self.address()))
-        now = datetime.now(timezone.utc)
-        session.output.rows(
-            rows,
-            COLUMNS,
-            lambda row: [
-                short_id(row),
-                row.get("name", ""),
-                row.get("state", ""),
-                age_text(row.get("created_at") or row.get("queued_at"), now),
-                row.get("owner", ""),
-                reason_of(row)[0],
-                row.get("image", ""),
-            ],
-            name=lambda row: one_line(row.get("id", "")),
-            empty=f"No {self.title}s yet. Make one: homeport {self.title.lower()} create --name NAME",
-        )
-        return OK
 
-    def act(self, session: Session, word: str, verb: str, told: str) -> int:
-        """Starts or stops one."""
-        row = session.rest.post(self.address(self.find(session, word), verb)) or {}
-        if session.output.is_data:
-            session.output.data(row)
-        elif session.output.form == "name":
-            session.terminal.write(one_line(row.get("id", "")))
-        else:
-            session.terminal.tell(f"{told} {self.shown(row)}; what is on /data stays.")
-        return OK
+def _open(session: Session, kind: Kind, row: Json, *, only_prints: bool) -> None:
+    """A link that is good once and for a minute."""
+    import webbrowser
 
-    def delete(self, session: Session, word: str, *, yes: bool) -> int:
-        row = self.find(session, word)
-        question = f"Delete {self.shown(row)}? What is on /data stays."
-        if not yes and not session.terminal.confirm(question):
-            session.terminal.tell("Not deleted.")
-            return OK
-        session.rest.delete(self.address(row))
-        session.terminal.tell(f"Deleted {self.shown(row)}.")
-        return OK
-
-    def open_when_running(self, session: Session, word: str, *, only_prints: bool) -> int:
-        """A link that is good once and for a minute."""
-        row = self.find(session, word)
-        if row.get("state") not in _ENDED and row.get("state") != "running":
-            row = self.wait_until_running(session, row)
-        self.open(session, row, only_prints=only_prints)
-        return OK
-
-    def wait_until_running(self, session: Session, row: Row) -> Row:
-        """The service once it runs; tells why it does not yet.
-
-        Raises:
-            ClientError: it ended instead.
-        """
-        from .watching import Changes
-
-        told = ""
-        with Changes(session.rest) as changes:
-            while True:
-                row = session.rest.get(self.address(row))
-                state = one_line(row.get("state", ""))
-                why, next_step = reason_of(row)
-                if state == "running":
-                    return row
-                if state in _ENDED:
-                    raise ClientError(
-                        f"{self.shown(row)} is {state}. {why}".rstrip(), next_step, REFUSED
-                    )
-                now = f"{state}: {why}" if why else state
-                if now != told:
-                    session.terminal.tell(now, "dim")
-                    told = now
-                changes.wait(str(row["id"]))
-
-    def open(self, session: Session, row: Row, *, only_prints: bool) -> None:
-        import webbrowser
-
-        link = session.rest.post(self.address(row, "open"))
-        url = link.get("url") if isinstance(link, dict) else None
-        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-            raise ClientError("The portal gave no address to open.")
-        if session.output.is_data:
-            session.output.data(link)
+    link = session.rest.post(f"{kind.path}{row['id']}/open/")
+    url = link.get("url") if isinstance(link, dict) else None
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        raise ClientError("The portal gave no address to open.")
+    if session.output.is_data:
+        session.output.data(link)
+        return
+    shown = one_line(url).replace(" ", "%20")
+    # A browser is opened only where somebody sits in front of it.
+    if not only_prints and session.terminal.is_live(session.terminal.out):
+        if webbrowser.open(shown):
+            session.terminal.tell(f"Opened {kind.shown(row)} in your browser.")
             return
-        shown = one_line(url).replace(" ", "%20")
-        # A browser is opened only where somebody sits in front of it.
-        if not only_prints and session.terminal.is_live(session.terminal.out):
-            if webbrowser.open(shown):
-                session.terminal.tell(f"Opened {self.shown(row)} in your browser.")
-                return
-            session.terminal.tell(
-                "No browser could be opened here. The address is good once, for a minute:"
-            )
-        session.terminal.write(shown)
+        session.terminal.tell(
+            "No browser could be opened here. The address is good once, for a minute:"
+        )
+    session.terminal.write(shown)
 
 
-def _group(
-    name: str, service: ServiceCommands, help_text: str, fields: Sequence[Callable[..., Any]]
-) -> Group:
+def _create(
+    session: Session, kind: Kind, body: Json, *, wait: bool, opens: bool, only_prints: bool
+) -> int:
+    given = {key: value for key, value in body.items() if value not in (None, ())}
+    if words := given.pop("jobs", ()):
+        found = [find_job(session.rest, word, session.terminal) for word in words]
+        given["jobs"] = [str(row["id"]) for row in found]
+    try:
+        row = session.rest.post(kind.path, given)
+    except ClientError as error:
+        if error.refusals and error.code == REFUSED:
+            lines = [f"{r.field}: {r.text}" if r.field else r.text for r in error.refusals]
+            error.text = "\n  ".join(["It is refused:", *lines])
+        raise
+    if wait or opens:
+        row = _run(session, kind, row)
+    if not session.output.row(row) and not opens:
+        state = one_line(row.get("state", ""))
+        session.terminal.tell(f"{kind.shown(row)} is {state}.")
+        session.terminal.tell(f"Open it: homeport {kind.name} open {short_id(row)}", "dim")
+    if opens:
+        _open(session, kind, row, only_prints=only_prints)
+    return OK
+
+
+def _group(kind: Kind, help_text: str, *fields: Callable[..., Any]) -> Group:
     """The commands of a kind; `fields` are the options of `create` that go into its body."""
-    group = Group(name, help=help_text, aliases={"ls": "list", "rm": "delete"})
-    named = click.argument("name", shell_complete=on_tab(names_of(service.kind)))
-    prints = click.option("--print", "only_prints", is_flag=True, help="print the address instead")
+    group = Group(kind.name, help=help_text, aliases={"ls": "list", "rm": "delete"})
+    word_argument = click.argument(
+        "word", metavar="NAME", shell_complete=on_tab(names_of(kind.path))
+    )
+    print_option = click.option(
+        "--print", "only_prints", is_flag=True, help="print the address instead"
+    )
 
+    def field_options(command: Any) -> Any:
+        return reduce(lambda made, add: add(made), reversed(fields), command)
+
+    @group.command("create")
+    @field_options
     @click.option("--name", required=True)
     @click.option("-w", "--wait", is_flag=True, help="until it runs")
     @click.option("--open", "opens", is_flag=True, help="and open it in the browser")
-    @prints
+    @print_option
     @output_option
     @click.pass_obj
     def create(
         session: Session, /, *, wait: bool, opens: bool, only_prints: bool, **body: Any
     ) -> int:
         """Make one and start it."""
-        given = {key: value for key, value in body.items() if value not in (None, ())}
-        if words := given.pop("jobs", ()):
-            found = [find_job(session.rest, word, session.terminal) for word in words]
-            given["jobs"] = [str(row["id"]) for row in found]
-        return service.create(session, given, wait=wait, opens=opens, only_prints=only_prints)
-
-    for add in reversed(fields):
-        create = add(create)
-    group.command("create")(create)
+        return _create(session, kind, body, wait=wait, opens=opens, only_prints=only_prints)
 
     @group.command("list")
     @output_option
     @click.pass_obj
     def list_(session: Session) -> int:
         """List them."""
-        return service.list(session)
+        empty = f"No {kind.title}s yet. Create one: homeport {kind.name} create --name NAME"
+        session.output.rows(list(session.rest.every(kind.path)), COLUMNS, empty)
+        return OK
 
     @group.command("open")
-    @named
-    @prints
+    @word_argument
+    @print_option
     @output_option
     @click.pass_obj
-    def open_(session: Session, name: str, *, only_prints: bool) -> int:
+    def open_(session: Session, word: str, *, only_prints: bool) -> int:
         """Open one in the browser, as soon as it runs."""
-        return service.open_when_running(session, name, only_prints=only_prints)
+        row = find_service(session.rest, kind.title, word)
+        if row.get("state") not in {*_ENDED, "running"}:
+            row = _run(session, kind, row)
+        _open(session, kind, row, only_prints=only_prints)
+        return OK
 
-    @group.command("start")
-    @named
-    @output_option
-    @click.pass_obj
-    def start(session: Session, name: str) -> int:
-        """Start a stopped one again; what is on /data is still there."""
-        return service.act(session, name, "start", "Starting")
+    def add_verb(verb: str, told: str, help_text: str) -> None:
+        @group.command(verb, help=help_text)
+        @word_argument
+        @output_option
+        @click.pass_obj
+        def act(session: Session, word: str) -> int:
+            found = find_service(session.rest, kind.title, word)
+            row = session.rest.post(f"{kind.path}{found['id']}/{verb}/") or {}
+            if not session.output.row(row):
+                session.terminal.tell(f"{told} {kind.shown(row)}; what is on /data stays.")
+            return OK
 
-    @group.command("stop")
-    @named
-    @output_option
-    @click.pass_obj
-    def stop(session: Session, name: str) -> int:
-        """Stop one; what is on /data stays."""
-        return service.act(session, name, "stop", "Stopping")
+    add_verb("start", "Starting", "Start a stopped one again; what is on /data is still there.")
+    add_verb("stop", "Stopping", "Stop one; what is on /data stays.")
 
     @group.command("delete")
-    @named
+    @word_argument
     @yes_option
     @click.pass_obj
-    def delete(session: Session, name: str, *, yes: bool) -> int:
+    def delete(session: Session, word: str, *, yes: bool) -> int:
         """Delete one; what is on /data stays."""
-        return service.delete(session, name, yes=yes)
+        row = find_service(session.rest, kind.title, word)
+        shown = kind.shown(row)
+        question = f"Delete {shown}? What is on /data stays."
+        if session.terminal.may_delete(question, yes=yes):
+            session.rest.delete(f"{kind.path}{row['id']}/")
+            session.terminal.tell(f"Deleted {shown}.")
+        return OK
 
     return group
 
 
 notebook = _group(
-    "notebook",
-    ServiceCommands("notebooks"),
+    Kind("notebook", "notebook", "notebooks/"),
     "Notebooks: JupyterLab with your volumes.",
-    [
-        click.option("--image", help="one of those that the portal offers"),
-        click.option("--size", help="a size that the portal offers"),
-        click.option("--cpu", help="CPUs, also as 500m"),
-        click.option("--memory", help="such as 4Gi"),
-        click.option("--gpu", type=click.IntRange(0, 100_000), metavar="N", help="GPUs"),
-    ],
+    click.option("--image", help="one of those that the portal offers"),
+    click.option("--size", help="a size that the portal offers"),
+    click.option("--cpu", help="CPUs, also as 500m"),
+    click.option("--memory", help="such as 4Gi"),
+    number_option("--gpu", low=0, high=100_000, text="GPUs"),
 )
 tensorboard = _group(
-    "tensorboard",
-    ServiceCommands("tensorboards"),
+    Kind("TensorBoard", "tensorboard", "tensorboards/"),
     "TensorBoards on what trainings logged.",
-    [jobs_argument(required=False)],
+    jobs_argument(required=False),
 )

@@ -6,9 +6,10 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import contexts
+from .answers import Json
 from .contexts import Context
 from .output import Output
 from .terminal import Terminal
@@ -20,38 +21,34 @@ if TYPE_CHECKING:
 class Session:
     """One run of the command line."""
 
-    def __init__(self, terminal: Terminal, command: Sequence[str] = ()) -> None:
-        """`command` is what stands behind `--`."""
+    def __init__(
+        self, terminal: Terminal, command: Sequence[str] = (), *, is_hasty: bool = False
+    ) -> None:
+        """`command` is what stands behind `--`; `is_hasty` as of `Rest`."""
         self.terminal = terminal
         self.command = list(command)
         self.output = Output(terminal)
         self.context_option: str | None = None
         self.ca_option = ""
         self.folder: Path = contexts.config_folder()
+        self._is_hasty = is_hasty
 
     @cached_property
-    def _chosen(self) -> tuple[str, Context]:
-        saved = contexts.load(self.folder, self.terminal)
-        return contexts.choose(saved, self.context_option)
-
-    @property
-    def context_name(self) -> str:
-        return self._chosen[0]
-
-    @property
-    def context(self) -> Context:
-        return self._chosen[1]
+    def chosen(self) -> tuple[str, Context]:
+        """The name of the context to work in, and the context."""
+        return contexts.choose(contexts.load(self.folder, self.terminal), self.context_option)
 
     @cached_property
     def rest(self) -> Rest:
         """The portal of the context."""
         from .rest import Rest
 
-        context = self.context
+        _name, context = self.chosen
         return Rest(
             context.url,
             context.token,
             ca_file=self.ca_file or context.ca_file,
+            is_hasty=self._is_hasty,
             tell=self.terminal.tell,
         )
 
@@ -61,11 +58,11 @@ class Session:
         return self.ca_option or os.environ.get("HOMEPORT_CA_FILE", "")
 
     @cached_property
-    def me(self) -> dict[str, Any]:
+    def me(self) -> Json:
         """Who the token belongs to, as the portal says."""
         found = self.rest.get("me/")
         return found if isinstance(found, dict) else {}
 
     @property
     def user_name(self) -> str:
-        return self.context.user or str(self.me.get("username", ""))
+        return self.chosen[1].user or str(self.me.get("username", ""))

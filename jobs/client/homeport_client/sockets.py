@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,33 +21,25 @@ _FORBIDDEN = (401, 403)
 _BUSY = (429, 500, 502, 503, 504)
 
 
-@contextmanager
-def open_socket(rest: Rest, path: str, query: Query | None = None) -> Iterator[ClientConnection]:
-    """A websocket at `/ws/<path>`, closed at the end of the block.
+def open_socket(rest: Rest, path: str, query: Query | None = None) -> ClientConnection:
+    """A websocket at `/ws/<path>`, which a `with` closes.
 
     Raises:
         ClientError: trying again is of no use.
         LOST: it may be.
     """
-    with ExitStack() as stack:
-        yield _connect(rest, path, query, stack)
-
-
-def _connect(rest: Rest, path: str, query: Query | None, stack: ExitStack) -> ClientConnection:
     asked = {key: value for key, value in (query or {}).items() if value}
     url = "ws" + rest.url[len("http") :] + f"/ws/{path}" + (f"?{urlencode(asked)}" if asked else "")
     options: dict[str, Any] = {"ssl": rest.tls} if url.startswith("wss:") else {}
     try:
-        opened: ClientConnection = stack.enter_context(
-            connect(
-                url,
-                additional_headers={"Authorization": rest.headers["Authorization"]},
-                user_agent_header=rest.headers["User-Agent"],
-                max_size=MAX_FRAME_BYTES,
-                open_timeout=15,
-                close_timeout=2,
-                **options,
-            )
+        opened: ClientConnection = connect(
+            url,
+            additional_headers={"Authorization": rest.headers["Authorization"]},
+            user_agent_header=rest.headers["User-Agent"],
+            max_size=MAX_FRAME_BYTES,
+            open_timeout=15,
+            close_timeout=2,
+            **options,
         )
     except InvalidStatus as error:
         status = error.response.status_code
@@ -79,6 +69,6 @@ def give_up_on(closed: ConnectionClosed, rest: Rest, what: str) -> None:
             NOT_SIGNED_IN,
         ) from closed
     if code == 4404:
-        raise ClientError(f"{what} is not there any more.", "", NOT_FOUND) from closed
+        raise ClientError(f"{what} no longer exists.", "", NOT_FOUND) from closed
     if code == 1009:
         raise ClientError("The portal refuses what was sent.", "", REFUSED) from closed

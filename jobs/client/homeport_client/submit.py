@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from . import body
+from .amounts import size_text
+from .answers import Json, named, replica_names, short_id
 from .exits import OK, REFUSED, ClientError, UnreachableError, usage_error
-from .find import short_id
-from .lines import LineWriter
-from .options import Command, output_option
+from .options import Command, files_on_tab, output_option
 from .sanitize import one_line, sanitize
 from .session import Session
-from .table import size_text
-from .trainings import replica_names
 
 EXAMPLES = """\b
 For example:
@@ -32,12 +31,12 @@ def _no_more(ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
 
 
 @click.command(cls=Command, params=[*body.FIELDS.values()], epilog=EXAMPLES)
-@click.argument("path", required=False, type=click.Path())
+@click.argument("path", required=False, shell_complete=files_on_tab)
 # Is there to be shown in help, and to complete names of files behind `--`.
 @click.argument(
     "command",
     nargs=-1,
-    type=click.Path(),
+    shell_complete=files_on_tab,
     metavar="[-- COMMAND ...]",
     callback=_no_more,
     expose_value=False,
@@ -94,10 +93,14 @@ def submit(
     wanted = body.make(options, session.command)
     if list_files:
         return _list_files(session, wanted.path)
-    if dry_run:
-        return _dry_run(session, wanted)
+    is_without_code = False
     if wanted.path is not None:
-        wanted.body["source"] = {"bundle": _upload(session, wanted)}
+        bundle = _bundle(session, wanted, sends=not dry_run)
+        is_without_code = bundle is None
+        if bundle is not None:
+            wanted.body["source"] = {"bundle": bundle}
+    if dry_run:
+        return _dry_run(session, wanted, is_without_code=is_without_code)
     job = _post(session, wanted.body)
     _tell(session, job, stays=wait or follow)
     return _stay(session, job, follows=follow) if wait or follow else OK
@@ -120,52 +123,43 @@ def _list_files(session: Session, path: Path | None) -> int:
     return OK
 
 
-def _upload(session: Session, wanted: body.SubmitRequest) -> str:
-    """The id of the code at the portal, where it is sent unless it is there."""
-    from .upload import Code
-
-    assert wanted.path is not None
-    with Code(session, wanted.path) as code:
-        known = code.find()
-        if known is not None:
-            session.terminal.tell("The portal has this code already.", "dim")
-            return known
-        # What is wrong with the rest is said before somebody waits for the code to be sent.
-        fit, _manifests = _preview(session, wanted.body)
-        if fit.get("kind") == "never":
-            raise ClientError(f"The training is refused: {one_line(fit.get('text'))}", "", REFUSED)
-        return code.send()
-
-
-def _preview(session: Session, wanted: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def _preview(session: Session, wanted: Json) -> tuple[Json, str]:
     """Whether it fits, and the manifests."""
-    try:
+    with _named_by_flags():
         seen = session.rest.post("jobs/preview/", wanted)
-    except ClientError as error:
-        raise _named_by_flags(error) from None
     fit = seen.get("fit") if isinstance(seen, dict) else None
     if not isinstance(fit, dict):
         raise ClientError("The portal did not say whether it fits.")
     return fit, str(seen.get("manifests", ""))
 
 
-def _dry_run(session: Session, wanted: body.SubmitRequest) -> int:
-    """What a submit would do. Nothing is sent: code that the portal lacks is left out."""
-    is_without_code = False
-    if wanted.path is not None:
-        from .upload import Code
+def _bundle(session: Session, wanted: body.SubmitRequest, *, sends: bool) -> str | None:
+    """The id of the code at the portal; None: it is not there and would have to be sent."""
+    from .upload import Code
 
-        with Code(session, wanted.path) as code:
-            known = code.find()
-            if known is not None:
-                wanted.body["source"] = {"bundle": known}
-            else:
-                is_without_code = True
-                session.terminal.tell(
-                    f"{size_text(code.size_bytes)} of code would be sent. A dry run sends nothing, "
-                    "so the manifests are without it.",
-                    "dim",
-                )
+    assert wanted.path is not None
+    with closing(Code(session, wanted.path)) as code:
+        known = code.find()
+        if known is None and not sends:
+            session.terminal.tell(
+                f"{size_text(code.size_bytes)} of code would be sent. A dry run sends nothing, "
+                "so the manifests are without it.",
+                "dim",
+            )
+        elif known is None:
+            # What is wrong with the rest is said before somebody waits for the code to be sent.
+            fit, _manifests = _preview(session, wanted.body)
+            if fit.get("kind") == "never":
+                text = f"The training is refused: {one_line(fit.get('text'))}"
+                raise ClientError(text, "", REFUSED)
+            return code.send()
+        elif sends:
+            session.terminal.tell("The portal has this code already.", "dim")
+        return known
+
+
+def _dry_run(session: Session, wanted: body.SubmitRequest, *, is_without_code: bool) -> int:
+    """What a submit would do. Nothing is sent: code that the portal lacks is left out."""
     fit, manifests = _preview(session, wanted.body)
     if session.output.is_data:
         answer = {"fit": fit, "body": wanted.body, "manifests": manifests}
@@ -177,9 +171,10 @@ def _dry_run(session: Session, wanted: body.SubmitRequest) -> int:
     return REFUSED if fit.get("kind") == "never" else OK
 
 
-def _post(session: Session, wanted: dict[str, Any]) -> dict[str, Any]:
+def _post(session: Session, wanted: Json) -> Json:
     try:
-        job = session.rest.post("jobs/", wanted)
+        with _named_by_flags():
+            job = session.rest.post("jobs/", wanted)
     except UnreachableError as error:
         if error.may_have_happened:
             error.next_step = (
@@ -187,51 +182,51 @@ def _post(session: Session, wanted: dict[str, Any]) -> dict[str, Any]:
                 f"Look before you try again: homeport list --name {str(wanted.get('name'))!r}"
             )
         raise
-    except ClientError as error:
-        raise _named_by_flags(error) from None
     if not isinstance(job, dict) or not job.get("id"):
-        raise ClientError("The portal did not say what became of it.", "Look: homeport list")
+        raise ClientError("The portal did not say what happened to it.", "Look: homeport list")
     return job
 
 
-def _named_by_flags(error: ClientError) -> ClientError:
-    if not error.refusals or error.code != REFUSED:
-        return error
-    error.text = f"The training is refused:\n{body.in_flags(error.refusals)}"
-    return error
+@contextmanager
+def _named_by_flags() -> Iterator[None]:
+    """A refusal inside names fields as they are called on the command line."""
+    try:
+        yield
+    except ClientError as error:
+        if error.refusals and error.code == REFUSED:
+            error.text = f"The training is refused:\n{body.in_flags(error.refusals)}"
+        raise
 
 
-def _tell(session: Session, job: dict[str, Any], *, stays: bool) -> None:
+def _tell(session: Session, job: Json, *, stays: bool) -> None:
     """Says what was submitted."""
-    terminal, output = session.terminal, session.output
-    if output.form == "name":
-        terminal.write(one_line(job["id"]))
-    elif output.is_data and not stays:
-        output.data(job)
-    else:
-        page = f"{session.rest.url}/trainings/{one_line(job['id'])}/"
-        terminal.tell(f"Submitted {one_line(job.get('name', ''))} ({short_id(job)}): {page}")
-        if not stays:
-            terminal.tell(f"Watch it: homeport logs -f {short_id(job)}", "dim")
+    if session.output.form == "name" or (not stays and session.output.is_data):
+        session.output.row(job)
+        return
+    page = f"{session.rest.url}/trainings/{one_line(job['id'])}/"
+    session.terminal.tell(f"Submitted {named(job)}: {page}")
+    if not stays:
+        session.terminal.tell(f"Watch it: homeport logs -f {short_id(job)}", "dim")
 
 
-def _stay(session: Session, job: dict[str, Any], *, follows: bool) -> int:
+def _stay(session: Session, job: Json, *, follows: bool) -> int:
     """Until the training has ended; its own exit code."""
     from .watching import code_of, tell_end, wait_for_end
 
     terminal, identity = session.terminal, short_id(job)
     if follows:
-        from .follow import Follower, follow
+        from .follow import Follower
+        from .logs import LineWriter
 
         names = replica_names(job)
         writer = LineWriter(terminal, names, has_prefixes=len(names) != 1)
-        follow(session, Follower(session, str(job["id"]), writer))
+        Follower(session, str(job["id"]), writer).follow()
     try:
         ended = wait_for_end(session.rest, str(job["id"]), terminal)
     except KeyboardInterrupt:
         terminal.tell(
-            f"\nNot waiting any more; the training goes on. Look: homeport get {identity}; "
-            f"stop it: homeport stop {identity}"
+            f"\nNo longer waiting; the training continues. Show it: homeport get {identity}; stop "
+            f"it: homeport stop {identity}"
         )
         raise
     tell_end(ended, terminal)

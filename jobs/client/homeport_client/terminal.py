@@ -10,42 +10,26 @@ import getpass
 import os
 import shutil
 import sys
-from collections.abc import Mapping
-from typing import TextIO
+import textwrap
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Callable, TextIO
 
 import click
 
 from .exits import OUTPUT_CLOSED, ClientError, usage_error
 from .sanitize import one_line, sanitize
-from .table import wrap
 
-COLOURS = {
-    "red": "31",
-    "green": "32",
-    "yellow": "33",
-    "blue": "34",
-    "magenta": "35",
-    "cyan": "36",
-    "bold": "1",
-    "dim": "2",
-}
 MIN_WIDTH = 40
 
 
 class Terminal:
     """Standard input, output and error of one command."""
 
-    def __init__(
-        self,
-        out: TextIO | None = None,
-        err: TextIO | None = None,
-        *,
-        environ: Mapping[str, str] = os.environ,
-    ) -> None:
+    def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.out = out or sys.stdout
         self.err = err or sys.stderr
         self.colour = "auto"  # or always, never
-        self._environ = environ
         self.is_quiet = False
         for stream in (self.out, self.err):
             # A name that this terminal cannot show must not end the command.
@@ -70,7 +54,7 @@ class Terminal:
     def has_colours(self, stream: TextIO) -> bool:
         if self.colour != "auto":
             return self.colour == "always"
-        if self._environ.get("NO_COLOR") or self._environ.get("TERM") == "dumb":
+        if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
             return False
         return self.is_live(stream)
 
@@ -78,7 +62,8 @@ class Terminal:
         """The text in a colour, or as it is where there are none."""
         if not text or not colour or not self.has_colours(stream or self.out):
             return text
-        return f"\x1b[{COLOURS[colour]}m{text}\x1b[0m"
+        shown: dict[str, Any] = {"fg": colour} if colour not in {"bold", "dim"} else {colour: True}
+        return click.style(text, **shown)
 
     def emit(self, text: str, stream: TextIO | None = None) -> None:
         """Writes and flushes; standard output unless told otherwise.
@@ -99,13 +84,16 @@ class Terminal:
         """A line of a result, to standard output; the caller has sanitized it."""
         self.emit(text + "\n")
 
-    def write_fact(self, title: str, value: object, title_width: int, colour: str = "") -> None:
-        """A title and words, on as many lines as they need; nothing for an empty value."""
-        text = one_line(value)
-        head = f"{title}:".ljust(title_width)
-        for line in wrap(text, self.width, title_width) if text else ():
-            self.write(self.paint(head, "bold") + self.paint(line, colour))
-            head = " " * title_width
+    def write_facts(
+        self, facts: Mapping[str, object], title_width: int, colours: Mapping[str, str]
+    ) -> None:
+        """Titles and words, on as many lines as they need; nothing for an empty value."""
+        for title, value in facts.items():
+            text = one_line(value)
+            head = f"{title}:".ljust(title_width)
+            for line in wrap(text, self.width, title_width) if text else ():
+                self.write(self.paint(head, "bold") + self.paint(line, colours.get(title, "")))
+                head = " " * title_width
 
     def tell(self, text: str, colour: str = "") -> None:
         """Something about the result, to standard error; silent with --quiet."""
@@ -123,13 +111,30 @@ class Terminal:
         step = f"{sanitize(error.next_step)}\n" if error.next_step else ""
         self.emit(f"{mark} {sanitize(error.text)}\n{step}", self.err)
 
+    @contextmanager
+    def progress(self, what: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
+        """Gives a function that is told how many bytes are done; a terminal shows it by a bar."""
+        if self.is_quiet or not self.is_live(self.err):
+            yield lambda done_bytes: None
+            return
+        from rich import progress
+        from rich.console import Console
+
+        with progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.TaskProgressColumn(),
+            progress.DownloadColumn(binary_units=True),
+            progress.TransferSpeedColumn(),
+            console=Console(file=self.err, no_color=not self.has_colours(self.err)),
+            transient=True,
+        ) as bar:
+            task = bar.add_task(one_line(what), total=total_bytes)
+            yield lambda done_bytes: bar.update(task, completed=done_bytes)
+
     # --- asking ---
     def ask(self, question: str) -> str:
-        """A line that somebody types.
-
-        Raises:
-            ClientError: nobody is there to ask.
-        """
+        """A line that somebody types. Raises ClientError: nobody is there to ask."""
         if not self.can_ask:
             raise usage_error(
                 f"{question}: there is no terminal to ask at.", "Give it as an option."
@@ -146,10 +151,23 @@ class Terminal:
             return sys.stdin.readline().rstrip("\r\n") if sys.stdin is not None else ""
         return getpass.getpass(question + ": ", stream=self.err)
 
-    def confirm(self, question: str) -> bool:
-        """Whether somebody says yes; with nobody to ask it is no."""
+    def may_delete(self, question: str, *, yes: bool) -> bool:
+        """Whether somebody says yes, by `--yes` or when asked; raises where nobody can be asked."""
+        if yes:
+            return True
         if not self.can_ask:
             raise usage_error(
                 f"{question} There is no terminal to ask at.", "Say --yes to do it without asking."
             )
-        return self.ask(f"{question} [y/N]").lower() in {"y", "yes"}
+        is_meant = self.ask(f"{question} [y/N]").lower() in {"y", "yes"}
+        if not is_meant:
+            self.tell("Not deleted.")
+        return is_meant
+
+
+def wrap(text: str, width: int | None, hang: int = 0) -> list[str]:
+    """The text in lines of at most `width` - `hang` letters; an address is never cut in two."""
+    if width is None:
+        return [text]
+    room = max(16, width - hang)
+    return textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=False) or [""]

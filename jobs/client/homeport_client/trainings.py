@@ -4,38 +4,38 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from datetime import datetime, timezone
-from typing import Any
 
 import click
 
+from .amounts import age_text, lasted_text
+from .answers import (
+    FINAL,
+    STATES,
+    Json,
+    named,
+    parts,
+    reason_of,
+    resources_of,
+    short_id,
+    state_colour,
+)
 from .exits import OK
-from .find import FINAL, find_job, short_id
-from .options import STATES, Command, job_argument, jobs_argument, on_tab, output_option, yes_option
-from .output import state_colour
+from .find import find_job
+from .options import (
+    Command,
+    job_argument,
+    jobs_argument,
+    number_option,
+    on_tab,
+    output_option,
+    yes_option,
+)
+from .output import Column
 from .sanitize import one_line
 from .session import Session
-from .table import Column, age_text, lasted_text
-
-Row = dict[str, Any]  # of REST's JSON
-MAX_REPLICAS = 10_000
 
 
-def resources_of(job: Row) -> dict[str, Row]:
-    """Role -> what each of its replicas asks for, parameter servers last."""
-    found = job.get("resources")
-    rows = found.items() if isinstance(found, dict) else ()
-    asked = {str(role): amounts for role, amounts in rows if isinstance(amounts, dict)}
-    return {role: asked[role] for role in sorted(asked, key=lambda name: (name == "ps", name))}
-
-
-def replicas_of(job: Row) -> list[Row]:
-    """The replicas as REST tells of them."""
-    rows = job.get("replicas")
-    return [row for row in (rows if isinstance(rows, list) else []) if isinstance(row, dict)]
-
-
-def replicas_text(job: Row) -> str:
+def _replicas(job: Json) -> str:
     """`1`, or `2 worker + 1 ps`."""
     asked = resources_of(job)
     if set(asked) == {"worker"}:
@@ -43,45 +43,39 @@ def replicas_text(job: Row) -> str:
     return " + ".join(f"{amounts.get('count', '')} {role}" for role, amounts in asked.items())
 
 
-def replica_names(job: Row) -> list[str]:
-    """`worker-0` and so on, parameter servers last."""
-    return [
-        f"{role}-{index}"
-        for role, amounts in resources_of(job).items()
-        for index in range(min(int(amounts.get("count") or 1), MAX_REPLICAS))
-    ]
-
-
-def gpu_count(job: Row) -> int:
+def _gpu_count(job: Json) -> int | str:
     """GPUs of all replicas together."""
-    return sum(
-        int(amounts.get("count") or 0) * int(amounts.get("gpu") or 0)
-        for amounts in resources_of(job).values()
+    asked = resources_of(job).values()
+    return sum(int(row.get("count") or 0) * int(row.get("gpu") or 0) for row in asked) or ""
+
+
+def _nodes(job: Json) -> str:
+    return ", ".join(
+        sorted({str(row["node"]) for row in parts(job, "replicas") if row.get("node")})
     )
 
 
-def reason_of(row: Row) -> tuple[str, str]:
-    """Why something waits or how it ended, and what to do about it."""
-    reason = row.get("reason")
-    if not isinstance(reason, dict):
-        return "", ""
-    return one_line(reason.get("text", "")), one_line(reason.get("next_step", ""))
+def _lasted(row: Json) -> str:
+    return lasted_text(row.get("started_at"), row.get("finished_at"))
 
-
-# --- list -----------------------------------------------------------------------------------------
 
 COLUMNS = (
-    Column("ID"),
+    Column("ID", short_id),
     Column("NAME", shrinks_to=12),
     Column("STATE", colour=state_colour),
-    Column("REPLICAS", leaves_at=70),
-    Column("GPU", leaves_at=60, is_right=True),
-    Column("AGE", is_right=True),
-    Column("LASTED", leaves_at=60, is_right=True),
+    Column("REPLICAS", _replicas, leaves_at=70),
+    Column("GPU", _gpu_count, leaves_at=60, is_right=True),
+    Column("AGE", lambda job: age_text(job.get("queued_at")), is_right=True),
+    Column("LASTED", _lasted, leaves_at=60, is_right=True),
     Column("OWNER", shrinks_to=6),
-    Column("WHY", shrinks_to=12, leaves_at=90),
+    Column(
+        "WHY",
+        lambda job: reason_of(job)[0] if job.get("state") != "succeeded" else "",
+        shrinks_to=12,
+        leaves_at=90,
+    ),
     Column("IMAGE", is_wide=True),
-    Column("NODES", is_wide=True),
+    Column("NODES", _nodes, is_wide=True),
     Column("NAMESPACE", is_wide=True),
 )
 
@@ -95,81 +89,43 @@ COLUMNS = (
     help="queued, starting, running, succeeded, failed, stopped, ...",
 )
 @click.option("--name", help="part of the name")
-@click.option(
-    "-n", "--limit", type=click.IntRange(1, 200), default=20, metavar="N", help="so many (20)"
-)
-@click.option(
-    "--page",
-    type=click.IntRange(1, 10**9),
-    default=1,
-    metavar="N",
-    help="which part of the list (1)",
-)
+@number_option("-n", "--limit", low=1, high=200, default=20, text="how many to show (20)")
+@number_option("--page", low=1, high=10**9, default=1, text="which part of the list (1)")
 @click.option("--all", "is_whole", is_flag=True, help="the whole list")
 @output_option
 @click.pass_obj
-def list_jobs(  # noqa: PLR0913
+def list_jobs(
     session: Session,
+    /,
     *,
     all_people: bool,
-    owner: str | None,
-    state: str | None,
-    name: str | None,
     limit: int,
     page: int,
     is_whole: bool,
+    **query: str | None,
 ) -> int:
     """List trainings, newest first."""
-    asked = owner or (None if all_people else session.user_name)
-    query: dict[str, object] = {"state": state, "name": name, "owner": asked}
+    # Whose it is says nothing new where all are one's own.
+    has_owner = all_people or bool(query["owner"])
+    owner = query["owner"] or (None if all_people else session.user_name)
+    asked = {"state": query["state"], "name": query["name"], "owner": owner}
     if is_whole:
-        rows = list(session.rest.every("jobs/", query))
+        rows = list(session.rest.every("jobs/", asked))
         count = len(rows)
     else:
-        query.update(page=page, page_size=limit)
-        rows, count = session.rest.page("jobs/", query)
-    # Whose it is says nothing new where all are one's own.
-    has_owner = all_people or bool(owner)
-    columns = [column for column in COLUMNS if has_owner or column.title != "OWNER"]
-    now = datetime.now(timezone.utc)
-
-    def cells(job: Row) -> list[object]:
-        row = _cells(job, now)
-        return [row[column.title] for column in columns]
-
-    is_filtered = state or name or owner
+        rows, count = session.rest.page("jobs/", {**asked, "page": page, "page_size": limit})
     session.output.rows(
         rows,
-        columns,
-        cells,
-        name=lambda job: one_line(job.get("id", "")),
-        empty="No training is like that."
-        if is_filtered
+        [column for column in COLUMNS if has_owner or column.title != "OWNER"],
+        "No matching trainings"
+        if any(query.values())
         else "No trainings yet. Submit one: homeport submit . --image IMAGE -- python train.py",
     )
     if rows and page * limit < count and not is_whole:
         session.terminal.tell(
-            f"{len(rows)} of {count}; go on: --page {page + 1}, or all: --all", "dim"
+            f"{len(rows)} of {count}; next: --page {page + 1}, or all: --all", "dim"
         )
     return OK
-
-
-def _cells(job: Row, now: datetime) -> dict[str, object]:
-    nodes = {str(row["node"]) for row in replicas_of(job) if row.get("node")}
-    return {
-        "ID": short_id(job),
-        "NAME": job.get("name", ""),
-        "STATE": job.get("state", ""),
-        "REPLICAS": replicas_text(job),
-        "GPU": gpu_count(job) or "",
-        "AGE": age_text(job.get("queued_at"), now),
-        "LASTED": lasted_text(job.get("started_at"), job.get("finished_at"), now),
-        "OWNER": job.get("owner", ""),
-        "WHY": reason_of(job)[0] if job.get("state") != "succeeded" else "",
-        "IMAGE": job.get("image", ""),
-        "NODES": ", ".join(sorted(nodes)),
-        "NAMESPACE": job.get("namespace", ""),
-    }
 
 
 # --- get ------------------------------------------------------------------------------------------
@@ -177,23 +133,42 @@ def _cells(job: Row, now: datetime) -> dict[str, object]:
 SHOWN_EVENTS = 10
 TITLE_WIDTH = 12
 
+
+def _replica(row: Json) -> str:
+    return f"{row.get('role')}-{row.get('index')}"
+
+
+def _message(event: Json) -> str:
+    times = f" (x{event.get('count')})" if event.get("count") not in (None, 1) else ""
+    return f"{event.get('message', '')}{times}"
+
+
 REPLICA_COLUMNS = (
-    Column("REPLICA"),
+    Column("REPLICA", _replica),
     Column("STATE", colour=state_colour),
-    Column("CODE", is_right=True),
-    Column("RESTARTS", leaves_at=90, is_right=True),
-    Column("LASTED", leaves_at=60, is_right=True),
+    Column(
+        "CODE",
+        lambda row: "" if row.get("exit_code") is None else row["exit_code"],
+        is_right=True,
+    ),
+    Column("RESTARTS", lambda row: row.get("restarts") or "", leaves_at=90, is_right=True),
+    Column("LASTED", _lasted, leaves_at=60, is_right=True),
     Column("NODE", shrinks_to=8, leaves_at=70),
     Column("GPUS", leaves_at=90),
     Column("POD", is_wide=True),
     Column("REASON", shrinks_to=12, wraps=True),
 )
+ATTEMPTS_COLUMN = Column("REPLICA", lambda row: f"{_replica(row)} #{row.get('attempt')}")
 EVENT_COLUMNS = (
-    Column("AGE", is_right=True),
-    Column("FROM", leaves_at=130),
-    Column("ABOUT", shrinks_to=8, leaves_at=110),
-    Column("WHAT", shrinks_to=10),
-    Column("MESSAGE", shrinks_to=20, wraps=True),
+    Column("AGE", lambda event: age_text(event.get("at")), is_right=True),
+    Column("FROM", lambda event: event.get("source", ""), leaves_at=130),
+    Column("ABOUT", lambda event: event.get("subject", ""), shrinks_to=8, leaves_at=110),
+    Column(
+        "WHAT",
+        lambda event: f"{'! ' if event.get('is_warning') else ''}{event.get('reason', '')}",
+        shrinks_to=10,
+    ),
+    Column("MESSAGE", _message, shrinks_to=20, wraps=True),
 )
 
 
@@ -204,108 +179,63 @@ EVENT_COLUMNS = (
 @click.pass_obj
 def get_job(session: Session, job: str, *, all_events: bool) -> int:
     """Show one training: state, reason, replicas, events."""
-    rest, terminal = session.rest, session.terminal
-    found = find_job(rest, job, terminal)
-    if session.output.form == "name":
-        terminal.write(one_line(found["id"]))
-    elif session.output.is_data:
-        if all_events:
-            found = {**found, "events": list(rest.every(f"jobs/{found['id']}/events/"))}
-        session.output.data(found)
-    else:
-        _show_facts(session, found)
-        _show_replicas(session, found)
-        _show_events(session, found, all_events=all_events)
+    found = find_job(session.rest, job, session.terminal)
+    events = f"jobs/{found['id']}/events/"
+    if session.output.is_data and all_events:
+        found = {**found, "events": list(session.rest.every(events))}
+    if session.output.row(found):
+        return OK
+    _show_facts(session, found)
+    replicas = parts(found, "replicas")
+    has_attempts = any(row.get("attempt") != 1 for row in replicas)
+    first = ATTEMPTS_COLUMN if has_attempts else REPLICA_COLUMNS[0]
+    session.output.section(replicas, [first, *REPLICA_COLUMNS[1:]])
+    rows = list(session.rest.every(events))
+    shown = rows if all_events else rows[-SHOWN_EVENTS:]
+    session.output.section(shown, EVENT_COLUMNS)
+    if len(shown) < len(rows):
+        session.terminal.tell(f"The last {len(shown)} of {len(rows)} events; all: --events", "dim")
     return OK
 
 
-def _show_facts(session: Session, job: Row) -> None:
-    terminal, now = session.terminal, datetime.now(timezone.utc)
+def _gpu_text(count: object) -> str:
+    if not count:
+        return ""
+    return ", 1 GPU" if count == 1 else f", {count} GPUs"
+
+
+def _show_facts(session: Session, job: Json) -> None:
     reason, next_step = reason_of(job)
     command = job.get("command")
-    words = [str(word) for word in command] if isinstance(command, list) else []
+    words = command if isinstance(command, list) else []
     asked = [
         f"{amounts.get('count')} {role} x {amounts.get('cpu')} CPU, {amounts.get('memory')}"
-        + (f", {amounts.get('gpu')} GPU" if amounts.get("gpu") else "")
+        + _gpu_text(amounts.get("gpu"))
         for role, amounts in resources_of(job).items()
     ]
-    facts = [
-        ("Name", job.get("name", "")),
-        ("State", job.get("state", "")),
-        ("Why", reason),
-        ("Next step", next_step),
-        ("Id", job.get("id", "")),
-        ("Owner", f"{job.get('owner', '')} in {job.get('namespace', '')}"),
-        ("Image", job.get("image", "")),
-        ("Command", " ".join(shlex.quote(word) for word in words)),
-        ("Asks for", "; ".join(asked)),
-        ("Queued", f"{age_text(job.get('queued_at'), now)} ago"),
-        ("Lasted", lasted_text(job.get("started_at"), job.get("finished_at"), now)),
-        ("Attempt", job.get("attempt", "") if job.get("attempt") != 1 else ""),
-        ("Page", f"{session.rest.url}/trainings/{job.get('id', '')}/"),
-    ]
-    for title, value in facts:
-        colour = state_colour(str(value)) if title == "State" else ""
-        terminal.write_fact(title, value, TITLE_WIDTH, colour)
-
-
-def _show_replicas(session: Session, job: Row) -> None:
-    rows, now = replicas_of(job), datetime.now(timezone.utc)
-    has_attempts = any(row.get("attempt") != 1 for row in rows)
-    cells = [
-        [
-            f"{row.get('role')}-{row.get('index')}"
-            + (f" #{row.get('attempt')}" if has_attempts else ""),
-            row.get("state", ""),
-            "" if row.get("exit_code") is None else row.get("exit_code"),
-            row.get("restarts") or "",
-            lasted_text(row.get("started_at"), row.get("finished_at"), now),
-            row.get("node", ""),
-            row.get("gpus", ""),
-            row.get("pod", ""),
-            row.get("reason", ""),
-        ]
-        for row in rows
-    ]
-    _show_table(session, REPLICA_COLUMNS, cells)
-
-
-def _show_table(
-    session: Session, columns: Sequence[Column], cells: Sequence[Sequence[object]]
-) -> None:
-    if cells:
-        session.terminal.write()
-        session.output.table(columns, cells)
-
-
-def _show_events(session: Session, job: Row, *, all_events: bool) -> None:
-    rows = list(session.rest.every(f"jobs/{job['id']}/events/"))
-    shown = rows if all_events else rows[-SHOWN_EVENTS:]
-    now = datetime.now(timezone.utc)
-    cells = [
-        [
-            age_text(row.get("at"), now),
-            row.get("source", ""),
-            row.get("subject", ""),
-            ("! " if row.get("is_warning") else "") + str(row.get("reason", "")),
-            str(row.get("message", ""))
-            + (f" (x{row.get('count')})" if row.get("count") not in (None, 1) else ""),
-        ]
-        for row in shown
-    ]
-    _show_table(session, EVENT_COLUMNS, cells)
-    if len(shown) < len(rows):
-        session.terminal.tell(f"The last {len(shown)} of {len(rows)} events; all: --events", "dim")
+    facts = {
+        "Name": job.get("name", ""),
+        "State": job.get("state", ""),
+        "Reason": reason,
+        "Next step": next_step,
+        "ID": job.get("id", ""),
+        "Owner": f"{job.get('owner', '')} in {job.get('namespace', '')}",
+        "Image": job.get("image", ""),
+        "Command": " ".join(shlex.quote(str(word)) for word in words),
+        "Resources": "; ".join(asked),
+        "Queued": f"{age_text(job.get('queued_at'))} ago",
+        "Lasted": _lasted(job),
+        "Attempt": job.get("attempt", "") if job.get("attempt") != 1 else "",
+        "Page": f"{session.rest.url}/trainings/{job.get('id', '')}/",
+    }
+    colours = {"State": state_colour(str(facts["State"]))}
+    session.terminal.write_facts(facts, TITLE_WIDTH, colours)
 
 
 # --- stop and delete ------------------------------------------------------------------------------
 
 
-def _shown(job: Row) -> str:
-    return f"{one_line(job.get('name', ''))} ({short_id(job)})"
-
-
-def _found(session: Session, words: Sequence[str], one_of: str) -> list[Row]:
+def _found(session: Session, words: Sequence[str], one_of: str) -> list[Json]:
     """The trainings that were named, each once, all found before anything is done to one."""
     rows = [find_job(session.rest, word, session.terminal, one_of=one_of) for word in words]
     return list({str(row["id"]): row for row in rows}.values())
@@ -322,15 +252,15 @@ def stop_jobs(session: Session, jobs: Sequence[str], reason: str) -> int:
     for job in _found(session, jobs, "running"):
         if job.get("state") in FINAL:
             answers.append(job)
-            session.terminal.tell(f"{_shown(job)} has ended already: {one_line(job['state'])}.")
-            continue
-        answers.append(session.rest.post(f"jobs/{job['id']}/stop/", {"reason": reason}))
-        session.terminal.tell(f"Stopping {_shown(job)}; it has time to save what it has.")
-    if session.output.is_data:
-        session.output.data(answers[0] if len(answers) == 1 else answers)
-    elif session.output.form == "name":
+            session.terminal.tell(f"{named(job)} has ended already: {one_line(job['state'])}.")
+        else:
+            answers.append(session.rest.post(f"jobs/{job['id']}/stop/", {"reason": reason}))
+            session.terminal.tell(f"Stopping {named(job)}; it has time to save what it has.")
+    if session.output.is_data and len(answers) != 1:
+        session.output.data(answers)
+    else:
         for job in answers:
-            session.terminal.write(one_line(job.get("id", "")))
+            session.output.row(job)
     return OK
 
 
@@ -342,10 +272,8 @@ def delete_jobs(session: Session, jobs: Sequence[str], *, yes: bool) -> int:
     """Delete trainings with logs and artifacts."""
     for job in _found(session, jobs, "only"):
         state = one_line(job.get("state", ""))
-        question = f"Delete {_shown(job)}, which is {state}, with its logs and artifacts?"
-        if not yes and not session.terminal.confirm(question):
-            session.terminal.tell("Not deleted.")
-            continue
-        session.rest.delete(f"jobs/{job['id']}/")
-        session.terminal.tell(f"Deleted {_shown(job)}.")
+        question = f"Delete {named(job)}, which is {state}, with its logs and artifacts?"
+        if session.terminal.may_delete(question, yes=yes):
+            session.rest.delete(f"jobs/{job['id']}/")
+            session.terminal.tell(f"Deleted {named(job)}.")
     return OK

@@ -5,18 +5,15 @@ from __future__ import annotations
 import io
 import secrets
 import tempfile
-from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Callable
+from typing import BinaryIO, Callable, cast
 
+from .amounts import size_text
 from .body import name_of
 from .exits import ClientError, usage_error
 from .pack import Selection, pack, select, sha256_of
-from .progress import Progress
 from .sanitize import one_line
 from .session import Session
-from .table import size_text
 
 BIG_BYTES = 100 * 1024**2  # of code; more is mostly data by mistake
 SPOOL_BYTES = 16 * 1024**2
@@ -25,24 +22,23 @@ SHOWN_WARNINGS = 10
 
 def tell_selection(session: Session, chosen: Selection) -> None:
     """What of a folder is sent and what is not."""
+    terminal, count = session.terminal, len(chosen.entries)
     for warning in chosen.warnings[:SHOWN_WARNINGS]:
-        session.terminal.warn(warning)
+        terminal.warn(warning)
     if len(chosen.warnings) > SHOWN_WARNINGS:
-        session.terminal.warn(f"{len(chosen.warnings) - SHOWN_WARNINGS} more are not sent")
+        terminal.warn(f"{len(chosen.warnings) - SHOWN_WARNINGS} more are not sent")
     ignored = f", {chosen.ignored_count:,} ignored" if chosen.ignored_count else ""
-    files = "file" if len(chosen.entries) == 1 else "files"
-    session.terminal.tell(
-        f"{len(chosen.entries):,} {files}, {size_text(chosen.size_bytes)}{ignored}", "dim"
-    )
+    files = "file" if count == 1 else "files"
+    terminal.tell(f"{count:,} {files}, {size_text(chosen.size_bytes)}{ignored}", "dim")
     if chosen.size_bytes > BIG_BYTES:
         largest = max(chosen.entries, key=lambda row: row.size_bytes)
-        session.terminal.warn(
+        terminal.warn(
             f"that is much for code; the largest is {largest.path} "
             f"({size_text(largest.size_bytes)}). Name data in .homeportignore."
         )
 
 
-class Code(AbstractContextManager["Code"]):
+class Code:
     """Code as one file that can be sent: an archive of a folder, else the file itself."""
 
     def __init__(self, session: Session, path: Path) -> None:
@@ -52,9 +48,9 @@ class Code(AbstractContextManager["Code"]):
         if path.is_dir():
             chosen = select(path)
             tell_selection(session, chosen)
-            self._file = tempfile.SpooledTemporaryFile(SPOOL_BYTES)  # type: ignore[assignment]  # noqa: SIM115
-            with Progress(session.terminal, "packing", chosen.size_bytes) as progress:
-                self.sha256, self.size_bytes = pack(chosen, self._file, progress.move)
+            self._file = cast(BinaryIO, tempfile.SpooledTemporaryFile(SPOOL_BYTES))  # noqa: SIM115
+            with session.terminal.progress("packing", chosen.size_bytes) as moved:
+                self.sha256, self.size_bytes = pack(chosen, self._file, moved)
             self.name = f"{name_of(path)}.tar.gz"
             return
         try:
@@ -64,12 +60,7 @@ class Code(AbstractContextManager["Code"]):
             raise usage_error(f"{path} cannot be read: {error.strerror}.") from error
         self.name = path.name
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._file.close()
 
     def find(self) -> str | None:
@@ -87,9 +78,8 @@ class Code(AbstractContextManager["Code"]):
             ClientError: it did not arrive as it was sent.
         """
         rest = self._session.rest
-        self._file.seek(0)
-        with Progress(self._session.terminal, "sending", self.size_bytes) as progress:
-            form = MultipartFile(self._file, self.size_bytes, self.name, progress.move)
+        with self._session.terminal.progress("sending", self.size_bytes) as moved:
+            form = MultipartFile(self._file, self.size_bytes, self.name, moved)
             sent = rest.read_json(rest.open("POST", "bundles/", content=form, headers=form.headers))
         if not isinstance(sent, dict) or sent.get("sha256") != self.sha256 or not sent.get("id"):
             raise ClientError("The code did not arrive as it was sent.", "Submit again.")
@@ -97,51 +87,40 @@ class Code(AbstractContextManager["Code"]):
         return str(sent["id"])
 
 
-class MultipartFile(io.RawIOBase):
-    """A form with one field, `file`, as a file that can be read once more from its beginning."""
+class MultipartFile:
+    """A form with one field, `file`, as a file that can be read, again from its beginning, too."""
 
     def __init__(
         self, file: BinaryIO, size_bytes: int, name: str, moved: Callable[[int], None]
     ) -> None:
         """`moved` is told how many bytes of the file have been read."""
-        self._file = file
         self._moved = moved
         boundary = secrets.token_hex(16)
         quoted = one_line(name).replace("\\", "_").replace('"', "_")
         head = (
             f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{quoted}"\r\n'
             "Content-Type: application/octet-stream\r\n\r\n"
-        )
-        self._parts = [
-            io.BytesIO(head.encode()),
-            file,
-            io.BytesIO(f"\r\n--{boundary}--\r\n".encode()),
-        ]
-        self._at = 0
-        tail_bytes = len(boundary) + 8
+        ).encode()
+        tail = f"\r\n--{boundary}--\r\n".encode()
+        self._file = file
+        self._parts = (io.BytesIO(head), file, io.BytesIO(tail))
         self.headers = {
             "Content-Type": f"multipart/form-data; boundary={boundary}",
-            "Content-Length": str(len(head.encode()) + size_bytes + tail_bytes),
+            "Content-Length": str(len(head) + size_bytes + len(tail)),
         }
-
-    def readable(self) -> bool:
-        return True
+        self.seek(0)
 
     def read(self, size: int = -1) -> bytes:
-        while self._at < len(self._parts):
-            data = self._parts[self._at].read(size)
-            if data:
-                if self._at == 1:
-                    self._moved(self._file.tell())
+        """At most so many bytes; none at the end."""
+        for part in self._parts:  # one that is at its end gives nothing
+            if data := part.read(size):
+                if part is self._file:
+                    self._moved(part.tell())
                 return data
-            self._at += 1
         return b""
 
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Only to the beginning."""
-        if offset != 0 or whence != io.SEEK_SET:
-            raise io.UnsupportedOperation("a form is read from its beginning")
+    def seek(self, offset: int) -> None:
+        """To the beginning; nothing else is asked for."""
+        assert offset == 0
         for part in self._parts:
             part.seek(0)
-        self._at = 0
-        return 0

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import ExitStack, suppress
-from datetime import datetime, timezone
-from types import TracebackType
-from typing import Any
+from collections.abc import Container
+from contextlib import ExitStack, closing, suppress
 
 from websockets.sync.client import ClientConnection
 
+from .amounts import lasted_text
+from .answers import FINAL, Json, parts, reason_of, state_colour
 from .exits import ERROR, OK, ClientError, UnreachableError
-from .find import FINAL
-from .output import state_colour
 from .rest import Rest
 from .sanitize import one_line
 from .sockets import LOST, open_socket
-from .table import lasted_text
 from .terminal import Terminal
 
 LOOK_AGAIN_S = 15.0
@@ -55,81 +52,72 @@ class Changes:
         with suppress(*LOST):
             self._stack.close()
 
-    def __enter__(self) -> Changes:  # noqa: PYI034  Self is of Python 3.11
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+def wait_until(
+    rest: Rest,
+    path: str,
+    states: Container[str],
+    terminal: Terminal,
+    patience_s: float = 0,
+    what: tuple[str, str] = ("training", "homeport get"),
+) -> Json:
+    """What is at a path, once its state is one of these; tells how it is on the way.
 
-
-def wait_for_end(rest: Rest, job_id: str, terminal: Terminal) -> dict[str, Any]:
-    """The training once it has ended; tells how it is on the way.
+    `what` is its kind, and the command that shows one.
 
     Raises:
-        ClientError: it is gone, or the portal stays away.
+        ClientError: it is gone, or the portal stays away for longer than `patience_s`.
     """
-    told = ("", "")
+    told = ""
     lost_s: float | None = None
-    with Changes(rest) as changes:
+    with closing(Changes(rest)) as changes:
         while True:
             try:
-                job = rest.get(f"jobs/{job_id}/")
+                row = rest.get(path)
                 lost_s = None
             except UnreachableError:
                 lost_s = lost_s or time.monotonic()
-                if time.monotonic() - lost_s > PATIENCE_S:
+                if time.monotonic() - lost_s >= patience_s:
                     raise
                 continue
-            if not isinstance(job, dict):
-                raise ClientError("The portal did not say how the training is.", "homeport get")
-            if job.get("state") in FINAL:
-                return job
-            now = _words(job)
+            if not isinstance(row, dict):
+                raise ClientError(f"The portal did not say how the {what[0]} is.", what[1])
+            if row.get("state") in states:
+                return row
+            now = ": ".join(filter(None, (one_line(row.get("state", "")), reason_of(row)[0])))
             if now != told:
                 told = now
-                terminal.tell(": ".join(part for part in now if part), "dim")
-            changes.wait(job_id)
+                terminal.tell(now, "dim")
+            changes.wait(str(row.get("id")))
 
 
-def _words(job: dict[str, Any]) -> tuple[str, str]:
-    reason = job.get("reason")
-    text = reason.get("text", "") if isinstance(reason, dict) else ""
-    return one_line(job.get("state", "")), one_line(text)
+def wait_for_end(rest: Rest, job_id: str, terminal: Terminal) -> Json:
+    """The training once it has ended."""
+    return wait_until(rest, f"jobs/{job_id}/", FINAL, terminal, PATIENCE_S)
 
 
-def tell_end(job: dict[str, Any], terminal: Terminal) -> None:
+def tell_end(job: Json, terminal: Terminal) -> None:
     """How a training ended, and what to do about it."""
-    state, why = _words(job)
-    began, now = job.get("started_at"), datetime.now(timezone.utc)
-    lasted = f" after {lasted_text(began, job.get('finished_at'), now)}" if began else ""
-    reason = job.get("reason")
-    step = one_line(reason.get("next_step", "")) if isinstance(reason, dict) else ""
-    text = (
-        f"{one_line(job.get('name', ''))} {'is ' if state == 'stopped' else 'has '}{state}{lasted}"
-    )
+    state, (why, step) = one_line(job.get("state", "")), reason_of(job)
+    lasted = lasted_text(job.get("started_at"), job.get("finished_at"))
+    text = f"{one_line(job.get('name', ''))} {'is' if state == 'stopped' else 'has'} {state}"
+    text += f" after {lasted}" if job.get("started_at") else ""
     if state != "succeeded" and why:
         text += f": {why} {step}"
     terminal.tell(text.rstrip().rstrip(".") + ".", state_colour(state))
 
 
-def code_of(job: dict[str, Any]) -> int:
+def code_of(job: Json) -> int:
     """The training's own exit code: 0 when it succeeded, else that of the replica that failed.
 
     Of several the worker that failed first counts. 1 when none has one: never started, stopped.
     """
     if job.get("state") == "succeeded":
         return OK
-    rows = job.get("replicas")
     failed = [
         row
-        for row in (rows if isinstance(rows, list) else [])
-        if isinstance(row, dict)
-        and row.get("state") == "failed"
+        for row in parts(job, "replicas")
+        if row.get("state") == "failed"
         and isinstance(row.get("exit_code"), int)
         and row.get("attempt") in (None, job.get("attempt"))
     ]

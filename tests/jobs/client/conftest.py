@@ -19,4 +19,4 @@ def portal() -> Iterator[Scripted]:
 def homeport(portal: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     """Signed in at the scripted portal; pauses between tries are short."""
     monkeypatch.setattr(rest, "FIRST_PAUSE_S", 0.001)
-    return CommandLine(tmp_path, monkeypatch, portal.url)
+    return CommandLine(tmp_path, monkeypatch, portal)

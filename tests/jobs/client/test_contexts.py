@@ -62,20 +62,11 @@ def test_a_file_that_others_can_read_is_made_private_with_a_warning(
     assert "hp_secret" not in said.getvalue()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "[]",
-        "null",
-        '{"current": "a"}',
-        '{"current": "a", "contexts": [1]}',
-        "\xff",
-        '{"current": "a", "contexts": {"a": 3}}',
-        "[" * 100_000,
-    ],
-)
+NO_JSON = ["", "{", "\xff", "[" * 100_000]
+NO_CONTEXTS = ["[]", "null", '{"current": "a"}', '{"current": "a", "contexts": [1]}']
+
+
+@pytest.mark.parametrize("text", [*NO_JSON, *NO_CONTEXTS, '{"current": "a", "contexts": {"a": 3}}'])
 def test_a_broken_file_says_so(tmp_path: Path, terminal: Terminal, text: str) -> None:
     path = tmp_path / contexts.FILE_NAME
     path.write_bytes(text.encode("latin-1"))

@@ -3,7 +3,7 @@
 import pytest
 
 from homeport_client.fleet import bytes_of, cores_of, share_text
-from tests.jobs.client.world import JOB_ID, CommandLine, Scripted, listed
+from tests.jobs.client.world import JOB_ID, CommandLine, listed
 
 NODE = {
     "name": "gpu-01",
@@ -20,20 +20,15 @@ NODE = {
     ],
     "conditions": [
         {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "fine"},
-        {
-            "type": "DiskPressure",
-            "status": "True",
-            "reason": "Full",
-            "message": "\x1b[2Jdisk is full",
-        },
+        {"type": "DiskPressure", "status": "True", "message": "\x1b[2Jdisk is full"},
     ],
 }
 
 
-def test_nodes_say_what_they_have_and_who_holds_it(portal: Scripted, homeport: CommandLine) -> None:
+def test_nodes_say_what_they_have_and_who_holds_it(homeport: CommandLine) -> None:
     cordoned = {**NODE, "name": "gpu-02", "is_schedulable": False, "holders": [], "conditions": []}
     lost = {"name": "gpu-03", "is_ready": False}
-    portal.answers["GET nodes/"] = listed(NODE, cordoned, lost)
+    homeport.answers["GET nodes/"] = listed(NODE, cordoned, lost)
     ran = homeport("top", "node")
     assert ran.code == 0, ran.err
     lines = ran.out.splitlines()
@@ -45,38 +40,36 @@ def test_nodes_say_what_they_have_and_who_holds_it(portal: Scripted, homeport: C
     assert "GPUs of all nodes: 2/8 (25%) allocated" in lines
     assert "gpu-01: DiskPressure: disk is full" in lines
     assert any("mnist" in line and "ada" in line for line in lines)
-    assert any("somebody else's" in line for line in lines)
-    assert homeport("top", "node", "-o", "name").out.split() == ["gpu-01", "gpu-02", "gpu-03"]
-    assert homeport("top", "node", "-o", "json").json[0]["gpu"]["total"] == 4
+    assert any("other workload" in line for line in lines)
 
 
-def test_the_queue_says_place_and_arithmetic(portal: Scripted, homeport: CommandLine) -> None:
+def test_the_queue_says_place_and_arithmetic(homeport: CommandLine) -> None:
     reason = {"code": "quota", "text": "needs 2 GPU, 1 is free", "next_step": "Stop something."}
     place = {"position": 1, "kind": "job", "id": JOB_ID, "name": "mnist", "owner": "ada", "gpu": 2}
-    portal.answers["GET queue/"] = listed({**place, "reason": reason})
+    homeport.answers["GET queue/"] = listed({**place, "reason": reason})
     ran = homeport("queue")
     assert ran.out.splitlines()[1].split()[:4] == ["1", "12345678", "job", "mnist"]
     assert ran.out.rstrip().endswith("needs 2 GPU, 1 is free")
     assert "Stop something." in homeport("queue", "-o", "wide").out
-    portal.answers["GET queue/"] = listed()
-    assert "Nothing waits." in homeport("queue").err
+    homeport.answers["GET queue/"] = listed()
+    assert "Nothing queued" in homeport("queue").err
 
 
-@pytest.mark.parametrize(
-    ("text", "cores"), [("4", 4), ("1500m", 1.5), (2, 2), ("", 0), (None, 0), ("x", 0)]
-)
+CORES = [("4", 4), ("1500m", 1.5), (2, 2), ("", 0), (None, 0), ("x", 0)]
+SIZES = [("16Gi", 2**34), ("1k", 1000), (7, 7), ("", 0), (None, 0), ("Gi", 0)]
+SHARES = [((1, 4), "1/4 (25%)"), ((0.5, 8), "0.5/8 (6%)"), ((0, 0), "0/0")]
+
+
+@pytest.mark.parametrize(("text", "cores"), CORES)
 def test_cores_are_read(text: object, cores: float) -> None:
     assert cores_of(text) == cores
 
 
-@pytest.mark.parametrize(
-    ("text", "size"), [("16Gi", 2**34), ("1k", 1000), (7, 7), ("", 0), (None, 0), ("Gi", 0)]
-)
+@pytest.mark.parametrize(("text", "size"), SIZES)
 def test_memory_is_read(text: object, size: float) -> None:
     assert bytes_of(text) == size
 
 
-def test_shares_are_said_with_their_numbers() -> None:
-    assert share_text(1, 4) == "1/4 (25%)"
-    assert share_text(0.5, 8) == "0.5/8 (6%)"
-    assert share_text(0, 0) == "0/0"
+@pytest.mark.parametrize(("amounts", "text"), SHARES)
+def test_shares_are_said_with_their_numbers(amounts: tuple[float, float], text: str) -> None:
+    assert share_text(*amounts) == text

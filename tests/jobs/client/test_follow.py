@@ -4,6 +4,8 @@ import copy
 import io
 import json
 import logging
+import os
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -19,7 +21,7 @@ from websockets.sync.server import ServerConnection, serve
 
 from homeport_client import follow, watching
 from homeport_client.exits import INTERRUPTED, NOT_FOUND, NOT_SIGNED_IN, UNREACHABLE
-from homeport_client.follow import cursor_file
+from homeport_client.follow import cursor_file, interrupted_later
 from tests.jobs.client.world import JOB_ID, CommandLine, Scripted, job
 
 Talk = Callable[[ServerConnection, str], None]
@@ -44,9 +46,10 @@ class Logs:
 
 
 @pytest.fixture
-def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Logs]:
-    """Where the command line opens its websockets."""
+def logs(portal: Scripted, monkeypatch: pytest.MonkeyPatch) -> Iterator[Logs]:
+    """Where the command line opens its websockets, for a training that runs."""
     made = Logs()
+    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
     monkeypatch.setattr(follow.time, "sleep", lambda _seconds: None)
     silent = logging.getLogger("tests.silent")
     silent.setLevel(logging.CRITICAL)
@@ -93,7 +96,7 @@ def end(connection: ServerConnection) -> None:
     is_pulled=st.lists(st.booleans(), min_size=12, max_size=12),
 )
 def test_every_line_once_whatever_is_cut(
-    portal: Scripted, homeport: CommandLine, logs: Logs, pieces: list[int], is_pulled: list[bool]
+    homeport: CommandLine, logs: Logs, pieces: list[int], is_pulled: list[bool]
 ) -> None:
     """`pieces`: how many lines each connection brings before it is cut, or closed politely."""
     total = sum(pieces)
@@ -113,7 +116,6 @@ def test_every_line_once_whatever_is_cut(
             connection.close(1013)
 
     logs.talk = talk
-    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
     ran = homeport("logs", "-f", JOB_ID)
     assert ran.code == 0, ran.err
     assert ran.out.splitlines() == [f"line {number}" for number in range(total)]
@@ -125,20 +127,16 @@ def test_every_line_once_whatever_is_cut(
     [((), None), (("--attempt", "2"), ["2"]), (("--attempt", "all"), ["all"])],
 )
 def test_one_attempt_or_all_can_be_followed(
-    portal: Scripted,
-    homeport: CommandLine,
-    logs: Logs,
-    words: tuple[str, ...],
-    attempt: list[str] | None,
+    homeport: CommandLine, logs: Logs, words: tuple[str, ...], attempt: list[str] | None
 ) -> None:
     logs.talk = lambda connection, cursor: end(connection)
-    portal.answers[f"GET jobs/{JOB_ID}/"] = job(attempt=2)
+    homeport.answers[f"GET jobs/{JOB_ID}/"] = job(attempt=2)
     assert homeport("logs", "-f", JOB_ID, *words).code == 0
     assert logs.queries[-1].get("attempt") == attempt
 
 
 def test_replicas_have_their_names_in_front_and_nothing_moves_the_terminal(
-    portal: Scripted, homeport: CommandLine, logs: Logs
+    homeport: CommandLine, logs: Logs
 ) -> None:
     def talk(connection: ServerConnection, cursor: str) -> None:
         lines(connection, "1", "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", replica="worker-0")
@@ -150,7 +148,7 @@ def test_replicas_have_their_names_in_front_and_nothing_moves_the_terminal(
 
     logs.talk = talk
     two = {"ps": {"count": 1}, "worker": {"count": 1}}
-    portal.answers[f"GET jobs/{JOB_ID}/"] = job(resources=two)
+    homeport.answers[f"GET jobs/{JOB_ID}/"] = job(resources=two)
     ran = homeport("logs", "-f", JOB_ID)
     assert ran.out.splitlines() == [
         "worker-0 | red",
@@ -164,7 +162,7 @@ def test_replicas_have_their_names_in_front_and_nothing_moves_the_terminal(
     assert logs.queries[-1]["replica"] == ["worker-0"]
 
 
-def test_a_tail_is_of_each_replica(portal: Scripted, homeport: CommandLine, logs: Logs) -> None:
+def test_a_tail_is_of_each_replica(homeport: CommandLine, logs: Logs) -> None:
     def talk(connection: ServerConnection, cursor: str) -> None:
         lines(connection, "1", "a1", "a2", "a3", replica="worker-0")
         lines(connection, "2", "b1", replica="worker-1")
@@ -172,14 +170,14 @@ def test_a_tail_is_of_each_replica(portal: Scripted, homeport: CommandLine, logs
         end(connection)
 
     logs.talk = talk
-    portal.answers[f"GET jobs/{JOB_ID}/"] = job(resources={"worker": {"count": 2}})
+    homeport.answers[f"GET jobs/{JOB_ID}/"] = job(resources={"worker": {"count": 2}})
     ran = homeport("logs", "-f", JOB_ID, "--tail", "2")
     assert ran.out.splitlines() == ["worker-0 | a3", "worker-1 | b1", "worker-0 | a4"]
     assert homeport("logs", "-f", JOB_ID, "--tail", "0").out == ""
 
 
 def test_ctrl_c_says_how_to_go_on_and_resume_does(
-    portal: Scripted, homeport: CommandLine, logs: Logs, monkeypatch: pytest.MonkeyPatch
+    homeport: CommandLine, logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def talk(connection: ServerConnection, cursor: str) -> None:
         at = int(cursor or 0)
@@ -187,7 +185,6 @@ def test_ctrl_c_says_how_to_go_on_and_resume_does(
         end(connection)
 
     logs.talk = talk
-    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
 
     def interrupted(self: Any, frame: dict[str, Any]) -> None:
         if frame["type"] == "end":
@@ -213,19 +210,15 @@ def test_ctrl_c_says_how_to_go_on_and_resume_does(
 
 @pytest.mark.parametrize(("code", "ends"), [(4401, NOT_SIGNED_IN), (4404, NOT_FOUND)])
 def test_a_door_that_is_shut_is_not_knocked_at_again(
-    portal: Scripted, homeport: CommandLine, logs: Logs, code: int, ends: int
+    homeport: CommandLine, logs: Logs, code: int, ends: int
 ) -> None:
     logs.talk = lambda connection, cursor: connection.close(code)
-    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
     assert homeport("logs", "-f", JOB_ID).code == ends
     assert len(logs.cursors) == 1
 
 
-def test_a_portal_that_never_answers_is_given_up(
-    portal: Scripted, homeport: CommandLine, logs: Logs
-) -> None:
+def test_a_portal_that_never_answers_is_given_up(homeport: CommandLine, logs: Logs) -> None:
     logs.talk = lambda connection, cursor: connection.close(1013)
-    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
     ran = homeport("logs", "-f", JOB_ID)
     assert ran.code == UNREACHABLE
     assert len(logs.cursors) == follow.FIRST_TRIES
@@ -234,11 +227,8 @@ def test_a_portal_that_never_answers_is_given_up(
 @pytest.mark.parametrize(
     "text", ["", "null", "3", "[]", "[" * 200_000, '{"type": "lines"', "\x00", '"x"']
 )
-def test_frames_that_are_none_end_in_words(
-    portal: Scripted, homeport: CommandLine, logs: Logs, text: str
-) -> None:
+def test_frames_that_are_none_end_in_words(homeport: CommandLine, logs: Logs, text: str) -> None:
     logs.talk = lambda connection, cursor: connection.send(text)
-    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
     ran = homeport("logs", "-f", JOB_ID)
     assert ran.code == 1
     assert "does not answer as Homeport does" in ran.err
@@ -256,14 +246,13 @@ def test_frames_that_are_none_end_in_words(
     ],
 )
 def test_frames_of_a_wrong_form_do_no_harm(
-    portal: Scripted, homeport: CommandLine, logs: Logs, frame: dict[str, Any]
+    homeport: CommandLine, logs: Logs, frame: dict[str, Any]
 ) -> None:
     def talk(connection: ServerConnection, cursor: str) -> None:
         connection.send(json.dumps(frame))
         end(connection)
 
     logs.talk = talk
-    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
     ran = homeport("logs", "-f", JOB_ID)
     assert ran.code == 0
     assert "\x1b" not in ran.out + ran.err
@@ -277,60 +266,113 @@ class Closed(io.StringIO):
 
 
 def test_a_closed_output_is_no_lost_connection(
-    portal: Scripted, homeport: CommandLine, logs: Logs, tmp_path: Path
+    homeport: CommandLine, logs: Logs, tmp_path: Path
 ) -> None:
     from homeport_client.__main__ import run
     from homeport_client.exits import OUTPUT_CLOSED
     from homeport_client.terminal import Terminal
 
     logs.talk = lambda connection, cursor: lines(connection, "1", "line")
-    portal.answers[f"GET jobs/{JOB_ID}/"] = job()
     terminal = Terminal(Closed(), io.StringIO())
     assert run(["logs", "-f", JOB_ID], terminal) == OUTPUT_CLOSED
     assert len(logs.cursors) == 1
 
 
+# --- Ctrl-C while a line is written: the line and the note that it was written stay together ---
+
+
+def press_ctrl_c() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def within(*steps: Callable[[], object]) -> None:
+    with interrupted_later():
+        for step in steps:
+            step()
+
+
+def test_it_counts_when_what_was_begun_is_done() -> None:
+    done: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        within(press_ctrl_c, lambda: done.append("the other half"))
+    assert done == ["the other half"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_one_ends_what_may_never_end() -> None:
+    done: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        within(press_ctrl_c, press_ctrl_c, lambda: done.append("never reached"))
+    assert done == []
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_error_inside_is_what_is_told() -> None:
+    def breaks() -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        within(press_ctrl_c, breaks)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_who_ignores_ctrl_c_goes_on_ignoring_it() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupted_later():
+            press_ctrl_c()
+            press_ctrl_c()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_other_threads_are_not_interrupted_anyhow() -> None:
+    done = []
+
+    def work() -> None:
+        with interrupted_later():
+            done.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done == [signal.default_int_handler]
+
+
 # --- submit --wait ---
 
 
-@pytest.mark.parametrize(
-    ("ended", "code"),
-    [
-        ({"state": "succeeded"}, 0),
-        ({"state": "failed"}, 1),
-        ({"state": "stopped"}, 1),
-        ({"state": "failed", "replicas": [{"state": "failed", "exit_code": 7}]}, 7),
-        ({"state": "failed", "replicas": [{"state": "failed", "exit_code": None}]}, 1),
-        ({"state": "failed", "replicas": [{"state": "failed", "exit_code": 256}]}, 1),
-        ({"state": "failed", "replicas": [{"state": "failed", "exit_code": 137}]}, 137),
-        ({"state": "failed", "replicas": "none"}, 1),
-        (
-            {
-                "state": "failed",
-                "replicas": [
-                    {"role": "ps", "state": "failed", "exit_code": 3, "finished_at": "1"},
-                    {"role": "worker", "state": "failed", "exit_code": 5, "finished_at": "3"},
-                    {"role": "worker", "state": "failed", "exit_code": 4, "finished_at": "2"},
-                    {"role": "worker", "state": "succeeded", "exit_code": 0},
-                ],
-            },
-            4,
-        ),
-        (
-            {
-                "state": "failed",
-                "attempt": 2,
-                "replicas": [
-                    {"state": "failed", "exit_code": 9, "attempt": 1},
-                    {"state": "failed", "exit_code": 8, "attempt": 2},
-                ],
-            },
-            8,
-        ),
-    ],
-)
+def failed(code: int | None, **more: Any) -> dict[str, Any]:
+    return {"state": "failed", "exit_code": code, **more}
+
+
+OF_A_PS = failed(3, role="ps", finished_at="1")
+OF_WORKERS = [failed(code, role="worker", finished_at=at) for code, at in ((5, "3"), (4, "2"))]
+ENDS = [
+    ({"state": "succeeded"}, 0),
+    ({"state": "failed"}, 1),
+    ({"state": "stopped"}, 1),
+    *(({"state": "failed", "replicas": [failed(code)]}, code) for code in (7, 137)),
+    *(({"state": "failed", "replicas": [failed(code)]}, 1) for code in (None, 256)),
+    ({"state": "failed", "replicas": "none"}, 1),
+    (
+        {
+            "state": "failed",
+            "replicas": [OF_A_PS, *OF_WORKERS, {"state": "succeeded", "exit_code": 0}],
+        },
+        4,
+    ),
+    (
+        {"state": "failed", "attempt": 2, "replicas": [failed(9, attempt=1), failed(8, attempt=2)]},
+        8,
+    ),
+]
+
+
+@pytest.mark.parametrize(("ended", "code"), ENDS)
 def test_waiting_ends_with_the_trainings_own_code(
-    portal: Scripted, homeport: CommandLine, logs: Logs, ended: dict[str, Any], code: int
+    homeport: CommandLine, logs: Logs, ended: dict[str, Any], code: int
 ) -> None:
     def talk(connection: ServerConnection, cursor: str) -> None:
         connection.send(json.dumps({"type": "changed", "kind": "job", "id": "another"}))
@@ -338,17 +380,17 @@ def test_waiting_ends_with_the_trainings_own_code(
         connection.recv()
 
     logs.talk = talk
-    portal.answers["POST jobs/"] = job(state="queued")
-    portal.answers[f"GET jobs/{JOB_ID}/"] = [job(state="queued"), job(), job(**ended)]
+    homeport.answers["POST jobs/"] = job(state="queued")
+    homeport.answers[f"GET jobs/{JOB_ID}/"] = [job(state="queued"), job(), job(**ended)]
     ran = homeport("submit", "--image", "x", "--name", "mnist", "--wait", "--", "python", "x.py")
     assert ran.code == code, ran.err
     assert ended["state"] in ran.err
 
 
 def test_waiting_needs_no_websocket(
-    portal: Scripted, homeport: CommandLine, logs: Logs, monkeypatch: pytest.MonkeyPatch
+    homeport: CommandLine, logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs.talk = lambda connection, cursor: connection.close(1013)
-    portal.answers["POST jobs/"] = job(state="queued")
-    portal.answers[f"GET jobs/{JOB_ID}/"] = [job(), job(), job(), job(state="succeeded")]
+    homeport.answers["POST jobs/"] = job(state="queued")
+    homeport.answers[f"GET jobs/{JOB_ID}/"] = [job(), job(), job(), job(state="succeeded")]
     assert homeport("submit", "--image", "x", "--wait", "--", "y").code == 0

@@ -114,6 +114,7 @@ FILE = st.lists(LINE, min_size=1, max_size=4).map("\n".join)
 @example(paths=["a/b/c", "a/c"], top="a/**/c\n", nested={"a": "!c"})
 @example(paths=["\ufeffa", "a"], top="\ufeffa", nested={})
 @example(paths=["a", "b"], top="a\r\nb\r", nested={})
+@example(paths=["cé", "à", "è"], top="c?\nà\n[è]", nested={})
 def test_our_rules_are_gits(
     repository: Path, paths: list[str], top: str, nested: dict[str, str]
 ) -> None:

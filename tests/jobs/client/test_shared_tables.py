@@ -2,16 +2,14 @@
 
 import signal
 
-from homeport_client import exits, find, options, output, pack
+from homeport_client import answers, exits, pack
 from jobs.pod.protocol import codes
 from jobs.rules.states import FOLLOWERS, JobState
 
 
 def test_states() -> None:
-    states = {str(state) for state in JobState}
-    assert list(options.STATES) == [str(state) for state in JobState]
-    assert set(output._STATES) == states
-    assert {str(state) for state, after in FOLLOWERS.items() if not after} == find.FINAL
+    assert list(answers.STATES) == [str(state) for state in JobState]
+    assert {str(state) for state, after in FOLLOWERS.items() if not after} == answers.FINAL
 
 
 def test_limits_of_an_archive() -> None:

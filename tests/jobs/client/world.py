@@ -74,6 +74,10 @@ class Answer:
     cut: int | None = None  # after so many bytes
 
 
+def refusal(status: int, code: str, text: str, field: str = "") -> Answer:
+    return Answer({"errors": [{"field": field, "code": code, "text": text}]}, status)
+
+
 @dataclass
 class Scripted:
     """A portal whose answers are given by `METHOD path` (without query): one, or one each time."""
@@ -90,8 +94,7 @@ class Scripted:
         if callable(found):
             found = found(asked)
         if found is None:
-            text = {"errors": [{"field": "", "code": "not_found", "text": f"no {key}"}]}
-            return Answer(text, 404)
+            return refusal(404, "not_found", f"no {key}")
         return found if isinstance(found, Answer) else Answer(found)
 
     def paths(self) -> list[str]:
@@ -105,7 +108,7 @@ def handler_of(portal: Scripted) -> type[BaseHTTPRequestHandler]:
         def log_message(self, *words: Any) -> None:
             pass
 
-        def _handle(self) -> None:
+        def do_GET(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             asked = Asked(self.command, self.path, dict(self.headers), self.rfile.read(length))
             portal.asked.append(asked)
@@ -123,15 +126,7 @@ def handler_of(portal: Scripted) -> type[BaseHTTPRequestHandler]:
             elif answer.status != 204:
                 self.wfile.write(data)
 
-        def do_GET(self) -> None:
-            self._handle()
-
-        def do_POST(self) -> None:
-            self._handle()
-
-        def do_DELETE(self) -> None:
-            self._handle()
-
+    Handler.do_POST = Handler.do_DELETE = Handler.do_GET  # type: ignore[attr-defined]
     return Handler
 
 
@@ -174,17 +169,22 @@ class Ran:
 
 
 class CommandLine:
-    """The command line of somebody who is signed in at `url`."""
+    """The command line of somebody who is signed in at a portal, with what that one answers."""
 
-    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch, url: str = "") -> None:
+    def __init__(
+        self, home: Path, monkeypatch: pytest.MonkeyPatch, portal: Scripted | None = None
+    ) -> None:
         self.home = home
         self._monkeypatch = monkeypatch
+        found = portal or Scripted()
+        self.answers, self.asked, self.url = found.answers, found.asked, found.url
+        self.paths = found.paths
         for name in ("HOMEPORT_URL", "HOMEPORT_TOKEN", "HOMEPORT_CONTEXT", "NO_COLOR"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
         monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
-        if url:
-            self.sign_in(url)
+        if self.url:
+            self.sign_in(self.url)
 
     @property
     def folder(self) -> Path:

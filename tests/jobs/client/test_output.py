@@ -6,20 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from homeport_client.output import Output
-from homeport_client.table import (
-    Column,
-    age_text,
-    fitted,
-    lasted_text,
-    parse_time,
-    size_text,
-    span_text,
-    text_width,
-    wrap,
-)
-from homeport_client.terminal import Terminal
+from homeport_client.amounts import age_text, lasted_text, parse_time, size_text, span_text
+from homeport_client.output import Column, Output, fitted, text_width
+from homeport_client.terminal import Terminal, wrap
 
 COLUMNS = (
     Column("ID"),
@@ -29,13 +20,20 @@ COLUMNS = (
     Column("WHY", shrinks_to=8, wraps=True),
 )
 CELL = st.one_of(st.text(max_size=60), st.integers(), st.none())
-ROWS = st.lists(
-    st.tuples(st.just("12345678"), CELL, st.integers(0, 99), CELL, CELL), min_size=1, max_size=5
+ROW = st.fixed_dictionaries(
+    {
+        "id": st.just("12345678"),
+        "gpu": st.integers(0, 99),
+        "name": CELL,
+        "secret": CELL,
+        "why": CELL,
+    }
 )
+ROWS = st.lists(ROW, min_size=1, max_size=5)
 
 
 def drawn(
-    rows: list[tuple[object, ...]], *, width: int | None = None, is_wide: bool = False
+    rows: list[dict[str, object]], *, width: int | None = None, is_wide: bool = False
 ) -> list[str]:
     """The lines of a table on a terminal of this width, or for a program."""
     terminal = Terminal(io.StringIO(), io.StringIO())
@@ -43,21 +41,22 @@ def drawn(
     output.form = "wide" if is_wide else "table"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Terminal, "width", width)
-        output.table(COLUMNS, rows)
+        output.table(rows, COLUMNS)
     return terminal.out.getvalue().splitlines()  # type: ignore[attr-defined]
 
 
 @settings(deadline=None)
 @given(rows=ROWS, width=st.integers(40, 200))
-def test_no_line_is_wider_than_the_terminal(rows: list[tuple[object, ...]], width: int) -> None:
+def test_no_line_is_wider_than_the_terminal(rows: list[dict[str, object]], width: int) -> None:
     lines = drawn(rows, width=width)
-    assert all(text_width(line) <= width for line in lines)
+    # As rich counts, which draws it; ours is for pipes, and counts unassigned letters as two.
+    assert all(cell_len(line) <= width for line in lines)
     assert len(lines) >= len(rows) + 1
     assert sum(line.startswith("12345678") for line in lines) == len(rows)
 
 
 @given(rows=ROWS)
-def test_what_a_program_reads_is_never_cut(rows: list[tuple[object, ...]]) -> None:
+def test_what_a_program_reads_is_never_cut(rows: list[dict[str, object]]) -> None:
     lines = drawn(rows)
     assert len(lines) == len(rows) + 1
     assert "SECRET" not in lines[0]
@@ -67,7 +66,8 @@ def test_what_a_program_reads_is_never_cut(rows: list[tuple[object, ...]]) -> No
 
 
 def test_narrow_terminals_lose_columns_and_wrap_the_last_one() -> None:
-    rows = [("12345678", "a name that is rather long", 4, "x", "because of [this] and that")]
+    row = {"id": "12345678", "gpu": 4, "secret": "x", "why": "because of [this] and that"}
+    rows = [{**row, "name": "a name that is rather long"}]
     assert drawn(rows, width=45) == [
         "ID        NAME              WHY",
         "12345678  a name that is …  because of [this]",
@@ -92,40 +92,22 @@ def test_an_address_is_not_broken() -> None:
     assert wrap(f"see {address}", 40, 10)[1] == address
 
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1536, "1.5 KiB"),
-        (150 * 2**20, "150 MiB"),
-        (2**41, "2.0 TiB"),
-        (None, "-"),
-        ("3", "-"),
-        (True, "-"),
-    ],
-)
+SIZES = [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (150 * 2**20, "150 MiB")]
+NO_SIZES = [(None, "-"), ("3", "-"), (True, "-")]
+
+
+@pytest.mark.parametrize(("size", "text"), [*SIZES, (2**41, "2.0 TiB"), *NO_SIZES])
 def test_sizes(size: object, text: str) -> None:
     assert size_text(size) == text
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (-5, "0s"),
-        (0, "0s"),
-        (59.9, "59s"),
-        (60, "1m"),
-        (312, "5m12s"),
-        (1200, "20m"),
-        (3600, "1h"),
-        (12000, "3h20m"),
-        (172800, "2d"),
-        (187200, "2d4h"),
-    ],
-)
-def test_spans(seconds: float, text: str) -> None:
-    assert span_text(seconds) == text
+SPANS = "-5=0s 0=0s 59.9=59s 60=1m 312=5m12s 1200=20m 3600=1h 12000=3h20m 172800=2d 187200=2d4h"
+
+
+@pytest.mark.parametrize("row", SPANS.split())
+def test_spans(row: str) -> None:
+    seconds, _, text = row.partition("=")
+    assert span_text(float(seconds)) == text
 
 
 def test_times_as_rest_writes_them() -> None:

@@ -1,0 +1,71 @@
+"""Looks at what REST answers, as far as it has the form that it should. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .sanitize import one_line
+
+Json = dict[str, Any]  # an object; its values are looked at where they are used
+SHORT_LENGTH = 8
+MAX_REPLICAS = 10_000
+# The states of a training, and their colours.
+STATES = {
+    "queued": "yellow",
+    "starting": "cyan",
+    "running": "cyan",
+    "stopping": "yellow",
+    "succeeded": "green",
+    "failed": "red",
+    "stopped": "dim",
+}
+FINAL = frozenset({"succeeded", "failed", "stopped"})
+
+
+def state_colour(state: str) -> str:
+    return STATES.get(state, "")
+
+
+def part(row: Any, name: str) -> Json:
+    """An object within another; empty where there is none."""
+    found = row.get(name) if isinstance(row, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def parts(row: Any, name: str) -> list[Json]:
+    """The objects in a list within an object."""
+    found = row.get(name) if isinstance(row, dict) else None
+    return [one for one in (found if isinstance(found, list) else []) if isinstance(one, dict)]
+
+
+def short_id(row: Json) -> str:
+    """The beginning of an id, enough to name it by."""
+    return str(row.get("id", ""))[:SHORT_LENGTH]
+
+
+def named(row: Json) -> str:
+    """Name and short id."""
+    return f"{one_line(row.get('name', ''))} ({short_id(row)})"
+
+
+def reason_of(row: Json) -> tuple[str, str]:
+    """Why something waits or how it ended, and what to do about it."""
+    reason = part(row, "reason")
+    return one_line(reason.get("text", "")), one_line(reason.get("next_step", ""))
+
+
+def resources_of(job: Json) -> dict[str, Json]:
+    """Role -> what each of its replicas asks for, parameter servers last."""
+    asked = {
+        str(role): row for role, row in part(job, "resources").items() if isinstance(row, dict)
+    }
+    return {role: asked[role] for role in sorted(asked, key=lambda name: (name == "ps", name))}
+
+
+def replica_names(job: Json) -> list[str]:
+    """`worker-0` and so on, parameter servers last."""
+    return [
+        f"{role}-{index}"
+        for role, amounts in resources_of(job).items()
+        for index in range(min(int(amounts.get("count") or 1), MAX_REPLICAS))
+    ]
