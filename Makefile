@@ -53,7 +53,7 @@ check: $(VENV)/.made-dev ## format, lint, types, layers, templates, migrations, 
 	$(BIN)/djlint --quiet --lint templates --extension=html
 	DJANGO_SETTINGS_MODULE=tests.settings $(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/python -m tests.tools.documented_settings
-	$(BIN)/python -m tests.tools.effects tenants/reconcile
+	$(BIN)/python -m tests.tools.effects tenants
 
 format: $(VENV)/.made-dev ## format the code
 	$(BIN)/ruff format .

@@ -4,12 +4,14 @@ from django.apps import AppConfig
 
 
 class JobsConfig(AppConfig):
-    """Tells the pages, which know no app, how the reconciler's lease is read."""
+    """Tells the pages, which know no app, what kinds there are and how the reconciler's lease is read."""
 
     name = "jobs"
 
     def ready(self) -> None:
+        from jobs.kinds.registry import KINDS
         from jobs.models import ReconcilerLease
-        from portal.web import reconciler
+        from portal.web import jinja, reconciler
 
+        jinja.add_filters(workload_kind=lambda key: KINDS[key])
         reconciler.read_leases_by(lambda: ReconcilerLease.objects.filter(pk=1).first())

@@ -71,7 +71,7 @@ def list_bundle(path: Path, name: str, size_bytes: int, *, person: Hashable) -> 
     if answer is None:
         return UNREAD
     if "broken" in answer:
-        text = f"{name} cannot be read as an archive: {answer['broken']}. Make it anew."
+        text = f"{name} cannot be read as an archive: {answer['broken']}. Create it again."
         raise Refused([FieldError("file", "invalid", text)])
     if not answer["is_archive"]:
         return Listing(((name, size_bytes),), 1, False, False, "")

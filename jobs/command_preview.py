@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from jobs import command_line
+from jobs.kinds.training.spec import TrainingSpec
 from jobs.pod.protocol import placeholders
 from jobs.pod.protocol.placeholders import ReplicaContext
 from jobs.rules.hosts import addresses
 from jobs.rules.topologies import get_topology
-from jobs.submission import Submission
 from portal.cluster import names
 
 UNKNOWN = "xxxxxx"
@@ -41,11 +41,11 @@ class CommandPreview:
     unknown_placeholder: str
 
 
-def preview_command(submission: Submission) -> CommandPreview:
+def preview_command(spec: TrainingSpec) -> CommandPreview:
     """What will run, in the order of the topology's roles."""
-    topology = get_topology(submission.topology)
-    kube_name = names.job_name(submission.name, UUID(int=0)).rsplit("-", 1)[0] + f"-{UNKNOWN}"
-    counts = {role: asked.count for role, asked in submission.replicas.items()}
+    topology = get_topology(spec.topology)
+    kube_name = names.job_name(spec.name, UUID(int=0)).rsplit("-", 1)[0] + f"-{UNKNOWN}"
+    counts = {role: asked.count for role, asked in spec.replicas.items()}
     hosts = addresses(
         topology, counts, lambda role, index: names.replica_address(kube_name, role, index)
     )
@@ -54,22 +54,20 @@ def preview_command(submission: Submission) -> CommandPreview:
     for role in topology.role_names:
         for index in range(min(counts[role], MAX_SHOWN)):
             context = ReplicaContext(role, index, hosts, "/data", log_dir)
-            words = placeholders.final_command(
-                submission.command, submission.cluster_flags, context
-            )
+            words = placeholders.final_command(spec.command, spec.cluster_flags, context)
             replicas.setdefault(command_line.join(words), []).append(f"{role}-{index}")
     shown = sum(map(len, replicas.values()))
     return CommandPreview(
         lines=tuple(ReplicaCommand(tuple(who), text) for text, who in replicas.items()),
         hidden=sum(counts.values()) - shown,
-        shell_word=next((word for word in submission.command if word in _SHELL_WORDS), ""),
-        unknown_placeholder=_find_unknown_placeholder(submission),
+        shell_word=next((word for word in spec.command if word in _SHELL_WORDS), ""),
+        unknown_placeholder=_find_unknown_placeholder(spec),
     )
 
 
-def _find_unknown_placeholder(submission: Submission) -> str:
+def _find_unknown_placeholder(spec: TrainingSpec) -> str:
     known = placeholders.values(ReplicaContext("worker", 0, {}, "", ""))
-    for word in submission.command:
+    for word in spec.command:
         for match in _LIKE_PLACEHOLDER.finditer(word):
             if match.group(1) not in known:
                 return match.group(0)

@@ -7,8 +7,10 @@ from typing import Any
 
 from jobs import command_line, private, timeline
 from jobs.archive.logs import Which
-from jobs.models import Artifact, Bundle, Job, JobEvent, Replica
-from jobs.rules.states import Desired, JobState
+from jobs.kinds.spec import spec_of
+from jobs.kinds.training.spec import TrainingSpec
+from jobs.models import Artifact, Bundle, Replica, Workload, WorkloadEvent
+from jobs.rules.states import Desired, WorkloadState
 from jobs.summary import shape_text
 from portal import characters
 from portal.cluster.manifests import to_yaml
@@ -43,11 +45,15 @@ class ArtifactRow:
 class JobPage:
     """One training, for somebody who may see it."""
 
-    def __init__(self, job: Job, user: User, which: Which = "latest") -> None:
+    def __init__(self, job: Workload, user: User, which: Which = "latest") -> None:
         """`which`: of which attempt the log is shown."""
         self.job = job
         self.user = user
         self.which = which
+
+    @cached_property
+    def spec(self) -> TrainingSpec:
+        return spec_of(self.job, TrainingSpec)
 
     @property
     def shape(self) -> str:
@@ -85,7 +91,7 @@ class JobPage:
     def is_stop_asked(self) -> bool:
         """Stop was asked for, and the reconciler has not yet said `stopping`."""
         asked = self.job.desired == Desired.STOP and not self.job.is_final
-        return asked and self.job.state != JobState.STOPPING
+        return asked and self.job.state != WorkloadState.STOPPING
 
     @cached_property
     def _all_replicas(self) -> list[Replica]:
@@ -117,11 +123,11 @@ class JobPage:
         ]
 
     @cached_property
-    def _latest_events(self) -> list[JobEvent]:
+    def _latest_events(self) -> list[WorkloadEvent]:
         return list(self.job.events.order_by("-at", "-id")[: MAX_EVENTS + 1])
 
     @property
-    def events(self) -> list[JobEvent]:
+    def events(self) -> list[WorkloadEvent]:
         """Newest first."""
         return self._latest_events[:MAX_EVENTS]
 
@@ -145,20 +151,24 @@ class JobPage:
     @property
     def env(self) -> list[tuple[str, str]]:
         """Variables with what the reader may see of their values."""
-        shown = private.shown_env(self.job, self.user)
-        return [(name, private.HIDDEN if value is None else value) for name, value in shown.items()]
+        shown = self._shown.env.items()
+        return [(name, private.HIDDEN if value is None else value) for name, value in shown]
 
     @property
     def source(self) -> dict[str, str] | None:
-        return private.shown_source(self.job, self.user)
+        return self._shown.source
+
+    @cached_property
+    def _shown(self) -> TrainingSpec:
+        return private.shown_spec(self.spec, self.job.tenant, self.user)
 
     @property
     def command_text(self) -> str:
-        return command_line.join(self.job.command)
+        return command_line.join(self.spec.command)
 
     @cached_property
     def bundle(self) -> Bundle | None:
-        identity = (self.job.source or {}).get("bundle")
+        identity = (self.spec.source or {}).get("bundle")
         return Bundle.objects.filter(pk=identity).first() if identity else None
 
     @property

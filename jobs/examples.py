@@ -52,7 +52,7 @@ EXAMPLES: tuple[Example, ...] = (
     Example(
         "count",
         _("Count to thirty"),
-        _("One replica that prints a line each second and leaves a file behind."),
+        _("One replica that prints a line each second and writes a file."),
         {
             "name": "count to thirty",
             "image": "python:3.11-slim",

@@ -1,8 +1,8 @@
 """The form of a new training: what was typed, the REST body that it means, and errors at its fields.
 
-The rules themselves are those of REST (`jobs/submission.py`); here is only what a form adds: a
-command line instead of a list of words, "2h" instead of seconds, rows of variables. What was typed
-is kept as it was typed, so nothing is lost when the page comes back with errors.
+The rules themselves are those of REST (`TrainingSerializer`); here is only what a form adds: a
+command line instead of a list of words, rows of variables. What was typed is kept as it was
+typed, so nothing is lost when the page comes back with errors.
 """
 
 import re
@@ -19,11 +19,15 @@ from django.utils.translation import gettext as _
 from jobs import command_line
 from jobs.examples import Example
 from jobs.form_labels import label_of
-from jobs.models import Bundle, Job
+from jobs.kinds.spec import spec_of
+from jobs.kinds.training.spec import TrainingSpec
+from jobs.models import Bundle, Workload
 from jobs.rules.topologies import TOPOLOGIES
 from portal import quantity
 from portal.catalog import get_catalog
-from portal.errors import FieldError, Refused
+from portal.errors import FieldError
+from portal.web.fields import Duration
+from portal.web.forms import Problem
 from tenants import policy
 from tenants.models import User
 
@@ -54,9 +58,6 @@ DEFAULTS: Mapping[str, str] = {
     "shm": "",
 }
 SOURCE_KINDS = ("bundle", "url", "path", "none")
-_SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
-_DURATION = re.compile(r"(?:\d{1,9}(?:s|min|m|h|d))+", re.ASCII)
-_DURATION_PART = re.compile(r"(\d+)(s|min|m|h|d)")
 
 # Fields of the form are named as those of the REST body, except these.
 _FIELDS = {
@@ -81,41 +82,6 @@ MORE_FIELDS = frozenset(
         "priority",
     }
 )
-
-
-def parse_duration(text: str) -> int:
-    """ "1d", "2h 30min", "90s" as seconds.
-
-    Raises:
-        Refused: a number without a unit, or anything else.
-    """
-    packed = re.sub(r"\s+", "", text.lower())
-    if not _DURATION.fullmatch(packed):
-        problem = _(
-            "Write a time with its unit, for example 30min, 8h or 2d; %(given)s is not one."
-        )
-        raise Refused(problem % {"given": repr(text[:40])}, "invalid")
-    return sum(int(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(packed))
-
-
-def duration_field(seconds: int) -> str:
-    """Seconds as `parse_duration` reads them: 5400 -> "1h 30min"."""
-    parts = []
-    rest = seconds
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        amount, rest = divmod(rest, size)
-        if amount:
-            parts.append(f"{amount}{unit}")
-    return " ".join(parts) or "0s"
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One line of the list of errors; the list links to the field."""
-
-    field: str
-    label: str
-    text: str
 
 
 @dataclass
@@ -164,10 +130,10 @@ class TrainingForm:
             "cluster_flags": self.flags,
             "success_policy": values["success_policy"] or None,
             "retries": values["retries"].strip(),
-            "deadline_s": self._seconds("deadline"),
-            "starting_deadline_s": self._seconds("starting_deadline"),
+            "deadline_s": self._duration("deadline"),
+            "starting_deadline_s": self._duration("starting_deadline"),
             "clean_policy": values["clean_policy"],
-            "ttl_s": self._seconds("ttl"),
+            "ttl_s": self._duration("ttl"),
             "shm": values["shm"].strip() or None,
         }
 
@@ -179,7 +145,7 @@ class TrainingForm:
         except ValueError as error:
             self.error_at(
                 "command",
-                _("The command cannot be split into words: %(why)s. Look for a missing quote.")
+                _("The command cannot be parsed: %(why)s. Look for a missing quote.")
                 % {"why": error},
             )
             return []
@@ -219,15 +185,14 @@ class TrainingForm:
             pairs[name] = value
         return pairs
 
-    def _seconds(self, name: str) -> int | None:
+    def _duration(self, name: str) -> str | None:
+        """With a unit: seconds, which REST takes, are not what one thinks of here."""
         text = self.values[name].strip()
-        if not text:
+        if re.fullmatch(r"[-\d.]+", text):
+            problem = Duration.default_error_messages["no_duration"]
+            self.error_at(name, problem.format(given=repr(text[:40])))
             return None
-        try:
-            return parse_duration(text)
-        except Refused as refusal:
-            self.error_at(name, str(refusal))
-            return None
+        return text or None
 
     @property
     def is_command_blank(self) -> bool:
@@ -244,10 +209,6 @@ class TrainingForm:
             values["source_kind"] = "none"
         return TrainingForm(values, list(self.flags), list(self.env))
 
-    def refuse(self, name: str, text: str) -> None:
-        """An error at a field of the REST body, or of the form as a whole."""
-        self.take_errors([FieldError(name, "never_fits", text)])
-
     def take_errors(self, errors: Iterable[FieldError]) -> None:
         """Errors of the REST rules, put at the fields of this form."""
         for error in errors:
@@ -260,7 +221,7 @@ class TrainingForm:
             names = [given[:80] for given, _value in self.env]
             name = f"env-{names.index(variable)}" if variable in names else "env"
         elif name == "command" and error.code == "required":
-            text = _("Say what to run, for example: python train.py")
+            text = _("Enter a command, for example: python train.py")
         name = _FIELDS.get(name, name)
         # What the form itself could not read is already said there, and better.
         if name not in self.errors or name.startswith("env"):
@@ -268,9 +229,9 @@ class TrainingForm:
 
 
 _SOURCE_NEEDED = {
-    "bundle": lambda: _("Choose an archive or a script, or choose another place for the code."),
-    "url": lambda: _("Write the web address of the script or archive."),
-    "path": lambda: _("Write the folder on the data volume, for example /data/src."),
+    "bundle": lambda: _("Choose an archive or a script, or another source of the code."),
+    "url": lambda: _("Enter the URL of the script or archive."),
+    "path": lambda: _("Enter the folder on the data volume, for example /data/src."),
 }
 
 
@@ -295,36 +256,38 @@ def posted_form(data: QueryDict) -> TrainingForm:
     )
 
 
-def form_of_job(job: Job, user: User) -> TrainingForm:
+def form_of_job(job: Workload, user: User) -> TrainingForm:
     """The form that would ask for the same training again, without what the user may not read."""
     values = dict(DEFAULTS)
+    spec = spec_of(job, TrainingSpec)
+    run = spec.run_policy
     values.update(
-        name=job.name,
-        topology=job.topology,
-        image=job.image,
-        command=command_line.join(job.command),
-        retries=str(job.retries),
-        deadline=duration_field(job.deadline_s) if job.deadline_s else "",
-        starting_deadline=duration_field(job.starting_deadline_s),
-        success_policy=job.success_policy or "",
-        clean_policy=job.clean_policy,
-        ttl=duration_field(job.ttl_s),
-        shm=quantity.memory_text(job.shm_bytes) if job.shm_bytes else "",
+        name=spec.name,
+        topology=spec.topology,
+        image=spec.image,
+        command=command_line.join(spec.command),
+        retries=str(run.retries),
+        deadline=quantity.duration_text(run.deadline_s) if run.deadline_s else "",
+        starting_deadline=quantity.duration_text(run.starting_deadline_s),
+        success_policy=run.success_policy or "",
+        clean_policy=run.clean_policy,
+        ttl=quantity.duration_text(run.ttl_s),
+        shm=quantity.memory_text(spec.shm_bytes) if spec.shm_bytes else "",
     )
-    for role, asked in job.replicas.items():
-        values[f"replicas.{role}.count"] = str(asked["count"])
-        values[f"replicas.{role}.cpu"] = quantity.cpu_text(asked["cpu_millicores"])
-        values[f"replicas.{role}.memory"] = quantity.memory_text(asked["memory_bytes"])
-        values[f"replicas.{role}.gpu"] = str(asked["gpu_count"])
-    source = dict(job.source or {})
+    for role, asked in spec.replicas.items():
+        values[f"replicas.{role}.count"] = str(asked.count)
+        values[f"replicas.{role}.cpu"] = quantity.cpu_text(asked.cpu_millicores)
+        values[f"replicas.{role}.memory"] = quantity.memory_text(asked.memory_bytes)
+        values[f"replicas.{role}.gpu"] = str(asked.gpu_count)
+    source = dict(spec.source or {})
     may_read = policy.may(user, "read_values", job.tenant)
     if "url" in source and not may_read:
         source["url"] = ""
     values["source_kind"] = next((kind for kind in SOURCE_KINDS if kind in source), "none")
     shown = ("url", "sha256") if "url" in source else ("bundle", "path")
     values.update({f"source.{name}": source[name] for name in shown if name in source})
-    env = [(name, value if may_read else "") for name, value in job.env.items()]
-    return TrainingForm(values, list(job.cluster_flags), env)
+    env = [(name, value if may_read else "") for name, value in spec.env.items()]
+    return TrainingForm(values, list(spec.cluster_flags), env)
 
 
 def find_bundle(form: TrainingForm, bundles: QuerySet[Bundle]) -> Bundle | None:

@@ -9,11 +9,13 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from jobs.examples import EXAMPLES
-from jobs.models import ENDED_STATES, Job, Service, ServiceState
-from jobs.quota_usage import usage_lines
-from jobs.rules.states import FINAL_STATES, JobState
+from jobs.kinds.notebook import NOTEBOOK
+from jobs.kinds.training.kind import TRAINING
+from jobs.models import Workload, WorkloadQuerySet
+from jobs.rules.states import FINAL_STATES, WorkloadState
 from jobs.services.listing import ServiceRow, service_rows
 from jobs.summary import JobRow, job_rows
+from jobs.workloads.usage import usage_lines
 from portal.web.request import PageRequest, is_unchanged, signed_in
 from tenants.models import Tenant, TenantObject
 from tenants.usage import UsageLine
@@ -56,38 +58,43 @@ class HomePage:
     def lines(self) -> list[UsageLine]:
         return usage_lines(self.tenant) if self.tenant else []
 
+    @property
+    def _own(self) -> WorkloadQuerySet:
+        own: WorkloadQuerySet = Workload.objects.visible_to(self.user).filter(tenant=self.tenant)
+        return own
+
     @cached_property
     def unfinished(self) -> list[JobRow]:
         """Own trainings that have not ended, oldest first as the queue goes."""
-        own = Job.objects.visible_to(self.user).filter(tenant=self.tenant).unfinished()
+        own = self._own.filter(kind=TRAINING.key).unfinished()
         return job_rows(own.for_lists().order_by("queued_at", "pk")[:MAX_UNFINISHED])
 
     @property
     def running(self) -> list[JobRow]:
-        return [row for row in self.unfinished if row.job.state != JobState.QUEUED]
+        return [row for row in self.unfinished if row.job.state != WorkloadState.QUEUED]
 
     @property
     def waiting(self) -> list[JobRow]:
-        return [row for row in self.unfinished if row.job.state == JobState.QUEUED]
+        return [row for row in self.unfinished if row.job.state == WorkloadState.QUEUED]
 
     @cached_property
     def recent(self) -> list[JobRow]:
         """Own trainings that ended, the latest first."""
-        own = Job.objects.visible_to(self.user).filter(tenant=self.tenant, state__in=FINAL_STATES)
+        own = self._own.filter(kind=TRAINING.key, state__in=FINAL_STATES)
         return job_rows(own.for_lists().order_by("-finished_at", "pk")[:MAX_RECENT])
 
     @cached_property
     def services(self) -> list[ServiceRow]:
         """Own notebooks and TensorBoards that run or wait, then notebooks that were stopped lately."""
-        own = Service.objects.visible_to(self.user).filter(tenant=self.tenant)
-        own = own.order_by("-requested_at", "pk")
-        stopped = own.filter(kind=Service.Kind.NOTEBOOK, state__in=ENDED_STATES)
+        own = self._own.exclude(kind=TRAINING.key).defer("plan", "notes", "steps")
+        own = own.order_by("-queued_at", "pk")
+        stopped = own.filter(kind=NOTEBOOK.key, state__in=FINAL_STATES)
         found = [*own.unfinished()[:MAX_UNFINISHED], *stopped[:MAX_STOPPED_NOTEBOOKS]]
         return service_rows(found, self.user)
 
     @property
     def services_running(self) -> int:
-        return sum(row.service.state == ServiceState.RUNNING for row in self.services)
+        return sum(row.service.state == WorkloadState.RUNNING for row in self.services)
 
     @property
     def revision(self) -> str:

@@ -13,7 +13,7 @@ from django.db.models import Max, Sum
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from jobs.models import Artifact, Bundle, Job, LogSegment
+from jobs.models import Artifact, Bundle, LogSegment
 from portal.errors import FieldError, Refused
 from portal.web.format import bytes_text
 from tenants.models import AuditEntry, Tenant, User
@@ -57,12 +57,12 @@ def stored_of(tenant_id: UUID) -> Stored:
     """What a namespace holds now; three queries."""
     contents = Bundle.objects.filter(tenant_id=tenant_id).values("sha256").order_by()
     uploads = contents.annotate(size=Max("size_bytes")).aggregate(total=Sum("size"))
-    logs = LogSegment.objects.filter(archive__job__tenant_id=tenant_id).order_by()
-    files = Artifact.objects.filter(job__tenant_id=tenant_id, uploaded_at__isnull=False).order_by()
+    logs = LogSegment.objects.filter(archive__workload__tenant_id=tenant_id).order_by()
+    kept = Artifact.objects.filter(workload__tenant_id=tenant_id, uploaded_at__isnull=False)
     return Stored(
         uploads["total"] or 0,
         logs.aggregate(total=Sum("size_bytes"))["total"] or 0,
-        files.aggregate(total=Sum("size_bytes"))["total"] or 0,
+        kept.order_by().aggregate(total=Sum("size_bytes"))["total"] or 0,
     )
 
 
@@ -89,22 +89,6 @@ def check_room(tenant: Tenant, more_bytes: int) -> None:
     problem = lacking_room(tenant.pk, more_bytes)
     if problem:
         raise Refused([FieldError("file", "store_full", problem)], status=413)
-
-
-def check_unfinished(tenant: Tenant) -> None:
-    """
-    Raises:
-        Refused: 409, the namespace has as many unfinished trainings as it may have.
-    """
-    most = settings.MAX_UNFINISHED_TRAININGS
-    count = Job.objects.filter(tenant=tenant).unfinished().count()
-    if count >= most:
-        text = _(
-            "%(count)s trainings of this namespace are queued or running, and at most %(most)s may "
-            "be. Wait until some have ended, or stop those that are not needed."
-        )
-        text %= {"count": count, "most": most}
-        raise Refused(text, "too_many_trainings", 409)
 
 
 def check_pace(by: User) -> None:

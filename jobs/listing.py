@@ -10,8 +10,9 @@ from django.db.models import Count
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from jobs.models import Job, JobQuerySet
-from jobs.rules.states import HOLDING_STATES, JobState
+from jobs.kinds.training.kind import TRAINING
+from jobs.models import Workload, WorkloadQuerySet
+from jobs.rules.states import HOLDING_STATES, WorkloadState
 from jobs.summary import JobRow, job_rows
 from portal.web.lists import Tab
 from portal.web.request import search_words
@@ -19,14 +20,27 @@ from tenants import policy
 from tenants.models import Tenant
 
 PAGE_SIZE = 25
+# What a row shows: reading all of a training costs twice as much.
+_SHOWN = (
+    "name",
+    "replicas",
+    "state",
+    "reason_text",
+    "attempt",
+    "queued_at",
+    "started_at",
+    "finished_at",
+    "revision",
+    *(f"owner__{name}" for name in ("username", "first_name", "last_name")),
+)
 # key in the address -> title, states
-_TABS: dict[str, tuple[Any, frozenset[JobState]]] = {
-    "": (_("All"), frozenset(JobState)),
-    "queued": (_("Queued"), frozenset({JobState.QUEUED})),
+_TABS: dict[str, tuple[Any, frozenset[WorkloadState]]] = {
+    "": (_("All"), frozenset(WorkloadState)),
+    "queued": (_("Queued"), frozenset({WorkloadState.QUEUED})),
     "running": (_("Running"), HOLDING_STATES),
-    "succeeded": (_("Succeeded"), frozenset({JobState.SUCCEEDED})),
-    "failed": (_("Failed"), frozenset({JobState.FAILED})),
-    "stopped": (_("Stopped"), frozenset({JobState.STOPPED})),
+    "succeeded": (_("Succeeded"), frozenset({WorkloadState.SUCCEEDED})),
+    "failed": (_("Failed"), frozenset({WorkloadState.FAILED})),
+    "stopped": (_("Stopped"), frozenset({WorkloadState.STOPPED})),
 }
 
 
@@ -47,14 +61,15 @@ class JobListing:
         self.state = query.get("state", "") if query.get("state") in _TABS else ""
         self.words = search_words(query)
         self._page_number = query.get("page", "1")
-        self._visible: JobQuerySet = Job.objects.visible_to(user)
+        trainings: WorkloadQuerySet = Workload.objects.filter(kind=TRAINING.key)
+        self._visible = trainings.visible_to(user)
         self.tenant = _tenant(user, query.get("tenant", ""))
         if self.tenant is not None:
             self._visible = self._visible.filter(tenant=self.tenant)
         self.is_shared = policy.may(user, "see")
 
     @cached_property
-    def _found(self) -> JobQuerySet:
+    def _found(self) -> WorkloadQuerySet:
         if not self.words:
             return self._visible
         return self._visible.filter(name__icontains=self.words)
@@ -70,10 +85,12 @@ class JobListing:
         ]
 
     @cached_property
-    def page(self) -> Page[Job]:
+    def page(self) -> Page[Workload]:
         chosen = self._found.filter(state__in=_TABS[self.state][1]) if self.state else self._found
-        jobs = chosen.for_lists().select_related("owner").order_by("-queued_at", "pk")
-        return Paginator(jobs, PAGE_SIZE).get_page(self._page_number)
+        jobs = chosen.only(*_SHOWN).select_related("owner").order_by("-queued_at", "pk")
+        pages = Paginator(jobs, PAGE_SIZE)
+        pages.count = next(tab.count for tab in self.tabs if tab.is_here)  # known already
+        return pages.get_page(self._page_number)
 
     @cached_property
     def rows(self) -> list[JobRow]:

@@ -1,20 +1,21 @@
-"""Jobs, notebooks and TensorBoards, their replicas and events; bundles, archived logs, artifacts.
+"""Workloads, their replicas and events; bundles, archived logs, artifacts.
 
-Who writes what: actions write intent (`desired`, `start_count` and the request itself), the
+Who writes what: actions write intent (`desired`, `generation` and the request itself), the
 reconciler writes everything observed, and `/internal/` (called by pods) writes only archive rows:
 `ReplicaArchive`, `LogSegment`, `Artifact`.
 """
 
 import uuid
-from enum import StrEnum
 from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import NullIf
 from django.utils import timezone
+from django.utils.functional import cached_property
 
-from jobs.rules.states import FINAL_STATES, Desired, JobState, ReplicaState
-from jobs.rules.topologies import get_topology
+from jobs.rules.states import FINAL_STATES, Desired, ReplicaState, WorkloadState
+from jobs.rules.topologies import role_order
 from tenants import policy
 from tenants.models import Tenant, User
 
@@ -41,87 +42,108 @@ class Bundle(models.Model):
         return f"{self.tenant_id}/bundles/{self.sha256}"
 
 
-class JobQuerySet(models.QuerySet["Job"]):
-    """The only ways to look jobs up on somebody's behalf."""
+class WorkloadQuerySet(models.QuerySet["Workload"]):
+    """The only ways to look workloads up on somebody's behalf."""
 
-    def visible_to(self, user: Any) -> "JobQuerySet":
-        """Jobs of own tenant, of teams that the user leads, all for an admin; deleted ones never."""
+    def visible_to(self, user: Any) -> "WorkloadQuerySet":
+        """Those of the own tenant, of teams that the user leads, all for an admin; deleted ones never."""
         shown = self.exclude(desired=Desired.DELETE)
         return shown.filter(policy.within_tenants(user, "see"))
 
-    def unfinished(self) -> "JobQuerySet":
+    def unfinished(self) -> "WorkloadQuerySet":
+        """Those that hold something of the cluster or wait for it."""
         return self.exclude(state__in=FINAL_STATES)
 
-    def for_lists(self) -> "JobQuerySet":
+    def queued(self) -> "WorkloadQuerySet":
+        """Those that wait in the queue and are still wanted."""
+        return self.filter(state=WorkloadState.QUEUED, desired=Desired.RUN)
+
+    def for_lists(self) -> "WorkloadQuerySet":
         """Without the large columns that no list shows: most of what reading a list would cost."""
-        return self.defer("plan", "memo")
+        return self.defer("plan", "notes", "spec", "steps")
 
 
-class Job(models.Model):
-    """One training: what was asked for, and what became of it."""
+# Of what is in the cluster, or wanted otherwise than it is. The reconciler asks for them with every
+# change: in these words, or the index that has them is not used.
+# The third says that two columns differ. PostgreSQL takes `<>` of columns for true of nearly all rows,
+# and reads the table; it takes this for rare, as it is.
+# https://www.postgresql.org/docs/current/row-estimation-examples.html
+WITH_WORK = (
+    Q(cleaned_at__isnull=True)
+    | Q(desired=Desired.DELETE.value)
+    | Q(observed_generation=NullIf("observed_generation", "generation"))
+)
+
+
+class Workload(models.Model):
+    """A training, a notebook or a TensorBoard: what was asked for, and what became of it.
+
+    It keeps its identity over stops and starts.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs")
-    owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="jobs")
+    kind = models.CharField(max_length=16)  # a key of jobs/kinds/registry.py
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="workloads")
+    owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="workloads")
+    created_at = models.DateTimeField(default=timezone.now)
 
-    # --- the request, never changed after submit (design.md's body, normalised) ---
+    # --- the request; `jobs/kinds/spec.py` reads and writes these four ---
     name = models.CharField(max_length=80)
-    topology = models.CharField(max_length=16)
     image = models.CharField(max_length=255)
-    command = models.JSONField()  # list of str
-    source = models.JSONField(null=True)  # {"bundle": id} | {"url", "sha256"?} | {"path"} | None
     # role -> {"count": n, "cpu_millicores": n, "memory_bytes": n, "gpu_count": n}
     replicas = models.JSONField()
-    env = models.JSONField(default=dict)
-    cluster_flags = models.JSONField(default=list)  # names of flags to append, in order
-    success_policy = models.CharField(max_length=16, null=True)  # chief | worker0 | all
-    priority = models.CharField(max_length=16, default="normal")
-    retries = models.IntegerField(default=0)
-    deadline_s = models.IntegerField(null=True)
-    starting_deadline_s = models.IntegerField(default=300)
-    clean_policy = models.CharField(max_length=16, default="running")
-    ttl_s = models.IntegerField(default=86400)
-    shm_bytes = models.BigIntegerField(null=True)
+    spec = models.JSONField(default=dict)  # all else that the kind's spec has; up to 320 KB
 
     # --- intent ---
     desired = models.CharField(max_length=8, choices=_choices(Desired), default=Desired.RUN)
+    # Counts starts; cookies and tickets of an earlier start are worth nothing.
+    generation = models.IntegerField(default=1)
+    queued_at = models.DateTimeField(default=timezone.now)  # when this generation was asked for
     stop_requested_at = models.DateTimeField(null=True)
     stop_requested_by = models.ForeignKey(
         User, null=True, on_delete=models.SET_NULL, related_name="+"
     )
     stop_reason = models.TextField(blank=True, default="")  # shown to the owner
 
-    # --- observed, written by the reconciler only ---
-    state = models.CharField(max_length=16, choices=_choices(JobState), default=JobState.QUEUED)
+    # --- observed, written by the reconciler only; all of it about `observed_generation` ---
+    # Behind `generation` until a new start has been noticed; 0 before the first look.
+    observed_generation = models.IntegerField(default=0)
+    state = models.CharField(
+        max_length=16, choices=_choices(WorkloadState), default=WorkloadState.QUEUED
+    )
     reason_code = models.CharField(max_length=64, blank=True, default="")
     reason_text = models.TextField(blank=True, default="")
     reason_next_step = models.TextField(blank=True, default="")
-    attempt = models.IntegerField(default=1)
+    attempt = models.IntegerField(default=1)  # part of the names of its objects
     requeued_count = models.IntegerField(default=0)
     not_before = models.DateTimeField(null=True)  # back-off after a withdrawal
-    queued_at = models.DateTimeField(default=timezone.now)
     admitted_at = models.DateTimeField(null=True)
-    started_at = models.DateTimeField(null=True)  # first time that all replicas ran
-    deciders_ended_at = models.DateTimeField(null=True)  # when the deciding workers ended
+    started_at = models.DateTimeField(null=True)  # first time that all of it ran, or answered
+    deciders_ended_at = models.DateTimeField(null=True)  # when the deciding replicas ended
     finished_at = models.DateTimeField(null=True)
+    # The start-up, in order: [{"key", "state": "done|now|wait|failed", "at": ISO time | null,
+    # "detail"}], of what is served behind a gate; keys: requested, admitted, scheduled, volumes,
+    # image, started, ready.
+    steps = models.JSONField(default=list)
+    node_port = models.IntegerField(null=True)  # of the gate
+    # TensorBoard: how many event files its pod found, as it told `/internal/`; null: not told yet.
+    event_files = models.IntegerField(null=True)
     # Rendered at admission and never again: [{"apiVersion", "kind", ...}], without secret values.
     plan = models.JSONField(null=True)
     root_uid = models.CharField(max_length=36, blank=True, default="")
     cleaned_at = models.DateTimeField(null=True)  # nothing of it is left in the cluster
-    # Free for the reconciler's own notes (counts of PS restarts, rescue pods tried, ...).
-    memo = models.JSONField(default=dict)
+    notes = models.JSONField(default=dict)  # the reconciler's own, see jobs/kinds/notes.py
     revision = models.BigIntegerField(default=1)
 
-    objects: ClassVar[Any] = JobQuerySet.as_manager()
+    objects: ClassVar[Any] = WorkloadQuerySet.as_manager()
 
     class Meta:
         ordering = ["-queued_at"]
         indexes = [
-            models.Index(fields=["tenant", "-queued_at"]),
-            models.Index(fields=["state", "queued_at"]),
-            models.Index(
-                fields=["id"], name="jobs_not_cleaned", condition=Q(cleaned_at__isnull=True)
-            ),
+            models.Index(fields=["tenant", "kind", "-queued_at"], name="workloads_of_tenant"),
+            models.Index(fields=["kind", "-queued_at"], name="workloads_of_kind"),
+            models.Index(fields=["state", "queued_at"], name="workloads_by_state"),
+            models.Index(fields=["id"], name="workloads_with_work", condition=WITH_WORK),
         ]
 
     def __str__(self) -> str:
@@ -139,15 +161,29 @@ class Job(models.Model):
 
     @property
     def asked(self) -> dict[str, dict[str, int]]:
-        """`replicas` in the topology's order of roles, which a database need not keep."""
-        order = get_topology(self.topology).role_names
-        return {role: self.replicas[role] for role in order if role in self.replicas}
+        """`replicas` in the order in which people think of roles, which a database need not keep."""
+        return dict(sorted(self.replicas.items(), key=lambda item: role_order(item[0])))
+
+    @property
+    def path_prefix(self) -> str:
+        """Where its gate answers on its NodePort: cookies of several on one host do not collide."""
+        return f"/s/{self.pk.hex[:8]}/"
+
+    @cached_property
+    def shown_replicas(self) -> "list[Replica]":
+        """Its replicas in their order; what `Prefetch(to_attr=...)` has brought for a whole list."""
+        return list(self.replica_rows.all())
+
+    @property
+    def replica(self) -> "Replica | None":
+        """Where one replica is all: that one, of the current attempt. Prefetch `replica_rows` for lists."""
+        return next((row for row in self.replica_rows.all() if row.attempt == self.attempt), None)
 
 
 class Replica(models.Model):
-    """One task of a job in one attempt, as last seen."""
+    """One task of a workload in one attempt, as last seen."""
 
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="replica_rows")
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="replica_rows")
     role = models.CharField(max_length=16)
     index = models.IntegerField()
     attempt = models.IntegerField(default=1)
@@ -170,17 +206,20 @@ class Replica(models.Model):
     class Meta:
         ordering = ["role", "index"]
         constraints = [
-            models.UniqueConstraint("job", "role", "index", "attempt", name="one_row_per_replica")
+            models.UniqueConstraint(
+                "workload", "role", "index", "attempt", name="one_row_per_replica"
+            )
         ]
 
     def __str__(self) -> str:
         return f"{self.role}-{self.index}"
 
 
-class JobEvent(models.Model):
-    """Something that happened to a job: from the cluster (with its uid) or from the reconciler."""
+class WorkloadEvent(models.Model):
+    """Something that happened to a workload: from the cluster (with its uid) or from Homeport."""
 
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="events")
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="events")
+    generation = models.IntegerField(default=1)
     uid = models.CharField(max_length=80)  # the cluster's event uid, or our own stable key
     at = models.DateTimeField()
     is_warning = models.BooleanField(default=False)
@@ -192,158 +231,7 @@ class JobEvent(models.Model):
 
     class Meta:
         ordering = ["at", "id"]
-        constraints = [models.UniqueConstraint("job", "uid", name="one_row_per_event")]
-
-    def __str__(self) -> str:
-        return f"{self.reason} {self.subject}"
-
-
-class ServiceState(StrEnum):
-    """Where a service is. It may go from every final state back to `queued`."""
-
-    QUEUED = "queued"
-    STARTING = "starting"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-    FAILED = "failed"
-
-
-SERVICE_STATE_CHOICES = [(state.value, state.value) for state in ServiceState]
-ENDED_STATES = frozenset({ServiceState.STOPPED, ServiceState.FAILED})
-
-
-class ServiceQuerySet(models.QuerySet["Service"]):
-    """The only ways to look services up on somebody's behalf."""
-
-    def visible_to(self, user: Any) -> "ServiceQuerySet":
-        """Those of the own tenant, of teams that the user leads, all for an admin."""
-        shown = self.exclude(desired=Service.Desired.DELETE)
-        return shown.filter(policy.within_tenants(user, "see"))
-
-    def unfinished(self) -> "ServiceQuerySet":
-        """Those that hold something of the cluster or wait for it."""
-        return self.exclude(state__in=ENDED_STATES)
-
-
-class Service(models.Model):
-    """One notebook or TensorBoard. It keeps its identity over stops and starts."""
-
-    class Kind(models.TextChoices):
-        NOTEBOOK = "notebook"
-        TENSORBOARD = "tensorboard"
-
-    class Desired(models.TextChoices):
-        RUN = "run"
-        STOP = "stop"
-        DELETE = "delete"
-
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="services")
-    owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="services")
-
-    # --- the request ---
-    kind = models.CharField(max_length=16, choices=Kind.choices)
-    name = models.CharField(max_length=80)
-    image = models.CharField(max_length=255)
-    cpu_millicores = models.BigIntegerField()
-    memory_bytes = models.BigIntegerField()
-    gpu_count = models.IntegerField(default=0)
-    # TensorBoard: [{"title", "path": "/log/jobs/NAME", "job": id}]; empty: all of /log.
-    log_dirs = models.JSONField(default=list)
-    created_at = models.DateTimeField(default=timezone.now)
-
-    # --- intent ---
-    desired = models.CharField(max_length=8, choices=Desired.choices, default=Desired.RUN)
-    # Counts starts; cookies and tickets of an earlier start are worth nothing.
-    start_count = models.IntegerField(default=1)
-    requested_at = models.DateTimeField(default=timezone.now)  # of this start
-    stop_requested_by = models.ForeignKey(
-        User, null=True, on_delete=models.SET_NULL, related_name="+"
-    )
-    stop_reason = models.TextField(blank=True, default="")  # shown to the owner
-
-    # --- observed, written by the reconciler only; all of it about the latest start ---
-    state = models.CharField(
-        max_length=16,
-        choices=SERVICE_STATE_CHOICES,
-        default=ServiceState.QUEUED,
-    )
-    reason_code = models.CharField(max_length=64, blank=True, default="")
-    reason_text = models.TextField(blank=True, default="")
-    reason_next_step = models.TextField(blank=True, default="")
-    # The start-up, in order: [{"key", "state": "done|now|wait|failed", "at": ISO time | null,
-    # "detail"}]; keys: requested, admitted, scheduled, volumes, image, started, ready.
-    steps = models.JSONField(default=list)
-    admitted_at = models.DateTimeField(null=True)
-    ready_at = models.DateTimeField(null=True)
-    ended_at = models.DateTimeField(null=True)
-    not_before = models.DateTimeField(null=True)
-    node = models.CharField(max_length=253, blank=True, default="")
-    gpus = models.CharField(max_length=100, blank=True, default="")  # "0,1" when the node tells
-    pod = models.CharField(max_length=253, blank=True, default="")
-    node_port = models.IntegerField(null=True)
-    restarts = models.IntegerField(default=0)
-    plan = models.JSONField(null=True)  # rendered at admission, without secret values
-    root_uid = models.CharField(max_length=36, blank=True, default="")
-    cleaned_at = models.DateTimeField(null=True)  # nothing of it is left in the cluster
-    memo = models.JSONField(default=dict)  # the reconciler's own notes
-    # The start that all this is about; behind `start_count` until a new start has been noticed.
-    seen_start = models.IntegerField(default=0)
-    # TensorBoard: how many event files its pod found, as it told `/internal/`; null: not told yet.
-    event_files = models.IntegerField(null=True)
-    revision = models.BigIntegerField(default=1)
-
-    objects: ClassVar[Any] = ServiceQuerySet.as_manager()
-
-    class Meta:
-        ordering = ["-created_at"]
-        indexes = [
-            models.Index(fields=["tenant", "-created_at"]),
-            models.Index(fields=["state"]),
-        ]
-
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def open_verb(self) -> str:
-        """What of `tenants/policy.py` it takes to open one of this kind."""
-        return "open_shared" if self.kind == self.Kind.TENSORBOARD else "open_private"
-
-    @property
-    def is_ended(self) -> bool:
-        return self.state in ENDED_STATES
-
-    @property
-    def stopped_by(self) -> str:
-        """Name of the person who asked for the stop; empty when that was the owner, or nobody."""
-        by = self.stop_requested_by
-        return by.shown_name if by is not None and by.pk != self.owner_id else ""
-
-    @property
-    def path_prefix(self) -> str:
-        """Where it answers on its NodePort: cookies of several on one host do not collide."""
-        return f"/s/{self.pk.hex[:8]}/"
-
-
-class ServiceEvent(models.Model):
-    """Something that happened to a service: from the cluster (with its uid) or from Homeport."""
-
-    service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="events")
-    start_count = models.IntegerField(default=1)
-    uid = models.CharField(max_length=80)
-    at = models.DateTimeField()
-    is_warning = models.BooleanField(default=False)
-    source = models.CharField(max_length=63)
-    subject = models.CharField(max_length=253, blank=True)
-    reason = models.CharField(max_length=64)
-    message = models.TextField()
-    count = models.IntegerField(default=1)
-
-    class Meta:
-        ordering = ["at", "id"]
-        constraints = [models.UniqueConstraint("service", "uid", name="one_row_per_service_event")]
+        constraints = [models.UniqueConstraint("workload", "uid", name="one_row_per_event")]
 
     def __str__(self) -> str:
         return f"{self.reason} {self.subject}"
@@ -352,7 +240,7 @@ class ServiceEvent(models.Model):
 class ReplicaArchive(models.Model):
     """How far the log of one replica (one attempt) has been archived, as its pod reported."""
 
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="archives")
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="archives")
     role = models.CharField(max_length=16)
     index = models.IntegerField()
     attempt = models.IntegerField()
@@ -367,7 +255,7 @@ class ReplicaArchive(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint("job", "role", "index", "attempt", name="one_archive")
+            models.UniqueConstraint("workload", "role", "index", "attempt", name="one_archive")
         ]
 
     def __str__(self) -> str:
@@ -395,11 +283,11 @@ class LogSegment(models.Model):
 
 
 class Artifact(models.Model):
-    """A file that a job left: kept in the object store under the job's prefix."""
+    """A file that a training left: kept in the object store under its prefix."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="artifacts")
-    path = models.CharField(max_length=500)  # relative to the job's folder, "/" between parts
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="artifacts")
+    path = models.CharField(max_length=500)  # relative to the training's folder, "/" between parts
     size_bytes = models.BigIntegerField()
     mtime_ns = models.BigIntegerField()
     storage_key = models.CharField(max_length=300)
@@ -407,7 +295,7 @@ class Artifact(models.Model):
 
     class Meta:
         ordering = ["path"]
-        constraints = [models.UniqueConstraint("job", "path", name="one_artifact_per_path")]
+        constraints = [models.UniqueConstraint("workload", "path", name="one_artifact_per_path")]
 
     def __str__(self) -> str:
         return self.path

@@ -1,7 +1,7 @@
 """What of a training's request its owner alone sees: values of variables, and the code's address.
 
 Others see the names of variables, and of an address its scheme and host. The values reach the pods in
-the Secret that carries the token (`jobs/manifests.py`), never in a ConfigMap.
+the Secret that carries the token (`jobs/kinds/training/manifests.py`), never in a ConfigMap.
 """
 
 import json
@@ -9,26 +9,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from jobs.models import Job
+import msgspec
+
+from jobs.kinds.training.spec import TrainingSpec
+from jobs.models import Workload
 from portal.cluster.manifests import Object
 from tenants import policy
-from tenants.models import User
+from tenants.models import Tenant, User
 
 HIDDEN = "…"
 
 
-def shown_env(job: Job, user: User) -> dict[str, str | None]:
-    """Variable -> value; None where the user may not read it."""
-    may_read = policy.may(user, "read_values", job.tenant)
-    return {name: value if may_read else None for name, value in job.env.items()}
-
-
-def shown_source(job: Job, user: User) -> dict[str, str] | None:
-    """Where the code comes from, as it is stored; of an address what the user may read."""
-    source: dict[str, str] | None = job.source
-    if source is None or "url" not in source or policy.may(user, "read_values", job.tenant):
-        return source
-    return {**source, "url": shown_url(source["url"])}
+def shown_spec(spec: TrainingSpec, tenant: Tenant, user: User) -> TrainingSpec:
+    """What the user may read of it: else no variable has a value (None), and no address its path."""
+    if policy.may(user, "read_values", tenant):
+        return spec
+    source = spec.source
+    if source is not None and "url" in source:
+        source = {**source, "url": shown_url(source["url"])}
+    return msgspec.structs.replace(spec, env=dict.fromkeys(spec.env), source=source)
 
 
 def shown_url(url: str) -> str:
@@ -40,7 +39,7 @@ def shown_url(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{HIDDEN}"
 
 
-def shown_plan(job: Job, user: User) -> list[Object]:
+def shown_plan(job: Workload, user: User) -> list[Object]:
     """The manifests; those of older versions without the values that the user may not read."""
     plan: Sequence[Object] = job.plan or []
     if policy.may(user, "read_values", job.tenant):

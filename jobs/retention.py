@@ -1,4 +1,4 @@
-"""What goes by itself, and when: applied nightly by the reconciler, or by `manage.py prune`.
+"""What is removed automatically, and when: applied nightly by the reconciler, or by `manage.py prune`.
 
 Each kind of row has its time in one table; docs/operations.md lists the same. What people made stays
 until they delete it, but for uploads that nothing uses.

@@ -5,8 +5,8 @@ from datetime import datetime
 
 from django.utils.translation import gettext_lazy as _
 
-from jobs.models import Job
-from jobs.rules.states import JobState
+from jobs.models import Workload
+from jobs.rules.states import WorkloadState
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,17 @@ class Step:
 
 
 _END_TITLES = {
-    JobState.SUCCEEDED: _("Succeeded"),
-    JobState.FAILED: _("Failed"),
-    JobState.STOPPED: _("Stopped"),
+    WorkloadState.SUCCEEDED: _("Succeeded"),
+    WorkloadState.FAILED: _("Failed"),
+    WorkloadState.STOPPED: _("Stopped"),
 }
 
 
-def steps(job: Job) -> list[Step]:
+def steps(job: Workload) -> list[Step]:
     """Queued, starting, running, finished; steps that a job skipped are left out once it ended."""
     end = job.finished_at
     # A job that went back to the queue has earlier times of the later steps, which are not shown.
-    is_waiting = job.state == JobState.QUEUED
+    is_waiting = job.state == WorkloadState.QUEUED
     admitted_at = None if is_waiting else job.admitted_at
     started_at = None if is_waiting else job.started_at
     found = [
@@ -41,18 +41,18 @@ def steps(job: Job) -> list[Step]:
             _("Starting"),
             admitted_at,
             started_at or end,
-            job.state == JobState.STARTING,
+            job.state == WorkloadState.STARTING,
         ),
         Step(
             "running",
-            _("Stopping") if job.state == JobState.STOPPING else _("Running"),
+            _("Stopping") if job.state == WorkloadState.STOPPING else _("Running"),
             started_at,
             end,
-            job.state in {JobState.RUNNING, JobState.STOPPING},
+            job.state in {WorkloadState.RUNNING, WorkloadState.STOPPING},
         ),
         Step(
             "finished",
-            _END_TITLES.get(JobState(job.state), _("Finished")),
+            _END_TITLES.get(WorkloadState(job.state), _("Finished")),
             end,
             None,
             False,

@@ -16,7 +16,6 @@ from jobs.limits import stored_of
 from jobs.models import Bundle
 from portal.errors import Refused
 from portal.web.request import PageRequest, signed_in
-from portal.web.rest import source_address
 from tenants.models import Tenant
 
 PER_PAGE = 25
@@ -47,7 +46,7 @@ def upload_delete(request: PageRequest, pk: UUID) -> HttpResponseBase:
         count = uploads.unfinished_users(bundle)
         return render(request, "jobs/upload_delete.html", {"bundle": bundle, "in_use": count})
     try:
-        uploads.delete(by=request.user, bundle=bundle, source_address=source_address(request))
+        uploads.delete(by=request.user, bundle=bundle)
     except Refused as refusal:
         context = {"bundle": bundle, "in_use": uploads.unfinished_users(bundle)}
         answer: HttpResponse = render(

@@ -1,4 +1,4 @@
-"""Deletes uploads of code: on somebody's behalf, and by themselves when nothing uses them any more.
+"""Keeps uploads of code; deletes them on somebody's behalf, and by themselves when nothing uses them any more.
 
 Uploads of the same bytes by one namespace share an object of the store; it goes with the last of
 them. Both sides take the namespace's row, so that no upload is kept whose bytes go at that moment.
@@ -10,22 +10,70 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from jobs.models import Bundle, Job
-from portal.errors import Refused
+from jobs import limits
+from jobs.kinds.training.kind import TRAINING
+from jobs.models import Bundle, Workload, WorkloadQuerySet
+from portal.errors import FieldError, Refused
 from portal.storage import get_store
-from tenants.actions import record
+from portal.web.uploads import WaitingFile
+from tenants.audit.record import record
 from tenants.models import Tenant, User
+
+
+def add(*, by: User, tenant: Tenant, file: WaitingFile) -> Bundle:
+    """Keeps an upload, content-addressed.
+
+    Raises:
+        Refused: nothing in it, more than BUNDLE_MAX_BYTES, no room in the namespace, or too many
+            changes in a minute.
+    """
+    size_bytes = file.waiting.size_bytes
+    if size_bytes > settings.BUNDLE_MAX_BYTES:
+        text = (
+            f"The upload has {size_bytes:,} bytes; at most {settings.BUNDLE_MAX_BYTES:,} are "
+            "taken. Put large data on the data volume instead."
+        )
+        raise Refused([FieldError("file", "too_large", text)], status=413)
+    if size_bytes == 0:
+        raise Refused([FieldError("file", "empty", "The upload is empty.")])
+    limits.check_pace(by)
+    limits.check_room(tenant, size_bytes)
+    bundle = Bundle(
+        tenant=tenant,
+        file_name=(file.name or "bundle").rsplit("/", 1)[-1][-255:],
+        sha256=file.waiting.sha256,
+        size_bytes=size_bytes,
+    )
+    store = get_store()
+    if not store.exists(bundle.storage_key):
+        store.take(bundle.storage_key, file.waiting)
+    with transaction.atomic():
+        # The same content may be deleted at this moment (jobs/uploads.py).
+        Tenant.objects.select_for_update().only("pk").get(pk=tenant.pk)
+        if not store.exists(bundle.storage_key):
+            text = _("The same upload was deleted just now. Upload it again.")
+            raise Refused([FieldError("file", "deleted", text)], status=409)
+        bundle.save()
+        record(by=by, verb="upload", target=bundle)
+    return bundle
+
+
+def _users_of(bundle: Bundle) -> WorkloadQuerySet:
+    """The trainings that start from this upload."""
+    trainings: WorkloadQuerySet = Workload.objects.filter(kind=TRAINING.key)
+    return trainings.filter(spec__source__bundle=str(bundle.pk))
 
 
 def unfinished_users(bundle: Bundle) -> int:
     """How many trainings that have not ended start from this upload."""
-    return Job.objects.filter(source__bundle=str(bundle.pk)).unfinished().count()
+    return _users_of(bundle).unfinished().count()
 
 
 @transaction.atomic
-def delete(*, by: User, bundle: Bundle, source_address: str = "") -> None:
+def delete(*, by: User, bundle: Bundle) -> None:
     """Removes an upload; trainings that used it keep everything but the code itself.
 
     Raises:
@@ -41,7 +89,7 @@ def delete(*, by: User, bundle: Bundle, source_address: str = "") -> None:
             count,
         )
         raise Refused(text % {"count": count}, "in_use", 409)
-    record(by=by, verb="delete", target=bundle, source_address=source_address)
+    record(by=by, verb="delete", target=bundle)
     _remove(bundle)
 
 
@@ -55,11 +103,11 @@ def _remove(bundle: Bundle) -> None:
         get_store().delete(key)
 
 
-def _last_used_at(jobs: QuerySet[Job], now: datetime) -> dict[str, datetime]:
+def _last_used_at(trainings: QuerySet[Workload], now: datetime) -> dict[str, datetime]:
     """Id of an upload -> when one of these trainings last needed it; one query."""
     found: dict[str, datetime] = {}
-    rows = jobs.filter(source__bundle__isnull=False).order_by()
-    for identity, ended in rows.values_list("source__bundle", "finished_at").iterator():
+    rows = trainings.filter(spec__source__bundle__isnull=False).order_by()
+    for identity, ended in rows.values_list("spec__source__bundle", "finished_at").iterator():
         found[identity] = max(found.get(identity, ended or now), ended or now)
     return found
 
@@ -70,7 +118,7 @@ def unused(now: datetime) -> list[Bundle]:
         return []
     before = now - timedelta(days=settings.BUNDLE_KEEP_DAYS)
     old = Bundle.objects.filter(created_at__lt=before).order_by("created_at", "pk")
-    used_at = _last_used_at(Job.objects.all(), now)
+    used_at = _last_used_at(Workload.objects.filter(kind=TRAINING.key), now)
     return [bundle for bundle in old if used_at.get(str(bundle.pk), bundle.created_at) < before]
 
 
@@ -81,7 +129,6 @@ def remove_unused(bundle: Bundle) -> None:
         row = Bundle.objects.filter(pk=bundle.pk).first()
         now = timezone.now()
         before = now - timedelta(days=settings.BUNDLE_KEEP_DAYS)
-        users = Job.objects.filter(source__bundle=str(bundle.pk))
-        used_at = _last_used_at(users, now).get(str(bundle.pk))
+        used_at = _last_used_at(_users_of(bundle), now).get(str(bundle.pk))
         if row is not None and (used_at is None or used_at < before):
             _remove(row)

@@ -2,11 +2,11 @@
 
 from django.urls import path
 
-from jobs import api, upload_views, views
+from jobs import upload_views, views
 from jobs.fleet import urls as fleet
-from jobs.services import rest as service_rest
 from jobs.services import urls as service_pages
 from jobs.team import urls as team_pages
+from jobs.workloads import api
 
 pages = [
     path("trainings/", views.job_list, name="jobs"),
@@ -31,22 +31,4 @@ pages = [
     *team_pages.pages,
 ]
 
-rest = [
-    path("bundles/<uuid:pk>/", api.BundleDetailView.as_view(), name="api-bundle"),
-    path("bundles/", api.BundleListView.as_view(), name="api-bundles"),
-    path("jobs/", api.JobListView.as_view(), name="api-jobs"),
-    path("jobs/preview/", api.JobPreviewView.as_view(), name="api-job-preview"),
-    path("jobs/<uuid:pk>/", api.JobDetailView.as_view(), name="api-job"),
-    path("jobs/<uuid:pk>/stop/", api.JobStopView.as_view(), name="api-job-stop"),
-    path("jobs/<uuid:pk>/manifests/", api.JobManifestsView.as_view(), name="api-job-manifests"),
-    path("jobs/<uuid:pk>/events/", api.JobEventsView.as_view(), name="api-job-events"),
-    path("jobs/<uuid:pk>/logs/", api.JobLogsView.as_view(), name="api-job-logs"),
-    path("jobs/<uuid:pk>/artifacts/", api.JobArtifactsView.as_view(), name="api-job-artifacts"),
-    path(
-        "jobs/<uuid:pk>/artifacts/<uuid:artifact_id>/",
-        api.JobArtifactView.as_view(),
-        name="api-job-artifact",
-    ),
-    *service_rest.urls,
-    *fleet.rest,
-]
+rest = [*api.router.urls, *fleet.rest]

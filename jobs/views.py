@@ -12,7 +12,6 @@ from django.http import (
     HttpRequest,
     HttpResponse,
     HttpResponseBase,
-    HttpResponseRedirect,
     JsonResponse,
 )
 from django.shortcuts import get_object_or_404, redirect, render
@@ -21,41 +20,43 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
-from jobs import actions, forms, submission
+from jobs import forms, uploads
 from jobs.archive.logs import which_of
 from jobs.bundle_listing import list_bundle
 from jobs.command_preview import preview_command
 from jobs.detail import JobPage
 from jobs.examples import EXAMPLES, find_example
-from jobs.fit import fit
+from jobs.kinds.training.kind import TRAINING
+from jobs.kinds.training.spec import TrainingSpec
 from jobs.listing import JobListing
 from jobs.logs import downloads
-from jobs.models import Bundle, Job
+from jobs.models import Bundle, Workload
 from jobs.pod.protocol import placeholders
 from jobs.preview import preview_documents
-from jobs.quota_usage import asked_totals, usage_lines, with_request
+from jobs.workloads import actions
+from jobs.workloads.fit import fit
+from jobs.workloads.usage import spec_totals, usage_lines, with_request
 from portal import room
 from portal.catalog import get_catalog
 from portal.cluster.manifests import to_yaml
 from portal.errors import Refused
 from portal.web.refusals import DISK_FULL
 from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
-from portal.web.rest import source_address
 from portal.web.uploads import find_upload
 from tenants.models import Tenant
 
 PARTS = frozenset({"header", "replicas", "events", "artifacts", "manifests"})
 
 
-def find_job(request: HttpRequest, pk: UUID) -> Job:
+def find_job(request: HttpRequest, pk: UUID) -> Workload:
     """A training that the person may see.
 
     Raises:
         Http404: there is none, or it is somebody else's.
     """
-    related = Job.objects.select_related("tenant__owner", "owner", "stop_requested_by")
-    jobs = related.visible_to(request.user)
-    job: Job = get_object_or_404(jobs, pk=pk)
+    related = Workload.objects.select_related("tenant__owner", "owner", "stop_requested_by")
+    jobs = related.filter(kind=TRAINING.key).visible_to(request.user)
+    job: Workload = get_object_or_404(jobs, pk=pk)
     return job
 
 
@@ -92,16 +93,15 @@ def _form_page(
     return render(request, "jobs/new.html", context, status=status)
 
 
-def _read(
-    request: PageRequest, form: forms.TrainingForm, tenant: Tenant
-) -> submission.Submission | None:
-    """The checked submission, or None with the errors in the form."""
+def _read(request: PageRequest, form: forms.TrainingForm, tenant: Tenant) -> TrainingSpec | None:
+    """The checked request, or None with the errors in the form."""
     body = form.body()
     try:
-        wanted = submission.parse(body, tenant=tenant, user=request.user)
+        wanted = TRAINING.read(body, tenant=tenant, user=request.user)
     except Refused as refusal:
         form.take_errors(refusal.errors)
         return None
+    assert isinstance(wanted, TrainingSpec)
     return None if form.errors else wanted
 
 
@@ -116,30 +116,16 @@ def job_new(request: PageRequest) -> HttpResponseBase:
     _keep_upload(request, form, tenant)
     wanted = _read(request, form, tenant)
     if wanted is not None:
-        found = fit(wanted, tenant)
-        if found.kind != "never":
-            try:
-                return _submit(request, tenant, wanted)
-            except Refused as refusal:
-                form.take_errors(refusal.errors)
-                return _form_page(request, form, tenant)
-            except room.NoRoomError:
-                form.error_at("", str(DISK_FULL.text))
-                return _form_page(request, form, tenant, status=DISK_FULL.status)
-        form.refuse(found.field, found.text)
+        try:
+            job = actions.submit(by=request.user, tenant=tenant, kind=TRAINING, spec=wanted)
+        except Refused as refusal:
+            form.take_errors(refusal.errors)
+        except room.NoRoomError:
+            form.error_at("", str(DISK_FULL.text))
+            return _form_page(request, form, tenant, status=DISK_FULL.status)
+        else:
+            return redirect("job", pk=job.pk)
     return _form_page(request, form, tenant)
-
-
-def _submit(
-    request: PageRequest, tenant: Tenant, wanted: submission.Submission
-) -> HttpResponseRedirect:
-    job = actions.submit(
-        by=request.user,
-        tenant=tenant,
-        submission=wanted,
-        source_address=source_address(request),
-    )
-    return HttpResponseRedirect(reverse("job", args=[job.pk]))
 
 
 def _keep_upload(request: PageRequest, form: forms.TrainingForm, tenant: Tenant) -> None:
@@ -148,9 +134,7 @@ def _keep_upload(request: PageRequest, form: forms.TrainingForm, tenant: Tenant)
     if file is None or form.values["source_kind"] != "bundle":
         return
     try:
-        bundle = actions.add_bundle(
-            by=request.user, tenant=tenant, file=file, source_address=source_address(request)
-        )
+        bundle = uploads.add(by=request.user, tenant=tenant, file=file)
     except Refused as refusal:
         form.error_at("source.bundle", str(refusal))
     else:
@@ -172,8 +156,8 @@ def job_fit(request: PageRequest) -> HttpResponseBase:
         "form": form,
         "form_id": "training",
         "problems": draft.problems,
-        "fit": fit(wanted, tenant) if wanted else None,
-        "lines": with_request(lines, asked_totals(wanted)) if wanted else lines,
+        "fit": fit(TRAINING, wanted, tenant) if wanted else None,
+        "lines": with_request(lines, spec_totals(TRAINING.key, wanted)) if wanted else lines,
         "preview": preview_command(wanted) if wanted and not form.is_command_blank else None,
         "shows_manifests": bool(request.POST.get("show_manifests")),
     }
@@ -211,7 +195,7 @@ def job_fragment(request: PageRequest, pk: UUID, part: str) -> HttpResponseBase:
     return render(request, f"jobs/_{part}.html", {"page": page, "job": job})
 
 
-def _confirm(request: PageRequest, job: Job, question: str) -> HttpResponse:
+def _confirm(request: PageRequest, job: Workload, question: str) -> HttpResponse:
     """The question alone for the dialog, or on a page of its own."""
     template = f"jobs/_{question}.html" if request.htmx else "jobs/confirm.html"
     page = JobPage(job, request.user)
@@ -226,12 +210,8 @@ def job_stop(request: PageRequest, pk: UUID) -> HttpResponseBase:
     job = find_job(request, pk)
     if request.method != "POST":
         return _confirm(request, job, "stop")
-    actions.stop(
-        by=request.user,
-        job=job,
-        source_address=source_address(request),
-        reason=request.POST.get("reason", "").strip()[:500],
-    )
+    reason = request.POST.get("reason", "").strip()[:500]
+    actions.stop(by=request.user, workload=job, reason=reason)
     if not request.htmx:
         return redirect("job", pk=pk)
     page = JobPage(find_job(request, pk), request.user)
@@ -244,7 +224,7 @@ def job_delete(request: PageRequest, pk: UUID) -> HttpResponseBase:
     job = find_job(request, pk)
     if request.method != "POST":
         return _confirm(request, job, "delete")
-    actions.delete(by=request.user, job=job, source_address=source_address(request))
+    actions.delete(by=request.user, workload=job)
     messages.success(request, _("“%(name)s” is deleted.") % {"name": job.name})
     if request.htmx:
         answer: HttpResponseBase = HttpResponseClientRedirect(reverse("jobs"))
@@ -286,9 +266,7 @@ def bundle_upload(request: PageRequest) -> HttpResponseBase:
         listing = list_bundle(
             file.waiting.path, file.name or "", file.waiting.size_bytes, person=request.user.pk
         )
-        bundle = actions.add_bundle(
-            by=request.user, tenant=tenant, file=file, source_address=source_address(request)
-        )
+        bundle = uploads.add(by=request.user, tenant=tenant, file=file)
     except Refused as refusal:
         return JsonResponse({"errors": [{"text": str(refusal)}]}, status=refusal.status)
     shown = {"id": str(bundle.pk), "file_name": bundle.file_name, "size_bytes": bundle.size_bytes}

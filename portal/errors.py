@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from django.core.exceptions import PermissionDenied
+
 
 class ConfigurationError(ValueError):
     """A setting, the catalogue or a template cannot be used; the text names the place and what helps."""
@@ -48,3 +50,20 @@ class Refused(Exception):  # noqa: N818 (an answer to a person, and no error of 
         self.next_step = next_step
         self.retry_after_s = retry_after_s
         super().__init__("; ".join(error.text for error in self.errors))
+
+    @property
+    def text(self) -> str:
+        """All that is said of it, as sentences."""
+        return " ".join([*(error.text for error in self.errors), self.next_step]).strip()
+
+
+class NotAllowedError(PermissionDenied):
+    """Somebody may not do this; the text says who may.
+
+    Attributes:
+        rest_text: what REST has always said, where pages say it otherwise.
+    """
+
+    def __init__(self, text: str, rest_text: str = "") -> None:
+        self.rest_text = rest_text or text
+        super().__init__(text)

@@ -82,7 +82,9 @@ def find_faults() -> list[Fault]:
                     _(
                         "HOMEPORT_SECRET_KEY can be guessed, and whoever knows it can sign in as anybody."
                     ),
-                    _("Leave it out, so that one is made, or set at least 50 random characters."),
+                    _(
+                        "Leave it out, so that one is created, or set at least 50 random characters."
+                    ),
                 )
             )
     if _Process.is_split and not settings.REDIS_URL:
@@ -90,7 +92,9 @@ def find_faults() -> list[Fault]:
             Fault(
                 "homeport.E007",
                 NO_REDIS,
-                _("Processes that share no Redis do not hear of each other: pages stand still."),
+                _(
+                    "Processes without a shared Redis do not hear of each other: pages do not update."
+                ),
                 _("Set REDIS_URL, or run `serve` without --no-web and --no-reconciler."),
             )
         )

@@ -28,7 +28,13 @@ async def awake_reconciler() -> None:
     await _send(RECONCILER_GROUP, {"type": "wake"})
 
 
-async def achanged(kind: str, object_id: UUID | str, revision: int, tenant_id: UUID | str) -> None:
+async def achanged(
+    kind: str,
+    object_id: UUID | str,
+    revision: int,
+    tenant_id: UUID | str,
+    workload_kind: str = "",
+) -> None:
     """Tells everybody who watches this tenant, and the admins.
 
     Args:
@@ -36,8 +42,10 @@ async def achanged(kind: str, object_id: UUID | str, revision: int, tenant_id: U
         object_id: id of the row that changed.
         revision: its new revision; browsers ignore what they already show.
         tenant_id: whose it is; an empty string for what belongs to nobody.
+        workload_kind: of a workload, its kind as REST calls it.
     """
-    message = _changed(kind, object_id, revision)
+    more = {"workload_kind": workload_kind} if workload_kind else {}
+    message = _changed(kind, object_id, revision, **more)
     await _send(ADMIN_GROUP, message)
     if tenant_id:
         await _send(tenant_group(tenant_id), message)
@@ -48,8 +56,8 @@ async def tell_everybody(kind: str, revision: int) -> None:
     await _send(EVERYBODY_GROUP, _changed(kind, "", revision))
 
 
-def _changed(kind: str, object_id: UUID | str, revision: int) -> dict[str, Any]:
-    frame = {"type": "changed", "kind": kind, "id": str(object_id), "revision": revision}
+def _changed(kind: str, object_id: UUID | str, revision: int, **more: str) -> dict[str, Any]:
+    frame = {"type": "changed", "kind": kind, "id": str(object_id), "revision": revision, **more}
     return {"type": "changed", "frame": frame}
 
 

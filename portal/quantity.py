@@ -1,6 +1,6 @@
-"""Kubernetes quantities to whole numbers and back: "1500m" is 1500 millicores, "16Gi" is bytes.
+"""Quantities to whole numbers and back: "1500m" is 1500 millicores, "16Gi" is bytes, "8h" seconds.
 
-Exact (no floats) and pure. Grammar:
+Exact (no floats) and pure. Amounts are as Kubernetes writes them. Grammar:
 https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 """
 
@@ -19,6 +19,9 @@ _SUFFIXES: dict[str, Fraction] = {
     **{letter: Fraction(1000 ** (power + 1)) for power, letter in enumerate("kMGTPE")},
     **{letter + "i": Fraction(1024 ** (power + 1)) for power, letter in enumerate("KMGTPE")},
 }
+_DURATION = re.compile(r"(?:\d{1,9}(?:s|min|m|h|d))+", re.ASCII)
+_DURATION_PART = re.compile(r"(\d+)(s|min|m|h|d)")
+_SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 _MAX_TEXT = 40  # no honest quantity is longer; keeps absurd numbers cheap
 
 
@@ -82,3 +85,26 @@ def memory_text(size_bytes: int) -> str:
         if size_bytes and size_bytes % unit == 0:
             return f"{size_bytes // unit}{suffix}"
     return str(size_bytes)
+
+
+def duration_s(text: str) -> int:
+    """ "1d", "2h 30min", "90s" as seconds.
+
+    Raises:
+        QuantityError: a number without a unit, or anything else.
+    """
+    packed = re.sub(r"\s+", "", text.lower())
+    if not _DURATION.fullmatch(packed):
+        raise QuantityError(f"{text[:40]!r} is no time; write for example 30min, 8h or 2d")
+    return sum(int(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(packed))
+
+
+def duration_text(seconds: int) -> str:
+    """Seconds as `duration_s` reads them: 5400 -> "1h 30min"."""
+    parts = []
+    rest = seconds
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        amount, rest = divmod(rest, size)
+        if amount:
+            parts.append(f"{amount}{unit}")
+    return " ".join(parts) or "0s"

@@ -1,7 +1,7 @@
 """Everything that changes tenants on somebody's behalf: database rows only, never the cluster."""
 
+from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
@@ -11,48 +11,33 @@ from django.utils.translation import gettext as _
 from portal import live
 from portal.catalog import get_catalog
 from portal.cluster.names import namespace_name
+from portal.errors import Refused
 from portal.web.refusals import if_there_is_room
 from tenants import policy
-from tenants.models import TOKEN_LIFETIME, ApiToken, AuditEntry, Tenant, User
+from tenants.audit.record import record
+from tenants.models import TOKEN_LIFETIME, ApiToken, Tenant, User
+
+MAX_TOKENS = 100  # of one person; those that have ended are not counted
 
 
-def record(
-    *,
-    by: User | None,
-    verb: str,
-    target: Any,
-    source_address: str = "",
-    detail: dict[str, Any] | None = None,
-    result: str = AuditEntry.Result.DONE,
-) -> None:
-    """One audit row; called inside the transaction of the change that it tells of.
+def tell(tenant: Tenant) -> None:
+    """After the commit: the reconciler looks at the row as it is now, and browsers read it again."""
+    pk, revision = tenant.pk, tenant.revision
 
-    Args:
-        by: who; None: Homeport itself.
-        target: the row that was changed, as it is named from now on.
-        detail: what else there is to know; `before` and `after` where something was changed.
-    """
-    AuditEntry.objects.create(
-        actor=by,
-        actor_name=by.username if by else "homeport",
-        verb=verb,
-        kind=target._meta.model_name,
-        object_id=str(target.pk or ""),
-        object_name=str(target)[:200],
-        source_address=source_address[:64],
-        result=result,
-        detail=detail or {},
-    )
+    def send() -> None:
+        live.wake_reconciler()
+        live.changed("tenant", pk, revision, pk)
+
+    transaction.on_commit(send)
 
 
 @transaction.atomic
-def ensure_tenant(*, user: User, by: User | None = None, source_address: str = "") -> Tenant:
+def ensure_tenant(*, user: User, by: User | None = None) -> Tenant:
     """The user's tenant; asked for now if there is none. The reconciler provisions it.
 
     Args:
         by: who asks, when that is not the user.
     """
-    quota = get_catalog().default_quota
     number = Tenant.objects.filter(owner=user).count() + 1
     # Two requests at once agree: a person has one living tenant, and names are unique.
     tenant, is_new = Tenant.objects.existing().get_or_create(
@@ -60,28 +45,28 @@ def ensure_tenant(*, user: User, by: User | None = None, source_address: str = "
         defaults={
             "team": user.team,
             "namespace": namespace_name(user.username, user.pk, number),
-            "quota_cpu_millicores": quota.cpu_millicores,
-            "quota_memory_bytes": quota.memory_bytes,
-            "quota_gpu_count": quota.gpu_count,
-            "quota_pods": quota.pods,
-            "quota_nodeports": quota.nodeports,
-            "data_volume_bytes": quota.data_volume_bytes,
-            "log_volume_bytes": quota.log_volume_bytes,
+            **default_columns(),
         },
     )
     if is_new:
-        record(by=by or user, verb="create", target=tenant, source_address=source_address)
+        record(by=by or user, verb="create", target=tenant)
         transaction.on_commit(live.wake_reconciler)
     return tenant
 
 
-def on_sign_in(*, user: User, source_address: str = "") -> None:
+def default_columns() -> dict[str, int]:
+    """What the catalogue gives everybody, by columns of `Tenant`."""
+    amounts = asdict(get_catalog().default_quota)
+    return {name if "volume" in name else f"quota_{name}": n for name, n in amounts.items()}
+
+
+def on_sign_in(*, user: User) -> None:
     """Somebody signs in: everybody but an admin is given a namespace, once.
 
     Whose namespace was purged is not given another one unasked.
     """
     if not policy.may(user, "administer") and not Tenant.objects.filter(owner=user).exists():
-        ensure_tenant(user=user, source_address=source_address)
+        ensure_tenant(user=user)
 
 
 def full_scope(user: User) -> str:
@@ -91,12 +76,7 @@ def full_scope(user: User) -> str:
 
 @transaction.atomic
 def create_token(
-    *,
-    by: User,
-    name: str,
-    scope: str = "",
-    lifetime: timedelta = TOKEN_LIFETIME,
-    source_address: str = "",
+    *, by: User, name: str, scope: str = "", lifetime: timedelta = TOKEN_LIFETIME
 ) -> tuple[ApiToken, str]:
     """A new API token of the user and its plain text, shown this once.
 
@@ -106,27 +86,31 @@ def create_token(
 
     Raises:
         PermissionDenied: the scope `admin` for somebody who is no admin.
+        Refused: there is no room for one more.
     """
+    if ApiToken.objects.filter(user=by, expires_at__gt=timezone.now()).count() >= MAX_TOKENS:
+        text = _("You have %(most)s API tokens. Revoke those that you no longer use.")
+        raise Refused(text % {"most": MAX_TOKENS}, "too_many_tokens", 409)
     scope = scope or full_scope(by)
     if scope == ApiToken.Scope.ADMIN and not policy.may(by, "administer"):
         raise PermissionDenied(_("Only admins may have a token of the scope admin."))
     token, plain = ApiToken.issue(user=by, name=name, scope=scope, lifetime=lifetime)
     detail = {"scope": token.scope, "ends": token.expires_at.date().isoformat()}
-    record(by=by, verb="create", target=token, source_address=source_address, detail=detail)
+    record(by=by, verb="create", target=token, detail=detail)
     return token, plain
 
 
 @transaction.atomic
-def revoke_token(*, by: User, token: ApiToken, source_address: str = "") -> None:
+def revoke_token(*, by: User, token: ApiToken) -> None:
     """Makes a token useless at once."""
-    record(by=by, verb="revoke", target=token, source_address=source_address)
-    token.delete()
+    record(by=by, verb="revoke", target=token)
+    ApiToken.objects.filter(pk=token.pk).delete()
 
 
 def find_token(plain: str) -> ApiToken | None:
     """The live token of this plain text, with its user; None when unknown, expired or disabled.
 
-    Without the scope `admin` the user is capped: an admin acts as a researcher.
+    The user acts within the token's scope.
     """
     now = timezone.now()
     token = (
@@ -141,5 +125,5 @@ def find_token(plain: str) -> ApiToken | None:
         with if_there_is_room():
             ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
             User.objects.filter(pk=token.user_id).update(last_seen_at=now)
-    token.user.is_capped = token.scope != ApiToken.Scope.ADMIN
+    token.user.token_scope = token.scope
     return token

@@ -1,7 +1,6 @@
 """REST of tenants, and who I am."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -11,33 +10,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal import quantity
-from portal.errors import FieldError, Refused
-from portal.web.rest import source_address
+from portal.web.rest import read
+from tenants.authentication import caller
 from tenants.models import Tenant, TenantObject, User
-from tenants.quota.rules import change_quota, check_may_change
-from tenants.quota.serializers import QuotaSerializer
-
-
-class QuotaField(serializers.Serializer[Any]):
-    """cpu and memory as Kubernetes writes them, the others as numbers."""
-
-    cpu = serializers.CharField()
-    memory = serializers.CharField()
-    gpu = serializers.IntegerField()
-    pods = serializers.IntegerField()
-    nodeports = serializers.IntegerField()
-
-
-def quota_json(amounts: dict[str, int]) -> dict[str, Any]:
-    """Amounts (millicores, bytes, pieces) as REST shows them."""
-    return {
-        "cpu": quantity.cpu_text(amounts.get("cpu", 0)),
-        "memory": quantity.memory_text(amounts.get("memory", 0)),
-        "gpu": amounts.get("gpu", 0),
-        "pods": amounts.get("pods", 0),
-        "nodeports": amounts.get("nodeports", 0),
-    }
+from tenants.quota.rules import change_quota
+from tenants.quota.serializers import QuotaChangeSerializer, QuotaField, quota_json
 
 
 class TenantObjectSerializer(serializers.ModelSerializer[TenantObject]):
@@ -97,25 +74,11 @@ def visible_tenants(user: Any) -> QuerySet[Tenant]:
     return visible
 
 
-class TenantListView(generics.ListAPIView[Tenant]):
-    """Tenants that the caller may see."""
-
-    serializer_class = TenantSerializer
-
-    def get_queryset(self) -> QuerySet[Tenant]:
-        return visible_tenants(self.request.user)
-
-
-class QuotaChangeSerializer(serializers.Serializer[Any]):
-    """Some or all of the quota."""
-
-    quota = QuotaField(partial=True)
-
-
 class TenantDetailView(generics.RetrieveAPIView[Tenant]):
     """One tenant with the state of each of its objects; a lead or an admin changes its quota."""
 
     serializer_class = TenantSerializer
+    verbs: ClassVar = {"PATCH": "change_quota"}
 
     def get_queryset(self) -> QuerySet[Tenant]:
         return visible_tenants(self.request.user)
@@ -123,28 +86,12 @@ class TenantDetailView(generics.RetrieveAPIView[Tenant]):
     @extend_schema(request=QuotaChangeSerializer, responses=TenantSerializer)
     def patch(self, request: Request, pk: UUID) -> Response:
         tenant = self.get_object()
-        user = request.user
-        assert isinstance(user, User)
-        check_may_change(user, tenant)
         change_quota(
-            by=user,
+            by=caller(request),
             tenant=tenant,
-            quota=_quota_of(request.data),
-            source_address=source_address(request),
+            quota=read(QuotaChangeSerializer(data=request.data))["quota"],
         )
         return Response(TenantSerializer(self.get_object()).data)
-
-
-def _quota_of(body: Any) -> dict[str, int]:
-    """The amounts of a PATCH.
-
-    Raises:
-        Refused: with every error found.
-    """
-    given = body if isinstance(body, Mapping) else {}
-    for name in sorted(set(map(str, given)) - {"quota"})[:1]:
-        raise Refused([FieldError(name[:80], "unknown_field", "Only the quota can be changed.")])
-    return QuotaSerializer(given.get("quota")).read()
 
 
 class MeSerializer(serializers.ModelSerializer[User]):

@@ -36,6 +36,12 @@ class TokenAuthentication(authentication.BaseAuthentication):
         return self.keyword
 
 
+def caller(request: Request) -> User:
+    """Who asks, where somebody must have signed in."""
+    assert isinstance(request.user, User)
+    return request.user
+
+
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     """How the OpenAPI document names it."""
 

@@ -34,14 +34,14 @@ class LiveConsumer(UserSocket):
 
     _work: asyncio.Task[None] | None = None
 
-    async def opened(self) -> None:
+    async def on_open(self) -> None:
         self._joined: set[str] = set()
         self._waiting: dict[tuple[str, str], dict[str, Any]] = {}
         self._wake = asyncio.Event()
         await self._join()
         self._work = asyncio.create_task(self._tell(), name="live")
 
-    async def closed(self) -> None:
+    async def on_close(self) -> None:
         for group in self._joined:
             await self.channel_layer.group_discard(group, self.channel_name)
         if self._work is not None:

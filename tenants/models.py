@@ -30,17 +30,26 @@ class User(AbstractUser):
     # By browser or token, to the minute.
     last_seen_at = models.DateTimeField(null=True, blank=True)
 
-    # Signed in by a token without the scope `admin`: then an admin acts as a researcher. Never kept.
-    is_capped = False
+    # Of the token by which this person has signed in; without `admin` an admin acts as a researcher.
+    # Empty: by a session. Never kept.
+    token_scope = ""
 
     @cached_property
     def team_roles(self) -> frozenset[str]:
         """Roles in any team; asked once and kept as long as this object (a request)."""
         return policy.roles_in_teams(self)
 
+    # For those who lie below `tenants/policy.py`:
     def may(self, verb: str) -> bool:
-        """Whether this person may do this at all, for those who lie below `tenants/policy.py`."""
+        """Whether this person may do this at all."""
         return policy.may(self, verb)
+
+    def require(self, verb: str, tenant: "Tenant | None" = None) -> None:
+        """
+        Raises:
+            NotAllowedError: this person may not do this.
+        """
+        policy.require(self, verb, tenant)
 
     @property
     def teams_led(self) -> list[str]:
@@ -73,7 +82,7 @@ class Team(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63, unique=True)
-    leads = models.ManyToManyField(User, related_name="leads_teams", blank=True)
+    leads = models.ManyToManyField(User, related_name=policy.TEAMS_LED, blank=True)
     # The most that the quotas of its tenants may add up to; null: no limit.
     budget_cpu_millicores = models.BigIntegerField(null=True, blank=True)
     budget_memory_bytes = models.BigIntegerField(null=True, blank=True)

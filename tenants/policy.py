@@ -10,9 +10,10 @@ from enum import StrEnum
 from typing import Any
 
 from django.apps import apps
-from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet, TextChoices
 from django.utils.translation import gettext_lazy as _
+
+from portal.errors import NotAllowedError
 
 
 class TenantRole(StrEnum):
@@ -37,6 +38,9 @@ NEW_ACCOUNT = AccountRole.RESEARCHER
 
 # Roles by a place in a team -> the relation of `Team` that says who has them.
 TEAM_ROLES = {LEAD: "leads"}
+TEAMS_LED = "leads_teams"  # the same from the other side, of `User`
+# Scopes of tokens by which an admin is one; no token at all: a session.
+_FULL_SCOPES = {"", "admin"}
 
 ALLOWED: Mapping[str, frozenset[TenantRole]] = {
     verb: frozenset(roles)
@@ -64,42 +68,27 @@ ALLOWED: Mapping[str, frozenset[TenantRole]] = {
     }.items()
 }
 
-_REFUSALS = {
-    "start": _("Only its owner may start it."),
-    "stop": _("Only its owner, a lead of the team or an admin may stop it."),
-    "delete": _("Only its owner or an admin may delete it."),
-    "open_private": _("A notebook opens for its owner only."),
-    "change_quota": _("Only a lead of the team or an admin may change this quota."),
-    "manage_tenants": _("Only an admin may do this."),
-    "steer": _("Only people who lead a team see this page."),
-    "administer": _("Only an admin may do this."),
+# What is said of it on pages, and by REST where that has always said it otherwise: command lines of any
+# version print it.
+_REFUSALS: Mapping[str, tuple[Any, str]] = {
+    "start": (_("Only its owner may start it."), "only its owner may start it"),
+    "stop": (
+        _("Only its owner, a lead of the team or an admin may stop it."),
+        "only its owner, a lead or an admin may stop it",
+    ),
+    "delete": (
+        _("Only its owner or an admin may delete it."),
+        "only its owner or an admin may delete it",
+    ),
+    "open_private": (_("A notebook opens for its owner only."), ""),
+    "change_quota": (
+        _("Only a lead of the team or an admin may change this quota."),
+        "Only a lead of the team or an admin may change a quota.",
+    ),
+    "manage_tenants": (_("Only an admin may do this."), ""),
+    "steer": (_("Only people who lead a team see this page."), ""),
+    "administer": (_("Only an admin may do this."), "only admins may do this"),
 }
-
-# What REST has always said where pages say it otherwise: command lines of any version print it.
-_REFUSALS_OF_REST = {
-    "start": "only its owner may start it",
-    "stop": "only its owner, a lead or an admin may stop it",
-    "delete": "only its owner or an admin may delete it",
-    "change_quota": "Only a lead of the team or an admin may change a quota.",
-}
-
-
-class NotAllowedError(PermissionDenied):
-    """Somebody may not do this.
-
-    Attributes:
-        rest_text: the sentence for REST.
-    """
-
-    def __init__(self, verb: str) -> None:
-        text = str(_REFUSALS.get(verb, _("You may not do this.")))
-        super().__init__(text)
-        self.rest_text = _REFUSALS_OF_REST.get(verb, text)
-
-
-def roles_of(user: Any, tenant: Any) -> frozenset[TenantRole]:
-    """All roles that a person has towards a tenant. A query for each role of teams."""
-    return frozenset(role for role in TenantRole if _has(role, user, tenant))
 
 
 def roles_in_teams(user: Any) -> frozenset[TenantRole]:
@@ -129,7 +118,8 @@ def require(user: Any, verb: str, tenant: Any = None) -> None:
         NotAllowedError: with a sentence that says who may.
     """
     if not may(user, verb, tenant):
-        raise NotAllowedError(verb)
+        text, rest_text = _REFUSALS.get(verb, (_("You may not do this."), ""))
+        raise NotAllowedError(str(text), rest_text)
 
 
 # --- the same as filters of rows ---
@@ -161,6 +151,11 @@ def teams(user: Any, verb: str) -> Q:
     return found
 
 
+def people(user: Any, verb: str) -> Q:
+    """Of `User`: oneself; everybody for those who may do this as admins."""
+    return Q() if ADMIN in ALLOWED[verb] and _is_admin(user) else Q(pk=user.pk)
+
+
 # --- accounts ---
 def admins(people: QuerySet[Any]) -> QuerySet[Any]:
     """Those of the people whose account is an admin's."""
@@ -179,16 +174,16 @@ def account_role(*, of_admin: bool) -> str:
 
 def with_teams_led(people: QuerySet[Any]) -> QuerySet[Any]:
     """Reads along what `teams_led` tells."""
-    return people.prefetch_related("leads_teams")
+    return people.prefetch_related(TEAMS_LED)
 
 
 def teams_led(person: Any) -> list[str]:
     """Names of the teams that somebody leads."""
-    return sorted(team.name for team in person.leads_teams.all())
+    return sorted(team.name for team in getattr(person, TEAMS_LED).all())
 
 
 def _is_admin(user: Any) -> bool:
-    return makes_admin(user.role) and not user.is_capped
+    return makes_admin(user.role) and user.token_scope in _FULL_SCOPES
 
 
 def _has(role: TenantRole, user: Any, tenant: Any) -> bool:

@@ -99,11 +99,11 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
     _guard: asyncio.Task[None] | None = None
 
     # --- what inheritors say ---
-    async def opened(self) -> None:
+    async def on_open(self) -> None:
         """The person is known: begin. May close with a code."""
 
-    async def closed(self) -> None:
-        """The connection is over: stop what was begun. Called once for each `opened`."""
+    async def on_close(self) -> None:
+        """The connection is over: stop what was begun. Called once for each `on_open`."""
 
     async def still_allowed(self) -> int | None:
         """Called every `LOOK_AGAIN_S`; a close code when the right is gone."""
@@ -126,7 +126,7 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
             _open[person.pk] += 1
             self._is_counted = True
             self._guard = asyncio.create_task(self._watch(badge))
-            await self.opened()
+            await self.on_open()
 
     async def close(self, code: int | None = None, reason: str | None = None) -> None:
         """Harmless when it was closed before."""
@@ -144,7 +144,7 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
             _open[self.user.pk] -= 1
             if not _open[self.user.pk]:
                 del _open[self.user.pk]
-            await self.closed()
+            await self.on_close()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Nothing is expected from browsers; what is absurd ends the connection."""
@@ -198,7 +198,7 @@ def _server_of(send: Any) -> Any:
 class NoSuchSocket(UserSocket):
     """What is at every other address: nothing, and a page hears that by a close code."""
 
-    async def opened(self) -> None:
+    async def on_open(self) -> None:
         await self.close(NOT_FOUND)
 
 

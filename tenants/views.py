@@ -5,7 +5,6 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from portal.web.request import PageRequest, signed_in
-from portal.web.rest import source_address
 from tenants import actions
 
 
@@ -13,5 +12,5 @@ from tenants import actions
 @signed_in
 def tenant_make(request: PageRequest) -> HttpResponseBase:
     """An admin asks for a namespace; for others, who have one, this changes nothing."""
-    actions.ensure_tenant(user=request.user, source_address=source_address(request))
+    actions.ensure_tenant(user=request.user)
     return redirect("home")

@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from jobs.models import Job, Service
+import msgspec
+
+from jobs.kinds.base import WorkloadKind
+from jobs.kinds.registry import KINDS
+from jobs.kinds.spec import columns_of
+from jobs.kinds.training.kind import TRAINING
+from jobs.kinds.training.spec import RunPolicy
+from jobs.models import Replica, Workload
+from jobs.rules.requests import RoleRequest
 from tenants.actions import ensure_tenant
 from tenants.models import Team, Tenant, User
 
@@ -32,34 +40,67 @@ def submit_body(**changes: Any) -> dict[str, Any]:
     }
 
 
-def make_job(tenant: Tenant, **changes: Any) -> Job:
-    fields: dict[str, Any] = {
+def new_job(tenant: Tenant, **changes: Any) -> Workload:
+    """A training, not saved; changes are fields of its spec, of its run policy, or columns of its row."""
+    wanted: dict[str, Any] = {
         "name": "my training",
         "topology": "single",
         "image": "python:3.11-slim",
-        "command": ["python", "train.py"],
-        "source": None,
-        "replicas": {
-            "worker": {
-                "count": 1,
-                "cpu_millicores": 1000,
-                "memory_bytes": 2**30,
-                "gpu_count": 0,
-            }
-        },
+        "command": ("python", "train.py"),
+        "replicas": {"worker": role_request()},
+        "observed_generation": 1,
         **changes,
     }
-    return Job.objects.create(tenant=tenant, owner=tenant.owner, **fields)
+    policy = {name: wanted.pop(name) for name in RunPolicy.__struct_fields__ if name in wanted}
+    return _new(tenant, TRAINING, {**wanted, "run_policy": policy})
 
 
-def make_service(tenant: Tenant, **changes: Any) -> Service:
-    """A notebook, or with `kind="tensorboard"` a TensorBoard; queued unless told otherwise."""
-    fields: dict[str, Any] = {
-        "kind": Service.Kind.NOTEBOOK,
+def make_job(tenant: Tenant, **changes: Any) -> Workload:
+    """The same, saved."""
+    row = new_job(tenant, **changes)
+    row.save()
+    return row
+
+
+def new_service(tenant: Tenant, kind: str = "notebook", **changes: Any) -> Workload:
+    """A notebook or a TensorBoard, not saved; queued unless told otherwise.
+
+    `cpu_millicores`, `memory_bytes` and `gpu_count` are those of its one replica.
+    """
+    size = {name: changes.pop(name) for name in RoleRequest.__struct_fields__ if name in changes}
+    wanted: dict[str, Any] = {
         "name": "my notebook",
         "image": "quay.io/jupyter/tensorflow-notebook:2026-11-01",
-        "cpu_millicores": 1000,
-        "memory_bytes": 2**31,
+        "replicas": {kind: role_request(**{"memory_bytes": 2**31, **size})},
         **changes,
     }
-    return Service.objects.create(tenant=tenant, owner=tenant.owner, **fields)
+    if wanted.get("observed_generation"):
+        wanted.setdefault("attempt", wanted["observed_generation"])
+    return _new(tenant, KINDS[kind], wanted)
+
+
+def make_service(tenant: Tenant, **changes: Any) -> Workload:
+    """The same, saved, with the row of its replica when something of that is given."""
+    replica = {name: changes.pop(name) for name in _REPLICA if name in changes}
+    row = new_service(tenant, **changes)
+    row.save()
+    if replica:
+        Replica.objects.create(workload=row, role=row.kind, index=0, attempt=row.attempt, **replica)
+    return row
+
+
+_REPLICA = ("pod", "pod_uid", "node", "gpus", "restarts", "exit_code")
+
+
+def role_request(**changes: Any) -> dict[str, int]:
+    """What one replica asks for, as a row keeps it."""
+    return {"count": 1, "cpu_millicores": 1000, "memory_bytes": 2**30, "gpu_count": 0, **changes}
+
+
+def _new(tenant: Tenant, kind: WorkloadKind, wanted: dict[str, Any]) -> Workload:
+    fields = set(kind.spec.__struct_fields__)
+    spec = msgspec.convert({k: v for k, v in wanted.items() if k in fields}, kind.spec)
+    columns = {k: v for k, v in wanted.items() if k not in fields}
+    return Workload(
+        kind=kind.key, tenant=tenant, owner=tenant.owner, **{**columns_of(spec), **columns}
+    )

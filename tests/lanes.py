@@ -24,7 +24,7 @@ OTHERS = sorted(
     - {*FOLDERS, "contract", UPGRADE, "e2e"}
 )
 
-# Files of FOLDERS that are left to `make test-all`, slowest first, with the seconds that each takes
+# Files of FOLDERS and UPGRADE that are left to `make test-all`, slowest first, with the seconds that each takes
 # beside much other work. What decides (rules, engine, tenancy, who may call what) is never here.
 LATER: Mapping[str, int] = {
     "tests/jobs/engine/test_faults.py": 105,
@@ -33,6 +33,7 @@ LATER: Mapping[str, int] = {
     "tests/portal/server/test_probes.py": 74,
     "tests/jobs/engine/test_quota_race.py": 61,
     "tests/portal/database/test_restarts.py": 60,
+    "tests/upgrade/test_cut_off.py": 60,
     "tests/tenants/people/test_sign_in_limit.py": 46,
     "tests/tenants/people/test_oidc.py": 44,
     "tests/portal/test_backup_under_load.py": 40,
@@ -42,9 +43,10 @@ LATER: Mapping[str, int] = {
     "tests/portal/test_full_disk.py": 28,
     "tests/portal/server/test_bodies.py": 28,
     "tests/portal/routes/test_bodies.py": 28,
+    "tests/repository/test_tool_mutants.py": 28,
     "tests/deploy/test_launch.py": 26,
+    "tests/upgrade/test_old_backup.py": 25,
     "tests/portal/database/test_migrate.py": 25,
-    "tests/repository/test_tool_mutants.py": 21,
     "tests/jobs/client/test_follow.py": 20,
     "tests/portal/test_serve.py": 18,
     "tests/jobs/engine/test_data_is_kept.py": 17,

@@ -1,6 +1,7 @@
 """Measures a whole Homeport on this machine: `python -m tests.measure`, two to three minutes.
 
-`python -m tests.measure pages` measures every page of a large installation (tests/scale).
+`python -m tests.measure pages` measures every page of a large installation (tests/scale), and
+`python -m tests.measure migrations` how long those to one table take (tests/upgrade).
 Prints a table. Nothing here passes or fails; docs/performance.md says what the figures should be.
 """
 
@@ -25,6 +26,7 @@ from tests.e2e.portal import ROOT, Portal, Rest
 from tests.e2e.viewers import Counting
 from tests.scale import measure as scale
 from tests.tools.waiting import wait_for
+from tests.upgrade import measure as upgrade
 
 IDLE_S = 30.0
 JOBS = 200
@@ -232,5 +234,7 @@ if __name__ == "__main__":
         fill(sys.argv[2])
     elif sys.argv[1:2] == ["pages"]:
         scale.main(*sys.argv[2:3])
+    elif sys.argv[1:2] == ["migrations"]:
+        upgrade.main(*sys.argv[2:3])
     else:
         main()

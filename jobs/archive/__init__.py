@@ -1,8 +1,8 @@
-"""What is archived of a job: logs and artifacts, in the object store and in rows."""
+"""What is archived of a workload: logs and artifacts, in the object store and in rows."""
 
-from jobs.models import Job
+from jobs.models import Workload
 
 
-def job_prefix(job: Job) -> str:
-    """Everything in the object store that belongs to this job begins with this."""
-    return f"{job.tenant_id}/jobs/{job.pk}/"
+def archive_prefix(workload: Workload) -> str:
+    """Everything in the object store that belongs to this workload begins with this."""
+    return f"{workload.tenant_id}/jobs/{workload.pk}/"

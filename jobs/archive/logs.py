@@ -11,7 +11,7 @@ from typing import Literal
 
 from django.utils.translation import ngettext
 
-from jobs.models import Job, LogSegment, ReplicaArchive
+from jobs.models import LogSegment, ReplicaArchive, Workload
 from jobs.pod.protocol.notices import notice
 from portal.storage import get_store
 from portal.storage.store import ObjectMissingError, Store
@@ -28,7 +28,7 @@ class NoSuchAttemptError(AbsentError):
     """A job has not had that attempt; the text says how many it has had."""
 
 
-def which_of(job: Job, text: str) -> Which:
+def which_of(job: Workload, text: str) -> Which:
     """`2`, `latest` or `all` as somebody wrote it; empty is `latest`.
 
     Raises:
@@ -199,7 +199,7 @@ def log_of(archive: ReplicaArchive) -> Log:
     return Log(archive.attempt, tuple(rows), archive.is_complete, archive.skipped_bytes)
 
 
-def find_log(job: Job, role: str, index: int, attempt: int | None = None) -> Log | None:
+def find_log(job: Workload, role: str, index: int, attempt: int | None = None) -> Log | None:
     """The archived log of a replica: of one attempt, or of the latest that has anything."""
     found = job.archives.filter(role=role, index=index).order_by("-attempt")
     if attempt is not None:
@@ -240,7 +240,9 @@ def rest_words(attempt: int) -> str:
     return f"the rest of attempt {attempt} is not uploaded yet"
 
 
-def find_logs(job: Job, wanted: Sequence[tuple[str, int]], which: Which = "latest") -> list[Found]:
+def find_logs(
+    job: Workload, wanted: Sequence[tuple[str, int]], which: Which = "latest"
+) -> list[Found]:
     """The archived logs of several replicas, by attempt and then in the order of `wanted`.
 
     Two queries, however many replicas and attempts; those without an archive are absent.
@@ -265,7 +267,7 @@ def find_logs(job: Job, wanted: Sequence[tuple[str, int]], which: Which = "lates
     return by_place if which == "latest" else sorted(by_place, key=lambda one: one.log.attempt)
 
 
-def replicas_of(job: Job) -> list[tuple[str, int]]:
+def replicas_of(job: Workload) -> list[tuple[str, int]]:
     """All replicas of a job in the order in which they are shown."""
     return [
         (role, index)
@@ -275,7 +277,7 @@ def replicas_of(job: Job) -> list[tuple[str, int]]:
 
 
 def job_log(
-    job: Job,
+    job: Workload,
     *,
     replica: tuple[str, int] | None,
     tail_lines: int | None,

@@ -1,6 +1,6 @@
 """Admission: the one place where queued workloads are given room. First come, first served.
 
-Four parts: what the database knows (`store.read_queue`), what the view shows (`read_capacity`, on the
+Four parts: what the database knows (`store.read_queue`), what the cache shows (`read_capacity`, on the
 event loop), the decisions (pure), and their writing, in one transaction that also checks the lease's
 epoch. Nobody but the reconciler that holds the lease admits, so nothing can come in between but a
 person's stop or delete, for which each row is looked at again as it is written.
@@ -17,10 +17,11 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
+import msgspec
 from asgiref.sync import sync_to_async
 
 from jobs.engine import store
-from jobs.engine.rows import Admitted, Change, ChangedRow, Queue, TenantQueue, fenced
+from jobs.engine.rows import Admitted, Change, ChangedRow, Queue, TenantQueue
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import Observed, WorkloadRow
 from jobs.leader.clock import SteadyClock
@@ -64,8 +65,8 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 class AdmissionPass:
     """Remembers whether there is a queue, and when it was last looked at."""
 
-    def __init__(self, view: ClusterCache, lease: Lease, clock: SteadyClock) -> None:
-        self._view = view
+    def __init__(self, cache: ClusterCache, lease: Lease, clock: SteadyClock) -> None:
+        self._cache = cache
         self._lease = lease
         self._clock = clock
         self._is_empty = False
@@ -129,11 +130,11 @@ class AdmissionPass:
 
     async def _decide(self, queue: Queue, now: datetime) -> tuple[list[Decision], float]:
         """The decisions, and seconds of processor time."""
-        if not self._view.synced or self._view.problem:
+        if not self._cache.synced or self._cache.problem:
             words = reasons.make("cluster_unreachable")
             waits = Fit("later", words.code, words.text)
             return [Decision(queued, waits) for queued in queue.queued], 0.0
-        capacity, read_s = _measured(partial(read_capacity, self._view, queue))
+        capacity, read_s = _measured(partial(read_capacity, self._cache, queue))
         # Packing a long queue takes its time, and the event loop has viewers to serve.
         pack = partial(decide, queue.queued, capacity.tenants, capacity.nodes, now, most=_AT_ONCE)
         found, pack_s = await asyncio.to_thread(_measured, pack)
@@ -146,7 +147,7 @@ def _measured(work: Callable[[], T]) -> tuple[T, float]:
     return work(), time.thread_time() - began_s
 
 
-# --- what the view shows ---
+# --- what the cache shows ---
 @dataclass(frozen=True)
 class Capacity:
     """What quotas and nodes have left; tenants by their ids."""
@@ -155,30 +156,30 @@ class Capacity:
     nodes: tuple[NodeCapacity, ...]
 
 
-def read_capacity(view: ClusterCache, queue: Queue) -> Capacity:
+def read_capacity(cache: ClusterCache, queue: Queue) -> Capacity:
     """Quotas and nodes, less what is admitted but not there yet. On the event loop."""
     invisible: dict[str, Amount] = {}
     unplaced: list[ReplicaRequest] = []
     for admitted in queue.admitted:
-        missing, unbound = _outstanding(view, admitted)
+        missing, unbound = _outstanding(cache, admitted)
         held = invisible.get(admitted.namespace, Amount())
-        seen = _node_ports(view.services.of_owner(admitted.workload_id))
+        seen = _node_ports(cache.services.of_owner(admitted.workload_id))
         ports = max(0, total_of(admitted.requests).nodeports - seen)
         pods = total_of(missing).on_node
         invisible[admitted.namespace] = held + pods + Amount(nodeports=ports)
         unplaced += [*missing, *unbound]
     tenants = {
-        tenant.tenant_id: _quota_headroom(view, tenant, invisible.get(tenant.namespace, Amount()))
+        tenant.tenant_id: _quota_headroom(cache, tenant, invisible.get(tenant.namespace, Amount()))
         for tenant in queue.tenants
     }
-    return Capacity(tenants, tuple(reserve(unplaced, node_capacities(view))))
+    return Capacity(tenants, tuple(reserve(unplaced, node_capacities(cache))))
 
 
 def _outstanding(
-    view: ClusterCache, admitted: Admitted
+    cache: ClusterCache, admitted: Admitted
 ) -> tuple[list[ReplicaRequest], list[ReplicaRequest]]:
     """Replicas without a pod, and replicas whose pod has no node."""
-    live = [p for p in view.pods.of_owner(admitted.workload_id) if p.status.phase not in _ENDED]
+    live = [p for p in cache.pods.of_owner(admitted.workload_id) if p.status.phase not in _ENDED]
     roles = Counter(pod.metadata.labels.role for pod in live)
     free = Counter(pod.metadata.labels.role for pod in live if not pod.spec.node_name)
     missing, unbound = [], []
@@ -191,19 +192,19 @@ def _outstanding(
     return missing, unbound
 
 
-def _quota_headroom(view: ClusterCache, tenant: TenantQueue, invisible: Amount) -> QuotaHeadroom:
+def _quota_headroom(cache: ClusterCache, tenant: TenantQueue, invisible: Amount) -> QuotaHeadroom:
     if tenant.closed:
         code = "tenant_deleting" if tenant.closed == "deleting" else "tenant_suspended"
         return QuotaHeadroom(None, None, reasons.make(code).text, code)
     if not tenant.is_active:
         return QuotaHeadroom(None, None, reasons.make("tenant_not_ready").text, "tenant_not_ready")
-    quota = view.quotas.get(tenant.namespace, QUOTA)
+    quota = cache.quotas.get(tenant.namespace, QUOTA)
     if quota is None or not quota.status.hard:
         return QuotaHeadroom(None, None)
     hard = _limits(observed(quota.status.hard))
     used = _amount(observed(quota.status.used))
-    # A pod may be in the view before the quota's count of it, or the other way round.
-    seen = _held_in(view, tenant.namespace)
+    # A pod may be in the cache before the quota's count of it, or the other way round.
+    seen = _held_in(cache, tenant.namespace)
     return QuotaHeadroom(hard, hard - used.largest(seen) - invisible)
 
 
@@ -225,21 +226,21 @@ def amount_of(held: Resources) -> Amount:
     return Amount(held.cpu_millicores, held.memory_bytes, held.gpu_count, held.pods)
 
 
-def _held_in(view: ClusterCache, namespace: str) -> Amount:
+def _held_in(cache: ClusterCache, namespace: str) -> Amount:
     total = resources.NOTHING
-    for pod in view.pods.in_namespace(namespace).values():
+    for pod in cache.pods.in_namespace(namespace).values():
         if pod.status.phase not in _ENDED:
             total += resources.of_pod(pod.spec)
-    ports = _node_ports(view.services.in_namespace(namespace).values())
+    ports = _node_ports(cache.services.in_namespace(namespace).values())
     return amount_of(total) + Amount(nodeports=ports)
 
 
-def node_capacities(view: ClusterCache) -> list[NodeCapacity]:
+def node_capacities(cache: ClusterCache) -> list[NodeCapacity]:
     """Every node with what no pod (foreign ones included) has asked for."""
     found = []
-    for (_, name), node in view.nodes.watch.items.items():
-        allocatable = amount_of(view.allocatable_of(name))
-        free = allocatable - amount_of(view.requested_on(name))
+    for (_, name), node in cache.nodes.watch.items.items():
+        allocatable = amount_of(cache.allocatable_of(name))
+        free = allocatable - amount_of(cache.requested_on(name))
         found.append(
             node_capacity(
                 name,
@@ -291,7 +292,7 @@ def write(admissions: Sequence[Admission], now: datetime) -> list[ChangedRow]:
     for first in range(0, len(admissions), _ROWS_AT_ONCE):
         chosen = admissions[first : first + _ROWS_AT_ONCE]
         queued |= store.load_queued([one.workload_id for one in chosen])
-    return fenced(admissions, partial(_write_one, queued, now))
+    return store.fenced(admissions, partial(_write_one, queued, now))
 
 
 def _write_one(
@@ -307,9 +308,9 @@ def _write_one(
     else:
         made = lifecycle(row, Observed(), now).admit()
         try:
-            documents = KINDS[row.kind].render(admission.workload_id, row.attempt, made.deadline_s)
-        except (ConfigurationError, ValueError) as error:
+            documents = store.render(admission.workload_id, row.attempt, made.deadline_s)
+        except (ConfigurationError, ValueError, msgspec.ValidationError) as error:
             log.exception("%s %s cannot be rendered", row.kind, row.id)
             reason = reasons.make("refused", detail=str(error))
             made = lifecycle(row, Observed(), now).refuse(reason)
-    return store.save_admission(Change(admission.workload_id, row.kind, made, now), documents)
+    return store.save_admission(Change(admission.workload_id, made, now), documents)

@@ -21,7 +21,7 @@ from asgiref.sync import sync_to_async
 from jobs.engine import store
 from jobs.engine.events import EventLog, base_name
 from jobs.engine.executor import Executor, StepBatch, StepResult
-from jobs.engine.rows import Change, ChangedRow, EventRow, Intent, Unreadable
+from jobs.engine.rows import Change, ChangedRow, EventRow, Intent
 from jobs.kinds.observe import CallResults, PodReader
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import CreateAll, LoadedRow, ObjectRef, Plan, WorkloadRow
@@ -29,7 +29,7 @@ from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease, LeaseLostError
 from jobs.rules import reasons
 from jobs.rules.reasons import Reason
-from jobs.rules.states import FINAL_STATES, JobState
+from jobs.rules.states import FINAL_STATES, WorkloadState
 from portal.cluster.cache import ClusterCache
 from portal.cluster.objects import KubePod
 from portal.cluster.workqueue import WorkQueue
@@ -60,13 +60,13 @@ class Controller:
 
     def __init__(
         self,
-        view: ClusterCache,
+        cache: ClusterCache,
         executor: Executor,
         lease: Lease,
         clock: SteadyClock,
         wake: Callable[[], None],
     ) -> None:
-        self._view = view
+        self._cache = cache
         self._executor = executor
         self._lease = lease
         self._clock = clock
@@ -90,7 +90,7 @@ class Controller:
 
     # --- what to look at ---
     def knows(self, pk: UUID) -> bool:
-        """Whether it is a row of this kind that was open when it was last asked for."""
+        """Whether it is a workload that was open when it was last asked for."""
         return pk in self._intents
 
     def enqueue(self, ids: Iterable[UUID]) -> None:
@@ -133,7 +133,7 @@ class Controller:
         chosen, cost = [], 0
         for pk in ordered[place:] + ordered[:place]:
             chosen.append(pk)
-            cost += 1 + self._view.pods.count_of_owner(str(pk))
+            cost += 1 + self._cache.pods.count_of_owner(str(pk))
             if cost >= _PER_RESYNC:
                 break
         self._safe_up_to = chosen[-1] if chosen else self._safe_up_to
@@ -172,7 +172,7 @@ class Controller:
         try:
             loaded = await sync_to_async(store.load)(chosen)
             turns = self._take_turns(loaded.rows, self._clock.now())
-            broken = [self._broken(pk, found) for pk, found in loaded.broken.items()]
+            broken = [self._broken(pk, text) for pk, text in loaded.broken.items()]
             written = await self._commit(turns, broken)
             is_written = True
             for pk in set(chosen) - loaded.rows.keys() - loaded.broken.keys():
@@ -191,13 +191,13 @@ class Controller:
         turns = []
         for pk, loaded in found.items():
             row = loaded.row
-            if not self._view.synced and row.state is not JobState.QUEUED:
+            if not self._cache.synced and row.state is not WorkloadState.QUEUED:
                 # Before the first list, absence means nothing.
                 continue
             root: ObjectRef | None = None
             try:
                 root, decided = self._plan(pk, loaded, now)
-                news = self._events.news(self._view, row.id, row.namespace, base_name(row))
+                news = self._events.news(self._cache, row.id, row.namespace, base_name(row))
                 events = (*news, *self._failed_step(pk, now))
             except Exception as error:  # the named fence: one poisoned row stops no other
                 log.exception("%s %s cannot be planned", row.kind, pk)
@@ -207,19 +207,19 @@ class Controller:
         return turns
 
     def _plan(self, pk: UUID, loaded: LoadedRow, now: datetime) -> tuple[ObjectRef | None, Plan]:
-        """The root as the view has it, and the plan."""
+        """The root as the cache has it, and the plan."""
         row = loaded.row
         kind = KINDS[row.kind]
-        pods = self._pods.read(self._view, row, kind.read_pod)
+        pods = self._pods.read(self._cache, row, kind.read_pod)
         deleted_pods = [kind.read_pod(row, pod) for pod in self._deleted_pods.get(pk, ())]
-        seen = kind.observe(self._view, loaded, self._call_results(pk), pods, deleted_pods)
+        seen = kind.observe(self._cache, loaded, self._call_results(pk), pods, deleted_pods)
         return seen.root, kind.lifecycle(row, seen, now).plan()
 
-    def _broken(self, pk: UUID, found: Unreadable) -> Change:
+    def _broken(self, pk: UUID, text: str) -> Change:
         """An event on a row that cannot be read; it is tried again later."""
         self._queue.add_rate_limited(pk)
         now = self._clock.now()
-        return Change(pk, found.kind, Plan(), now, (self._trouble(pk, now, found.text),))
+        return Change(pk, Plan(), now, (self._trouble(pk, now, text),))
 
     def _call_results(self, pk: UUID) -> CallResults:
         result = self._results.get(pk, StepResult(pk))
@@ -255,7 +255,7 @@ class Controller:
 
     async def _commit(self, turns: list[Turn], broken: list[Change]) -> dict[UUID, ChangedRow]:
         changes = broken + [
-            Change(turn.workload_id, turn.row.kind, turn.plan, turn.now, turn.events)
+            Change(turn.workload_id, turn.plan, turn.now, turn.events)
             for turn in turns
             if turn.plan.writes or turn.events
         ]

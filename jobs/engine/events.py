@@ -1,4 +1,4 @@
-"""Which of the cluster's events are about a job's objects, and how they are kept with the job."""
+"""Which of the cluster's events are about a workload's objects, and how they are kept with it."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -14,13 +14,13 @@ MESSAGE_MAX = 1000
 
 
 class EventLog:
-    """Finds what is new among a job's events, so that nothing is written twice."""
+    """Finds what is new among a workload's events, so that nothing is written twice."""
 
     def __init__(self) -> None:
-        # job id -> event uid -> how often it had happened when it was written
+        # workload's id -> event uid -> how often it had happened when it was written
         self._written: dict[str, dict[str, int]] = {}
 
-    def news(self, view: ClusterCache, owner: str, namespace: str, base: str) -> list[EventRow]:
+    def news(self, cache: ClusterCache, owner: str, namespace: str, base: str) -> list[EventRow]:
         """Events about the objects of a row that are new or have happened again.
 
         Args:
@@ -30,30 +30,30 @@ class EventLog:
         known = self._written.get(owner, {})
         found = [
             event
-            for event in view.events.in_namespace(namespace).values()
+            for event in cache.events.in_namespace(namespace).values()
             if is_about(event, base) and known.get(event.metadata.uid) != event.total
         ]
         return [row_of(event) for event in sorted(found, key=_at)]
 
-    def wrote(self, job_id: UUID, rows: Iterable[EventRow]) -> None:
+    def wrote(self, workload_id: UUID, rows: Iterable[EventRow]) -> None:
         """Call after the rows were committed."""
-        known = self._written.setdefault(str(job_id), {})
+        known = self._written.setdefault(str(workload_id), {})
         known.update({row.uid: row.count for row in rows})
 
-    def forget(self, job_id: UUID) -> None:
-        self._written.pop(str(job_id), None)
+    def forget(self, workload_id: UUID) -> None:
+        self._written.pop(str(workload_id), None)
 
 
-def base_name(job: WorkloadRow) -> str:
-    """NAME of the first attempt, with which the names of all its objects begin."""
-    suffix = f"-{job.attempt}"
-    return job.kube_name.removesuffix(suffix) if job.attempt > 1 else job.kube_name
+def base_name(row: WorkloadRow) -> str:
+    """NAME of the generation's first attempt, with which the names of all its objects begin."""
+    is_first = row.attempt == max(1, row.observed_generation)
+    return row.kube_name if is_first else row.kube_name.removesuffix(f"-{row.attempt}")
 
 
 def is_about(event: KubeEvent, base: str) -> bool:
-    """Whether the event's object is one of the job's.
+    """Whether the event's object is one of the workload's.
 
-    Events outlive pods, so they are found by name: NAME holds 6 characters of the job's uuid.
+    Events outlive pods, so they are found by name: NAME holds 6 characters of the workload's uuid.
     """
     name = event.involved_object.name
     return name == base or name.startswith(f"{base}-")

@@ -43,6 +43,7 @@ from portal.cluster.errors import (
     TooManyRequests,
     Unavailable,
 )
+from portal.cluster.kinds import get_kind
 from portal.cluster.manifests import Object
 from portal.storage import get_store
 
@@ -173,13 +174,12 @@ class Executor:
 
     async def _rescue(self, batch: StepBatch, step: Rescue) -> None:
         """The pod and what it mounts: ConfigMap and Secret may have gone with the root."""
-        render = KINDS[batch.row.kind].render_rescue
-        assert render is not None, "what is not archived has nothing to rescue"
         root = _stub(batch) if batch.has_root else None
         for document in await sync_to_async(store.load_documents)(batch.row):
             if document["kind"] in {"ConfigMap", "Secret"}:
                 await self._create_child(batch, document, root)
-        await self._cluster.create_or_adopt(await sync_to_async(render)(batch.row, step))
+        rescue = await sync_to_async(store.render_rescue)(batch.row, step)
+        await self._cluster.create_or_adopt(rescue)
 
     # --- changing, reading ---
     async def _patch_root(
@@ -236,8 +236,9 @@ def _root_kind(batch: StepBatch) -> str:
 
 def _stub(batch: StepBatch) -> Object:
     """As much of the root as an ownerReference needs."""
+    kind = get_kind(_root_kind(batch))
     meta = {"name": batch.row.root_name, "uid": batch.row.root_uid}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": meta}
 
 
 def _failed(result: StepResult, error: ClusterError) -> StepResult:

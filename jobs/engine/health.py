@@ -92,13 +92,13 @@ class HealthReporter:
     """Gathers; `report` gives it all, ready for JSON (see `report` for the shape)."""
 
     def __init__(
-        self, cluster: Cluster, view: ClusterCache, jobs: Callable[[], Mapping[str, int]]
+        self, cluster: Cluster, cache: ClusterCache, workloads: Callable[[], Mapping[str, int]]
     ) -> None:
-        """`jobs` counts what the jobs' pass has before it."""
+        """`workloads` counts what the controller has before it."""
         self.ticks = TickTimes()
         self._cluster = cluster
-        self._view = view
-        self._jobs = jobs
+        self._cache = cache
+        self._workloads = workloads
         self._started_at = timezone.now().isoformat()
         self._last_error = LastError()
         self._store: dict[str, Any] = {"state": "unknown"}
@@ -120,7 +120,7 @@ class HealthReporter:
             },
             "watches": self._watches(),
             "ticks": self.ticks.report(),
-            "jobs": dict(self._jobs()),
+            "jobs": dict(self._workloads()),
             "last_error": self._last_error.last,
             "tasks": [
                 {
@@ -159,7 +159,7 @@ class HealthReporter:
             return seen.isoformat(timespec="seconds") if seen else None
 
         found = []
-        for watch in self._view.watches:
+        for watch in self._cache.watches:
             health = watch.health
             found.append(
                 {
@@ -207,7 +207,7 @@ class HealthReporter:
         namespace in which Pod Security can be tried."""
         wait_s, asked_at, tried_in = 0.0, 0.0, ""
         while True:
-            await self._view.wait_synced()
+            await self._cache.wait_synced()
             namespace = self._namespace()
             is_due = time.monotonic() - asked_at >= wait_s
             if is_due or bool(namespace) != bool(tried_in):
@@ -226,7 +226,7 @@ class HealthReporter:
         """Tries daily whether namespaces are apart, sooner while that could not be tried."""
         wait_s = 0.0
         while settings.NETWORK_CHECK:
-            await self._view.wait_synced()
+            await self._cache.wait_synced()
             found = await network.NetworkCheck(self._cluster).look()
             self._network = {
                 "state": found.state,
@@ -240,7 +240,7 @@ class HealthReporter:
 
     def _namespace(self) -> str:
         """One of ours that lives: they are all labelled for Pod Security."""
-        for (_, name), namespace in self._view.namespaces.watch.items.items():
+        for (_, name), namespace in self._cache.namespaces.watch.items.items():
             if namespace.status.phase == "Active" and not namespace.metadata.deletion_timestamp:
                 return name
         return ""

@@ -1,11 +1,11 @@
 """The loop that holds the lease and makes the cluster follow the database.
 
 One tick: what finished steps found out and what the rows say -> observe (on the event loop) -> plan
-(pure) -> commit all changed rows in one transaction -> start the steps. Steps of different jobs and services
-run side by side and never hold up a tick. A tick comes at most 100 ms after a change, a message or a
+(pure) -> commit all changed rows in one transaction -> start the steps. Steps of different
+workloads run side by side and never hold up a tick. A tick comes at most 100 ms after a change, a message or a
 timer, and every 10 s anyway; with nothing to do it costs one small query.
 
-What may fail: one job (fenced, tried again with growing waits), the cluster (everything waits, and
+What may fail: one workload (fenced, tried again with growing waits), the cluster (everything waits, and
 the health row says why), the lease (everything stops; the supervisor starts the loop anew).
 """
 
@@ -30,6 +30,7 @@ from jobs.engine.executor import Executor
 from jobs.engine.health import HealthReporter
 from jobs.engine.nodes import NodesPass
 from jobs.engine.rows import ChangedRow
+from jobs.kinds.registry import KINDS
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import POLL_S, RENEW_S, Lease, Writer
 from jobs.models import ReconcilerLease
@@ -41,7 +42,7 @@ from portal.cluster.client import Cluster
 from portal.cluster.errors import CredentialsError
 from portal.database.postgres.patience import patience
 from portal.process import process
-from tenants.reconcile.controller import TenantReconciler
+from tenants.reconcile.controller import TenantController
 
 log = logging.getLogger(__name__)
 
@@ -130,25 +131,25 @@ def _prune() -> list[Pruned]:
 
 
 class LeaderRun:
-    """The time between taking the lease and giving it back: one connection, one view."""
+    """The time between taking the lease and giving it back: one connection, one cache."""
 
     def __init__(self, cluster: Cluster, lease: Lease, clock: SteadyClock | None = None) -> None:
         self._lease = lease
         self._clock = clock or SteadyClock()
-        self._view = ClusterCache(cluster)
+        self._cache = ClusterCache(cluster)
         self._wanted = asyncio.Event()  # a message, a finished step, a timer of a part
         self._heard = True  # somebody may have changed the database
         self._workloads = Controller(
-            self._view, Executor(cluster, lease.check), lease, self._clock, self._wanted.set
+            self._cache, Executor(cluster, lease.check), lease, self._clock, self._wanted.set
         )
-        self._admission = AdmissionPass(self._view, lease, self._clock)
-        self._usage = UsageRecorder(self._view, lease, self._clock)
-        self._tenants = TenantReconciler(self._view, cluster, Writer(lease))
+        self._admission = AdmissionPass(self._cache, lease, self._clock)
+        self._usage = UsageRecorder(self._cache, lease, self._clock)
+        self._tenants = TenantController(self._cache, cluster, Writer(lease))
         self._tenants_changes = ClusterChanges()
         self._tenants_wanted = asyncio.Event()
-        self._nodes = NodesPass(self._view, lease)
+        self._nodes = NodesPass(self._cache, lease)
         self._nodes_untold = False
-        self._health = HealthReporter(cluster, self._view, self._workloads.report)
+        self._health = HealthReporter(cluster, self._cache, self._workloads.report)
         self._problem = ""
         self._began_at = time.monotonic()
 
@@ -156,7 +157,7 @@ class LeaderRun:
         """Until `stop` is set, or a part fails for good."""
         await self._usage.begin()
         parts: list[Coroutine[Any, Any, None]] = [
-            self._view.run(),
+            self._cache.run(),
             self._keep_lease(),
             self._listen(),
             self._tend_tenants(),
@@ -228,8 +229,8 @@ class LeaderRun:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._tenants_wanted.wait(), wait_s)
             self._tenants_wanted.clear()
-            if not self._view.synced:
-                await self._view.wait_synced()
+            if not self._cache.synced:
+                await self._cache.wait_synced()
             everything = time.monotonic() - whole_at >= _TENANTS_SAFETY_S
             changes, self._tenants_changes = self._tenants_changes, ClusterChanges()
             try:
@@ -267,7 +268,7 @@ class LeaderRun:
         while not stop.is_set():
             started_at = time.monotonic()
             is_safety = started_at - safe_at >= SAFETY_S
-            is_start = self._view.synced and not was_synced
+            is_start = self._cache.synced and not was_synced
             heard: ResyncAt = "heard" if self._heard else ""
             try:
                 await self.tick("start" if is_start else "safety" if is_safety else heard)
@@ -286,7 +287,7 @@ class LeaderRun:
 
         Args:
             at: what is asked of the database, see `Controller.resync`; empty: nothing, only
-                what the view and finished steps reported.
+                what the cache and finished steps reported.
         """
         began_at = time.monotonic()
         self._wanted.clear()
@@ -312,12 +313,12 @@ class LeaderRun:
         self._health.ticks.note(changes.heard_at, began_at)
 
     def _take_changes(self) -> ClusterChanges:
-        changes = self._view.take_changes()
+        changes = self._cache.take_changes()
         owners = [owner for owner in map(_uuid, changes.owners) if owner is not None]
         self._workloads.enqueue(owners)
         self._usage.note(changes.owners)
         self._nodes.note(changes.nodes)
-        for pod in self._view.take_deleted_pods():
+        for pod in self._cache.take_deleted_pods():
             owner = _uuid(pod.metadata.owner)
             if owner is not None:
                 self._workloads.note_deleted_pod(owner, pod)
@@ -334,7 +335,7 @@ class LeaderRun:
         waits = [safety_s]
         parts = (self._workloads, self._admission)
         waits += [due_s for one in parts if (due_s := one.next_due_s()) is not None]
-        events = (self._view.changed, self._wanted, stop)
+        events = (self._cache.changed, self._wanted, stop)
         if min(waits) <= 0 or any(event.is_set() for event in events):
             return
         tasks = [asyncio.create_task(event.wait()) for event in events]
@@ -348,7 +349,9 @@ class LeaderRun:
         """Tells browsers; one that misses it is repaired by the revision."""
         last = {row.workload_id: row for row in changed}
         for row in last.values():
-            await live.achanged(row.kind, row.workload_id, row.revision, row.tenant_id)
+            if row.kind in KINDS:  # a row of a later version may be there
+                about = (KINDS[row.kind].record_kind, row.workload_id, row.revision, row.tenant_id)
+                await live.achanged(*about, row.kind)
 
     # --- nodes, health ---
     async def _tell_nodes(self) -> None:
@@ -359,9 +362,9 @@ class LeaderRun:
 
     async def _note_health(self) -> None:
         """Writes at once when the cluster was lost or came back; every page has the banner."""
-        problem = self._view.problem
+        problem = self._cache.problem
         is_late = time.monotonic() - self._began_at > _ANSWER_S
-        if not self._view.synced and not problem and is_late:
+        if not self._cache.synced and not problem and is_late:
             problem = "The cluster has not answered yet."
         if bool(problem) != bool(self._problem):
             self._problem = problem

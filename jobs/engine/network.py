@@ -16,7 +16,7 @@ from typing import Any
 
 from django.utils.crypto import salted_hmac
 
-from jobs.manifests import pod_settings
+from jobs.kinds.manifests import pod_settings
 from portal.cluster import manifests
 from portal.cluster.client import Cluster, Object
 from portal.cluster.errors import AlreadyExists, ClusterError, NotFound

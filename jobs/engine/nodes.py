@@ -42,27 +42,27 @@ class NodeRow:
     about: Mapping[str, str] = field(default_factory=dict)
 
 
-def look(view: ClusterCache, names: Iterable[str] | None = None) -> dict[str, NodeRow]:
+def look(cache: ClusterCache, names: Iterable[str] | None = None) -> dict[str, NodeRow]:
     """Nodes by name, all of them when none are named. On the event loop.
 
     What is named and does not exist is left out.
     """
     if names is None:
-        names = [name for _, name in view.nodes.watch.items]
-    return {name: row for name in names if (row := _look_at(view, name)) is not None}
+        names = [name for _, name in cache.nodes.watch.items]
+    return {name: row for name in names if (row := _look_at(cache, name)) is not None}
 
 
-def _look_at(view: ClusterCache, name: str) -> NodeRow | None:
-    node = view.nodes.get("", name)
+def _look_at(cache: ClusterCache, name: str) -> NodeRow | None:
+    node = cache.nodes.get("", name)
     if node is None:
         return None
     return NodeRow(
         name=name,
         is_ready=is_ready(node),
         is_schedulable=not node.spec.unschedulable,
-        capacity=amount_of(view.capacity_of(name)),
-        allocatable=amount_of(view.allocatable_of(name)),
-        requested=amount_of(view.requested_on(name)),
+        capacity=amount_of(cache.capacity_of(name)),
+        allocatable=amount_of(cache.allocatable_of(name)),
+        requested=amount_of(cache.requested_on(name)),
         labels=dict(sorted(node.metadata.labels.items())[:_LABELS_MAX]),
         conditions=_conditions(node),
         taints=tuple(
@@ -72,7 +72,7 @@ def _look_at(view: ClusterCache, name: str) -> NodeRow | None:
                 :_TAINTS_MAX
             ]
         ),
-        holders=_holders(view.gpu_pods_of(name)),
+        holders=_holders(cache.gpu_pods_of(name)),
         about=_about(node),
     )
 
@@ -140,8 +140,8 @@ class NodesPass:
     After the first look at all of them, a look costs what changed, whatever the size of the cluster.
     """
 
-    def __init__(self, view: ClusterCache, lease: Lease) -> None:
-        self._view = view
+    def __init__(self, cache: ClusterCache, lease: Lease) -> None:
+        self._cache = cache
         self._lease = lease
         self._written: dict[str, NodeRow] | None = None  # None: not known, all are to be written
         self._dirty: set[str] = set()
@@ -158,15 +158,15 @@ class NodesPass:
         Raises:
             DatabaseError: nothing was written, and what changed is still known.
         """
-        if not self._view.synced or (self._written is not None and not self._dirty):
+        if not self._cache.synced or (self._written is not None and not self._dirty):
             return False
         dirty, before = self._dirty, self._written
         if before is None:
-            seen = look(self._view)
+            seen = look(self._cache)
             known = await sync_to_async(known_names)()
             before, gone = {}, sorted(set(known) - seen.keys())
         else:
-            seen = look(self._view, dirty)
+            seen = look(self._cache, dirty)
             gone = sorted(name for name in dirty if name in before and name not in seen)
         changed = [row for name, row in seen.items() if before.get(name) != row]
         # What changes from here on, is for the next look.

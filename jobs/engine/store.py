@@ -3,19 +3,82 @@
 Writes are made inside `Lease.commit` only, one transaction per tick, and only what changed.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import starmap
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from jobs.engine import job_rows, service_rows
-from jobs.engine.rows import Change, ChangedRow, Intent, Loaded, Queue, TenantQueue
-from jobs.kinds.state import WorkloadRow
+from django.db import InterfaceError, OperationalError, transaction
+from django.db.models import F, Model, Q, QuerySet
+from django.db.models.fields.json import KT, KeyTransform
+from django.db.models.lookups import IsNull
+
+from jobs.archive import archive_prefix
+from jobs.engine.event_rows import save_events
+from jobs.engine.rows import (
+    Admitted,
+    Change,
+    ChangedRow,
+    EventRow,
+    Intent,
+    Loaded,
+    Queue,
+    TenantQueue,
+    own_event,
+)
+from jobs.kinds import notes
+from jobs.kinds.interactive import startup
+from jobs.kinds.manifests import kube_name
+from jobs.kinds.registry import KINDS
+from jobs.kinds.state import ArchiveRow, LoadedRow, ReplicaKey, ReplicaRow, Rescue, WorkloadRow
+from jobs.models import WITH_WORK, Replica, ReplicaArchive, Workload
+from jobs.rules.queue import Queued
+from jobs.rules.reasons import Reason
+from jobs.rules.states import (
+    FINAL_REPLICA_STATES,
+    FINAL_STATES,
+    Desired,
+    ReplicaState,
+    WorkloadState,
+)
+from portal import quantity
 from portal.cluster.manifests import Object
 from tenants.models import Tenant
 
+log = logging.getLogger(__name__)
 
+_REPLICAS_AT_ONCE = 100  # SQLite has a limit of variables in a query
+_INTENT = (
+    *("pk", "desired", "generation"),
+    *("tenant__desired", "tenant__state", "owner__is_active"),
+)
+# Columns have the names of the fields, and are asked for in their order.
+_REPLICA_KEY = ReplicaKey.__struct_fields__
+_REPLICA_VALUES = tuple(found.name for found in fields(ReplicaRow))[1:]
+_ARCHIVE_VALUES = tuple(found.name for found in fields(ArchiveRow))[1:]
+_STATE = _REPLICA_VALUES.index("state")
+# In the queue, where it may stay; that another start was asked for is noticed by planning first.
+_IS_QUEUED = Q(state=WorkloadState.QUEUED, desired=Desired.RUN, observed_generation=F("generation"))
+T = TypeVar("T")
+
+
+class _OfWorkload(Protocol):
+    """Anything that is written of one workload."""
+
+    @property
+    def workload_id(self) -> UUID: ...
+
+
+C = TypeVar("C", bound=_OfWorkload)
+
+
+# --- which rows ---
 def all_open() -> dict[UUID, Intent]:
-    """Every workload of which something may be in the cluster, and what people want of it."""
-    return job_rows.all_open() | service_rows.all_open()
+    """Every workload that is in the cluster, or wanted otherwise than it is, and what people want of it."""
+    return _intents(Q())
 
 
 def unsettled(known: Collection[UUID]) -> dict[UUID, Intent]:
@@ -24,48 +87,182 @@ def unsettled(known: Collection[UUID]) -> dict[UUID, Intent]:
     Args:
         known: ended ones on which the reconciler still works; the others are found by their state.
     """
-    return job_rows.unsettled(known) | service_rows.unsettled(known)
+    # What was cleaned and is then deleted has no objects, but a row and archived files.
+    is_wanted_otherwise = Q(desired=Desired.DELETE) | ~Q(observed_generation=F("generation"))
+    return _intents(~Q(state__in=FINAL_STATES) | is_wanted_otherwise | Q(pk__in=list(known)))
 
 
+def _intents(chosen: Q) -> dict[UUID, Intent]:
+    rows = Workload.objects.filter(WITH_WORK, chosen).order_by()
+    return {pk: tuple(map(str, rest)) for pk, *rest in rows.values_list(*_INTENT)}
+
+
+# --- their rows ---
 def load(ids: Iterable[UUID]) -> Loaded:
     """Rows without what only rendering needs; those that are gone are absent."""
-    wanted = set(ids)
-    jobs = job_rows.load(wanted)
-    others = wanted - jobs.rows.keys() - jobs.broken.keys()
-    if not others:
-        return jobs
-    services = service_rows.load(others)
-    return Loaded({**jobs.rows, **services.rows}, {**jobs.broken, **services.broken})
+    wanted = list(ids)
+    workloads = list(_for_planning().filter(pk__in=wanted))
+    if not workloads:
+        return Loaded({}, {})
+    replicas = _of_workloads(Replica, wanted, (*_REPLICA_KEY, *_REPLICA_VALUES))
+    archives = _of_workloads(ReplicaArchive, wanted, (*_REPLICA_KEY, *_ARCHIVE_VALUES))
+    found: dict[UUID, LoadedRow] = {}
+    broken: dict[UUID, str] = {}
+    for one in workloads:
+        try:
+            found[one.pk] = LoadedRow(
+                _row_of(one),
+                {row.key: row for row in starmap(_replica_row, sorted(replicas[one.pk]))},
+                {row.key: row for row in starmap(_archive_row, sorted(archives[one.pk]))},
+            )
+        except Exception as error:  # the named fence: one poisoned row must not stop the others
+            log.exception("%s %s: its row cannot be read", one.kind, one.pk)
+            broken[one.pk] = f"its row cannot be read: {type(error).__name__} {error}"
+    return Loaded(found, broken)
 
 
+def _for_planning() -> QuerySet[Workload]:
+    """Rows without their manifests and specs, but for what planning needs of these."""
+    rows = Workload.objects.select_related("tenant", "owner", "stop_requested_by")
+    return rows.defer("plan", "spec").annotate(
+        topology=KT("spec__topology"),
+        run_policy=KeyTransform("run_policy", "spec"),
+        has_plan=IsNull(F("plan"), False),
+    )
+
+
+def _row_of(workload: Any) -> WorkloadRow:
+    """Of one of `_for_planning`."""
+    topology = workload.topology or ""
+    base = kube_name(workload.name, workload.pk, workload.attempt)
+    return WorkloadRow(
+        id=str(workload.pk),
+        kind=workload.kind,
+        namespace=workload.tenant.namespace,
+        kube_name=base,
+        root_name=KINDS[workload.kind].root_name(base, topology),
+        image=workload.image,
+        memory={
+            role: quantity.memory_text(asked["memory_bytes"])
+            for role, asked in workload.replicas.items()
+        },
+        counts={role: asked["count"] for role, asked in workload.replicas.items()},
+        topology=topology,
+        run_policy=workload.run_policy or {},
+        queued_at=workload.queued_at,
+        generation=workload.generation,
+        observed_generation=workload.observed_generation,
+        desired=workload.desired,
+        stop_reason=workload.stop_reason,
+        stopped_by=workload.stopped_by,
+        tenant_closed=workload.tenant.closed,
+        is_owner_active=workload.owner.is_active,
+        state=WorkloadState(workload.state),
+        reason=_reason_in(workload),
+        attempt=workload.attempt,
+        requeued_count=workload.requeued_count,
+        not_before=workload.not_before,
+        admitted_at=workload.admitted_at,
+        started_at=workload.started_at,
+        deciders_ended_at=workload.deciders_ended_at,
+        finished_at=workload.finished_at,
+        has_plan=workload.has_plan,
+        root_uid=workload.root_uid,
+        cleaned_at=workload.cleaned_at,
+        notes=notes.load(workload.notes),
+        steps=startup.load(workload.steps),
+        node_port=workload.node_port,
+        event_files=workload.event_files,
+    )
+
+
+def _reason_in(workload: Workload) -> Reason:
+    return Reason(workload.reason_code, workload.reason_text, workload.reason_next_step)
+
+
+def _of_workloads(
+    table: type[Model], workloads: Collection[UUID], columns: Sequence[str]
+) -> Mapping[UUID, list[tuple[Any, ...]]]:
+    """These columns of all rows of some workloads: plain tuples, as there are many."""
+    found: dict[UUID, list[tuple[Any, ...]]] = defaultdict(list)
+    rows = table._default_manager.filter(workload__in=workloads)
+    for workload_id, *values in rows.order_by().values_list("workload_id", *columns):
+        found[workload_id].append(tuple(values))
+    return found
+
+
+def _replica_row(role: str, index: int, attempt: int, *values: Any) -> ReplicaRow:
+    """Of the columns of a replica, in the order of `_REPLICA_KEY` and `_REPLICA_VALUES`."""
+    found = list(values)
+    found[_STATE] = ReplicaState(found[_STATE])
+    return ReplicaRow(ReplicaKey(role, index, attempt), *found)
+
+
+def _archive_row(role: str, index: int, attempt: int, *rest: Any) -> ArchiveRow:
+    """Of the columns of an archive, in the order of `_REPLICA_KEY` and `_ARCHIVE_VALUES`."""
+    return ArchiveRow(ReplicaKey(role, index, attempt), *rest)
+
+
+# --- what only calls need ---
 def load_documents(row: WorkloadRow) -> Sequence[Object]:
-    """The stored manifests, the root first, with what of them is kept elsewhere.
+    """The stored manifests, the root first, with what of the request is not stored in them.
 
     Raises:
-        ObjectDoesNotExist: the row is gone.
+        Workload.DoesNotExist: the row is gone.
     """
-    if row.kind == job_rows.KEY:
-        return job_rows.load_documents(UUID(row.id))
-    return service_rows.load_documents(UUID(row.id))
+    workload = _whole(row.id)
+    return [KINDS[row.kind].with_private(workload, document) for document in workload.plan or ()]
+
+
+def render_rescue(row: WorkloadRow, step: Rescue) -> Object:
+    """The pod that saves the log of a lost replica.
+
+    Raises:
+        Workload.DoesNotExist: the row is gone.
+    """
+    render_it = KINDS[row.kind].render_rescue
+    assert render_it is not None, "what is not archived has nothing to rescue"
+    return render_it(_whole(row.id), row.attempt, step)
 
 
 def load_prefix(row: WorkloadRow) -> str:
     """Everything of a workload in the object store begins with this; empty: nothing is kept there.
 
     Raises:
-        ObjectDoesNotExist: the row is gone.
+        Workload.DoesNotExist: the row is gone.
     """
-    return job_rows.load_prefix(UUID(row.id)) if row.kind == job_rows.KEY else ""
+    if KINDS[row.kind].render_rescue is None:
+        return ""
+    return archive_prefix(Workload.objects.only("tenant").get(pk=row.id))
 
 
+def render(workload_id: UUID, attempt: int | None, deadline_s: int | None) -> list[Object]:
+    """The manifests of an attempt (None: the one in the row). See `WorkloadKind.render`.
+
+    Raises:
+        Workload.DoesNotExist: the row is gone.
+        ConfigurationError, ValueError: it cannot be rendered.
+    """
+    workload = _whole(workload_id)
+    return KINDS[workload.kind].render(workload, attempt or workload.attempt, deadline_s)
+
+
+def _whole(pk: UUID | str) -> Workload:
+    return Workload.objects.select_related("tenant").get(pk=pk)
+
+
+# --- the queue ---
 def read_queue() -> Queue:
     """The queue, and what has been admitted."""
-    jobs, whose = job_rows.read_queue()
-    services, others = service_rows.read_queue()
-    tenants = whose | others
+    columns = ("kind", "name", "replicas", "queued_at", "not_before", "tenant")
+    shown = ("reason_code", "reason_text", "reason_next_step")
+    whose = ("tenant__namespace", "tenant__state", "tenant__desired")
+    rows = Workload.objects.filter(_IS_QUEUED).select_related("tenant")
+    found = list(rows.only(*columns, *shown, *whose))
+    tenants = {one.tenant_id: one.tenant for one in found}
     return Queue(
-        queued=(*jobs, *services),
-        admitted=(*job_rows.read_admitted(), *service_rows.read_admitted()) if tenants else (),
+        queued=tuple(_readable(found, _in_queue)),
+        admitted=tuple(_read_admitted()) if found else (),
         tenants=tuple(
             TenantQueue(
                 str(pk), tenant.namespace, tenant.closed, tenant.state == Tenant.State.ACTIVE
@@ -75,9 +272,56 @@ def read_queue() -> Queue:
     )
 
 
+def _in_queue(workload: Workload) -> Queued:
+    return Queued(
+        workload_id=str(workload.pk),
+        tenant_id=str(workload.tenant_id),
+        name=workload.name,
+        queued_at=workload.queued_at,
+        requests=KINDS[workload.kind].requests(workload.replicas),
+        not_before=workload.not_before,
+        shown=_reason_in(workload),
+    )
+
+
+def _read_admitted() -> Iterator[Admitted]:
+    """Workloads that hold room, or are about to."""
+    rows = Workload.objects.filter(state__in=(WorkloadState.STARTING, WorkloadState.RUNNING))
+    columns = ("kind", "replicas", "attempt", "tenant__namespace")
+    teardown = KT("notes__teardown")
+    found = list(rows.select_related("tenant").only(*columns).annotate(teardown=teardown))
+    ended: dict[UUID, Counter[str]] = defaultdict(Counter)
+    over = Replica.objects.filter(
+        workload__in=[one.pk for one in found],
+        attempt=F("workload__attempt"),
+        state__in=FINAL_REPLICA_STATES,
+    )
+    for pk, role in over.order_by().values_list("workload_id", "role"):
+        ended[pk][role] += 1
+
+    def held(workload: Any) -> Admitted:
+        # What is being taken down, and not to come up again at once, needs no room any more.
+        needs_room = workload.teardown in {None, "", "retry"}
+        requests = KINDS[workload.kind].requests(workload.replicas) if needs_room else ()
+        namespace = workload.tenant.namespace
+        return Admitted(str(workload.pk), namespace, requests, ended[workload.pk])
+
+    return _readable(found, held)
+
+
+def _readable(found: Iterable[Workload], read: Callable[[Workload], T]) -> Iterator[T]:
+    """What can be read of each; a broken row holds up nobody (the controller says so on it)."""
+    for row in found:
+        try:
+            yield read(row)
+        except Exception:  # the named fence: one poisoned row must not stop admission
+            log.exception("%r: the row cannot be read", row)
+
+
 def load_queued(ids: Collection[UUID]) -> dict[UUID, WorkloadRow]:
     """Of these the rows that are in the queue, and may stay there; what cannot be read is left out."""
-    return job_rows.load_queued(ids) | service_rows.load_queued(ids)
+    rows = _for_planning().filter(_IS_QUEUED, pk__in=ids)
+    return {UUID(row.id): row for row in _readable(rows, _row_of)}
 
 
 def save_admission(change: Change, documents: Sequence[Object] | None) -> ChangedRow | None:
@@ -86,19 +330,139 @@ def save_admission(change: Change, documents: Sequence[Object] | None) -> Change
     Returns:
         None: it is not in the queue any more, and nothing was written.
     """
-    if change.kind == job_rows.KEY:
-        return job_rows.save_admission(change, documents)
-    return service_rows.save_admission(change, documents)
+    columns = _columns_of(change.plan.columns)
+    if documents is not None:
+        columns["plan"] = documents
+    queued = Workload.objects.filter(_IS_QUEUED, pk=change.workload_id)
+    if not queued.update(revision=F("revision") + 1, **columns):
+        return None
+    [changed] = _changed_rows([change.workload_id])
+    save_events(changed.workload_id, changed.generation, _events_of(change))
+    return changed
 
 
+# --- writing ---
 def save(changes: Sequence[Change]) -> list[ChangedRow]:
     """Writes one tick. Call inside `Lease.commit`.
 
-    Each that cannot be written stops no other: its part is rolled back, logged, and left for later.
+    All rows together, in few queries. When one of them cannot be written (a broken row, a broken
+    template), each is written by itself: it stops no other, its part is rolled back, logged, and
+    left for a later look.
 
     Raises:
         OperationalError, InterfaceError: the database itself fails; nothing was written.
     """
-    jobs = [change for change in changes if change.kind == job_rows.KEY]
-    services = [change for change in changes if change.kind != job_rows.KEY]
-    return [*job_rows.save(jobs), *service_rows.save(services)]
+    if not changes:
+        return []
+    try:
+        with transaction.atomic():
+            return _write(changes)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception as error:  # noqa: BLE001  the named fence: who it was is found below
+        log.warning("a tick is written row by row: %r", error)
+        return fenced(changes, lambda change: next(iter(_write([change])), None))
+
+
+def fenced(changes: Sequence[C], write: Callable[[C], ChangedRow | None]) -> list[ChangedRow]:
+    """Writes each change in a savepoint of its own.
+
+    Raises:
+        OperationalError, InterfaceError: the database itself fails; nothing was written.
+    """
+    written = []
+    for change in changes:
+        try:
+            with transaction.atomic():
+                result = write(change)
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception:  # the named fence: one poisoned row must not stop the others
+            log.exception("%s: what was observed cannot be written", change.workload_id)
+            continue
+        if result is not None:
+            written.append(result)
+    return written
+
+
+def _write(changes: Sequence[Change]) -> list[ChangedRow]:
+    """Writes changes of different rows; those of rows that are gone are left out."""
+    deleted = [_delete(change) for change in changes if change.plan.delete_row]
+    kept = [change for change in changes if not change.plan.delete_row]
+    for change in kept:
+        columns = _columns_of(change.plan.columns)
+        if change.plan.render:
+            attempt, deadline_s = columns.get("attempt"), change.plan.deadline_s
+            columns["plan"] = render(change.workload_id, attempt, deadline_s)
+        if columns:
+            Workload.objects.filter(pk=change.workload_id).update(**columns)
+    ids = [change.workload_id for change in kept]
+    Workload.objects.filter(pk__in=ids).update(revision=F("revision") + 1)
+    found = {row.workload_id: row for row in _changed_rows(ids)}
+    written = [change for change in kept if change.workload_id in found]
+    save_replicas((change.workload_id, row) for change in written for row in change.plan.replicas)
+    for change in written:
+        for key in change.plan.forgotten:
+            Replica.objects.filter(
+                workload=change.workload_id, role=key.role, index=key.index, attempt=key.attempt
+            ).delete()
+        generation = found[change.workload_id].generation
+        save_events(change.workload_id, generation, [*_events_of(change), *change.events])
+    return [*filter(None, deleted), *(found[change.workload_id] for change in written)]
+
+
+def _delete(change: Change) -> ChangedRow | None:
+    found = _changed_rows([change.workload_id])
+    Workload.objects.filter(pk=change.workload_id).delete()
+    return next((replace(row, revision=row.revision + 1) for row in found), None)
+
+
+def _changed_rows(ids: Collection[UUID]) -> list[ChangedRow]:
+    """The revisions that rows have now."""
+    rows = Workload.objects.filter(pk__in=ids).order_by()
+    columns = ("pk", "tenant_id", "revision", "kind", "observed_generation")
+    return list(starmap(ChangedRow, rows.values_list(*columns)))
+
+
+def _columns_of(changed: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns for changed fields of a `WorkloadRow`."""
+    columns: dict[str, Any] = {}
+    for name, value in changed.items():
+        match name:
+            case "reason":
+                columns["reason_code"] = value.code
+                columns["reason_text"] = value.text
+                columns["reason_next_step"] = value.next_step
+            case "notes":
+                columns["notes"] = notes.dump(value)
+            case "steps":
+                columns["steps"] = startup.dump(value)
+            case "has_plan":
+                if not value:  # what is rendered anew is written with it
+                    columns["plan"] = None
+            case _:
+                columns[name] = value
+    return columns
+
+
+def save_replicas(rows: Iterable[tuple[UUID, ReplicaRow]]) -> None:
+    """Writes replica rows, each with its workload's id, new or not: one query for a hundred."""
+    made = [
+        Replica(
+            workload_id=workload_id,
+            **{name: getattr(row.key, name) for name in _REPLICA_KEY},
+            **{name: getattr(row, name) for name in _REPLICA_VALUES},
+        )
+        for workload_id, row in rows
+    ]
+    Replica.objects.bulk_create(
+        made,
+        batch_size=_REPLICAS_AT_ONCE,
+        update_conflicts=True,
+        unique_fields=["workload", *_REPLICA_KEY],
+        update_fields=_REPLICA_VALUES,
+    )
+
+
+def _events_of(change: Change) -> list[EventRow]:
+    return [own_event(note, change.now) for note in change.plan.events]

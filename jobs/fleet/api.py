@@ -12,8 +12,9 @@ from jobs.fleet.gpu_users import GpuUser, GpuUsers
 from jobs.fleet.node_notes import is_simulated
 from jobs.fleet.nodes import meter
 from jobs.fleet.queue import QueueEntries, QueueEntry
+from jobs.kinds.registry import KINDS
 from jobs.models import Node
-from jobs.serializers import ReasonSerializer
+from jobs.workloads.serializers import ReasonSerializer
 from portal import quantity
 from portal.web.rest import Pagination
 
@@ -38,7 +39,7 @@ class HolderSerializer(serializers.Serializer[Any]):
 
     namespace = serializers.CharField(allow_null=True)
     pod = serializers.CharField(allow_null=True)
-    kind = serializers.ChoiceField(["job", "notebook", "tensorboard", "pod"], allow_null=True)
+    kind = serializers.ChoiceField([*KINDS, "pod"], allow_null=True)
     id = serializers.UUIDField(allow_null=True)
     name = serializers.CharField(allow_null=True)
     owner = serializers.CharField(allow_null=True)
@@ -137,7 +138,7 @@ class PlaceSerializer(serializers.Serializer[Any]):
     """One place in the queue; `position` counts within the tenant, first come, first served."""
 
     position = serializers.IntegerField()
-    kind = serializers.ChoiceField(["job", "notebook", "tensorboard"])
+    kind = serializers.ChoiceField(list(KINDS))
     id = serializers.UUIDField()
     name = serializers.CharField()
     owner = serializers.CharField()
@@ -155,16 +156,16 @@ def queue_entry_json(entry: QueueEntry) -> dict[str, Any]:
     row, asked = entry.row, entry.asked
     return {
         "position": entry.position,
-        "kind": entry.kind,
+        "kind": row.kind,
         "id": row.pk,
         "name": row.name,
-        "owner": entry.owner.username,
-        "team": entry.tenant.team.name if entry.tenant.team else None,
+        "owner": row.owner.username,
+        "team": row.tenant.team.name if row.tenant.team else None,
         "cpu": quantity.cpu_text(asked["cpu"]),
         "memory": quantity.memory_text(asked["memory"]),
         "gpu": asked["gpu"],
         "pods": asked["pods"],
-        "queued_at": entry.queued_at,
+        "queued_at": row.queued_at,
         "reason": {
             "code": row.reason_code,
             "text": row.reason_text,

@@ -1,6 +1,6 @@
 """Who uses the GPUs of the nodes: the pods' trainings, notebooks and owners, as far as one may see.
 
-Three queries for all nodes together, however many pods there are. A pod of somebody whose tenant the
+Two queries for all nodes together, however many pods there are. A pod of somebody whose tenant the
 viewer may not see keeps nothing but its GPUs and a word on whose it is.
 """
 
@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from jobs.models import Job, Node, Service
+from jobs.models import Node, Workload
 from tenants import policy
 from tenants.models import Tenant
 
@@ -56,10 +56,8 @@ class GpuUsers:
         owners = {pk for one in told if (pk := _uuid(one["owner"])) is not None}
         self._rows: dict[UUID, tuple[str, str]] = {}
         if owners:
-            jobs = Job.objects.visible_to(user).filter(pk__in=owners)
-            self._rows |= {pk: ("job", name) for pk, name in jobs.values_list("pk", "name")}
-            services = Service.objects.visible_to(user).filter(pk__in=owners)
-            for pk, kind, name in services.values_list("pk", "kind", "name"):
+            rows = Workload.objects.visible_to(user).filter(pk__in=owners)
+            for pk, kind, name in rows.values_list("pk", "kind", "name"):
                 self._rows[pk] = (kind, name)
 
     def _find_tenants(self, namespaces: set[str]) -> dict[str, tuple[Tenant, bool]]:

@@ -16,8 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobs.fleet.checks import Check, Report, cluster, dependencies, moment, reconciler
-from jobs.models import Job, Node, ReconcilerLease, Service, ServiceState
-from jobs.rules.states import Desired, JobState
+from jobs.models import Node, ReconcilerLease, Workload
 from portal.version import VERSION
 
 SILENT_AFTER = timedelta(seconds=45)  # as long as pages wait before they show the banner
@@ -43,13 +42,13 @@ def watch_line(told: dict[str, Any], at: datetime) -> WatchLine:
     if told.get("problem"):
         tone, text = "bad", told["problem"]
     elif not told.get("is_synced"):
-        tone, text = "warn", _("not listed yet")
+        tone, text = "warn", _("not yet listed")
     elif heard_at is not None and at - heard_at > QUIET_AFTER:
-        tone, text = "warn", _("silent for long")
+        tone, text = "warn", _("no events for long")
     elif unreadable:
         tone = "warn"
         text = ngettext(
-            "one object could not be read and is left out",
+            "1 object could not be read and is left out",
             "%(n)s objects could not be read and are left out",
             unreadable,
         ) % {"n": unreadable}
@@ -94,20 +93,18 @@ class HealthPage:
         return found
 
     def _queue(self) -> Check:
-        jobs = Job.objects.filter(state=JobState.QUEUED, desired=Desired.RUN).count()
-        wanted = {"state": ServiceState.QUEUED, "desired": Service.Desired.RUN}
-        count = jobs + Service.objects.filter(**wanted).count()
-        text = ngettext("one waits for room", "%(n)s wait for room", count) % {"n": count}
-        step = _("See what waits, and why") if count else ""
+        count = Workload.objects.queued().count()
+        text = _("%(n)s queued") % {"n": count}
+        step = _("Show the queue") if count else ""
         return Check("good", _("Queue"), text, step, route="queue")
 
     def _watching(self) -> Check:
         title, lines = _("Watches"), self.watches
         failing = [line for line in lines if line.tone != "good"]
         if not lines:
-            return Check("rest", title, _("Not known yet."))
+            return Check("rest", title, _("Not yet known"))
         if not failing:
-            return Check("good", title, _("all %(n)s are open") % {"n": len(lines)})
+            return Check("good", title, _("all %(n)s open") % {"n": len(lines)})
         text = ", ".join(f"{line.kind}: {line.text}" for line in failing[:3])
         return Check("bad" if failing[0].tone == "bad" else "warn", title, text)
 

@@ -47,33 +47,33 @@ class NodeNote:
 _TROUBLES: dict[str, Callable[[], tuple[str, str]]] = {
     "MemoryPressure": lambda: (
         _("Short of memory"),
-        _("Its pods may be put out. Stop something here, or find what uses memory besides pods."),
+        _("Its pods may be evicted. Stop a workload here, or find what uses memory besides pods."),
     ),
     "DiskPressure": lambda: (
         _("Short of disk space"),
-        _("Images and pods may be removed. Free space on its disk, or give it a larger one."),
+        _("Images and pods may be evicted. Free space on its disk, or add a larger one."),
     ),
     "PIDPressure": lambda: (
         _("Too many processes"),
-        _("Find the pod that starts so many, and stop it."),
+        _("Find the pod that starts them, and stop it."),
     ),
     "NetworkUnavailable": lambda: (
-        _("Its network is not set up"),
+        _("Network not set up"),
         _("Look at the pods of the network add-on on this node."),
     ),
     "homeport.dev/FoldersOfNobody": lambda: (
-        _("Folders of volumes that belong to nobody"),
-        _("Look into them; copy what is still wanted to its owner, and remove the rest."),
+        _("Volume folders without an owner"),
+        _("Check them; copy what is still needed to its owner, and remove the rest."),
     ),
-    "homeport.dev/CPUOvercommitted": lambda: (_("More CPU is offered than there is"), ""),
+    "homeport.dev/CPUOvercommitted": lambda: (_("More CPU offered than exists"), ""),
 }
 # said when the condition is False
 _MISSING: dict[str, Callable[[], tuple[str, str]]] = {
     "homeport.dev/Isolation": lambda: (
-        _("Pods are not fully kept apart"),
-        _("Let only people work here who trust each other."),
+        _("Pods not fully isolated"),
+        _("Admit only people who trust each other."),
     ),
-    "homeport.dev/Limits": lambda: (_("Limits of CPU and memory are not enforced"), ""),
+    "homeport.dev/Limits": lambda: (_("CPU and memory limits not enforced"), ""),
 }
 
 
@@ -101,32 +101,32 @@ def _closed(node: Any) -> Iterator[NodeNote]:
         since = ready.get("since") if ready else None
         text = ready["message"] if ready else ""
         if status == "False":
-            step = _("Nothing new starts here. Look at the kubelet's log on this machine.")
+            step = _("No pods start here. Read the kubelet's log on this machine.")
             yield NodeNote("bad", _("Not ready"), text, step, since)
         else:
             step = _("Check that the machine runs and reaches the API server.")
-            yield NodeNote("bad", _("The cluster has lost sight of it"), text, step, since)
+            yield NodeNote("bad", _("Not responding"), text, step, since)
     if not node.is_schedulable:
-        text = _("What runs here goes on; nothing new comes.")
-        step = _("When the maintenance is over: kubectl uncordon %(node)s") % {"node": node.name}
-        yield NodeNote("warn", _("Closed for new pods"), text, step)
+        text = _("Running pods continue; no new ones start here.")
+        step = _("After the maintenance: kubectl uncordon %(node)s") % {"node": node.name}
+        yield NodeNote("warn", _("Cordoned"), text, step)
 
 
 def _gpus(node: Any) -> Iterator[NodeNote]:
     capacity, allocatable = node.capacity.get("gpu", 0), node.allocatable.get("gpu", 0)
     broken = capacity - allocatable
     if broken > 0:
-        title = ngettext(
-            "%(n)s of %(all)s GPUs is out of service",
-            "%(n)s of %(all)s GPUs are out of service",
-            broken,
-        ) % {"n": broken, "all": capacity}
-        step = _("Look at nvidia-smi and the kernel's log there, and at the device plugin's pod.")
+        title = _("%(n)s of %(all)s GPUs out of service") % {"n": broken, "all": capacity}
+        step = _("Check nvidia-smi and the kernel's log there, and the device plugin's pod.")
         yield NodeNote("bad", title, "", step)
     over = node.requested.get("gpu", 0) - allocatable
     if over > 0:
-        title = _("Pods hold %(n)s more GPU than there is") % {"n": over}
-        step = _("One of them waits for a GPU that went away; stop it, or repair the GPU.")
+        title = ngettext(
+            "Pods request %(n)s GPU more than exists",
+            "Pods request %(n)s GPUs more than exist",
+            over,
+        ) % {"n": over}
+        step = _("One of them waits for a GPU that is gone; stop it, or repair the GPU.")
         yield NodeNote("bad", title, "", step)
 
 
@@ -147,7 +147,7 @@ def _conditions(node: Any) -> Iterator[NodeNote]:
 def _trouble(kind: str, text: str, since: str | None) -> NodeNote:
     if kind not in _TROUBLES:
         # By convention (node-problem-detector) a condition that is true is a problem.
-        return NodeNote("warn", kind, text, _("Ask whoever runs the cluster."), since)
+        return NodeNote("warn", kind, text, _("Ask the administrators of the cluster."), since)
     title, step = _TROUBLES[kind]()
     tone = "info" if kind == "homeport.dev/CPUOvercommitted" else "warn"
     return NodeNote(tone, title, text, step, since)
@@ -157,17 +157,17 @@ def _taints(node: Any) -> Iterator[NodeNote]:
     closing = [taint for taint in node.taints if taint["effect"] in CLOSING_EFFECTS]
     for taint in closing:
         if taint["key"] == GPU:
-            yield NodeNote("info", _("Kept for pods that ask for a GPU"))
+            yield NodeNote("info", _("Reserved for pods with GPUs"))
         elif not taint["key"].startswith(_SAID_ALREADY):
-            title = _("Kept for others: %(taint)s") % {"taint": taint_text(taint)}
-            text = _("Pods of Homeport do not tolerate this taint, so none is placed here.")
+            title = _("Reserved: %(taint)s") % {"taint": taint_text(taint)}
+            text = _("Pods of Homeport do not tolerate this taint, so none are scheduled here.")
             yield NodeNote("info", title, text)
 
 
 def _simulated(node: Any) -> Iterator[NodeNote]:
     if is_simulated(node):
-        text = node.about.get("gpu_note") or _("Programs see the GPUs' numbers, but no device.")
-        yield NodeNote("info", _("Its GPUs are simulated"), text)
+        text = node.about.get("gpu_note") or _("Programs see GPU numbers, but no device.")
+        yield NodeNote("info", _("Simulated GPUs"), text)
 
 
 def taint_text(taint: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
-"""Who waits: trainings and services of all tenants that somebody may see, the longest first.
+"""Who waits: workloads of all tenants that somebody may see, the longest first.
 
 Each tenant's queue goes first come, first served, whatever waits in it; so an entry is counted within
-the tenant. Six queries for one page, whatever the length of the queue.
+the tenant. Four queries for one page, whatever the length of the queue.
 """
 
 import hashlib
@@ -15,12 +15,11 @@ from uuid import UUID
 
 from django.core.paginator import Page, Paginator
 
-from jobs.models import Job, Service, ServiceState
-from jobs.quota_usage import totals
-from jobs.rules.states import Desired, JobState
+from jobs.kinds.training.kind import TRAINING
+from jobs.models import Workload
 from jobs.summary import shape_text
+from jobs.workloads.usage import totals
 from tenants import policy
-from tenants.models import Tenant, User
 
 PAGE_SIZE = 50
 
@@ -36,41 +35,17 @@ class QueueEntry:
 
     position: int
     length: int
-    row: Job | Service
-
-    @property
-    def kind(self) -> str:
-        """`job`, `notebook` or `tensorboard`."""
-        return "job" if isinstance(self.row, Job) else self.row.kind
-
-    @property
-    def tenant(self) -> Tenant:
-        return self.row.tenant
-
-    @property
-    def owner(self) -> User:
-        return self.row.owner
-
-    @property
-    def queued_at(self) -> datetime:
-        return self.row.queued_at if isinstance(self.row, Job) else self.row.requested_at
+    row: Workload
 
     @property
     def asked(self) -> dict[str, int]:
         """cpu in millicores, memory in bytes, gpu, pods."""
-        if isinstance(self.row, Job):
-            return totals(self.row.replicas)
-        return {
-            "cpu": self.row.cpu_millicores,
-            "memory": self.row.memory_bytes,
-            "gpu": self.row.gpu_count,
-            "pods": 1,
-        }
+        return totals(self.row.replicas)
 
     @property
     def shape(self) -> str:
-        """`2 workers, 1 parameter server`; nothing for a service, which is one pod."""
-        return shape_text(self.row) if isinstance(self.row, Job) else ""
+        """`2 workers, 1 parameter server`; nothing for what is always one pod."""
+        return shape_text(self.row) if self.row.kind == TRAINING.key else ""
 
 
 @dataclass(frozen=True)
@@ -80,7 +55,6 @@ class _Queued:
     queued_at: datetime
     id: UUID
     tenant_id: UUID
-    is_job: bool
 
 
 class QueueEntries(Sequence[QueueEntry]):
@@ -90,21 +64,9 @@ class QueueEntries(Sequence[QueueEntry]):
         self._user = user
 
     @cached_property
-    def _jobs(self) -> Any:
-        return Job.objects.visible_to(self._user).filter(state=JobState.QUEUED, desired=Desired.RUN)
-
-    @cached_property
-    def _services(self) -> Any:
-        return Service.objects.visible_to(self._user).filter(
-            state=ServiceState.QUEUED, desired=Service.Desired.RUN
-        )
-
-    @cached_property
     def _queued(self) -> list[_Queued]:
-        jobs = self._jobs.order_by().values_list("queued_at", "pk", "tenant_id")
-        services = self._services.order_by().values_list("requested_at", "pk", "tenant_id")
-        found = [_Queued(at, pk, tenant, is_job=True) for at, pk, tenant in jobs]
-        found += [_Queued(at, pk, tenant, is_job=False) for at, pk, tenant in services]
+        rows = Workload.objects.visible_to(self._user).queued().order_by()
+        found = [_Queued(*values) for values in rows.values_list("queued_at", "pk", "tenant_id")]
         return sorted(found, key=lambda queued: (queued.queued_at, str(queued.id)))
 
     @cached_property
@@ -131,13 +93,8 @@ class QueueEntries(Sequence[QueueEntry]):
         return self._read(chosen)
 
     def _read(self, chosen: list[_Queued]) -> list[QueueEntry]:
-        related = ("owner", "tenant__team")
-        jobs = [queued.id for queued in chosen if queued.is_job]
-        services = [queued.id for queued in chosen if not queued.is_job]
-        found: dict[UUID, Job | Service] = {}
-        found |= {row.pk: row for row in Job.objects.filter(pk__in=jobs).select_related(*related)}
-        for row in Service.objects.filter(pk__in=services).select_related(*related):
-            found[row.pk] = row
+        rows = Workload.objects.filter(pk__in=[queued.id for queued in chosen]).for_lists()
+        found = {row.pk: row for row in rows.select_related("owner", "tenant__team")}
         positions = self._positions
         # What has left the queue in between is left out.
         return [

@@ -1,44 +1,107 @@
 """What a kind of workload is to everything that works on all kinds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from uuid import UUID
+from typing import Any
+
+from django.utils.functional import Promise
 
 from jobs.kinds.lifecycle import Lifecycle
 from jobs.kinds.observe import CallResults, ReadPod
+from jobs.kinds.serializer import SpecSerializer
+from jobs.kinds.spec import WorkloadSpec
 from jobs.kinds.state import LoadedRow, Observed, PodFacts, Rescue, WorkloadRow
+from jobs.models import Workload
+from jobs.rules.admission import Amount, ReplicaRequest
+from jobs.rules.requests import requests_of
+from portal.catalog import get_catalog
 from portal.cluster.cache import ClusterCache
 from portal.cluster.manifests import Object
+from portal.web.rest import read
+from tenants.models import Tenant, User
 
 Observe = Callable[
     [ClusterCache, LoadedRow, CallResults, Sequence[PodFacts], Sequence[PodFacts]], Observed
 ]
-Render = Callable[[UUID, int | None, int | None], list[Object]]
+Render = Callable[[Workload, int, int | None], list[Object]]
 Complete = Callable[[WorkloadRow, Object, Object | None], Object]
-RenderRescue = Callable[[WorkloadRow, Rescue], Object]
+RenderRescue = Callable[[Workload, int, Rescue], Object]
+_NOTHING = Amount()
 
 
-@dataclass(frozen=True)
+def _is_its_own_root(kube_name: str, topology: str) -> str:
+    return kube_name
+
+
+def _accept(tenant: Tenant, spec: Any) -> None:
+    return None
+
+
+def _as_stored(workload: Workload, document: Object) -> Object:
+    return document
+
+
+@dataclass(frozen=True, kw_only=True)
 class WorkloadKind:
     """A kind of workloads.
 
     Attributes:
-        key: as stored, and as REST and browsers know it.
+        key: as stored, and as REST, browsers and the names of its pages know it.
+        title: of one of them, on pages.
+        icon: its icon there, of `templates/icons.html`.
+        record_kind: "job" or "service", as live frames and the audit trail call it.
+        open_verb: the verb of `tenants/policy.py` that it takes to open one; "" when there is nothing to open.
+        spec: what it is asked for by.
+        serializer: reads a body into the spec.
+        submit_verb: how the audit trail calls asking for one.
+        can_restart: whether one that has ended can be started again.
+        check_submit: what else must hold when one is submitted, in that transaction. Raises Refused.
+        request_field: the field of a body for one of what is asked for, `replicas.ROLE.cpu`; "" when it is
+            about all of it.
+        overhead: what each of its pods holds beside the main container.
         lifecycle: what follows from a look.
         read_pod: a pod by the names of its containers.
-        observe: what the view shows, with the pods that are there and those that were deleted.
-        render: the manifests of a workload's attempt (the row's own when None), with so many seconds left
-            of its deadline. Blocking. Raises ConfigurationError and ValueError when it cannot.
-        complete: a stored document as it is sent, with its owner (None: it has none) and with what
-            is not stored.
-        render_rescue: the pod that saves the log of a lost replica; None: nothing of it is archived.
-            Blocking.
+        observe: what the cache shows, with the pods that are there and those that were deleted.
+        root_name: name of the root, of an attempt's NAME and the topology.
+        render: the manifests of an attempt, with so many seconds left of its deadline. Raises
+            ConfigurationError and ValueError when it cannot.
+        with_private: a stored document with what of the request is not stored in it.
+        complete: that document as it is sent, with its owner (None: it has none) and its secrets.
+        render_rescue: the pod that saves the log of a lost replica, in the latest attempt; None: nothing of
+            it is archived.
     """
 
     key: str
+    title: Promise
+    icon: str
+    record_kind: str
+    open_verb: str = ""
+    spec: type[WorkloadSpec]
+    serializer: type[SpecSerializer] = SpecSerializer
+    submit_verb: str = "create"
+    can_restart: bool = True
+    check_submit: Callable[[Tenant, Any], None] = _accept
+    request_field: Callable[[str], str] = str
+    overhead: Amount = _NOTHING
     lifecycle: type[Lifecycle]
     read_pod: ReadPod
     observe: Observe
+    root_name: Callable[[str, str], str] = _is_its_own_root
     render: Render
+    with_private: Callable[[Workload, Object], Object] = _as_stored
     complete: Complete
     render_rescue: RenderRescue | None = None
+
+    def read(self, body: Mapping[str, Any], *, tenant: Tenant, user: User) -> WorkloadSpec:
+        """The checked form of what a person sent.
+
+        Raises:
+            Refused: with every error found, not only the first.
+        """
+        context = {"tenant": tenant, "user": user, "catalog": get_catalog()}
+        spec: WorkloadSpec = read(self.serializer(data=body, context=context))
+        return spec
+
+    def requests(self, replicas: Mapping[str, Mapping[str, int]]) -> tuple[ReplicaRequest, ...]:
+        """What scheduler and quota count of the column `replicas`."""
+        return requests_of(replicas, self.overhead)

@@ -31,7 +31,7 @@ from jobs.kinds.state import (
 )
 from jobs.rules import queue, reasons
 from jobs.rules.reasons import Reason
-from jobs.rules.states import FINAL_STATES, JobState
+from jobs.rules.states import FINAL_STATES, WorkloadState
 
 # A watch may be so much behind what we have just made; after that a fresh read decides.
 VIEW_LAG_S = 2
@@ -41,7 +41,7 @@ CASCADE_S = 10
 REPLICA_SETS_S = 90
 # Goals of taking everything down after which it comes up again.
 _COMES_BACK = frozenset({"queue", "retry"})
-_IDLE_STATES = FINAL_STATES | {JobState.QUEUED}
+_IDLE_STATES = FINAL_STATES | {WorkloadState.QUEUED}
 # What planning may change of a row; a plan tells those that it did.
 _COLUMNS = (
     "state",
@@ -55,11 +55,7 @@ _COLUMNS = (
     "deciders_ended_at",
     "finished_at",
     "steps",
-    "node",
-    "gpus",
-    "pod",
     "node_port",
-    "restarts",
     "event_files",
     "has_plan",
     "root_uid",
@@ -74,13 +70,14 @@ def words_of(reason: Reason) -> tuple[str, str, str]:
 
 
 class Lifecycle(ABC):
-    """Plans one workload: collects steps, changed columns and events; `row` is always current.
+    """Plans one workload: collects steps, changed rows and events; `row`, `replicas` are always current.
 
     Attributes:
         before: the row as committed.
         observed: what the cluster shows of it.
         now: our clock; never compared with times of the cluster.
         is_settled: nothing more is to be done but wait for a timer or a person.
+        renders: the transaction that writes the row renders the manifests of its attempt into it.
     """
 
     root_kind: ClassVar[str]
@@ -90,15 +87,15 @@ class Lifecycle(ABC):
     def __init__(self, row: WorkloadRow, observed: Observed, now: datetime) -> None:
         self.before = row
         self.row = row
+        self.replicas = dict(observed.replicas)
         self.observed = observed
         self.now = now
         self.is_settled = False
+        self.renders = False
         self._steps: list[Step] = []
         self._events: list[EventNote] = []
         self._due: datetime | None = None
         self._deletes_row = False
-        self._renders = False
-        self._deadline_s: int | None = None
 
     def plan(self) -> Plan:
         """What follows. Call it once."""
@@ -113,16 +110,18 @@ class Lifecycle(ABC):
     # --- admission ---
     def admit(self) -> Plan:
         """It has room: what is written together with its manifests. Call it instead of `plan`."""
-        self.say("admitted", "It has room now.")
-        self.set(state=JobState.STARTING, reason=reasons.make("creating"))
+        self.say("admitted", "Admitted")
+        self.set(state=WorkloadState.STARTING, reason=reasons.make("creating"))
         self.set(admitted_at=self.now, not_before=None)
-        self.render(self.row.deadline_s)
+        self.renders = True
         return self.made()
 
     def refuse(self, reason: Reason) -> Plan:
         """It has room, but its manifests cannot be rendered."""
         self.say("state", reason.text, warning=True)
-        self.set(state=JobState.FAILED, reason=reason, finished_at=self.now, cleaned_at=self.now)
+        self.set(
+            state=WorkloadState.FAILED, reason=reason, finished_at=self.now, cleaned_at=self.now
+        )
         return self.made()
 
     def keep_waiting(self, reason: Reason) -> Plan:
@@ -149,13 +148,13 @@ class Lifecycle(ABC):
 
     def stop(self) -> None:
         """Ends what runs, because somebody wants it; called until it is over."""
-        self.begin_leaving("stop", self.stop_reason())
-        self.leave()
+        self.begin_teardown("stop", self.stop_reason())
+        self.tear_down()
 
     def fail(self, reason: Reason) -> None:
         """It cannot go on."""
-        self.begin_leaving("fail", reason)
-        self.leave()
+        self.begin_teardown("fail", reason)
+        self.tear_down()
 
     def lose_root(self, reason: Reason) -> None:
         """Somebody deleted the root."""
@@ -164,7 +163,7 @@ class Lifecycle(ABC):
     def conclude(self, goal: str, why: Reason) -> None:
         """Everything is down for good; `goal` is "stop" or "fail"."""
         self.set(finished_at=self.now, cleaned_at=self.now)
-        self.turn(JobState.FAILED if goal == "fail" else JobState.STOPPED, why)
+        self.turn(WorkloadState.FAILED if goal == "fail" else WorkloadState.STOPPED, why)
         self.is_settled = True
 
     def finish(self) -> bool:
@@ -174,6 +173,11 @@ class Lifecycle(ABC):
     def purge(self) -> bool:
         """Removes what is stored elsewhere than in the cluster; True when nothing is."""
         return True
+
+    @property
+    def deadline_left_s(self) -> int | None:
+        """How long its next attempt may run; None: as long as it likes."""
+        return None
 
     @property
     def is_incomplete(self) -> bool:
@@ -193,14 +197,14 @@ class Lifecycle(ABC):
     def advance(self) -> None:
         """The one thing to do now."""
         if self.row.desired == "delete":
-            self._erase()
-        elif self.row.state is JobState.QUEUED:
+            self._remove_all()
+        elif self.row.state is WorkloadState.QUEUED:
             self.wait_in_queue()
         elif self.row.state in FINAL_STATES:
             self.settle()
-        elif self.notes.leaving:
-            self.leave()
-        elif self.row.state is JobState.STOPPING or self.wants_stop:
+        elif self.notes.teardown:
+            self.tear_down()
+        elif self.row.state is WorkloadState.STOPPING or self.wants_stop:
             self.stop()
         else:
             self._drive()
@@ -213,13 +217,13 @@ class Lifecycle(ABC):
         if self.observed.is_swept:
             self.note(swept=True)
         if self.observed.is_erased:
-            self.note(erased=True)
+            self.note(purged=True)
 
     def wait_in_queue(self) -> None:
         """Only a person (or the tenant's end) takes it out of the queue here; admission does else."""
         if self.leaves_queue:
             self.set(finished_at=self.now)
-            self.turn(JobState.STOPPED, self.stop_reason())
+            self.turn(WorkloadState.STOPPED, self.stop_reason())
             self.settle()
 
     def _drive(self) -> None:
@@ -294,47 +298,54 @@ class Lifecycle(ABC):
         detail = detail or "The cluster has not said why."
         why = reasons.make("not_placed", waited=waited, detail=detail)
         self.say("withdrawn", why.text, warning=True)
-        self.begin_leaving("queue", why)
-        self.leave()
+        self.begin_teardown("queue", why)
+        self.tear_down()
 
-    def requeue(self, count: int, why: Reason) -> None:
-        """Back in the queue, where it rests the longer the more often (`count`) that has happened."""
+    def requeue(self, why: Reason) -> None:
+        """Back in the queue, where it rests the longer the more often that has happened."""
+        count = self.row.requeued_count + 1
         not_before = self.now + timedelta(seconds=queue.backoff_s(count))
-        self.set(not_before=not_before, admitted_at=None, has_plan=False, root_uid="")
-        self.turn(JobState.QUEUED, reasons.make("withdrawn", text=why.text))
+        self.set(
+            requeued_count=count,
+            not_before=not_before,
+            admitted_at=None,
+            has_plan=False,
+            root_uid="",
+        )
+        self.turn(WorkloadState.QUEUED, reasons.make("withdrawn", text=why.text))
         self.due(not_before)
 
-    def begin_leaving(self, goal: str, why: Reason) -> None:
+    def begin_teardown(self, goal: str, why: Reason) -> None:
         """From now on everything is taken down; `goal` is "queue", "retry", "stop" or "fail"."""
-        self.note(leaving=goal, leaving_at=self.now, leaving_why=words_of(why))
+        self.note(teardown=goal, teardown_at=self.now, teardown_reason=words_of(why))
 
-    def leave(self) -> None:
+    def tear_down(self) -> None:
         """Takes everything down, then goes where it was meant to go."""
-        why = Reason(*self.notes.leaving_why)
-        goal = self.notes.leaving
+        why = Reason(*self.notes.teardown_reason)
+        goal = self.notes.teardown
         if goal in _COMES_BACK and self.wants_stop:
             goal, why = "stop", self.stop_reason()
-            self.note(leaving=goal, leaving_why=words_of(why))
-        self.turn(JobState.STARTING if goal in _COMES_BACK else JobState.STOPPING, why)
-        if not self.vacate():
+            self.note(teardown=goal, teardown_reason=words_of(why))
+        self.turn(WorkloadState.STARTING if goal in _COMES_BACK else WorkloadState.STOPPING, why)
+        if not self.delete_objects():
             return
         if goal in _COMES_BACK:
             self.come_back(goal, why)
             return
-        self.note(leaving="", leaving_at=None)
+        self.note(teardown="", teardown_at=None)
         self.conclude(goal, why)
 
     def settle(self) -> None:
         """Ended: what must still be over, and then nothing of it may be left in the cluster."""
         if self.row.cleaned_at is None:
-            if not self.is_untouched and not (self.finish() and self.vacate()):
+            if not self.is_untouched and not (self.finish() and self.delete_objects()):
                 return
             self.set(cleaned_at=self.now)
         self.is_settled = True
 
-    def _erase(self) -> None:
+    def _remove_all(self) -> None:
         """Deleted in any state: objects, then what is stored, then the row. Volumes are the user's."""
-        if self.row.cleaned_at is None and not self.is_untouched and not self.vacate():
+        if self.row.cleaned_at is None and not self.is_untouched and not self.delete_objects():
             return
         if self.purge():
             self._deletes_row = True
@@ -345,15 +356,15 @@ class Lifecycle(ABC):
         """Nothing of it was ever asked of the cluster."""
         return not self.row.has_plan and not self.row.root_uid and not self.observed.objects
 
-    def vacate(self) -> bool:
+    def delete_objects(self) -> bool:
         """Deletes everything; True when nothing is left, or only what a lost node has to confirm.
 
         The root goes first, and the cluster removes what it owns. What is still there long after the
         root is known to be gone is deleted one by one, and what no watch shows is swept.
         """
         seen = self.observed
-        if self.notes.leaving_at is None:
-            self.note(leaving_at=self.now)
+        if self.notes.teardown_at is None:
+            self.note(teardown_at=self.now)
         if seen.namespace == "gone" and seen.is_current:
             return True
         left = seen.objects
@@ -371,11 +382,11 @@ class Lifecycle(ABC):
         if not left:
             return True
         all_marked = all(thing.is_terminating for thing in left)
-        return self.wait(self.notes.leaving_at, self.confirm_s) and all_marked
+        return self.wait(self.notes.teardown_at, self.confirm_s) and all_marked
 
     def _delete_left(self, left: Sequence[ObjectRef]) -> None:
-        """Deletes what the cluster should have removed with its owner since we began to leave."""
-        since = self.notes.leaving_at
+        """Deletes what the cluster should have removed with its owner since the teardown began."""
+        since = self.notes.teardown_at
         if self.wait(since, CASCADE_S):
             is_all_late = self.wait(since, REPLICA_SETS_S)
             self.delete(*(one for one in left if is_all_late or not self.is_made_again(one)))
@@ -393,11 +404,11 @@ class Lifecycle(ABC):
         """Changes the reconciler's notes."""
         self.set(notes=replace(self.row.notes, **changes))
 
-    def turn(self, state: JobState, reason: Reason = reasons.NONE) -> None:
+    def turn(self, state: WorkloadState, reason: Reason = reasons.NONE) -> None:
         """Changes state and reason; a change of state is an event."""
         if state != self.row.state:
             text = f"{self.row.state.value} -> {state.value}"
-            is_failure = state is JobState.FAILED
+            is_failure = state is WorkloadState.FAILED
             self.say("state", f"{text}: {reason.text}" if reason.text else text, warning=is_failure)
         self.set(state=state, reason=reason)
 
@@ -407,14 +418,14 @@ class Lifecycle(ABC):
 
     def say(self, reason: str, message: str, *, subject: str = "", warning: bool = False) -> None:
         """An event of our own."""
-        number = self.notes.said + 1
-        self.note(said=number)
+        number = self.notes.event_count + 1
+        self.note(event_count=number)
         self._events.append(EventNote(f"homeport-{number}", subject, reason, message, warning))
 
     def say_again(self, why: Reason) -> None:
         """Why it is `starting` once more, to be told until it runs."""
         self.say(why.code, why.text, warning=True)
-        self.note(again=words_of(why))
+        self.note(restart_reason=words_of(why))
 
     def call(self, *steps: Step) -> None:
         """Adds steps, each once."""
@@ -425,10 +436,6 @@ class Lifecycle(ABC):
         for thing in things:
             if not thing.is_terminating:
                 self.call(Delete(thing.kind, thing.name, thing.uid))
-
-    def render(self, deadline_s: int | None) -> None:
-        """Has the manifests rendered in the transaction that writes the row."""
-        self._renders, self._deadline_s = True, deadline_s
 
     def due(self, at: datetime) -> None:
         """Look again at this time at the latest."""
@@ -446,19 +453,17 @@ class Lifecycle(ABC):
 
     def made(self) -> Plan:
         """What was collected, with nothing in it that does not change anything."""
+        before, known = self.before, self.observed.replicas
+        columns = {name: getattr(self.row, name) for name in _COLUMNS}
         return Plan(
             steps=tuple(self._steps),
-            columns=self._changed_columns(),
+            columns={k: value for k, value in columns.items() if value != getattr(before, k)},
+            replicas=tuple(row for key, row in self.replicas.items() if known.get(key) != row),
+            forgotten=tuple(key for key in known if key not in self.replicas),
             events=tuple(self._events),
-            render=self._renders,
-            deadline_s=self._deadline_s,
+            render=self.renders,
+            deadline_s=self.deadline_left_s if self.renders else None,
             next_due=self._due,
             is_settled=self.is_settled,
             delete_row=self._deletes_row,
         )
-
-    def _changed_columns(self) -> dict[str, Any]:
-        if self.row is self.before:
-            return {}
-        pairs = ((name, getattr(self.row, name)) for name in _COLUMNS)
-        return {name: value for name, value in pairs if value != getattr(self.before, name)}

@@ -17,16 +17,17 @@ class Notes:
     """Times are ours (aware UTC), never the cluster's.
 
     Attributes of all kinds:
-        said: number of own events so far; makes their keys.
+        event_count: number of own events so far; makes their keys.
         children_of: uid of the root whose children have all been created.
         committed_at: when this attempt's root was set going.
         starting_since: since when the workload is `starting` this time.
-        missing_since: since when the root, or the Service of a gate, is not in the view although it
+        missing_since: since when the root, or the Service of a gate, is not in the cache although it
             was made.
-        again: (code, text, next step) why it is `starting` once more; empty at the first start.
-        leaving: "queue", "retry", "stop" or "fail" while everything is being taken down, else empty.
-        leaving_at: since when.
-        leaving_why: (code, text, next step) to show when it is down.
+        restart_reason: (code, text, next step) why it is `starting` once more; empty at the first
+            start.
+        teardown: "queue", "retry", "stop" or "fail" while everything is being taken down, else empty.
+        teardown_at: since when.
+        teardown_reason: (code, text, next step) to show when it is down.
         swept: whether what no watch shows has been looked for and removed.
 
     Attributes of trainings:
@@ -42,12 +43,10 @@ class Notes:
         rescued: replica keys whose rescue pod has done its work.
         lost: replica keys whose log stays on the log volume only.
         archive: "" while it is going on, "complete" or "partial" when it is over.
-        erased: whether its part of the object store is gone.
+        purged: whether its part of the object store is gone.
 
-    Attributes of notebooks and TensorBoards:
-        withdrawals: how often it was admitted and then not placed.
-        pod_uid: the pod that was last seen.
-        pod_restarts: restarts of the app within that pod that have been counted.
+    Attributes of what is served behind a gate:
+        pod_restarts: restarts of the app within its pod that have been counted.
         crashes: times of the app's unwanted ends, see `crashes`.
         was_ready: it answered once.
         problem_since: since when the image, the set-up or the gate fails.
@@ -55,15 +54,15 @@ class Notes:
         silent_since: since when it does not answer although it did.
     """
 
-    said: int = 0
+    event_count: int = 0
     children_of: str = ""
     committed_at: datetime | None = None
     starting_since: datetime | None = None
     missing_since: datetime | None = None
-    again: tuple[str, ...] = ()
-    leaving: str = ""
-    leaving_at: datetime | None = None
-    leaving_why: tuple[str, ...] = ()
+    restart_reason: tuple[str, ...] = ()
+    teardown: str = ""
+    teardown_at: datetime | None = None
+    teardown_reason: tuple[str, ...] = ()
     swept: bool = False
 
     spent_s: int = 0
@@ -78,10 +77,8 @@ class Notes:
     rescued: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     archive: str = ""
-    erased: bool = False
+    purged: bool = False
 
-    withdrawals: int = 0
-    pod_uid: str = ""
     pod_restarts: int = 0
     crashes: tuple[str, ...] = ()
     was_ready: bool = False
@@ -92,15 +89,12 @@ class Notes:
     def for_new_attempt(self) -> "Notes":
         """What stays true when everything of an attempt is down and the next one may begin."""
         return Notes(
-            said=self.said,
-            spent_s=self.spent_s,
-            retries_used=self.retries_used,
-            withdrawals=self.withdrawals,
+            event_count=self.event_count, spent_s=self.spent_s, retries_used=self.retries_used
         )
 
     def for_new_generation(self) -> "Notes":
         """What stays true when a person starts it once more."""
-        return Notes(said=self.said)
+        return Notes(event_count=self.event_count)
 
 
 def load(raw: Mapping[str, Any]) -> Notes:

@@ -1,14 +1,23 @@
-"""What kinds share in turning what the view holds of a workload into the data that planning works on.
+"""What kinds share in turning what the cache holds of a workload into the data that planning works on.
 
-Runs on the event loop, between two events of the view, so that one look is one moment. No I/O.
+Runs on the event loop, between two events of the cache, so that one look is one moment. No I/O.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from jobs.kinds.state import GateService, ObjectRef, PodFacts, WorkloadRow
+from jobs.kinds.state import (
+    GateService,
+    LoadedRow,
+    ObjectRef,
+    Observed,
+    PodFacts,
+    ReplicaKey,
+    Root,
+    WorkloadRow,
+)
 from jobs.rules import reasons
 from jobs.rules.endings import ContainerExit, Disruption
 from jobs.rules.reasons import Reason
@@ -47,11 +56,11 @@ class PodReader:
         # workload's id -> pod's uid -> what was read, and of what
         self._kept: dict[str, dict[str, tuple[objects.KubePod, int, PodFacts]]] = {}
 
-    def read(self, view: ClusterCache, row: WorkloadRow, read_pod: ReadPod) -> list[PodFacts]:
+    def read(self, cache: ClusterCache, row: WorkloadRow, read_pod: ReadPod) -> list[PodFacts]:
         """The pods that a workload has now, without what events say of them."""
         before = self._kept.pop(row.id, {})
         kept = {}
-        for pod in view.pods.of_owner(row.id):
+        for pod in cache.pods.of_owner(row.id):
             uid = pod.metadata.uid
             known = before.get(uid)
             # Each change of an object is a new struct.
@@ -67,16 +76,38 @@ class PodReader:
         self._kept.pop(workload_id, None)
 
 
-# --- parts of objects ---
-def namespace_state(view: ClusterCache, name: str) -> Literal["active", "terminating", "gone"]:
+# --- all of it ---
+def observed(
+    cache: ClusterCache, loaded: LoadedRow, results: CallResults, root: Root | None, **more: Any
+) -> Observed:
+    """What is known of every kind's workload, and what `more` there is to know of this kind's."""
+    row = loaded.row
+    return Observed(
+        is_current=cache.synced and not cache.problem,
+        namespace=_namespace_state(cache, row.namespace),
+        root=root,
+        is_root_absent=results.absent_root == row.root_name and root is None,
+        made_root=results.made_root,
+        is_swept=results.is_swept,
+        is_erased=results.is_erased,
+        blocked=results.blocked,
+        trouble=results.trouble,
+        replicas=loaded.replicas,
+        archives=loaded.archives,
+        **more,
+    )
+
+
+def _namespace_state(cache: ClusterCache, name: str) -> Literal["active", "terminating", "gone"]:
     """Whether things can be made in it."""
-    seen = view.namespaces.get("", name)
+    seen = cache.namespaces.get("", name)
     if seen is None:
         return "gone"
     is_going = seen.status.phase == "Terminating" or seen.metadata.deletion_timestamp is not None
     return "terminating" if is_going else "active"
 
 
+# --- parts of objects ---
 def thing(kind: str, meta: objects.ObjectMeta) -> ObjectRef:
     """Enough of an object to delete exactly it."""
     return ObjectRef(kind, meta.name, meta.uid, meta.deletion_timestamp is not None)
@@ -117,11 +148,44 @@ def container_end(
     return ContainerExit(code, ended.reason, ended.message, is_fetch)
 
 
-def mount_problem(view: ClusterCache, namespace: str, pod: str) -> str:
-    """The latest event about a volume of a pod that cannot be mounted."""
-    events = view.events_about(namespace, "Pod", pod)
-    problems = [event.message for event in events if event.reason in MOUNT_EVENTS]
-    return problems[-1] if problems else ""
+def latest_event(
+    cache: ClusterCache, namespace: str, kind: str, name: str, wanted: Collection[str]
+) -> str:
+    """What the latest event about an object says that has one of these reasons; empty: there is none."""
+    events = cache.events_about(namespace, kind, name)
+    found = [event.message for event in events if event.reason in wanted]
+    return found[-1] if found else ""
+
+
+def mount_problem(cache: ClusterCache, namespace: str, pod: str) -> str:
+    """Why a volume of a pod cannot be mounted."""
+    return latest_event(cache, namespace, "Pod", pod, MOUNT_EVENTS)
+
+
+def pod_facts(pod: objects.KubePod, key: ReplicaKey, container: str, **more: Any) -> PodFacts:
+    """What is read of every pod, and what `more` its kind reads of it.
+
+    Args:
+        key: which replica it is.
+        container: name of the one that its program runs in.
+    """
+    status, meta = pod.status, pod.metadata
+    placed = next((c for c in status.conditions if c.type == "PodScheduled"), None)
+    return PodFacts(
+        "Pod",
+        meta.name,
+        meta.uid,
+        meta.deletion_timestamp is not None,
+        key=key,
+        phase=status.phase or "Pending",
+        created_at=meta.creation_timestamp,
+        node=pod.spec.node_name,
+        gpus=gpus_of(meta.annotations.gpu_indices, container),
+        unplaced_why=placed.message if placed is not None and placed.status != "True" else "",
+        disruption=_disruption(pod),
+        pod_message=status.message,
+        **more,
+    )
 
 
 def gpus_of(annotation: str, container: str) -> str:
@@ -138,7 +202,7 @@ def gpus_of(annotation: str, container: str) -> str:
     return ",".join(str(index) for index in indices)[:_GPU_MAX]
 
 
-def disruption(pod: objects.KubePod) -> Disruption | None:
+def _disruption(pod: objects.KubePod) -> Disruption | None:
     """Why the cluster took a pod away; None when it did not."""
     found = condition(pod.status.conditions, "DisruptionTarget")
     if found is None:

@@ -13,7 +13,7 @@ import msgspec
 from jobs.kinds.notes import Notes
 from jobs.rules.endings import ContainerExit, Disruption
 from jobs.rules.reasons import Reason
-from jobs.rules.states import JobState, ReplicaState
+from jobs.rules.states import ReplicaState, WorkloadState
 
 
 class ReplicaKey(msgspec.Struct, frozen=True, order=True):
@@ -83,20 +83,23 @@ class WorkloadRow:
     """A workload's row, with what planning needs of its tenant, its owner and its request.
 
     Attributes:
-        kind: its key, as it is stored: "job", "notebook" or "tensorboard".
-        kube_name: NAME of the objects of the attempt that is seen.
+        kind: its key in `jobs/kinds/registry.py`, as it is stored.
+        kube_name: NAME of the objects of the attempt.
         root_name: name of its root, on which all other objects hang.
         image: the user's image, for sentences.
         memory: role -> memory limit as text, for sentences.
+        counts: role -> replicas.
+        topology, run_policy: of the request of a training; the latter as the fields of its
+            `RunPolicy`.
         queued_at: when a person asked for this generation.
         generation: counts what people asked for; `observed_generation`: what all that is observed is
             about, 0 before the first look.
+        attempt: part of the names of its objects; the first one of a generation has its number.
         stopped_by: name of the person who asked for the stop, empty when it was the owner.
         tenant_closed: "", "suspended" or "deleting".
         is_owner_active: whether the owner may still sign in.
         started_at: when all of it ran, or answered, for the first time.
         has_plan: whether the manifests of the current attempt have been rendered.
-        topology, counts (role -> replicas) up to ttl_s: of the request of a training.
         deciders_ended_at: when the replicas that decide over a training had ended.
         steps up to event_files: of what is served behind a gate.
     """
@@ -108,6 +111,9 @@ class WorkloadRow:
     root_name: str
     image: str
     memory: Mapping[str, str]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    topology: str = ""
+    run_policy: Mapping[str, Any] = field(default_factory=dict)
     queued_at: datetime | None = None
     generation: int = 1
     observed_generation: int = 1
@@ -116,35 +122,22 @@ class WorkloadRow:
     stopped_by: str = ""
     tenant_closed: str = ""
     is_owner_active: bool = True
-    state: JobState = JobState.QUEUED
+    state: WorkloadState = WorkloadState.QUEUED
     reason: Reason = field(default_factory=Reason)
     attempt: int = 1
     requeued_count: int = 0
     not_before: datetime | None = None
     admitted_at: datetime | None = None
     started_at: datetime | None = None
+    deciders_ended_at: datetime | None = None
     finished_at: datetime | None = None
     has_plan: bool = False
     root_uid: str = ""
     cleaned_at: datetime | None = None
     notes: Notes = field(default_factory=Notes)
 
-    topology: str = ""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    success_policy: str | None = None
-    retries: int = 0
-    deadline_s: int | None = None
-    starting_deadline_s: int = 300
-    clean_policy: str = "running"
-    ttl_s: int = 86400
-    deciders_ended_at: datetime | None = None
-
     steps: tuple[StartupStep, ...] = ()
-    node: str = ""
-    gpus: str = ""
-    pod: str = ""
     node_port: int | None = None
-    restarts: int = 0
     event_files: int | None = None
 
 
@@ -275,6 +268,13 @@ class PodFacts(ObjectRef):
         return self.phase in {"Succeeded", "Failed"}
 
     @property
+    def replica_state(self) -> ReplicaState:
+        """Of its replica, while it has not ended."""
+        if self.is_running:
+            return ReplicaState.RUNNING
+        return ReplicaState.STARTING if self.node else ReplicaState.PENDING
+
+    @property
     def number(self) -> int:
         """Of a rescue pod: which try."""
         tail = self.name.rpartition("-")[2]
@@ -363,7 +363,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class Verify:
-    """Read the root afresh: a view that does not show it may only be behind."""
+    """Read the root afresh: a cache that does not show it may only be behind."""
 
     name: str
 
@@ -384,7 +384,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Erase:
-    """Remove the job's part of the object store."""
+    """Remove the workload's part of the object store."""
 
 
 Step = CreateAll | PatchRoot | Delete | Verify | Rescue | Sweep | Erase
@@ -392,7 +392,7 @@ Step = CreateAll | PatchRoot | Delete | Verify | Rescue | Sweep | Erase
 
 @dataclass(frozen=True)
 class EventNote:
-    """An event of our own; `key` is unique within the job."""
+    """An event of our own; `key` is unique within the workload."""
 
     key: str
     subject: str
@@ -407,9 +407,9 @@ class Plan:
 
     Attributes:
         steps: calls to the cluster, in order; made after the rows have been committed.
-        columns: changed columns of the job's row.
+        columns: changed fields of the row.
         replicas: changed or new replica rows, whole.
-        forgotten: replica rows to remove (of attempts that never ran).
+        forgotten: replica rows to remove (of attempts that never ran, of generations that are over).
         render: render the manifests of the (new) attempt into the row, in the same transaction.
         deadline_s: for `render`: what is left of the deadline in seconds; None without one.
         next_due: when to look again though nothing happens; None: never.

@@ -1,14 +1,160 @@
 """TensorBoards: the program of that name over the log folders of trainings."""
 
-from jobs.kinds.base import WorkloadKind
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+from uuid import UUID
+
+from django.utils.translation import gettext_lazy as _
+from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
+from rest_framework import serializers
+
+from jobs.kinds.interactive.kind import served_kind
 from jobs.kinds.interactive.lifecycle import InteractiveLifecycle
-from jobs.kinds.interactive.manifests import complete, render
-from jobs.kinds.interactive.observe import observe, read_pod
+from jobs.kinds.interactive.manifests import Served
+from jobs.kinds.interactive.spec import TensorBoardSpec
 from jobs.kinds.interactive.startup import App
+from jobs.kinds.manifests import PodSettings
+from jobs.kinds.serializer import SpecSerializer
+from jobs.kinds.spec import spec_of
+from jobs.kinds.training.kind import TRAINING
+from jobs.kinds.training.manifests import LOG_ROOT
+from jobs.models import Workload
+from jobs.rules.requests import RoleRequest
+from portal.cluster import names
+from portal.web.fields import Omissible
+
+MAX_LOG_DIRS = 50
+
+
+def _environment(workload: Workload, pods: PodSettings) -> dict[str, str]:
+    shown = [dict(row) for row in spec_of(workload, TensorBoardSpec).log_dirs]
+    return {
+        "APP_LOG_DIRS": json.dumps(shown, ensure_ascii=False),
+        "APP_SERVICE_ID": str(workload.pk),
+        "APP_START": str(workload.generation),
+        "HOMEPORT_URL": pods.portal_url,
+    }
+
+
+SERVED = Served(
+    word="TensorBoard",
+    launcher=("start_tensorboard", "portal_client", "errors", "files"),
+    writable=(),
+    readable=("log",),
+    ready_path="",
+    app_secret="portal_token",
+    working_dir="/log",
+    environment=_environment,
+)
 
 
 class TensorBoardLifecycle(InteractiveLifecycle):
     app = App("the TensorBoard", "TensorBoard")
 
 
-TENSORBOARD = WorkloadKind("tensorboard", TensorBoardLifecycle, read_pod, observe, render, complete)
+@extend_schema_field(serializers.UUIDField())
+class _Training(Omissible):
+    """An id as it was sent; the serializer looks it up."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        return data
+
+
+@extend_schema_field(serializers.ListField(child=serializers.UUIDField()))
+class _Trainings(_Training):
+    """Ids as they were sent; none of them is as good as nothing sent."""
+
+    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
+        return super().validate_empty_values(None if data in ([], ()) else data)
+
+
+@extend_schema_serializer(component_name="TensorBoardBody")
+class TensorBoardSerializer(SpecSerializer):
+    """The body that asks for a TensorBoard; without a training it shows all of the log volume."""
+
+    default_error_messages = {
+        "not_found": _("You have no such training."),
+        "both": _("Give job or jobs, not both."),
+        "not_a_list": _("This must be a list of ids of trainings."),
+        "too_many": _("At most {most} trainings; leave it empty to see all of them."),
+    }
+
+    job = _Training(required=False)
+    jobs = _Trainings(required=False)
+
+    def validate_job(self, given: Any) -> tuple[Mapping[str, str], ...]:
+        # Of both, `validate_jobs` tells.
+        is_alone = self.initial_data.get("jobs") in (None, "", [], ())
+        return self._log_dirs([given], is_list=False) if is_alone else ()
+
+    def validate_jobs(self, given: Any) -> tuple[Mapping[str, str], ...]:
+        if self.initial_data.get("job") not in (None, ""):
+            self._refuse("both")
+        if not isinstance(given, list | tuple):
+            self._refuse("not_a_list")
+        if len(given) > MAX_LOG_DIRS:
+            self.fail("too_many", most=MAX_LOG_DIRS)
+        return self._log_dirs(given, is_list=True)
+
+    def validate(self, attrs: Mapping[str, Any]) -> TensorBoardSpec:
+        made_of = self.context["catalog"].tensorboards
+        each = RoleRequest(1, made_of.cpu_millicores, made_of.memory_bytes)
+        return TensorBoardSpec(
+            name=attrs["name"],
+            image=made_of.image,
+            replicas={TENSORBOARD.key: each},
+            log_dirs=attrs.get("jobs") or attrs.get("job") or (),
+        )
+
+    def _refuse(self, key: str) -> NoReturn:
+        raise serializers.ValidationError(self.error_messages[key], "invalid")
+
+    def _log_dirs(self, ids: Sequence[Any], *, is_list: bool) -> tuple[Mapping[str, str], ...]:
+        """The folders of the chosen trainings, in the order given, each under a title of its own."""
+        # Only what is on this tenant's own log volume can be shown.
+        found = {
+            str(job.pk): job
+            for job in Workload.objects.visible_to(self.context["user"])
+            .filter(kind=TRAINING.key, tenant=self.context["tenant"])
+            .filter(pk__in={pk for pk in map(_uuid, ids) if pk})
+            .only("pk", "name")
+        }
+        chosen: dict[str, Mapping[str, str]] = {}
+        missing: dict[str, Any] = {}
+        for place, pk in enumerate(map(_uuid, ids)):
+            job = found.get(str(pk))
+            if job is None:
+                text = str(self.error_messages["not_found"])
+                missing[str(place)] = serializers.ErrorDetail(text, "not_found")
+                continue
+            if str(pk) in chosen:
+                continue
+            title = job.name
+            if any(row["title"] == title for row in chosen.values()):
+                title = f"{job.name} {names.short_id(job.pk)}"
+            path = f"{LOG_ROOT}/{names.job_name(job.name, job.pk)}"
+            chosen[str(pk)] = {"title": title, "path": path, "job": str(pk)}
+        if missing:
+            raise serializers.ValidationError(missing if is_list else missing["0"])
+        return tuple(chosen.values())
+
+
+def _uuid(given: Any) -> UUID | None:
+    """None: it is no id."""
+    try:
+        return UUID(given) if isinstance(given, str) else None
+    except ValueError:
+        return None
+
+
+TENSORBOARD = served_kind(
+    SERVED,
+    key="tensorboard",
+    title=_("TensorBoard"),
+    icon="chart",
+    open_verb="open_shared",
+    spec=TensorBoardSpec,
+    serializer=TensorBoardSerializer,
+    lifecycle=TensorBoardLifecycle,
+)

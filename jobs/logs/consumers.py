@@ -35,7 +35,7 @@ class LogConsumer(UserSocket):
 
     _work: asyncio.Task[None] | None = None
 
-    async def opened(self) -> None:
+    async def on_open(self) -> None:
         self._job_id: UUID = self.scope["url_route"]["kwargs"]["job_id"]
         self._changed = asyncio.Event()
         self._told: dict[str, tuple[str | int, ...]] = {}
@@ -56,7 +56,7 @@ class LogConsumer(UserSocket):
         places = {name: place for name, place in places.items() if name in self._names}
         self._work = asyncio.create_task(self._run(job, places), name=f"logs of {job.id}")
 
-    async def closed(self) -> None:
+    async def on_close(self) -> None:
         if self._work is not None:
             await supervise.end([self._work])
 

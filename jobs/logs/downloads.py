@@ -9,12 +9,12 @@ from django.utils.translation import gettext as _
 
 from jobs.archive import artifacts, logs
 from jobs.logs.text import job_text
-from jobs.models import Artifact, Job
+from jobs.models import Artifact, Workload
 from portal.storage.store import ObjectMissingError
 from portal.web.streaming import LostFileError, file_chunks, streamed
 
 
-def replica_of(job: Job, name: str) -> tuple[str, int] | None:
+def replica_of(job: Workload, name: str) -> tuple[str, int] | None:
     """`worker-0` as (role, index); None when the job has no such replica."""
     role, _dash, number = name.rpartition("-")
     count = job.replicas.get(role, {}).get("count", 0)
@@ -25,7 +25,7 @@ def replica_of(job: Job, name: str) -> tuple[str, int] | None:
 
 def log_answer(
     request: HttpRequest,
-    job: Job,
+    job: Workload,
     replica: tuple[str, int] | None,
     tail: int | None,
     which: logs.Which = "latest",
@@ -72,8 +72,8 @@ def artifact_answer(request: HttpRequest, artifact: Artifact) -> StreamingHttpRe
     except ObjectMissingError as error:
         raise LostFileError(
             _(
-                "This file was kept, but the object store does not hold it any more; perhaps a "
-                "backup without it was restored. Look on the log volume, or ask an admin."
+                "This file is no longer in the object store; perhaps a backup without it was "
+                "restored. Look on the log volume, or ask an admin."
             )
         ) from error
     answer = streamed(

@@ -6,7 +6,8 @@ from uuid import UUID
 from channels.db import database_sync_to_async
 
 from jobs.archive.logs import Log, Which, find_log, replicas_of, which_of
-from jobs.models import Job, Replica, ReplicaArchive
+from jobs.kinds.training.kind import TRAINING
+from jobs.models import Replica, ReplicaArchive, Workload
 from jobs.rules.states import FINAL_REPLICA_STATES, ReplicaState
 from tenants.models import User
 
@@ -83,7 +84,8 @@ async def load(job_id: UUID, user: User, attempt: str = "") -> JobLogState | Non
 
 
 def _load(job_id: UUID, user: User, attempt: str) -> JobLogState | None:
-    job = Job.objects.visible_to(user).select_related("tenant").filter(pk=job_id).first()
+    trainings = Workload.objects.filter(kind=TRAINING.key).visible_to(user).for_lists()
+    job = trainings.select_related("tenant").filter(pk=job_id).first()
     if job is None:
         return None
     which = which_of(job, attempt)
@@ -100,12 +102,12 @@ def _load(job_id: UUID, user: User, attempt: str) -> JobLogState | None:
     )
 
 
-def _replicas(job: Job, which: Which) -> tuple[ReplicaLogState, ...]:
+def _replicas(job: Workload, which: Which) -> tuple[ReplicaLogState, ...]:
     rows = {(row.role, row.index, row.attempt): row for row in job.replica_rows.all()}
     archives = {
         (row.role, row.index, row.attempt): row
         for row in job.archives.prefetch_related("segments").only(
-            "job", "role", "index", "attempt", "is_complete"
+            "workload", "role", "index", "attempt", "is_complete"
         )
     }
     keys = [(role, index, job.attempt) for role, index in replicas_of(job)]
@@ -141,7 +143,7 @@ def _replica(
     )
 
 
-def _past(job: Job, state: ReplicaLogState, row: Replica | None) -> ReplicaLogState:
+def _past(job: Workload, state: ReplicaLogState, row: Replica | None) -> ReplicaLogState:
     """A replica of an earlier attempt: its pod is gone, or going."""
     has_run = state.has_archive or (row is not None and row.started_at is not None)
     may_be_archived = has_run and not state.is_archived and job.cleaned_at is None
@@ -155,5 +157,5 @@ async def read_log(job_id: UUID, role: str, index: int, attempt: int) -> Log | N
 
 
 def _read_log(job_id: UUID, role: str, index: int, attempt: int) -> Log | None:
-    job = Job.objects.filter(pk=job_id).first()
+    job = Workload.objects.for_lists().filter(pk=job_id).first()
     return find_log(job, role, index, attempt) if job is not None else None

@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from jobs.archive import logs
 from jobs.logs.hub import get_hub
 from jobs.logs.sources import CONTAINER
-from jobs.models import Job, Replica
+from jobs.models import Replica, Workload
 from portal.cluster.errors import ClusterError, CredentialsError
 from portal.web.streaming import threaded
 
@@ -41,7 +41,7 @@ class Part:
 
 
 def parts_of(
-    job: Job, replica: tuple[str, int] | None, which: logs.Which, *, is_tail: bool
+    job: Workload, replica: tuple[str, int] | None, which: logs.Which, *, is_tail: bool
 ) -> list[Part]:
     """Where each log is to be read. Three queries, however many replicas and attempts.
 
@@ -49,7 +49,7 @@ def parts_of(
     """
     wanted = [replica] if replica else logs.replicas_of(job)
     found = logs.find_logs(job, wanted, which)
-    rows = Replica.objects.filter(job=job).order_by("attempt")
+    rows = Replica.objects.filter(workload=job).order_by("attempt")
     parts = []
     if which != "latest":
         past = [one for one in found if one.log.attempt < job.attempt]
@@ -86,7 +86,7 @@ def _part(
 
 
 async def job_text(
-    job: Job,
+    job: Workload,
     *,
     replica: tuple[str, int] | None,
     tail_lines: int | None,

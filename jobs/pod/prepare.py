@@ -1,5 +1,5 @@
-"""Prepares the pod of a notebook or TensorBoard: proves that its volumes can be used and brings the
-program that starts JupyterLab or TensorBoard into the user's container.
+"""Prepares the pod of what is served behind a gate: proves that its volumes can be used and brings the
+program that starts it into the user's container.
 
 Runs in an init container from Homeport's image. Ends with exit code 0, or with 65 and a reason in
 the termination message, as `fetch.py` does.
@@ -13,7 +13,9 @@ if __name__ == "__main__":
     # A script has its own folder first on the path; the package's root is needed instead.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from jobs.pod import fetch, files
 from jobs.pod.errors import PodError
@@ -21,11 +23,42 @@ from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.termination import TerminationMessage
 
-# The first is started in the user's container; the others are what it imports.
-LAUNCHERS = {
-    "notebook": ("start_jupyter", "files"),
-    "tensorboard": ("start_tensorboard", "portal_client", "errors", "files"),
+
+class Preparation(NamedTuple):
+    """What a pod needs.
+
+    Attributes:
+        launcher: modules; the first is started in the user's container, the others are what it imports.
+        writable, readable: volumes that must be so.
+    """
+
+    launcher: Sequence[str]
+    writable: Sequence[str]
+    readable: Sequence[str]
+
+
+# What manifests of before say by the kind alone.
+_OF_KINDS = {
+    "notebook": Preparation(("start_jupyter", "files"), ("data", "log"), ()),
+    "tensorboard": Preparation(
+        ("start_tensorboard", "portal_client", "errors", "files"), (), ("log",)
+    ),
 }
+
+
+def read_preparation(environ: Mapping[str, str]) -> Preparation:
+    """What the manifest asks for.
+
+    Raises:
+        KeyError: it does not say.
+    """
+    if "GATE_KIND" in environ:
+        return _OF_KINDS[environ["GATE_KIND"]]
+    return Preparation(
+        environ["PREPARE_LAUNCHER"].split(),
+        environ.get("PREPARE_WRITABLE", "").split(),
+        environ.get("PREPARE_READABLE", "").split(),
+    )
 
 
 def link_log(root: Path) -> None:
@@ -36,31 +69,31 @@ def link_log(root: Path) -> None:
             link.symlink_to("/log")
 
 
-def prepare(kind: str, paths: files.Paths) -> None:
+def prepare(wanted: Preparation, paths: files.Paths) -> None:
     """Does all of it.
 
     Raises:
         PodError: a volume cannot be used; with reason and sentence.
     """
     root = Path(paths.root)
-    if kind == "notebook":
-        fetch.probe(str(root / "data"), "data")
-        fetch.probe(str(root / "log"), "log")
+    for volume in wanted.writable:
+        fetch.probe(str(root / volume), volume)
+    if {"data", "log"} <= set(wanted.writable):
         link_log(root)
-    else:
+    for volume in wanted.readable:
         try:
-            os.listdir(root / "log")
+            os.listdir(root / volume)
         except OSError as error:
-            text = f"the log volume (/log) cannot be read: {error.strerror or error}"
+            text = f"the {volume} volume (/{volume}) cannot be read: {error.strerror or error}"
             raise PodError(codes.VOLUME_NOT_READABLE, text) from error
-    fetch.write_program(root / "homeport/start.py", LAUNCHERS[kind])
+    fetch.write_program(root / "homeport/start.py", wanted.launcher)
 
 
 def main(arguments: list[str]) -> int:
     """The exit code of this process."""
     paths = files.read_paths(arguments)
     try:
-        prepare(os.environ["GATE_KIND"], paths)
+        prepare(read_preparation(os.environ), paths)
     except PodError as error:
         reason, text = error.reason, str(error)
     except (OSError, KeyError) as error:

@@ -208,7 +208,7 @@ def ending_of(status: int, was_asked: bool, was_killed: bool, grace_s: float) ->
     if was_asked:
         return Ending(code, codes.STOPPED, f"the program was asked to end and {how}")
     if number == signal.SIGKILL:
-        how += "; most often it used more memory than it asked for"
+        how += "; most often it used more memory than it requested"
     reason = codes.KILLED if number else codes.FAILED if code else codes.COMPLETED
     return Ending(code, reason, f"the program {how}")
 

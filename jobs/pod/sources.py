@@ -44,7 +44,7 @@ def bring(config: dict[str, Any], portal: PortalClient, workspace: str) -> str:
     source = config.get("source")
     limit_bytes = int(config["limits"].get("bundle_bytes") or BUNDLE_MAX_BYTES)
     if not source:
-        return "no code was asked for; the working directory is empty"
+        return "no code was requested; the working directory is empty"
     if "path" in source:
         return copy_folder(str(source["path"]), str(config["data_dir"]), workspace)
     download = os.path.join(workspace, f".homeport-{secrets.token_hex(8)}")
@@ -159,7 +159,7 @@ def _save(response: Any, path: str, limit_bytes: int) -> str:
                 raise PodError(codes.BUNDLE_TOO_LARGE, _too_large(limit_bytes))
             if time.monotonic() > until:
                 raise PodError(
-                    codes.SOURCE_UNREACHABLE, f"the code was not there after {URL_TOTAL_S} s"
+                    codes.SOURCE_UNREACHABLE, f"the code was not fetched within {URL_TOTAL_S} s"
                 )
             digest.update(piece)
             file.write(piece)

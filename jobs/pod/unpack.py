@@ -233,7 +233,7 @@ def _zip_member(info: zipfile.ZipInfo) -> Member | None:
     if info.flag_bits & 0x1:
         raise PodError(
             codes.BUNDLE_BROKEN,
-            f"{info.filename[:120]!r} is encrypted; make the archive without password",
+            f"{info.filename[:120]!r} is encrypted; create the archive without a password",
         )
     mode = info.external_attr >> 16 if info.create_system == 3 else 0
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):

@@ -5,6 +5,7 @@ Authorised by the service's own token, as `jobs/pod_api/runner.py` is by that of
 """
 
 import time
+from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -15,11 +16,13 @@ from django.http import HttpRequest
 from django.urls import path
 from msgspec import Meta
 
-from jobs.models import Service
+from jobs import changes
+from jobs.kinds.interactive.tokens import is_portal_token
+from jobs.kinds.training.kind import TRAINING
+from jobs.models import Workload
 from jobs.pod_api.base import PodApiError, pod_view, read_body
-from jobs.services.opening import may_be_inside
-from jobs.services.tokens import is_portal_token
-from portal import live
+from jobs.rules.states import Desired
+from jobs.workloads.opening import may_be_inside
 from tenants.models import User
 
 MAX_SUBJECTS = 1000
@@ -32,13 +35,14 @@ class PeopleBody(msgspec.Struct):
     subjects: Annotated[list[UUID], Meta(max_length=MAX_SUBJECTS)]
 
 
-def _find_service(service_id: UUID, token: str) -> Service:
-    service: Service | None = None
+def _find_service(service_id: UUID, token: str) -> Workload:
+    service: Workload | None = None
     if is_portal_token(service_id, token):
-        service = Service.objects.select_related("tenant").filter(pk=service_id).first()
+        services = Workload.objects.exclude(kind=TRAINING.key).for_lists()
+        service = services.select_related("tenant").filter(pk=service_id).first()
     if service is None:
         raise PodApiError(404, "not_found", "there is no such service, or the token is not its own")
-    if service.desired == Service.Desired.DELETE:
+    if service.desired == Desired.DELETE:
         raise PodApiError(410, "deleted", "the service is being deleted")
     return service
 
@@ -47,19 +51,19 @@ of_service = pod_view(_find_service, "service_id")
 
 
 @of_service
-def gate(request: HttpRequest, service: Service) -> dict[str, Any]:
+def gate(request: HttpRequest, service: Workload) -> dict[str, Any]:
     """Who of these people may be inside, the start that the service is in, and the time.
 
     A gate of an earlier start is told that nobody may.
     """
     body = read_body(request, PeopleBody)
-    if service.desired != Service.Desired.RUN:
+    if service.desired != Desired.RUN:
         raise PodApiError(410, "stopped", "the service is to stop")
     allowed: list[str] = []
-    if body.start == service.start_count:
+    if body.start == service.generation:
         people = User.objects.filter(pk__in=body.subjects)
         allowed = [str(person.pk) for person in people if may_be_inside(person, service)]
-    return {"start": service.start_count, "allowed": allowed, "now": time.time()}
+    return {"start": service.generation, "allowed": allowed, "now": time.time()}
 
 
 class EventFilesBody(msgspec.Struct):
@@ -70,20 +74,19 @@ class EventFilesBody(msgspec.Struct):
 
 
 @of_service
-def event_files(request: HttpRequest, service: Service) -> dict[str, Any]:
+def event_files(request: HttpRequest, service: Workload) -> dict[str, Any]:
     """Keeps the number, which the portal cannot find out by itself."""
     body = read_body(request, EventFilesBody)
     with transaction.atomic():
-        of_this_start = Service.objects.filter(
-            pk=service.pk, start_count=body.start, seen_start=body.start
+        of_this_start = Workload.objects.filter(
+            pk=service.pk, generation=body.start, observed_generation=body.start
         )
         changed = of_this_start.exclude(event_files=body.count) | of_this_start.filter(
             event_files__isnull=True
         )
         if changed.update(event_files=body.count, revision=F("revision") + 1):
             service.refresh_from_db(fields=["revision"])
-            pk, revision, tenant_id = service.pk, service.revision, service.tenant_id
-            transaction.on_commit(lambda: live.changed("service", pk, revision, tenant_id))
+            transaction.on_commit(partial(changes.tell_browsers, service))
     return {}
 
 

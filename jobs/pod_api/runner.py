@@ -21,14 +21,17 @@ from django.urls import path
 from django.utils import timezone
 from msgspec import Meta
 
-from jobs.archive import job_prefix
+from jobs import changes
+from jobs.archive import archive_prefix
+from jobs.kinds.spec import spec_of
+from jobs.kinds.training.kind import TRAINING
+from jobs.kinds.training.spec import TrainingSpec
 from jobs.limits import lacking_room
-from jobs.models import Artifact, Bundle, Job, LogSegment, ReplicaArchive
+from jobs.models import Artifact, Bundle, LogSegment, ReplicaArchive, Workload
 from jobs.pod.protocol import codes
 from jobs.pod_api.base import PodApiError, pod_view, read_body
 from jobs.rules.states import Desired
 from jobs.tokens import is_job_token
-from portal import live
 from portal.storage import get_store
 
 MAX_SEGMENT_BYTES = 8 * 1024**2
@@ -89,10 +92,11 @@ class EndBody(msgspec.Struct):
     pod_uid: PodUid = ""
 
 
-def _find_job(job_id: UUID, token: str) -> Job:
-    job: Job | None = None
+def _find_job(job_id: UUID, token: str) -> Workload:
+    job: Workload | None = None
     if is_job_token(job_id, token):
-        job = Job.objects.select_related("tenant").filter(pk=job_id).first()
+        trainings = Workload.objects.filter(kind=TRAINING.key).for_lists()
+        job = trainings.select_related("tenant").filter(pk=job_id).first()
     if job is None:
         raise PodApiError(
             404, "not_found", "there is no such training, or the token is not its own"
@@ -105,13 +109,13 @@ def _find_job(job_id: UUID, token: str) -> Job:
 of_job = pod_view(_find_job, "job_id")
 
 
-def _check_replica(job: Job, role: str, index: int, attempt: int) -> None:
+def _check_replica(job: Workload, role: str, index: int, attempt: int) -> None:
     count = job.replicas.get(role, {}).get("count", 0)
     if not (0 <= index < count and 1 <= attempt <= job.attempt):
         raise PodApiError(404, "not_found", f"the training has no replica {role}-{index}")
 
 
-def _is_archived(job: Job) -> bool:
+def _is_archived(job: Workload) -> bool:
     """Whether all that this job will ever leave is here: nothing of it may be changed by a token.
 
     It has ended, and each replica that ran has reported the end of its last pod; or nothing of it
@@ -135,28 +139,20 @@ def _is_archived(job: Job) -> bool:
     )
 
 
-def _refuse_archived(job: Job) -> None:
+def _refuse_archived(job: Workload) -> None:
     if _is_archived(job):
         raise PodApiError(410, "archived", "the training is archived, and nothing is added to it")
 
 
-def _tell(job: Job) -> None:
-    """After the commit: the reconciler looks again, browsers too."""
-
-    def send() -> None:
-        live.wake_reconciler()
-        live.changed("job", job.pk, job.revision, job.tenant_id)
-
-    transaction.on_commit(send)
-
-
 @of_job
-def source(request: HttpRequest, job: Job) -> dict[str, Any]:
+def source(request: HttpRequest, job: Workload) -> dict[str, Any]:
     """A link to the code that was uploaded for this job."""
-    wanted = (job.source or {}).get("bundle")
+    wanted = (spec_of(job, TrainingSpec).source or {}).get("bundle")
     bundle = Bundle.objects.filter(pk=wanted, tenant_id=job.tenant_id).first() if wanted else None
     if bundle is None:
-        raise PodApiError(404, "not_found", "the code that was uploaded for this training is gone")
+        raise PodApiError(
+            404, "not_found", "the code that was uploaded for this training was deleted"
+        )
     link = get_store().link_get(bundle.storage_key)
     return link.as_json() | {
         "sha256": bundle.sha256,
@@ -168,21 +164,23 @@ def source(request: HttpRequest, job: Job) -> dict[str, Any]:
 # --- logs -----------------------------------------------------------------------------------------
 
 
-def _segment_key(job: Job, archive: ReplicaArchive, body: SegmentBody) -> str:
+def _segment_key(job: Workload, archive: ReplicaArchive, body: SegmentBody) -> str:
     return (
-        f"{job_prefix(job)}logs/{archive.role}-{archive.index}/{archive.attempt}/"
+        f"{archive_prefix(job)}logs/{archive.role}-{archive.index}/{archive.attempt}/"
         f"{body.number:09d}-{body.sha256[:32]}"
     )
 
 
 @of_job
-def segment(request: HttpRequest, job: Job, role: str, index: int, attempt: int) -> dict[str, Any]:
+def segment(
+    request: HttpRequest, job: Workload, role: str, index: int, attempt: int
+) -> dict[str, Any]:
     """Announces a segment: a link to write it, or the news that it is there."""
     _check_replica(job, role, index, attempt)
     body = read_body(request, SegmentBody)
     with transaction.atomic():
         archive, _ = ReplicaArchive.objects.get_or_create(
-            job=job, role=role, index=index, attempt=attempt
+            workload=job, role=role, index=index, attempt=attempt
         )
         known = archive.segments.filter(number=body.number).first()
         if known is not None:
@@ -205,7 +203,7 @@ def segment(request: HttpRequest, job: Job, role: str, index: int, attempt: int)
     return link.as_json()
 
 
-def _no_room(job: Job, more_bytes: int) -> str:
+def _no_room(job: Workload, more_bytes: int) -> str:
     """Why the namespace keeps no more. Looked at anew once in a while: pods ask often."""
     now = time.monotonic()
     asked_at, asked_bytes, problem = _ROOM.get(job.tenant_id, (float("-inf"), 0, ""))
@@ -234,13 +232,13 @@ def _check_same(known: LogSegment, body: SegmentBody) -> None:
 
 @of_job
 def segment_done(
-    request: HttpRequest, job: Job, role: str, index: int, attempt: int, number: int
+    request: HttpRequest, job: Workload, role: str, index: int, attempt: int, number: int
 ) -> dict[str, Any]:
     """A segment's bytes are in the store: from now on it is part of the log."""
     _check_replica(job, role, index, attempt)
     body = read_body(request, SegmentBody)
     archive = ReplicaArchive.objects.filter(
-        job=job, role=role, index=index, attempt=attempt
+        workload=job, role=role, index=index, attempt=attempt
     ).first()
     if archive is None or body.number != number:
         raise PodApiError(404, "not_found", f"segment {number} was not announced")
@@ -265,14 +263,14 @@ def segment_done(
 
 @of_job
 def segment_drop(
-    request: HttpRequest, job: Job, role: str, index: int, attempt: int, number: int
+    request: HttpRequest, job: Workload, role: str, index: int, attempt: int, number: int
 ) -> dict[str, Any]:
     """A segment from the middle of too long a log is dropped, while its replica runs."""
     _check_replica(job, role, index, attempt)
     known = (
         LogSegment.objects.select_related("archive")
         .filter(
-            archive__job=job,
+            archive__workload=job,
             archive__role=role,
             archive__index=index,
             archive__attempt=attempt,
@@ -291,7 +289,7 @@ def segment_drop(
 
 @of_job
 def replica_done(
-    request: HttpRequest, job: Job, role: str, index: int, attempt: int
+    request: HttpRequest, job: Workload, role: str, index: int, attempt: int
 ) -> dict[str, Any]:
     """The archive of a replica is complete, as far as this pod is concerned."""
     _check_replica(job, role, index, attempt)
@@ -299,12 +297,12 @@ def replica_done(
     if _is_archived(job):
         return {}  # said once more, as every call may be
     with transaction.atomic():
-        known = ReplicaArchive.objects.filter(job=job, role=role, index=index, attempt=attempt)
+        known = ReplicaArchive.objects.filter(workload=job, role=role, index=index, attempt=attempt)
         latest = known.values_list("pod_uid", flat=True).first()
         if body.by_rescue and body.pod_uid and latest and latest != body.pod_uid:
             return {}  # the rescued pod has been replaced: its successor reports the end
         ReplicaArchive.objects.update_or_create(
-            job=job,
+            workload=job,
             role=role,
             index=index,
             attempt=attempt,
@@ -318,17 +316,17 @@ def replica_done(
                 "completed_at": timezone.now(),
             },
         )
-        _tell(job)
+        changes.tell(job)
     return {}
 
 
 # --- artifacts ------------------------------------------------------------------------------------
 
 
-def _artifact_key(job: Job, file: FileBody) -> str:
+def _artifact_key(job: Workload, file: FileBody) -> str:
     # A key for each version: a link to write one can never change another that is listed.
     name = hashlib.sha256(file.path.encode()).hexdigest()[:40]
-    return f"{job_prefix(job)}artifacts/{name}/{file.size_bytes}-{file.mtime_ns}"
+    return f"{archive_prefix(job)}artifacts/{name}/{file.size_bytes}-{file.mtime_ns}"
 
 
 def _check_paths(files: list[FileBody]) -> None:
@@ -340,7 +338,7 @@ def _check_paths(files: list[FileBody]) -> None:
 
 
 @of_job
-def artifacts(request: HttpRequest, job: Job) -> dict[str, Any]:
+def artifacts(request: HttpRequest, job: Workload) -> dict[str, Any]:
     """Announces artifacts: links for those that are missing, sentences for those refused."""
     files = read_body(request, FilesBody).files
     _check_paths(files)
@@ -350,7 +348,7 @@ def artifacts(request: HttpRequest, job: Job) -> dict[str, Any]:
     store = get_store()
     with transaction.atomic():
         # One announcement at a time for each job, so that the sums below hold.
-        Job.objects.select_for_update().only("pk").get(pk=job.pk)
+        Workload.objects.select_for_update().only("pk").get(pk=job.pk)
         names = [file.path for file in files]
         known = {row.path: row for row in job.artifacts.filter(path__in=names)}
         others = job.artifacts.exclude(path__in=names)
@@ -390,9 +388,9 @@ def _too_much(file: FileBody, total_bytes: int, count: int) -> str:
     return ""
 
 
-def _announce(job: Job, file: FileBody) -> None:
+def _announce(job: Workload, file: FileBody) -> None:
     Artifact.objects.update_or_create(
-        job=job,
+        workload=job,
         path=file.path,
         defaults={
             "size_bytes": file.size_bytes,
@@ -403,7 +401,7 @@ def _announce(job: Job, file: FileBody) -> None:
 
 
 @of_job
-def artifacts_done(request: HttpRequest, job: Job) -> dict[str, Any]:
+def artifacts_done(request: HttpRequest, job: Workload) -> dict[str, Any]:
     """Artifacts are in the store: from now on they are listed."""
     files = read_body(request, FilesBody).files
     _check_paths(files)
@@ -425,7 +423,7 @@ def artifacts_done(request: HttpRequest, job: Job) -> dict[str, Any]:
             row.storage_key, row.size_bytes = key, file.size_bytes
             row.mtime_ns, row.uploaded_at = file.mtime_ns, timezone.now()
             row.save()
-        _tell(job)
+        changes.tell(job)
     for key in replaced:
         store.delete(key)
     return {}

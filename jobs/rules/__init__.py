@@ -1,1 +1,1 @@
-"""Pure knowledge about jobs: no I/O, no Django; what a human would look up in a book."""
+"""Pure knowledge about workloads: no I/O, no Django; what a human would look up in a book."""

@@ -178,7 +178,7 @@ def total_of(requests: Iterable[ReplicaRequest]) -> Amount:
 
 
 def amount_text(resource: str, number: int) -> str:
-    """`3 CPU`, `0.5 CPU`, `16Gi memory`, `2 GPU`, `4 pods`; below zero reads as zero."""
+    """`3 CPU`, `0.5 CPU`, `16Gi memory`, `2 GPUs`, `4 pods`; below zero reads as zero."""
     number = max(0, number)
     if resource == "cpu":
         whole, thousandths = divmod(number, 1000)
@@ -186,7 +186,7 @@ def amount_text(resource: str, number: int) -> str:
     if resource == "memory":
         return f"{quantity.memory_text(number)} memory"
     if resource == "gpu":
-        return f"{number} GPU"
+        return "1 GPU" if number == 1 else f"{number} GPUs"
     if resource == "nodeports":
         return "1 NodePort" if number == 1 else f"{number} NodePorts"
     return "1 pod" if number == 1 else f"{number} pods"
@@ -196,15 +196,11 @@ def _bare(resource: str, number: int) -> str:
     return amount_text(resource, number).rsplit(" ", 1)[0]
 
 
-def _are(resource: str, number: int) -> str:
-    return "is" if resource == "memory" or _bare(resource, number) == "1" else "are"
-
-
 def needs_text(resource: str, wanted: int, free: int, whole: int) -> str:
-    """`needs 3 CPU, 1 of 8 is free`."""
+    """`needs 3 CPU, 1 of 8 free`."""
     return (
         f"needs {amount_text(resource, wanted)}, {_bare(resource, free)} of "
-        f"{_bare(resource, whole)} {_are(resource, free)} free"
+        f"{_bare(resource, whole)} free"
     )
 
 
@@ -228,12 +224,12 @@ def fit(
         if check is not None:
             return check
     if hard is None or left is None:
-        return Fit("later", "quota_unknown", "Waits until the cluster has counted its quota.")
+        return Fit("later", "quota_unknown", "Waiting for the cluster to count its quota")
     total = total_of(requests)
     lacking = left.lacking(total)
     if lacking:
         words = "; ".join(needs_text(r, total.get(r), left.get(r), hard.get(r)) for r in lacking)
-        return Fit("later", "quota", f"Waits for quota: {words}.")
+        return Fit("later", "quota", f"Waiting for quota: {words}")
     return _placed(placed, nodes)
 
 
@@ -248,7 +244,7 @@ def _over_quota(requests: Sequence[ReplicaRequest], hard: Amount | None) -> Fit 
         f"needs {amount_text(r, total.get(r))}, the whole quota is {_bare(r, hard.get(r))}"
         for r in lacking
     )
-    text = f"This can never start: {words}. Ask for less, or ask your lead for more quota."
+    text = f"This can never start: {words}. Request less, or ask your lead for more quota."
     return Fit("never", "over_quota", text, _field_of(requests, lacking[0]))
 
 
@@ -274,9 +270,9 @@ def _over_cluster(requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapaci
             f"{_bare(r, largest.get(r))}"
             for r in lacking
         )
-        words = words or f"needs {_all_text(request.each)}, which no node has together"
+        words = words or f"needs {_all_text(request.each)}, which no single node has"
         who, less = ("it", "") if _is_alone(requests) else (f"each {request.role}", " per replica")
-        text = f"This can never start: {who} {words}. Ask for less{less}."
+        text = f"This can never start: {who} {words}. Request less{less}."
         field = f"replicas.{request.role}" + (f".{_FIELDS[lacking[0]]}" if lacking else "")
         return Fit("never", "over_node", text, field)
     empty = [NodeCapacity(n.name, n.allocatable, n.allocatable, only_gpu=n.only_gpu) for n in nodes]
@@ -285,11 +281,11 @@ def _over_cluster(requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapaci
     whole = _sum(node.allocatable for node in nodes)
     lacking = whole.lacking(total_of(requests))
     words = "; ".join(
-        f"needs {amount_text(r, total_of(requests).get(r))}, all nodes together have "
+        f"needs {amount_text(r, total_of(requests).get(r))}, all nodes in total have "
         f"{_bare(r, whole.get(r))}"
         for r in lacking
     )
-    words = words or "its replicas cannot be spread over the nodes even when these are empty"
+    words = words or "its replicas do not fit on the nodes even when these are empty"
     field = _field_of(requests, lacking[0]) if lacking else "replicas"
     return Fit("never", "over_cluster", f"This can never start: {words}.", field)
 
@@ -312,13 +308,13 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
 def _placed(requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]) -> Fit:
     """Now, or later with what lacks on the nodes."""
     if not nodes:
-        return Fit("later", "no_nodes", "Waits for the cluster: its nodes are not known yet.")
+        return Fit("later", "no_nodes", "Waiting for the cluster: its nodes are not known yet")
     left_over = _fill(requests, nodes)[1]
     if not left_over:
         return NOW
     open_nodes = [node for node in nodes if node.is_open]
     if not open_nodes:
-        return Fit("later", "nodes", "Waits for a node: none takes new pods now.")
+        return Fit("later", "nodes", "Waiting for a node: none is schedulable now")
     total = total_of(requests)
     free = _sum(node.free for node in open_nodes)
     whole = _sum(node.allocatable for node in nodes)
@@ -331,12 +327,12 @@ def _placed(requests: Sequence[ReplicaRequest], nodes: Sequence[NodeCapacity]) -
             requests, key=lambda request: (request.each.gpu, request.each.cpu, request.each.memory)
         )
         words = (
-            f"enough is free in all, but on single nodes only {placed} of {count} replicas find "
-            f"room (each {largest.role} needs {_all_text(largest.each)} on one node)"
+            f"enough is free in total, but only {placed} of {count} replicas fit on single nodes "
+            f"(each {largest.role} needs {_all_text(largest.each)} on one node)"
         )
         if _is_alone(requests):
             words = f"needs {_all_text(largest.each)} on one node; no node has that much free"
-    return Fit("later", "nodes", f"Waits for room on the nodes: {words}.")
+    return Fit("later", "nodes", f"Waiting for free nodes: {words}")
 
 
 def pack(

@@ -13,10 +13,10 @@ from jobs.rules import patterns, reasons
 from jobs.rules.reasons import Reason
 
 _SIGNAL_HINTS = {
-    signal.SIGKILL: "Most often memory ran short: ask for more, or use a smaller batch.",
+    signal.SIGKILL: "Most often memory ran out: request more, or use a smaller batch.",
     signal.SIGSEGV: "A native library crashed; read the end of its log.",
-    signal.SIGABRT: "A native library gave up; read the end of its log.",
-    signal.SIGBUS: "Most often shared memory ran out: ask for more `shm`.",
+    signal.SIGABRT: "A native library aborted; read the end of its log.",
+    signal.SIGBUS: "Most often shared memory ran out: request more `shm`.",
     signal.SIGILL: "The image was built for another processor; choose another one.",
     signal.SIGFPE: "A division by zero in native code; read the end of its log.",
 }
@@ -74,7 +74,7 @@ def reason_of_code(who: str, exit_code: int, detail: str = "") -> Reason:
         return reasons.make("command_not_executable", who=who)
     if exit_code == codes.EXIT_NOT_FOUND:
         return reasons.make(
-            "command_not_found", who=who, detail=detail or "the image has no such program"
+            "command_not_found", who=who, detail=detail or "the image does not contain this program"
         )
     number = exit_code - codes.SIGNAL_BASE
     try:
@@ -96,7 +96,7 @@ def reason_of_eviction(who: str, message: str) -> Reason:
 def reason_of_refusal(who: str, message: str) -> Reason:
     """Why a pod failed without having run."""
     code = patterns.find_code("disrupted", message)
-    return reasons.make(code, who=who, detail=message or "it did not say why.")
+    return reasons.make(code, who=who, detail=message or "no reason was given.")
 
 
 @dataclass(frozen=True)

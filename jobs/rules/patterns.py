@@ -34,7 +34,7 @@ _NODE_PARTS: tuple[tuple[str, str, str, str], ...] = (
         "has too little free disk",
         "have too little free disk",
     ),
-    (r"Too many pods", "pods_taken", "takes no more pods", "take no more pods"),
+    (r"Too many pods", "pods_taken", "accepts no more pods", "accept no more pods"),
     (
         r"node\(s\) had volume node affinity conflict",
         "volume_elsewhere",
@@ -44,8 +44,8 @@ _NODE_PARTS: tuple[tuple[str, str, str, str], ...] = (
     (
         r"node\(s\) (?:were unschedulable|had untolerated taint \{node\.kubernetes\.io/\S*unschedulable.*\})",
         "nodes_closed",
-        "is closed for maintenance",
-        "are closed for maintenance",
+        "is cordoned",
+        "are cordoned",
     ),
     (
         r"node\(s\) had untolerated taint \{node\.kubernetes\.io/(?:not-ready|unreachable).*\}",
@@ -62,8 +62,8 @@ _NODE_PARTS: tuple[tuple[str, str, str, str], ...] = (
     (
         r"node\(s\) didn't match Pod's node affinity/selector",
         "node_selector",
-        "is not of the kind that is asked for",
-        "are not of the kind that is asked for",
+        "does not match the node selector",
+        "do not match the node selector",
     ),
 )
 _NODE_COUNT = re.compile(

@@ -77,7 +77,7 @@ def decide(
             answer = _backing_off(queued, now)
         elif queued.tenant_id in blocked_by:
             ahead = blocked_by[queued.tenant_id]
-            answer = Fit("later", "queue", f"Waits behind “{ahead}”, which was submitted earlier.")
+            answer = Fit("later", "queue", f"Queued behind “{ahead}”")
         else:
             answer = fit(queued.requests, headroom.hard, left[queued.tenant_id], free)
             if answer.kind == "later":
@@ -99,8 +99,8 @@ def _backing_off(queued: Queued, now: datetime) -> Fit:
     seconds = (queued.not_before - now).total_seconds()
     wait = "less than a minute" if seconds <= 60 else f"about {-(-int(seconds) // 60)} minutes"
     text = (
-        "The cluster did not place all replicas in time, so everything was given back. "
-        f"The next try is in {wait}."
+        "The cluster did not schedule all replicas in time, so it returned to the queue. The "
+        f"next attempt is in {wait}"
     )
     return Fit("later", "withdrawn", text)
 

@@ -19,81 +19,84 @@ NONE = Reason()
 TEXT_MAX = 1000  # of facts that come from the cluster or from a program, characters
 
 _LOG = "Read the end of its log."
-_WAIT = "Nothing to do; it starts by itself."
+_WAIT = "No action needed; it starts automatically."
 _ADMIN = "Tell your admin."
 
 # code -> (sentence, next step); names in braces are the facts that `make` needs.
 ROWS: dict[str, tuple[str, str]] = {
     # --- waits in the queue; the arithmetic is the sentence ---
-    "quota": ("{text}", "It starts when something of yours ends; stop what you no longer need."),
+    "quota": ("{text}", "Starts when one of your workloads ends"),
     "quota_unknown": ("{text}", _WAIT),
-    "nodes": ("{text}", "It starts as soon as there is room."),
+    "nodes": ("{text}", "Starts when the nodes have enough free capacity"),
     "no_nodes": ("{text}", _WAIT),
-    "queue": ("{text}", "It starts after that one; stop that one if this is more urgent."),
-    "withdrawn": ("{text}", "Ask for less per replica if this repeats."),
+    "queue": ("{text}", "Starts after that one; stop that one if this is more urgent"),
+    "withdrawn": ("{text}", "Request less per replica if this repeats."),
     "over_quota": ("{text}", "Delete it and submit a smaller one, or ask your lead for quota."),
-    "over_node": ("{text}", "Delete it and ask for less per replica."),
+    "over_node": ("{text}", "Delete it and request less per replica."),
     "over_cluster": ("{text}", "Delete it and submit a smaller one."),
-    "tenant_not_ready": ("The namespace is being made.", _WAIT),
-    "cluster_unreachable": ("The cluster cannot be reached now.", _WAIT),
+    "tenant_not_ready": ("The namespace is being created.", _WAIT),
+    "cluster_unreachable": ("The cluster cannot be reached.", _WAIT),
     # --- starts ---
-    "creating": ("Its objects are being made in the cluster.", _WAIT),
-    "placing": ("{who} waits for a node: {detail}", "Given back and tried later if it lasts."),
+    "creating": ("Its objects are being created in the cluster.", _WAIT),
+    "placing": (
+        "{who} waits for a node: {detail}",
+        "If this lasts, it returns to the queue and is tried again.",
+    ),
     "gpu_taken": (
         "{who} waits for free GPUs: {detail}.",
-        "It starts when GPUs are freed; the page of nodes shows who holds them.",
+        "It starts when GPUs become free; the page of nodes shows which pods use them.",
     ),
-    "cpu_taken": ("{who} waits for free CPU: {detail}.", "Ask for less CPU, or wait."),
-    "memory_taken": ("{who} waits for free memory: {detail}.", "Ask for less memory, or wait."),
+    "cpu_taken": ("{who} waits for free CPU: {detail}.", "Request less CPU, or wait."),
+    "memory_taken": ("{who} waits for free memory: {detail}.", "Request less memory, or wait."),
     "disk_taken": ("{who} waits for free disk on a node: {detail}.", _ADMIN),
-    "pods_taken": ("{who} waits for room for one more pod: {detail}.", _WAIT),
+    "pods_taken": ("{who} waits for a node that accepts one more pod: {detail}.", _WAIT),
     "node_reserved": (
-        "{who} waits, because the nodes with room are reserved: {detail}.",
+        "{who} waits because the nodes with free capacity are reserved: {detail}.",
         "Wait for others; your admin knows what the reserved nodes are for.",
     ),
-    "node_selector": ("{who} waits for a node of another kind: {detail}.", _ADMIN),
+    "node_selector": ("{who} waits for a node that matches its selector: {detail}.", _ADMIN),
     "nodes_closed": ("{who} waits for nodes to come back: {detail}.", "Your admin sees why."),
     "volume_unbound": (
-        "{who} waits for a volume that is not made yet: {detail}",
-        "Tell your admin: the storage class may not make volumes.",
+        "{who} waits for a volume that is not created yet: {detail}",
+        "Tell your admin: the storage class may be unable to create volumes.",
     ),
     "volume_missing": (
         "{who} waits for a volume that does not exist: {detail}",
-        "It is made again by itself; tell your admin if it stays away.",
+        "It is created again automatically; tell your admin if it does not return.",
     ),
     "volume_elsewhere": (
-        "{who} waits, because its volume cannot be used where there is room: {detail}.",
+        "{who} waits because its volume cannot be used on the nodes with free capacity: {detail}.",
         "Wait, or ask your admin for a storage class that every node can mount.",
     ),
-    "quota_refused": ("The cluster refused a pod: {detail}", "It is tried again."),
+    "quota_refused": ("The cluster refused a pod: {detail}", "It is retried automatically."),
     "quota_exceeded": (
-        "The cluster refused a pod, for the namespace's quota is used up: {detail}",
-        "It is tried again; stop what you no longer need.",
+        "The cluster refused a pod because the quota of the namespace is exhausted: {detail}",
+        "It is retried automatically; stop workloads that you no longer need.",
     ),
     "quota_unspecified": ("The cluster refused a pod: {detail}", _ADMIN),
     "limit_range": (
-        "The cluster refused a pod, for it asks for more or less than one pod may: {detail}",
-        "Delete it and ask for an amount within the limits.",
+        "The cluster refused a pod because it requests more or less than one pod may: {detail}",
+        "Delete it and request an amount within the limits.",
     ),
     "pod_security": ("The cluster's security rules refused a pod: {detail}", _ADMIN),
-    "leftover": ("What an earlier try made is still being removed: {detail}", _WAIT),
-    "fetching": ("{who} gets the code.", _WAIT),
+    "leftover": ("Objects of an earlier attempt are still being removed: {detail}", _WAIT),
+    "fetching": ("{who} is fetching the code.", _WAIT),
     "preparing": ("{who} is being prepared on node {node}.", _WAIT),
     "image_pull": (
         "The image {image} cannot be pulled: {detail}",
-        "Check the image's name and tag; the pull is tried again until the start's deadline.",
+        "Check the image's name and tag; the pull is retried until the start timeout.",
     ),
     "image_missing": (
-        "There is no image {image}: {detail}",
+        "Image {image} was not found: {detail}",
         "Correct the name or the tag, and submit again.",
     ),
     "image_denied": (
-        "The registry does not give the image {image} to this cluster: {detail}",
+        "The registry denies this cluster the image {image}: {detail}",
         "Check the name; a private image needs a pull secret from your admin.",
     ),
     "image_rate_limit": (
-        "The registry gives out no more images for now: {detail}",
-        "It is tried again; ask your admin for a mirror if it repeats.",
+        "The registry has reached its pull limit: {detail}",
+        "It is retried automatically; ask your admin for a mirror if it repeats.",
     ),
     "image_platform": (
         "The image {image} was built for another kind of processor: {detail}",
@@ -103,14 +106,17 @@ ROWS: dict[str, tuple[str, str]] = {
     "registry_certificate": ("The registry's certificate is not trusted: {detail}", _ADMIN),
     "registry_unreachable": (
         "The registry of the image {image} cannot be reached: {detail}",
-        "It is tried again; check the name's first part, the registry's host.",
+        "It is retried automatically; check the first part of the name, the registry's host.",
     ),
-    "image_name": ("{image} is no valid image reference.", "Correct the image and submit again."),
+    "image_name": (
+        "{image} is not a valid image reference.",
+        "Correct the image and submit again.",
+    ),
     "volume": ("A volume of {who} cannot be mounted: {detail}", _ADMIN),
-    "volume_server": ("The storage server of {who} does not answer: {detail}", _ADMIN),
+    "volume_server": ("The storage server of {who} does not respond: {detail}", _ADMIN),
     "volume_attached": (
-        "A volume of {who} is still held by another node: {detail}",
-        "It is freed within minutes; tell your admin if it lasts.",
+        "A volume of {who} is still attached to another node: {detail}",
+        "It is released within minutes; tell your admin if it lasts.",
     ),
     "volume_slow": ("A volume of {who} takes long to mount: {detail}", _ADMIN),
     "volume_source_missing": ("Something that {who} mounts does not exist: {detail}", _ADMIN),
@@ -123,7 +129,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "Tell your admin: the GPU driver or its device plugin on that node is broken.",
     ),
     "start_missing": (
-        "The image of {who} lacks what it is started with: {detail}",
+        "The image of {who} lacks the program that starts it: {detail}",
         "Choose an image that has Python.",
     ),
     "probe": ("{who} does not pass its health check: {detail}", _LOG),
@@ -132,30 +138,30 @@ ROWS: dict[str, tuple[str, str]] = {
         "It may still be starting; read the end of its log if it lasts.",
     ),
     "probe_slow": (
-        "{who} answers its health check too slowly: {detail}",
-        "Ask for more CPU or memory if it repeats.",
+        "{who} responds too slowly to its health check: {detail}",
+        "Request more CPU or memory if it repeats.",
     ),
-    "probe_status": ("{who} answers its health check with an error: {detail}", _LOG),
+    "probe_status": ("{who} responds to its health check with an error: {detail}", _LOG),
     "container_config": ("{who} cannot be set up: {detail}", _ADMIN),
     "retrying": (
-        "{cause} It is tried again ({number} of {most}).",
-        "Nothing to do; what it saved in its log directory is still there.",
+        "{cause} It is retried ({number} of {most}).",
+        "No action needed; what it saved in its log directory is kept.",
     ),
     "cluster_restarted": (
-        "The cluster was restarted: {who} starts again. This counts as no failure.",
-        "Nothing to do; what it saved in its log directory is still there.",
+        "The cluster was restarted: {who} starts again. It does not count as a failure.",
+        "No action needed; what it saved in its log directory is kept.",
     ),
     "replaced": (
-        "The cluster replaced {who}, which starts again. This counts as no failure.",
-        "Nothing to do; what it saved in its log directory is still there.",
+        "The cluster replaced {who}, which starts again. It does not count as a failure.",
+        "No action needed; what it saved in its log directory is kept.",
     ),
     "node_lost": (
-        "The node of {who} was lost; it starts again elsewhere. This counts as no failure.",
-        "Nothing to do; what it saved in its log directory is still there.",
+        "The node of {who} was lost; it starts again elsewhere. It does not count as a failure.",
+        "No action needed; what it saved in its log directory is kept.",
     ),
-    "preempted": ("{who} made room for more important work and starts again.", _WAIT),
+    "preempted": ("{who} was preempted by a pod with a higher priority and starts again.", _WAIT),
     "evicted_retrying": (
-        "The node put {who} out: {detail} It starts again; this counts as no failure.",
+        "{who} was evicted by its node: {detail} It starts again; it does not count as a failure.",
         "If it repeats, write less to /workspace and /tmp, or use less memory.",
     ),
     "drained": ("{who} was moved off its node for maintenance and starts again.", _WAIT),
@@ -163,23 +169,23 @@ ROWS: dict[str, tuple[str, str]] = {
     "app_starting": ("{program} is starting.", _WAIT),
     "app_restarting": (
         "{cause} It starts again.",
-        "Nothing to do; the third time within 10 minutes it is given up.",
+        "No action needed; after the third time within 10 minutes it fails.",
     ),
     "app_crash_loop": (
         "The {who} ended {count} times within 10 minutes. Last time: {cause}",
         "Start it again with more memory or another image.",
     ),
-    "app_ended": ("{program} ended by itself: {detail}", "Start it again."),
+    "app_ended": ("{program} ended: {detail}", "Start it again."),
     "app_missing": (
         "{program} cannot be started in the image {image}: {detail}",
         "Choose an image that has {program}.",
     ),
     "never_ready": (
-        "{program} did not answer within {waited}: {detail}",
+        "{program} did not respond within {waited}: {detail}",
         "Start it again; tell your admin if it repeats.",
     ),
     "not_answering": (
-        "{program} does not answer now: {detail}",
+        "{program} does not respond: {detail}",
         "It may be busy. Stop it and start it again if this lasts.",
     ),
     "prepare_failed": ("Its pod could not be prepared: {detail}", _ADMIN),
@@ -191,9 +197,9 @@ ROWS: dict[str, tuple[str, str]] = {
     "straggler": (
         "worker-0 has succeeded, but {who} still runs {waited} later.",
         (
-            "A TensorFlow worker that waits for one that has ended waits for ever: give its "
-            "session device_filters=['/job:ps', '/job:worker/task:%d' % task_index]. "
-            "Stop the training if nothing more will come."
+            "A TensorFlow worker that waits for one that has ended never ends: give its session "
+            "device_filters=['/job:ps', '/job:worker/task:%d' % task_index]. Stop the training "
+            "if no more output is expected."
         ),
     ),
     # --- failed by its own program ---
@@ -207,20 +213,20 @@ ROWS: dict[str, tuple[str, str]] = {
         "Use a smaller batch, or a GPU with more memory.",
     ),
     "cuda_driver": (
-        "{who} ended because the image's CUDA and the node's driver do not fit: {detail}",
+        "{who} ended because the image's CUDA and the node's driver do not match: {detail}",
         "Choose an image with another CUDA version; your admin knows the driver's.",
     ),
     "no_gpu_seen": (
         "{who} ended because it found no GPU: {detail}",
-        "Ask for a GPU in the form, or let the program run without one.",
+        "Request a GPU in the form, or let the program run without one.",
     ),
     "shared_memory_short": (
         "{who} ended because shared memory ran out: {detail}",
-        "Ask for more `shm`, or use fewer data loader workers.",
+        "Request more `shm`, or use fewer data loader workers.",
     ),
     "peers_lost": (
         "{who} ended because it lost its peers: {detail}",
-        "Look which replica failed first; its log has the cause.",
+        "Check which replica failed first; its log has the cause.",
     ),
     "shared_library": (
         "{who} ended because a system library is missing: {detail}",
@@ -231,7 +237,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "Delete what you no longer need, or write to another volume.",
     ),
     "read_only": (
-        "{who} ended because it wrote where it may not: {detail}",
+        "{who} ended because it wrote to a read-only path: {detail}",
         "Write to LOG_DIR, DATA_DIR, /workspace or /tmp.",
     ),
     "file_missing": (
@@ -243,20 +249,23 @@ ROWS: dict[str, tuple[str, str]] = {
         "Write to LOG_DIR, DATA_DIR, /workspace or /tmp; programs do not run as root.",
     ),
     "host_memory": (
-        "{who} ended because it got no more memory: {detail}",
-        "Ask for more memory, or use a smaller batch.",
+        "{who} ended because it could not allocate memory: {detail}",
+        "Request more memory, or use a smaller batch.",
     ),
     "name_unknown": (
-        "{who} ended because a host name is not known: {detail}",
+        "{who} ended because a host name could not be resolved: {detail}",
         "Check the name; pods may not reach every network.",
     ),
     "address_in_use": (
-        "{who} ended because its port was taken: {detail}",
+        "{who} ended because its port was in use: {detail}",
         "Use the port of the ClusterSpec for one server only.",
     ),
     "bad_arguments": (
-        "{who} ended because it does not know its arguments: {detail}",
-        "Check the command. Flags like --ps_hosts and --task_index are added to it under “Append flags”.",
+        "{who} ended because its arguments are invalid: {detail}",
+        (
+            "Check the command. Flags like --ps_hosts and --task_index are added to it under "
+            "“Cluster flags”."
+        ),
     ),
     "syntax_error": (
         "{who} ended because its code is not valid Python: {detail}",
@@ -273,7 +282,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "start_error": ("{who} could not be started: {detail}", "Check the command and the image."),
     "out_of_memory": (
         "{who} used more than its {limit} of memory and was ended.",
-        "Ask for more memory, or use a smaller batch.",
+        "Request more memory, or use a smaller batch.",
     ),
     "signal": ("{who} was ended by signal {number} ({name}).", "{hint}"),
     "deadline": (
@@ -294,14 +303,14 @@ ROWS: dict[str, tuple[str, str]] = {
         "Check the address and that pods may reach it, or upload the code.",
     ),
     "sha256_mismatch": (
-        "The code that {who} got is not the one that was promised: {detail}",
+        "The code that {who} fetched does not match its sha256: {detail}",
         "Correct the sha256, or find out why the file changed.",
     ),
     "bundle_unsafe": (
         "The code archive was refused: {detail}",
-        "Make the archive anew without links, absolute paths and '..'.",
+        "Create the archive again without links, absolute paths and '..'.",
     ),
-    "bundle_broken": ("The code archive cannot be read: {detail}", "Make and upload it anew."),
+    "bundle_broken": ("The code archive cannot be read: {detail}", "Create and upload it again."),
     "bundle_too_large": (
         "The code archive is too large: {detail}",
         "Put data on the data volume instead of into the code.",
@@ -313,37 +322,40 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "fetch_failed": ("{who} could not prepare the code: {detail}", _LOG),
     # --- failed by the cluster ---
-    "evicted": ("The node put {who} out: {detail}", "Write less to /workspace and /tmp."),
+    "evicted": ("{who} was evicted by its node: {detail}", "Write less to /workspace and /tmp."),
     "evicted_disk": (
-        "The node put {who} out, because it wrote too much to its own disk: {detail}",
+        "{who} was evicted by its node because it wrote too much to the node's disk: {detail}",
         "Write to LOG_DIR or DATA_DIR instead of /workspace and /tmp.",
     ),
     "evicted_memory": (
-        "The node put {who} out, because the node ran out of memory: {detail}",
-        "Ask for as much memory as it uses; who uses more than asked goes first.",
+        "{who} was evicted by its node because the node ran out of memory: {detail}",
+        (
+            "Request as much memory as it uses; pods that use more than they request are evicted "
+            "first."
+        ),
     ),
     "evicted_pids": (
-        "The node put {who} out, because it ran out of processes: {detail}",
+        "{who} was evicted by its node because the node ran out of processes: {detail}",
         "Start fewer processes and threads.",
     ),
-    "node_full": ("The node had no room for {who} after all: {detail}", "Submit again."),
+    "node_full": ("The node no longer had enough capacity for {who}: {detail}", "Submit again."),
     "node_shutdown": ("The node of {who} was shut down: {detail}", "Submit again."),
     "disrupted": ("The cluster ended {who}: {detail}", "Submit again."),
     "pod_deleted": (
-        "{who} was deleted in the cluster, past Homeport.",
+        "{who} was deleted in the cluster outside Homeport.",
         "Submit again; use Homeport's stop and delete.",
     ),
     "lost_outcome": (
         "{who} failed, and the cluster removed its pod before the exit code was seen.",
         _LOG,
     ),
-    "job_failed": ("The cluster gave up on the training: {detail}", _LOG),
+    "job_failed": ("The cluster marked the training as failed: {detail}", _LOG),
     "root_deleted": (
-        "Somebody deleted the training's objects in the cluster, past Homeport.",
+        "The training's objects were deleted in the cluster outside Homeport.",
         "Submit again; use Homeport's stop and delete.",
     ),
     "namespace_gone": (
-        "The namespace {namespace} is gone from the cluster, and the training with it.",
+        "The namespace {namespace} was deleted from the cluster, and the training with it.",
         _ADMIN,
     ),
     "name_taken": (
@@ -352,10 +364,10 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "refused": ("The cluster refused the training's objects: {detail}", _ADMIN),
     "change_refused": (
-        "The cluster refuses a change that Homeport asks for: {detail} It is tried again.",
+        "The cluster refuses a change that Homeport requests: {detail} It is retried.",
         _ADMIN,
     ),
-    "not_placed": ("Not all replicas found a node within {waited}. {detail}", _WAIT),
+    "not_placed": ("Not all replicas were scheduled within {waited}. {detail}", _WAIT),
     # --- ended by people ---
     "stopped": ("Stopped on request.", ""),
     "stopped_because": ("Stopped: {why}", ""),
@@ -371,8 +383,8 @@ ROWS: dict[str, tuple[str, str]] = {
     "tenant_deleting": ("The namespace is being deleted.", "Ask your admin."),
     # --- ourselves ---
     "internal": (
-        "Homeport could not look after this training: {detail}",
-        "It is tried again; tell your admin if it lasts.",
+        "Homeport could not process this training: {detail}",
+        "It is retried automatically; tell your admin if it lasts.",
     ),
 }
 

@@ -1,11 +1,11 @@
-"""The states of a job and of its replicas, and which follow which."""
+"""The states of a workload and of its replicas, and which follow which."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
 
-class JobState(StrEnum):
-    """What a person sees of a job.
+class WorkloadState(StrEnum):
+    """What a person sees of a workload.
 
     queued -> starting -> running -> succeeded | failed | stopped, with `stopping` on the way to
     `stopped`; starting -> queued when the cluster did not place all replicas in time; running ->
@@ -22,28 +22,35 @@ class JobState(StrEnum):
 
 
 # state -> what may follow; docs/states.md draws it, and the reconciler's tests hold it to it.
-FOLLOWERS: Mapping[JobState, frozenset[JobState]] = {
-    JobState.QUEUED: frozenset({JobState.STARTING, JobState.STOPPED, JobState.FAILED}),
-    JobState.STARTING: frozenset(
+FOLLOWERS: Mapping[WorkloadState, frozenset[WorkloadState]] = {
+    WorkloadState.QUEUED: frozenset(
+        {WorkloadState.STARTING, WorkloadState.STOPPED, WorkloadState.FAILED}
+    ),
+    WorkloadState.STARTING: frozenset(
         {
-            JobState.QUEUED,
-            JobState.RUNNING,
-            JobState.STOPPING,
-            JobState.SUCCEEDED,
-            JobState.FAILED,
+            WorkloadState.QUEUED,
+            WorkloadState.RUNNING,
+            WorkloadState.STOPPING,
+            WorkloadState.SUCCEEDED,
+            WorkloadState.FAILED,
         }
     ),
-    JobState.RUNNING: frozenset(
-        {JobState.STARTING, JobState.STOPPING, JobState.SUCCEEDED, JobState.FAILED}
+    WorkloadState.RUNNING: frozenset(
+        {
+            WorkloadState.STARTING,
+            WorkloadState.STOPPING,
+            WorkloadState.SUCCEEDED,
+            WorkloadState.FAILED,
+        }
     ),
-    JobState.STOPPING: frozenset({JobState.STOPPED}),
-    JobState.SUCCEEDED: frozenset(),
-    JobState.FAILED: frozenset(),
-    JobState.STOPPED: frozenset(),
+    WorkloadState.STOPPING: frozenset({WorkloadState.STOPPED}),
+    WorkloadState.SUCCEEDED: frozenset(),
+    WorkloadState.FAILED: frozenset(),
+    WorkloadState.STOPPED: frozenset(),
 }
-FINAL_STATES = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED})
-# States in which a job counts against quota and capacity.
-HOLDING_STATES = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING})
+FINAL_STATES = frozenset({WorkloadState.SUCCEEDED, WorkloadState.FAILED, WorkloadState.STOPPED})
+# States in which a workload counts against quota and capacity.
+HOLDING_STATES = frozenset({WorkloadState.STARTING, WorkloadState.RUNNING, WorkloadState.STOPPING})
 
 
 class ReplicaState(StrEnum):
@@ -63,7 +70,7 @@ FINAL_REPLICA_STATES = frozenset(
 
 
 class Desired(StrEnum):
-    """What people want of a job; the reconciler makes it so."""
+    """What people want of a workload; the reconciler makes it so."""
 
     RUN = "run"
     STOP = "stop"

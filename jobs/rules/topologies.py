@@ -114,3 +114,11 @@ def is_success(policy: SuccessPolicy, succeeded: Collection[int], count: int) ->
     if policy in (SuccessPolicy.WORKER0, SuccessPolicy.CHIEF):
         return 0 in succeeded
     return len(set(succeeded)) >= count
+
+
+_ROLES = tuple(dict.fromkeys(name for shape in TOPOLOGIES.values() for name in shape.role_names))
+
+
+def role_order(role: str) -> int:
+    """Where people think of this role among the others; one of no topology comes last."""
+    return _ROLES.index(role) if role in _ROLES else len(_ROLES)

@@ -4,12 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from jobs.models import Artifact, Job, Service, ServiceEvent, ServiceState
-from jobs.rules.states import FINAL_STATES
-from jobs.services.holders import Holder, find_holders
+from jobs.kinds.interactive.spec import TensorBoardSpec
+from jobs.kinds.notebook import NOTEBOOK
+from jobs.kinds.registry import KINDS
+from jobs.kinds.spec import spec_of
+from jobs.kinds.training.kind import TRAINING
+from jobs.models import Artifact, Replica, Workload, WorkloadEvent, WorkloadQuerySet
+from jobs.rules.states import FINAL_STATES, Desired, WorkloadState
 from jobs.services.listing import image_titles
-from jobs.services.opening import gate_origin
 from jobs.services.startup import StartStep, start_steps, usual_seconds
+from jobs.workloads.opening import gate_origin
+from jobs.workloads.usage import Holder, find_holders, totals
 from tenants import policy
 from tenants.models import User
 
@@ -24,29 +29,38 @@ class ShownFolder:
 
     title: str
     path: str
-    job: Job | None  # None: deleted, or never was a training's
+    job: Workload | None  # None: deleted, or never was a training's
     is_empty: bool  # the training has ended and left no event file
 
 
 class ServicePage:
     """One notebook or TensorBoard, for somebody who may see it."""
 
-    def __init__(self, service: Service, user: User) -> None:
+    def __init__(self, service: Workload, user: User) -> None:
         self.service = service
         self.user = user
 
     @property
     def is_notebook(self) -> bool:
-        return bool(self.service.kind == Service.Kind.NOTEBOOK)
+        return bool(self.service.kind == NOTEBOOK.key)
 
     @property
     def is_own(self) -> bool:
         return bool(self.service.owner_id == self.user.pk)
 
+    @property
+    def open_verb(self) -> str:
+        return KINDS[self.service.kind].open_verb
+
+    @cached_property
+    def replica(self) -> Replica | None:
+        """Where it runs, or ran last; None before its first pod."""
+        return self.service.replica
+
     @cached_property
     def allowed(self) -> frozenset[str]:
         """What the person may do with it, whatever its state."""
-        verbs = (self.service.open_verb, "start", "stop", "delete")
+        verbs = (self.open_verb, "start", "stop", "delete")
         return policy.allowed(self.user, self.service.tenant, *verbs)
 
     def require(self, verb: str) -> None:
@@ -58,15 +72,15 @@ class ServicePage:
 
     @property
     def may_open(self) -> bool:
-        return self.service.open_verb in self.allowed
+        return self.open_verb in self.allowed
 
     @property
     def may_stop(self) -> bool:
-        return not self.service.is_ended and "stop" in self.allowed
+        return not self.service.is_final and "stop" in self.allowed
 
     @property
     def may_start(self) -> bool:
-        is_over = self.service.is_ended and not self.is_start_asked
+        is_over = self.service.is_final and not self.is_start_asked
         return is_over and "start" in self.allowed
 
     @property
@@ -77,32 +91,32 @@ class ServicePage:
     def is_stop_asked(self) -> bool:
         """Stop was asked for, and the reconciler has not yet said `stopping`."""
         return (
-            self.service.desired == Service.Desired.STOP
-            and not self.service.is_ended
-            and self.service.state != ServiceState.STOPPING
+            self.service.desired == Desired.STOP
+            and not self.service.is_final
+            and self.service.state != WorkloadState.STOPPING
         )
 
     @property
     def is_start_asked(self) -> bool:
         """Start was asked for, and the reconciler has not yet noticed."""
         row = self.service
-        is_new = row.seen_start != row.start_count
-        return bool(row.is_ended and row.desired == Service.Desired.RUN and is_new)
+        is_new = row.observed_generation != row.generation
+        return bool(row.is_final and row.desired == Desired.RUN and is_new)
 
     @property
     def cause(self) -> str:
         """Why the latest start waits or ended; what is known of an earlier one is not told."""
         row = self.service
-        return str(row.reason_text) if row.seen_start == row.start_count else ""
+        return str(row.reason_text) if row.observed_generation == row.generation else ""
 
     @property
     def asks_before_stop(self) -> bool:
         """Work in a running notebook can be lost; a lead or an admin says why."""
-        return not self.is_own or (self.is_notebook and self.service.state == ServiceState.RUNNING)
+        return not self.is_own or (self.is_notebook and self.service.state == WorkloadState.RUNNING)
 
     @property
     def is_starting(self) -> bool:
-        return self.service.state in {ServiceState.QUEUED, ServiceState.STARTING}
+        return self.service.state in {WorkloadState.QUEUED, WorkloadState.STARTING}
 
     @cached_property
     def steps(self) -> list[StartStep]:
@@ -112,10 +126,10 @@ class ServicePage:
     def usual(self) -> Mapping[str, float]:
         """Seconds that each step usually takes with this image, from what the person may see."""
         earlier = (
-            Service.objects.visible_to(self.user)
-            .filter(kind=self.service.kind, image=self.service.image, ready_at__isnull=False)
+            Workload.objects.visible_to(self.user)
+            .filter(kind=self.service.kind, image=self.service.image, started_at__isnull=False)
             .exclude(pk=self.service.pk)
-            .order_by("-ready_at")
+            .order_by("-started_at")
             .values_list("steps", flat=True)
         )
         return usual_seconds(earlier[:MAX_EARLIER_STARTS])
@@ -139,17 +153,21 @@ class ServicePage:
 
     @property
     def asked(self) -> dict[str, int]:
-        row = self.service
-        return {"cpu": row.cpu_millicores, "memory": row.memory_bytes, "gpu": row.gpu_count}
+        return totals(self.service.replicas)
+
+    @property
+    def _trainings(self) -> WorkloadQuerySet:
+        visible: WorkloadQuerySet = Workload.objects.visible_to(self.user)
+        return visible.filter(kind=TRAINING.key)
 
     @cached_property
     def folders(self) -> list[ShownFolder]:
         """What a TensorBoard shows; empty: all of the log volume. Two queries."""
-        rows = self.service.log_dirs
+        rows = spec_of(self.service, TensorBoardSpec).log_dirs
         ids = [row["job"] for row in rows if row.get("job")]
-        jobs = {str(job.pk): job for job in Job.objects.visible_to(self.user).filter(pk__in=ids)}
-        written = Artifact.objects.filter(job__in=jobs.values(), path__contains=EVENT_FILES)
-        with_events = {str(pk) for pk in written.values_list("job_id", flat=True).distinct()}
+        jobs = {str(job.pk): job for job in self._trainings.filter(pk__in=ids).for_lists()}
+        written = Artifact.objects.filter(workload__in=list(jobs), path__contains=EVENT_FILES)
+        with_events = {str(pk) for pk in written.values_list("workload_id", flat=True).distinct()}
         return [
             ShownFolder(
                 title=str(row["title"]),
@@ -165,18 +183,18 @@ class ServicePage:
         """Nothing to show, as far as is known: its pod found none, or the trainings left none."""
         if self.service.event_files is not None:
             return bool(self.service.event_files == 0)
-        if self.service.log_dirs:
+        if self.folders:
             return all(folder.is_empty for folder in self.folders)
-        jobs = Job.objects.visible_to(self.user).filter(tenant=self.service.tenant_id)
-        written = Artifact.objects.filter(job__in=jobs, path__contains=EVENT_FILES)
+        jobs = self._trainings.filter(tenant=self.service.tenant_id)
+        written = Artifact.objects.filter(workload__in=jobs, path__contains=EVENT_FILES)
         return not jobs.unfinished().exists() and not written.exists()
 
     @cached_property
-    def _latest_events(self) -> list[ServiceEvent]:
+    def _latest_events(self) -> list[WorkloadEvent]:
         return list(self.service.events.order_by("-at", "-id")[: MAX_EVENTS + 1])
 
     @property
-    def events(self) -> list[ServiceEvent]:
+    def events(self) -> list[WorkloadEvent]:
         """Newest first."""
         return self._latest_events[:MAX_EVENTS]
 

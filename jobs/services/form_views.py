@@ -1,25 +1,20 @@
 """Pages on which notebooks and TensorBoards are asked for: the form, what fits, TensorBoard on trainings."""
 
-from uuid import UUID
-
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
-from jobs.models import Job, Service
-from jobs.quota_usage import service_totals, usage_lines, with_request
-from jobs.services import actions, forms
-from jobs.services.boards import board_for
-from jobs.services.fit import fit
-from jobs.services.submission import ServiceRequest
+from jobs.kinds.training.kind import TRAINING
+from jobs.models import Workload
+from jobs.services import forms
+from jobs.workloads import actions
+from jobs.workloads.boards import board_for
+from jobs.workloads.fit import fit
+from jobs.workloads.usage import spec_totals, usage_lines, with_request
 from portal.catalog import get_catalog
-from portal.errors import Refused
 from portal.web.request import PageRequest, signed_in
-from portal.web.rest import source_address
 from tenants.models import Tenant
-
-MAX_TRAININGS = 50  # offered on the form of a TensorBoard; others are reached from their own pages
 
 
 def find_own_tenant(request: PageRequest) -> Tenant | None:
@@ -28,67 +23,27 @@ def find_own_tenant(request: PageRequest) -> Tenant | None:
     return tenant
 
 
-def _offered_jobs(form: forms.ServiceForm, tenant: Tenant) -> list[Job]:
-    """The latest trainings, those that are ticked first."""
-    own = Job.objects.visible_to(tenant.owner).filter(tenant=tenant).order_by("-queued_at", "pk")
-    ticked = list(own.filter(pk__in=_ids(form.jobs)))
-    others = own.exclude(pk__in=[job.pk for job in ticked])
-    return ticked + list(others[: max(0, MAX_TRAININGS - len(ticked))])
-
-
-def _ids(texts: list[str]) -> list[UUID]:
-    """Those that are ids; the others are told by the rules of REST."""
-    found = []
-    for text in texts[:MAX_TRAININGS]:
-        try:
-            found.append(UUID(text))
-        except ValueError:
-            continue
-    return found
-
-
 def _form_page(
     request: PageRequest, form: forms.ServiceForm, tenant: Tenant | None
 ) -> HttpResponse:
     context = {
         "form": form,
-        "kind": form.kind,
+        "kind": form.kind.key,
         "tenant": tenant,
         "offered": get_catalog().notebooks,
         "asked": get_catalog().tensorboards,
-        "jobs": [],
+        "jobs": form.offered_jobs(tenant) if tenant else [],
     }
-    if tenant and form.kind == Service.Kind.TENSORBOARD:
-        context["jobs"] = _offered_jobs(form, tenant)
-    return render(request, f"services/new_{form.kind}.html", context)
+    return render(request, f"services/new_{form.kind.key}.html", context)
 
 
 def _first_form(request: PageRequest, kind: str) -> forms.ServiceForm:
     """A blank form, or one like a service that the address names."""
-    for pk in _ids([request.GET.get("like", "")]):
-        like = Service.objects.visible_to(request.user).filter(pk=pk, kind=kind).first()
+    for pk in forms.ids_of([request.GET.get("like", "")]):
+        like = Workload.objects.visible_to(request.user).filter(pk=pk, kind=kind).first()
         if like is not None:
-            return forms.form_of_service(like)
-    return forms.blank_form(kind, jobs=request.GET.getlist("job"))
-
-
-def _create(
-    request: PageRequest, tenant: Tenant, form: forms.ServiceForm, wanted: ServiceRequest
-) -> HttpResponseBase:
-    """Asks for it; a request that could never start stays on the form, with the reason."""
-    room = fit(wanted, tenant)
-    if room.kind == "never":
-        at = "size" if room.field in {"cpu", "memory"} else room.field
-        form.errors[at] = [room.text]
-        return _form_page(request, form, tenant)
-    try:
-        service = actions.create(
-            by=request.user, tenant=tenant, request=wanted, source_address=source_address(request)
-        )
-    except Refused as refusal:
-        form.take_errors(refusal.errors)
-        return _form_page(request, form, tenant)
-    return redirect(form.kind, pk=service.pk)
+            return forms.FORMS[kind].like(like)
+    return forms.FORMS[kind].of(request.GET.getlist("job"))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -97,11 +52,16 @@ def service_new(request: PageRequest, kind: str) -> HttpResponseBase:
     tenant = find_own_tenant(request)
     if request.method != "POST" or tenant is None:
         return _form_page(request, _first_form(request, kind), tenant)
-    form = forms.posted_form(kind, request.POST)
-    wanted = form.read(tenant, request.user)
-    if wanted is None:
+    form = forms.FORMS[kind](request.POST)
+    spec = form.read(tenant, request.user)
+    if spec is None:
         return _form_page(request, form, tenant)
-    return _create(request, tenant, form, wanted)
+    made = form.attempt(
+        lambda: actions.submit(by=request.user, tenant=tenant, kind=form.kind, spec=spec)
+    )
+    if made is None:
+        return _form_page(request, form, tenant)
+    return redirect(kind, pk=made.pk)
 
 
 @require_POST
@@ -111,15 +71,14 @@ def service_fit(request: PageRequest, kind: str) -> HttpResponseBase:
     tenant = find_own_tenant(request)
     if tenant is None:
         raise Http404("no namespace")
-    draft = forms.posted_form(kind, request.POST).with_fallbacks()
+    draft = forms.FORMS[kind](request.POST)
+    draft.name_if_blank()
     wanted = draft.read(tenant, request.user)
     lines = usage_lines(tenant)
-    asked = wanted and service_totals(
-        wanted.kind, wanted.cpu_millicores, wanted.memory_bytes, wanted.gpu_count
-    )
+    asked = wanted and spec_totals(kind, wanted)
     context = {
-        "problems": draft.problems,
-        "fit": fit(wanted, tenant) if wanted else None,
+        "problems": draft.told,
+        "fit": fit(draft.kind, wanted, tenant) if wanted else None,
         "lines": with_request(lines, asked) if asked else lines,
         "form_id": "service-form",
     }
@@ -134,17 +93,15 @@ def tensorboard_of(request: PageRequest) -> HttpResponseBase:
     if tenant is None:
         raise Http404("no namespace")
     ids = request.POST.getlist("jobs")
-    own = Job.objects.visible_to(request.user).filter(tenant=tenant, pk__in=_ids(ids))
+    own = Workload.objects.visible_to(request.user).filter(
+        tenant=tenant, kind=TRAINING.key, pk__in=forms.ids_of(ids)
+    )
     jobs = list(own.order_by("-queued_at", "pk"))
-    form = forms.blank_form(Service.Kind.TENSORBOARD, jobs=ids)
+    form = forms.TensorBoardForm.of(ids)
     if not jobs or len(jobs) < len(set(ids)):
-        form.errors["jobs"] = [_("One of the trainings ticked is not there any more.")]
+        form.errors["jobs"] = [_("One of the selected trainings was deleted.")]
         return _form_page(request, form, tenant)
-    try:
-        board = board_for(
-            by=request.user, tenant=tenant, jobs=jobs, source_address=source_address(request)
-        )
-    except Refused as refusal:
-        form.take_errors(refusal.errors)
+    board = form.attempt(lambda: board_for(by=request.user, tenant=tenant, jobs=jobs))
+    if board is None:
         return _form_page(request, form, tenant)
     return redirect("tensorboard-open", pk=board.pk)

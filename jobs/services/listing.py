@@ -11,18 +11,22 @@ from django.db.models import Count
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from jobs.models import ENDED_STATES, Service, ServiceQuerySet, ServiceState
+from jobs.kinds.interactive.spec import STATES
+from jobs.kinds.registry import KINDS
+from jobs.models import Workload, WorkloadQuerySet
+from jobs.rules.states import FINAL_STATES, WorkloadState
+from jobs.workloads.usage import totals
 from portal.catalog import get_catalog
 from portal.web.lists import Tab
 from portal.web.request import search_words
 from tenants import policy
 
 PAGE_SIZE = 50
-_TABS: dict[str, tuple[Any, frozenset[ServiceState]]] = {
-    "": (_("All"), frozenset(ServiceState)),
-    "running": (_("Running"), frozenset(ServiceState) - ENDED_STATES),
-    "stopped": (_("Stopped"), frozenset({ServiceState.STOPPED})),
-    "failed": (_("Failed"), frozenset({ServiceState.FAILED})),
+_TABS: dict[str, tuple[Any, frozenset[WorkloadState]]] = {
+    "": (_("All"), frozenset(STATES)),
+    "running": (_("Running"), frozenset(STATES) - FINAL_STATES),
+    "stopped": (_("Stopped"), frozenset({WorkloadState.STOPPED})),
+    "failed": (_("Failed"), frozenset({WorkloadState.FAILED})),
 }
 SHOWN_FOLDERS = 3
 
@@ -31,29 +35,33 @@ SHOWN_FOLDERS = 3
 class ServiceRow:
     """One notebook or TensorBoard in a list, for somebody who may see it."""
 
-    service: Service
+    service: Workload
     is_own: bool
     image_title: str
 
     @property
     def may_open(self) -> bool:
         """Whoever sees a TensorBoard may open it; a notebook is its owner's alone."""
-        return self.is_own or self.service.open_verb == "open_shared"
+        return self.is_own or KINDS[self.service.kind].open_verb == "open_shared"
 
     @property
     def asked(self) -> dict[str, int]:
-        """By the kinds of the quota."""
-        row = self.service
-        return {"cpu": row.cpu_millicores, "memory": row.memory_bytes, "gpu": row.gpu_count}
+        """By the resources of the quota."""
+        return totals(self.service.replicas)
 
     @property
     def titles(self) -> list[str]:
         """What a TensorBoard shows, the first few; empty: all of the log volume."""
-        return [str(row["title"]) for row in self.service.log_dirs[:SHOWN_FOLDERS]]
+        return [str(row["title"]) for row in self._log_dirs[:SHOWN_FOLDERS]]
 
     @property
     def more_titles(self) -> int:
-        return max(0, len(self.service.log_dirs) - SHOWN_FOLDERS)
+        return max(0, len(self._log_dirs) - SHOWN_FOLDERS)
+
+    @property
+    def _log_dirs(self) -> list[dict[str, str]]:
+        found: list[dict[str, str]] = self.service.spec.get("log_dirs", [])
+        return found
 
 
 def image_titles() -> dict[str, str]:
@@ -62,7 +70,7 @@ def image_titles() -> dict[str, str]:
     return {image.reference: image.title for image in (*catalog.images, *catalog.notebooks.images)}
 
 
-def service_rows(services: Iterable[Service], user: Any) -> list[ServiceRow]:
+def service_rows(services: Iterable[Workload], user: Any) -> list[ServiceRow]:
     """Rows in the order given. No query."""
     titles = image_titles()
     return [
@@ -80,11 +88,11 @@ class ServiceListing:
         self.words = search_words(query)
         self.user = user
         self._page_number = query.get("page", "1")
-        self._visible: ServiceQuerySet = Service.objects.visible_to(user).filter(kind=kind)
+        self._visible: WorkloadQuerySet = Workload.objects.visible_to(user).filter(kind=kind)
         self.is_shared = policy.may(user, "see")
 
     @cached_property
-    def _found(self) -> ServiceQuerySet:
+    def _found(self) -> WorkloadQuerySet:
         if not self.words:
             return self._visible
         return self._visible.filter(name__icontains=self.words)
@@ -100,9 +108,13 @@ class ServiceListing:
         ]
 
     @cached_property
-    def page(self) -> Page[Service]:
+    def page(self) -> Page[Workload]:
         chosen = self._found.filter(state__in=_TABS[self.state][1])
-        services = chosen.select_related("owner").order_by("-requested_at", "pk")
+        services = (
+            chosen.select_related("owner")
+            .defer("plan", "notes", "steps")
+            .order_by("-queued_at", "pk")
+        )
         return Paginator(services, PAGE_SIZE).get_page(self._page_number)
 
     @cached_property
@@ -126,8 +138,8 @@ class ServiceListing:
         return "~" + hashlib.sha256(repr((shown, numbers)).encode()).hexdigest()[:16]
 
 
-def own_running(user: Any, kind: str) -> ServiceQuerySet:
+def own_running(user: Any, kind: str) -> WorkloadQuerySet:
     """The person's own that run, start or wait, and have not been asked to stop."""
-    own = Service.objects.visible_to(user).filter(kind=kind, owner=user, desired="run")
-    running: ServiceQuerySet = own.unfinished()
+    own = Workload.objects.visible_to(user).filter(kind=kind, owner=user, desired="run")
+    running: WorkloadQuerySet = own.unfinished()
     return running

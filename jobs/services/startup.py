@@ -1,6 +1,6 @@
 """The start-up of a notebook or TensorBoard step by step, in words: what its page lists live.
 
-The reconciler writes the steps as keys with times (`Service.steps`); here they get titles, how long
+The reconciler writes the steps as keys with times (`Workload.steps`); here they get titles, how long
 each took, and what to think of one that takes long. Pure.
 """
 
@@ -13,13 +13,14 @@ from typing import Any
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext_lazy as _
 
-from jobs.models import Service, ServiceState
+from jobs.models import Workload
+from jobs.rules.states import Desired, WorkloadState
 
 # In their order; each title says what is so once the step is done.
 _TITLES = {
     "requested": _("Requested"),
-    "admitted": _("Room found"),
-    "scheduled": _("Placed on a node"),
+    "admitted": _("Admitted"),
+    "scheduled": _("Scheduled to a node"),
     "volumes": _("Volumes attached"),
     "image": _("Image on the node"),
     "started": _("Program started"),
@@ -27,26 +28,27 @@ _TITLES = {
 }
 # What is going on while a step is the current one.
 _DOING = {
-    "requested": _("Taking the request"),
-    "admitted": _("Looking for room in the quota and on the nodes"),
+    "requested": _("Accepting the request"),
+    "admitted": _("Checking quota and free capacity"),
     "scheduled": _("Choosing a node"),
     "volumes": _("Attaching the volumes"),
-    "image": _("Fetching the image"),
+    "image": _("Pulling the image"),
     "started": _("Starting the program"),
-    "ready": _("Waiting for its first answer"),
+    "ready": _("Waiting until it responds"),
 }
 # Said when the current step takes longer than PATIENCE.
 _PATIENCE = {
-    "requested": _("Homeport has not looked at it yet. It starts by itself."),
+    "requested": _("Homeport has not checked it yet. It starts automatically."),
     "admitted": _(
-        "It keeps its place in your queue and starts by itself; you may close this page."
+        "It keeps its position in your queue and starts automatically; you can close this page."
     ),
-    "scheduled": _("The cluster is looking for a node with enough left. It goes on by itself."),
+    "scheduled": _("The cluster is looking for a node with enough capacity. No action needed."),
     "volumes": _("A volume that another node just used may need a minute or two to move."),
     "image": _(
-        "Images have several gigabytes. The first time on a node takes minutes, later starts do not."
+        "Images have several gigabytes. The first pull on a node takes minutes, later starts "
+        "do not."
     ),
-    "started": _("The container is being made. It goes on by itself."),
+    "started": _("The container is being created. No action needed."),
     "ready": _("The program is up and still loading. Large environments need a minute or two."),
 }
 PATIENCE = timedelta(minutes=1)
@@ -77,12 +79,12 @@ class StartStep:
         return self.began_at + PATIENCE if self.state == "now" and self.began_at else None
 
 
-def start_steps(service: Service) -> list[StartStep]:
+def start_steps(service: Workload) -> list[StartStep]:
     """All steps of the latest start, the ones to come as well."""
-    is_noticed = service.seen_start == service.start_count
+    is_noticed = service.observed_generation == service.generation
     seen = {row["key"]: row for row in service.steps if is_noticed and row.get("key") in _TITLES}
     found: list[StartStep] = []
-    began_at: datetime | None = service.requested_at
+    began_at: datetime | None = service.queued_at
     for key in _TITLES:
         row = seen.get(key) or _unseen(service, key, found)
         at = parse_datetime(row["at"]) if row.get("at") else None
@@ -96,14 +98,14 @@ def start_steps(service: Service) -> list[StartStep]:
 _STATES = frozenset({"done", "now", "wait", "failed"})
 
 
-def _unseen(service: Service, key: str, before: list[StartStep]) -> dict[str, Any]:
+def _unseen(service: Workload, key: str, before: list[StartStep]) -> dict[str, Any]:
     """A step that the reconciler has not written (yet)."""
     if key == "requested":
-        return {"state": "done", "at": service.requested_at.isoformat()}
+        return {"state": "done", "at": service.queued_at.isoformat()}
     is_next = bool(before) and all(step.state == "done" for step in before)
-    is_asked = service.desired == Service.Desired.RUN
-    is_under_way = service.state in {ServiceState.QUEUED, ServiceState.STARTING} or (
-        is_asked and service.seen_start != service.start_count
+    is_asked = service.desired == Desired.RUN
+    is_under_way = service.state in {WorkloadState.QUEUED, WorkloadState.STARTING} or (
+        is_asked and service.observed_generation != service.generation
     )
     return {"state": "now" if is_next and is_under_way else "wait", "at": None}
 

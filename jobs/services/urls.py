@@ -2,7 +2,8 @@
 
 from django.urls import URLPattern, path
 
-from jobs.models import Service
+from jobs.kinds.notebook import NOTEBOOK
+from jobs.kinds.tensorboard import TENSORBOARD
 from jobs.services import form_views, views
 
 
@@ -25,7 +26,7 @@ def _pages(kind: str) -> list[URLPattern]:
 
 
 pages = [
-    *_pages(Service.Kind.NOTEBOOK.value),
-    *_pages(Service.Kind.TENSORBOARD.value),
+    *_pages(NOTEBOOK.key),
+    *_pages(TENSORBOARD.key),
     path("tensorboards/of/", form_views.tensorboard_of, name="tensorboard-of"),
 ]

@@ -14,30 +14,29 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
-from jobs.models import Service
-from jobs.services import actions
+from jobs.models import Workload
 from jobs.services.detail import ServicePage
 from jobs.services.listing import ServiceListing, own_running
-from jobs.services.opening import open_link
+from jobs.workloads import actions
+from jobs.workloads.opening import open_link
 from portal.errors import Refused
 from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
-from portal.web.rest import source_address
 
 PARTS = frozenset({"header", "startup", "content", "place", "events", "opening"})
 
 
-def find_service(request: HttpRequest, kind: str, pk: UUID) -> Service:
+def find_service(request: HttpRequest, kind: str, pk: UUID) -> Workload:
     """A notebook or TensorBoard that the person may see.
 
     Raises:
         Http404: there is none of this kind, or it is somebody else's.
     """
-    services = Service.objects.visible_to(request.user).select_related("tenant__owner", "owner")
-    service: Service = get_object_or_404(services, pk=pk, kind=kind)
+    rows = Workload.objects.visible_to(request.user).select_related("tenant__owner", "owner")
+    service: Workload = get_object_or_404(rows.defer("plan", "notes"), pk=pk, kind=kind)
     return service
 
 
-def _part(request: PageRequest, service: Service, part: str) -> HttpResponse:
+def _part(request: PageRequest, service: Workload, part: str) -> HttpResponse:
     context = {"page": ServicePage(service, request.user), "service": service}
     return render(request, f"services/_{part}.html", context)
 
@@ -80,18 +79,18 @@ def service_open(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
     """
     service = find_service(request, kind, pk)
     page = ServicePage(service, request.user)
-    page.require(service.open_verb)
+    page.require(page.open_verb)
     if request.method != "POST":
         return render(request, "services/open.html", {"page": page, "service": service})
     try:
-        link = open_link(by=request.user, service=service, source_address=source_address(request))
+        link = open_link(by=request.user, service=service)
     except Refused as refusal:
         told = {"code": refusal.errors[0].code, "text": str(refusal)}
         return JsonResponse({**told, "next_step": refusal.next_step}, status=409)
     return JsonResponse({"url": link.url})
 
 
-def _to_service(request: PageRequest, service: Service) -> HttpResponseBase:
+def _to_service(request: PageRequest, service: Workload) -> HttpResponseBase:
     """After an action: the header for htmx, else the page, or the tab that waits to open it."""
     if request.htmx:
         return _part(request, find_service(request, service.kind, service.pk), "header")
@@ -103,11 +102,11 @@ def _to_service(request: PageRequest, service: Service) -> HttpResponseBase:
 @signed_in
 def service_start(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
     service = find_service(request, kind, pk)
-    actions.start(by=request.user, service=service, source_address=source_address(request))
+    actions.start(by=request.user, workload=service)
     return _to_service(request, service)
 
 
-def _confirm(request: PageRequest, service: Service, question: str) -> HttpResponse:
+def _confirm(request: PageRequest, service: Workload, question: str) -> HttpResponse:
     """The question alone for the dialog, or on a page of its own."""
     template = f"services/_{question}.html" if request.htmx else "services/confirm.html"
     page = ServicePage(service, request.user)
@@ -122,12 +121,8 @@ def service_stop(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
     service = find_service(request, kind, pk)
     if request.method != "POST":
         return _confirm(request, service, "stop")
-    actions.stop(
-        by=request.user,
-        service=service,
-        reason=request.POST.get("reason", "").strip()[:500],
-        source_address=source_address(request),
-    )
+    reason = request.POST.get("reason", "").strip()[:500]
+    actions.stop(by=request.user, workload=service, reason=reason)
     return _to_service(request, service)
 
 
@@ -146,8 +141,8 @@ def service_stop_all(request: PageRequest, kind: str) -> HttpResponseBase:
         }
         return render(request, template, context)
     for service in services:
-        actions.stop(by=request.user, service=service, source_address=source_address(request))
-    text = ngettext("One is being stopped.", "%(n)s are being stopped.", len(services))
+        actions.stop(by=request.user, workload=service)
+    text = ngettext("1 is being stopped.", "%(n)s are being stopped.", len(services))
     messages.success(request, text % {"n": len(services)})
     return redirect(f"{kind}s")
 
@@ -158,7 +153,7 @@ def service_delete(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBas
     service = find_service(request, kind, pk)
     if request.method != "POST":
         return _confirm(request, service, "delete")
-    actions.delete(by=request.user, service=service, source_address=source_address(request))
+    actions.delete(by=request.user, workload=service)
     messages.success(request, _("“%(name)s” is deleted.") % {"name": service.name})
     if request.htmx:
         answer: HttpResponseBase = HttpResponseClientRedirect(reverse(f"{kind}s"))

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.paginator import Page, Paginator
 from django.utils.translation import gettext_lazy as _
 
-from jobs.quota_usage import queued_by_tenant
+from jobs.workloads.usage import queued_by_tenant
 from tenants.models import Team, Tenant
 from tenants.quota.rules import BudgetLine, budget_lines
 from tenants.usage import UsageLine
@@ -20,12 +20,12 @@ KINDS = ("gpu", "cpu", "memory", "storage")
 _QUEUED_FOR = ("gpu", "cpu", "memory")
 # key in the address -> title of the choice
 SORTS: dict[str, Any] = {
-    "pressure": _("Most pressed first"),
+    "pressure": _("Highest usage first"),
     "name": _("By name"),
-    "gpu": _("Fullest GPU first"),
-    "cpu": _("Fullest CPU first"),
-    "memory": _("Fullest memory first"),
-    "storage": _("Fullest storage first"),
+    "gpu": _("Highest GPU usage first"),
+    "cpu": _("Highest CPU usage first"),
+    "memory": _("Highest memory usage first"),
+    "storage": _("Highest storage usage first"),
 }
 _NO_ROOM = 1e9  # something is wanted where nothing is allowed
 

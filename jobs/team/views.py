@@ -13,15 +13,12 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
-from jobs import actions
-from jobs.models import Job, Service
-from jobs.services import actions as service_actions
 from jobs.team.page import TeamPage
 from jobs.team.workloads import find_workload
 from jobs.usage.hours import HoursTable, hours_table
+from jobs.workloads import actions
 from portal.web.csv import csv_answer
 from portal.web.request import PageRequest, is_unchanged, signed_in
-from portal.web.rest import source_address
 
 # Cards that are read again by themselves.
 PARTS = frozenset({"holdings", "work"})
@@ -92,22 +89,12 @@ def team_stop(request: PageRequest, pk: UUID) -> HttpResponseBase:
     error = ""
     if request.method == "POST":
         if reason or is_own:
-            _stop(request, workload, reason)
+            actions.stop(by=request.user, workload=workload, reason=reason)
+            text = _("“%(name)s” is being stopped.")
+            messages.success(request, text % {"name": workload.name})
             answer: HttpResponseBase = HttpResponseClientRefresh()
             return answer if request.htmx else redirect(back)
-        error = _("Say why: %(name)s sees it.") % {"name": workload.owner.shown_name}
+        error = _("Give a reason: %(name)s sees it.") % {"name": workload.owner.shown_name}
     context = {"workload": workload, "is_own": is_own, "back": back, "error": error}
-    context["kind"] = "job" if isinstance(workload, Job) else workload.kind
     template = "team/_stop.html" if request.htmx else "team/stop.html"
     return render(request, template, context)
-
-
-def _stop(request: PageRequest, workload: Job | Service, reason: str) -> None:
-    address = source_address(request)
-    if isinstance(workload, Job):
-        actions.stop(by=request.user, job=workload, source_address=address, reason=reason)
-    else:
-        service_actions.stop(
-            by=request.user, service=workload, source_address=address, reason=reason
-        )
-    messages.success(request, _("“%(name)s” is being stopped.") % {"name": workload.name})

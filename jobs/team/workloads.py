@@ -11,21 +11,19 @@ from uuid import UUID
 
 from django.core.paginator import Page, Paginator
 from django.db.models import F
-from django.http import Http404
+from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext_lazy as _
 
-from jobs.models import Job, Replica, Service, ServiceState
-from jobs.quota_usage import totals
-from jobs.rules.states import FINAL_REPLICA_STATES, Desired, JobState
+from jobs.models import Replica, Workload
+from jobs.rules.states import FINAL_REPLICA_STATES, Desired, WorkloadState
+from jobs.workloads.usage import totals
 from portal.web.lists import Tab
 from tenants import policy
 from tenants.models import Team, User
 
 PAGE_SIZE = 50
 MAX_PLACES = 4
-_TABS: dict[str, Any] = {"": _("All"), "running": _("Running"), "waiting": _("Waiting")}
-# Large columns that no list shows.
-_HEAVY = ("plan", "memo", "env", "command", "source")
+_TABS: dict[str, Any] = {"": _("All"), "running": _("Running"), "waiting": _("Queued")}
 
 
 @dataclass(frozen=True)
@@ -40,18 +38,12 @@ class Place:
 class TeamWorkload:
     """One training, notebook or TensorBoard that runs or waits."""
 
-    kind: str  # job, notebook or tensorboard
-    row: Any  # Job or Service
+    row: Workload
     places: tuple[Place, ...]
 
     @property
-    def route(self) -> str:
-        """Name of its page's address."""
-        return self.kind
-
-    @property
     def is_waiting(self) -> bool:
-        return self.row.state in (JobState.QUEUED, ServiceState.QUEUED)
+        return bool(self.row.state == WorkloadState.QUEUED)
 
     @property
     def is_stop_asked(self) -> bool:
@@ -59,23 +51,16 @@ class TeamWorkload:
 
     @property
     def asked(self) -> dict[str, int]:
-        """By the kinds of the quota."""
-        if isinstance(self.row, Job):
-            return totals(self.row.replicas)
-        row = self.row
-        return {"cpu": row.cpu_millicores, "memory": row.memory_bytes, "gpu": row.gpu_count}
+        """By the resources of the quota."""
+        return totals(self.row.replicas)
 
     @property
     def since(self) -> datetime:
         """When it began to run; before, when it was given room; before, when it was asked for."""
         row = self.row
-        if isinstance(row, Job):
-            asked_at, ran_at = row.queued_at, row.started_at
-        else:
-            asked_at, ran_at = row.requested_at, row.ready_at
         if self.is_waiting:
-            return asked_at
-        since: datetime = ran_at or row.admitted_at or asked_at
+            return row.queued_at
+        since: datetime = row.started_at or row.admitted_at or row.queued_at
         return since
 
     @property
@@ -91,7 +76,6 @@ class TeamWorkload:
 class _Key:
     """Enough of a row to sort and to count it."""
 
-    is_job: bool
     pk: UUID
     is_waiting: bool
     asked_at: datetime
@@ -114,19 +98,13 @@ class TeamWorkloads:
 
     @cached_property
     def _keys(self) -> list[_Key]:
-        """All of it, bounded by the quotas. Two queries."""
-        jobs = Job.objects.filter(tenant__team=self.team).unfinished()
-        jobs = jobs.exclude(desired=Desired.DELETE).order_by()
-        services = Service.objects.filter(tenant__team=self.team).unfinished()
-        services = services.exclude(desired=Service.Desired.DELETE).order_by()
+        """All of it, bounded by the quotas. One query."""
+        rows = Workload.objects.filter(tenant__team=self.team).unfinished()
+        rows = rows.exclude(desired=Desired.DELETE).order_by()
+        fields = ("pk", "state", "queued_at", "revision")
         found = [
-            _Key(True, pk, state == JobState.QUEUED, at, revision)
-            for pk, state, at, revision in jobs.values_list("pk", "state", "queued_at", "revision")
-        ]
-        fields = ("pk", "state", "requested_at", "revision")
-        found += [
-            _Key(False, pk, state == ServiceState.QUEUED, at, revision)
-            for pk, state, at, revision in services.values_list(*fields)
+            _Key(pk, state == WorkloadState.QUEUED, at, revision)
+            for pk, state, at, revision in rows.values_list(*fields)
         ]
         return sorted(found, key=lambda key: key.order)
 
@@ -149,14 +127,12 @@ class TeamWorkloads:
 
     @cached_property
     def rows(self) -> list[TeamWorkload]:
-        """In the order of the page. Three queries."""
+        """In the order of the page. Two queries."""
         shown = list(self.page.object_list)
         ids = [key.pk for key in shown]
-        jobs = Job.objects.filter(pk__in=ids).select_related("owner").defer(*_HEAVY)
-        services = Service.objects.filter(pk__in=ids).select_related("owner").defer("plan", "memo")
-        places = _places(key.pk for key in shown if key.is_job and not key.is_waiting)
-        found = {job.pk: TeamWorkload("job", job, places.get(job.pk, ())) for job in jobs}
-        found |= {row.pk: TeamWorkload(row.kind, row, _place_of(row)) for row in services}
+        rows = Workload.objects.filter(pk__in=ids).select_related("owner").for_lists()
+        places = _places(key.pk for key in shown if not key.is_waiting)
+        found = {row.pk: TeamWorkload(row, places.get(row.pk, ())) for row in rows}
         return [found[pk] for pk in ids if pk in found]
 
     @cached_property
@@ -167,27 +143,21 @@ class TeamWorkloads:
         return "~" + hashlib.sha256(repr((shown, numbers)).encode()).hexdigest()[:16]
 
 
-def _place_of(service: Service) -> tuple[Place, ...]:
-    if not service.node or service.state == ServiceState.QUEUED:
-        return ()
-    return (Place(service.node, service.gpus),)
-
-
-def _places(job_ids: Iterable[UUID]) -> dict[UUID, tuple[Place, ...]]:
-    """Where the replicas of each job are now: one entry for each node."""
+def _places(ids: Iterable[UUID]) -> dict[UUID, tuple[Place, ...]]:
+    """Where the replicas of each workload are now: one entry for each node."""
     rows = (
-        Replica.objects.filter(job__in=list(job_ids), attempt=F("job__attempt"))
+        Replica.objects.filter(workload__in=list(ids), attempt=F("workload__attempt"))
         .exclude(state__in=FINAL_REPLICA_STATES)
         .exclude(node="")
         .order_by("node", "role", "index")
-        .values_list("job_id", "node", "gpus")
+        .values_list("workload_id", "node", "gpus")
     )
     found: dict[UUID, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for job_id, node, gpus in rows:
-        found[job_id][node] += [gpu for gpu in gpus.split(",") if gpu]
+    for pk, node, gpus in rows:
+        found[pk][node] += [gpu for gpu in gpus.split(",") if gpu]
     return {
-        job_id: tuple(Place(node, _numbers(gpus)) for node, gpus in nodes.items())
-        for job_id, nodes in found.items()
+        pk: tuple(Place(node, _numbers(gpus)) for node, gpus in nodes.items())
+        for pk, nodes in found.items()
     }
 
 
@@ -196,19 +166,14 @@ def _numbers(gpus: Sequence[str]) -> str:
     return ",".join(sorted(set(gpus), key=lambda gpu: (len(gpu), gpu)))
 
 
-def find_workload(user: User, pk: UUID) -> Job | Service:
+def find_workload(user: User, pk: UUID) -> Workload:
     """A training, notebook or TensorBoard that the person may stop.
 
     Raises:
         Http404: there is none, or the person may not see it.
         PermissionDenied: the person may not stop it.
     """
-    for model in (Job, Service):
-        visible = model.objects.visible_to(user)
-        found: Job | Service | None = (
-            visible.select_related("tenant", "owner").filter(pk=pk).first()
-        )
-        if found is not None:
-            policy.require(user, "stop", found.tenant)
-            return found
-    raise Http404("nothing here")
+    visible = Workload.objects.visible_to(user).select_related("tenant", "owner")
+    found: Workload = get_object_or_404(visible, pk=pk)
+    policy.require(user, "stop", found.tenant)
+    return found

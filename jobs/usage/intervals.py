@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobs.manifests import RESCUE_ROLE
+from jobs.kinds.training.manifests import RESCUE_ROLE
 from portal.cluster import resources
 from portal.cluster.objects import ContainerState, KubePod, Terminated
 from portal.cluster.resources import Resources
@@ -23,7 +23,7 @@ class PodInterval:
     """For how long one pod held what it held.
 
     Attributes:
-        owner: id of the job or service, as its label says.
+        owner: id of the workload, as its label says.
         ended_at: None while it goes on.
     """
 

@@ -15,10 +15,11 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError
+from django.db.models import F
 
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
-from jobs.models import Job, ReconcilerLease, ReplicaArchive, Service
+from jobs.models import ReconcilerLease, ReplicaArchive, Workload
 from jobs.usage.intervals import PodInterval, has_ended, interval_of
 from jobs.usage.models import UsageInterval
 from portal.cluster.cache import ClusterCache
@@ -60,7 +61,7 @@ class UsageRecorder:
         self._is_sure = False
 
     def note(self, owners: Iterable[str]) -> None:
-        """Something of these jobs or services changed."""
+        """Something of these workloads changed."""
         self._owners.update(owners)
 
     def note_deleted_pod(self, pod: KubePod) -> None:
@@ -156,7 +157,7 @@ def write(changes: IntervalChanges) -> set[str]:
     """Writes the rows; blocking, inside `Lease.commit`.
 
     Returns:
-        uids of pods whose job or service has no row here: nothing is known of them.
+        uids of pods whose workload has no row here: nothing is known of them.
     """
     made, unknown = _rows(changes.begun)
     # After a restart, pods that have ended and were written before are met again.
@@ -182,22 +183,12 @@ def _lost(lost: Iterable[tuple[str, datetime]]) -> dict[str, datetime]:
 
 
 def _templates(owners: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Owner label -> what all rows of this job or service have in common."""
+    """Owner label -> what all rows of this workload have in common."""
     ids = [found for found in map(_uuid, owners) if found is not None]
-    fields = ("pk", "tenant_id", "owner_id", "tenant__team_id", "name")
-    jobs = Job.objects.filter(pk__in=ids).values_list(*fields)
-    services = Service.objects.filter(pk__in=ids).values_list(*fields, "kind")
-    found = {}
-    for pk, tenant_id, owner_id, team_id, name, *kind in [*jobs, *services]:
-        found[str(pk)] = {
-            "tenant_id": tenant_id,
-            "owner_id": owner_id,
-            "team_id": team_id,
-            "kind": kind[0] if kind else UsageInterval.Kind.JOB,
-            "object_id": pk,
-            "object_name": name,
-        }
-    return found
+    named = {"team_id": F("tenant__team"), "object_id": F("pk"), "object_name": F("name")}
+    found = Workload.objects.filter(pk__in=ids).order_by()
+    rows: Any = found.values("tenant_id", "owner_id", "kind", **named)
+    return {str(row["object_id"]): row for row in rows}
 
 
 def _uuid(text: str) -> UUID | None:

@@ -77,12 +77,13 @@ def _look(using: str, find_holder: Callable[[], str]) -> Target:
         if _PEOPLE in there:
             cursor.execute(f"SELECT count(*) FROM {_PEOPLE}")
             people = cursor.fetchone()[0]
-    ours = set(connection.introspection.django_table_names()) | _NOT_MODELS
+    loader = MigrationLoader(connection)
+    ours = set(connection.introspection.django_table_names()) | _NOT_MODELS | schema.made(loader)
     foreign = [name for name in there - ours if not name.startswith(_OPTIONAL_TABLES)]
     given_key = environment.read("HOMEPORT_SECRET_KEY")
     return Target(
         vendor=connection.vendor,
-        known=frozenset(schema.known(MigrationLoader(connection))),
+        known=frozenset(schema.known(loader)),
         foreign=tuple(sorted(foreign)),
         people=people,
         holder="" if people or foreign else find_holder(),

@@ -208,12 +208,12 @@ class Cluster:
             return found
         name = f"{wanted['kind']} {wanted['metadata']['name']}"
         if mark(found)[0] == mark(wanted)[0] != "":
-            raise Conflict(409, "OtherSpec", f"{name} is ours but was made from another plan")
+            raise Conflict(409, "OtherSpec", f"{name} is ours but was created from another plan")
         raise Conflict(
             409,
             "Foreign",
-            f"{name} exists and was not made by Homeport for this purpose; "
-            "remove or rename it, and it is made anew",
+            f"{name} exists and was not created by Homeport for this purpose; remove or rename "
+            "it, and it is created again",
         )
 
     async def merge_patch(

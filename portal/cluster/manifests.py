@@ -18,7 +18,7 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, Undefined
 from markupsafe import Markup
 
-from portal.cluster import labels
+from portal.cluster import labels, yaml_text
 from portal.cluster.kinds import KINDS
 from portal.errors import ConfigurationError
 
@@ -107,7 +107,7 @@ _FIRST_KEYS = {key: place for place, key in enumerate(("apiVersion", "kind", "me
 
 def to_yaml(documents: Sequence[Object]) -> str:
     """Documents as people read and apply them."""
-    return str(yaml.safe_dump_all(map(_ordered, documents), sort_keys=False, allow_unicode=True))
+    return yaml_text.dump(map(_ordered, documents))
 
 
 def _ordered(value: Any) -> Any:

@@ -127,6 +127,13 @@ def known(loader: MigrationLoader) -> set[Key]:
     return keys
 
 
+def made(loader: MigrationLoader) -> set[str]:
+    """Tables that the migrations which ran have made, also those that later ones rename or drop."""
+    ran = [key for key in loader.applied_migrations if key in loader.graph.nodes]
+    models = loader.project_state(ran).apps.get_models(include_auto_created=True)
+    return {model._meta.db_table for model in models}
+
+
 def is_optional(key: Key) -> bool:
     """Whether it is of an application that the settings leave out now."""
     return key[0] in _OPTIONAL_APPS and key[0] not in apps.app_configs

@@ -115,6 +115,9 @@ def check_whole(database: sqlite3.Connection) -> None:
 def keep_copy(database: Path, newest: str, at: str, say: Say) -> Path:
     """A copy beside the database, for the way back; of the copies made here the last three stay.
 
+    A try that failed leaves the database as it was: the next one's copy takes the place of its copy,
+    so that any number of tries leaves the copy from before the first.
+
     Args:
         newest: the migration that ran last, for the name.
         at: the time for the name, as 20261123T004500Z.
@@ -125,10 +128,13 @@ def keep_copy(database: Path, newest: str, at: str, say: Say) -> Path:
     Raises:
         CopyError: see `copy`.
     """
-    target = database.with_name(f"{database.stem}-{newest}-{at}{database.suffix}")
+    begin = f"{database.stem}-{newest}-"
+    target = database.with_name(f"{begin}{at}{database.suffix}")
     copy(database, target, say, f"Keeping a copy of the database in {target}")
     kept = [path for path in _copies(database) if path != target]
-    for path in kept[: max(0, len(kept) - _KEPT + 1)]:
+    replaced = [path for path in kept if path.name.startswith(begin)]
+    others = [path for path in kept if path not in replaced]
+    for path in (*replaced, *others[: max(0, len(others) - _KEPT + 1)]):
         path.unlink(missing_ok=True)
     return target
 

@@ -14,13 +14,18 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Hashable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from typing import Any, cast
 
+from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
-from django.core.handlers.asgi import ASGIHandler, ASGIRequest
+from django.core import signals
+from django.core.exceptions import RequestAborted, RequestDataTooBig, SuspiciousOperation
+from django.core.handlers.asgi import ASGIHandler, ASGIRequest, get_script_prefix
 from django.db import DatabaseError
+from django.http import FileResponse
 from django.http.multipartparser import MultiPartParser, MultiPartParserError
+from django.urls import set_script_prefix
 
 from portal import room
 from portal.web.refusals import BUSY, DATABASE_AWAY, DISK_FULL, Refusal
@@ -63,7 +68,50 @@ class _GoneError(Exception):
 
 
 class FormHandler(ASGIHandler):
-    """Django's handler, for requests whose form may have been read already."""
+    """Django's handler, for requests whose form may have been read already.
+
+    A request is one call in its thread, from its beginning to its end. As Django would have it, each
+    middleware is called on the event loop, and goes to the thread and back for itself.
+    """
+
+    def load_middleware(self, is_async: bool = False) -> None:
+        super().load_middleware(is_async=False)
+
+    async def handle(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            body_file = await self.read_body(receive)
+        except RequestAborted:
+            return
+        answering = asyncio.create_task(self._answer(scope, body_file, send))
+        leaving = asyncio.create_task(receive())
+        try:
+            await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            answering.cancel()  # harmless, unless the other side has left
+            with closing(body_file), suppress(asyncio.CancelledError):
+                await answering
+
+    async def _answer(self, scope: Any, body_file: Any, send: Any) -> None:
+        response = await sync_to_async(self._respond)(scope, body_file)
+        try:
+            await self.send_response(response, send)
+        finally:
+            if response.streaming:
+                await sync_to_async(response.close)()
+
+    def _respond(self, scope: Any, body_file: Any) -> Any:
+        """The answer. Unless it is streamed it is over, and only wants to be sent."""
+        set_script_prefix(get_script_prefix(scope))
+        signals.request_started.send(sender=type(self), scope=scope)
+        request, refusal = self.create_request(scope, body_file)
+        response: Any = refusal if request is None else self.get_response(request)
+        response._handler_class = type(self)
+        if isinstance(response, FileResponse):
+            response.block_size = self.chunk_size
+        if not response.streaming:
+            response.close()
+        return response
 
     class request_class(ASGIRequest):  # noqa: N801 (named by Django)
         """As if a middleware had looked at the form before."""

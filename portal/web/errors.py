@@ -50,25 +50,22 @@ _OUR_MISTAKE = refusals.Refusal(
     500,
     "server_error",
     gettext_lazy("Something went wrong"),
-    gettext_lazy(
-        "Something went wrong in Homeport. Your trainings are not touched by it. Try again."
-    ),
+    gettext_lazy("Something went wrong in Homeport. Your trainings are not affected. Try again."),
 )
 
 
 def refused(request: HttpRequest, error: Refused) -> HttpResponse:
     """For every page that does not show the errors in a form of its own."""
-    title = _("This was not done")
-    text = " ".join([*(one.text for one in error.errors), error.next_step]).strip()
+    title = _("Not done")
     code, retry_s = error.errors[0].code, error.retry_after_s or 0
-    return _answer(request, refusals.Refusal(error.status, code, title, text, retry_s))
+    return _answer(request, refusals.Refusal(error.status, code, title, error.text, retry_s))
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     if isinstance(exception, RequestDataTooBig):
-        return _error(request, 413, _("That is too large"), _("The form is too large to be read."))
+        return _error(request, 413, _("Too large"), _("The form is too large to be read."))
     text = _("The browser sent something that Homeport cannot read. Go back and try again.")
-    return _error(request, 400, _("That could not be read"), text)
+    return _error(request, 400, _("Not readable"), text)
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -80,8 +77,8 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     if isinstance(exception, AbsentError):
         return _error(request, 404, exception.title, str(exception))
-    text = _("There is nothing at this address, or it belongs to somebody else.")
-    return _error(request, 404, _("Nothing here"), text)
+    text = _("There is nothing at this address, or you may not see it.")
+    return _error(request, 404, _("Not found"), text)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
@@ -99,7 +96,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
         "This page was open too long, or was opened before you signed in. Go back, reload it and "
         "send it again; what you typed in the form of a new training is kept."
     )
-    return _error(request, 403, _("Please send that again"), text)
+    return _error(request, 403, _("Send it again"), text)
 
 
 @csrf_exempt  # it does nothing, and REST has to say so in its own words

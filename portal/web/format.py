@@ -6,11 +6,12 @@ current; tests hold the two together.
 
 from datetime import UTC, datetime
 
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
@@ -48,7 +49,8 @@ def hours_text(hours: float) -> str:
 
 def day_text(at: datetime) -> str:
     """ "20 Nov 2026", in UTC."""
-    return f"{at.astimezone(UTC):%d %b %Y}".lstrip("0")
+    at = at.astimezone(UTC)
+    return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
 
 
 def duration_text(seconds: float) -> str:
@@ -86,44 +88,37 @@ def age_text(at: datetime, at_now: datetime) -> str:
 
 def exact_text(at: datetime) -> str:
     """ "20 Nov 2026, 10:02:03 UTC"."""
-    return f"{at.astimezone(UTC):%d %b %Y, %H:%M:%S} UTC".lstrip("0")
+    return f"{day_text(at)}, {_iso(at)[11:19]} UTC"
 
 
+# Lists have two of these in each row: they are put together without format_html, whose arguments are
+# digits but for the texts, which are escaped here.
 def age(at: datetime) -> SafeString:
     """`<time>` that says the age, keeps saying it (ages.js), and has the exact moment as title."""
-    return format_html(
-        '<time datetime="{}" title="{}" data-age>{}</time>',
-        _iso(at),
-        exact_text(at),
-        age_text(at, now()),
-    )
+    text = escape(age_text(at, now()))
+    return mark_safe(f'<time datetime="{_iso(at)}" title="{exact_text(at)}" data-age>{text}</time>')
 
 
 def clock(at: datetime) -> SafeString:
     """`<time>` with hours, minutes and seconds; the browser shows them in its own time zone."""
-    return format_html(
-        '<time datetime="{}" title="{}" data-clock>{}</time>',
-        _iso(at),
-        exact_text(at),
-        f"{at.astimezone(UTC):%H:%M:%S}",
+    iso = _iso(at)
+    return mark_safe(
+        f'<time datetime="{iso}" title="{exact_text(at)}" data-clock>{iso[11:19]}</time>'
     )
 
 
 def elapsed(start: datetime, end: datetime | None = None) -> SafeString:
     """`<time>` with a duration; without an end it goes on counting in the browser."""
     if end is None:
-        return format_html(
-            '<time datetime="{}" title="{}" data-since>{}</time>',
-            _iso(start),
-            _("since %(when)s") % {"when": exact_text(start)},
-            duration_text((now() - start).total_seconds()),
-        )
-    seconds = max(0, int((end - start).total_seconds()))
-    return format_html(
-        '<time datetime="PT{}S" title="{}">{}</time>',
-        seconds,
-        _("until %(when)s") % {"when": exact_text(end)},
-        duration_text(seconds),
+        iso, seconds = _iso(start), (now() - start).total_seconds()
+        title = escape(_("since %(when)s") % {"when": exact_text(start)})
+        mark = " data-since"
+    else:
+        seconds = max(0, int((end - start).total_seconds()))
+        iso, title = f"PT{seconds}S", escape(_("until %(when)s") % {"when": exact_text(end)})
+        mark = ""
+    return mark_safe(
+        f'<time datetime="{iso}" title="{title}"{mark}>{duration_text(seconds)}</time>'
     )
 
 

@@ -1,13 +1,23 @@
 """Forms of pages, made of a serializer's fields: `macros.html` shows what was typed and what is wrong."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rest_framework import serializers
 
-from portal.errors import Refused
+from portal.errors import FieldError, Refused
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One line of the list of errors; the list links to the field."""
+
+    field: str
+    label: str
+    text: str
 
 
 class SpecForm:
@@ -52,15 +62,32 @@ class SpecForm:
         """The fields that were typed over; somebody else may have changed the others meanwhile."""
         return {name: text for name, text in self.values.items() if text != self.was[name]}
 
+    @property
+    def told(self) -> list[Problem]:
+        """All that is wrong, in the order in which it was found; what is about no field comes last."""
+        at_fields = [
+            Problem(name, str(self.fields[name].label), " ".join(texts))
+            for name, texts in self.errors.items()
+        ]
+        return at_fields + [Problem("", "", text) for text in self.problems]
+
     def attempt(self, act: Callable[[], T]) -> T | None:
         """What `act` returns; None when it is refused, and then the errors are in the form."""
         try:
             return act()
         except Refused as refusal:
-            for error in refusal.errors:
-                name = error.field.removeprefix(self._path).replace(".", "_")
-                if name in self.values:
-                    self.errors.setdefault(name, []).append(error.text)
-                else:
-                    self.problems.append(error.text)
+            self.take(refusal.errors)
             return None
+
+    def take(self, errors: Iterable[FieldError]) -> None:
+        """Puts errors of a body at the fields of this form."""
+        for error in errors:
+            name, text = self.place(error)
+            if name in self.values:
+                self.errors.setdefault(name, []).append(text)
+            else:
+                self.problems.append(text)
+
+    def place(self, error: FieldError) -> tuple[str, str]:
+        """The field at which the form tells an error of a body, and its words."""
+        return error.field.removeprefix(self._path).replace(".", "_"), error.text

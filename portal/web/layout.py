@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
+from django.middleware.csrf import get_token
+from django.utils.functional import SimpleLazyObject
+from django.utils.html import format_html
 from django.utils.timezone import now
 from django.utils.translation import gettext, gettext_lazy
 
@@ -30,7 +33,7 @@ def admins(user: Any) -> bool:
     return bool(user.is_authenticated and user.may("administer"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NavItem:
     """A page that the navigation leads to, and who is shown it; the page itself refuses others."""
 
@@ -43,7 +46,7 @@ class NavItem:
 
 # In the order of the page.
 NAV = (
-    NavItem("home", gettext_lazy("Home"), "house", "/"),
+    NavItem("home", gettext_lazy("Overview"), "house", "/"),
     NavItem("jobs", gettext_lazy("Trainings"), "layers", ("/trainings/", "/uploads/")),
     NavItem("notebooks", gettext_lazy("Notebooks"), "notebook", "/notebooks/"),
     NavItem("tensorboards", gettext_lazy("TensorBoards"), "chart", "/tensorboards/"),
@@ -56,6 +59,9 @@ NAV = (
     NavItem("audit", gettext_lazy("Audit trail"), "scroll", "/admin/audit/", admins),
     NavItem("health", gettext_lazy("Health"), "pulse", "/admin/health/", show=admins),
 )
+
+
+_CSRF_INPUT = '<input type="hidden" name="csrfmiddlewaretoken" value="{}">'
 
 
 class Warned(NamedTuple):
@@ -126,7 +132,7 @@ class Layout:
             found.append(
                 Warned(
                     gettext(
-                        "Namespaces are not isolated: anybody's pods reach everybody else's. "
+                        "Namespaces are not isolated: pods of one namespace can reach those of any other. "
                         "The health page says what to do."
                     ),
                     is_on_health=True,
@@ -136,5 +142,13 @@ class Layout:
 
 
 def layout(request: HttpRequest) -> Mapping[str, Any]:
-    """Context processor: what `layout.html` needs."""
-    return {"layout": Layout(request)}
+    """Context processor: what `layout.html` needs, and the token of forms.
+
+    Django would mask the token anew for each form of the page; once for each answer is enough.
+    """
+    token: Any = SimpleLazyObject(lambda: get_token(request))
+    return {
+        "layout": Layout(request),
+        "csrf_token": token,
+        "csrf_input": SimpleLazyObject(lambda: format_html(_CSRF_INPUT, token)),
+    }

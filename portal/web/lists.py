@@ -1,14 +1,28 @@
-"""One tab above a list: what it is called, how many rows it would show, whether it is open."""
+"""What lists share: their tabs, and the search for words."""
 
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Q
+
 
 @dataclass(frozen=True)
 class Tab:
-    """`key` stands in the address; the empty one is the tab that is open at first."""
+    """One tab above a list: what it is called, how many rows it would show, whether it is open.
+
+    `key` stands in the address; the empty one is the tab that is open at first.
+    """
 
     key: str
     title: Any  # a lazy text
     count: int
     is_here: bool
+
+
+def with_words(words: str, *columns: str) -> Q:
+    """Of rows: those that have each of the words in one of the columns."""
+    found = Q()
+    for word in words.split():
+        one = [(f"{column}__icontains", word) for column in columns]
+        found &= Q(*one, _connector=Q.OR)
+    return found

@@ -27,6 +27,13 @@ class OpenApiView(SpectacularAPIView):
         return answer
 
 
+def without_labels(result: dict[str, Any], **_options: Any) -> dict[str, Any]:
+    """The document without the labels that fields of a training have in its form; they may change."""
+    for part in result["components"]["schemas"]["Submit"]["properties"].values():
+        part.pop("title", None)
+    return result
+
+
 @functools.cache
 def _rendered(media_type: str) -> bytes:
     kinds = {kind.media_type: kind for kind in OpenApiView.renderer_classes}

@@ -6,10 +6,11 @@ from typing import Any, Concatenate, ParamSpec
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponseBase, QueryDict
-from django.shortcuts import resolve_url
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
+from django.shortcuts import redirect, render, resolve_url
 from django.urls import reverse
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
@@ -88,6 +89,18 @@ def admins_only(view: View[P]) -> View[P]:
     return signed_in(guarded)
 
 
+def done_or_told(
+    request: PageRequest, act: Callable[[], str], to: str, **where: Any
+) -> HttpResponseBase:
+    """Goes to a page, which tells what `act` says of what it has done, or why that was refused."""
+    try:
+        messages.success(request, act())
+    except Refused as refusal:
+        messages.error(request, refusal.text)
+    answer: HttpResponseBase = redirect(to, **where)
+    return answer
+
+
 def next_page(request: PageRequest) -> str:
     """Where to go afterwards: the page of this portal that `next` names by its path, or home."""
     wanted = request.POST.get("next") or request.GET.get("next") or ""
@@ -105,6 +118,19 @@ def is_unchanged(request: PageRequest, revision: str) -> bool:
 def wants_fragment(request: PageRequest) -> bool:
     """Whether htmx asks for a part of the page; going back in its history asks for all of it."""
     return bool(request.htmx) and not request.htmx.history_restore_request
+
+
+def page_or_fragment(
+    request: PageRequest, page: str, fragment: str, context: dict[str, Any], *, revision: str = ""
+) -> HttpResponse:
+    """A template, or the one of its part that htmx asks for.
+
+    Args:
+        revision: of what is shown: a browser that shows it already is told so (204).
+    """
+    if revision and is_unchanged(request, revision):
+        return HttpResponse(status=204)
+    return render(request, fragment if wants_fragment(request) else page, context)
 
 
 def search_words(query: QueryDict) -> str:

@@ -7,12 +7,11 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 from rest_framework import exceptions, serializers
 from rest_framework.pagination import PageNumberPagination
-from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import exception_handler as drf_exception_handler
 
-from portal.errors import FieldError, Refused
+from portal.errors import FieldError, NotAllowedError, Refused
 from portal.web.streaming import AbsentError
 
 
@@ -24,14 +23,6 @@ class Pagination(PageNumberPagination):
     max_page_size = 200
 
 
-class AdminsOnly(BasePermission):
-    """403 for everybody else, as `portal.web.request.admins_only` says it of pages."""
-
-    def has_permission(self, request: Request, view: Any) -> bool:
-        user: Any = request.user  # tenants.models.User; this room lies below that one
-        return bool(user.is_authenticated and user.may("administer"))
-
-
 def _flatten(detail: Any, path: str = "") -> list[FieldError]:
     """DRF's nested details as a flat list."""
     if isinstance(detail, dict):
@@ -39,7 +30,7 @@ def _flatten(detail: Any, path: str = "") -> list[FieldError]:
             error
             for key, value in detail.items()
             for error in _flatten(
-                value, path if key == "non_field_errors" else f"{path}.{key}".strip(".")
+                value, path if key == "non_field_errors" else f"{path}.{key}" if path else str(key)
             )
         ]
     if isinstance(detail, list):
@@ -77,7 +68,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     elif isinstance(exc, Http404):
         exc = exceptions.NotFound("there is nothing here, or it is not yours")
     elif isinstance(exc, PermissionDenied):
-        text = getattr(exc, "rest_text", str(exc))
+        text = exc.rest_text if isinstance(exc, NotAllowedError) else str(exc)
         exc = exceptions.PermissionDenied(text or "you may not do this")
     response = drf_exception_handler(exc, context)
     if response is None:

@@ -22,13 +22,13 @@ FILE_CHUNK_BYTES = 256 * 1024
 class AbsentError(Http404):
     """What was asked for is not there. Unlike that of other 404s, its text is for people."""
 
-    title: Any = _("Nothing here")
+    title: Any = _("Not found")
 
 
 class LostFileError(AbsentError):
     """The database knows a file that the object store does not hold."""
 
-    title = _("This file is not here any more")
+    title = _("File no longer available")
 
 
 async def threaded(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:

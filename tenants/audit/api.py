@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.errors import FieldError, Refused
-from portal.web.rest import AdminsOnly
+from portal.web.permissions import AdminsOnly
 from tenants.audit import search
 from tenants.models import AuditEntry
 

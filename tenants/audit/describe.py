@@ -11,8 +11,8 @@ from django.utils.translation import gettext_lazy
 VERBS: dict[str, Any] = {
     "cancel": gettext_lazy("cancelled"),
     "change": gettext_lazy("changed"),
-    "connect": gettext_lazy("connected the sign-in of"),
-    "create": gettext_lazy("made"),
+    "connect": gettext_lazy("connected a sign-in of"),
+    "create": gettext_lazy("created"),
     "delete": gettext_lazy("deleted"),
     "disable": gettext_lazy("disabled"),
     "enable": gettext_lazy("enabled"),
@@ -22,8 +22,8 @@ VERBS: dict[str, Any] = {
     "join": gettext_lazy("joined as"),
     "open": gettext_lazy("opened"),
     "password": gettext_lazy("changed the password of"),
-    "purge": gettext_lazy("removed for ever"),
-    "purged": gettext_lazy("has removed for ever"),
+    "purge": gettext_lazy("started to purge"),
+    "purged": gettext_lazy("purged"),
     "quota": gettext_lazy("changed the quota of"),
     "reset": gettext_lazy("reset the password of"),
     "restore": gettext_lazy("restored"),
@@ -52,18 +52,16 @@ KINDS: dict[str, Any] = {
 
 
 # verb -> the same, where it did not happen
-_REFUSED: dict[str, Any] = {
-    "sign-in": gettext_lazy("did not get in as"),
-}
+_REFUSED: dict[str, Any] = {"sign-in": gettext_lazy("failed to sign in as")}
 # What people do to themselves, said without naming them again.
 _OWN: dict[str, Any] = {
     "connect": gettext_lazy("connected another sign-in"),
     "join": gettext_lazy("joined"),
-    "password": gettext_lazy("changed the own password"),
+    "password": gettext_lazy("changed their password"),
     "sign-in": gettext_lazy("signed in"),
     "sign-out": gettext_lazy("signed out"),
-    "end-session": gettext_lazy("ended an own session"),
-    "end-sessions": gettext_lazy("ended the own other sessions"),
+    "end-session": gettext_lazy("ended one of their sessions"),
+    "end-sessions": gettext_lazy("ended their other sessions"),
 }
 
 
@@ -82,7 +80,7 @@ def describe(entry: Any) -> AuditSentence:
     if is_own and entry.verb in _OWN:
         return AuditSentence(str(_OWN[entry.verb]), "", "")
     if entry.verb == "sign-in" and entry.object_name == "?":
-        return AuditSentence(_("did not get in"), "", "")
+        return AuditSentence(_("failed to sign in"), "", "")
     words = _REFUSED if entry.result == "refused" else {}
     verb = words.get(entry.verb) or VERBS.get(entry.verb, entry.verb)
     return AuditSentence(str(verb), str(KINDS.get(entry.kind, entry.kind)), entry.object_name)
@@ -90,24 +88,17 @@ def describe(entry: Any) -> AuditSentence:
 
 def detail_lines(detail: Mapping[str, Any]) -> list[str]:
     """What else there is to know, a line each: "gpu: 2 → 4", "why: it hangs"."""
-    before = detail.get("before")
-    after = detail.get("after")
-    lines = []
+    before, after, lines, rest = detail.get("before"), detail.get("after"), [], {**detail}
     if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for name in [*before, *(name for name in after if name not in before)]:
+        for name in {**before, **after}:
             words = {
                 "name": name.replace("_", " "),
                 "before": _value(before.get(name)),
                 "after": _value(after.get(name)),
             }
             lines.append(_("%(name)s: %(before)s → %(after)s") % words)
-    else:
-        before = after = None
-    for name, value in detail.items():
-        if name in {"before", "after"} and before is not None:
-            continue
-        lines.append(f"{name.replace('_', ' ')}: {_value(value)}")
-    return lines
+        del rest["before"], rest["after"]
+    return lines + [f"{name.replace('_', ' ')}: {_value(value)}" for name, value in rest.items()]
 
 
 def _value(value: Any) -> str:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
+from portal.web.lists import with_words
 from tenants.models import AuditEntry
 
 
@@ -68,15 +69,9 @@ def read(query: Mapping[str, str]) -> Search:
 
 def find(search: Search) -> QuerySet[AuditEntry]:
     """The rows, the latest first."""
-    found: QuerySet[AuditEntry] = AuditEntry.objects.order_by("-at", "-pk")
-    for word in search.words.split():
-        found = found.filter(
-            Q(actor_name__icontains=word)
-            | Q(object_name__icontains=word)
-            | Q(object_id__icontains=word)
-            | Q(verb__icontains=word)
-            | Q(source_address__icontains=word)
-        )
+    columns = ("actor_name", "object_name", "object_id", "verb", "source_address")
+    wanted = with_words(search.words, *columns)
+    found: QuerySet[AuditEntry] = AuditEntry.objects.filter(wanted).order_by("-at", "-pk")
     exact: dict[str, Any] = {
         "actor_name": search.person,
         "verb": search.verb,

@@ -9,6 +9,4 @@ pages = [
     path("admin/audit/csv/", views.audit_csv, name="audit-csv"),
 ]
 
-rest = [
-    path("audit/", api.AuditListView.as_view(), name="api-audit"),
-]
+rest = [path("audit/", api.AuditListView.as_view(), name="api-audit")]

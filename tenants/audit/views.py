@@ -4,15 +4,14 @@ from typing import Any
 
 from django.core.paginator import Paginator
 from django.http import HttpResponseBase
-from django.shortcuts import render
 from django.utils.timezone import now
 from django.views.decorators.http import require_safe
 
-from portal.web.request import PageRequest, admins_only, wants_fragment
+from portal.web.request import PageRequest, admins_only, page_or_fragment
 from portal.web.streaming import streamed
 from tenants.audit import search
 from tenants.audit.describe import KINDS, VERBS
-from tenants.audit.export import csv_chunks
+from tenants.audit.export import audit_chunks
 from tenants.models import AuditEntry
 
 PAGE_SIZE = 50
@@ -30,8 +29,7 @@ def audit(request: PageRequest) -> HttpResponseBase:
         "kinds": sorted((str(word), kind) for kind, word in KINDS.items()),
         "results": AuditEntry.Result.values,
     }
-    template = "audit/_list.html" if wants_fragment(request) else "audit/page.html"
-    return render(request, template, context)
+    return page_or_fragment(request, "audit/page.html", "audit/_list.html", context)
 
 
 @require_safe
@@ -41,7 +39,7 @@ def audit_csv(request: PageRequest) -> HttpResponseBase:
     found = search.find(search.read(request.GET))
     return streamed(
         request,
-        csv_chunks(found),
+        audit_chunks(found),
         content_type="text/csv; charset=utf-8",
         file_name=f"homeport-audit-{now():%Y-%m-%d}.csv",
     )

@@ -1,40 +1,28 @@
 """REST of the life of namespaces: make, suspend, resume, delete, restore, purge."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
 from uuid import UUID
 
 from django.db.models import QuerySet
-from django.http import Http404
+from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema, inline_serializer
-from rest_framework import serializers
+from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.web.rest import source_address
-from tenants.api import QuotaField, TenantListView, TenantSerializer, visible_tenants
-from tenants.models import Tenant, User
+from portal.web.rest import read
+from tenants.api import TenantSerializer, visible_tenants
+from tenants.authentication import caller
+from tenants.models import Tenant
 from tenants.namespaces import actions
-from tenants.namespaces.serializers import VERB_FIELDS, WordsSerializer
-from tenants.quota.serializers import QuotaSerializer
+from tenants.namespaces.serializers import VERB_FIELDS, NewTenantSerializer, WordsSerializer
 
 
-def caller(request: Request) -> User:
-    """Who asks; every view here requires somebody."""
-    assert isinstance(request.user, User)
-    return request.user
-
-
-class NewTenantSerializer(serializers.Serializer[Any]):
-    """Whose, and what it may hold when that is not the default."""
-
-    owner = serializers.CharField(required=False)
-    quota = QuotaField(required=False)
-
-
-class NamespaceListView(TenantListView):
+class NamespaceListView(generics.ListAPIView[Tenant]):
     """Namespaces that the caller may see; POST makes one for somebody who has none."""
+
+    serializer_class = TenantSerializer
 
     def get_queryset(self) -> QuerySet[Tenant]:
         shown = visible_tenants(self.request.user)
@@ -46,16 +34,10 @@ class NamespaceListView(TenantListView):
 
     @extend_schema(request=NewTenantSerializer, responses={201: TenantSerializer})
     def post(self, request: Request) -> Response:
-        user, body = caller(request), request.data
-        given = dict(body) if isinstance(body, Mapping) else body
-        asked = given.pop("quota", None) if isinstance(given, dict) else None
-        words = WordsSerializer(("owner",), given).read()
-        quota = QuotaSerializer(asked).read() if asked is not None else None
+        user = caller(request)
+        given = read(NewTenantSerializer(data=request.data))
         tenant = actions.create(
-            by=user,
-            owner=words["owner"] or user.username,
-            quota=quota,
-            source_address=source_address(request),
+            by=user, owner=given.get("owner") or user.username, quota=given.get("quota")
         )
         fresh = visible_tenants(user).get(pk=tenant.pk)
         return Response(TenantSerializer(fresh).data, status=201)
@@ -77,15 +59,14 @@ class NamespaceVerbView(APIView):
     """One verb of a namespace's life, for admins."""
 
     verb = ""
+    verbs: ClassVar = {"POST": "manage_tenants"}
 
     @extend_schema(request=_VERB_WORDS, responses=TenantSerializer)
     def post(self, request: Request, pk: UUID) -> Response:
         user = caller(request)
-        tenant = visible_tenants(user).filter(pk=pk).first()
-        if tenant is None:
-            raise Http404
-        actions.check_may_manage(user, tenant)
-        words = WordsSerializer(VERB_FIELDS[self.verb], request.data).read()
+        tenant = get_object_or_404(visible_tenants(user), pk=pk)
+        self.check_object_permissions(request, tenant)
+        words = read(WordsSerializer(VERB_FIELDS[self.verb], request.data))
         act = actions.VERBS[self.verb]
-        act(by=user, tenant=tenant, source_address=source_address(request), **words)
+        act(by=user, tenant=tenant, **words)
         return Response(TenantSerializer(visible_tenants(user).get(pk=pk)).data)

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from portal.catalog import get_catalog
 from portal.web.forms import SpecForm
+from tenants.actions import default_columns
 from tenants.models import Tenant, User
-from tenants.namespaces.serializers import WordsSerializer
-from tenants.quota.rules import amount_text
+from tenants.namespaces.serializers import NewTenantSerializer
+from tenants.quota.rules import COLUMNS, amount_text
 from tenants.quota.serializers import QuotaSerializer
 
 _OWNERS = 200  # people that the field suggests
@@ -15,17 +15,16 @@ _OWNERS = 200  # people that the field suggests
 
 def new_namespace_form(posted: Mapping[str, Any] | None) -> SpecForm:
     """Whose namespace, and what it may hold: the default unless it is typed over."""
-    default = get_catalog().default_quota
-    quota = {
-        "cpu": default.cpu_millicores,
-        "memory": default.memory_bytes,
-        "gpu": default.gpu_count,
-        "pods": default.pods,
-        "nodeports": default.nodeports,
-    }
-    fields = {**WordsSerializer(("owner",)).fields, **QuotaSerializer().fields}
-    shown = {kind: amount_text(kind, amount) for kind, amount in quota.items()}
+    default = Tenant(**default_columns()).quota
+    fields = {"owner": NewTenantSerializer().fields["owner"], **QuotaSerializer().fields}
+    shown = {kind: amount_text(kind, amount) for kind, amount in default.items()}
     return SpecForm(fields, posted, shown=shown, path="quota.")
+
+
+def new_namespace_body(form: SpecForm) -> dict[str, Any]:
+    """The form as a body of REST."""
+    typed = {kind: text for kind, text in form.typed.items() if kind in COLUMNS}
+    return {"owner": form.values["owner"], **({"quota": typed} if typed else {})}
 
 
 def possible_owners() -> list[User]:

@@ -12,7 +12,7 @@ from django.db.models.functions import Cast
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from portal.web.lists import Tab
+from portal.web.lists import Tab, with_words
 from portal.web.request import search_words
 from tenants.models import Tenant
 from tenants.quota.rules import COLUMNS
@@ -97,16 +97,8 @@ class NamespaceListing:
 
     @cached_property
     def _found(self) -> QuerySet[Tenant]:
-        found = self._visible
-        for word in self.words.split():
-            found = found.filter(
-                Q(namespace__icontains=word)
-                | Q(owner__username__icontains=word)
-                | Q(owner__first_name__icontains=word)
-                | Q(owner__last_name__icontains=word)
-                | Q(team__name__icontains=word)
-            )
-        return found
+        owner = ("owner__username", "owner__first_name", "owner__last_name")
+        return self._visible.filter(with_words(self.words, "namespace", *owner, "team__name"))
 
     @property
     def _with_problems(self) -> QuerySet[Tenant]:

@@ -15,16 +15,16 @@ HISTORY = 20  # changes that the page shows
 
 # What the audit trail calls it -> how the page says it
 _VERB_WORDS = {
-    "create": _("asked for it"),
+    "create": _("created it"),
     "quota": _("changed its quota"),
     "suspend": _("suspended it"),
     "resume": _("resumed it"),
     "delete": _("deleted it"),
     "restore": _("restored it"),
-    "purge": _("purged it"),
-    "purged": _("removed it from the cluster"),
+    "purge": _("started to purge it"),
+    "purged": _("purged it from the cluster"),
 }
-_DATA_WORDS = {"keep": _("its data is kept"), "delete": _("its data goes with it")}
+_DATA_WORDS = {"keep": _("its data is kept"), "delete": _("its data is deleted with it")}
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class HistoryEntry:
         if detail.get("data") in _DATA_WORDS:
             found.append(str(_DATA_WORDS[detail["data"]]))
         if detail.get("early"):
-            found.append(str(_("before the days of grace were over")))
+            found.append(str(_("before the grace period ended")))
         before, after = detail.get("before") or {}, detail.get("after") or {}
         found += [f"{kind} {before.get(kind, '?')} → {amount}" for kind, amount in after.items()]
         return found

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -12,24 +12,22 @@ from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
 from portal.web.forms import SpecForm
-from portal.web.request import PageRequest, admins_only, is_unchanged, wants_fragment
-from portal.web.rest import source_address
+from portal.web.request import PageRequest, admins_only, page_or_fragment
+from portal.web.rest import read
 from tenants.models import Tenant
 from tenants.namespaces import actions
 from tenants.namespaces.actions import VERBS, verbs_for
-from tenants.namespaces.forms import new_namespace_form, possible_owners
+from tenants.namespaces.forms import new_namespace_body, new_namespace_form, possible_owners
 from tenants.namespaces.listing import NamespaceListing
 from tenants.namespaces.page import NamespacePage
-from tenants.namespaces.serializers import VERB_FIELDS, WordsSerializer
-from tenants.quota.rules import COLUMNS
-from tenants.quota.serializers import QuotaSerializer
+from tenants.namespaces.serializers import VERB_FIELDS, NewTenantSerializer, WordsSerializer
 
 _DONE = {
-    "suspend": gettext_lazy("%(name)s is suspended: what runs is ended."),
+    "suspend": gettext_lazy("%(name)s is suspended: its workloads are being stopped."),
     "resume": gettext_lazy("%(name)s is open again."),
     "delete": gettext_lazy("%(name)s is deleted. It can be restored for seven days."),
     "restore": gettext_lazy("%(name)s is restored, with its data."),
-    "purge": gettext_lazy("%(name)s is being removed for ever."),
+    "purge": gettext_lazy("%(name)s is being deleted permanently."),
 }
 
 
@@ -48,46 +46,33 @@ def find_tenant(request: PageRequest, pk: UUID) -> Tenant:
 @admins_only
 def namespace_list(request: PageRequest) -> HttpResponseBase:
     listing = NamespaceListing(request.user, request.GET)
-    if is_unchanged(request, listing.fingerprint):
-        return HttpResponse(status=204)
-    template = "namespaces/_list.html" if wants_fragment(request) else "namespaces/list.html"
-    return render(request, template, {"listing": listing})
+    page, revision = ("namespaces/list.html", "namespaces/_list.html"), listing.fingerprint
+    return page_or_fragment(request, *page, {"listing": listing}, revision=revision)
 
 
 @require_safe
 @admins_only
 def namespace_detail(request: PageRequest, pk: UUID) -> HttpResponseBase:
     tenant = find_tenant(request, pk)
-    if is_unchanged(request, str(tenant.revision)):
-        return HttpResponse(status=204)
-    template = "namespaces/_detail.html" if wants_fragment(request) else "namespaces/detail.html"
-    return render(request, template, {"page": NamespacePage(tenant), "tenant": tenant})
+    context = {"page": NamespacePage(tenant), "tenant": tenant}
+    page, revision = ("namespaces/detail.html", "namespaces/_detail.html"), str(tenant.revision)
+    return page_or_fragment(request, *page, context, revision=revision)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @admins_only
 def namespace_new(request: PageRequest) -> HttpResponseBase:
     form = new_namespace_form(request.POST if request.method == "POST" else None)
-    tenant = _create(request, form) if request.method == "POST" else None
-    if tenant is not None:
-        return redirect("namespace", pk=tenant.pk)
+    if request.method == "POST":
+        if not form.values["owner"]:
+            form.errors["owner"] = [_("Choose the owner of the namespace.")]
+        given = form.attempt(lambda: read(NewTenantSerializer(data=new_namespace_body(form))))
+        if not form.is_wrong and given is not None:
+            tenant = form.attempt(lambda: actions.create(by=request.user, **given))
+            if tenant is not None:
+                return redirect("namespace", pk=tenant.pk)
     context = {"form": form, "owners": possible_owners()}
     return render(request, "namespaces/new.html", context)
-
-
-def _create(request: PageRequest, form: SpecForm) -> Tenant | None:
-    """The new namespace; None: the form says why not."""
-    owner = form.values["owner"]
-    if not owner:
-        form.errors["owner"] = [_("Whose namespace is it to be?")]
-    typed = {kind: text for kind, text in form.typed.items() if kind in COLUMNS}
-    quota = form.attempt(lambda: QuotaSerializer(typed).read() if typed else {})
-    if quota is None or not owner:
-        return None
-    address = source_address(request)
-    return form.attempt(
-        lambda: actions.create(by=request.user, owner=owner, quota=quota, source_address=address)
-    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -98,26 +83,21 @@ def namespace_verb(request: PageRequest, pk: UUID, verb: str) -> HttpResponseBas
         raise Http404(verb)
     tenant = find_tenant(request, pk)
     form = SpecForm(WordsSerializer(VERB_FIELDS[verb]).fields, request.POST)
-    if request.method == "POST" and _carry_out(request, tenant, verb, form):
-        return _done(request, tenant, verb)
+    if request.method == "POST":
+        changed = form.attempt(
+            lambda: VERBS[verb](
+                by=request.user,
+                tenant=tenant,
+                **read(WordsSerializer(VERB_FIELDS[verb], form.values)),
+            )
+        )
+        if changed is not None:
+            return _done(request, tenant, verb)
     if verb not in verbs_for(tenant):
-        form.problems.append(_("This cannot be done with it now."))
+        form.problems.append(_("This is not possible in its current state."))
     template = "namespaces/_ask.html" if request.htmx else "namespaces/ask.html"
     context = {"form": form, "tenant": tenant, "verb": verb, "page": NamespacePage(tenant)}
     return render(request, template, context)
-
-
-def _carry_out(request: PageRequest, tenant: Tenant, verb: str, form: SpecForm) -> bool:
-    """Whether it is done; otherwise the form says why not."""
-    changed = form.attempt(
-        lambda: VERBS[verb](
-            by=request.user,
-            tenant=tenant,
-            source_address=source_address(request),
-            **WordsSerializer(VERB_FIELDS[verb], form.values).read(),
-        )
-    )
-    return changed is not None
 
 
 def _done(request: PageRequest, tenant: Tenant, verb: str) -> HttpResponseBase:

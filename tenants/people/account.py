@@ -22,8 +22,6 @@ from tenants.models import ApiToken
 from tenants.people import passwords, sessions, sign_in_limit
 from tenants.people.devices import device_text
 from tenants.people.forms import ChangePasswordForm, TokenForm
-from tenants.people.sign_in import too_many_text
-from tenants.people.token_limit import check_tokens
 
 
 @never_cache
@@ -37,13 +35,11 @@ def account(request: PageRequest) -> HttpResponseBase:
     if not form.is_valid():
         return _page(request, token_form=form, status=400)
     try:
-        check_tokens(request.user)
         token, plain = actions.create_token(
             by=request.user,
             name=form.cleaned_data["name"],
             scope=form.cleaned_data["scope"],
             lifetime=form.lifetime,
-            source_address=source_address(request),
         )
     except Refused as refusal:
         form.add_error("name", str(refusal))
@@ -86,7 +82,7 @@ def _page(request: PageRequest, status: int = 200, **changes: Any) -> HttpRespon
 @signed_in
 def token_revoke(request: PageRequest, pk: UUID) -> HttpResponseBase:
     token = get_object_or_404(ApiToken, pk=pk, user=request.user)
-    actions.revoke_token(by=request.user, token=token, source_address=source_address(request))
+    actions.revoke_token(by=request.user, token=token)
     messages.success(request, _("“%(name)s” no longer works.") % {"name": token.name})
     return redirect("account")
 
@@ -97,7 +93,7 @@ def session_end(request: PageRequest, pk: UUID) -> HttpResponseBase:
     session = sessions.existing(request.user).filter(id=pk).first()
     if session is None:
         raise Http404(pk)
-    sessions.end(by=request.user, session=session, source_address=source_address(request))
+    sessions.end(by=request.user, session=session)
     if session.pk == request.session.session_key:
         request.session.flush()
         messages.info(request, _("You are signed out."))
@@ -109,11 +105,7 @@ def session_end(request: PageRequest, pk: UUID) -> HttpResponseBase:
 @require_POST
 @signed_in
 def sessions_end(request: PageRequest) -> HttpResponseBase:
-    count = sessions.end_others(
-        by=request.user,
-        but=request.session.session_key or "",
-        source_address=source_address(request),
-    )
+    count = sessions.end_others(by=request.user, but=request.session.session_key or "")
     text = ngettext(
         "%(count)s other browser is signed out.", "%(count)s other browsers are signed out.", count
     )
@@ -131,17 +123,18 @@ def password_change(request: PageRequest) -> HttpResponseBase:
     if not user.has_usable_password():
         raise Http404("this person signs in elsewhere")
     form = ChangePasswordForm(user, request.POST)
-    tried = sign_in_limit.begin(name=user.username, address=source_address(request))
-    if not tried.is_allowed:
-        form.add_error("old_password", too_many_text(tried.wait_minutes))
-        return _page(request, password_form=form, status=429)
+    try:
+        tried = sign_in_limit.begin(name=user.username, address=source_address(request))
+    except Refused as refusal:
+        form.add_error("old_password", refusal.text)
+        return _page(request, password_form=form, status=refusal.status)
     if not form.is_valid():
         if "old_password" in form.errors:
-            sign_in_limit.failed(tried)
+            sign_in_limit.record_failure(tried)
         else:
-            sign_in_limit.succeeded(tried)
+            sign_in_limit.take_back(tried)
         return _page(request, password_form=form, status=400)
-    sign_in_limit.succeeded(tried)
+    sign_in_limit.take_back(tried)
     revoke_tokens = form.cleaned_data["revoke_tokens"]
     passwords.change(
         request, password=form.cleaned_data["new_password1"], revoke_tokens=revoke_tokens

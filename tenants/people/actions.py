@@ -1,7 +1,6 @@
 """Everything that an admin does with people: inviting, changing, disabling, resetting."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
@@ -12,7 +11,7 @@ from django.utils.translation import gettext as _
 from portal import live
 from portal.errors import FieldError, Refused
 from tenants import policy
-from tenants.actions import record
+from tenants.audit.record import record
 from tenants.models import ApiToken, Team, Tenant, User
 from tenants.people import passwords
 from tenants.people.models import Session
@@ -26,58 +25,43 @@ def refuse(field: str, code: str, text: str) -> NoReturn:
     raise Refused([FieldError(field, code, text)])
 
 
+def _check_may(by: User | None) -> None:
+    """Homeport itself, and whoever has the command line of its server, is nobody and may."""
+    if by is not None:
+        policy.require(by, "administer")
+
+
 # Invited and has not come yet: there is neither a password nor a first time.
 NOT_JOINED = Q(password__startswith="!", last_login=None)
 
 
-@dataclass(frozen=True)
-class Invitation:
-    """Somebody who is to join; checked by `submission.py`."""
-
-    username: str
-    first_name: str = ""
-    last_name: str = ""
-    email: str = ""
-    role: str = policy.NEW_ACCOUNT
-    team: Team | None = None
-
-
 @transaction.atomic
-def invite(
-    *, by: User | None, invitation: Invitation, source_address: str = ""
-) -> tuple[User, passwords.JoinLink]:
+def invite(*, by: User | None, given: Mapping[str, Any]) -> tuple[User, passwords.JoinLink]:
     """A new person, and the link by which they set a password and join.
 
     Args:
         by: None: whoever has the command line of the server.
+        given: as `InvitationBody` has read it.
 
     Raises:
+        PermissionDenied: not an admin.
         Refused: somebody has this user name.
     """
-    if User.objects.filter(username__iexact=invitation.username).exists():
-        refuse("username", "name_taken", _("Somebody has this user name; choose another one."))
-    person = User(
-        username=invitation.username,
-        first_name=invitation.first_name,
-        last_name=invitation.last_name,
-        email=invitation.email,
-        role=invitation.role,
-        team=invitation.team,
-    )
+    _check_may(by)
+    if User.objects.filter(username__iexact=given["username"]).exists():
+        refuse("username", "name_taken", _("This user name is taken; choose another one."))
+    person = User(**given)
     person.set_unusable_password()
     person.save(force_insert=True)
-    link = passwords.new_link(person)
-    team = invitation.team.name if invitation.team else ""
-    detail = {"role": person.role, **({"team": team} if team else {})}
-    record(by=by, verb="invite", target=person, source_address=source_address, detail=detail)
+    link = passwords.link_for(person)
+    detail = {"role": person.role} | ({"team": person.team.name} if person.team else {})
+    record(by=by, verb="invite", target=person, detail=detail)
     tell(person)
     return person, link
 
 
 @transaction.atomic
-def change(
-    *, by: User | None, person: User, changes: Mapping[str, Any], source_address: str = ""
-) -> User:
+def change(*, by: User | None, person: User, changes: Mapping[str, Any]) -> User:
     """Changes any of first_name, last_name, email, role, team, is_active; one audit row for all.
 
     Who is disabled is out at once: no session, no token; sockets and gates find it out within half
@@ -91,8 +75,10 @@ def change(
         The person as they are now.
 
     Raises:
+        PermissionDenied: not an admin.
         Refused: the last admin would be lost, or one would lock oneself out.
     """
+    _check_may(by)
     # Admins are locked first and in one order, so that two who demote each other take turns.
     admins = policy.admins(User.objects.all()).order_by("pk").select_for_update()
     list(admins.values_list("pk", flat=True))
@@ -116,13 +102,7 @@ def change(
         ApiToken.objects.filter(user=person, scope=ApiToken.Scope.ADMIN).delete()
     if "team" in news:
         detail |= _move(person, left)
-    record(
-        by=by,
-        verb=_verb(news),
-        target=person,
-        source_address=source_address,
-        detail=detail,
-    )
+    record(by=by, verb=_verb(news), target=person, detail=detail)
     tell(person)
     return person
 
@@ -166,8 +146,8 @@ def _shut_out(person: User) -> dict[str, int]:
 def _move(person: User, left: Team | None) -> dict[str, Any]:
     """The tenant goes along to the new team, and the old team loses its lead."""
     detail: dict[str, Any] = {}
-    if left is not None and left.leads.filter(pk=person.pk).exists():
-        left.leads.remove(person)
+    led = Team.leads.through.objects.filter(team=left, user=person)
+    if left is not None and led.delete()[0]:
         detail["no longer leads"] = left.name
     tenants = Tenant.objects.existing().filter(owner=person)
     for pk, namespace in tenants.values_list("pk", "namespace"):
@@ -179,33 +159,29 @@ def _move(person: User, left: Team | None) -> dict[str, Any]:
 
 
 @transaction.atomic
-def reset(
-    *, by: User | None, person: User, revoke_tokens: bool = False, source_address: str = ""
-) -> passwords.JoinLink:
+def reset(*, by: User | None, person: User, revoke_tokens: bool = False) -> passwords.JoinLink:
     """Takes the password away, ends all sessions; the link sets a new one.
 
     Also makes a new link for somebody who was invited and lost theirs.
 
     Raises:
+        PermissionDenied: not an admin.
         Refused: oneself, or somebody who is disabled.
     """
+    _check_may(by)
     person = User.objects.select_for_update().get(pk=person.pk)
     if by is not None and by.pk == person.pk:
         text = _("Change your own password on your account page.")
         refuse("", "own_account", text)
     if not person.is_active:
         refuse("", "disabled", _("This person is disabled. Enable them first."))
-    link = passwords.new_link(person)
+    person.set_unusable_password()
+    person.save(update_fields=["password"])
+    link = passwords.link_for(person)
     detail = {"sessions": Session.objects.filter(user=person).delete()[0]}
     if revoke_tokens:
         detail["tokens"] = ApiToken.objects.filter(user=person).delete()[0]
-    record(
-        by=by,
-        verb="reset",
-        target=person,
-        source_address=source_address,
-        detail={"ended": detail},
-    )
+    record(by=by, verb="reset", target=person, detail={"ended": detail})
     tell(person)
     return link
 

@@ -1,41 +1,24 @@
 """REST of people and teams, for admins; people see their own teams."""
 
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.db.models import Count, QuerySet
-from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from drf_spectacular.utils import extend_schema
-from rest_framework import exceptions, generics, serializers, status
+from rest_framework import generics, serializers, status
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.web.rest import AdminsOnly, source_address
+from portal.web.permissions import AdminsOnly
+from portal.web.rest import read
+from tenants.authentication import caller
 from tenants.models import Team, User
 from tenants.people import actions, passwords, teams
-from tenants.people.listing import state_of, with_teams
-from tenants.people.submission import (
-    InvitationBody,
-    PersonBody,
-    ResetBody,
-    TeamBody,
-    parse,
-    parse_invitation,
-)
+from tenants.people.listing import state_of, visible_people
+from tenants.people.serializers import InvitationBody, PersonBody, ResetBody, TeamBody
 from tenants.quota import rules as quota
-
-
-def may_change(user: User) -> User:
-    """The caller, who wants to change what they see.
-
-    Raises:
-        PermissionDenied: no admin, or one with a token without the scope `admin`.
-    """
-    if not user.may("administer"):
-        raise exceptions.PermissionDenied("only admins may do this")
-    return user
 
 
 class PersonSerializer(serializers.ModelSerializer[User]):
@@ -94,73 +77,53 @@ def _link_json(request: Request, link: passwords.JoinLink) -> dict[str, Any]:
     return {"join_url": join_url(request, link), "join_expires_at": link.expires_at}
 
 
-def people(viewer: User) -> QuerySet[User]:
-    """People that somebody may see (oneself; everybody for an admin), with all that is shown."""
-    shown = with_teams(User.objects.all())
-    seen = shown if viewer.may("administer") else shown.filter(pk=viewer.pk)
-    return seen.order_by("username")
+class _PersonView(generics.GenericAPIView[User]):
+    def get_queryset(self) -> QuerySet[User]:
+        return visible_people(caller(self.request))
 
 
-class PersonListView(generics.ListAPIView[User]):
+class PersonListView(_PersonView, generics.ListAPIView[User]):
     """Everybody; POST invites somebody. For admins."""
 
     permission_classes = (IsAuthenticated, AdminsOnly)
     serializer_class = PersonSerializer
 
-    def get_queryset(self) -> QuerySet[User]:
-        return people(_caller(self.request))
-
     @extend_schema(request=InvitationBody, responses={201: InvitedSerializer})
     def post(self, request: Request) -> Response:
         person, link = actions.invite(
-            by=_caller(request),
-            invitation=parse_invitation(request.data),
-            source_address=source_address(request),
+            by=caller(request), given=read(InvitationBody(data=request.data))
         )
         shown = PersonSerializer(self.get_queryset().get(pk=person.pk)).data
         answer = {**shown, **_link_json(request, link)}
         return Response(answer, status=status.HTTP_201_CREATED)
 
 
-class PersonDetailView(generics.RetrieveAPIView[User]):
+class PersonDetailView(_PersonView, generics.RetrieveAPIView[User]):
     """One person; an admin changes name, role and team, disables and enables by PATCH."""
 
     serializer_class = PersonSerializer
-
-    def get_queryset(self) -> QuerySet[User]:
-        return people(_caller(self.request))
+    verbs: ClassVar = {"PATCH": "administer"}
 
     @extend_schema(request=PersonBody, responses=PersonSerializer)
     def patch(self, request: Request, pk: UUID) -> Response:
-        person = self.get_object()
-        by = may_change(_caller(request))
-        changes = parse(PersonBody, request.data, is_partial=True)
         actions.change(
-            by=by,
-            person=person,
-            changes=changes,
-            source_address=source_address(request),
+            by=caller(request),
+            person=self.get_object(),
+            changes=read(PersonBody(data=request.data, partial=True)),
         )
         return Response(PersonSerializer(self.get_object()).data)
 
 
-class PersonResetView(generics.GenericAPIView[User]):
+class PersonResetView(_PersonView):
     """Takes the password away, ends all sessions, and gives a link that sets a new one."""
 
     serializer_class = JoinLinkSerializer
-
-    def get_queryset(self) -> QuerySet[User]:
-        return people(_caller(self.request))
+    verbs: ClassVar = {"POST": "administer"}
 
     @extend_schema(request=ResetBody, responses=JoinLinkSerializer)
     def post(self, request: Request, pk: UUID) -> Response:
-        person = self.get_object()
-        by = may_change(_caller(request))
         link = actions.reset(
-            by=by,
-            person=person,
-            source_address=source_address(request),
-            **parse(ResetBody, request.data),
+            by=caller(request), person=self.get_object(), **read(ResetBody(data=request.data))
         )
         return Response(_link_json(request, link))
 
@@ -181,12 +144,12 @@ class TeamSerializer(serializers.ModelSerializer[Team]):
         return sorted(person.username for person in team.leads.all())
 
     def get_budget(self, team: Team) -> dict[str, str | int | None]:
-        amounts = {kind: getattr(team, column) for kind, column in quota.BUDGET_COLUMNS.items()}
-        return {kind: _amount_json(kind, amount) for kind, amount in amounts.items()}
+        lines = self.context["lines"][team.pk]
+        return {line.kind: _amount_json(line.kind, line.budget) for line in lines}
 
     def get_quota_sum(self, team: Team) -> dict[str, str | int | None]:
-        sums = self.context["sums"].get(team.pk, {})
-        return {kind: _amount_json(kind, sums.get(kind, 0)) for kind in quota.BUDGET_COLUMNS}
+        lines = self.context["lines"][team.pk]
+        return {line.kind: _amount_json(line.kind, line.total) for line in lines}
 
 
 def _amount_json(kind: str, amount: int | None) -> str | int | None:
@@ -202,15 +165,17 @@ class _TeamView(generics.GenericAPIView[Team]):
         return counted.prefetch_related("leads").order_by("name")
 
     def shown(self, listed: list[Team]) -> list[Any]:
-        sums = quota.quota_sums([team.pk for team in listed])
-        return list(TeamSerializer(listed, many=True, context={"sums": sums}).data)
+        context = {"lines": quota.lines_of_teams(listed)}
+        return list(TeamSerializer(listed, many=True, context=context).data)
 
-    def one(self, pk: UUID) -> Any:
-        return self.shown([get_object_or_404(self.get_queryset(), pk=pk)])[0]
+    def one(self) -> Any:
+        return self.shown([self.get_object()])[0]
 
 
 class TeamListView(_TeamView):
     """Teams that the caller belongs to or leads; all of them for an admin, who makes new ones."""
+
+    verbs: ClassVar = {"POST": "administer"}
 
     @extend_schema(responses=TeamSerializer(many=True))
     def get(self, request: Request) -> Response:
@@ -219,36 +184,30 @@ class TeamListView(_TeamView):
 
     @extend_schema(request=TeamBody, responses={201: TeamSerializer})
     def post(self, request: Request) -> Response:
-        by = may_change(_caller(request))
-        changes = parse(TeamBody, request.data)
-        team = teams.create(by=by, changes=changes, source_address=source_address(request))
-        return Response(self.one(team.pk), status=status.HTTP_201_CREATED)
+        team = teams.create(by=caller(request), changes=read(TeamBody(data=request.data)))
+        made = self.get_queryset().get(pk=team.pk)
+        return Response(self.shown([made])[0], status=status.HTTP_201_CREATED)
 
 
 class TeamDetailView(_TeamView):
     """One team; an admin changes name, leads and budget, and deletes it when it is empty."""
 
+    verbs: ClassVar = {"PATCH": "administer", "DELETE": "administer"}
+
     @extend_schema(responses=TeamSerializer)
     def get(self, request: Request, pk: UUID) -> Response:
-        return Response(self.one(pk))
+        return Response(self.one())
 
     @extend_schema(request=TeamBody(partial=True), responses=TeamSerializer)
     def patch(self, request: Request, pk: UUID) -> Response:
-        team = get_object_or_404(self.get_queryset(), pk=pk)
-        by = may_change(_caller(request))
-        changes = parse(TeamBody, request.data, is_partial=True)
-        teams.change(by=by, team=team, changes=changes, source_address=source_address(request))
-        return Response(self.one(pk))
+        teams.change(
+            by=caller(request),
+            team=self.get_object(),
+            changes=read(TeamBody(data=request.data, partial=True)),
+        )
+        return Response(self.one())
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: UUID) -> Response:
-        team = get_object_or_404(self.get_queryset(), pk=pk)
-        teams.delete(
-            by=may_change(_caller(request)), team=team, source_address=source_address(request)
-        )
+        teams.delete(by=caller(request), team=self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
-
-
-def _caller(request: Any) -> User:
-    assert isinstance(request.user, User)
-    return request.user

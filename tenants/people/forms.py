@@ -1,5 +1,6 @@
-"""Forms of people: signing in, a new password, a new API token."""
+"""Forms of people: signing in, a password, an API token; and those of admins about people and teams."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -7,18 +8,25 @@ from django import forms
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
+from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from tenants.models import ApiToken, User
+from portal.web.forms import SpecForm
+from tenants.models import ApiToken, Team, User
+from tenants.people.serializers import InvitationBody, PersonBody, TeamBody
+from tenants.policy import NEW_ACCOUNT, AccountRole
+from tenants.quota.rules import BUDGET_COLUMNS, amount_text
+from tenants.quota.serializers import amount_field
 
 LIFETIMES_DAYS = (7, 30, 90)
+PERSON_FIELDS = ("first_name", "last_name", "email", "role", "team")
 
 
 class SignInForm(AuthenticationForm):
     """User name and password; says the same whichever of them is wrong."""
 
     error_messages = {
-        "invalid_login": _("This user name and password do not go together. Try again."),
+        "invalid_login": _("This user name and password do not match. Try again."),
         "inactive": _("This account is disabled. Ask your admin."),
     }
 
@@ -53,9 +61,9 @@ class NewPasswordForm(forms.Form):
     """A password, twice."""
 
     new_password1 = _new_password(
-        _("New password"), _("At least 8 characters, and none that many people use.")
+        _("New password"), _("At least 8 characters, and no common password.")
     )
-    new_password2 = _new_password(_("Repeat the password"))
+    new_password2 = _new_password(_("Repeat new password"))
 
     def __init__(self, user: User, *args: Any, **kwargs: Any) -> None:
         self.user = user
@@ -69,7 +77,7 @@ class NewPasswordForm(forms.Form):
     def clean_new_password2(self) -> str:
         again: str = self.cleaned_data["new_password2"]
         if again != self.cleaned_data.get("new_password1", again):
-            raise ValidationError(_("This is not the same as above."), code="password_mismatch")
+            raise ValidationError(_("The two passwords differ."), code="password_mismatch")
         return again
 
 
@@ -91,7 +99,7 @@ class ChangePasswordForm(NewPasswordForm):
     def clean_old_password(self) -> str:
         old: str = self.cleaned_data["old_password"]
         if not self.user.check_password(old):
-            raise ValidationError(_("This is not your password."), code="wrong_password")
+            raise ValidationError(_("This is not your current password."), code="wrong_password")
         return old
 
 
@@ -99,15 +107,13 @@ class TokenForm(forms.Form):
     """A new API token: what it is for, what it may do, for how long."""
 
     name = forms.CharField(
-        label=_("What is it for?"),
+        label=_("Name"),
         max_length=80,
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
-    scope = forms.ChoiceField(
-        label=_("What may it do?"), initial=ApiToken.Scope.SUBMIT, required=False
-    )
+    scope = forms.ChoiceField(label=_("Scope"), initial=ApiToken.Scope.SUBMIT, required=False)
     days = forms.TypedChoiceField(
-        label=_("For how long?"),
+        label=_("Expires in"),
         choices=[(days, _("%(days)s days") % {"days": days}) for days in LIFETIMES_DAYS],
         coerce=int,
         empty_value="30",
@@ -118,11 +124,11 @@ class TokenForm(forms.Form):
     def __init__(self, user: User, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         choices = [
-            (ApiToken.Scope.READ, _("Only look (read)")),
-            (ApiToken.Scope.SUBMIT, _("Work as a researcher (submit)")),
+            (ApiToken.Scope.READ, _("read: look only")),
+            (ApiToken.Scope.SUBMIT, _("submit: work as a researcher")),
         ]
         if user.may("administer"):
-            choices.append((ApiToken.Scope.ADMIN, _("Everything an admin may (admin)")))
+            choices.append((ApiToken.Scope.ADMIN, _("admin: all that admins may do")))
         scope = self.fields["scope"]
         assert isinstance(scope, forms.ChoiceField)
         scope.choices = choices
@@ -133,3 +139,49 @@ class TokenForm(forms.Form):
 
     def clean_scope(self) -> str:
         return self.cleaned_data["scope"] or ApiToken.Scope.SUBMIT
+
+
+# --- what an admin writes about a person or a team ---
+def invitation_form(posted: QueryDict | None) -> SpecForm:
+    shown = {"role": NEW_ACCOUNT} if posted is None else None
+    return SpecForm(InvitationBody().fields, posted, shown=shown)
+
+
+def person_form(person: User, posted: QueryDict | None = None) -> SpecForm:
+    """As the person is, or the texts that were sent; what is missing of these is empty."""
+    fields = PersonBody().fields
+    texts = {name: str(getattr(person, name) or "") for name in PERSON_FIELDS}
+    shown = {**texts, "team": person.team.name if person.team else ""}
+    chosen = {name: fields[name] for name in PERSON_FIELDS}
+    return SpecForm(chosen, posted, shown=shown if posted is None else None)
+
+
+def role_choices() -> list[tuple[str, str]]:
+    return [(value, str(title)) for value, title in AccountRole.choices]
+
+
+def team_choices() -> list[tuple[str, str]]:
+    names = Team.objects.order_by("name").values_list("name", flat=True)
+    return [("", str(_("No team"))), *((name, name) for name in names)]
+
+
+def team_form(team: Team | None = None, posted: QueryDict | None = None) -> SpecForm:
+    """As the team is, or the texts that were sent; without both it is empty."""
+    budget = {f"budget_{kind}": amount_field(kind) for kind in BUDGET_COLUMNS}
+    shown = _texts(team) if team is not None and posted is None else None
+    return SpecForm({"name": TeamBody().fields["name"], **budget}, posted, shown=shown)
+
+
+def _texts(team: Team) -> dict[str, str]:
+    budget = {
+        f"budget_{kind}": "" if amount is None else amount_text(kind, amount)
+        for kind, column in BUDGET_COLUMNS.items()
+        for amount in [getattr(team, column)]
+    }
+    return {"name": team.name, **budget}
+
+
+def team_body(form: SpecForm) -> Mapping[str, Any]:
+    """The form as a body of REST; an empty budget is no limit."""
+    budget = {kind: form.values[f"budget_{kind}"] or None for kind in BUDGET_COLUMNS}
+    return {"name": form.values["name"], "budget": budget}

@@ -16,7 +16,7 @@ LEEWAY_S = 60  # clocks of two machines
 MAX_SUBJECT = 191  # characters that are kept
 
 
-class StatementError(Exception):
+class InvalidIdTokenError(Exception):
     """The statement is not to be believed; the text says why, for the log."""
 
 
@@ -31,7 +31,7 @@ def checked(
         nonce: what went along with this sign-in and no other.
 
     Raises:
-        StatementError: wrong key, issuer, audience, time or nonce, or it lacks a claim.
+        InvalidIdTokenError: wrong key, issuer, audience, time or nonce, or it lacks a claim.
     """
     try:
         key = _key(text, keys)
@@ -45,17 +45,17 @@ def checked(
             options={"require": ["iss", "sub", "aud", "exp", "iat"]},
         )
     except (jwt.PyJWTError, ValueError, TypeError, KeyError) as error:
-        raise StatementError(f"{type(error).__name__}: {error}") from error
+        raise InvalidIdTokenError(f"{type(error).__name__}: {error}") from error
     if isinstance(claims["aud"], list) and len(claims["aud"]) > 1:
         if claims.get("azp") != client_id:
-            raise StatementError("it was made for another client")
+            raise InvalidIdTokenError("it was made for another client")
     elif claims.get("azp", client_id) != client_id:
-        raise StatementError("it was made for another client")
+        raise InvalidIdTokenError("it was made for another client")
     said = claims.get("nonce")
     if not isinstance(said, str) or not nonce or not hmac.compare_digest(said, nonce):
-        raise StatementError("its nonce is not that of this sign-in")
+        raise InvalidIdTokenError("its nonce is not that of this sign-in")
     if not 0 < len(claims["sub"]) <= MAX_SUBJECT:
-        raise StatementError("its subject is empty or too long")
+        raise InvalidIdTokenError("its subject is empty or too long")
     return claims
 
 
@@ -69,5 +69,5 @@ def _key(text: str, keys: Mapping[str, Any]) -> jwt.PyJWK:
     ]
     fitting = [key for key in usable if key.key_id == named] if named else usable
     if len(fitting) != 1:
-        raise StatementError("it is signed with a key that the provider does not publish")
+        raise InvalidIdTokenError("it is signed with a key that the provider does not publish")
     return fitting[0]

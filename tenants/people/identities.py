@@ -14,45 +14,31 @@ from django.utils.translation import gettext as _
 from portal import characters
 from portal.errors import Refused
 from tenants import policy
-from tenants.actions import record
+from tenants.audit.record import record
 from tenants.models import User
 from tenants.people import actions
-from tenants.people.submission import RESERVED_NAMES
+from tenants.people.serializers import RESERVED_NAMES
 
 
-class NotWelcomeError(Exception):
-    """Somebody whom the provider vouches for, and who may not come in; the text is for them.
-
-    Attributes:
-        why: in few words, for the audit trail.
-    """
-
-    def __init__(self, why: str, text: str) -> None:
-        self.why = why
-        super().__init__(text)
-
-
-def find_or_create(
-    person: User | None, *, claims: dict[str, Any], provider: str, source_address: str
-) -> User:
+def find_or_create(person: User | None, *, claims: dict[str, Any], provider: str) -> User:
     """The person to sign in: the known one, or a new one at the first time.
 
     Raises:
-        NotWelcomeError: disabled, not in the group that may come, or the user name or e-mail
+        Refused: disabled, not in the group that may come, or the user name or e-mail
             address is that of an account which has not been connected.
     """
     groups = _groups(claims)
     if settings.OIDC_ALLOWED_GROUP and settings.OIDC_ALLOWED_GROUP not in groups:
         text = _("Your account of %(name)s may not use Homeport. Ask your admin.")
-        raise NotWelcomeError("not in the group", text % {"name": settings.OIDC_NAME})
+        raise Refused(text % {"name": settings.OIDC_NAME}, "not_allowed")
     if person is not None and not person.is_active:
-        raise NotWelcomeError("disabled", _("This account is disabled. Ask your admin."))
+        raise Refused(_("This account is disabled. Ask your admin."), "disabled")
     with transaction.atomic():
         if person is None:
-            person = _make(claims, provider, source_address)
+            person = _make(claims, provider)
         if settings.OIDC_ADMIN_GROUP:
             role = policy.account_role(of_admin=settings.OIDC_ADMIN_GROUP in groups)
-            person = _follow(person, role=role, source_address=source_address)
+            person = _follow(person, role=role)
     return person
 
 
@@ -63,27 +49,24 @@ def _groups(claims: dict[str, Any]) -> list[str]:
     return [str(group) for group in found] if isinstance(found, list) else []
 
 
-def _follow(person: User, *, role: str, source_address: str) -> User:
+def _follow(person: User, *, role: str) -> User:
     """The provider's group decides on the role; the last admin stays one, whatever it says."""
     try:
-        return actions.change(
-            by=None, person=person, changes={"role": role}, source_address=source_address
-        )
+        return actions.change(by=None, person=person, changes={"role": role})
     except Refused:
         return person
 
 
-def _make(claims: dict[str, Any], provider: str, source_address: str) -> User:
+def _make(claims: dict[str, Any], provider: str) -> User:
     name = user_name(claims)
     email = _email(claims)
     taken = User.objects.filter(username__iexact=name).exists()
     if taken or (email and User.objects.filter(email__iexact=email).exists()):
         text = _(
-            "Somebody here has this user name or e-mail address already. If that is you, sign in "
-            "with your password and connect %(name)s on your account page; otherwise ask your "
-            "admin."
+            "This user name or e-mail address is taken. If it is yours, sign in with your "
+            "password and connect %(name)s on your account page; otherwise ask your admin."
         )
-        raise NotWelcomeError("name or e-mail taken", text % {"name": settings.OIDC_NAME})
+        raise Refused(text % {"name": settings.OIDC_NAME}, "name_taken")
     person = User(
         username=name,
         email=email,
@@ -96,10 +79,10 @@ def _make(claims: dict[str, Any], provider: str, source_address: str) -> User:
             person.save(force_insert=True)
             SocialAccount.objects.create(user=person, provider=provider, uid=claims["sub"])
     except IntegrityError as error:
-        text = _("You are signing in twice at once. Try again.")
-        raise NotWelcomeError("twice at once", text) from error
+        text = _("You are signing in twice at the same time. Try again.")
+        raise Refused(text, "busy") from error
     detail = {"from": settings.OIDC_NAME}
-    record(by=None, verb="create", target=person, source_address=source_address, detail=detail)
+    record(by=None, verb="create", target=person, detail=detail)
     actions.tell(person)
     return person
 
@@ -133,8 +116,8 @@ def _email(claims: dict[str, Any]) -> str:
 
 
 @transaction.atomic
-def connect(person: User, *, provider: str, subject: str, source_address: str) -> None:
+def connect(person: User, *, provider: str, subject: str) -> None:
     """From now on the person can sign in by the provider as well."""
     SocialAccount.objects.create(user=person, provider=provider, uid=subject)
     detail = {"with": settings.OIDC_NAME}
-    record(by=person, verb="connect", target=person, source_address=source_address, detail=detail)
+    record(by=person, verb="connect", target=person, detail=detail)

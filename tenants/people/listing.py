@@ -10,7 +10,7 @@ from django.db.models import Count, Q, QuerySet
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from portal.web.lists import Tab
+from portal.web.lists import Tab, with_words
 from portal.web.request import search_words
 from tenants import policy
 from tenants.models import Team, User
@@ -45,6 +45,11 @@ def with_teams(people: QuerySet[User]) -> QuerySet[User]:
     return policy.with_teams_led(people.select_related("team"))
 
 
+def visible_people(viewer: User) -> QuerySet[User]:
+    """Oneself; everybody for an admin; with all that is shown of them."""
+    return with_teams(User.objects.filter(policy.people(viewer, "see"))).order_by("username")
+
+
 @dataclass(frozen=True)
 class PersonRow:
     person: User
@@ -68,14 +73,8 @@ class PeopleListing:
 
     @cached_property
     def _found(self) -> QuerySet[User]:
-        found = User.objects.all()
-        for word in self.words.split():
-            found = found.filter(
-                Q(username__icontains=word)
-                | Q(first_name__icontains=word)
-                | Q(last_name__icontains=word)
-                | Q(email__icontains=word)
-            )
+        columns = ("username", "first_name", "last_name", "email")
+        found = User.objects.filter(with_words(self.words, *columns))
         if self.role:
             found = found.filter(role=self.role)
         if self.team == NO_TEAM:

@@ -63,6 +63,15 @@ class SessionStore(DatabaseStore):
         self.row = super()._get_session_from_db()  # type: ignore[misc]
         return self.row
 
+    def remember_device(self, *, user_agent: str, source_address: str) -> None:
+        """Says of a new session from which browser it comes."""
+        self[DEVICE] = {
+            "id": str(uuid.uuid4()),
+            "user_agent": user_agent.replace("\0", "")[:300],
+            "source_address": source_address[:64],
+            "signed_in_at": timezone.now().isoformat(),
+        }
+
     def create_model_instance(self, data: dict[str, Any]) -> Any:
         made: Any = super().create_model_instance(data)
         user = data.get(SESSION_KEY)

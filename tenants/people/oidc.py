@@ -30,15 +30,14 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from portal.errors import Refused
 from portal.web.request import PageRequest, next_page
-from portal.web.rest import source_address
+from tenants.audit.record import SOMEBODY, UNKNOWN_PERSON, record
 from tenants.models import AuditEntry
 from tenants.people import identities, sessions
-from tenants.people.id_token import StatementError, checked
+from tenants.people.id_token import InvalidIdTokenError, checked
 
 log = logging.getLogger(__name__)
-
-_BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
 def provider_id() -> str:
@@ -86,8 +85,9 @@ class OIDCAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
             if more.get("sub") != claims["sub"]:
                 raise OAuth2Error("userinfo speaks of somebody else")
         # What is signed counts more than what is not.
-        request.oidc_claims = {**more, **claims}
-        return self.get_provider().sociallogin_from_response(request, {"id_token": claims})
+        login = self.get_provider().sociallogin_from_response(request, {"id_token": claims})
+        login.claims = {**more, **claims}
+        return login
 
     def _json(self, url: str) -> Any:
         with AccountAdapter().get_requests_session() as session:
@@ -141,9 +141,9 @@ class AccountAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
 
 def _failed(request: PageRequest, exception: Exception | None) -> HttpResponse:
     if exception is None:
-        text = _("Signing in by %(name)s was interrupted. Try again.")
+        text = _("Signing in with %(name)s was interrupted. Try again.")
     elif isinstance(exception, requests.RequestException):
-        text = _("%(name)s does not answer now. Try again in a while.")
+        text = _("%(name)s does not respond. Try again later.")
     else:
         text = _("What %(name)s said about you could not be verified. Tell your admin.")
     messages.error(request, text % {"name": settings.OIDC_NAME})
@@ -155,26 +155,19 @@ def _arrive(request: Any, sociallogin: Any) -> HttpResponse:
     person = sociallogin.user if sociallogin.is_existing else None
     try:
         person = identities.find_or_create(
-            person,
-            claims=request.oidc_claims,
-            provider=sociallogin.account.provider,
-            source_address=source_address(request),
+            person, claims=sociallogin.claims, provider=sociallogin.account.provider
         )
-    except identities.NotWelcomeError as refusal:
-        AuditEntry.objects.create(
-            actor=person,
-            actor_name=person.username if person else "somebody",
+    except Refused as refusal:
+        record(
+            by=person or SOMEBODY,
             verb="sign-in",
-            kind="user",
-            object_id=str(person.pk) if person else "",
-            object_name=person.username if person else "?",
-            source_address=source_address(request)[:64],
+            target=person or UNKNOWN_PERSON,
             result=AuditEntry.Result.REFUSED,
-            detail={"with": settings.OIDC_NAME, "why": refusal.why},
+            detail={"with": settings.OIDC_NAME, "why": refusal.errors[0].code.replace("_", " ")},
         )
         messages.error(request, str(refusal))
         return redirect("sign-in")
-    sessions.begin(request, person, verb="sign-in", how=settings.OIDC_NAME, backend=_BACKEND)
+    sessions.begin(request, person, verb="sign-in", how=settings.OIDC_NAME)
     return redirect(sociallogin.state.get("next") or "home")
 
 
@@ -187,18 +180,15 @@ def _connect(request: Any, sociallogin: Any) -> HttpResponse:
         )
         return redirect("sign-in")
     if sociallogin.is_existing:
-        text = _("This account of %(name)s belongs to somebody here already.")
+        text = _("This account of %(name)s is connected to somebody else already.")
         if sociallogin.user.pk == request.user.pk:
             text = _("%(name)s is connected already.")
         messages.error(request, text % {"name": name})
         return redirect("account")
     identities.connect(
-        request.user,
-        provider=sociallogin.account.provider,
-        subject=sociallogin.account.uid,
-        source_address=source_address(request),
+        request.user, provider=sociallogin.account.provider, subject=sociallogin.account.uid
     )
-    messages.success(request, _("From now on you can sign in by %(name)s.") % {"name": name})
+    messages.success(request, _("You can now sign in with %(name)s.") % {"name": name})
     return redirect("account")
 
 
@@ -249,7 +239,13 @@ def callback(request: PageRequest) -> HttpResponseBase:
         answer: HttpResponseBase = _Callback.adapter_view(OIDCAdapter(request, provider_id()))(
             request
         )
-    except (requests.RequestException, OAuth2Error, StatementError, ValueError, KeyError) as error:
+    except (
+        requests.RequestException,
+        OAuth2Error,
+        InvalidIdTokenError,
+        ValueError,
+        KeyError,
+    ) as error:
         log.warning("sign-in by %s refused: %s", settings.OIDC_NAME, error)
         return _failed(request, error)
     return answer

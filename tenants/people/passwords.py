@@ -17,8 +17,7 @@ from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.db import transaction
 from django.utils import timezone
 
-from portal.web.rest import source_address
-from tenants.actions import record
+from tenants.audit.record import record
 from tenants.models import ApiToken, User
 from tenants.people.models import Session
 
@@ -38,10 +37,8 @@ class JoinLink:
     expires_at: datetime
 
 
-def new_link(person: User) -> JoinLink:
-    """Takes the person's password away and makes the one link by which a new one is set."""
-    person.set_unusable_password()
-    person.save(update_fields=["password"])
+def link_for(person: User) -> JoinLink:
+    """The one link by which somebody whose password was taken away sets a new one."""
     identity = base64.urlsafe_b64encode(person.pk.bytes).decode().rstrip("=")
     lifetime = timedelta(seconds=settings.PASSWORD_RESET_TIMEOUT)
     return JoinLink(f"{identity}-{_tokens.make_token(person)}", timezone.now() + lifetime)
@@ -81,14 +78,13 @@ def change(request: Any, *, password: str, revoke_tokens: bool) -> None:
     Args:
         revoke_tokens: API tokens end too, as who knew the password may have made one.
     """
-    user: User = request.user
+    user = User.objects.select_for_update().get(pk=request.user.pk)
     user.set_password(password)
     user.save(update_fields=["password"])
     auth.update_session_auth_hash(request, user)  # a new key for this session
     others = Session.objects.filter(user=user).exclude(session_key=request.session.session_key)
     count, _rows = others.delete()
-    where = source_address(request)
     detail = {"sessions ended": count}
     if revoke_tokens:
         detail["tokens revoked"] = ApiToken.objects.filter(user=user).delete()[0]
-    record(by=user, verb="password", target=user, source_address=where, detail=detail)
+    record(by=user, verb="password", target=user, detail=detail)

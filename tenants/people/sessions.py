@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 from django.contrib import auth
 from django.db import transaction
@@ -13,43 +12,33 @@ from django.utils import timezone
 
 from portal.web.refusals import if_there_is_room
 from portal.web.rest import source_address
-from tenants.actions import on_sign_in, record
+from tenants.actions import on_sign_in
+from tenants.audit.record import record
 from tenants.models import User
 from tenants.people.devices import device_text
-from tenants.people.models import DEVICE, Session
+from tenants.people.models import Session, SessionStore
 
 # Precise enough for "last seen", and keeps reads from writing.
 PRECISION = timedelta(minutes=1)
 
 
-def begin(request: Any, user: User, *, verb: str, how: str, backend: str | None = None) -> None:
+def begin(request: Any, user: User, *, verb: str, how: str) -> None:
     """Signs the person in, in this browser; the first time there may be a namespace to make.
 
     Args:
         verb: of the audit row: `sign-in` or `join`.
         how: by what they proved who they are, for the audit row.
-        backend: of `AUTHENTICATION_BACKENDS`, where `authenticate` has not chosen it.
     """
-    where = source_address(request)
     with transaction.atomic():
-        auth.login(request, user, backend=backend)
+        auth.login(request, user)
+        session: SessionStore = request.session
         agent = request.META.get("HTTP_USER_AGENT", "")
-        request.session[DEVICE] = device_of(user_agent=agent, source_address=where)
+        session.remember_device(user_agent=agent, source_address=source_address(request))
         User.objects.filter(pk=user.pk).update(last_seen_at=timezone.now())
-        record(by=user, verb=verb, target=user, source_address=where, detail={"with": how})
-        on_sign_in(user=user, source_address=where)
+        record(by=user, verb=verb, target=user, detail={"with": how})
+        on_sign_in(user=user)
     # Nothing else removes what has expired; there are a few rows a day.
     Session.objects.filter(expire_date__lt=timezone.now()).delete()
-
-
-def device_of(*, user_agent: str, source_address: str) -> dict[str, str]:
-    """What a new session remembers of its browser; kept in the session as `DEVICE`."""
-    return {
-        "id": str(uuid4()),
-        "user_agent": user_agent.replace("\0", "")[:300],
-        "source_address": source_address[:64],
-        "signed_in_at": timezone.now().isoformat(),
-    }
 
 
 class LastSeenMiddleware:
@@ -76,16 +65,16 @@ def existing(user: User) -> QuerySet[Session]:
 
 
 @transaction.atomic
-def end(*, by: User, session: Session, source_address: str = "") -> None:
+def end(*, by: User, session: Session) -> None:
     """Ends one of the person's own sessions; its next request is asked to sign in."""
     # The session's key must not get into the trail, so the row is about its person.
     detail = {"browser": device_text(session.user_agent), "address": session.source_address}
-    record(by=by, verb="end-session", target=by, source_address=source_address, detail=detail)
+    record(by=by, verb="end-session", target=by, detail=detail)
     Session.objects.filter(user=by, id=session.id).delete()
 
 
 @transaction.atomic
-def end_others(*, by: User, but: str, source_address: str = "") -> int:
+def end_others(*, by: User, but: str) -> int:
     """Ends all of the person's sessions but one.
 
     Args:
@@ -97,5 +86,5 @@ def end_others(*, by: User, but: str, source_address: str = "") -> int:
     others = Session.objects.filter(user=by).exclude(session_key=but)
     count, _rows = others.delete()
     detail = {"sessions": count}
-    record(by=by, verb="end-sessions", target=by, source_address=source_address, detail=detail)
+    record(by=by, verb="end-sessions", target=by, detail=detail)
     return count

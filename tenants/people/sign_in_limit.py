@@ -7,6 +7,7 @@ nothing about who exists. A name alone is never locked, or anybody could lock an
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import IPv6Address, ip_address
@@ -14,7 +15,10 @@ from ipaddress import IPv6Address, ip_address
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
+from django.utils.translation import ngettext
 
+from portal.errors import Refused
+from tenants.audit.record import SOMEBODY, UNKNOWN_PERSON, record
 from tenants.models import AuditEntry, User
 from tenants.people.models import SignInCount
 
@@ -28,22 +32,12 @@ class SignInAttempt:
     """One try to sign in.
 
     Attributes:
-        wait_s: seconds until there may be another one; 0: this one may go on.
         is_last: if this one fails, the next has to wait.
     """
 
     name: str
     address: str
-    wait_s: int
     is_last: bool
-
-    @property
-    def is_allowed(self) -> bool:
-        return self.wait_s == 0
-
-    @property
-    def wait_minutes(self) -> int:
-        return -(-self.wait_s // 60)
 
 
 def _digest(text: str) -> str:
@@ -70,13 +64,31 @@ def _keys(name: str, address: str) -> dict[str, int]:
     }
 
 
-@transaction.atomic
 def begin(*, name: str, address: str) -> SignInAttempt:
-    """Counts a try, unless there were too many."""
+    """Counts a try.
+
+    Raises:
+        Refused: there were too many (429).
+    """
+    is_last, wait_s = _count(_keys(name, address))
+    if wait_s:
+        minutes = -(-wait_s // 60)
+        text = ngettext(
+            "Too many attempts with a wrong name or password. Try again in %(minutes)s minute.",
+            "Too many attempts with a wrong name or password. Try again in %(minutes)s minutes.",
+            minutes,
+        )
+        raise Refused(text % {"minutes": minutes}, "throttled", 429, retry_after_s=wait_s)
+    return SignInAttempt(name, address, is_last)
+
+
+@transaction.atomic
+def _count(keys: Mapping[str, int]) -> tuple[bool, int]:
+    """Whether this try is the last one for now; seconds until there may be one, if there were too many."""
     now = timezone.now()
     rows = []
     wait_s = 0
-    for key, most in _keys(name, address).items():
+    for key, most in keys.items():
         SignInCount.objects.get_or_create(key=key, defaults={"since": now})
         row = SignInCount.objects.select_for_update().get(key=key)
         if now - row.since >= WINDOW:
@@ -84,15 +96,15 @@ def begin(*, name: str, address: str) -> SignInAttempt:
         rows.append((row, most))
         if row.count >= most:
             wait_s = max(wait_s, int((row.since + WINDOW - now).total_seconds()) + 1)
-    if wait_s == 0:
-        for row, _most in rows:
-            row.count += 1
-            row.save()
-    is_last = wait_s == 0 and any(row.count >= most for row, most in rows)
-    return SignInAttempt(name, address, wait_s, is_last)
+    if wait_s:
+        return False, wait_s
+    for row, _most in rows:
+        row.count += 1
+        row.save()
+    return any(row.count >= most for row, most in rows), 0
 
 
-def succeeded(tried: SignInAttempt) -> None:
+def take_back(tried: SignInAttempt) -> None:
     """Takes the try back: somebody who knows the password is not guessing it."""
     address, pair = _keys(tried.name, tried.address)
     SignInCount.objects.filter(key=pair).delete()
@@ -101,7 +113,7 @@ def succeeded(tried: SignInAttempt) -> None:
     SignInCount.objects.filter(since__lt=timezone.now() - WINDOW).delete()
 
 
-def failed(tried: SignInAttempt) -> None:
+def record_failure(tried: SignInAttempt) -> None:
     """One row in the audit trail; it says so when this was the last try for now.
 
     A name that nobody has is not written down: it may be a password in the wrong field.
@@ -110,13 +122,10 @@ def failed(tried: SignInAttempt) -> None:
     detail = {} if found else {"name": "nobody has this name"}
     if tried.is_last:
         detail["locked"] = f"for at most {int(WINDOW.total_seconds()) // 60} minutes"
-    AuditEntry.objects.create(
-        actor_name="somebody",
+    record(
+        by=SOMEBODY,
         verb="sign-in",
-        kind="user",
-        object_id=str(found.pk) if found else "",
-        object_name=found.username if found else "?",
-        source_address=tried.address[:64],
+        target=found or UNKNOWN_PERSON,
         result=AuditEntry.Result.REFUSED,
         detail=detail,
     )

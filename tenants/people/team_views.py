@@ -1,6 +1,5 @@
 """The admin's pages of teams: all of them with their budgets, and one with its people."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -15,11 +14,17 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.errors import Refused
 from portal.web.forms import SpecForm
-from portal.web.request import PageRequest, admins_only, wants_fragment
-from portal.web.rest import source_address
+from portal.web.request import (
+    PageRequest,
+    admins_only,
+    done_or_told,
+    page_or_fragment,
+    wants_fragment,
+)
+from portal.web.rest import read
 from tenants.models import Team, User
-from tenants.people import actions, page_forms, teams
-from tenants.people.submission import TeamBody, parse
+from tenants.people import actions, forms, teams
+from tenants.people.serializers import TeamBody
 from tenants.quota import rules as quota
 
 PAGE_SIZE = 50
@@ -33,16 +38,9 @@ class TeamRow:
 
 
 def _rows(listed: list[Team]) -> list[TeamRow]:
-    sums = quota.quota_sums([team.pk for team in listed])
+    lines = quota.lines_of_teams(listed)
     return [
-        TeamRow(
-            team,
-            sorted(team.leads.all(), key=lambda person: person.username),
-            [
-                quota.BudgetLine(kind, getattr(team, column), sums.get(team.pk, {}).get(kind, 0))
-                for kind, column in quota.BUDGET_COLUMNS.items()
-            ],
-        )
+        TeamRow(team, sorted(team.leads.all(), key=lambda person: person.username), lines[team.pk])
         for team in listed
     ]
 
@@ -51,17 +49,15 @@ def _rows(listed: list[Team]) -> list[TeamRow]:
 @admins_only
 def team_list(request: PageRequest) -> HttpResponseBase:
     """All teams; POST makes one."""
-    form = page_forms.team_form(posted=request.POST if request.method == "POST" else None)
+    form = forms.team_form(posted=request.POST if request.method == "POST" else None)
     if request.method == "POST":
         made = form.attempt(
             lambda: teams.create(
-                by=request.user,
-                changes=parse(TeamBody, page_forms.team_body(form)),
-                source_address=source_address(request),
+                by=request.user, changes=read(TeamBody(data=forms.team_body(form)))
             )
         )
         if made is not None:
-            messages.success(request, _("The team is made. Now choose who belongs to it."))
+            messages.success(request, _("The team is created. Now add its members."))
             return redirect("team-admin", pk=made.pk)
     found = (
         Team.objects.annotate(member_count=Count("members", distinct=True))
@@ -84,14 +80,11 @@ def team_admin(request: PageRequest, pk: UUID) -> HttpResponseBase:
     """One team; POST changes name and budget."""
     team = _find(pk)
     if request.method != "POST":
-        return _team_page(request, team, page_forms.team_form(team))
-    form = page_forms.team_form(team, request.POST)
+        return _team_page(request, team, forms.team_form(team))
+    form = forms.team_form(team, request.POST)
     changed = form.attempt(
         lambda: teams.change(
-            by=request.user,
-            team=team,
-            changes=parse(TeamBody, page_forms.team_body(form)),
-            source_address=source_address(request),
+            by=request.user, team=team, changes=read(TeamBody(data=forms.team_body(form)))
         )
     )
     if changed is None:
@@ -119,17 +112,6 @@ def _team_page(request: PageRequest, team: Team, form: SpecForm, status: int = 2
     return render(request, "people/team.html", context, status=status)
 
 
-def _answer(request: PageRequest, team: Team, act: Callable[[], str]) -> HttpResponseBase:
-    """Does it, says what `act` says of it, and shows the team again."""
-    try:
-        done = act()
-    except Refused as refusal:
-        messages.error(request, " ".join(error.text for error in refusal.errors))
-    else:
-        messages.success(request, done)
-    return redirect("team-admin", pk=team.pk)
-
-
 def _named(request: PageRequest) -> User:
     """The person whose user name was sent."""
     return get_object_or_404(User, username=request.POST.get("username", "").replace("\0", ""))
@@ -139,27 +121,26 @@ def _named(request: PageRequest) -> User:
 @admins_only
 def team_member_add(request: PageRequest, pk: UUID) -> HttpResponseBase:
     team, person = _find(pk), _named(request)
-    words = _("%(name)s is in %(team)s now.") % {"name": person.shown_name, "team": team.name}
-    return _answer(request, team, lambda: _move(request, person, team, words))
+    words = _("%(name)s is now in %(team)s.") % {"name": person.shown_name, "team": team.name}
+    return _move(request, pk, person, team, words)
 
 
 @require_POST
 @admins_only
 def team_member_remove(request: PageRequest, pk: UUID) -> HttpResponseBase:
-    team = _find(pk)
-    person = get_object_or_404(User, username=request.POST.get("username", ""), team=team)
-    words = _("%(name)s has no team now.") % {"name": person.shown_name}
-    return _answer(request, team, lambda: _move(request, person, None, words))
+    person = get_object_or_404(User, username=request.POST.get("username", ""), team=_find(pk))
+    words = _("%(name)s is now in no team.") % {"name": person.shown_name}
+    return _move(request, pk, person, None, words)
 
 
-def _move(request: PageRequest, person: User, team: Team | None, done: str) -> str:
-    actions.change(
-        by=request.user,
-        person=person,
-        changes={"team": team},
-        source_address=source_address(request),
-    )
-    return done
+def _move(
+    request: PageRequest, pk: UUID, person: User, team: Team | None, done: str
+) -> HttpResponseBase:
+    def move() -> str:
+        actions.change(by=request.user, person=person, changes={"team": team})
+        return done
+
+    return done_or_told(request, move, "team-admin", pk=pk)
 
 
 @require_POST
@@ -168,18 +149,11 @@ def team_lead(request: PageRequest, pk: UUID) -> HttpResponseBase:
     """Gives somebody a role of the team, or takes it."""
     team, person = _find(pk), _named(request)
     role, has_it = teams.asked_role(request.POST)
-    return _answer(
-        request,
-        team,
-        lambda: teams.set_role(
-            by=request.user,
-            team=team,
-            person=person,
-            role=role,
-            has_it=has_it,
-            source_address=source_address(request),
-        ),
-    )
+
+    def set_role() -> str:
+        return teams.set_role(by=request.user, team=team, person=person, role=role, has_it=has_it)
+
+    return done_or_told(request, set_role, "team-admin", pk=pk)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -188,12 +162,12 @@ def team_delete(request: PageRequest, pk: UUID) -> HttpResponseBase:
     team = _find(pk)
     if request.method != "POST":
         context = {"team": team, "name": team.name, "question": "delete_team"}
-        template = "people/_delete_team.html" if wants_fragment(request) else "people/confirm.html"
-        return render(request, template, context)
+        page = ("people/confirm.html", "people/_delete_team.html")
+        return page_or_fragment(request, *page, context)
     try:
-        teams.delete(by=request.user, team=team, source_address=source_address(request))
+        teams.delete(by=request.user, team=team)
     except Refused as refusal:
-        messages.error(request, " ".join(error.text for error in refusal.errors))
+        messages.error(request, refusal.text)
         return redirect("team-admin", pk=pk)
     messages.success(request, _("The team %(name)s is deleted.") % {"name": team.name})
     return redirect("teams")

@@ -8,7 +8,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from portal import live
-from tenants.actions import record
+from tenants import policy
+from tenants.audit.record import record
 from tenants.models import Team, Tenant, User
 from tenants.people.actions import refuse
 from tenants.policy import LEAD, TEAM_ROLES, TenantRole
@@ -17,22 +18,24 @@ from tenants.quota.rules import BUDGET_COLUMNS, amount_text
 # What is said when somebody is given a role, and when it is taken.
 _SAID = {
     LEAD: (
-        gettext_lazy("%(name)s leads %(team)s now."),
-        gettext_lazy("%(name)s does not lead %(team)s any more."),
-    ),
+        gettext_lazy("%(name)s now leads %(team)s."),
+        gettext_lazy("%(name)s no longer leads %(team)s."),
+    )
 }
 
 
 @transaction.atomic
-def create(*, by: User, changes: Mapping[str, Any], source_address: str = "") -> Team:
+def create(*, by: User, changes: Mapping[str, Any]) -> Team:
     """A new team.
 
     Args:
         changes: as for `change`; `name` is needed.
 
     Raises:
+        PermissionDenied: not an admin.
         Refused: there is a team of this name, or a lead who is disabled.
     """
+    policy.require(by, "administer")
     _check_name(changes["name"])
     team = Team.objects.create(name=changes["name"], **_columns(changes.get("budget", {})))
     _place(team, changes)
@@ -40,7 +43,6 @@ def create(*, by: User, changes: Mapping[str, Any], source_address: str = "") ->
         by=by,
         verb="create",
         target=team,
-        source_address=source_address,
         detail={name: value for name, value in shown(team).items() if value and name != "name"},
     )
     tell(team)
@@ -48,7 +50,7 @@ def create(*, by: User, changes: Mapping[str, Any], source_address: str = "") ->
 
 
 @transaction.atomic
-def change(*, by: User, team: Team, changes: Mapping[str, Any], source_address: str = "") -> Team:
+def change(*, by: User, team: Team, changes: Mapping[str, Any]) -> Team:
     """Changes any of name, leads, budget; one audit row for all.
 
     A budget below what is given already is allowed: nothing is taken away, and leads can only make
@@ -60,8 +62,10 @@ def change(*, by: User, team: Team, changes: Mapping[str, Any], source_address: 
             limit, only what changes.
 
     Raises:
+        PermissionDenied: not an admin.
         Refused: there is a team of this name, or a lead who is disabled.
     """
+    policy.require(by, "administer")
     team = Team.objects.select_for_update().get(pk=team.pk)
     before = shown(team)
     if changes.get("name", team.name) != team.name:
@@ -78,7 +82,6 @@ def change(*, by: User, team: Team, changes: Mapping[str, Any], source_address: 
             by=by,
             verb="change",
             target=team,
-            source_address=source_address,
             detail={
                 "before": {name: before[name] for name in news},
                 "after": {name: after[name] for name in news},
@@ -94,9 +97,7 @@ def asked_role(form: Mapping[str, Any]) -> tuple[TenantRole, bool]:
     return role, form.get(f"is_{role}") == "1"
 
 
-def set_role(
-    *, by: User, team: Team, person: User, role: TenantRole, has_it: bool, source_address: str = ""
-) -> str:
+def set_role(*, by: User, team: Team, person: User, role: TenantRole, has_it: bool) -> str:
     """Gives somebody a role of the team, or takes it; who else has it stays.
 
     Returns:
@@ -108,19 +109,21 @@ def set_role(
     field = TEAM_ROLES[role]
     people = [one for one in getattr(team, field).all() if one.pk != person.pk]
     changes = {field: [*people, person] if has_it else people}
-    change(by=by, team=team, changes=changes, source_address=source_address)
+    change(by=by, team=team, changes=changes)
     given, taken = _SAID[role]
     words = {"name": person.shown_name, "team": team.name}
     return str(given if has_it else taken) % words
 
 
 @transaction.atomic
-def delete(*, by: User, team: Team, source_address: str = "") -> None:
+def delete(*, by: User, team: Team) -> None:
     """Deletes a team that nobody and nothing belongs to.
 
     Raises:
+        PermissionDenied: not an admin.
         Refused: it has members or namespaces.
     """
+    policy.require(by, "administer")
     team = Team.objects.select_for_update().get(pk=team.pk)
     members = team.members.count()
     if members:
@@ -132,7 +135,7 @@ def delete(*, by: User, team: Team, source_address: str = "") -> None:
         refuse("", "not_empty", text % {"count": members})
     if Tenant.objects.existing().filter(team=team).exists():
         refuse("", "not_empty", _("This team has namespaces. Move their owners first."))
-    record(by=by, verb="delete", target=team, source_address=source_address)
+    record(by=by, verb="delete", target=team)
     tell(team)
     team.delete()
 
@@ -161,7 +164,7 @@ def _columns(budget: Mapping[str, int | None]) -> dict[str, int | None]:
 def _check_name(name: str, but: Team | None = None) -> None:
     same = Team.objects.filter(name__iexact=name)
     if (same.exclude(pk=but.pk) if but else same).exists():
-        refuse("name", "name_taken", _("There is a team of this name."))
+        refuse("name", "name_taken", _("There is already a team of this name."))
 
 
 def _place(team: Team, changes: Mapping[str, Any]) -> None:

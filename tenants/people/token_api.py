@@ -16,8 +16,6 @@ from portal.web.rest import source_address
 from tenants.actions import create_token, find_token, on_sign_in, revoke_token
 from tenants.models import TOKEN_LIFETIME, ApiToken, User
 from tenants.people import sign_in_limit
-from tenants.people.sign_in import too_many_text
-from tenants.people.token_limit import check_tokens
 
 
 class CredentialsSerializer(serializers.Serializer[Any]):
@@ -50,14 +48,12 @@ class TokenView(APIView):
         credentials.is_valid(raise_exception=True)
         given = credentials.validated_data
         user = _authenticate(request, given["username"], given["password"])
-        on_sign_in(user=user, source_address=source_address(request))
-        check_tokens(user)
+        on_sign_in(user=user)
         token, plain = create_token(
             by=user,
             name=given["name"],
             scope=given["scope"],
             lifetime=timedelta(days=given["days"]),
-            source_address=source_address(request),
         )
         answer = {"token": plain, "scope": token.scope, "expires_at": token.expires_at}
         return Response(answer)
@@ -72,7 +68,7 @@ class TokenView(APIView):
         token = find_token(plain.strip()) if word.lower() == "token" else None
         if token is None:
             raise Refused("Send the token that is to be revoked.", "not_authenticated", 401)
-        revoke_token(by=token.user, token=token, source_address=source_address(request))
+        revoke_token(by=token.user, token=token)
         return Response(status=204)
 
 
@@ -83,12 +79,9 @@ def _authenticate(request: Request, name: str, password: str) -> User:
         Refused: there is none (401), or there were too many tries (429).
     """
     tried = sign_in_limit.begin(name=name, address=source_address(request))
-    if not tried.is_allowed:
-        text = too_many_text(tried.wait_minutes)
-        raise Refused(text, "throttled", 429, retry_after_s=tried.wait_s)
     user = authenticate(request, username=name, password=password)
     if not isinstance(user, User):
-        sign_in_limit.failed(tried)
+        sign_in_limit.record_failure(tried)
         raise Refused("The name or the password is wrong.", "wrong_credentials", 401)
-    sign_in_limit.succeeded(tried)
+    sign_in_limit.take_back(tried)
     return user

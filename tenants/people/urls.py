@@ -3,7 +3,7 @@
 from django.conf import settings
 from django.urls import path
 
-from tenants.people import account, api, join, sign_in, team_views, token_api, views
+from tenants.people import account, api, sign_in, team_views, token_api, views
 
 pages = [
     path("sign-in/", sign_in.sign_in, name="sign-in"),
@@ -13,7 +13,7 @@ pages = [
     path("account/sessions/end/", account.sessions_end, name="sessions-end"),
     path("account/sessions/<uuid:pk>/end/", account.session_end, name="session-end"),
     path("account/tokens/<uuid:pk>/revoke/", account.token_revoke, name="token-revoke"),
-    path("join/<slug:key>/", join.join, name="join"),
+    path("join/<slug:key>/", sign_in.join, name="join"),
     path("admin/people/", views.people, name="people"),
     path("admin/people/invite/", views.person_invite, name="person-invite"),
     path("admin/people/<uuid:pk>/", views.person, name="person"),

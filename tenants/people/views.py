@@ -13,13 +13,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from portal.errors import Refused
 from portal.web.forms import SpecForm
-from portal.web.request import PageRequest, admins_only, is_unchanged, wants_fragment
-from portal.web.rest import source_address
+from portal.web.request import PageRequest, admins_only, done_or_told, page_or_fragment
+from portal.web.rest import read
 from tenants.models import AuditEntry, Tenant, User
-from tenants.people import actions, page_forms, passwords, sessions
+from tenants.people import actions, forms, passwords, sessions
 from tenants.people.api import join_url
 from tenants.people.listing import NO_TEAM, PeopleListing, state_of
-from tenants.people.submission import PersonBody, parse, parse_invitation
+from tenants.people.serializers import InvitationBody, PersonBody
 
 MAX_ENTRIES = 10
 
@@ -28,14 +28,9 @@ MAX_ENTRIES = 10
 @admins_only
 def people(request: PageRequest) -> HttpResponseBase:
     listing = PeopleListing(request.GET)
-    if is_unchanged(request, listing.fingerprint):
-        return HttpResponse(status=204)
-    template = "people/_list.html" if wants_fragment(request) else "people/list.html"
-    return render(
-        request,
-        template,
-        {"listing": listing, "no_team": NO_TEAM, "roles": page_forms.role_choices()},
-    )
+    context = {"listing": listing, "no_team": NO_TEAM, "roles": forms.role_choices()}
+    page, revision = ("people/list.html", "people/_list.html"), listing.fingerprint
+    return page_or_fragment(request, *page, context, revision=revision)
 
 
 @never_cache
@@ -43,14 +38,10 @@ def people(request: PageRequest) -> HttpResponseBase:
 @admins_only
 def person_invite(request: PageRequest) -> HttpResponseBase:
     """The form; its answer shows the link, this once."""
-    form = page_forms.invitation_form(request.POST if request.method == "POST" else None)
+    form = forms.invitation_form(request.POST if request.method == "POST" else None)
     if request.method == "POST":
         made = form.attempt(
-            lambda: actions.invite(
-                by=request.user,
-                invitation=parse_invitation(form.values),
-                source_address=source_address(request),
-            )
+            lambda: actions.invite(by=request.user, given=read(InvitationBody(data=form.values)))
         )
         if made is not None:
             return _show_link(request, *made)
@@ -59,7 +50,7 @@ def person_invite(request: PageRequest) -> HttpResponseBase:
 
 
 def _choices() -> dict[str, Any]:
-    return {"roles": page_forms.role_choices(), "teams": page_forms.team_choices()}
+    return {"roles": forms.role_choices(), "teams": forms.team_choices()}
 
 
 def _show_link(request: PageRequest, person: User, link: passwords.JoinLink) -> HttpResponse:
@@ -82,14 +73,11 @@ def person(request: PageRequest, pk: UUID) -> HttpResponseBase:
     """One person; POST changes name, role and team."""
     found = _find(pk)
     if request.method != "POST":
-        return _person_page(request, found, page_forms.person_form(found))
-    form = page_forms.person_form(found, request.POST)
+        return _person_page(request, found, forms.person_form(found))
+    form = forms.person_form(found, request.POST)
     changed = form.attempt(
         lambda: actions.change(
-            by=request.user,
-            person=found,
-            changes=parse(PersonBody, form.values),
-            source_address=source_address(request),
+            by=request.user, person=found, changes=read(PersonBody(data=form.values))
         )
     )
     if changed is None:
@@ -134,32 +122,25 @@ def person_enable(request: PageRequest, pk: UUID) -> HttpResponseBase:
 
 def _ask(request: PageRequest, question: str, found: User) -> HttpResponse:
     """In a dialog, or on a page of its own where there is no JavaScript."""
-    template = f"people/_{question}.html" if wants_fragment(request) else "people/confirm.html"
-    return render(
-        request,
-        template,
-        {"person": found, "state": state_of(found), "name": found.shown_name, "question": question},
-    )
+    context = {"person": found, "state": state_of(found), "name": found.shown_name}
+    context["question"] = question
+    return page_or_fragment(request, "people/confirm.html", f"people/_{question}.html", context)
 
 
 def _set_active(request: PageRequest, found: User, *, is_active: bool) -> HttpResponseBase:
-    try:
-        actions.change(
-            by=request.user,
-            person=found,
-            changes={"is_active": is_active},
-            source_address=source_address(request),
+    def change() -> str:
+        actions.change(by=request.user, person=found, changes={"is_active": is_active})
+        words = (
+            _("%(name)s can sign in again.")
+            if is_active
+            else _(
+                "%(name)s is disabled: they are signed out everywhere, and their tokens no longer "
+                "work."
+            )
         )
-    except Refused as refusal:
-        messages.error(request, " ".join(error.text for error in refusal.errors))
-        return redirect("person", pk=found.pk)
-    words = (
-        _("%(name)s can sign in again.")
-        if is_active
-        else _("%(name)s is disabled: signed out everywhere, and no token works any more.")
-    )
-    messages.success(request, words % {"name": found.shown_name})
-    return redirect("person", pk=found.pk)
+        return words % {"name": found.shown_name}
+
+    return done_or_told(request, change, "person", pk=found.pk)
 
 
 @never_cache
@@ -171,12 +152,9 @@ def person_reset(request: PageRequest, pk: UUID) -> HttpResponseBase:
         return _ask(request, "reset", found)
     try:
         link = actions.reset(
-            by=request.user,
-            person=found,
-            revoke_tokens=bool(request.POST.get("revoke_tokens")),
-            source_address=source_address(request),
+            by=request.user, person=found, revoke_tokens=bool(request.POST.get("revoke_tokens"))
         )
     except Refused as refusal:
-        messages.error(request, " ".join(error.text for error in refusal.errors))
+        messages.error(request, refusal.text)
         return redirect("person", pk=pk)
     return _show_link(request, found, link)

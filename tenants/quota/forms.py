@@ -13,8 +13,13 @@ from tenants.quota.rules import BudgetLine, amount_text, budget_lines
 from tenants.quota.serializers import QuotaSerializer
 
 
-def quota_form(tenant: Tenant, posted: Mapping[str, Any] | None) -> SpecForm:
-    """The amounts as they are now, or as they were typed."""
+def quota_form(user: User, tenant: Tenant, posted: Mapping[str, Any] | None) -> SpecForm:
+    """The amounts as they are now, or as they were typed.
+
+    Raises:
+        NotAllowedError: neither an admin nor a lead of the tenant's team.
+    """
+    policy.require(user, "change_quota", tenant)
     now = {kind: amount_text(kind, amount) for kind, amount in tenant.quota.items()}
     return SpecForm(QuotaSerializer().fields, posted, shown=now, path="quota.")
 
@@ -29,7 +34,7 @@ def hints(tenant: Tenant, user: User) -> dict[str, str]:
 
 def _hint(tenant: Tenant, kind: str, line: BudgetLine | None) -> str:
     held = shown_amount(tenant.observed_used.get(kind, 0), kind)
-    words = [_("%(amount)s held now.") % {"amount": held}]
+    words = [_("%(amount)s in use.") % {"amount": held}]
     if line is not None and line.budget is not None:
         most = max(0, line.budget - (line.total - tenant.quota[kind]))
         shown = shown_amount(most, kind)

@@ -5,7 +5,7 @@ together stay within the team's budget. Two people who change quotas of one team
 the team's row is locked first (SQLite: the transaction is IMMEDIATE), then the sum is read.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -13,10 +13,11 @@ from django.db import transaction
 from django.db.models import F, Sum
 from django.utils.translation import gettext as _
 
-from portal import live, quantity
+from portal import quantity
 from portal.errors import FieldError, Refused
 from tenants import policy
-from tenants.actions import record
+from tenants.actions import tell
+from tenants.audit.record import record
 from tenants.models import Team, Tenant, User
 
 # Kind -> column of the tenant, in the order of forms and answers.
@@ -69,11 +70,19 @@ def amount_text(kind: str, amount: int) -> str:
 
 def budget_lines(team: Team) -> list[BudgetLine]:
     """The team's budget beside what the quotas of its tenants add up to. One query."""
-    sums = quota_sums([team.pk]).get(team.pk, {})
-    return [
-        BudgetLine(kind, getattr(team, column), sums.get(kind, 0))
-        for kind, column in BUDGET_COLUMNS.items()
-    ]
+    return lines_of_teams([team])[team.pk]
+
+
+def lines_of_teams(teams: Sequence[Team]) -> dict[UUID, list[BudgetLine]]:
+    """Id -> the budget of each. One query."""
+    sums = quota_sums([team.pk for team in teams])
+    return {
+        team.pk: [
+            BudgetLine(kind, getattr(team, column), sums.get(team.pk, {}).get(kind, 0))
+            for kind, column in BUDGET_COLUMNS.items()
+        ]
+        for team in teams
+    }
 
 
 def quota_sums(team_ids: Iterable[UUID]) -> dict[UUID, dict[str, int]]:
@@ -93,19 +102,8 @@ def quota_sums(team_ids: Iterable[UUID]) -> dict[UUID, dict[str, int]]:
     return {team_id: dict(zip(BUDGET_COLUMNS, sums, strict=True)) for team_id, *sums in rows}
 
 
-def check_may_change(by: User, tenant: Tenant) -> None:
-    """Before the amounts are read, of which somebody else is to hear nothing.
-
-    Raises:
-        PermissionDenied: neither an admin nor a lead of the tenant's team.
-    """
-    policy.require(by, "change_quota", tenant)
-
-
 @transaction.atomic
-def change_quota(
-    *, by: User, tenant: Tenant, quota: Mapping[str, int], source_address: str = ""
-) -> Tenant:
+def change_quota(*, by: User, tenant: Tenant, quota: Mapping[str, int]) -> Tenant:
     """Sets some or all of a tenant's quota. Less than what is used is allowed: nothing is ended,
     and nothing new starts before enough of it is free again. The reconciler tells the cluster.
 
@@ -123,9 +121,9 @@ def change_quota(
     # Locked also for admins, so that a lead's sum does not miss a change that is under way.
     teams = Team.objects.select_for_update()
     team = teams.get(pk=tenant.team_id) if tenant.team_id else None
-    check_may_change(by, tenant)
+    policy.require(by, "change_quota", tenant)
     if tenant.state == Tenant.State.GONE:
-        raise Refused(_("This namespace is gone."), "tenant_gone")
+        raise Refused(_("This namespace was purged."), "tenant_gone")
     before = tenant.quota
     news = {kind: amount for kind, amount in quota.items() if amount != before[kind]}
     if not news:
@@ -139,8 +137,8 @@ def change_quota(
         "before": {kind: amount_text(kind, before[kind]) for kind in news},
         "after": {kind: amount_text(kind, amount) for kind, amount in news.items()},
     }
-    record(by=by, verb="quota", target=tenant, source_address=source_address, detail=detail)
-    _tell(tenant)
+    record(by=by, verb="quota", target=tenant, detail=detail)
+    tell(tenant)
     return tenant
 
 
@@ -159,20 +157,9 @@ def _check_budget(team: Team, before: Mapping[str, int], news: Mapping[str, int]
             "most": amount_text(line.kind, max(0, line.budget - others)),
         }
         text = _(
-            "The budget of %(team)s is %(budget)s and the others have %(others)s, so at most "
-            "%(most)s is left here. Take some from another first, or ask an admin."
+            "The budget of %(team)s is %(budget)s, and other quotas take %(others)s, so at most "
+            "%(most)s is available here. Reduce another quota first, or ask an admin."
         )
         errors.append(FieldError(f"quota.{line.kind}", "over_budget", text % words))
     if errors:
         raise Refused(errors)
-
-
-def _tell(tenant: Tenant) -> None:
-    """After the commit: the reconciler changes the cluster's quota, browsers read again."""
-    pk, revision = tenant.pk, tenant.revision
-
-    def send() -> None:
-        live.wake_reconciler()
-        live.changed("tenant", pk, revision, pk)
-
-    transaction.on_commit(send)

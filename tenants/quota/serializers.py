@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+from rest_framework.fields import SkipField, empty
 
-from portal.errors import FieldError, Refused
-from portal.web.fields import Cpu, Memory, Quantity, Whole
-from portal.web.rest import read
-from tenants.quota.rules import COLUMNS, MOST
+from portal.web.fields import Body, Cpu, Memory, Quantity, Whole
+from tenants.quota.rules import COLUMNS, MOST, amount_text
 
 TITLES = {
     "cpu": gettext_lazy("CPU cores"),
@@ -27,37 +26,53 @@ def amount_field(kind: str, **options: Any) -> Quantity:
     return _FIELDS.get(kind, Whole)(most=MOST[kind], **options)
 
 
-class QuotaSerializer(serializers.Serializer[Any]):
-    """Some amounts by their kinds; at least one, and no other names."""
+class QuotaField(serializers.Serializer[Any]):
+    """cpu and memory as Kubernetes writes them, the others as numbers."""
 
-    def __init__(self, given: Any = None) -> None:
-        super().__init__(data=given)
+    cpu = serializers.CharField()
+    memory = serializers.CharField()
+    gpu = serializers.IntegerField()
+    pods = serializers.IntegerField()
+    nodeports = serializers.IntegerField()
+
+
+def quota_json(amounts: Mapping[str, int]) -> dict[str, Any]:
+    """Amounts (millicores, bytes, pieces) as REST shows them."""
+    shown = {kind: amounts.get(kind, 0) for kind in COLUMNS}
+    texts = {kind: amount_text(kind, shown[kind]) for kind in _FIELDS}
+    return {**shown, **texts}
+
+
+@extend_schema_field(QuotaField)
+class QuotaSerializer(Body):
+    """Some amounts by their kinds, at least one; see `amount_field`."""
+
+    default_error_messages = {"nothing": gettext_lazy("Give an object with some of {kinds}.")}
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         return {kind: amount_field(kind, required=False, label=TITLES[kind]) for kind in COLUMNS}
 
-    def read(self) -> dict[str, int]:
-        """Kind -> amount, see `amount_field`; kinds that were not given are absent.
+    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
+        if (data is None or data is empty) and not self.required:
+            raise SkipField
+        return False, data
 
-        Raises:
-            Refused: with every error found, in the order in which they were given.
-        """
-        given = self.initial_data
-        if not isinstance(given, Mapping) or not given:
-            text = _("Give an object with some of %(kinds)s.") % {"kinds": ", ".join(COLUMNS)}
-            raise Refused([FieldError("quota", "invalid", text)])
-        values, found = {}, {}
-        try:
-            values = read(self)
-        except Refused as refusal:
-            found = {error.field: error for error in refusal.errors}
-        errors = []
-        for kind in map(str, given):
-            if kind not in COLUMNS:
-                text = _("There is no such field.")
-                errors.append(FieldError(f"quota.{kind[:40]}", "unknown_field", text))
-            elif kind in found:
-                errors.append(FieldError(f"quota.{kind}", found[kind].code, found[kind].text))
-        if errors:
-            raise Refused(errors)
-        return {str(kind): values[kind] for kind in given}
+    def to_internal_value(self, data: Any) -> dict[str, int]:
+        if not isinstance(data, Mapping) or not data:
+            text = self.error_messages["nothing"].format(kinds=", ".join(COLUMNS))
+            raise serializers.ValidationError(text, "invalid")
+        return super().to_internal_value(data)
+
+
+@extend_schema_field(QuotaField(partial=True))
+class _SomeOfQuota(QuotaSerializer):
+    """As the OpenAPI document has it of a change."""
+
+
+class QuotaChangeSerializer(Body):
+    """Some or all of the quota."""
+
+    quota = _SomeOfQuota()
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        return super().to_internal_value(data if isinstance(data, Mapping) else {})

@@ -28,11 +28,11 @@ from tenants.reconcile.store import NOT_CHANGED, ObjectKey, ObjectStatus
 _WAIT_S = (0.2, 20.0)  # when a cause is mended, nobody waits longer than half a minute
 _CALM_S = 60.0  # an object left alone for so long starts with short waits again
 _CLASS_KNOWN_S = 60.0
-_RIGHTS = "our rights in the namespace"
+_RIGHTS = "our permissions in the namespace"
 _NO_RIGHT = " cannot create resource "  # as the API server's authorizer says it
 _HEARD_S = 10.0  # by then every API server knows of a RoleBinding
-_JUST_MADE = "made a moment ago"
-_WAS_THERE = "was removed, and cannot be made anew: "
+_JUST_MADE = "created a moment ago"
+_WAS_THERE = "was removed, and cannot be "  # as every version has begun it
 
 Key = tuple[UUID, str, str]  # tenant, kind, name
 _Changed = tuple[str, Object | None]  # resourceVersion that was seen, and the patch
@@ -69,8 +69,8 @@ class _ObjectSync:
 class Provisioner:
     """Remembers per object when it was last written, so that no quarrel becomes a storm."""
 
-    def __init__(self, view: ClusterCache, cluster: Cluster) -> None:
-        self._view = view
+    def __init__(self, cache: ClusterCache, cluster: Cluster) -> None:
+        self._cache = cache
         self._cluster = cluster
         # Each try counts, for one that succeeds may be undone at once by somebody else.
         self._tries = RateLimiter[Key](time.monotonic, *_WAIT_S)
@@ -81,26 +81,23 @@ class Provisioner:
         self._bound_at: dict[UUID, float] = {}  # tenant -> when we were given rights in it
         self._classes: dict[str, tuple[float, ClaimContext]] = {}
         self._informers: dict[str, Informer[Any]] = {
-            "Namespace": view.namespaces,
-            "ResourceQuota": view.quotas,
-            "LimitRange": view.limit_ranges,
-            "NetworkPolicy": view.network_policies,
-            "ServiceAccount": view.service_accounts,
-            "RoleBinding": view.role_bindings,
-            "PersistentVolumeClaim": view.claims,
+            "Namespace": cache.namespaces,
+            "ResourceQuota": cache.quotas,
+            "LimitRange": cache.limit_ranges,
+            "NetworkPolicy": cache.network_policies,
+            "ServiceAccount": cache.service_accounts,
+            "RoleBinding": cache.role_bindings,
+            "PersistentVolumeClaim": cache.claims,
         }
 
     def has(self, kind: str, namespace: str, name: str) -> bool:
-        """Whether the view shows an object; false for kinds that no tenant is made of."""
+        """Whether the cache shows an object; false for kinds that no tenant is made of."""
         informer = self._informers.get(kind)
         inside = "" if kind == "Namespace" else namespace
         return informer is not None and informer.get(inside, name) is not None
 
     async def sync(
-        self,
-        tenant: Tenant,
-        documents: Sequence[Object],
-        rows: Mapping[ObjectKey, TenantObject],
+        self, tenant: Tenant, documents: Sequence[Object], rows: Mapping[ObjectKey, TenantObject]
     ) -> SyncResult:
         """One look at all objects of a tenant; writes what is missing or wrong."""
         objects: list[ObjectStatus] = []
@@ -133,7 +130,7 @@ class Provisioner:
     ) -> ObjectStatus:
         meta = document["metadata"]
         seen = self._informers[key[1]].get(meta.get("namespace", ""), meta["name"])
-        difference = compare(document, seen, await self._around(seen))
+        difference = compare(document, seen, await self._context(seen))
         sync = _ObjectSync(key, document, row, difference)
         change = (seen.metadata.resource_version if seen is not None else "", difference.patch)
         # The watch may tell of what we changed after the next look.
@@ -203,12 +200,12 @@ class Provisioner:
             detail = ". ".join(part for part in (difference.detail, said) if part)
             return sync.status(difference.state, detail)
         if isinstance(error, Unavailable | TooManyRequests):
-            detail = f"the cluster does not answer ({error.message}); it is asked again"
+            detail = f"the cluster does not respond ({error.message}); Homeport tries again"
         elif isinstance(error, QuotaExceeded | NotFound | Conflict) or self._is_early(sync, error):
             detail = f"not yet: {error.message}"
         else:
             # What is made anew after a refusal still tells that there was one before.
-            before = _WAS_THERE if sync.had_it else ""
+            before = f"{_WAS_THERE}created again: " if sync.had_it else ""
             return sync.status(State.REFUSED, f"{before}the cluster refuses it: {error.message}")
         return sync.status(State.WAITING if sync.had_it else State.MISSING, detail)
 
@@ -226,7 +223,7 @@ class Provisioner:
         """
         found = {}
         wanted = {(document["kind"], document["metadata"]["name"]) for document in documents}
-        for policy in self._view.network_policies.of_owner(str(tenant.pk)):
+        for policy in self._cache.network_policies.of_owner(str(tenant.pk)):
             meta = policy.metadata
             key = (tenant.pk, "NetworkPolicy", meta.name)
             if key[1:] in wanted or meta.namespace != tenant.namespace:
@@ -258,16 +255,18 @@ class Provisioner:
         if row is None or not difference.must_create:
             return sync.status(difference.state, difference.detail)
         if row.state == State.READY:
-            return sync.status(State.WAITING, "was removed again; it is made anew in a while")
+            return sync.status(
+                State.WAITING, "was removed again; it is created again after a pause"
+            )
         return sync.status(row.state, row.detail)
 
     # --- what else a claim needs to know ---
-    async def _around(self, seen: Any) -> ClaimContext:
+    async def _context(self, seen: Any) -> ClaimContext:
         if not isinstance(seen, KubePVC) or seen.status.phase != "Pending":
             return ClaimContext()
         known = await self._class(seen.spec.storage_class_name)
         meta = seen.metadata
-        events = self._view.events_about(meta.namespace, "PersistentVolumeClaim", meta.name)
+        events = self._cache.events_about(meta.namespace, "PersistentVolumeClaim", meta.name)
         return ClaimContext(known.binding_mode, known.problem, events)
 
     async def _class(self, name: str) -> ClaimContext:
@@ -279,7 +278,9 @@ class Provisioner:
             found = await self._cluster.get("StorageClass", None, name)
             known = ClaimContext(str(found.get("volumeBindingMode") or "Immediate"))
         except NotFound:
-            problem = f"there is no StorageClass {name!r}; an admin makes it or sets STORAGE_CLASS"
+            problem = (
+                f"there is no StorageClass {name!r}; an admin can create it or set STORAGE_CLASS"
+            )
             known = ClaimContext(problem=problem)
         except ClusterError:
             known = ClaimContext()
@@ -288,11 +289,11 @@ class Provisioner:
 
     async def _tell_lost_volume(self, namespace: str, name: str) -> str:
         """What became of the data of a claim that somebody deleted."""
-        begin = "the claim was deleted and made anew, empty"
+        begin = "the claim was deleted and created again, empty"
         try:
             volumes = await self._cluster.list("PersistentVolume")
         except ClusterError as error:
-            return f"{begin}; what became of the data before could not be read: {error.message}"
+            return f"{begin}; what happened to the earlier data could not be read: {error.message}"
         for volume in volumes:
             spec = volume.get("spec") or {}
             claim = spec.get("claimRef") or {}
@@ -301,12 +302,12 @@ class Provisioner:
             volume_name = volume["metadata"]["name"]
             if spec.get("persistentVolumeReclaimPolicy") == "Retain":
                 return (
-                    f"{begin}; the data before is kept on the volume {volume_name}, "
-                    "which an admin can give back"
+                    f"{begin}; the earlier data is kept on the volume {volume_name}, which an admin can "
+                    "restore"
                 )
-            return f"{begin}; the volume {volume_name} with the data before is being removed"
+            return f"{begin}; the volume {volume_name} with the earlier data is being removed"
         # A storage that knows its folders by the claim's name may fill it again.
         return (
-            "the claim was gone and was made anew; the cluster knows no volume with the data "
-            "before, so it is empty unless its storage kept the folder"
+            "the claim was gone and was created again; the cluster knows no volume with the "
+            "earlier data, so it is empty unless its storage kept the folder"
         )

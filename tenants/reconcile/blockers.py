@@ -104,20 +104,12 @@ def explain(conditions: Sequence[Mapping[str, Any]], held: Sequence[Blocker]) ->
     """The objects and conditions in words. Pure."""
     by_type = {c.get("type"): str(c.get("message", "")) for c in conditions if _is_true(c)}
     said = next((by_type[name] for name in _TELLING if by_type.get(name)), "")
-    stuck = [obj for obj in held if obj.finalizers]
-    if stuck:
-        first = stuck[0]
-        more = f" and {len(stuck) - 1} more" if len(stuck) > 1 else ""
+    if shown := [obj for obj in held if obj.finalizers] or held:
+        first, more = shown[0], f" and {len(shown) - 1} more" if len(shown) > 1 else ""
         text = f"{first.kind} {first.name} {first.detail}{more}"
         return Blockers(text, _next_step(first), tuple(held))
-    if held:
-        first = held[0]
-        more = f" and {len(held) - 1} more" if len(held) > 1 else ""
-        return Blockers(
-            f"{first.kind} {first.name} is being removed{more}", _next_step(first), (*held,)
-        )
     if said:
-        step = "Look at what is named there with kubectl, and remove what holds it."
+        step = "Look with kubectl at the objects named there, and remove what holds them."
         return Blockers(f"The cluster says: {said}", step)
     return Blockers("The cluster is removing what is in it", "")
 
@@ -131,16 +123,17 @@ def _next_step(held: Blocker) -> str:
         if held.kind == "Pod":
             return (
                 "Pods have up to two minutes to end. One that stays longer is on a node that does "
-                "not answer: bring the node back, or remove it from the cluster."
+                "not respond: bring the node back, or remove it from the cluster."
             )
         return ""
     if _CLAIM_IN_USE in held.finalizers:
-        return "A pod still uses this volume; it goes when the pod has ended."
+        return "A pod still uses this volume; it is removed when the pod has ended."
     if _COLLECTED.issuperset(held.finalizers):
-        return "The cluster's garbage collector is at it; nothing to do."
+        return "The cluster's garbage collector removes it; no action needed."
     foreign = next(name for name in held.finalizers if name not in _COLLECTED)
     return (
-        f"The controller behind {foreign} must finish its work and take the finalizer off. If that "
-        f"controller is not there any more, take it off by hand: kubectl edit {held.kind.lower()} "
-        f"{held.name} -n {held.namespace}, and remove it from metadata.finalizers."
+        f"The controller behind {foreign} must finish its work and remove the finalizer. If "
+        "that controller no longer exists, remove the finalizer by hand: kubectl edit "
+        f"{held.kind.lower()} {held.name} -n {held.namespace}, and delete it from "
+        "metadata.finalizers."
     )

@@ -1,6 +1,6 @@
 """Makes the cluster follow the tenants' rows, and the rows show what the cluster has.
 
-Level-triggered: each pass compares all wanted documents of a tenant with what the view shows, so a
+Level-triggered: each pass compares all wanted documents of a tenant with what the cache shows, so a
 missed event costs a pass, never correctness. The objects of a tenant are done in order (the Namespace
 first), several tenants at once. Whatever fails for one object or one tenant is tried again later, with
 growing waits, and stops nothing else. Called by the reconciler once per tick; what blocks runs in threads.
@@ -28,8 +28,7 @@ from tenants.models import Tenant
 from tenants.reconcile import blockers, purge, status, store
 from tenants.reconcile.apply import Provisioner
 from tenants.reconcile.objects import State
-from tenants.reconcile.status import TenantStatus
-from tenants.reconcile.store import ObjectStatus, TenantQuery, TenantUpdate
+from tenants.reconcile.store import ObjectStatus, TenantQuery, TenantStatus, TenantUpdate
 
 log = logging.getLogger(__name__)
 
@@ -52,14 +51,14 @@ class Writer(Protocol):
         ...
 
 
-class TenantReconciler:
+class TenantController:
     """Remembers between passes what it has seen and when it wants to try again."""
 
-    def __init__(self, view: ClusterCache, cluster: Cluster, writer: Writer) -> None:
-        self._view = view
+    def __init__(self, cache: ClusterCache, cluster: Cluster, writer: Writer) -> None:
+        self._cache = cache
         self._cluster = cluster
         self._writer = writer
-        self._provisioner = Provisioner(view, cluster)
+        self._provisioner = Provisioner(cache, cluster)
         self._revisions: dict[UUID, int] = {}
         self._queue = WorkQueue[str](time.monotonic, *_BACKOFF_S)  # ids as labels have them
         self._quiet_since: dict[UUID, float] = {}  # monotonic; closed tenants without workload
@@ -70,7 +69,7 @@ class TenantReconciler:
         Returns:
             Seconds until it wants to be called even if nothing changes; None: not before.
         """
-        if not self._view.synced:
+        if not self._cache.synced:
             return None  # before the first list, absence means nothing
         self._queue.add(*changes.owners)
         keys = self._queue.get()
@@ -139,8 +138,8 @@ class TenantReconciler:
         if held_up_by is not None:
             found = replace(
                 found,
-                reason_text="The namespace is being deleted by somebody, past Homeport; it is made anew "
-                f"when it is gone. {held_up_by.text}",
+                reason_text="The namespace is being deleted outside Homeport; it is created again when it is "
+                f"gone. {held_up_by.text}",
                 reason_next_step=held_up_by.next_step,
             )
         return self._update(tenant, rows, result.objects, found)
@@ -148,7 +147,7 @@ class TenantReconciler:
     # --- closed tenants ---
     def _running(self, tenant: Tenant) -> int:
         """Pods in the tenant's namespace that have not ended."""
-        pods = self._view.pods.in_namespace(tenant.namespace).values()
+        pods = self._cache.pods.in_namespace(tenant.namespace).values()
         return sum(pod.status.phase not in {"Succeeded", "Failed"} for pod in pods)
 
     def _watch_quiet(self, tenant: Tenant, running: int) -> None:
@@ -175,7 +174,7 @@ class TenantReconciler:
         return time.monotonic() >= quiet_since + status.QUIET_S
 
     def _has_closed_quota(self, tenant: Tenant) -> bool:
-        quota = self._view.quotas.get(tenant.namespace, manifests.QUOTA)
+        quota = self._cache.quotas.get(tenant.namespace, manifests.QUOTA)
         return quota is not None and quota.spec.hard.get("pods") == "0"
 
     async def _purge(
@@ -203,7 +202,7 @@ class TenantReconciler:
 
     async def _removal_by_hand(self, tenant: Tenant) -> blockers.Blockers | None:
         """Why a namespace that somebody deleted past Homeport does not go."""
-        seen = self._view.namespaces.get("", tenant.namespace)
+        seen = self._cache.namespaces.get("", tenant.namespace)
         if seen is None or seen.metadata.deletion_timestamp is None:
             return None
         self._queue.add_after(str(tenant.pk), _REMOVAL_S)
@@ -221,15 +220,13 @@ class TenantReconciler:
         found: TenantStatus,
         purge_memo: Mapping[str, Any] | None = None,
     ) -> TenantUpdate:
-        seen = self._view.quotas.get(tenant.namespace, manifests.QUOTA)
+        seen = self._cache.quotas.get(tenant.namespace, manifests.QUOTA)
         is_ours = seen is not None and (seen.metadata.labels.get(labels.OWNER) == str(tenant.pk))
         return TenantUpdate(
             tenant=tenant,
             rows=rows,
             objects=objects,
-            state=found.state,
-            reason_text=found.reason_text,
-            reason_next_step=found.reason_next_step,
+            status=found,
             observed_hard=manifests.observed(seen.status.hard) if seen and is_ours else {},
             observed_used=manifests.observed(seen.status.used) if seen and is_ours else {},
             purge_memo=purge_memo,

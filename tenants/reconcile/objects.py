@@ -57,13 +57,13 @@ class Difference:
     is_drift: bool = False
 
 
-def compare(document: Object, seen: Any | None, around: ClaimContext) -> Difference:
+def compare(document: Object, seen: Any | None, context: ClaimContext) -> Difference:
     """The difference of one object.
 
     Args:
         document: as rendered, with our labels and spec hash.
         seen: the struct of the object of this name, or None.
-        around: only looked at for a PersistentVolumeClaim.
+        context: only looked at for a PersistentVolumeClaim.
     """
     if seen is None:
         return Difference(State.MISSING, must_create=True)
@@ -72,7 +72,7 @@ def compare(document: Object, seen: Any | None, around: ClaimContext) -> Differe
     if seen.metadata.deletion_timestamp is not None:
         return Difference(State.WAITING, _leaving(seen))
     patch = _patch(document, seen)
-    state, detail = _condition(document, seen, around)
+    state, detail = _condition(document, seen, context)
     if patch:
         wanted_hash = document["metadata"]["annotations"][labels.SPEC_HASH]
         is_drift = seen.metadata.annotations.spec_hash == wanted_hash
@@ -83,13 +83,14 @@ def compare(document: Object, seen: Any | None, around: ClaimContext) -> Differe
 def foreign(document: Object) -> str:
     """The sentence about something of the wanted name that is not ours."""
     return (
-        f"a {document['kind']} named {document['metadata']['name']} exists that Homeport did not "
-        "make for this tenant; it is left alone. Remove it, and Homeport makes its own"
+        f"a {document['kind']} named {document['metadata']['name']} exists that Homeport did "
+        "not create for this tenant; it is left alone. Remove it, and Homeport creates its "
+        "own"
     )
 
 
 def _leaving(seen: Any) -> str:
-    text = "is being deleted by somebody; it is made anew when it is gone"
+    text = "is being deleted by somebody; it is created again when it is gone"
     if isinstance(seen, KubeNamespace):
         held = [c.message for c in seen.status.conditions if c.status == "True" and c.message]
         return f"{text}. The cluster says: {' '.join(held)}" if held else text
@@ -149,22 +150,22 @@ def _would_shrink(document: Object, seen: Any) -> bool:
     )
 
 
-def _condition(document: Object, seen: Any, around: ClaimContext) -> tuple[str, str]:
+def _condition(document: Object, seen: Any, context: ClaimContext) -> tuple[str, str]:
     if isinstance(seen, KubeNamespace) and seen.status.phase != "Active":
-        return State.WAITING, f"the cluster says {seen.status.phase or 'nothing'} of it yet"
+        return State.WAITING, f"the cluster reports its phase as {seen.status.phase or 'unknown'}"
     if isinstance(seen, KubeQuota) and not is_equal(seen.status.hard, document["spec"]["hard"]):
         return State.WAITING, "the cluster has not confirmed these limits yet"
     if isinstance(seen, KubeRoleBinding) and seen.role_ref != document["roleRef"]:
         return State.REFUSED, (
             f"it names the role {seen.role_ref.get('name') or '?'}, which cannot be changed. "
-            "Remove it, and Homeport makes its own"
+            "Remove it, and Homeport creates its own"
         )
     if isinstance(seen, KubePVC):
-        return _claim_condition(document, seen, around)
+        return _claim_condition(document, seen, context)
     return State.READY, seen.metadata.annotations.warning
 
 
-def _claim_condition(document: Object, seen: KubePVC, around: ClaimContext) -> tuple[str, str]:
+def _claim_condition(document: Object, seen: KubePVC, context: ClaimContext) -> tuple[str, str]:
     notes = [seen.metadata.annotations.warning]
     if _would_shrink(document, seen):
         notes.append(f"a volume cannot shrink: it stays at {_requested(seen)}")
@@ -173,11 +174,11 @@ def _claim_condition(document: Object, seen: KubePVC, around: ClaimContext) -> t
     if seen.status.phase == "Lost":
         lost = f"its volume {seen.spec.volume_name} is lost; an admin must restore it"
         return State.REFUSED, _sentences([*notes, lost])
-    if around.binding_mode == FIRST_CONSUMER:
+    if context.binding_mode == FIRST_CONSUMER:
         return State.READY, _sentences([*notes, "binds on first use"])
     waits = f"waits for a volume of class {seen.spec.storage_class_name or 'default'}"
-    said = next((event.message for event in reversed(around.events) if event.message), "")
-    return State.WAITING, _sentences([*notes, waits, around.problem or said])
+    said = next((event.message for event in reversed(context.events) if event.message), "")
+    return State.WAITING, _sentences([*notes, waits, context.problem or said])
 
 
 def _sentences(parts: Sequence[str]) -> str:

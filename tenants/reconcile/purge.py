@@ -86,14 +86,19 @@ async def step(
         return Purged(f"The account for purging cannot be used: {error.message}", fix, again_s=60)
     except Forbidden as error:
         fix = (
-            "Give the account of PURGE_KUBECONFIG this right."
+            "Give the account of PURGE_KUBECONFIG this permission."
             if settings.PURGE_KUBECONFIG
-            else "Set PURGE_KUBECONFIG to that of an account that may; docs/cluster.md makes one."
+            else (
+                "Set PURGE_KUBECONFIG to that of an account that may; docs/cluster.md shows how to "
+                "create one."
+            )
         )
-        return Purged(f"The cluster refuses it: {error.message}", fix, again_s=FAILED_AGAIN_S)
+        return Purged(
+            f"The cluster refuses the purge: {error.message}", fix, again_s=FAILED_AGAIN_S
+        )
     except ClusterError as error:
-        text = f"The cluster does not do it now: {error.message}"
-        return Purged(text, "It is tried again.", again_s=FAILED_AGAIN_S)
+        text = f"The cluster cannot purge it now: {error.message}"
+        return Purged(text, "Homeport tries again automatically.", again_s=FAILED_AGAIN_S)
 
 
 class _Purge:
@@ -112,9 +117,9 @@ class _Purge:
         namespace = await self._find("Namespace", name)
         if namespace is not None and not self._is_ours(namespace):
             return Purged(
-                f"The namespace {name} in the cluster is not the one that Homeport made; it is "
+                f"The namespace {name} in the cluster is not the one that Homeport created; it is "
                 "left alone, and so are all volumes.",
-                "Find out whose it is. When it is gone, the purge goes on.",
+                "Find out whose it is. When it is gone, the purge continues.",
                 again_s=FAILED_AGAIN_S,
             )
         uid = str(namespace["metadata"]["uid"]) if namespace is not None else ""
@@ -187,9 +192,7 @@ class _Purge:
             return
         tenant = self._tenant
         marks = {labels.OWNER: str(tenant.pk), labels.NAMESPACE: tenant.namespace}
-        notes = {
-            labels.KEPT_OF: f"{tenant.owner.username}: {known['claim']} of {tenant.namespace}",
-        }
+        notes = {labels.KEPT_OF: f"{tenant.owner.username}: {known['claim']} of {tenant.namespace}"}
         meta = volume["metadata"]
         has_marks = marks.items() <= (meta.get("labels") or {}).items()
         is_kept = volume["spec"].get("persistentVolumeReclaimPolicy") == "Retain"
@@ -240,8 +243,8 @@ class _Purge:
         text = f"The namespace is gone; its data is being removed: {names}."
         return Purged(
             f"{text} The cluster says: {said}" if said else text,
-            "If it lasts, the storage cannot remove volumes by itself: remove the data by hand, "
-            "then the volumes with kubectl delete pv.",
+            "If it lasts, the storage cannot remove volumes automatically: remove the data by "
+            "hand, then the volumes with kubectl delete pv.",
             objects=objects,
             again_s=2 * AGAIN_S,
         )

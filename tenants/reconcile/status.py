@@ -6,24 +6,14 @@ wall beside admission. It waits, because pods that rescue logs need a place as w
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tenants.models import Tenant
 from tenants.reconcile.objects import State
-from tenants.reconcile.store import NOT_CHANGED, ObjectStatus
+from tenants.reconcile.store import NOT_CHANGED, ObjectStatus, TenantStatus
 
 # A pod that rescues a log starts at most 20 s after the last replica has ended (jobs/engine).
 QUIET_S = 60.0
 LOOK_AGAIN_S = 1.0  # while pods of a closed tenant are still ending
-
-
-@dataclass(frozen=True)
-class TenantStatus:
-    """Where a tenant stands; `state` is None when it stays what it is."""
-
-    state: str | None
-    reason_text: str = ""
-    reason_next_step: str = ""
 
 
 def is_closed(tenant: Tenant) -> bool:

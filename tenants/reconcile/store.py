@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import F
 from django.utils import timezone
 
-from tenants.actions import record
+from tenants.audit.record import record
 from tenants.models import Tenant, TenantObject
 
 # In the detail of an object that is there, but not as it is wanted.
@@ -33,23 +33,29 @@ class ObjectStatus:
 
 
 @dataclass(frozen=True)
+class TenantStatus:
+    """Where a tenant stands; `state` is None when it is not the reconciler's to change now."""
+
+    state: str | None
+    reason_text: str = ""
+    reason_next_step: str = ""
+
+
+@dataclass(frozen=True)
 class TenantUpdate:
     """What a pass found of one tenant, beside the row it started from.
 
     Attributes:
         rows: the tenant's rows at the start of the pass.
-        state: None when it is not the reconciler's to change now.
         purge_memo: what a purge noted; None: nothing new.
     """
 
     tenant: Tenant
     rows: Mapping[ObjectKey, TenantObject]
     objects: Sequence[ObjectStatus]
-    state: str | None
-    reason_text: str
+    status: TenantStatus
     observed_hard: Mapping[str, int] = field(default_factory=dict)
     observed_used: Mapping[str, int] = field(default_factory=dict)
-    reason_next_step: str = ""
     purge_memo: Mapping[str, Any] | None = None
 
 
@@ -124,14 +130,14 @@ def save(updates: Iterable[TenantUpdate]) -> list[tuple[UUID, int]]:
 
 def _tenant_changes(update: TenantUpdate) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "reason_text": update.reason_text,
-        "reason_next_step": update.reason_next_step,
+        "reason_text": update.status.reason_text,
+        "reason_next_step": update.status.reason_next_step,
         "observed_hard": dict(update.observed_hard),
         "observed_used": dict(update.observed_used),
     }
-    if update.state is not None:
-        found["state"] = update.state
-    if update.state == Tenant.State.GONE:
+    if update.status.state is not None:
+        found["state"] = update.status.state
+    if update.status.state == Tenant.State.GONE:
         found["gone_at"] = timezone.now()
     if update.purge_memo is not None:
         found["purge_memo"] = dict(update.purge_memo)

@@ -1,13 +1,14 @@
-"""The least that can answer: bare ASGI, and a Django view below the portal's own middleware.
+"""The least that can answer: bare ASGI, and a Django view below middleware, as Django runs it under ASGI.
 
-`python -m tests.bench.hello PORT` serves `application` as the portal is served. As ROOT_URLCONF
-(`tests.bench.hello_settings`) this module gives the portal one address more, `/hello/`.
+`python -m tests.bench.hello PORT` serves `application`. `python -m tests.bench.hello PORT django` serves
+Django with `tests.bench.hello_settings`, without anything of ours in front of it.
 """
 
 import asyncio
 import sys
 from typing import Any
 
+from django.core.asgi import get_asgi_application
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
@@ -29,27 +30,16 @@ def hello(request: HttpRequest) -> HttpResponse:
     return HttpResponse("hello\n", content_type="text/plain")
 
 
-def _urlpatterns() -> list[Any]:
-    from portal import urls
-
-    return [path("hello/", hello), *urls.urlpatterns]
+urlpatterns = [path("hello/", hello)]
 
 
-def __getattr__(name: str) -> Any:
-    # Django asks for it once its applications are loaded; the bare server never does.
-    if name == "urlpatterns":
-        return _urlpatterns()
-    raise AttributeError(name)
-
-
-async def serve(port: int) -> None:
+async def serve(port: int, what: Any) -> None:
     import uvicorn
 
-    config = uvicorn.Config(
-        application, port=port, lifespan="off", access_log=False, log_level="warning"
-    )
+    config = uvicorn.Config(what, port=port, lifespan="off", access_log=False, log_level="warning")
     await uvicorn.Server(config).serve()
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1])))
+    of_django = sys.argv[2:] == ["django"]
+    asyncio.run(serve(int(sys.argv[1]), get_asgi_application() if of_django else application))

@@ -9,7 +9,6 @@ import json
 import sys
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import django
 
@@ -49,7 +48,7 @@ def seed() -> object:
             plan=plan,
         )
         Replica.objects.create(
-            job=job,
+            workload=job,
             role="worker",
             index=0,
             state=job.state,
@@ -68,26 +67,19 @@ def seed() -> object:
 
 def _plan() -> list[Any]:
     """What is kept of an admitted training with four workers: its manifests."""
-    from jobs.manifests import Training, pod_settings, render_training
+    from jobs.kinds.training.spec import TrainingSpec
+    from jobs.preview import preview_documents
+    from jobs.rules.requests import RoleRequest
+    from tenants.models import Tenant
 
-    each = {"cpu_millicores": 2000, "memory_bytes": 2**32, "gpu_count": 0}
-    training = Training(
-        job_id=UUID(int=1),
+    spec = TrainingSpec(
         name="sweep",
-        namespace="u-ada-00000001",
         topology="tf-ps",
         image="tensorflow/tensorflow:2.21.0",
-        command=["python", "train.py"],
-        source=None,
-        replicas={"worker": {"count": 4, **each}, "ps": {"count": 2, **each}},
-        env={},
-        cluster_flags=(),
-        retries=0,
-        deadline_s=None,
-        ttl_s=86_400,
-        shm_bytes=None,
+        command=("python", "train.py"),
+        replicas={"worker": RoleRequest(4, 2000, 2**32), "ps": RoleRequest(2, 2000, 2**32)},
     )
-    return render_training(training, attempt=1, pods=pod_settings())
+    return preview_documents(spec, Tenant(namespace="u-ada-00000001"))
 
 
 def main() -> None:

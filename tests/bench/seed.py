@@ -30,7 +30,7 @@ def cookie_of(user: Any) -> str:
 def seed(people: int, sets: int) -> object:
     """People with cookies, and for each set the ids of their jobs, in the same order."""
     from jobs.models import Replica
-    from jobs.rules.states import JobState, ReplicaState
+    from jobs.rules.states import ReplicaState, WorkloadState
     from tenants.actions import ensure_tenant
     from tenants.models import Tenant, User
     from tests.factories import make_job
@@ -44,7 +44,7 @@ def seed(people: int, sets: int) -> object:
         cookies.append(cookie_of(user))
     jobs = []
     for turn in range(sets):
-        made = [make_job(tenant, state=JobState.RUNNING) for tenant in tenants]
+        made = [make_job(tenant, state=WorkloadState.RUNNING) for tenant in tenants]
         jobs.append([str(job.pk) for job in made])
         for number, job in enumerate(made):
             Replica.objects.create(

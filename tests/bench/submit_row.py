@@ -32,27 +32,23 @@ def _cost_ms(work: Callable[[], object], rounds: int) -> float:
 
 
 def _training(ps: int, workers: int) -> Any:
-    from uuid import UUID
+    from jobs.kinds.training.spec import TrainingSpec
+    from jobs.preview import preview_training
+    from jobs.rules.requests import RoleRequest
+    from tenants.models import Tenant
 
-    from jobs.manifests import Training
-
-    each = {"cpu_millicores": 2000, "memory_bytes": 2**32, "gpu_count": 0}
-    return Training(
-        job_id=UUID(int=1),
+    spec = TrainingSpec(
         name="wide and deep",
-        namespace="u-ada-00000001",
         topology="tf-ps",
         image="tensorflow/tensorflow:2.21.0",
-        command=["python", "train.py", "--batch", "128"],
-        source=None,
-        replicas={"worker": {"count": workers, **each}, "ps": {"count": ps, **each}},
+        command=("python", "train.py", "--batch", "128"),
+        replicas={
+            "worker": RoleRequest(workers, 2000, 2**32),
+            "ps": RoleRequest(ps, 2000, 2**32),
+        },
         env={"SEED": "7"},
-        cluster_flags=(),
-        retries=0,
-        deadline_s=None,
-        ttl_s=86_400,
-        shm_bytes=None,
     )
+    return preview_training(spec, Tenant(namespace="u-ada-00000001"))
 
 
 def submit(repeats: int) -> list[Result]:
@@ -68,7 +64,8 @@ def submit(repeats: int) -> list[Result]:
 def _measure(repeats: int) -> list[Result]:
     import msgspec
 
-    from jobs.manifests import pod_settings, render_training
+    from jobs.kinds.manifests import pod_settings
+    from jobs.kinds.training.manifests import render_training
 
     settings = pod_settings()
 

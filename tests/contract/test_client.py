@@ -40,7 +40,7 @@ async def test_what_was_made_before_is_adopted(client: Client, tape: Tape) -> No
 
 async def test_what_others_made_is_a_conflict(client: Client, tape: Tape) -> None:
     await client.create(_ours(tape, owner="8"))
-    with pytest.raises(Conflict, match="was not made by Homeport"):
+    with pytest.raises(Conflict, match="was not created by Homeport"):
         await client.create_or_adopt(_ours(tape))
     await client.create(_ours(tape, "d", spec_hash="two"))
     with pytest.raises(Conflict, match="another plan"):

@@ -50,7 +50,7 @@ def uploaded(page: Page, script: Path, name: str) -> None:
 
 def start(page: Page) -> str:
     """Starts what the form has; the id of the training."""
-    expect(page.locator("#fit")).to_contain_text(re.compile("Fits now|Will wait"))
+    expect(page.locator("#fit")).to_contain_text(re.compile("Fits now|Will be queued"))
     page.get_by_role("button", name="Start training").click()
     page.wait_for_url(re.compile(r"/trainings/[0-9a-f-]{36}/$"))
     return page.url.rstrip("/").rsplit("/", 1)[-1]
@@ -73,7 +73,7 @@ def opened(page: Page, press: Callable[[], None]) -> Page:
 
 def joined(page: Page, link: str) -> None:
     page.goto(link)
-    page.get_by_label("New password").fill(PASSWORD)
-    page.get_by_label("Repeat the password").fill(PASSWORD)
+    page.get_by_label("New password", exact=True).fill(PASSWORD)
+    page.get_by_label("Repeat new password").fill(PASSWORD)
     page.get_by_role("button", name="Join").click()
-    expect(page.get_by_role("heading", name=re.compile("^Hello"))).to_be_visible()
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()

@@ -34,8 +34,7 @@ def train(portal: Portal, person: Rest, namespace: str, pull_s: float = FIRST_TR
     for line in ("server up ps 0", "server up worker 1", "done task 0", "done task 1"):
         assert line in seen, seen[-3000:]
     done = person.wait(job, "succeeded", timeout_s=ENDED_S)
-    codes = [r["exit_code"] for r in done["replicas"] if r["role"] == "worker"]
-    assert codes == [0, 0]
+    assert person.exit_codes(done) == [0, 0]
     wait_for(
         "the parameter server is gone",
         lambda: "-ps-" not in kubectl(portal, "-n", namespace, "get", "deploy,svc,pods"),

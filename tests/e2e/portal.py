@@ -236,6 +236,20 @@ class Rest:
             raise AssertionError(f"{error}\n{self.describe(job)}") from error
         return found
 
+    def exit_codes(self, job: dict[str, Any], role: str = "worker") -> list[int]:
+        """Of all replicas of a role, in order, once they are known.
+
+        A Job says by another watch that it is complete than its pods say how they ended.
+        """
+
+        def look() -> Any:
+            replicas = self.get(f"jobs/{job['id']}/")["replicas"]
+            codes = [one["exit_code"] for one in replicas if one["role"] == role]
+            return codes if None not in codes else None
+
+        found: list[int] = wait_for(f"the exit codes of {role}", look, timeout_s=30)
+        return found
+
     def describe(self, job: dict[str, Any]) -> str:
         """All that one wants to read when a test fails."""
         events = self.get(f"jobs/{job['id']}/events/")["results"]

@@ -145,17 +145,15 @@ def make_jobs(tenant: Any, at: datetime) -> dict[str, Any]:
 
 
 def make_job(tenant: Any, **changes: Any) -> Any:
-    from jobs.models import Job
+    from tests import factories
 
     fields: dict[str, Any] = {
-        "topology": "single",
         "image": "tensorflow/tensorflow:2.21.0",
         "command": ["python", "train.py", "--epochs", "20", "--data", "{{data_dir}}/cifar10"],
-        "source": None,
         "replicas": one(),
         **changes,
     }
-    return Job.objects.create(tenant=tenant, owner=tenant.owner, **fields)
+    return factories.make_job(tenant, **fields)
 
 
 def replica(job: Any, role: str = "worker", index: int = 0, **changes: Any) -> Any:
@@ -163,15 +161,20 @@ def replica(job: Any, role: str = "worker", index: int = 0, **changes: Any) -> A
 
     stem = "".join(c if c.isalnum() else "-" for c in job.name.lower())[:30].strip("-")
     pod = changes.pop("pod", f"{stem}-k3v9qz-{role}-{index}-x{index}7tq")
-    return Replica.objects.create(job=job, role=role, index=index, pod=pod, **changes)
+    return Replica.objects.create(workload=job, role=role, index=index, pod=pod, **changes)
 
 
 def event(job: Any, at: datetime, reason: str, message: str, **changes: Any) -> None:
-    from jobs.models import JobEvent
+    from jobs.models import WorkloadEvent
 
     fields = {"source": "homeport", "subject": "", **changes}
-    JobEvent.objects.create(
-        job=job, uid=f"seed-{job.events.count()}", at=at, reason=reason, message=message, **fields
+    WorkloadEvent.objects.create(
+        workload=job,
+        uid=f"seed-{job.events.count()}",
+        at=at,
+        reason=reason,
+        message=message,
+        **fields,
     )
 
 
@@ -218,7 +221,7 @@ def running(tenant: Any, at: datetime) -> Any:
     for index in range(2):
         replica(job, index=index, state="running", node="gpu-01", gpus=str(index), started_at=began)
     replica(job, "ps", 0, state="running", node="gpu-01", restarts=1, started_at=began)
-    event(job, job.queued_at, "Queued", "Accepted: 3 CPU, 5 GiB, 2 GPU in 3 replicas.")
+    event(job, job.queued_at, "Queued", "Accepted: 3 CPU, 5 GiB, 2 GPUs in 3 replicas.")
     event(job, job.admitted_at, "Admitted", "All 3 replicas fit: quota and nodes have room.")
     pod = {"source": "kubelet", "subject": "worker-0"}
     event(job, job.admitted_at, "Pulled", "Image tensorflow/tensorflow:2.21.0 was there.", **pod)
@@ -250,7 +253,7 @@ def starting(tenant: Any, at: datetime) -> Any:
         admitted_at=at - timedelta(seconds=41),
         reason_code="image_pull",
         reason_text="worker-0 is pulling tensorflow/tensorflow:2.21.0 on gpu-01.",
-        reason_next_step="Nothing to do; it starts by itself.",
+        reason_next_step="No action needed; it starts automatically.",
     )
     replica(job, state="starting", node="gpu-01", reason_text="pulling the image")
     return job
@@ -266,10 +269,10 @@ def queued(tenant: Any, at: datetime) -> Any:
         state="queued",
         queued_at=at - timedelta(minutes=7),
         reason_code="quota",
-        reason_text="Asks for 2 GPU and 0 of your 2 are free: mnist, second try holds 2.",
-        reason_next_step="It starts when something of yours ends; stop what you no longer need.",
+        reason_text="Waiting for quota: needs 2 GPUs, 0 of 2 free",
+        reason_next_step="Starts when one of your workloads ends",
     )
-    event(job, job.queued_at, "Queued", "Asks for 2 GPU and 0 of 2 are free.")
+    event(job, job.queued_at, "Queued", "Waiting for quota: needs 2 GPUs, 0 of 2 free")
     return job
 
 
@@ -289,7 +292,7 @@ def failed(tenant: Any, at: datetime) -> Any:
         finished_at=ended,
         reason_code="out_of_memory",
         reason_text="worker-0 used more than its 2 GiB of memory and was ended.",
-        reason_next_step="Ask for more memory, or use a smaller batch.",
+        reason_next_step="Request more memory, or use a smaller batch.",
     )
     oom = {"reason_code": "out_of_memory", "reason_text": "used more than its memory (OOMKilled)"}
     replica(
@@ -359,7 +362,7 @@ def succeeded(tenant: Any, at: datetime) -> Any:
     )
     for path, size_bytes in files:
         Artifact.objects.create(
-            job=job,
+            workload=job,
             path=path,
             size_bytes=size_bytes,
             mtime_ns=int(ended.timestamp() * 1e9),

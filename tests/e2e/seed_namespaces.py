@@ -77,7 +77,7 @@ def _make_stuck(tenant: Any, root: Any) -> None:
 
 
 def _make_gone(tenant: Any, root: Any, at: datetime) -> None:
-    from tenants.actions import record
+    from tenants.audit.record import record
 
     _purge(tenant, root, "keep")
     record(by=None, verb="purged", target=tenant)

@@ -19,7 +19,15 @@ AGENTS = (
 
 def make_people(ada: Any, at: datetime) -> dict[str, Any]:
     """More people around those of the seed; rows by a short name."""
-    from tenants.actions import create_token, record
+    from tenants.audit.record import asked_from
+
+    with asked_from("10.20.0.4"):
+        return _make_people(ada, at)
+
+
+def _make_people(ada: Any, at: datetime) -> dict[str, Any]:
+    from tenants.actions import create_token
+    from tenants.audit.record import record
     from tenants.models import Team, User
     from tenants.people import actions, teams
     from tenants.people.models import Session
@@ -27,10 +35,10 @@ def make_people(ada: Any, at: datetime) -> dict[str, Any]:
     root = User.objects.get(username="root")
     vision = Team.objects.get(name="vision")
     budget = {"cpu": 24000, "memory": 96 * GIB, "gpu": 4}
-    teams.change(by=root, team=vision, changes={"budget": budget}, source_address="10.20.0.4")
+    teams.change(by=root, team=vision, changes={"budget": budget})
     for name in ("speech", "robotics"):
-        teams.create(by=root, changes={"name": name}, source_address="10.20.0.4")
-    empty = teams.create(by=root, changes={"name": "summer school"}, source_address="10.20.0.4")
+        teams.create(by=root, changes={"name": name})
+    empty = teams.create(by=root, changes={"name": "summer school"})
     made: dict[str, Any] = {
         "team-vision": vision,
         "team-speech": Team.objects.get(name="speech"),
@@ -40,14 +48,13 @@ def make_people(ada: Any, at: datetime) -> dict[str, Any]:
         first, _, last = name.partition(" ")
         person, link = actions.invite(
             by=root,
-            invitation=actions.Invitation(
-                username=username,
-                first_name=first,
-                last_name=last,
-                email=f"{username}@lab.example",
-                team=Team.objects.filter(name=team).first(),
-            ),
-            source_address="10.20.0.4",
+            given={
+                "username": username,
+                "first_name": first,
+                "last_name": last,
+                "email": f"{username}@lab.example",
+                "team": Team.objects.filter(name=team).first(),
+            },
         )
         if number < 3:
             person.set_password("a long demo password")
@@ -58,11 +65,8 @@ def make_people(ada: Any, at: datetime) -> dict[str, Any]:
         by=root,
         person=made["person-yuki"],
         changes={"is_active": False},
-        source_address="10.20.0.4",
     )
-    actions.change(
-        by=root, person=made["person-mira"], changes={"team": vision}, source_address="10.20.0.4"
-    )
+    actions.change(by=root, person=made["person-mira"], changes={"team": vision})
     for number, agent in enumerate(AGENTS):
         Session.objects.create(
             session_key=f"seed-{number}",

@@ -24,28 +24,26 @@ def start_steps(asked: datetime, done: int, **now: Any) -> list[dict[str, Any]]:
 
 
 def make_service(tenant: Any, asked: datetime, **changes: Any) -> Any:
-    from jobs.models import Service
+    from tests import factories
 
     fields: dict[str, Any] = {
         "kind": "notebook",
         "image": LAB,
-        "cpu_millicores": 1000,
-        "memory_bytes": 2 * GIB,
         "created_at": asked,
-        "requested_at": asked,
-        "seen_start": changes.get("start_count", 1),
+        "queued_at": asked,
+        "observed_generation": changes.get("generation", 1),
         **changes,
     }
-    return Service.objects.create(tenant=tenant, owner=tenant.owner, **fields)
+    return factories.make_service(tenant, **fields)
 
 
 def event(service: Any, at: datetime, reason: str, message: str, **changes: Any) -> None:
-    from jobs.models import ServiceEvent
+    from jobs.models import WorkloadEvent
 
     fields = {"source": "homeport", "subject": "", **changes}
     uid = f"seed-{service.events.count()}"
-    ServiceEvent.objects.create(
-        service=service, uid=uid, at=at, reason=reason, message=message, **fields
+    WorkloadEvent.objects.create(
+        workload=service, uid=uid, at=at, reason=reason, message=message, **fields
     )
 
 
@@ -68,17 +66,17 @@ def make_notebooks(tenant: Any, at: datetime) -> dict[str, Any]:
         cpu_millicores=2000,
         memory_bytes=4 * GIB,
         state="running",
-        ready_at=ready,
+        started_at=ready,
         steps=start_steps(asked, 7),
         node="gpu-01",
         gpus="2",
         pod="first-look-at-the-data-k3v9qz-7c9d8-x2x7t",
         node_port=31204,
-        start_count=3,
+        generation=3,
     )
     event(running, asked, "Requested", "2 CPU, 4 GiB, 1 GPU.")
     event(running, asked + timedelta(seconds=2), "Scheduled", "Placed on gpu-01.", source="kubelet")
-    event(running, ready, "Ready", "It answers.")
+    event(running, ready, "Ready", "Responding")
     asked = at - timedelta(seconds=95)
     starting = make_service(
         tenant,
@@ -101,8 +99,8 @@ def make_notebooks(tenant: Any, at: datetime) -> dict[str, Any]:
         state="queued",
         steps=start_steps(asked, 1, state="now"),
         reason_code="quota",
-        reason_text="Needs 2 GPU, 0 of your 2 are free.",
-        reason_next_step="It starts when something of yours ends; stop what you no longer need.",
+        reason_text="Waiting for quota: needs 2 GPUs, 0 of 2 free",
+        reason_next_step="Starts when one of your workloads ends",
     )
     asked = at - timedelta(minutes=40)
     failed = make_service(
@@ -111,10 +109,10 @@ def make_notebooks(tenant: Any, at: datetime) -> dict[str, Any]:
         name="my own image",
         image="registry.example/lab/jupyter-jax:latest",
         state="failed",
-        ended_at=at - timedelta(minutes=37),
+        finished_at=at - timedelta(minutes=37),
         steps=start_steps(asked, 4, state="failed", at=(at - timedelta(minutes=37)).isoformat()),
         reason_code="image_not_found",
-        reason_text="There is no image registry.example/lab/jupyter-jax:latest.",
+        reason_text="Image registry.example/lab/jupyter-jax:latest was not found.",
         reason_next_step="Look at its name and tag, or choose an image of the list.",
         node="gpu-01",
     )
@@ -126,8 +124,8 @@ def make_notebooks(tenant: Any, at: datetime) -> dict[str, Any]:
         name="plots for the paper",
         state="stopped",
         desired="stop",
-        ready_at=asked + timedelta(seconds=39),
-        ended_at=at - timedelta(days=2),
+        started_at=asked + timedelta(seconds=39),
+        finished_at=at - timedelta(days=2),
         steps=start_steps(asked, 7),
         reason_text="Stopped by Lee: the node is needed for the deadline tonight.",
     )
@@ -153,7 +151,7 @@ def make_boards(tenant: Any, jobs: dict[str, Any], at: datetime) -> dict[str, An
         asked,
         name="mnist compared",
         state="running",
-        ready_at=asked + timedelta(seconds=9),
+        started_at=asked + timedelta(seconds=9),
         log_dirs=dirs,
         steps=start_steps(asked, 7),
         node="gpu-01",
@@ -167,8 +165,8 @@ def make_boards(tenant: Any, jobs: dict[str, Any], at: datetime) -> dict[str, An
         name="everything",
         state="stopped",
         desired="stop",
-        ended_at=at - timedelta(hours=20),
-        ready_at=asked + timedelta(seconds=9),
+        finished_at=at - timedelta(hours=20),
+        started_at=asked + timedelta(seconds=9),
         steps=start_steps(asked, 7),
         event_files=0,
         **board,

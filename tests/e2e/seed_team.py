@@ -77,17 +77,14 @@ def _hours(tenant: Any, weeks: tuple[float, ...], at: datetime) -> None:
 
 
 def _job(tenant: Any, name: str, *, gpus: int, count: int = 1, **changes: Any) -> Any:
-    from jobs.models import Job
+    from tests.factories import make_job
 
     asked = {"cpu_millicores": 2000, "memory_bytes": 4 * GIB, "gpu_count": gpus}
-    return Job.objects.create(
-        tenant=tenant,
-        owner=tenant.owner,
+    return make_job(
+        tenant,
         name=name,
         topology="single" if count == 1 else "tf-ps",
         image="tensorflow/tensorflow:2.21.0",
-        command=["python", "train.py"],
-        source=None,
         replicas={"worker": {"count": count, **asked}},
         **changes,
     )
@@ -98,7 +95,7 @@ def _run(job: Any, *places: tuple[str, str]) -> None:
 
     for index, (node, gpus) in enumerate(places):
         Replica.objects.create(
-            job=job, role="worker", index=index, node=node, gpus=gpus, state="running"
+            workload=job, role="worker", index=index, node=node, gpus=gpus, state="running"
         )
 
 
@@ -121,7 +118,7 @@ def _work(tenants: dict[str, Any], at: datetime) -> dict[str, Any]:
         gpus=2,
         queued_at=at - timedelta(minutes=41),
         reason_code="quota",
-        reason_text="It needs 2 GPU; of your 2 GPU 1 is held, so 1 is free.",
+        reason_text="Waiting for quota: needs 2 GPUs, 1 of 2 free",
     )
     _job(
         tenants["otto"],
@@ -129,7 +126,7 @@ def _work(tenants: dict[str, Any], at: datetime) -> dict[str, Any]:
         gpus=1,
         queued_at=at - timedelta(minutes=5),
         reason_code="over_quota",
-        reason_text="It needs 1 GPU; 3 are held and the quota is 2.",
+        reason_text="Waiting for quota: needs 1 GPU, 0 of 2 free",
     )
     _job(
         tenants["sofia"],
@@ -150,7 +147,7 @@ def _work(tenants: dict[str, Any], at: datetime) -> dict[str, Any]:
         node="gpu-02",
         gpus="3",
         gpu_count=1,
-        ready_at=asked,
+        started_at=asked,
     )
     make_service(
         tenants["noor"], at, name="all runs", kind="tensorboard", state="starting", admitted_at=at

@@ -96,7 +96,7 @@ def wait_in_the_queue(page: Page) -> None:
     expect(page.locator("#queue tbody tr")).to_have_count(1)
     expect(page.locator("#queue")).to_contain_text("GPU")
     picture(page, "researcher-queue", height=420)
-    page.get_by_role("link", name="Home", exact=True).first.click()
+    page.get_by_role("link", name="Overview", exact=True).first.click()
     expect(page.locator("#now")).to_contain_text("one more")
     picture(page, "researcher-quota")
 
@@ -105,8 +105,8 @@ def use_the_terminal(page: Page, homeport: CommandLine, url: str) -> None:
     # 10. From a terminal
     page.get_by_label("Account of Vera").click()
     page.get_by_role("link", name="Account and API tokens").click()
-    page.get_by_label("What is it for?").fill("my laptop")
-    page.get_by_role("button", name="Make a token").click()
+    page.get_by_label("Name", exact=True).fill("my laptop")
+    page.get_by_role("button", name="Create token").click()
     token = page.locator("#plain").inner_text()
     homeport("login", url, "--token", stdin=token + "\n")
     assert "wave" in homeport("list").stdout
@@ -129,7 +129,7 @@ def test_the_day_of_a_researcher(
 
     # 2. A notebook, which takes its time when it is the first
     page.get_by_role("link", name="New notebook").click()
-    page.get_by_label("Name").fill("first look")
+    page.get_by_label("Name", exact=True).fill("first look")
     page.get_by_role("button", name="Start notebook").click()
     expect(page.locator("li[data-step=requested]")).to_have_attribute("data-state", "done")
     expect(page.locator("li[data-step=image]")).to_have_attribute(
@@ -176,7 +176,7 @@ def test_the_day_of_a_researcher(
     # 11. Evening
     page.goto(notebook)
     page.locator("#stop").click()
-    page.get_by_role("dialog").get_by_role("button", name="Stop it").click()
+    page.get_by_role("dialog").get_by_role("button", name="Stop notebook").click()
     expect(badge(page)).to_have_text("Stopped", timeout=RUN_MS)
     page.get_by_role("link", name="TensorBoards", exact=True).first.click()
     page.locator("#list tbody a, #list a.job-name").first.click()
@@ -222,7 +222,7 @@ def test_the_day_of_a_lead(
     picture(page, "lead-team")
 
     # 2. Why somebody waits
-    page.get_by_role("link", name=re.compile("^Waiting")).click()
+    page.get_by_role("link", name=re.compile("^Queued")).click()
     waits = work.filter(has_text="depth maps finer")
     expect(waits).to_contain_text("GPU", timeout=RUN_MS)
     picture(page, "lead-waiting", at="#work")
@@ -233,9 +233,9 @@ def test_the_day_of_a_lead(
     page.get_by_role("link", name="Team", exact=True).first.click()
     page.get_by_role("link", name="Stop segment roads of Ada").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label(re.compile("^Why?")).fill("the demo at four needs this GPU")
+    dialog.get_by_label(re.compile("^Reason")).fill("the demo at four needs this GPU")
     picture(page, "lead-stop")
-    dialog.get_by_role("button", name="Stop it").click()
+    dialog.get_by_role("button", name="Stop training").click()
     told = page_of("ada")
     told.set_viewport_size(SIZE)
     told.goto(f"/trainings/{at_work['segment roads']['id']}/")
@@ -244,13 +244,13 @@ def test_the_day_of_a_lead(
     picture(told, "lead-stopped")
 
     # 4. More for one, within the budget
-    page.get_by_role("link", name="Change the quota of Lin").click()
-    dialog.get_by_label("GPUs").fill("20")
-    dialog.get_by_role("button", name="Change the quota").click()
+    page.get_by_role("link", name="Change quota of Lin").click()
+    dialog.get_by_label("GPU").fill("20")
+    dialog.get_by_role("button", name="Change quota").click()
     expect(dialog.locator(".note, .field-error").first).to_contain_text("budget")
     picture(page, "lead-quota")
-    dialog.get_by_label("GPUs").fill("3")
-    dialog.get_by_role("button", name="Change the quota").click()
+    dialog.get_by_label("GPU").fill("3")
+    dialog.get_by_role("button", name="Change quota").click()
     expect(people.filter(has_text="Lin")).to_contain_text("3 of 3", timeout=RUN_MS)
     lin.wait(at_work["depth maps finer"], "running")
 
@@ -282,28 +282,28 @@ def look_after_a_namespace(page: Page, admin: Callable[[str], None], theirs: Pag
     dialog = page.get_by_role("dialog")
 
     page.locator("#quota").click()
-    dialog.get_by_label("GPUs").fill("1")
-    dialog.get_by_role("button", name="Change the quota").click()
+    dialog.get_by_label("GPU").fill("1")
+    dialog.get_by_role("button", name="Change quota").click()
     expect(page.locator(".quota")).to_contain_text("0 of 1 used")
 
     page.locator("#suspend").click()
-    dialog.get_by_label(re.compile("^Why?")).fill("the machines move on Friday")
-    dialog.get_by_role("button", name="Suspend it").click()
+    dialog.get_by_label(re.compile("^Reason")).fill("the machines move on Friday")
+    dialog.get_by_role("button", name="Suspend namespace").click()
     expect(badge(page)).to_have_text("Suspended", timeout=RUN_MS)
     picture(page, "admin-suspended")
     expect(theirs.locator("#closed")).to_contain_text("the machines move on Friday")
     page.locator("#resume").click()
-    dialog.get_by_role("button", name="Resume it").click()
+    dialog.get_by_role("button", name="Resume namespace").click()
     expect(badge(page)).to_have_text("Ready", timeout=RUN_MS)
 
     page.locator("#delete").click()
     dialog.get_by_label("are kept").check()
     dialog.get_by_label("Type the name of the namespace").fill(namespace)
     picture(page, "admin-delete")
-    dialog.get_by_role("button", name="Delete it").click()
-    expect(badge(page)).to_have_text("Deleted, in grace", timeout=RUN_MS)
+    dialog.get_by_role("button", name="Delete namespace").click()
+    expect(badge(page)).to_have_text("Deleted (can be restored)", timeout=RUN_MS)
     page.locator("#restore").click()
-    dialog.get_by_role("button", name="Restore it").click()
+    dialog.get_by_role("button", name="Restore namespace").click()
     expect(badge(page)).to_have_text("Ready", timeout=RUN_MS)
 
 
@@ -318,7 +318,7 @@ def test_the_day_of_an_admin(page_of: Callable[..., Page], own_context: Callable
 
     # 1. Somebody new
     admin("People")
-    page.get_by_role("link", name="Invite somebody").click()
+    page.get_by_role("link", name="Invite person").click()
     page.get_by_label("User name").fill("jon")
     page.get_by_label("First name").fill("Jon")
     page.get_by_label("Last name").fill("Berg")
@@ -332,21 +332,21 @@ def test_the_day_of_an_admin(page_of: Callable[..., Page], own_context: Callable
 
     # 2. A team, its budget and its lead
     admin("Teams")
-    page.get_by_label("Name").fill("harbour")
+    page.get_by_label("Name", exact=True).fill("harbour")
     page.get_by_label("GPU").fill("4")
-    page.get_by_role("button", name="Make the team").click()
+    page.get_by_role("button", name="Create team").click()
     expect(page.get_by_role("heading", name="harbour", exact=True)).to_be_visible()
-    page.get_by_label("Add somebody").fill("jon")
+    page.get_by_label("New member").fill("jon")
     page.get_by_role("button", name="Add", exact=True).click()
     page.get_by_role("button", name="Make Jon Berg a lead").click()
-    expect(page.get_by_role("button", name="Jon Berg no longer leads")).to_be_visible()
+    expect(page.get_by_role("button", name="Remove Jon Berg as lead")).to_be_visible()
     picture(page, "admin-team")
 
     look_after_a_namespace(page, admin, theirs)
 
     # 4. The machines, the queue, the portal itself
     page.get_by_role("link", name="Nodes", exact=True).first.click()
-    expect(page.locator("#nodes article").first).to_contain_text("GPUs")
+    expect(page.locator("#nodes article").first).to_contain_text("GPU")
     picture(page, "admin-nodes")
     page.get_by_role("link", name="Queue", exact=True).first.click()
     expect(page.locator("#queue")).to_be_visible()
@@ -360,7 +360,7 @@ def test_the_day_of_an_admin(page_of: Callable[..., Page], own_context: Callable
     page.wait_for_url("**q=jon*")
     expect(page.locator("#list")).to_contain_text("the machines move on Friday")
     picture(page, "admin-audit")
-    as_csv = page.get_by_role("link", name="As CSV")
+    as_csv = page.get_by_role("link", name="Export CSV")
     expect(as_csv).to_have_attribute("href", re.compile("q=jon"))  # the list has come
     with page.expect_download() as download:
         as_csv.click()

@@ -144,7 +144,7 @@ def test_the_app_sees_its_token_and_no_cookie_of_the_portal(
         return [answer] if answer.status_code in {502, 503} else []
 
     [gone] = wait_for("it is gone", refused)
-    assert "This page tries again by itself" in " ".join(gone.text.split())
+    assert "This page tries again automatically" in " ".join(gone.text.split())
     assert int(gone.headers["Refresh"]) >= 3
     wait_for("it is back", lambda: answers().status_code == 200, timeout_s=120)
     foreign = f"homeport_session={session}; homeport_csrf=c; gate_99999999=g; other=o; {lab.cookie}"

@@ -165,7 +165,7 @@ def test_a_link_that_does_not_work_says_what_to_do(
     page.goto(f"{behind.world.url}{PREFIX}__gate")
     expect(page.get_by_role("heading")).to_have_text("Open this notebook from Homeport")
     page.goto(f"{behind.world.url}/elsewhere")
-    expect(page.get_by_role("heading")).to_have_text("Nothing is here")
+    expect(page.get_by_role("heading")).to_have_text("Not found")
     context.close()
 
 
@@ -209,7 +209,7 @@ def test_an_app_that_is_not_there_yet_is_shown_when_it_is(
 
     behind.world.app = broken
     page.goto(f"{behind.world.url}{PREFIX}lab")
-    expect(page.get_by_role("heading")).to_have_text("The notebook broke off")
+    expect(page.get_by_role("heading")).to_have_text("The notebook stopped responding")
     shot(page, "broke-off")
     behind.world.app = real
     # It loads itself again after three seconds.

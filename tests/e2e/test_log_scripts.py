@@ -170,7 +170,7 @@ def test_the_end_is_the_end(open_log: Callable[[str], tuple[Page, Server]]) -> N
 
 
 @pytest.mark.parametrize(
-    ("code", "words"), [(4401, "You are signed out."), (4404, "This training is gone.")]
+    ("code", "words"), [(4401, "You are signed out."), (4404, "This training was deleted.")]
 )
 def test_a_refusal_is_told_and_not_tried_again(
     open_log: Callable[[str], tuple[Page, Server]], code: int, words: str

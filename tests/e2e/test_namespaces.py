@@ -69,7 +69,7 @@ def make(page: Page, owner: str) -> str:
     page.goto("/admin/namespaces/")
     page.get_by_role("link", name="New namespace").first.click()
     page.get_by_label("User name of its owner").fill(owner)
-    page.get_by_role("button", name="Make it").click()
+    page.get_by_role("button", name="Create namespace").click()
     page.wait_for_url(re.compile(r"/admin/namespaces/[0-9a-f-]{36}/$"))
     expect(state_of(page)).to_have_text("Ready", timeout=SLOW_MS)
     return page.locator("h1").inner_text()
@@ -98,15 +98,15 @@ def delete(page: Page, namespace: str, data: str) -> None:
     dialog = ask(page, "delete")
     dialog.get_by_label(data).check()
     dialog.get_by_label("Type the name of the namespace").fill(namespace)
-    dialog.get_by_role("button", name="Delete it").click()
-    expect(state_of(page)).to_have_text("Deleted, in grace", timeout=SLOW_MS)
+    dialog.get_by_role("button", name="Delete namespace").click()
+    expect(state_of(page)).to_have_text("Deleted (can be restored)", timeout=SLOW_MS)
 
 
 def purge(page: Page, namespace: str, owner: str) -> None:
     dialog = ask(page, "purge")
     dialog.get_by_label("Type the name of the namespace").fill(namespace)
     dialog.get_by_label("Type the user name of its owner").fill(owner)
-    dialog.get_by_role("button", name="Purge it for ever").click()
+    dialog.get_by_role("button", name="Purge permanently").click()
     expect(state_of(page)).to_have_text("Purged", timeout=2 * SLOW_MS)
 
 
@@ -132,8 +132,8 @@ def test_suspended_it_runs_nothing_and_resumed_it_is_as_it_was(
     job = write(root)
 
     dialog = ask(page, "suspend")
-    dialog.get_by_label("Why?").fill("the lab is closed")
-    dialog.get_by_role("button", name="Suspend it").click()
+    dialog.get_by_label("Reason").fill("the lab is closed")
+    dialog.get_by_role("button", name="Suspend namespace").click()
     expect(page.get_by_text("the lab is closed").first).to_be_visible()
     done = root.wait(job, "stopped", timeout_s=180)
     assert done["reason"]["code"] == "tenant_suspended"
@@ -147,7 +147,7 @@ def test_suspended_it_runs_nothing_and_resumed_it_is_as_it_was(
     assert hard(portal, namespace)["requests.cpu"] == before["requests.cpu"]
     assert claims(portal, namespace) == kept
 
-    ask(page, "resume").get_by_role("button", name="Resume it").click()
+    ask(page, "resume").get_by_role("button", name="Resume namespace").click()
     expect(state_of(page)).to_have_text("Ready", timeout=SLOW_MS)
     assert hard(portal, namespace) == before
     root.wait(waiting, "succeeded")
@@ -165,9 +165,9 @@ def test_deleted_it_is_closed_and_restored_it_is_whole(
     dialog = ask(page, "delete")
     dialog.get_by_label("are deleted").check()
     dialog.get_by_label("Type the name of the namespace").fill("u-somebody-else")
-    dialog.get_by_role("button", name="Delete it").click()
+    dialog.get_by_role("button", name="Delete namespace").click()
     expect(dialog.get_by_text("Type the name of the namespace exactly")).to_be_visible()
-    dialog.get_by_role("link", name="Keep it").click()
+    dialog.get_by_role("link", name="Cancel").click()
     expect(state_of(page)).to_have_text("Ready")
     delete(page, namespace, "are deleted")
     wait_for(
@@ -177,7 +177,7 @@ def test_deleted_it_is_closed_and_restored_it_is_whole(
     )
     assert claims(portal, namespace) == kept
 
-    ask(page, "restore").get_by_role("button", name="Restore it").click()
+    ask(page, "restore").get_by_role("button", name="Restore namespace").click()
     expect(state_of(page)).to_have_text("Ready", timeout=SLOW_MS)
     assert claims(portal, namespace) == kept
     again = root.submit(name="reads again", command=["python", "-c", READ])
@@ -202,7 +202,7 @@ def test_purged_it_is_gone_and_its_data_as_was_chosen(
     assert (folder_of(kept["data"]) / "precious").read_text() == "years of work"
     # What ran there can still be read.
     assert root.get(f"jobs/{job['id']}/")["state"] == "stopped"
-    page.get_by_role("link", name="Its trainings").click()
+    page.get_by_role("link", name="Trainings in this namespace").click()
     expect(page.get_by_role("link", name="precious").first).to_be_visible()
 
     # Asked for again it is another one; purged with its data, the data is really gone.
@@ -237,7 +237,7 @@ def test_what_holds_a_namespace_is_shown_with_the_next_step(
     dialog = ask(page, "purge")
     dialog.get_by_label("Type the name of the namespace").fill(namespace)
     dialog.get_by_label("Type the user name of its owner").fill("root")
-    dialog.get_by_role("button", name="Purge it for ever").click()
+    dialog.get_by_role("button", name="Purge permanently").click()
     reason = page.locator(".namespace-reason")
     expect(reason).to_contain_text(
         "ConfigMap held is held by the finalizer example.org/backup", timeout=SLOW_MS

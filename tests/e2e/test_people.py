@@ -20,7 +20,7 @@ NEW_PASSWORD = "orange tugboat 7"
 def invite(page: Page, name: str) -> str:
     """Invites somebody into the team vision; the link that the page shows."""
     page.goto("/admin/people/")
-    page.get_by_role("link", name="Invite somebody").click()
+    page.get_by_role("link", name="Invite person").click()
     page.get_by_label("User name").fill(name)
     page.get_by_label("First name").fill(name.title())
     page.get_by_label("Team").select_option("vision")
@@ -33,8 +33,8 @@ def invite(page: Page, name: str) -> str:
 
 def join(page: Page, link: str) -> None:
     page.goto(link)
-    page.get_by_label("New password").fill(NEW_PASSWORD)
-    page.get_by_label("Repeat the password").fill(NEW_PASSWORD)
+    page.get_by_label("New password", exact=True).fill(NEW_PASSWORD)
+    page.get_by_label("Repeat new password").fill(NEW_PASSWORD)
     page.get_by_role("button", name="Join").click()
 
 
@@ -83,7 +83,7 @@ def test_an_invited_person_joins_in_another_browser_and_has_a_namespace(
     assert tenant["namespace"].startswith("u-nina-")
     assert tenant["team"] == "vision"
     page.goto(link)
-    expect(page.get_by_role("heading", name="This link is over")).to_be_visible()
+    expect(page.get_by_role("heading", name="This link has expired")).to_be_visible()
     context.close()
 
 
@@ -137,7 +137,7 @@ def test_the_trail_shows_what_was_done_and_comes_as_csv(page_of: Callable[..., P
     expect(row).to_contain_text("quentin")
     expect(row).to_contain_text("team: vision")
     with root.expect_download() as download:
-        root.get_by_role("link", name="As CSV").click()
+        root.get_by_role("link", name="Export CSV").click()
     text = download.value.path().read_text("utf-8-sig")
     assert re.search(r",root,invite,user,quentin,", text)
     assert ",sign-in," not in text
@@ -176,13 +176,13 @@ def test_signing_in_by_the_provider(lab: OidcPortal, browser: Browser) -> None:
     problems: list[str] = []
     page.on("console", lambda m: problems.append(m.text) if is_ours(lab, m) else None)
     page.goto("/sign-in/?next=/trainings/")
-    page.get_by_role("button", name="Sign in by Lab login").click()
+    page.get_by_role("button", name="Sign in with Lab login").click()
     expect(page.get_by_role("heading", name="Lab login", exact=True)).to_be_visible()
     page.get_by_role("link", name="sub-ann").click()
     page.wait_for_url(f"{lab.url}/trainings/")
     page.goto("/account/")
     expect(page.get_by_text("This browser")).to_be_visible()
-    expect(page.get_by_text("You sign in without a password of Homeport.")).to_be_visible()
+    expect(page.get_by_text("You sign in without a Homeport password.")).to_be_visible()
     assert not problems, problems
     context.close()
 
@@ -191,7 +191,7 @@ def test_connecting_the_provider_to_an_account(lab: OidcPortal, browser: Browser
     context = browser.new_context(base_url=lab.url)
     page = context.new_page()
     page.goto("/sign-in/")
-    page.get_by_role("button", name="Sign in by Lab login").click()
+    page.get_by_role("button", name="Sign in with Lab login").click()
     page.get_by_role("link", name="sub-ada").click()
     expect(page.get_by_text("connect Lab login on your account page")).to_be_visible()
     page.get_by_label("User name").fill("ada")
@@ -200,5 +200,5 @@ def test_connecting_the_provider_to_an_account(lab: OidcPortal, browser: Browser
     page.goto("/account/")
     page.get_by_role("button", name="Connect Lab login").click()
     page.get_by_role("link", name="sub-ada").click()
-    expect(page.get_by_text("Connected: you can sign in by Lab login.")).to_be_visible()
+    expect(page.get_by_text("Connected: you can sign in with Lab login.")).to_be_visible()
     context.close()

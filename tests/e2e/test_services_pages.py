@@ -31,7 +31,7 @@ def begin(page: Page, name: str) -> None:
     page.goto("/notebooks/")
     page.get_by_role("link", name="New notebook").click()
     page.get_by_label("Name").fill(name)
-    expect(page.locator("#fit")).to_contain_text(re.compile("Fits now|Will wait"))
+    expect(page.locator("#fit")).to_contain_text(re.compile("Fits now|Will be queued"))
     page.get_by_role("button", name="Start notebook").click()
     expect(page.get_by_role("heading", name=name)).to_be_visible()
 
@@ -81,8 +81,8 @@ def test_a_notebook_from_the_form_to_a_kernel_and_back(
 
     page.locator("#stop").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("Have you saved?")
-    dialog.get_by_role("button", name="Stop it").click()
+    expect(dialog).to_contain_text("Unsaved changes")
+    dialog.get_by_role("button", name="Stop notebook").click()
     expect(page.locator("#service-header .badge")).to_have_text("Stopped", timeout=90_000)
     page.get_by_role("button", name="Start again").click()
     wait_until_running(page)
@@ -91,7 +91,7 @@ def test_a_notebook_from_the_form_to_a_kernel_and_back(
     again.close()
 
     page.locator("#delete").click()
-    page.get_by_role("dialog").get_by_role("button", name="Delete it for ever").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete permanently").click()
     expect(page.get_by_role("status").filter(has_text="is deleted")).to_be_visible()
     expect(page.get_by_role("link", name="e2e lab")).to_have_count(0)
 
@@ -110,7 +110,7 @@ def test_a_tab_that_was_opened_early_goes_on_by_itself(
     assert tab.evaluate("history.length") <= 2
     wait_until_running(page)
     page.locator("#delete").click()
-    page.get_by_role("dialog").get_by_role("button", name="Delete it for ever").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete permanently").click()
     expect(page).to_have_url(re.compile("/notebooks/$"))
 
 
@@ -119,14 +119,14 @@ def test_an_image_that_is_not_there_is_told_at_its_step(page_of: Callable[..., P
     page.goto("/notebooks/new/")
     page.get_by_label("Name").fill("no such image")
     page.get_by_label("Another image").check(force=True)
-    page.get_by_label("Which image?").fill("registry.example/nothing:1")
+    page.get_by_label("Image reference").fill("registry.example/nothing:1")
     page.get_by_role("button", name="Start notebook").click()
     step = page.locator("li[data-step=image]")
     expect(step).to_have_attribute("data-state", re.compile("now|failed"), timeout=60_000)
     told = page.locator(".step-cause, .job-reason").first
     expect(told).to_contain_text("registry.example/nothing:1", timeout=60_000)
     page.locator("#delete").click()
-    page.get_by_role("dialog").get_by_role("button", name="Delete it for ever").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete permanently").click()
     expect(page).to_have_url(re.compile("/notebooks/$"))
 
 
@@ -145,7 +145,7 @@ def test_a_trainings_curves_are_one_click_away(ada: Rest, page_of: Callable[...,
 
     # The same TensorBoard again, and one of two ticked trainings.
     page.goto("/trainings/")
-    page.get_by_role("checkbox", name="Tick curves for TensorBoard").check()
+    page.get_by_role("checkbox", name="Select curves for TensorBoard").check()
     with page.context.expect_page() as opened:
         page.get_by_role("button", name="Open in TensorBoard").click()
     expect(opened.value.locator("tb-webapp")).to_be_visible(timeout=60_000)

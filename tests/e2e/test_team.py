@@ -82,10 +82,10 @@ def test_a_lead_sees_what_runs_and_waits_and_stops_one_with_a_reason(
     told.goto(f"/trainings/{trainings['runs']['id']}/")
     runs.get_by_role("link", name="Stop ada runs of Ada").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_role("button", name="Stop it").click()
+    dialog.get_by_role("button", name="Stop training").click()
     expect(dialog).to_be_visible()  # the browser asks for the reason
-    dialog.get_by_label("Why? Ada sees this with your name.").fill("the demo needs the GPU")
-    dialog.get_by_role("button", name="Stop it").click()
+    dialog.get_by_label("Reason (shown to Ada with your name)").fill("the demo needs the GPU")
+    dialog.get_by_role("button", name="Stop training").click()
     expect(page.get_by_text("“ada runs” is being stopped.")).to_be_visible()
     # Both pages change by themselves: the list loses it, and its owner reads who and why.
     expect(row_of(page, "ada runs")).to_have_count(0, timeout=60_000)
@@ -105,13 +105,13 @@ def test_a_quota_that_a_lead_changes_is_the_clusters_and_lets_the_next_one_start
     assert hard(portal, namespace)["requests.nvidia.com/gpu"] == "2"
     page = page_of("lee", width=400)
     page.goto("/team/")
-    page.get_by_role("link", name="Change the quota of Lin").click()
+    page.get_by_role("link", name="Change quota of Lin").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("GPUs").fill("many")
-    dialog.get_by_role("button", name="Change the quota").click()
+    dialog.get_by_label("GPU").fill("many")
+    dialog.get_by_role("button", name="Change quota").click()
     expect(dialog).to_contain_text("not a quantity")
-    dialog.get_by_label("GPUs").fill("3")
-    dialog.get_by_role("button", name="Change the quota").click()
+    dialog.get_by_label("GPU").fill("3")
+    dialog.get_by_role("button", name="Change quota").click()
     expect(page.get_by_text("The quota of Lin is changed.")).to_be_visible()
     wait_for(
         "the cluster's quota follows",
@@ -121,9 +121,9 @@ def test_a_quota_that_a_lead_changes_is_the_clusters_and_lets_the_next_one_start
     expect(person(page, "Lin")).to_contain_text("3 of 3", timeout=20_000)
 
     # Less than what is held: nothing is ended, and it is said.
-    page.get_by_role("link", name="Change the quota of Lin").click()
-    dialog.get_by_label("GPUs").fill("2")
-    dialog.get_by_role("button", name="Change the quota").click()
+    page.get_by_role("link", name="Change quota of Lin").click()
+    dialog.get_by_label("GPU").fill("2")
+    dialog.get_by_role("button", name="Change quota").click()
     expect(person(page, "Lin")).to_contain_text("over by 1, nothing new starts", timeout=20_000)
     wait_for(
         "the cluster's quota follows again",

@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import F
 from django.test import override_settings
 
-from jobs.models import Job, Service
+from jobs.models import Workload
 from tenants.models import Tenant, TenantObject
 from tenants.reconcile import status
 from tests.faults.world import FaultWorld
@@ -229,7 +229,7 @@ async def job_is_deleted(world: FaultWorld) -> None:
 
 
 async def no_job_is_left(world: FaultWorld) -> bool:
-    return not await Job.objects.aexists()
+    return not await Workload.objects.aexists()
 
 
 # --- notebooks and TensorBoards ---
@@ -267,13 +267,13 @@ async def service_is_deleted(world: FaultWorld) -> None:
 
 
 async def service_starts_again(world: FaultWorld) -> None:
-    await world.intend(desired="run", start_count=F("start_count") + 1)
+    await world.intend(desired="run", generation=F("generation") + 1)
 
 
 async def has_started_again(world: FaultWorld) -> bool:
     service = await world.row()
     assert service is not None
-    return service.state == "running" and service.seen_start == service.start_count == 2
+    return service.state == "running" and service.observed_generation == service.generation == 2
 
 
 async def is_stopped(world: FaultWorld) -> bool:
@@ -288,7 +288,7 @@ async def notebook_is_stopped(world: FaultWorld) -> None:
 
 
 async def no_service_is_left(world: FaultWorld) -> bool:
-    return not await Service.objects.aexists()
+    return not await Workload.objects.aexists()
 
 
 async def door_is_removed(world: FaultWorld) -> None:

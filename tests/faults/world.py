@@ -14,8 +14,8 @@ from asgiref.sync import sync_to_async
 from django.db.models import F
 from django.utils import timezone
 
-from jobs.models import Job, Service
-from jobs.rules.states import Desired, JobState
+from jobs.models import Workload
+from jobs.rules.states import Desired, WorkloadState
 from portal.cluster import client, labels
 from portal.cluster.cache import ClusterChanges
 from portal.cluster.kinds import KINDS as ALL_KINDS
@@ -159,7 +159,7 @@ class FaultWorld(World):
     def _has_news(self) -> bool:
         self.feed()
         assert self.shift is not None
-        return bool(self.shift._view._changes)
+        return bool(self.shift._cache._changes)
 
     async def start(self) -> None:
         self.looked_whole_at = float("-inf")
@@ -234,7 +234,7 @@ class FaultWorld(World):
     def _tenant(self, owner: str) -> Tenant:
         return Tenant.objects.select_related("owner").get(owner__username=owner)
 
-    def _note_row(self, row: Job | Service) -> None:
+    def _note_row(self, row: Workload) -> None:
         from portal.cluster.names import short_id
 
         self.names[str(row.pk)] = "row"
@@ -247,20 +247,19 @@ class FaultWorld(World):
         self._under_way.clear()
 
     async def has_failed(self, why: str) -> bool:
-        """Whether alice's training or service has, for a reason with these words."""
+        """Whether a workload of alice's has, for a reason with these words."""
         failed = {"tenant_id": self.alice, "state": "failed", "reason_text__contains": why}
-        jobs, services = Job.objects.filter(**failed), Service.objects.filter(**failed)
-        return await jobs.aexists() or await services.aexists()
+        return await Workload.objects.filter(**failed).aexists()
 
     async def has_run(self, name: str) -> bool:
-        return await Job.objects.filter(name=name, state=JobState.SUCCEEDED).aexists()
+        return await Workload.objects.filter(name=name, state=WorkloadState.SUCCEEDED).aexists()
 
     async def drop(self, name: str) -> None:
         """Removes a training as if it had never been."""
-        await Job.objects.filter(name=name).aupdate(desired=Desired.DELETE)
+        await Workload.objects.filter(name=name).aupdate(desired=Desired.DELETE)
 
         async def is_gone() -> bool:
-            return not await Job.objects.filter(name=name).aexists()
+            return not await Workload.objects.filter(name=name).aexists()
 
         await self.wait(is_gone, f"{name} is deleted")
 
@@ -303,10 +302,7 @@ class FaultWorld(World):
             async for p in TenantObject.objects.filter(tenant_id=self.alice)
         ]
         found += [
-            f"job {j.state} {j.reason_code} {j.attempt}" async for j in Job.objects.order_by("pk")
-        ]
-        found += [
-            f"service {s.kind} {s.state} {s.reason_code}" async for s in Service.objects.all()
+            f"{w.kind} {w.state} {w.reason_code} {w.attempt}" async for w in Workload.objects.all()
         ]
         return sorted(found)
 
@@ -326,19 +322,18 @@ class FaultWorld(World):
         tenant = other or await self.tenant()
         texts = [f"{tenant.state}: {tenant.reason_text} {tenant.reason_next_step}"]
         texts += [part.detail async for part in TenantObject.objects.filter(tenant=tenant)]
-        for table in (Job, Service):
-            async for row in table.objects.filter(tenant=tenant):
-                texts.append(f"{row.state}: {row.reason_text} {row.reason_next_step}")
-                if row.state in ENDED:  # the reason is that of its end
-                    texts += [e.message async for e in row.events.filter(is_warning=True)]
+        async for row in Workload.objects.filter(tenant=tenant):
+            texts.append(f"{row.state}: {row.reason_text} {row.reason_next_step}")
+            if row.state in ENDED:  # the reason is that of its end
+                texts += [e.message async for e in row.events.filter(is_warning=True)]
         return "\n".join(text for text in texts if text)
 
     async def tell(self) -> str:
         """How things are, for the message of a failure."""
         picture = await self.picture()
-        memos = [f"{j.name} {j.state} {j.reason_text} {j.memo}" async for j in Job.objects.all()]
-        memos += [f"{s.state} {s.reason_text} {s.memo}" async for s in Service.objects.all()]
-        return "\n".join([*picture["objects"], *picture["rows"], *memos, str(self.recorded)])
+        rows = Workload.objects.all()
+        notes = [f"{w.name} {w.state} {w.reason_text} {w.notes}" async for w in rows]
+        return "\n".join([*picture["objects"], *picture["rows"], *notes, str(self.recorded)])
 
 
 def _state(obj: dict[str, Any]) -> str:

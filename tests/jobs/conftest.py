@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs.pod_api import runner
+from portal import live
 from portal.storage import get_store
 from portal.storage.folder import FolderStore
 
@@ -27,6 +27,6 @@ def store(settings: Any) -> Iterator[FolderStore]:
 def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What browsers and the reconciler were told."""
     found: list[Any] = []
-    monkeypatch.setattr(runner.live, "wake_reconciler", lambda: found.append("wake"))
-    monkeypatch.setattr(runner.live, "changed", lambda *what: found.append(what[:2]))
+    monkeypatch.setattr(live, "wake_reconciler", lambda: found.append("wake"))
+    monkeypatch.setattr(live, "changed", lambda *what: found.append(what[:2]))
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.test import Client
 
-from jobs.models import Job
+from jobs.models import Workload
 from jobs.tokens import job_token
 from portal.storage.folder import STORE_PATH
 from portal.storage.store import Store
@@ -19,7 +19,7 @@ DATA = b"step 1\nstep 2\n"
 class Door:
     """Calls as a pod of one job makes them."""
 
-    def __init__(self, job: Job, token: str | None = None) -> None:
+    def __init__(self, job: Workload, token: str | None = None) -> None:
         self.job = job
         self.token = job_token(job.pk) if token is None else token
         self.client = Client()

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,11 +12,16 @@ from django.utils.timezone import now
 from rest_framework import serializers
 
 from jobs.models import Artifact, Replica
-from jobs.serializers import ReplicaSerializer
+from jobs.workloads.serializers import (
+    JobSerializer,
+    ReplicaSerializer,
+    ServiceSerializer,
+    ShownTensorBoardSerializer,
+)
 from portal.storage import get_store
 from tenants.actions import create_token
 from tenants.models import ApiToken, AuditEntry, Team, Tenant
-from tests.factories import make_job, make_tenant
+from tests.factories import make_job, make_service, make_tenant
 from tests.jobs.browsing import body_of, client_of
 
 pytestmark = pytest.mark.django_db
@@ -95,13 +101,13 @@ def artifact(alice: Tenant) -> Artifact:
     key = f"{alice.pk}/jobs/x/model"
     get_store().put_file(key, io.BytesIO(b"0123456789"))
     made: Artifact = Artifact.objects.create(
-        job=job, path="model", size_bytes=10, mtime_ns=7, storage_key=key, uploaded_at=now()
+        workload=job, path="model", size_bytes=10, mtime_ns=7, storage_key=key, uploaded_at=now()
     )
     return made
 
 
 def get(client: Client, artifact: Artifact, **headers: str) -> Any:
-    path = f"/api/v1/jobs/{artifact.job_id}/artifacts/{artifact.pk}/"
+    path = f"/api/v1/jobs/{artifact.workload_id}/artifacts/{artifact.pk}/"
     return client.get(path, headers=headers)
 
 
@@ -153,7 +159,7 @@ def test_signing_out_needs_a_token(client: Client) -> None:
 def test_replicas_are_written_as_their_fields_say(alice: Tenant) -> None:
     at = now()
     ended = {"exit_code": 1, "reason_text": "It failed.", "restarts": 2, "finished_at": at}
-    row = Replica(job=make_job(alice), role="ps", pod="p", node="n", gpus=[0], started_at=at)
+    row = Replica(workload=make_job(alice), role="ps", pod="p", node="n", gpus=[0], started_at=at)
     for number, more in enumerate(({}, ended)):
         row.pk, row.index = None, number
         for name, value in more.items():
@@ -162,3 +168,15 @@ def test_replicas_are_written_as_their_fields_say(alice: Tenant) -> None:
     for replica in Replica.objects.all():
         shown = ReplicaSerializer(replica)
         assert shown.data == serializers.ModelSerializer.to_representation(shown, replica)
+
+
+def test_workloads_have_the_fields_that_the_document_says(alice: Tenant) -> None:
+    context = {"request": SimpleNamespace(user=alice.owner)}
+    rows = {
+        JobSerializer: make_job(alice),
+        ServiceSerializer: make_service(alice),
+        ShownTensorBoardSerializer: make_service(alice, kind="tensorboard"),
+    }
+    for serializer, row in rows.items():
+        shown = serializer(row, context=context)
+        assert list(shown.data) == list(shown.fields)

@@ -8,7 +8,9 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from jobs.models import Bundle, Job, Node
+from jobs.kinds.spec import spec_of
+from jobs.kinds.training.spec import TrainingSpec
+from jobs.models import Bundle, Node, Workload
 from tenants.models import AuditEntry, Tenant
 from tests.factories import make_job, make_tenant
 from tests.jobs.browsing import HTMX, client_of, read, tenant_with_a_node
@@ -48,14 +50,12 @@ def zip_file(**files: str) -> SimpleUploadedFile:
 
 def test_a_submitted_form_is_a_queued_training(alice: Tenant, client: Client) -> None:
     answer = client.post("/trainings/new/", fields(flags=["task_index"], retries="1"))
-    job = Job.objects.get()
+    job = Workload.objects.get()
     assert answer["Location"] == f"/trainings/{job.pk}/"
     assert (job.name, job.state, job.owner) == ("mnist", "queued", alice.owner)
-    assert (job.command, job.cluster_flags, job.retries) == (
-        ["python", "train.py"],
-        ["task_index"],
-        1,
-    )
+    spec = spec_of(job, TrainingSpec)
+    assert (spec.command, spec.cluster_flags) == (("python", "train.py"), ("task_index",))
+    assert spec.run_policy.retries == 1
     entry = AuditEntry.objects.get(verb="submit")
     assert (entry.actor, entry.object_id) == (alice.owner, str(job.pk))
 
@@ -86,7 +86,7 @@ def test_errors_are_at_the_fields_and_nothing_typed_is_lost(client: Client, alic
     assert answer.status_code == 200
     page = Markup(answer.content.decode())
     assert not find_faults(page)
-    assert not Job.objects.exists()
+    assert not Workload.objects.exists()
     summary = page.one(id="errors").text
     for label in ("Name:", "Image:", "Parameter servers, memory:", "Time limit:", "Environment"):
         assert label in summary
@@ -118,7 +118,7 @@ def test_errors_are_at_the_fields_and_nothing_typed_is_lost(client: Client, alic
 def test_what_can_never_fit_is_refused_at_its_field(client: Client) -> None:
     answer = client.post("/trainings/new/", fields(**{"replicas.worker.gpu": "5"}))
     page = Markup(answer.content.decode())
-    assert not Job.objects.exists()
+    assert not Workload.objects.exists()
     assert page.one(id="replicas.worker.gpu").get("aria-invalid") == "true"
     assert "GPU" in page.one(id="errors").text
 
@@ -126,8 +126,8 @@ def test_what_can_never_fit_is_refused_at_its_field(client: Client) -> None:
 def test_without_javascript_the_file_comes_with_the_form(client: Client) -> None:
     file = zip_file(**{"train.py": "print(1)"})
     client.post("/trainings/new/", fields(source_kind="bundle", file=file))
-    job = Job.objects.get()
-    assert job.source["bundle"] == str(Bundle.objects.get().pk)
+    job = Workload.objects.get()
+    assert job.spec["source"]["bundle"] == str(Bundle.objects.get().pk)
 
 
 def test_uploads_of_others_cannot_be_used(client: Client) -> None:
@@ -137,7 +137,7 @@ def test_uploads_of_others_cannot_be_used(client: Client) -> None:
     )
     typed = fields(source_kind="bundle", **{"source.bundle": str(bundle.pk)})
     answer = client.post("/trainings/new/", typed)
-    assert not Job.objects.exists()
+    assert not Workload.objects.exists()
     assert "secret.zip" not in answer.content.decode()
 
 
@@ -145,9 +145,9 @@ def test_uploads_of_others_cannot_be_used(client: Client) -> None:
     ("changes", "words"),
     [
         ({}, "Fits now"),
-        ({"replicas.worker.gpu": "2"}, "Will wait"),
-        ({"replicas.worker.gpu": "3"}, "Can never fit"),
-        ({"replicas.worker.cpu": "many"}, "Not readable yet"),
+        ({"replicas.worker.gpu": "2"}, "Will be queued"),
+        ({"replicas.worker.gpu": "3"}, "Does not fit"),
+        ({"replicas.worker.cpu": "many"}, "Check the form"),
         ({"name": "", "command": ""}, "Fits now"),
     ],
 )
@@ -162,8 +162,8 @@ def test_the_panel_tells_at_once_whether_it_fits(
         # The scheduler would place nothing on nodes that are kept for others.
         Node.objects.update(taints=[{"key": "team", "value": "vision", "effect": "NoSchedule"}])
         answer = client.post("/trainings/new/fit/", fields(**changes), headers=HTMX)
-        assert "Will wait" in Markup(answer.content.decode()).text
-    assert not Job.objects.exists()
+        assert "Will be queued" in Markup(answer.content.decode()).text
+    assert not Workload.objects.exists()
 
 
 def test_the_panel_shows_the_command_of_each_replica(client: Client) -> None:
@@ -180,7 +180,7 @@ def test_the_panel_shows_the_command_of_each_replica(client: Client) -> None:
     assert "--job_name=worker --task_index=1" in preview.text
     assert "--job_name=ps --task_index=0" in preview.text
     assert "--ps_hosts=mnist-xxxxxx-ps-0.mnist-xxxxxx:2222" in preview.text
-    assert "&& is passed on as a word" in preview.text
+    assert "Not run by a shell: && is passed as an argument" in preview.text
     assert "{{nothing}} is not a placeholder" in preview.text
 
 
@@ -201,7 +201,7 @@ def test_an_admin_without_a_namespace_is_told_where_to_get_one() -> None:
     assert "you have none" in read(client, "/trainings/new/").text
     assert client.post("/trainings/new/", fields()).status_code == 200
     assert client.post("/trainings/new/fit/", fields()).status_code == 404
-    assert not Job.objects.exists()
+    assert not Workload.objects.exists()
 
 
 def test_running_again_fills_the_form(alice: Tenant, client: Client) -> None:
@@ -254,4 +254,4 @@ def test_a_full_disk_costs_nothing_of_what_was_typed(client: Client, settings: A
     page = answer.content.decode()
     assert "no room left" in page
     assert "python typed.py" in page
-    assert not Job.objects.exists()
+    assert not Workload.objects.exists()

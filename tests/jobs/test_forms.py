@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from django.http import QueryDict
 
-from jobs import forms, submission
-from jobs.actions import submit
+from jobs import forms
 from jobs.examples import EXAMPLES
-from portal.errors import FieldError, Refused
+from jobs.kinds.training.kind import TRAINING
+from jobs.workloads.actions import submit
+from portal import quantity
+from portal.errors import FieldError
 from tests.factories import make_tenant
 
 
@@ -25,18 +27,18 @@ def posted(**fields: Any) -> forms.TrainingForm:
     [("90s", 90), ("30min", 1800), ("30 m", 1800), ("1h 30min", 5400), ("2D", 172800)],
 )
 def test_times_are_read_with_their_units(text: str, seconds: int) -> None:
-    assert forms.parse_duration(text) == seconds
+    assert quantity.duration_s(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["90", "soon", "1h30", "-5min", "1.5h", "h"])
 def test_times_without_units_are_refused_with_an_example(text: str) -> None:
-    with pytest.raises(Refused, match="for example 30min"):
-        forms.parse_duration(text)
+    with pytest.raises(quantity.QuantityError, match="for example 30min"):
+        quantity.duration_s(text)
 
 
 @pytest.mark.parametrize("seconds", [1, 59, 60, 5400, 86400, 90061])
 def test_times_are_written_as_they_are_read(seconds: int) -> None:
-    assert forms.parse_duration(forms.duration_field(seconds)) == seconds
+    assert quantity.duration_s(quantity.duration_text(seconds)) == seconds
 
 
 def test_the_body_is_that_of_rest() -> None:
@@ -57,7 +59,7 @@ def test_the_body_is_that_of_rest() -> None:
     assert body["replicas"]["ps"]["memory"] == "1Gi"
     assert body["env"] == {"A": "1", "B": "two words"}
     assert body["cluster_flags"] == ["ps_hosts", "task_index"]
-    assert (body["deadline_s"], body["ttl_s"], body["starting_deadline_s"]) == (28800, 86400, 300)
+    assert (body["deadline_s"], body["ttl_s"], body["starting_deadline_s"]) == ("8h", "1d", "5min")
     assert body["source"] is None
 
 
@@ -131,7 +133,7 @@ def test_more_options_open_when_they_matter() -> None:
 def test_examples_are_accepted_as_they_are(example: Any) -> None:
     tenant = make_tenant()
     form = forms.blank_form(example)
-    submission.parse(form.body(), tenant=tenant, user=tenant.owner)
+    TRAINING.read(form.body(), tenant=tenant, user=tenant.owner)
     assert not form.errors
 
 
@@ -144,7 +146,7 @@ def test_running_again_asks_for_exactly_the_same() -> None:
         "image": "python:3.11-slim",
         "command": ["python", "-c", "print('a \"b\" $c')", "--dir={{log_dir}}", ""],
         "source": {"url": "https://example.org/train.py", "sha256": "ab" * 32},
-        "replicas": {"worker": {"count": 3, "cpu": "1500m", "memory": "768Mi", "gpu": 1}, "ps": {}},
+        "replicas": {"worker": {"count": 2, "cpu": "1500m", "memory": "768Mi", "gpu": 1}, "ps": {}},
         "env": {"A": "1", "B": " two  words "},
         "cluster_flags": ["task_index", "ps_hosts"],
         "success_policy": "worker0",
@@ -155,9 +157,9 @@ def test_running_again_asks_for_exactly_the_same() -> None:
         "ttl_s": 0,
         "shm": "1Gi",
     }
-    asked = submission.parse(body, tenant=tenant, user=tenant.owner)
-    job = submit(by=tenant.owner, tenant=tenant, submission=asked)
+    asked = TRAINING.read(body, tenant=tenant, user=tenant.owner)
+    job = submit(by=tenant.owner, tenant=tenant, kind=TRAINING, spec=asked)
     form = forms.form_of_job(job, job.owner)
-    again = submission.parse(form.body(), tenant=tenant, user=tenant.owner)
+    again = TRAINING.read(form.body(), tenant=tenant, user=tenant.owner)
     assert not form.errors
     assert again == asked

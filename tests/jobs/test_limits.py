@@ -13,15 +13,17 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from jobs import actions, limits, retention, submission, uploads
-from jobs.models import Artifact, Bundle, Job, LogSegment, ReplicaArchive
+from jobs import limits, retention, uploads
+from jobs.kinds.training.kind import TRAINING
+from jobs.models import Artifact, Bundle, LogSegment, ReplicaArchive, Workload
 from jobs.pod_api import runner
-from jobs.rules.states import JobState
+from jobs.rules.states import WorkloadState
+from jobs.workloads import actions
 from portal.errors import Refused
 from portal.storage import get_store
-from tenants.actions import create_token, record
+from tenants.actions import MAX_TOKENS, create_token
+from tenants.audit.record import record
 from tenants.models import ApiToken, AuditEntry, Tenant
-from tenants.people.token_limit import MAX_TOKENS
 from tests.factories import make_job, make_tenant, submit_body
 from tests.jobs.pods_door import Door, segment
 
@@ -66,7 +68,7 @@ def test_an_upload_goes_with_the_last_of_its_bytes(rest: Client, alice: Tenant) 
     # The other one goes while the training may be fetching: the bytes are still the first's.
     assert rest.delete(f"/api/v1/bundles/{second['id']}/").status_code == 204
     assert get_store().exists(key)
-    Job.objects.filter(pk=job.pk).update(state=JobState.SUCCEEDED)
+    Workload.objects.filter(pk=job.pk).update(state=WorkloadState.SUCCEEDED)
     assert rest.delete(f"/api/v1/bundles/{first['id']}/").status_code == 204
     assert not get_store().exists(key)
     assert rest.delete(f"/api/v1/bundles/{first['id']}/").status_code == 404
@@ -81,12 +83,12 @@ def test_an_upload_that_was_deleted_a_moment_ago_starts_no_training(
 ) -> None:
     bundle = Bundle.objects.get(pk=upload(rest).json()["id"])
     body = submit_body(source={"bundle": str(bundle.pk)})
-    checked = submission.parse(body, tenant=alice, user=alice.owner)
+    checked = TRAINING.read(body, tenant=alice, user=alice.owner)
     uploads.delete(by=alice.owner, bundle=bundle)
     with pytest.raises(Refused) as refusal:
-        actions.submit(by=alice.owner, tenant=alice, submission=checked)
+        actions.submit(by=alice.owner, tenant=alice, kind=TRAINING, spec=checked)
     assert [error.field for error in refusal.value.errors] == ["source.bundle"]
-    assert not Job.objects.exists()
+    assert not Workload.objects.exists()
 
 
 def test_uploads_of_others_are_not_there(rest: Client) -> None:
@@ -110,7 +112,7 @@ def test_uploads_are_deleted_by_page_too(rest: Client, alice: Tenant) -> None:
     refused = browser.post(address)
     assert refused.status_code == 409
     assert "1 training that has not ended" in refused.content.decode()
-    Job.objects.filter(pk=job.pk).update(state=JobState.STOPPED)
+    Workload.objects.filter(pk=job.pk).update(state=WorkloadState.STOPPED)
     assert browser.post(address)["Location"] == "/uploads/"
     assert "No uploads" in browser.get("/uploads/").content.decode()
 
@@ -120,15 +122,20 @@ def test_a_namespace_keeps_so_many_bytes_of_all_together(
 ) -> None:
     settings.STORE_MAX_BYTES_PER_TENANT = 10_000
     job = make_job(alice)
-    row = ReplicaArchive.objects.create(job=job, role="worker", index=0, attempt=1)
+    row = ReplicaArchive.objects.create(workload=job, role="worker", index=0, attempt=1)
     LogSegment.objects.create(
         archive=row, number=1, start_byte=0, size_bytes=4000, sha256="0" * 64, storage_key="x"
     )
     Artifact.objects.create(
-        job=job, path="a", size_bytes=5000, mtime_ns=0, storage_key="y", uploaded_at=timezone.now()
+        workload=job,
+        path="a",
+        size_bytes=5000,
+        mtime_ns=0,
+        storage_key="y",
+        uploaded_at=timezone.now(),
     )
     # Announced and never sent: it holds nothing.
-    Artifact.objects.create(job=job, path="b", size_bytes=9000, mtime_ns=0, storage_key="z")
+    Artifact.objects.create(workload=job, path="b", size_bytes=9000, mtime_ns=0, storage_key="z")
     assert upload(rest).status_code == 201
     assert upload(rest).status_code == 201  # the same content again
     stored = limits.stored_of(alice.pk)
@@ -160,7 +167,7 @@ def test_the_sum_of_many_segments_reads_an_index_alone(alice: Tenant) -> None:
 
 def test_the_queue_of_a_namespace_ends(rest: Client, alice: Tenant, settings: Any) -> None:
     settings.MAX_UNFINISHED_TRAININGS = 2
-    for state in (JobState.QUEUED, JobState.RUNNING, JobState.FAILED):
+    for state in (WorkloadState.QUEUED, WorkloadState.RUNNING, WorkloadState.FAILED):
         make_job(alice, state=state)
     answer = rest.post("/api/v1/jobs/", submit_body(), content_type="application/json")
     assert (answer.status_code, errors(answer)[0][0]) == (409, "too_many_trainings")
@@ -169,7 +176,7 @@ def test_the_queue_of_a_namespace_ends(rest: Client, alice: Tenant, settings: An
     form = {"name": "x", "image": "python:3.11-slim", "command": "python x.py"}
     page = browser.post("/trainings/new/", {**form, "source_kind": "none", "topology": "single"})
     assert "2 trainings of this namespace are queued or running" in page.content.decode()
-    Job.objects.filter(state=JobState.RUNNING).update(state=JobState.STOPPED)
+    Workload.objects.filter(state=WorkloadState.RUNNING).update(state=WorkloadState.STOPPED)
     answer = rest.post("/api/v1/jobs/", submit_body(), content_type="application/json")
     assert answer.status_code == 201
 
@@ -207,8 +214,8 @@ def test_a_person_has_so_many_tokens(rest: Client, alice: Tenant) -> None:
 
 def test_a_log_has_so_many_segments(alice: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "MAX_SEGMENTS", 2)
-    job = make_job(alice, state=JobState.RUNNING)
-    row = ReplicaArchive.objects.create(job=job, role="worker", index=0, attempt=1)
+    job = make_job(alice, state=WorkloadState.RUNNING)
+    row = ReplicaArchive.objects.create(workload=job, role="worker", index=0, attempt=1)
     for number in (1, 2):
         LogSegment.objects.create(
             archive=row,
@@ -250,7 +257,7 @@ def test_what_is_past_its_time_goes_and_nothing_else(
         make_job(
             alice,
             source={"bundle": str(used.pk)},
-            state=JobState.SUCCEEDED,
+            state=WorkloadState.SUCCEEDED,
             finished_at=now - days * DAY,
         )
     record(by=alice.owner, verb="upload", target=fresh)

@@ -1,18 +1,29 @@
 """The submit body: what is accepted, and the sentence for each thing that is not."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rest_framework import serializers
 
-from jobs import submission
+from jobs.kinds import base
+from jobs.kinds.training.kind import TRAINING
+from jobs.kinds.training.serializer import (
+    LATER_TOPOLOGIES,
+    ResourcesSerializer,
+    TrainingSerializer,
+)
+from jobs.kinds.training.spec import RunPolicy, TrainingSpec
 from jobs.models import Bundle
-from jobs.submission import DEFAULT_FLAGS, Submission, parse
+from jobs.pod.protocol.placeholders import DEFAULT_FLAGS
+from jobs.rules.requests import RoleRequest
 from portal.catalog import Image, get_catalog
 from portal.errors import Refused
 from tenants.models import Tenant
 from tests.factories import make_tenant, submit_body
+from tests.recorded import GIVEN
 
 pytestmark = pytest.mark.django_db
 
@@ -22,13 +33,13 @@ def alice() -> Tenant:
     return make_tenant("alice")
 
 
-def accepted(tenant: Tenant, **changes: object) -> Submission:
-    return parse(submit_body(**changes), tenant=tenant, user=tenant.owner)
+def accepted(tenant: Tenant, **changes: object) -> TrainingSpec:
+    return TRAINING.read(submit_body(**changes), tenant=tenant, user=tenant.owner)
 
 
 def refused(tenant: Tenant, **changes: object) -> dict[str, str]:
     with pytest.raises(Refused) as caught:
-        parse(submit_body(**changes), tenant=tenant, user=tenant.owner)
+        TRAINING.read(submit_body(**changes), tenant=tenant, user=tenant.owner)
     assert all(
         error.text.endswith(".") or "quantity" in error.text for error in caught.value.errors
     )
@@ -38,15 +49,46 @@ def refused(tenant: Tenant, **changes: object) -> dict[str, str]:
 def test_defaults_are_those_of_the_public_surface(alice: Tenant) -> None:
     given = accepted(alice)
     assert given.topology == "single"
-    assert given.replicas["worker"].as_json() == {
-        "count": 1,
-        "cpu_millicores": 1000,
-        "memory_bytes": 2**30,
-        "gpu_count": 0,
-    }
-    assert (given.retries, given.deadline_s, given.starting_deadline_s) == (0, None, 300)
-    assert (given.clean_policy, given.ttl_s, given.shm_bytes) == ("running", 86400, None)
-    assert (given.cluster_flags, given.success_policy, given.priority) == ((), None, "normal")
+    assert given.replicas["worker"] == RoleRequest(1, 1000, 2**30, 0)
+    assert given.run_policy == RunPolicy()
+    run = given.run_policy
+    assert (run.retries, run.deadline_s, run.starting_deadline_s) == (0, None, 300)
+    assert (run.clean_policy, run.ttl_s, given.shm_bytes) == ("running", 86400, None)
+    assert (given.cluster_flags, run.success_policy) == ((), None)
+
+
+def sources(body: serializers.Serializer) -> set[str]:
+    return {field.source for field in body.fields.values()}
+
+
+def test_a_body_has_the_fields_of_the_spec() -> None:
+    own = {*TrainingSpec.__struct_fields__} - {"run_policy"}
+    run = {f"run_policy.{name}" for name in RunPolicy.__struct_fields__}
+    assert sources(TrainingSerializer()) == own | run | {"priority"}
+    assert sources(ResourcesSerializer()) == {*RoleRequest.__struct_fields__}
+
+
+def test_a_spec_is_written_as_the_body_that_asks_for_it(alice: Tenant) -> None:
+    body = json.loads((GIVEN / "training.json").read_text())
+    for changes in ({}, {name: body[name] for name in {*body} - {"source"}}):
+        spec = accepted(alice, **changes)
+        written = json.loads(json.dumps(TrainingSerializer(spec).data))
+        assert accepted(alice, **written) == spec
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [(90, 90), ("90", 90), ("8h", 28800), ("2h 30min", 9000), ("1d", 86400)]
+)
+def test_a_time_is_seconds_or_has_units(alice: Tenant, given: object, seconds: int) -> None:
+    asked = accepted(alice, deadline_s=given, starting_deadline_s=given, ttl_s=given).run_policy
+    assert (asked.deadline_s, asked.starting_deadline_s, asked.ttl_s) == (seconds,) * 3
+
+
+@pytest.mark.parametrize(
+    "given", ["soon", "1h30", "-5min", "1.5h", "h", "91d", "5s", 1.5, True, {}]
+)
+def test_other_times_are_refused(alice: Tenant, given: object) -> None:
+    assert refused(alice, deadline_s=given) == {"deadline_s": "out_of_range"}
 
 
 @pytest.mark.parametrize(
@@ -184,7 +226,7 @@ def test_only_what_the_readme_plans_comes_later(alice: Tenant) -> None:
         r"answered with `not_available_yet` until then: (.*?)\.", readme, re.DOTALL
     )
     topologies = planned.partition("code from")[0]
-    assert set(re.findall(r"`([\w-]+)`", topologies)) == submission.LATER_TOPOLOGIES
+    assert set(re.findall(r"`([\w-]+)`", topologies)) == LATER_TOPOLOGIES
     for unknown in ("tf-mwms", "ray", "SINGLE", "x" * 300):
         assert refused(alice, topology=unknown) == {"topology": "invalid_choice"}
     assert refused(alice, source={"svn": "https://x/y"}) == {"source": "invalid"}
@@ -214,7 +256,7 @@ def test_a_registry_is_no_address_unless_the_catalog_lists_one(
     assert refused(alice, image=image) == {"image": "image_not_offered"}
     catalog = get_catalog()
     listed = replace(catalog, images=(Image(image.rpartition("/")[0] + "/other", "", ""),))
-    monkeypatch.setattr(submission, "get_catalog", lambda: listed)
+    monkeypatch.setattr(base, "get_catalog", lambda: listed)
     assert accepted(alice, image=image).image == image
 
 

@@ -9,7 +9,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils.timezone import now
 
-from jobs.models import Artifact, Job, JobEvent, Replica
+from jobs.models import Artifact, Replica, Workload, WorkloadEvent
 from tenants.models import Team, Tenant
 from tests.factories import make_job, make_tenant
 from tests.jobs.browsing import HTMX, body_of, client_of, count_queries, read, tenant_with_a_node
@@ -69,7 +69,7 @@ def test_the_list_is_re_read_only_when_something_changed(alice: Tenant, client: 
     assert fragment.elements[0].get("hx-get") == "/trainings/?q=my"
     have = {**HTMX, "Homeport-Have": fragment.elements[0].get("data-revision") or ""}
     assert client.get("/trainings/?q=my", headers=have).status_code == 204
-    Job.objects.filter(pk=job.pk).update(state="starting", revision=2)
+    Workload.objects.filter(pk=job.pk).update(state="starting", revision=2)
     assert client.get("/trainings/?q=my", headers=have).status_code == 200
 
 
@@ -86,7 +86,7 @@ def test_the_list_asks_the_database_equally_often_for_one_and_for_many(
 ) -> None:
     def one_more() -> None:
         job = make_job(alice, state="running", started_at=now())
-        Replica.objects.create(job=job, role="worker", index=0, state="running")
+        Replica.objects.create(workload=job, role="worker", index=0, state="running")
 
     one_more()
     few = count_queries(client, "/trainings/")
@@ -109,13 +109,13 @@ def test_a_lead_sees_whose_trainings_they_are() -> None:
 def test_an_empty_list_offers_an_example(client: Client) -> None:
     page = read(client, "/trainings/")
     assert page.one("a", href="/trainings/new/?example=meet")
-    assert "No training here has “x”" in read(client, "/trainings/?q=x").text
+    assert "No training has “x”" in read(client, "/trainings/?q=x").text
 
 
 # --- one training ---
 
 
-def full_job(tenant: Tenant) -> Job:
+def full_job(tenant: Tenant) -> Workload:
     """A training with something in every part of its page."""
     job = make_job(
         tenant,
@@ -145,7 +145,7 @@ def full_job(tenant: Tenant) -> Job:
         (2, "ps", 0),
     ):
         Replica.objects.create(
-            job=job,
+            workload=job,
             role=role,
             index=index,
             attempt=attempt,
@@ -156,12 +156,12 @@ def full_job(tenant: Tenant) -> Job:
             restarts=index,
             reason_text=f"reason of {role}-{index}",
         )
-    JobEvent.objects.create(
-        job=job, uid="1", at=now(), reason="BackOff", message="again", is_warning=True, count=4
+    WorkloadEvent.objects.create(
+        workload=job, uid="1", at=now(), reason="BackOff", message="again", is_warning=True, count=4
     )
     for path, uploaded_at in (("model/checkpoint", now()), ("later.bin", None)):
         Artifact.objects.create(
-            job=job,
+            workload=job,
             path=path,
             size_bytes=3,
             mtime_ns=2**63 - 1,
@@ -180,11 +180,11 @@ def test_a_training_tells_all_there_is_to_know(alice: Tenant, client: Client) ->
         "Read the end of its log.",
         "attempt 2 of 2",
         "reason of ps-0",
-        "One replica of earlier attempts",
+        "1 replica of earlier attempts",
         "BackOff",
         "\u00d74",
         "later.bin",
-        "on its way",
+        "uploading",
         "kind: Job",
         "SEED=7",
         "--task_index",
@@ -207,10 +207,12 @@ def test_a_training_asks_the_database_equally_often_for_one_and_for_many(
     job = full_job(alice)
     few = count_queries(client, f"/trainings/{job.pk}/")
     for number in range(20):
-        Replica.objects.create(job=job, role="worker", index=number + 2, attempt=2)
-        JobEvent.objects.create(job=job, uid=f"n{number}", at=now(), reason="R", message="m")
+        Replica.objects.create(workload=job, role="worker", index=number + 2, attempt=2)
+        WorkloadEvent.objects.create(
+            workload=job, uid=f"n{number}", at=now(), reason="R", message="m"
+        )
         Artifact.objects.create(
-            job=job, path=f"f{number}", size_bytes=1, mtime_ns=1, storage_key="k"
+            workload=job, path=f"f{number}", size_bytes=1, mtime_ns=1, storage_key="k"
         )
     assert count_queries(client, f"/trainings/{job.pk}/") == few
     assert few <= 9
@@ -229,7 +231,7 @@ def test_each_part_is_re_read_only_when_it_changed(
     # Pods report artifacts without a new revision.
     unchanged = 200 if part == "artifacts" else 204
     assert client.get(path, headers=have).status_code == unchanged
-    Job.objects.filter(pk=job.pk).update(revision=99)
+    Workload.objects.filter(pk=job.pk).update(revision=99)
     assert client.get(path, headers=have).status_code == 200
 
 
@@ -238,7 +240,7 @@ def test_a_queued_training_shows_its_way_and_that_it_waits(alice: Tenant, client
     page = read(client, f"/trainings/{job.pk}/")
     assert "Asks for 2 GPU, 0 are free." in page.text
     assert page.one("li", aria_current="step").text.split()[0] == "Queued"
-    assert "all of them or none" in page.text
+    assert "all of them are created" in page.text
 
 
 def test_stopping_asks_first_and_then_says_so(alice: Tenant, client: Client) -> None:
@@ -260,8 +262,8 @@ def test_stopping_asks_first_and_then_says_so(alice: Tenant, client: Client) -> 
 def test_deleting_asks_first_and_then_it_is_gone(alice: Tenant, client: Client) -> None:
     job = make_job(alice, name="old one", state="failed", finished_at=now())
     path = f"/trainings/{job.pk}/delete/"
-    assert "go for ever" in read(client, path, headers=HTMX).text
-    assert Job.objects.visible_to(alice.owner).exists()
+    assert "deleted permanently" in read(client, path, headers=HTMX).text
+    assert Workload.objects.visible_to(alice.owner).exists()
     assert client.post(path)["Location"] == "/trainings/"
     assert "“old one” is deleted." in read(client, "/trainings/").text
     assert client.get(f"/trainings/{job.pk}/").status_code == 404
@@ -310,7 +312,7 @@ def test_an_artifact_is_a_download_and_never_a_page(alice: Tenant, client: Clien
     key = f"{alice.pk}/jobs/x/evil"
     get_store().put_file(key, io.BytesIO(b"<script>alert(1)</script>"))
     artifact = Artifact.objects.create(
-        job=job,
+        workload=job,
         path="re\u202esults/evil na\u202eme.html",
         size_bytes=25,
         mtime_ns=1,
@@ -354,7 +356,7 @@ def test_an_artifact_that_the_store_has_lost_is_not_there(alice: Tenant, client:
     artifact = full_job(alice).artifacts.get(uploaded_at__isnull=False)
     Artifact.objects.filter(pk=artifact.pk).update(storage_key="nothing/under/this/key")
     for start in ("/trainings", "/api/v1/jobs"):
-        path = f"{start}/{artifact.job_id}/artifacts/{artifact.pk}/"
+        path = f"{start}/{artifact.workload_id}/artifacts/{artifact.pk}/"
         answer = client.get(path)
         assert answer.status_code == 404
-        assert "the object store does not hold it any more" in answer.content.decode()
+        assert "is no longer in the object store" in answer.content.decode()

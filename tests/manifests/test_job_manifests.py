@@ -3,31 +3,32 @@
 `HOMEPORT_WRITE_GOLDEN=1 pytest tests/manifests` rewrites the files; review the difference.
 """
 
-import dataclasses
 import json
 import os
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.manifests import (
-    Lost,
-    PodSettings,
-    Training,
+from jobs.kinds.manifests import PodSettings
+from jobs.kinds.state import ReplicaKey, Rescue
+from jobs.kinds.training.kind import TRAINING
+from jobs.kinds.training.manifests import (
     completed,
     render_rescue,
     render_training,
     with_private,
 )
+from jobs.kinds.training.spec import RunPolicy
+from jobs.models import Workload
 from jobs.rules.admission import Amount, ReplicaRequest
 from jobs.rules.requests import requests_of
 from portal.cluster import labels
 from portal.cluster.manifests import Object, spec_hash
+from tests.manifests import HOSTILE, altered, check_restricted, shape, unsaved
 
 GOLDEN = Path(__file__).parent / "golden"
 PODS = PodSettings(
@@ -41,10 +42,9 @@ PODS = PodSettings(
 )
 WORKER = {"count": 2, "cpu_millicores": 1500, "memory_bytes": 2 * 2**30, "gpu_count": 1}
 PS = {"count": 2, "cpu_millicores": 500, "memory_bytes": 2**30, "gpu_count": 0}
-TF_PS = Training(
-    job_id=UUID("3f2b8f0e-8a6e-4b43-9f5a-1d2c3b4a5968"),
+TF_PS = unsaved(
+    TRAINING,
     name="mnist: Größe 2",
-    namespace="u-ada-1b2c3d4e",
     topology="tf-ps",
     image="tensorflow/tensorflow:2.21.0",
     command=("python", "train.py", "--ps={{ps_hosts}}"),
@@ -52,19 +52,16 @@ TF_PS = Training(
     replicas={"worker": WORKER, "ps": PS},
     env={"NOTE": "a: b\n- c"},
     cluster_flags=("ps_hosts", "worker_hosts", "job_name", "task_index"),
-    retries=1,
-    deadline_s=3600,
-    ttl_s=86400,
+    run_policy=RunPolicy(retries=1, deadline_s=3600),
     shm_bytes=2**28,
 )
-SINGLE = dataclasses.replace(
+SINGLE = altered(
     TF_PS,
     name="digits",
     topology="single",
     replicas={"worker": {**WORKER, "count": 1, "gpu_count": 0}},
     cluster_flags=(),
-    retries=2,
-    deadline_s=None,
+    run_policy=RunPolicy(retries=2),
     shm_bytes=None,
 )
 
@@ -87,7 +84,7 @@ def test_parameter_servers_and_workers_in_their_second_attempt() -> None:
 
 
 def test_a_rescue_pod() -> None:
-    lost = Lost("worker", 1, 1, "7a6b", 2)
+    lost = Rescue(ReplicaKey("worker", 1, 1), "7a6b", 2)
     golden("rescue.yaml", [render_rescue(TF_PS, lost, attempt=2, pods=PODS)])
 
 
@@ -100,27 +97,15 @@ def pod_specs(documents: list[Object]) -> list[Object]:
 
 
 def everything() -> list[Object]:
-    rescue = render_rescue(TF_PS, Lost("ps", 0, 1, "", 1), attempt=1, pods=PODS)
+    rescue = render_rescue(TF_PS, Rescue(ReplicaKey("ps", 0, 1), "", 1), attempt=1, pods=PODS)
     return [*render_training(TF_PS, attempt=1, pods=PODS), rescue]
 
 
 @pytest.mark.parametrize("spec", pod_specs(everything()), ids=str)
 def test_every_pod_passes_the_restricted_pod_security_standard(spec: dict[str, Any]) -> None:
-    # https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
-    assert not {"hostNetwork", "hostPID", "hostIPC", "hostUsers"} & set(spec)
-    security = spec["securityContext"]
-    assert (security["runAsNonRoot"], security["runAsUser"]) == (True, 1000)
-    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert (spec["automountServiceAccountToken"], spec["enableServiceLinks"]) == (False, False)
-    allowed = {"emptyDir", "configMap", "secret", "persistentVolumeClaim", "name"}
-    assert all(set(volume) <= allowed for volume in spec["volumes"])
+    check_restricted(spec, {"emptyDir", "configMap", "secret", "persistentVolumeClaim"})
     for container in [*spec.get("initContainers", []), *spec["containers"]]:
-        assert container["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        }
         assert container["resources"]["requests"] == container["resources"]["limits"]
-        assert {"cpu", "memory"} <= set(container["resources"]["limits"])
 
 
 def test_the_init_container_never_makes_a_pod_need_more() -> None:
@@ -143,7 +128,7 @@ def test_what_is_counted_is_what_is_rendered() -> None:
 def test_creations_of_a_submit_are_five_and_one_per_parameter_server() -> None:
     # With the commit that makes 6 calls and one per parameter server, whatever the workers.
     assert len(render_training(TF_PS, attempt=1, pods=PODS)) == 4 + 2
-    many = dataclasses.replace(TF_PS, replicas={"worker": {**WORKER, "count": 100}, "ps": PS})
+    many = altered(TF_PS, replicas={"worker": {**WORKER, "count": 100}, "ps": PS})
     assert len(render_training(many, attempt=1, pods=PODS)) == 4 + 2
 
 
@@ -167,7 +152,7 @@ def test_coupled_replicas_fail_together_and_a_single_one_is_tried_again() -> Non
 
 def test_the_dead_man_waits_longer_than_the_time_to_live() -> None:
     root = render_training(SINGLE, attempt=1, pods=PODS)[0]
-    assert root["spec"]["ttlSecondsAfterFinished"] == SINGLE.ttl_s + 6 * 3600
+    assert root["spec"]["ttlSecondsAfterFinished"] == RunPolicy().ttl_s + 6 * 3600
 
 
 def test_all_attempts_share_the_folder_but_no_name() -> None:
@@ -205,49 +190,31 @@ def test_children_of_another_root_are_never_taken_for_ours() -> None:
     assert stored == spec_hash(completed(documents[0], root=None, token="x"))
 
 
-texts = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30
-)
-hostile = st.one_of(
-    texts,
-    st.sampled_from(
-        ['1"\n    securityContext: {privileged: true}', "no", "~", "2026-11-20", "{{ x }}", "0x1"]
-    ),
-)
-
-
 @given(
     st.builds(
-        lambda name, words, env, image, url: dataclasses.replace(
+        lambda name, words, env, image, url: altered(
             TF_PS, name=name, command=words, env=env, image=image, source={"url": url}
         ),
-        hostile,
-        st.lists(hostile, min_size=1, max_size=4),
-        st.dictionaries(hostile, hostile, max_size=4),
-        hostile,
-        hostile,
+        HOSTILE,
+        st.lists(HOSTILE, min_size=1, max_size=4),
+        st.dictionaries(HOSTILE, HOSTILE, max_size=4),
+        HOSTILE,
+        HOSTILE,
     ),
     st.integers(1, 999),
 )
 @settings(max_examples=60, deadline=None)
-def test_no_input_changes_the_shape_of_a_manifest(training: Training, attempt: int) -> None:
-    def shape(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: shape(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [shape(inner) for inner in value]
-        return type(value)
-
+def test_no_input_changes_the_shape_of_a_manifest(training: Workload, attempt: int) -> None:
     documents = render_training(training, attempt=attempt, pods=PODS)
     plain = render_training(TF_PS, attempt=attempt, pods=PODS)
     assert [shape(d) for d in documents] == [shape(d) for d in plain]
     main = documents[0]["spec"]["template"]["spec"]["containers"][0]
     assert main["image"] == training.image
     config = json.loads(documents[2]["data"]["job.json"])
-    assert config["command"] == list(training.command)
+    assert config["command"] == list(training.spec["command"])
     assert config["name"] == training.name
-    [secret] = [with_private(d, training) for d in documents if d["kind"] == "Secret"]
+    [secret] = [with_private(training, d) for d in documents if d["kind"] == "Secret"]
     private = json.loads(secret["stringData"][config["private"]])
-    assert private == {"env": training.env, "source": training.source}
+    assert private == {name: training.spec[name] for name in ("env", "source")}
     for document in documents:
         assert len(document["metadata"]["name"]) <= 63

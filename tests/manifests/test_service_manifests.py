@@ -1,56 +1,49 @@
 """Manifests of notebooks and TensorBoards: whole documents against golden files, and what must hold."""
 
-import dataclasses
 import json
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubernetes.client import ApiClient
 
+from jobs.kinds import notebook, tensorboard
+from jobs.kinds.interactive.manifests import completed, render_served
+from jobs.kinds.interactive.spec import GATE
+from jobs.kinds.manifests import kube_name
+from jobs.kinds.notebook import NOTEBOOK as NOTEBOOKS
+from jobs.kinds.registry import KINDS
+from jobs.kinds.tensorboard import TENSORBOARD
+from jobs.models import Workload
 from jobs.rules.admission import Amount
-from jobs.rules.requests import GATE_CPU_MILLICORES, GATE_MEMORY_BYTES, request_of
-from jobs.services.manifests import (
-    Wanted,
-    completed,
-    kube_name,
-    render_service,
-)
 from portal import quantity
 from portal.cluster import labels
 from portal.cluster.manifests import Object
+from tests.manifests import HOSTILE, altered, check_restricted, shape, unsaved
 from tests.manifests.test_job_manifests import PODS, golden
 
-NOTEBOOK = Wanted(
-    service_id=UUID("3f2b8f0e-8a6e-4b43-9f5a-1d2c3b4a5968"),
-    kind="notebook",
+SIZE = {"count": 1, "cpu_millicores": 2000, "memory_bytes": 4 * 2**30, "gpu_count": 1}
+NOTEBOOK = unsaved(
+    NOTEBOOKS,
     name="Ada's notes",
-    namespace="u-ada-1b2c3d4e",
     image="quay.io/jupyter/tensorflow-notebook:2026-11-01",
-    cpu_millicores=2000,
-    memory_bytes=4 * 2**30,
-    gpu_count=1,
-    log_dirs=(),
-    start_count=1,
-    prefix="/s/3f2b8f0e/",
+    replicas={"notebook": SIZE},
 )
-BOARD = dataclasses.replace(
-    NOTEBOOK,
-    kind="tensorboard",
+BOARD = unsaved(
+    TENSORBOARD,
+    start=2,
     name="losses",
-    cpu_millicores=500,
-    memory_bytes=2**30,
-    gpu_count=0,
-    log_dirs=({"title": "run 1", "path": "/log/jobs/run-1-abcdef", "job": "x"},),
-    start_count=2,
+    image=NOTEBOOK.image,
+    replicas={"tensorboard": {"count": 1, "cpu_millicores": 500, "memory_bytes": 2**30}},
+    log_dirs=[{"title": "run 1", "path": "/log/jobs/run-1-abcdef", "job": "x"}],
 )
 SECRETS = {"portal_token": "canary-1", "ticket_key": "canary-2", "app_token": "canary-3"}
 
 
-def rendered(wanted: Wanted, *, has_tls: bool = False) -> list[Object]:
-    return render_service(wanted, pods=PODS, has_tls=has_tls)
+def rendered(wanted: Workload, *, has_tls: bool = False) -> list[Object]:
+    served = {"notebook": notebook.SERVED, "tensorboard": tensorboard.SERVED}[wanted.kind]
+    return render_served(served, wanted, pods=PODS, has_tls=has_tls)
 
 
 def pod_of(documents: list[Object]) -> dict[str, Any]:
@@ -58,7 +51,7 @@ def pod_of(documents: list[Object]) -> dict[str, Any]:
     return spec
 
 
-def container(wanted: Wanted, name: str, **more: Any) -> dict[str, Any]:
+def container(wanted: Workload, name: str, **more: Any) -> dict[str, Any]:
     pod = pod_of(rendered(wanted, **more))
     every = [*pod["initContainers"], *pod["containers"]]
     return next(one for one in every if one["name"] == name)
@@ -73,7 +66,7 @@ def test_a_tensorboard_in_its_second_start_behind_tls() -> None:
 
 
 @pytest.mark.parametrize("wanted", [NOTEBOOK, BOARD], ids=lambda wanted: wanted.kind)
-def test_the_official_client_knows_every_field(wanted: Wanted) -> None:
+def test_the_official_client_knows_every_field(wanted: Workload) -> None:
     client = ApiClient()
     types = {"Deployment": "V1Deployment", "Secret": "V1Secret", "Service": "V1Service"}
     for document in rendered(wanted):
@@ -85,43 +78,23 @@ def test_the_official_client_knows_every_field(wanted: Wanted) -> None:
 
 
 @pytest.mark.parametrize("wanted", [NOTEBOOK, BOARD], ids=lambda wanted: wanted.kind)
-def test_every_pod_passes_the_restricted_pod_security_standard(wanted: Wanted) -> None:
-    # https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
-    pod = pod_of(rendered(wanted))
-    assert not {"hostNetwork", "hostPID", "hostIPC", "hostUsers"} & set(pod)
-    security = pod["securityContext"]
-    assert (security["runAsNonRoot"], security["runAsUser"]) == (True, 1000)
-    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False)
-    allowed = {"emptyDir", "secret", "persistentVolumeClaim", "name"}
-    assert all(set(volume) <= allowed for volume in pod["volumes"])
-    for one in [*pod["initContainers"], *pod["containers"]]:
-        assert one["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        }
-        for kind in ("requests", "limits"):
-            assert {"cpu", "memory"} <= set(one["resources"][kind])
-        assert "hostPort" not in str(one)
+def test_every_pod_passes_the_restricted_pod_security_standard(wanted: Workload) -> None:
+    check_restricted(pod_of(rendered(wanted)), {"emptyDir", "secret", "persistentVolumeClaim"})
 
 
 def test_what_is_counted_is_what_is_rendered() -> None:
     for wanted in (NOTEBOOK, BOARD):
-        need = request_of(
-            wanted.kind, wanted.cpu_millicores, wanted.memory_bytes, wanted.gpu_count
-        ).each
+        [need] = KINDS[wanted.kind].requests(wanted.replicas)
         app, gate = container(wanted, "app"), container(wanted, "gate")
         prepare = container(wanted, "prepare")
         asked = [one["resources"]["requests"] for one in (app, gate)]
         cpu = sum(quantity.cpu_millicores(one["cpu"]) for one in asked)
         memory = sum(quantity.memory_bytes(one["memory"]) for one in asked)
-        assert Amount(cpu, memory, wanted.gpu_count, 1, 1) == need
+        assert Amount(cpu, memory, need.each.gpu, 1, 1) == need.each
         # The pod needs the larger of what runs and of what prepares it.
-        assert quantity.cpu_millicores(prepare["resources"]["requests"]["cpu"]) <= (
-            100 + GATE_CPU_MILLICORES
-        )
+        assert quantity.cpu_millicores(prepare["resources"]["requests"]["cpu"]) <= (100 + GATE.cpu)
         assert quantity.memory_bytes(prepare["resources"]["requests"]["memory"]) <= (
-            2**28 + GATE_MEMORY_BYTES
+            2**28 + GATE.memory
         )
 
 
@@ -186,39 +159,26 @@ def test_a_notebook_writes_both_volumes_and_works_in_the_data() -> None:
 
 def test_each_start_has_names_and_a_selector_of_its_own() -> None:
     first = rendered(NOTEBOOK)
-    second = rendered(dataclasses.replace(NOTEBOOK, start_count=2))
+    second = rendered(altered(NOTEBOOK, start=2))
     for one, other in zip(first, second, strict=True):
         assert one["metadata"]["name"] != other["metadata"]["name"]
     assert first[2]["spec"]["selector"] != second[2]["spec"]["selector"]
-    assert first[2]["spec"]["selector"][labels.OWNER] == str(NOTEBOOK.service_id)
+    assert first[2]["spec"]["selector"][labels.OWNER] == str(NOTEBOOK.pk)
 
 
 @given(st.integers(1, 10**6))
 def test_any_number_of_starts_has_a_valid_name(start: int) -> None:
-    name = kube_name("x" * 80, NOTEBOOK.service_id, start)
+    name = kube_name("x" * 80, NOTEBOOK.pk, start)
     # The Deployment's pods append up to 17 characters.
     assert len(name) + 17 <= 63
-    assert name != kube_name("x" * 80, NOTEBOOK.service_id, start + 1)
+    assert name != kube_name("x" * 80, NOTEBOOK.pk, start + 1)
 
 
-hostile = st.one_of(
-    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1),
-    st.sampled_from(['1"\n    securityContext: {privileged: true}', "no", "~", "{{ x }}"]),
-)
-
-
-@given(hostile, hostile, hostile)
+@given(HOSTILE, HOSTILE, HOSTILE)
 @settings(max_examples=60, deadline=None)
 def test_no_input_changes_the_shape_of_a_manifest(name: str, image: str, title: str) -> None:
-    def shape(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: shape(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [shape(inner) for inner in value]
-        return type(value)
-
     rows = ({"title": title, "path": "/log/jobs/x", "job": "y"},)
-    wanted = dataclasses.replace(BOARD, name=name, image=image, log_dirs=rows)
+    wanted = altered(BOARD, start=2, name=name, image=image, log_dirs=rows)
     assert [shape(d) for d in rendered(wanted)] == [shape(d) for d in rendered(BOARD)]
     assert container(wanted, "app")["image"] == image
     told = next(e for e in container(wanted, "app")["env"] if e["name"] == "APP_LOG_DIRS")

@@ -28,9 +28,13 @@ def seed() -> object:
         for number in range(20):
             # What COPY has to write in another way: tabs, breaks, backslashes, what is not ASCII.
             job = make_job(tenant, name=f'{name} {number}\\n\t"ü"\n', env={"A": "a\\tb\u2028"})
-            replica = Replica.objects.create(job=job, role="worker", index=0)
+            replica = Replica.objects.create(workload=job, role="worker", index=0)
             Artifact.objects.create(
-                job=job, path=f"ä/{replica.pk}", size_bytes=2**40, mtime_ns=2**60, storage_key="k/k"
+                workload=job,
+                path=f"ä/{replica.pk}",
+                size_bytes=2**40,
+                mtime_ns=2**60,
+                storage_key="k/k",
             )
         make_service(tenant)
     ReconcilerLease.objects.create(pk=1, holder="", epoch=7)
@@ -42,7 +46,7 @@ def write() -> None:
     from django.db import connection, transaction
     from django.db.models import F
 
-    from jobs.models import Job
+    from jobs.models import Workload
     from tests.factories import make_job, make_tenant
 
     stop, lock = threading.Event(), threading.Lock()
@@ -53,7 +57,7 @@ def write() -> None:
         while not stop.wait(0.005):  # SQLite gives the lock to who asks often
             number += 1
             with transaction.atomic():
-                Job.objects.filter(pk=job.pk).update(revision=F("revision") + 1)
+                Workload.objects.filter(pk=job.pk).update(revision=F("revision") + 1)
                 add_event(job, f"event {number}")
             with lock:
                 sys.stdout.write(f"{job.pk} {number}\n")
@@ -73,25 +77,30 @@ def write() -> None:
 def add_event(job: Any, uid: str) -> None:
     from django.utils import timezone
 
-    from jobs.models import JobEvent
+    from jobs.models import WorkloadEvent
 
-    JobEvent.objects.create(
-        job=job, uid=uid, at=timezone.now(), source="homeport", reason="Written", message="x" * 200
+    WorkloadEvent.objects.create(
+        workload=job,
+        uid=uid,
+        at=timezone.now(),
+        source="homeport",
+        reason="Written",
+        message="x" * 200,
     )
 
 
 def more() -> object:
     """Rows of which the database chooses the numbers."""
-    from jobs.models import Job, JobEvent
+    from jobs.models import Workload, WorkloadEvent
 
-    add_event(Job.objects.first(), "one more")
-    return JobEvent.objects.count()
+    add_event(Workload.objects.first(), "one more")
+    return WorkloadEvent.objects.count()
 
 
 def rows() -> dict[str, Any]:
     from django.db import connection
 
-    from jobs.models import Job
+    from jobs.models import Workload
 
     found: dict[str, Any] = {}
     with connection.cursor() as cursor:
@@ -102,7 +111,7 @@ def rows() -> dict[str, Any]:
             found[table] = [len(lines), digest]
         cursor.execute("SELECT epoch FROM jobs_reconcilerlease")
         found["epochs"] = [epoch for (epoch,) in cursor.fetchall()]
-    written = Job.objects.filter(name="written")
+    written = Workload.objects.filter(name="written")
     found["written"] = {str(job.pk): [job.revision, job.events.count()] for job in written}
     return found
 

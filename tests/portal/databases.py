@@ -4,11 +4,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
 from django.db import connections
 from django.test import override_settings
+
+from portal.database.postgres import address
 
 ALIAS = "of-a-test"
 
@@ -16,14 +19,23 @@ ALIAS = "of-a-test"
 @contextmanager
 def sqlite(path: Path) -> Iterator[str]:
     """An alias for an SQLite database beside the test run's own, which may be of another kind."""
-    connections.databases[ALIAS] = {
-        **settings.DATABASES["default"],
-        "ENGINE": "django.db.backends.sqlite3",
-        "NAME": str(path),
-        "OPTIONS": {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL"},
-    }
-    try:
+    options = {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL"}
+    with _alias(ENGINE="django.db.backends.sqlite3", NAME=str(path), OPTIONS=options):
         yield ALIAS
+
+
+@contextmanager
+def postgresql(url: str) -> Iterator[str]:
+    """The alias, for a PostgreSQL database."""
+    with _alias(OPTIONS={}, **address.parse(url) | {"ENGINE": "portal.database.postgres"}):
+        yield ALIAS
+
+
+@contextmanager
+def _alias(**changes: Any) -> Iterator[None]:
+    connections.databases[ALIAS] = {**settings.DATABASES["default"], **changes}
+    try:
+        yield
     finally:
         connections[ALIAS].close()
         del connections[ALIAS]

@@ -164,7 +164,7 @@ def test_a_full_disk(tmp_path: Path, settings: Any) -> None:
         assert [ask().status_code for ask in makes_room] == [302, 200, 204]
         assert alice.archive().status_code == 200
         assert alice.trainings() == alice.kept - {deleted, to_delete}
-        wanted = "SELECT id FROM jobs_job WHERE desired = 'stop'"
+        wanted = "SELECT id FROM jobs_workload WHERE desired = 'stop'"
         with closing(sqlite3.connect(portal.home / "homeport.sqlite3")) as connection:
             found = {str(UUID(row[0])) for row in connection.execute(wanted)}
         assert found == {stopped, to_stop}

@@ -12,7 +12,7 @@ import pytest
 from channels.layers import channel_layers, get_channel_layer
 from django.test import Client
 
-from jobs.models import Job
+from jobs.models import Workload
 from portal import live
 from tests.factories import make_tenant, submit_body
 from tests.tools import servers
@@ -51,7 +51,7 @@ def test_what_was_accepted_is_acknowledged(
         "/api/v1/jobs/", submit_body(), content_type="application/json", HTTP_HOST="localhost"
     )
     assert answer.status_code == 201, answer.content
-    assert Job.objects.filter(pk=answer.json()["id"]).exists()
+    assert Workload.objects.filter(pk=answer.json()["id"]).exists()
 
 
 async def test_messages_flow_again_when_it_is_back(layer_at: Any) -> None:

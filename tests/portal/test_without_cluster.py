@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from jobs.rules.states import JobState
+from jobs.rules.states import WorkloadState
 from tests.factories import make_job, make_tenant
 
 pytestmark = pytest.mark.django_db
@@ -53,8 +53,8 @@ def _no_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_no_sockets")
 @pytest.mark.parametrize("path", PAGES)
-@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.SUCCEEDED])
-def test_every_page_renders_without_a_socket(path: str, state: JobState) -> None:
+@pytest.mark.parametrize("state", [WorkloadState.RUNNING, WorkloadState.SUCCEEDED])
+def test_every_page_renders_without_a_socket(path: str, state: WorkloadState) -> None:
     alice = make_tenant("alice")
     job = make_job(alice, state=state, started_at=timezone.now())
     client = Client()

@@ -11,13 +11,13 @@ from uuid import UUID
 from django.test import Client, override_settings
 
 from jobs.engine.network import namespaces
-from jobs.models import Bundle, Job
+from jobs.kinds.interactive.tokens import gate_secrets, new_ticket
+from jobs.models import Bundle, Workload
 from jobs.pod.gatekeeper.tickets import Signer
 from jobs.rules.states import Desired
-from jobs.services.tokens import gate_secrets, new_ticket
 from jobs.tokens import job_token
 from portal.storage import get_store
-from tenants.people.passwords import new_link
+from tenants.people.passwords import link_for
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.jobs.pods_door import DATA, UID, keep, segment
 from tests.recorded.browsers import as_json
@@ -41,8 +41,8 @@ def derived() -> dict[str, Any]:
             "django.contrib.auth.tokens.PasswordResetTokenGenerator._now",
             return_value=datetime(2027, 1, 15),  # noqa: DTZ001  as Django has it there
         ),
-        mock.patch.object(person, "save"),
     ):
+        person.set_unusable_password()
         found: dict[str, Any] = gate_secrets(ID, START)
         signer = Signer(str(ID), START, found["ticket_key"].encode(), "notebook")
         store = get_store()
@@ -53,7 +53,7 @@ def derived() -> dict[str, Any]:
             "a gate's cookie": signer.write_cookie(str(ID), NOW_S),
             "a link to read": store.link_get("a/b").url.partition("?")[2],
             "a link to write": store.link_put("a/b", 7, sha256="0" * 64).url.partition("?")[2],
-            "a link to join": new_link(person).key,
+            "a link to join": link_for(person).key,
             "namespaces of the network check": namespaces(),
         }
 
@@ -73,7 +73,9 @@ def doors() -> dict[str, Any]:
         tenant=tenant, file_name="code.zip", sha256="a" * 64, size_bytes=7
     )
     job = make_job(tenant, source={"bundle": str(bundle.pk)})
-    notebook = make_service(tenant, state="running", desired="run", start_count=1, seen_start=1)
+    notebook = make_service(
+        tenant, state="running", desired="run", generation=1, observed_generation=1
+    )
     client = Client()
     found: dict[str, Any] = {}
 
@@ -132,7 +134,7 @@ def doors() -> dict[str, Any]:
     of_job("the end", f"{replica}done/", end)
     of_job("no end", f"{replica}done/", {**end, "exit_code": 256})
     post("with another's token", f"jobs/{job.pk}/source/", {}, job_token(ID))
-    Job.objects.filter(pk=job.pk).update(desired=Desired.DELETE)
+    Workload.objects.filter(pk=job.pk).update(desired=Desired.DELETE)
     of_job("in deletion", "source/", {})
 
     def of_gate(what: str, path: str, body: Any) -> Any:

@@ -1,11 +1,13 @@
 """What is still to be mended never grows: the counts of today are those of `ratchet.toml` or lower."""
 
 import ast
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -60,11 +62,51 @@ def exception_classes() -> list[str]:
     return [name for name, _ in bases if name in ours]
 
 
+KIND = r"(?:job|notebook|tensorboard)"
+OF_A_KIND = frozenset({"TRAINING", "NOTEBOOK", "TENSORBOARD"})
+# Pods and laptops know kinds by what older versions told them; onebox and Kubernetes have a Job, too.
+MAY_KNOW_KINDS = ("jobs/kinds/", "jobs/pod/", "jobs/client/")
+IN_PAGES = re.compile(
+    rf"""[!=]==?\s*['"]{KIND}['"]|['"]{KIND}['"]\s*:|\bis_(?:notebook|tensorboard)\b"""
+)
+
+
+def branches_on_kinds() -> list[str]:
+    """Places outside of `jobs/kinds` that name a kind in order to do something else for it."""
+    found = []
+    for path, text in sources().items():
+        if not str(path).startswith(MAY_KNOW_KINDS):
+            places = [node for node in ast.walk(ast.parse(text)) if _names_a_kind(node)]
+            found += [f"{path}:{node.lineno}" for node in places]
+    for path in tracked():
+        name = path.relative_to(ROOT)
+        if (
+            name.parts[0] in {"templates", "static"}
+            and path.name != "icons.html"
+            and path.suffix in {".html", ".js", ".j2"}
+        ):
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                found += [f"{name}:{number}" for _ in IN_PAGES.finditer(line)]
+    return found
+
+
+def _names_a_kind(node: ast.AST) -> TypeGuard[ast.expr]:
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        return any(isinstance(side, ast.Constant) and _is_kind(side.value) for side in sides)
+    return isinstance(node, ast.Name) and node.id in OF_A_KIND
+
+
+def _is_kind(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(KIND, value) is not None
+
+
 COUNTS = {
     one.__name__: one
     for one in (
         class_names_defined_twice,
         exception_classes,
+        branches_on_kinds,
     )
 }
 

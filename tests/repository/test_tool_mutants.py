@@ -2,13 +2,14 @@
 
 import asyncio
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests import lanes, mutants
-from tests.tools import mutations
+from tests import mutants
+from tests.tools import mutations, readers
 from tests.tools.mutations import mutants_of
 
 PROGRAM = b'''"""What it is for."""
@@ -82,7 +83,57 @@ def test_a_draw_is_even_over_lines_the_same_again_and_another_for_another_commit
     assert len(mutants.draw(sources, reached, 999, "0d1432e")) == 91
 
 
-FITS = """def fits(count):
+READ = {
+    "jobs/a.py": b"""
+from functools import partial
+SMALL, LARGE = 1, 2
+SIZES = [size for size in (SMALL,)]
+
+def small(size):
+    return size + SMALL
+
+class Room(Base):
+    width: Large = LARGE
+    height = field("high", default=3)
+
+    def area(self):
+        return 1
+""",
+    "portal/b.py": b"""
+from jobs import a
+from other import SMALL, height
+
+def sizes(width=a.SIZES):
+    def inner(room: a.Room):
+        return 1
+    return inner
+
+def grown(room):
+    return room.height
+""",
+    "tests/test_a.py": b"def test_sizes():\n    assert small(1) == 2\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "functions"),
+    [
+        (3, {("jobs/a.py", 7), ("jobs/a.py", 14)}),
+        (7, {("tests/test_a.py", 2)}),
+        (11, {("jobs/a.py", 14), ("portal/b.py", 11)}),
+    ],
+    ids=["constant", "function that is called while modules are imported", "field"],
+)
+def test_who_reads_what_a_module_makes_is_known_by_names(
+    line: int, functions: set[tuple[str, int]]
+):
+    parts = {path: readers.parts_of(source) for path, source in READ.items()}
+    found = readers.readers(parts, "jobs/a.py", line)
+    assert {(path, first) for path, spans in found.items() for first, _ in spans} == functions
+
+
+FITS = """SMALL = 3 <= 3
+def fits(count):
     if count < 0:
         count = 0
     return count < 3
@@ -91,17 +142,25 @@ FITS = """def fits(count):
 def never_run(count):
     return count < 4
 """
-# The test before is unsteady: it fails the second time that it runs.
+# The first is unsteady: it fails the second time that it runs.
 TEST_FITS = """from pathlib import Path
-from rooms.fits import fits
+from jobs.fits import SMALL, fits
 def test_unsteady():
+    fits(0)
     with Path("{times}").open("a+") as times:
         times.write("x")
     assert len(Path("{times}").read_text()) != 2
 def test_fits():
     assert fits(-1) and fits(2) and not fits(3)
+def test_small():
+    assert SMALL
 def test_fails_without_a_fault():
-    assert 0
+    assert fits(3)
+"""
+LANES = """from types import SimpleNamespace
+LANES = [SimpleNamespace(name="unit")]
+def files_of(lane):
+    return {"tests/test_fits.py"}
 """
 
 
@@ -110,13 +169,16 @@ def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A repository with one room, and one file of tests that run it."""
     folder = tmp_path / "checkout"
     files = {
+        ".gitignore": "/.venv\n/var/\n",
         "pyproject.toml": "[tool.pytest.ini_options]\n",
-        "rooms/fits.py": FITS,
+        "jobs/fits.py": FITS,
+        "tests/lanes.py": LANES,
         "tests/test_fits.py": TEST_FITS.replace("{times}", str(tmp_path / "times")),
     }
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
+    (folder / ".venv").symlink_to(sys.prefix)
     for words in (
         ("init", "--quiet"),
         ("add", "."),
@@ -127,11 +189,9 @@ def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path))
     # It is quicker so; the seed is for a plugin.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setattr(mutants, "PYTEST", mutants.PYTEST[:-1])
-    monkeypatch.setattr(mutants, "ROOT", folder)
-    monkeypatch.setattr(mutants, "ROOMS", {"fits": ("rooms",)})
-    monkeypatch.setattr(mutants, "PER_ROOM", 2)
-    monkeypatch.setattr(lanes, "files_of", lambda lane: {"tests/test_fits.py"})
+    monkeypatch.setattr(mutants, "PYTEST", ("-p", "no:cacheprovider", "-p", "no:faulthandler"))
+    monkeypatch.setattr(mutants, "ROOMS", {"fits": ("jobs", "jobs_later")})
+    monkeypatch.setattr(mutants, "PER_ROOM", 3)
     boundary = {"boundary moved": mutations.OPERATORS["boundary moved"]}
     monkeypatch.setattr(mutations, "OPERATORS", boundary)
     return folder
@@ -140,36 +200,64 @@ def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_a_fault_is_found_one_that_changes_nothing_is_not_and_what_is_known_is_kept(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ):
+    where = ("--checkout", str(checkout))
     with pytest.raises(SystemExit, match="not looked at 1 of"):
-        mutants.main(["draw"])
-    mutants.main(["reach"])
-    mutants.main(["draw"])
-    assert capsys.readouterr().out.count("not tried yet") == 2
-    mutants.main(["run", "--jobs", "1"])
-    table = (checkout / "tests" / "mutants.txt").read_text()
+        mutants.main(["draw", *where])
+    mutants.main(["reach", *where])
+    mutants.main(["draw", *where])
+    assert capsys.readouterr().out.count("not tried yet") == 3
+    mutants.main(["run", *where, "--jobs", "1"])
+    _, told, table = capsys.readouterr().out.partition("Faults drawn")
     assert table.partition("\n\n")[2] == (
-        "## fits: 1 of 2 found\n\n"
-        "1. rooms/fits.py:2 boundary moved\n"
+        "## fits: 2 of 3 found\n\n"
+        "1. jobs/fits.py:1 boundary moved\n"
+        "    SMALL = 3 <= 3  ->  SMALL = 3 < 3\n"
+        "    found by tests/test_fits.py::test_small\n"
+        "2. jobs/fits.py:3 boundary moved\n"
         "    if count < 0:  ->  if count <= 0:\n"
-        "    NOT FOUND\n"
-        "2. rooms/fits.py:4 boundary moved\n"
+        "    NOT FOUND by 2 tests\n"
+        "3. jobs/fits.py:5 boundary moved\n"
         "    return count < 3  ->  return count <= 3\n"
         "    found by tests/test_fits.py::test_fits\n"
     )
-    assert (checkout / "rooms" / "fits.py").read_text() == FITS
-    (checkout / "tests" / "mutants.txt").unlink()
-    capsys.readouterr()
-    mutants.main(["run"])  # everything has been tried
-    assert capsys.readouterr().out == ""
-    assert (checkout / "tests" / "mutants.txt").read_text() == table
+    assert (checkout / "jobs" / "fits.py").read_text() == FITS
+    mutants.main(["run", *where])  # everything has been tried
+    assert capsys.readouterr().out == told + table
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        b"while True:\n    pass\n",
+        b"import time\nSMALL = 1\ndef fits(count):\n    time.sleep(99)\n",
+    ],
+    ids=["busy", "waiting"],
+)
 def test_what_takes_too_long_is_found(
-    monkeypatch: pytest.MonkeyPatch, checkout: Path, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, checkout: Path, tmp_path: Path, fault: bytes
 ):
-    monkeypatch.setattr(mutants, "MORE_S", 3.0)
-    copy = mutants.Copy(tmp_path / "0", mutants.Kept("HEAD").commit)
-    copy.write("rooms/fits.py", b"while True:\n    pass\n")
-    chosen = mutants.Chosen({"tests/test_fits.py": 0.0}, [])
-    found = asyncio.run(mutants.finding(copy, chosen, tmp_path / "log"))
-    assert found == ("tests/test_fits.py", True)
+    monkeypatch.setattr(mutants, "MORE_S", 2.0)
+    monkeypatch.setattr(mutants, "CLOCK_MORE_S", 20.0 if fault.startswith(b"while") else 4.0)
+    copy = mutants.Copy(tmp_path / "0", mutants.Kept(checkout))
+    copy.write("jobs/fits.py", fault)
+    tests = {"tests/test_fits.py::test_fits": mutants.Test(0.0, 0.0, False, [])}
+    found = asyncio.run(mutants.finding(copy, tests, tmp_path / "log"))
+    assert (found.test, found.is_late) == ("tests/test_fits.py::test_fits", True)
+
+
+def test_quick_tests_go_first_and_then_those_of_a_file_together():
+    tests = {
+        f"tests/{file}.py::test_{number}": mutants.Test(took_s, took_s, False, [])
+        for took_s, file, number in [
+            (1, "a", 1),
+            (3, "b", 1),
+            (20, "a", 2),
+            (50, "b", 2),
+            (70, "a", 3),
+        ]
+    }
+    assert [*mutants.processes_of(tests)] == [
+        ["tests/a.py::test_1", "tests/b.py::test_1"],
+        ["tests/a.py::test_2", "tests/a.py::test_3"],
+        ["tests/b.py::test_2"],
+    ]

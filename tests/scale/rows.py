@@ -18,15 +18,13 @@ from django.utils.timezone import now
 from jobs.models import (
     Artifact,
     Bundle,
-    Job,
-    JobEvent,
     LogSegment,
     Node,
     ReconcilerLease,
     Replica,
     ReplicaArchive,
-    Service,
-    ServiceEvent,
+    Workload,
+    WorkloadEvent,
 )
 from jobs.usage.models import UsageInterval
 from portal.storage import get_store
@@ -39,6 +37,7 @@ from tenants.models import (
 )
 from tenants.people.models import Session
 from tests.e2e.seed_fleet import report
+from tests.factories import make_service, new_job, new_service
 from tests.scale.people import make_account, make_teams, make_tenants
 from tests.scale.sizes import GIB, Size, bulk, shares
 
@@ -55,9 +54,9 @@ class Cast:
     root: User
     team: Team
     tenant: Tenant
-    job: Job
+    job: Workload
     artifact: Artifact
-    services: dict[str, Service]
+    services: dict[str, Workload]
     token: ApiToken
     session: Session
 
@@ -103,16 +102,16 @@ def _replicas(count: int, gpu: int) -> dict[str, dict[str, int]]:
     }
 
 
-def _job(tenant: Tenant, number: int, **changes: Any) -> Job:
+def _job(tenant: Tenant, number: int, **changes: Any) -> Workload:
     columns: dict[str, Any] = {
         "name": f"sweep lr {number % 7} seed {number}",
         "topology": "tf-ps",
         "image": "tensorflow/tensorflow:2.21.0",
-        "command": ["python", "train.py", "--seed", str(number)],
+        "command": ("python", "train.py", "--seed", str(number)),
         "replicas": _replicas(2, number % 3),
         **changes,
     }
-    return Job(tenant=tenant, owner=tenant.owner, **columns)
+    return new_job(tenant, **columns)
 
 
 def _finished(size: Size, tenants: list[Tenant], at: datetime) -> None:
@@ -135,20 +134,22 @@ def _finished(size: Size, tenants: list[Tenant], at: datetime) -> None:
                 **words,
             )
         )
-    bulk(Job, made)
+    bulk(Workload, made)
     bulk(
         Replica,
         (
-            Replica(job=job, role=role, index=index, state=job.state, exit_code=0, node="node-0")
+            Replica(
+                workload=job, role=role, index=index, state=job.state, exit_code=0, node="node-0"
+            )
             for job in made
             for role, index in (("worker", 0), ("worker", 1), ("ps", 0))
         ),
     )
-    bulk(JobEvent, (event for job in made for event in _events(job, 3)))
+    bulk(WorkloadEvent, (event for job in made for event in _events(job, 3)))
     archives = bulk(
         ReplicaArchive,
         (
-            ReplicaArchive(job=job, role="worker", index=0, attempt=1, is_complete=True)
+            ReplicaArchive(workload=job, role="worker", index=0, attempt=1, is_complete=True)
             for job in made
         ),
     )
@@ -156,10 +157,10 @@ def _finished(size: Size, tenants: list[Tenant], at: datetime) -> None:
     bulk(Artifact, (_artifact(job, "model.ckpt") for job in made))
 
 
-def _events(job: Job, count: int) -> Iterator[JobEvent]:
+def _events(job: Workload, count: int) -> Iterator[WorkloadEvent]:
     for number in range(count):
-        yield JobEvent(
-            job=job,
+        yield WorkloadEvent(
+            workload=job,
             uid=f"event-{number}",
             at=job.queued_at + timedelta(seconds=number),
             source="homeport",
@@ -168,9 +169,9 @@ def _events(job: Job, count: int) -> Iterator[JobEvent]:
         )
 
 
-def _artifact(job: Job, path: str) -> Artifact:
+def _artifact(job: Workload, path: str) -> Artifact:
     return Artifact(
-        job=job,
+        workload=job,
         path=path,
         size_bytes=16_000,
         mtime_ns=1,
@@ -179,7 +180,7 @@ def _artifact(job: Job, path: str) -> Artifact:
     )
 
 
-def _going(size: Size, tenants: list[Tenant], at: datetime) -> list[Job]:
+def _going(size: Size, tenants: list[Tenant], at: datetime) -> list[Workload]:
     """Trainings that run, and those that wait with a reason; those that run are returned."""
     running = [
         _job(
@@ -201,16 +202,16 @@ def _going(size: Size, tenants: list[Tenant], at: datetime) -> list[Job]:
             name=f"waits {number}",
             queued_at=at - timedelta(minutes=number),
             reason_code="quota",
-            reason_text="Waits for quota: needs 2 GPU, 0 of 2 are free.",
+            reason_text="Waiting for quota: needs 2 GPUs, 0 of 2 free",
             reason_next_step="It starts when something of yours ends.",
         )
         for number, tenant in enumerate(shares(tenants, size.queued))
     ]
-    bulk(Job, [*running, *queued])
+    bulk(Workload, [*running, *queued])
     bulk(
         Replica,
         (
-            Replica(job=job, role=role, index=index, state="running", node="node-0", gpus="0")
+            Replica(workload=job, role=role, index=index, state="running", node="node-0", gpus="0")
             for job in running
             for role, index in (("worker", 0), ("worker", 1), ("ps", 0))
         ),
@@ -218,37 +219,33 @@ def _going(size: Size, tenants: list[Tenant], at: datetime) -> list[Job]:
     return running
 
 
-def _services(size: Size, tenants: list[Tenant], at: datetime) -> list[Service]:
+def _services(size: Size, tenants: list[Tenant], at: datetime) -> list[Workload]:
     """Notebooks and TensorBoards; the notebooks that run are returned."""
     states = ("running", "stopped", "queued", "running", "stopped", "failed")
     made = [
-        Service(
-            tenant=tenant,
-            owner=tenant.owner,
+        new_service(
+            tenant,
             kind=kind,
             name=f"{kind} {number}",
-            image="quay.io/jupyter/tensorflow-notebook:2026-11-01",
-            cpu_millicores=1000,
-            memory_bytes=2 * GIB,
             gpu_count=int(kind == "notebook"),
             state=states[number % len(states)],
             created_at=at - timedelta(hours=number),
-            requested_at=at - timedelta(hours=number),
-            ready_at=at - timedelta(hours=number),
-            node="node-0",
+            queued_at=at - timedelta(hours=number),
+            started_at=at - timedelta(hours=number),
         )
         for kind in ("notebook", "tensorboard")
         for number, tenant in enumerate(shares(tenants, size.services))
     ]
-    bulk(Service, made)
-    bulk(ServiceEvent, (event for service in made for event in _service_events(service, 3)))
-    return [row for row in made if row.state == "running" and row.gpu_count]
+    bulk(Workload, made)
+    bulk(Replica, (Replica(workload=row, role=row.kind, index=0, node="node-0") for row in made))
+    bulk(WorkloadEvent, (event for service in made for event in _service_events(service, 3)))
+    return [row for row in made if row.state == "running" and row.kind == "notebook"]
 
 
-def _service_events(service: Service, count: int) -> Iterator[ServiceEvent]:
+def _service_events(service: Workload, count: int) -> Iterator[WorkloadEvent]:
     for number in range(count):
-        yield ServiceEvent(
-            service=service,
+        yield WorkloadEvent(
+            workload=service,
             uid=f"event-{number}",
             at=service.created_at + timedelta(seconds=number),
             source="kubelet",
@@ -334,7 +331,7 @@ def _history(size: Size, tenants: list[Tenant], at: datetime) -> None:
     )
 
 
-def _inside_job(size: Size, tenant: Tenant, at: datetime) -> Job:
+def _inside_job(size: Size, tenant: Tenant, at: datetime) -> Workload:
     """One training with many replicas, events and artifacts."""
     bundle = Bundle.objects.create(
         tenant=tenant, file_name="code.zip", sha256=uuid.uuid4().hex, size_bytes=1
@@ -358,21 +355,26 @@ def _inside_job(size: Size, tenant: Tenant, at: datetime) -> Job:
         Replica,
         (
             Replica(
-                job=job, role=role, index=index, attempt=attempt, state="succeeded", exit_code=0
+                workload=job,
+                role=role,
+                index=index,
+                attempt=attempt,
+                state="succeeded",
+                exit_code=0,
             )
             for attempt in (1, 2)
             for role, count in (("worker", size.inside), ("ps", 1))
             for index in range(count)
         ),
     )
-    bulk(JobEvent, _events(job, 4 * size.inside))
+    bulk(WorkloadEvent, _events(job, 4 * size.inside))
     bulk(Artifact, (_artifact(job, f"checkpoints/{n}") for n in range(4 * size.inside)))
     text = b"step 1 loss 0.5\n" * 1000
     get_store().put_file(STORED, io.BytesIO(text))
     archives = bulk(
         ReplicaArchive,
         (
-            ReplicaArchive(job=job, role="worker", index=index, attempt=2, is_complete=True)
+            ReplicaArchive(workload=job, role="worker", index=index, attempt=2, is_complete=True)
             for index in range(size.inside)
         ),
     )
@@ -385,30 +387,22 @@ def _segment(archive: ReplicaArchive, size_bytes: int) -> LogSegment:
     return LogSegment(archive=archive, size_bytes=size_bytes, sha256="0", **where)
 
 
-def _inside_service(size: Size, tenant: Tenant, kind: str, at: datetime) -> Service:
+def _inside_service(size: Size, tenant: Tenant, kind: str, at: datetime) -> Workload:
     """One notebook or TensorBoard that has stopped, with many events; another one waits."""
-    Service.objects.create(
-        tenant=tenant,
-        owner=tenant.owner,
+    make_service(
+        tenant,
         kind=kind,
         name=f"the {kind} that waits",
-        image="quay.io/jupyter/tensorflow-notebook:2026-11-01",
-        cpu_millicores=1000,
-        memory_bytes=2 * GIB,
-        reason_text="Waits for quota: needs 1 CPU.",
+        reason_text="Waiting for quota: needs 1 CPU",
     )
-    service = Service.objects.create(
-        tenant=tenant,
-        owner=tenant.owner,
+    service = make_service(
+        tenant,
         kind=kind,
         name=f"the {kind} that is opened",
-        image="quay.io/jupyter/tensorflow-notebook:2026-11-01",
-        cpu_millicores=1000,
-        memory_bytes=2 * GIB,
         state="stopped",
         desired="stop",
         created_at=at - timedelta(days=1),
-        ended_at=at - timedelta(hours=1),
+        finished_at=at - timedelta(hours=1),
     )
-    bulk(ServiceEvent, _service_events(service, 4 * size.inside))
+    bulk(WorkloadEvent, _service_events(service, 4 * size.inside))
     return service

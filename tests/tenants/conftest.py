@@ -1,4 +1,5 @@
-"""Alice's tenant, a fake API server, a view of it and the reconciler of tenants."""
+"""An admin with a browser and a REST client; Alice's tenant, a fake API server, a cache of it and the
+controller of tenants."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -9,16 +10,38 @@ from typing import Any, TypeVar
 import pytest
 from asgiref.sync import sync_to_async
 from django.db import transaction
+from django.test import Client
 
 from portal.cluster.cache import ClusterCache, ClusterChanges
 from portal.cluster.client import Cluster
 from portal.cluster.listwatch import WatchTiming
-from tenants.models import Tenant, TenantObject
-from tenants.reconcile.controller import TenantReconciler
-from tests.factories import make_tenant
+from tenants.models import Tenant, TenantObject, User
+from tenants.reconcile.controller import TenantController
+from tests.factories import make_tenant, make_user
 from tests.portal.cluster.fake_api import FakeApi
+from tests.tenants.people.people import rest
 
 T = TypeVar("T")
+
+
+@pytest.fixture
+def root() -> User:
+    """An admin."""
+    return make_user("root", role="admin")
+
+
+@pytest.fixture
+def page(root: User) -> Client:
+    """The admin's browser."""
+    client = Client(HTTP_HOST="localhost")
+    client.force_login(root)
+    return client
+
+
+@pytest.fixture
+def api(root: User) -> Client:
+    """The admin's REST client."""
+    return rest(root)
 
 
 class DirectWriter:
@@ -45,7 +68,7 @@ class Room:
     cluster: Cluster
     view: ClusterCache
     writer: DirectWriter
-    reconciler: TenantReconciler
+    reconciler: TenantController
     tenant: Tenant
     passes: list[float | None] = field(default_factory=list)
 
@@ -107,7 +130,7 @@ async def room(transactional_db: None, tmp_path: Path) -> AsyncIterator[Room]:
     writer = DirectWriter()
     try:
         await asyncio.wait_for(view.wait_synced(), 10)
-        yield Room(api, cluster, view, writer, TenantReconciler(view, cluster, writer), tenant)
+        yield Room(api, cluster, view, writer, TenantController(view, cluster, writer), tenant)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

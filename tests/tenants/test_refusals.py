@@ -53,4 +53,4 @@ async def test_a_lost_volume_that_is_refused_at_first_still_tells_of_the_loss(
     await room.until(lambda r: SAID in r.tenant.reason_text)
     await room.until_active()
     claim = (await room.rows())["PersistentVolumeClaim/data"]
-    assert claim.detail.startswith("the claim was deleted and made anew, empty")
+    assert claim.detail.startswith("the claim was deleted and created again, empty")

@@ -31,6 +31,8 @@ OTHERS = ("jobs/pod/", "jobs/client/")  # programs of their own; migrations are 
 
 # Qualified name of a function that may, or of a class whose own state is no effect -> why.
 EXCEPTIONS: Mapping[str, str] = {
+    "tenants.apps.TenantsConfig.ready": "Django names it so, and calls it once",
+    "tenants.people.models.SessionStore": "a browser's session is kept in the database, as rows are",
     "tenants.reconcile.blockers.find": "it reads; what changes is the client's count of its calls",
 }
 

@@ -1,4 +1,4 @@
-"""The earlier version, and the databases that it may have had."""
+"""The earlier versions, and the databases that they may have had."""
 
 import os
 import tempfile
@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.portal.databases import ALIAS, postgresql, sqlite
 from tests.tools import servers
-from tests.upgrade.old import NoHistoryError, Old, old_version
+from tests.upgrade.old import FIRST, TWO_TABLES, NoHistoryError, Old, old_version
+from tests.upgrade.old_rows import OldTables, write_odd
 
 
 def or_skip(error: Exception) -> None:
@@ -18,10 +20,10 @@ def or_skip(error: Exception) -> None:
     pytest.skip(str(error))
 
 
-@pytest.fixture(scope="session")
-def old() -> Iterator[Old]:
+@pytest.fixture(scope="session", params=[FIRST, TWO_TABLES], ids=str)
+def old(request: pytest.FixtureRequest) -> Iterator[Old]:
     try:
-        with old_version() as made:
+        with old_version(request.param) as made:
             yield made
     except NoHistoryError as error:
         or_skip(error)
@@ -41,3 +43,14 @@ def database(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
                 yield {"DATABASE_URL": url}
         except servers.NoServerError as error:
             or_skip(error)
+
+
+@pytest.fixture
+def tables(database: dict[str, str], tmp_path: Path, django_db_blocker) -> Iterator[OldTables]:
+    """The tables of before, with odd rows in them, on a database of either kind."""
+    url = database.get("DATABASE_URL")
+    alias = postgresql(url) if url else sqlite(tmp_path / "homeport.sqlite3")
+    with django_db_blocker.unblock(), alias:
+        made = OldTables(ALIAS)
+        write_odd(made)
+        yield made

@@ -1,4 +1,4 @@
-"""0d1432e itself: its files in a folder of their own, with a virtualenv of its own requirements."""
+"""An earlier version itself: its files in a folder of their own, with a virtualenv of its own requirements."""
 
 import shutil
 import subprocess
@@ -11,7 +11,33 @@ from pathlib import Path
 
 from tests.e2e.portal import ROOT
 
-COMMIT = "0d1432eef85052cda5d770210e6373f21c0c3281"
+
+@dataclass(frozen=True)
+class Version:
+    """One from which people upgrade.
+
+    Attributes:
+        packages: what its Makefile installs of its own.
+        cluster: the module of its embedded cluster.
+        has_pod_port: pods come to a port of their own.
+    """
+
+    commit: str
+    packages: tuple[str, ...]
+    cluster: str
+    has_pod_port: bool
+
+    def __str__(self) -> str:
+        return self.commit[:7]
+
+
+FIRST = Version(
+    "0d1432eef85052cda5d770210e6373f21c0c3281", ("jobs/client",), "deploy.onebox", False
+)
+# The last one with tables of trainings and of services.
+TWO_TABLES = Version(
+    "775ec617986cbe515a794f58851fc6be94d2c233", ("jobs/client", "deploy/onebox"), "onebox", True
+)
 
 
 class NoHistoryError(RuntimeError):
@@ -26,6 +52,7 @@ class Old:
         python: of its own virtualenv.
     """
 
+    version: Version
     checkout: Path
     python: str
 
@@ -36,7 +63,7 @@ def _git(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def need_history() -> None:
+def need_history(commit: str) -> None:
     """Returns when the commit is here; a shallow clone is deepened first.
 
     Raises:
@@ -44,7 +71,7 @@ def need_history() -> None:
     """
     if shutil.which("git") is None:
         raise NoHistoryError("git is not installed: apt-get install git")
-    wanted = ("cat-file", "-e", f"{COMMIT}^{{commit}}")
+    wanted = ("cat-file", "-e", f"{commit}^{{commit}}")
     if _git(*wanted).returncode == 0:
         return
     told = "this checkout has no history"
@@ -53,7 +80,7 @@ def need_history() -> None:
         if _git(*wanted).returncode == 0:
             return
         told = f"this clone is shallow, and git fetch --unshallow did not help: {fetched.stderr}"
-    raise NoHistoryError(f"{told.strip()}; the upgrade starts from commit {COMMIT}")
+    raise NoHistoryError(f"{told.strip()}; the upgrade starts from commit {commit}")
 
 
 def _uv(*words: str, cwd: Path = ROOT) -> None:
@@ -67,8 +94,8 @@ def _uv(*words: str, cwd: Path = ROOT) -> None:
 
 
 @contextmanager
-def old_version(*, with_tests: bool = False) -> Iterator[Old]:
-    """The earlier version, ready to run, as long as the context is open.
+def old_version(version: Version, *, with_tests: bool = False) -> Iterator[Old]:
+    """An earlier version, ready to run, as long as the context is open.
 
     Args:
         with_tests: what its own tests need is installed as well.
@@ -76,12 +103,12 @@ def old_version(*, with_tests: bool = False) -> Iterator[Old]:
     Raises:
         NoHistoryError: see `need_history`.
     """
-    need_history()
+    need_history(version.commit)
     folder = Path(tempfile.mkdtemp(prefix="homeport-old-"))
     folder.chmod(0o755)  # its cluster's pods look into it
     try:
         archive = subprocess.run(
-            ["git", "archive", COMMIT], cwd=ROOT, capture_output=True, check=True
+            ["git", "archive", version.commit], cwd=ROOT, capture_output=True, check=True
         )
         subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
         python = folder / ".venv" / "bin" / "python"
@@ -90,7 +117,8 @@ def old_version(*, with_tests: bool = False) -> Iterator[Old]:
         wanted += ["-r", "requirements-dev.txt"] if with_tests else []
         install = ("pip", "install", "--python", str(python))
         _uv(*install, *wanted, cwd=folder)
-        _uv(*install, "--offline", "--no-deps", "--editable", "jobs/client", cwd=folder)
-        yield Old(folder, str(python))
+        packages = [word for name in version.packages for word in ("--editable", name)]
+        _uv(*install, "--offline", "--no-deps", *packages, cwd=folder)
+        yield Old(version, folder, str(python))
     finally:
         shutil.rmtree(folder, ignore_errors=True)

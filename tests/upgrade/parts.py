@@ -28,13 +28,17 @@ _LEFT_OUT = ("tensor", "keras", "h5py", "grpcio", "libclang", "ml-dtypes", "pand
 def offer_lab(home: Path) -> None:
     """Makes `LAB` an image of the installation's embedded cluster."""
     folder = home / "onebox" / "node" / "images"
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     pinned = ROOT / "deploy/onebox/src/onebox/images/requirements/tensorflow-notebook.txt"
     lines = [li for li in pinned.read_text().splitlines() if not li.startswith(_LEFT_OUT)]
     (folder / "lab.txt").write_text("\n".join(lines) + "\n")
     (folder / "lab.toml").write_text(
         f'[[image]]\nreference = "{LAB}"\nrequirements = "lab.txt"\nenv = {{ SHELL = "/bin/bash" }}\n'
     )
+
+
+# What later versions' launchers do first: their pods' own image.
+_OFFER = "import pathlib, sys; from deploy.image import offer_image as offer; offer(pathlib.Path(sys.argv[1]))"
 
 
 @dataclass
@@ -44,13 +48,17 @@ class Parts(Portal):
     box: OneBox | None = None
 
     def start_old(self, old: Old) -> None:
-        """The cluster, then the earlier version's portal, which has one port for everybody."""
-        self.checkout, self.python, self.port = old.checkout, old.python, self.pod_port
+        """The cluster, then the earlier version's portal; the first one has one port for everybody."""
+        self.checkout, self.python = old.checkout, old.python
         offer_lab(self.home)
+        if old.version.has_pod_port:
+            self.run("-c", _OFFER, str(self.home / "onebox" / "node"))
+        else:
+            self.port = self.pod_port
         box = ["--home", str(self.home / "onebox"), "--forward", str(self.pod_port)]
         box += ["--egress", "off", "--node-port-range", NODE_PORTS]
         self.box = launch(
-            [old.python, "-m", "deploy.onebox", *box],
+            [old.python, "-m", old.version.cluster, *box],
             self.home / "onebox",
             self.home / "onebox.log",
             old.checkout,
@@ -59,12 +67,12 @@ class Parts(Portal):
         self.serve()
 
     def become_todays(self) -> None:
-        """From now on commands are today's: what pods know stays, people get a port of their own."""
+        """From now on commands are today's: what pods know stays, and people have a port of their own."""
         self.checkout, self.python, self.port = ROOT, sys.executable, free_port()
 
     @property
     def settings(self) -> dict[str, str]:
-        """The environment of every command; the earlier version knows no POD_PORT."""
+        """The environment of every command; the first version knows no POD_PORT."""
         return {
             **{k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"},
             "HOMEPORT_HOME": str(self.home),

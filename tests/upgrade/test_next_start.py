@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.portal import ROOT, Portal, new_home
 from tests.e2e.test_services import Service
-from tests.upgrade.old import Old
+from tests.upgrade.old import FIRST, Old
 from tests.upgrade.parts import LAB, NODE_PORTS, offer_lab
 
 pytestmark = pytest.mark.e2e
@@ -43,6 +43,7 @@ def home(old: Old, database: dict[str, str]) -> Iterator[Portal]:
         shutil.rmtree(made.home.parent, ignore_errors=True)
 
 
+@pytest.mark.parametrize("old", [FIRST], ids=str, indirect=True)
 def test_todays_start_finds_what_the_earlier_version_left(home: Portal) -> None:
     home.start()
     ada = home.sign_in("ada")

@@ -11,7 +11,7 @@ import pytest
 from deploy.testcluster.ports import free_port
 from tests.e2e.portal import ROOT
 from tests.upgrade.conftest import or_skip
-from tests.upgrade.old import NoHistoryError, old_version
+from tests.upgrade.old import FIRST, NoHistoryError, old_version
 
 pytestmark = [pytest.mark.e2e, pytest.mark.tensorflow]
 
@@ -42,7 +42,7 @@ CALLS_S = 900
 
 def test_its_own_end_to_end_tests_pass() -> None:
     try:
-        with old_version(with_tests=True) as old, tempfile.TemporaryDirectory() as folder:
+        with old_version(FIRST, with_tests=True) as old, tempfile.TemporaryDirectory() as folder:
             Path(folder, "todays_portal.py").write_text(PLUGIN)
             done = subprocess.run(
                 [old.python, *PYTEST, "tests/e2e/test_cli.py"],

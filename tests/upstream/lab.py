@@ -212,17 +212,17 @@ class Lab:
 
     def ids(self, name: str) -> list[str]:
         """Of those that nobody has deleted, as labels have them."""
-        found = self.rows("select id from jobs_job where name = ? order by id", name)
+        found = self.rows("select id from jobs_workload where name = ? order by id", name)
         return [_dashed(row[0]) for row in found]
 
     def intend(self, ids: list[str], desired: str) -> None:
         for one in ids:
-            change = "update jobs_job set desired = ?, revision = revision + 1 where id = ?"
+            change = "update jobs_workload set desired = ?, revision = revision + 1 where id = ?"
             self.rows(change, desired, one.replace("-", ""))
 
     def states(self, ids: list[str]) -> Counter[str]:
         wanted = {one.replace("-", "") for one in ids}
-        found = self.rows("select id, state, attempt, reason_text from jobs_job")
+        found = self.rows("select id, state, attempt, reason_text from jobs_workload")
         return Counter(
             state if attempt == 1 else f"{state} in attempt {attempt}: {why}"
             for pk, state, attempt, why in found
@@ -335,7 +335,7 @@ class Lab:
         ]
 
     def tell(self) -> str:
-        states = self.rows("select state, reason_text, count(*) from jobs_job group by 1, 2")
+        states = self.rows("select state, reason_text, count(*) from jobs_workload group by 1, 2")
         log = (self.home / "reconciler.log").read_text(errors="replace").splitlines()[-15:]
         tenants = self.rows("select state, reason_text from tenants_tenant")
         try:

@@ -80,8 +80,7 @@ def test_a_distributed_training_with_live_logs(
         expect(log).to_contain_text(line, timeout=180_000)
     done = ada.wait(job, "succeeded", timeout_s=ENDED_S)
     expect(page.locator("[data-state=succeeded]").first).to_be_visible(timeout=30_000)
-    workers = [replica for replica in done["replicas"] if replica["role"] == "worker"]
-    assert [worker["exit_code"] for worker in workers] == [0, 0]
+    assert ada.exit_codes(done) == [0, 0]
 
     namespace = ada.tenant()["namespace"]
     wait_for(

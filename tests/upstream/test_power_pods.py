@@ -5,16 +5,17 @@ whoever asks for it.
 """
 
 import copy
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from jobs.manifests import Lost, render_rescue, render_training
+from jobs.kinds.state import ReplicaKey, Rescue
+from jobs.kinds.training.manifests import render_rescue, render_training
 from tenants.manifests import POD_SECURITY_VERSION
+from tests.manifests import altered
 from tests.manifests.test_job_manifests import PODS, PS, SINGLE, TF_PS, WORKER
-from tests.manifests.test_service_manifests import BOARD, NOTEBOOK, rendered
+from tests.manifests.test_service_manifests import BOARD, NOTEBOOK, SIZE, rendered
 from tests.upstream.powerhouse import OURS, POD_SPEC, Scene, core, obj, pod, scene
 
 pytestmark = pytest.mark.upstream
@@ -34,7 +35,7 @@ def stage() -> Iterator[Scene]:
 def with_gpus(gpu_count: int, **topology: Any) -> Any:
     worker = {**WORKER, "gpu_count": gpu_count}
     replicas = {"worker": worker, **topology.pop("others", {})}
-    return dataclasses.replace(TF_PS, replicas=replicas, **topology)
+    return altered(TF_PS, replicas=replicas, **topology)
 
 
 TRAININGS = {
@@ -44,7 +45,7 @@ TRAININGS = {
     "workers and servers with GPUs": with_gpus(2, others={"ps": PS}),
 }
 SERVICES = {
-    "notebook": rendered(dataclasses.replace(NOTEBOOK, gpu_count=0)),
+    "notebook": rendered(altered(NOTEBOOK, replicas={"notebook": {**SIZE, "gpu_count": 0}})),
     "notebook with a GPU, behind TLS": rendered(NOTEBOOK, has_tls=True),
     "tensorboard": rendered(BOARD),
 }
@@ -54,7 +55,7 @@ RENDERED: dict[str, list[Object]] = {
         for name, training in TRAININGS.items()
     },
     **SERVICES,
-    "rescue": [render_rescue(TF_PS, Lost("ps", 0, 1, "", 1), attempt=1, pods=PODS)],
+    "rescue": [render_rescue(TF_PS, Rescue(ReplicaKey("ps", 0, 1), "", 1), attempt=1, pods=PODS)],
 }
 _PATHS = {
     "Job": "/apis/batch/v1/namespaces/{}/jobs",

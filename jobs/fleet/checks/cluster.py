@@ -40,17 +40,17 @@ def _api_server(lease: ReconcilerLease | None, told: Report) -> Check:
     error = lease.cluster_error if lease else ""
     if lease is None or lease.cluster_ok_at is None:
         step = _("Check HOMEPORT_KUBECONFIG, and that the cluster runs.")
-        return Check("bad", title, error or _("It was never reached."), step, None, server)
+        return Check("bad", title, error or _("Never reached"), step, None, server)
     if error:
-        step = _("Check that the cluster runs; Homeport goes on by itself when it answers.")
+        step = _("Check that the cluster runs; Homeport continues automatically when it responds.")
         return Check("bad", title, error, step, lease.cluster_ok_at, server)
-    return Check("good", title, _("It answers."), "", None, server)
+    return Check("good", title, _("Responding"), "", None, server)
 
 
 def _version(told: Report) -> Check:
     title, version = _("Kubernetes"), told.get("version", "")
     if not version:
-        return Check("rest", title, _("Its version is not known yet."))
+        return Check("rest", title, _("Not yet known"))
     if told.get("is_old"):
         return Check("bad", title, version, _("Homeport needs 1.33 or newer: upgrade the cluster."))
     return Check("good", title, version)
@@ -59,8 +59,8 @@ def _version(told: Report) -> Check:
 def _nodes(open_nodes: Sequence[bool]) -> Check:
     title, count = _("Nodes"), len(open_nodes)
     if not count:
-        return Check("bad", title, _("None is known."), _("Nothing runs until there are nodes."))
-    text = _("%(open)s of %(all)s take new pods") % {"open": sum(open_nodes), "all": count}
+        return Check("bad", title, _("No nodes known"), _("Nothing runs until there are nodes."))
+    text = _("%(open)s of %(all)s schedulable") % {"open": sum(open_nodes), "all": count}
     if all(open_nodes):
         return Check("good", title, text)
     tone = "warn" if any(open_nodes) else "bad"
@@ -71,12 +71,12 @@ def _storage_class(told: Report, class_name: str) -> Check:
     state, detail = _answer(told, "storage_class")
     title = _("StorageClass %(name)s") % {"name": told.get("class_name", class_name)}
     if state == "yes":
-        return Check("good", title, _("It is there."), "", None, detail)
+        return Check("good", title, _("Available"), "", None, detail)
     if state == "no":
-        text = _("The cluster has none of this name, so no volume can be made.")
-        step = _("Make it, or name another in STORAGE_CLASS. It must allow ReadWriteMany.")
+        text = _("The cluster has none of this name, so no volume can be created.")
+        step = _("Create it, or name another in STORAGE_CLASS. It must allow ReadWriteMany.")
         return Check("bad", title, text, step)
-    return Check("rest", title, _("Not known yet."), "", None, detail)
+    return Check("rest", title, _("Not yet known"), "", None, detail)
 
 
 def _pod_security(told: Report) -> Check:
@@ -85,10 +85,10 @@ def _pod_security(told: Report) -> Check:
     if state == "yes":
         return Check("good", title, _("Privileged pods are refused in people's namespaces."))
     if state == "no":
-        text = _("A privileged pod would be let into people's namespaces.")
-        step = _("Turn the PodSecurity admission on: until then anybody can take over a node.")
+        text = _("Privileged pods are admitted to people's namespaces.")
+        step = _("Turn on the PodSecurity admission: until then anybody can take over a node.")
         return Check("bad", title, text, step)
-    text = _("Not tried yet: that needs the first namespace of somebody.")
+    text = _("Not yet checked: the check needs a first namespace.")
     return Check("rest", title, text, "", None, detail)
 
 
@@ -96,17 +96,17 @@ def network(report: Report) -> Check:
     """Whether namespaces are kept apart on the network, as it was tried with real pods."""
     state, detail = _answer(report, "network")
     at = moment((report.get("network") or {}).get("checked_at"))
-    title = _("Network of namespaces")
+    title = _("Network isolation")
     if state == "yes":
-        return Check("good", title, _("Pods of different namespaces do not reach each other."))
+        return Check("good", title, _("Pods of different namespaces cannot reach each other."))
     if state == "no":
-        text = _("Namespaces are not isolated: anybody's pods reach everybody else's.")
+        text = _("Namespaces are not isolated: pods of one namespace can reach those of any other.")
         step = _(
-            "Use a network plugin that enforces NetworkPolicies. Until then let only people work "
-            "here who trust each other."
+            "Use a network plugin that enforces NetworkPolicies. Until then admit only people "
+            "who trust each other."
         )
         return Check("bad", title, text, step, at, detail)
-    text = _("It could not be tried.") if at else _("Not known yet.")
+    text = _("The check could not be run.") if at else _("Not yet known")
     return Check("rest", title, text, "", None, detail)
 
 
@@ -115,23 +115,27 @@ _TOLD = 4  # rights that are named; the others are counted
 
 def _rights(told: Report) -> Check:
     found = told.get("rights") or {}
-    title = _("Rights")
+    title = _("Permissions")
     if found.get("missing"):
-        text = _("Homeport's account may not: %(rights)s.") % {"rights": _some(found["missing"])}
-        step = _("Apply deploy/cluster again; docs/cluster.md says what each right is for.")
+        text = _("Homeport's account lacks: %(rights)s.") % {"rights": _some(found["missing"])}
+        step = _("Apply deploy/cluster again; docs/cluster.md says what each permission is for.")
         return Check("bad", title, text, step)
     if found.get("excess"):
         rights = _some(found["excess"])
-        text = _("Homeport's account could also: %(rights)s.") % {"rights": rights}
+        text = _("Homeport's account has more than it needs: %(rights)s.") % {"rights": rights}
         step = _("Give each part of Homeport an account of its own, as docs/cluster.md shows.")
         return Check("warn", title, text, step)
     state = found.get("state", "unknown")
     if state == "yes":
-        return Check("good", title, _("Homeport's account may do what it has to, and no more."))
+        return Check(
+            "good", title, _("Homeport's account has the permissions it needs, and no more.")
+        )
     if state == "no":
-        text = _("This cluster does not limit accounts: whoever can reach it may do everything.")
+        text = _(
+            "This cluster does not limit accounts: everybody who reaches it may do everything."
+        )
         return Check("rest", title, text, "", None, found.get("detail", ""))
-    return Check("rest", title, _("Not known yet."), "", None, found.get("detail", ""))
+    return Check("rest", title, _("Not yet known"), "", None, found.get("detail", ""))
 
 
 def _some(rights: Sequence[str]) -> str:
@@ -145,8 +149,8 @@ def _metrics(told: Report) -> Check:
     state, detail = _answer(told, "metrics")
     title = _("Metrics API")
     if state == "yes":
-        return Check("good", title, _("The cluster has it."))
+        return Check("good", title, _("Available"))
     if state == "no":
-        text = _("The cluster has none. Homeport counts what pods ask for and does not need it.")
+        text = _("Not available. Homeport counts the requests of pods and does not need it.")
         return Check("rest", title, text)
-    return Check("rest", title, _("Not known yet."), "", None, detail)
+    return Check("rest", title, _("Not yet known"), "", None, detail)

@@ -18,7 +18,7 @@ def checks(report: Report, database: str) -> list[Check]:
 def _database(vendor: str) -> Check:
     words = {"sqlite": _("SQLite on this machine"), "postgresql": "PostgreSQL"}
     # This page came out of it.
-    text = _("%(which)s answers.") % {"which": words.get(vendor, vendor)}
+    text = _("%(which)s, responding") % {"which": words.get(vendor, vendor)}
     return Check("good", _("Database"), text)
 
 
@@ -26,7 +26,9 @@ def _store(report: Report) -> Check:
     told = report.get("store", {})
     names = {"s3": _("S3 bucket %(name)s"), "folder": _("folder in %(name)s")}
     name = names.get(told.get("kind", ""), "") % {"name": told.get("name", "")}
-    step = _("Code, logs and artifacts go there. Check the S3_ settings, or the disk's room.")
+    step = _(
+        "It keeps code, logs and artifacts. Check the S3_ settings, or the free space of the disk."
+    )
     return _tried(_("Object store"), told, name, step)
 
 
@@ -35,11 +37,11 @@ def _disk(report: Report) -> Iterator[Check]:
     free = told.get("free_percent")
     if free is None:
         return
-    text = _("%(n)s %% of the disk is free") % {"n": free}
+    text = _("%(n)s %% free") % {"n": free}
     if told.get("is_short"):
-        text = _("%(n)s %% of the disk is free, less than DISK_RESERVE_BYTES") % {"n": free}
+        text = _("%(n)s %% free, less than DISK_RESERVE_BYTES") % {"n": free}
     if told.get("is_short") or free < FULL_PERCENT:
-        step = _("Delete old trainings and uploads, or give it a larger disk.")
+        step = _("Delete old trainings and uploads, or add a larger disk.")
         yield Check("bad", _("Disk"), text, step)
     else:
         yield Check("good", _("Disk"), text)
@@ -48,15 +50,15 @@ def _disk(report: Report) -> Iterator[Check]:
 def _messages(report: Report) -> Check:
     told = report.get("channel_layer", {})
     names = {"redis": "Redis", "memory": _("in the memory of this process")}
-    step = _("Without it pages do not change by themselves. Check REDIS_URL and that server.")
+    step = _("Without it pages do not update automatically. Check REDIS_URL and that server.")
     return _tried(_("Messages to browsers"), told, names.get(told.get("kind", ""), ""), step)
 
 
 def _tried(title: str, told: dict[str, Any], name: str, step: str) -> Check:
     state, at = told.get("state", "unknown"), moment(told.get("checked_at"))
     if state == "unknown":
-        return Check("rest", title, _("Not tried yet."), "", None, name)
+        return Check("rest", title, _("Not yet checked"), "", None, name)
     if state == "no":
         return Check("bad", title, told.get("text", ""), step, at, name)
-    text = _("It works: there and back in %(time)s.") % {"time": milliseconds(told.get("took_s"))}
+    text = _("Responding in %(time)s") % {"time": milliseconds(told.get("took_s"))}
     return Check("good", title, text, "", at, name)

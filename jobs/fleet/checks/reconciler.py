@@ -26,63 +26,63 @@ def _holder(lease: ReconcilerLease | None, report: Report, *, is_silent: bool) -
     title = _("Lease")
     if lease is None or lease.renewed_at is None:
         step = _("Start it: manage.py serve, or serve --no-web where the web runs apart.")
-        return Check("bad", title, _("No reconciler has ever run."), step)
+        return Check("bad", title, _("No reconciler has run yet."), step)
     detail = _("epoch %(epoch)s, held by %(holder)s") % {
         "epoch": lease.epoch,
-        "holder": lease.holder or _("nobody"),
+        "holder": lease.holder or _("none"),
     }
     if is_silent:
-        text = _("Nothing was heard from the reconciler for a while.")
-        step = _("Start it, or read its log. What people ask for meanwhile is kept.")
+        text = _("The reconciler has not reported for a while.")
+        step = _("Start it, or read its log. Requests made meanwhile are kept.")
         return Check("bad", title, text, step, lease.renewed_at, detail)
     if not lease.holder:
-        text = _("It has just been given back; another reconciler takes it.")
+        text = _("It was just released; another reconciler takes it.")
         return Check("warn", title, text, "", lease.renewed_at, detail)
-    text = _("One reconciler holds it and works.")
+    text = _("Held by one running reconciler")
     return Check("good", title, text, "", moment(report.get("started_at")), detail)
 
 
 def _lag(report: Report) -> Check:
-    title, ticks = _("From a change to the database"), report.get("ticks")
+    title, ticks = _("Watch latency"), report.get("ticks")
     if not ticks:
-        return Check("rest", title, _("Not known yet."))
+        return Check("rest", title, _("Not yet known"))
     lag_s = float(ticks.get("lag_s", 0))
-    text = _("%(time)s at most in the last minute") % {"time": milliseconds(lag_s)}
+    text = _("at most %(time)s in the last minute") % {"time": milliseconds(lag_s)}
     if lag_s > SLOW_S:
-        step = _("Much happens at once, or the database is slow. If it lasts, look at its load.")
+        step = _("Many changes at once, or a slow database. If it lasts, check its load.")
         return Check("warn", title, text, step)
     return Check("good", title, text)
 
 
 def _work(report: Report) -> Check:
-    title, jobs = _("Work before it"), report.get("jobs")
+    title, jobs = _("Backlog"), report.get("jobs")
     if not jobs:
-        return Check("rest", title, _("Not known yet."))
-    text = _("%(pending)s to look at, %(under_way)s being changed in the cluster") % {
+        return Check("rest", title, _("Not yet known"))
+    text = _("%(pending)s to process, %(under_way)s being changed in the cluster") % {
         "pending": jobs.get("pending", 0),
         "under_way": jobs.get("under_way", 0),
     }
     resting = int(jobs.get("resting", 0))
     if not resting:
         return Check("good", title, text)
-    waits = ngettext("%(n)s waits after a failure", "%(n)s wait after a failure", resting)
-    step = _("They are tried again by themselves; each says on its page what failed.")
-    return Check("warn", title, f"{text}, {waits % {'n': resting}}", step)
+    waits = _("%(n)s waiting after a failure") % {"n": resting}
+    step = _("They are retried automatically; the page of each says what failed.")
+    return Check("warn", title, f"{text}, {waits}", step)
 
 
 def _tasks(report: Report) -> Iterator[Check]:
     for task in report.get("tasks", []):
         if task["state"] == "waiting":
-            text = _("It died and is started again: %(error)s") % {"error": task["error"]}
-            yield Check("bad", task["name"], text, _("The log has all of it."))
+            text = _("It crashed and is being restarted: %(error)s") % {"error": task["error"]}
+            yield Check("bad", task["name"], text, _("The log has the full error."))
         elif task["restarts"]:
             count = int(task["restarts"])
-            text = ngettext("started again once", "started again %(n)s times", count) % {"n": count}
+            text = ngettext("restarted once", "restarted %(n)s times", count) % {"n": count}
             yield Check("warn", task["name"], text, "", None, task["error"])
 
 
 def _last_warning(report: Report) -> Check:
     title, told = _("Last warning"), report.get("last_error")
     if not told:
-        return Check("good", title, _("None since it started."))
+        return Check("good", title, _("None since its start"))
     return Check("rest", title, told["text"], "", moment(told["at"]), told["where"])

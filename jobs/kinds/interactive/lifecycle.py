@@ -7,16 +7,16 @@ as a new generation when nothing of the one before is left.
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from jobs.kinds import crashes
 from jobs.kinds.interactive import startup
 from jobs.kinds.interactive.startup import App
 from jobs.kinds.lifecycle import VIEW_LAG_S, Lifecycle
-from jobs.kinds.state import CreateAll, PatchRoot, Plan, PodFacts, Root
+from jobs.kinds.state import CreateAll, PatchRoot, Plan, PodFacts, ReplicaKey, ReplicaRow, Root
 from jobs.rules import patterns, reasons, waits
 from jobs.rules.reasons import Reason
-from jobs.rules.states import JobState
+from jobs.rules.states import ReplicaState, WorkloadState
 
 PLACE_S = 300  # not placed in time: everything is given back
 PROBLEM_S = 600  # an image or a set-up that fails for so long will not get better by itself
@@ -45,22 +45,20 @@ class InteractiveLifecycle(Lifecycle):
     def _begin(self) -> None:
         """Another start was asked for: nothing of the one before may be left."""
         if not self.is_untouched and self.row.cleaned_at is None:
-            if self.row.state in {JobState.STARTING, JobState.RUNNING}:
-                self.turn(JobState.STOPPING, reasons.make("starting_again"))
-            if not self.vacate():
+            if self.row.state in {WorkloadState.STARTING, WorkloadState.RUNNING}:
+                self.turn(WorkloadState.STOPPING, reasons.make("starting_again"))
+            if not self.delete_objects():
                 return
         is_first = not self.row.observed_generation
         self.set(
             observed_generation=self.row.generation,
+            attempt=self.row.generation,
+            requeued_count=0,
             admitted_at=None,
             started_at=None,
             finished_at=None,
             not_before=None,
-            node="",
-            gpus="",
-            pod="",
             node_port=None,
-            restarts=0,
             event_files=None,
             has_plan=False,
             root_uid="",
@@ -68,9 +66,10 @@ class InteractiveLifecycle(Lifecycle):
             steps=(),
             notes=self.notes.for_new_generation(),
         )
+        self.replicas.clear()
         if not is_first:
             self.say("start", f"Start number {self.row.generation}.")
-        self.turn(JobState.QUEUED)
+        self.turn(WorkloadState.QUEUED)
         self._show_request()
         self.wait_in_queue()
 
@@ -90,6 +89,18 @@ class InteractiveLifecycle(Lifecycle):
         if self.leaves_queue:
             self._show_request(self.stop_reason().text, failed=True)
         super().wait_in_queue()
+
+    # --- its one replica ---
+    @property
+    def replica(self) -> ReplicaRow:
+        """As it is by now; one that is not stored is as all are at first."""
+        key = ReplicaKey(self.row.kind, 0, self.row.attempt)
+        return self.replicas.get(key) or ReplicaRow(key)
+
+    def _set_replica(self, **columns: Any) -> None:
+        changed = replace(self.replica, **columns)
+        if changed != self.replica:
+            self.replicas[changed.key] = changed
 
     # --- starting and running ---
     @property
@@ -112,14 +123,17 @@ class InteractiveLifecycle(Lifecycle):
         pod = self.observed.pod
         if pod is not None:
             self._note_replacement(pod)
-            self.set(pod=pod.name, node=pod.node, gpus=pod.gpus)
+            facts = {"node": pod.node, "gpus": pod.gpus, "state": pod.replica_state}
+            self._set_replica(pod=pod.name, **facts)
             if self._note_ends(pod):
                 return
+        elif self.replica.pod_uid:
+            self._set_replica(state=ReplicaState.PENDING)
         self._show()
         is_up = pod is not None and pod.is_running and not pod.is_terminating
         if pod is not None and is_up and pod.is_ready:
             self._answer()
-        elif pod is not None and is_up and self.row.state is JobState.RUNNING:
+        elif pod is not None and is_up and self.row.state is WorkloadState.RUNNING:
             # It answered once and still runs: a slow answer is no new start.
             self._be_silent(pod)
         else:
@@ -139,14 +153,16 @@ class InteractiveLifecycle(Lifecycle):
 
     def _note_replacement(self, pod: PodFacts) -> None:
         """Another pod than the one before: the cluster, or somebody, took it away."""
-        before = self.notes.pod_uid
+        before = self.replica.pod_uid
         if pod.uid == before:
             return
-        self.note(pod_uid=pod.uid, pod_restarts=0, running_since=None)
+        self._set_replica(pod_uid=pod.uid)
+        self.note(pod_restarts=0, running_since=None)
         if not before:
             return
+        self._set_replica(restarts=self.replica.restarts + 1)
         # The steps begin again with the new pod.
-        self.set(restarts=self.row.restarts + 1, steps=self.row.steps[:2])
+        self.set(steps=self.row.steps[:2])
         known = [*self.observed.deleted_pods, *self.observed.pods]
         gone = next((old for old in known if old.uid == before), None)
         self.say_again(startup.reason_of_replacement(self.app, gone))
@@ -160,14 +176,14 @@ class InteractiveLifecycle(Lifecycle):
             return False
         self.note(pod_restarts=count, running_since=None)
         if end.exit_code == 0 and self.notes.was_ready:
-            self.begin_leaving("stop", reasons.make("shut_down", program=self.app.program))
-            self.leave()
+            self.begin_teardown("stop", reasons.make("shut_down", program=self.app.program))
+            self.tear_down()
             return True
         cause = startup.reason_of_end(self.app, self.row, end)
         if cause.code == "app_missing":
             self._give_up(cause)
             return True
-        self.set(restarts=self.row.restarts + fresh)
+        self._set_replica(restarts=self.replica.restarts + fresh)
         self.note(crashes=crashes.counted(self.notes.crashes, fresh, self.now))
         if crashes.is_loop(self.notes.crashes, self.now):
             facts = {"who": self.app.who, "cause": cause.text}
@@ -178,11 +194,11 @@ class InteractiveLifecycle(Lifecycle):
         return False
 
     def _answer(self) -> None:
-        if self.row.state is not JobState.RUNNING:
-            self.turn(JobState.RUNNING)
+        if self.row.state is not WorkloadState.RUNNING:
+            self.turn(WorkloadState.RUNNING)
         self.note(
             was_ready=True,
-            again=(),
+            restart_reason=(),
             starting_since=None,
             problem_since=None,
             running_since=None,
@@ -203,9 +219,9 @@ class InteractiveLifecycle(Lifecycle):
         """It does not run yet: says why, and gives up, or gives back, when that lasts."""
         waiting = startup.reason_of_wait(self.app, self.row, self.observed.root, pod)
         family = patterns.family_of(waiting.code)
-        again = Reason(*self.notes.again)
+        again = Reason(*self.notes.restart_reason)
         is_telling = family in startup.PROBLEMS | {"placing", "quota_refused"} or not again.code
-        self.turn(JobState.STARTING, waiting if is_telling else again)
+        self.turn(WorkloadState.STARTING, waiting if is_telling else again)
         self.note(silent_since=None)
         if self.notes.starting_since is None:
             self.note(starting_since=self.now)
@@ -246,14 +262,15 @@ class InteractiveLifecycle(Lifecycle):
 
     # --- down ---
     def come_back(self, goal: str, why: Reason) -> None:
-        count = self.notes.withdrawals + 1
-        self.set(node="", gpus="", pod="", node_port=None, notes=self.notes.for_new_attempt())
-        self.note(withdrawals=count)
-        self.requeue(count, why)
+        self._set_replica(pod="", pod_uid="", node="", gpus="", state=ReplicaState.PENDING)
+        self.set(node_port=None, notes=self.notes.for_new_attempt())
+        self.requeue(why)
         self._show_request(why.text)
 
     def conclude(self, goal: str, why: Reason) -> None:
-        self.set(node="", gpus="", node_port=None)
+        state = ReplicaState.FAILED if goal == "fail" else ReplicaState.STOPPED
+        self._set_replica(node="", gpus="", state=state)
+        self.set(node_port=None)
         super().conclude(goal, why)
 
     # --- steps of the start-up ---

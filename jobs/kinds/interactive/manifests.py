@@ -1,24 +1,155 @@
-"""The manifests of what is served behind a gate, and what is added to them when they are sent."""
+"""What is served behind a gate as Kubernetes objects: the values that `templates/manifests/served.yaml.j2`
+renders.
 
+What is rendered at admission is stored with the row and never rendered again; `completed` adds at
+the moment of creation what must not be stored: the root's uid and the secrets. Pure except for
+reading template files and settings.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from uuid import UUID
 
+from jobs.kinds.interactive import tokens
+from jobs.kinds.interactive.spec import GATE
+from jobs.kinds.manifests import PodSettings, amounts, kube_name, pod_settings, with_owner
+from jobs.kinds.spec import WorkloadSpec, spec_of
 from jobs.kinds.state import WorkloadRow
-from jobs.manifests import pod_settings
-from jobs.models import Service
-from jobs.services import manifests, tokens
+from jobs.models import Workload
+from portal import quantity
+from portal.cluster import labels, manifests
 from portal.cluster.manifests import Object
+from tenants.manifests import GATE_PORT
+
+APP_PORT = 8890  # on 127.0.0.1, of JupyterLab and TensorBoard alike
+GRACE_S = 30
+TEMPLATE_VERSION = "service-2"
+SERVICE_LABEL = "homeport.dev/service"  # the kind; tells them from trainings
 
 
-def render(workload_id: UUID, attempt: int | None, deadline_s: int | None) -> list[Object]:
-    """Of the latest start, which has one attempt and no deadline. See `WorkloadKind.render`."""
-    service = Service.objects.select_related("tenant").get(pk=workload_id)
-    return manifests.render_service(
-        manifests.wanted_of(service), pods=pod_settings(), has_tls=tokens.has_gate_tls()
+@dataclass(frozen=True)
+class Served:
+    """What a kind serves behind a gate, as its pod is told.
+
+    Attributes:
+        word: what people call it.
+        launcher: modules of `jobs/pod`: the first is started in the user's container, the others are
+            what it imports.
+        writable, readable: the volumes, `data` and `log`, that must be so before it starts.
+        ready_path: below its prefix, answered when it is ready.
+        app_secret: the file of the Secret that it may read: `app_token`, which it asks of its gate, or
+            `portal_token`, by which it speaks to the portal.
+        working_dir: where it starts.
+        environment: its own variables.
+    """
+
+    word: str
+    launcher: tuple[str, ...]
+    writable: tuple[str, ...]
+    readable: tuple[str, ...]
+    ready_path: str
+    app_secret: str
+    working_dir: str
+    environment: Callable[[Workload, PodSettings], Mapping[str, str]]
+
+    def render(self, workload: Workload, attempt: int, deadline_s: int | None) -> list[Object]:
+        """Of the latest start, which has one attempt and no deadline. See `WorkloadKind.render`."""
+        return render_served(self, workload, pods=pod_settings(), has_tls=tokens.has_gate_tls())
+
+
+@dataclass(frozen=True)
+class ServedManifest:
+    """Variables of `served.yaml.j2`."""
+
+    owner: str
+    namespace: str
+    kube_name: str
+    template_version: str
+    labels: Mapping[str, str]
+    selector: Mapping[str, str]
+    served: Served
+    image: str
+    generation: int
+    prefix: str
+    resources: Mapping[str, str]
+    gpu_count: int
+    gate_cpu: str
+    gate_memory: str
+    gate_port: int
+    app_port: int
+    has_tls: bool
+    app_env: Mapping[str, str]
+    shm: str
+    grace_s: int
+    pods: PodSettings
+
+
+def render_served(
+    served: Served, workload: Workload, *, pods: PodSettings, has_tls: bool
+) -> list[Object]:
+    """All objects of the latest start: the root first, then what it will own, without secret values.
+
+    Args:
+        served: of its kind.
+        workload: its row, which need not be saved.
+        pods: from `jobs.kinds.manifests.pod_settings()`.
+        has_tls: whether the gate speaks HTTPS.
+
+    Raises:
+        ConfigurationError: see portal/cluster/manifests.py.
+    """
+    spec = spec_of(workload, WorkloadSpec)
+    asked = spec.replicas[workload.kind]
+    selector = {
+        labels.OWNER: str(workload.pk),
+        SERVICE_LABEL: workload.kind,
+        labels.ROLE: workload.kind,
+        labels.ATTEMPT: str(workload.attempt),
+    }
+    context = ServedManifest(
+        owner=str(workload.pk),
+        namespace=workload.tenant.namespace,
+        kube_name=kube_name(workload.name, workload.pk, workload.attempt),
+        template_version=TEMPLATE_VERSION,
+        labels=selector,
+        selector=selector,
+        served=served,
+        image=spec.image,
+        generation=workload.generation,
+        prefix=workload.path_prefix,
+        resources=amounts(asked.cpu_millicores, asked.memory_bytes, asked.gpu_count),
+        gpu_count=asked.gpu_count,
+        gate_cpu=quantity.cpu_text(GATE.cpu),
+        gate_memory=quantity.memory_text(GATE.memory),
+        gate_port=GATE_PORT,
+        app_port=APP_PORT,
+        has_tls=has_tls,
+        app_env=served.environment(workload, pods),
+        # Data loaders of PyTorch pass batches through it; the runtime's own 64 MiB are too little.
+        shm=quantity.memory_text(asked.memory_bytes // 2),
+        grace_s=GRACE_S,
+        pods=pods,
     )
+    return manifests.render("served.yaml.j2", context)
 
 
+def completed(document: Object, *, root: Object, secrets: Mapping[str, str]) -> Object:
+    """A stored document of what the root owns, as it is sent: with its owner and the secrets.
+
+    Args:
+        document: from `render_served`, not the root.
+        root: the root as the cluster has it.
+        secrets: see jobs/kinds/interactive/tokens.py.
+    """
+    sent = with_owner(document, root)
+    if sent["kind"] == "Secret":
+        sent["stringData"] = dict(secrets)
+    return sent
+
+
+# --- as their kinds have it ---
 def complete(row: WorkloadRow, document: Object, root: Object | None) -> Object:
     """With its owner, and in the Secret what the gate of this generation may know."""
     assert root is not None, "nothing of it is made without its root"
     secrets = tokens.gate_secrets(UUID(row.id), row.observed_generation)
-    return manifests.completed(document, root=root, secrets=secrets)
+    return completed(document, root=root, secrets=secrets)

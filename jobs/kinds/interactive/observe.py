@@ -1,4 +1,4 @@
-"""Turns what the view holds of what is served behind a gate into the data of planning. No I/O."""
+"""Turns what the cache holds of what is served behind a gate into the data of planning. No I/O."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,11 +9,11 @@ from jobs.kinds.observe import (
     condition,
     container_end,
     container_status,
-    disruption,
-    gpus_of,
+    latest_event,
     mount_problem,
-    namespace_state,
     number,
+    observed,
+    pod_facts,
     service,
     thing,
 )
@@ -25,11 +25,11 @@ from portal.cluster.cache import ClusterCache
 _PULL_EVENTS = frozenset({"Pulling", "Pulled", "Failed", "BackOff", "ErrImageNeverPull"})
 # Before these have run, a container's place in the order says more than its own reason.
 _NOT_YET = frozenset({"", "PodInitializing", "ContainerCreating"})
-_NO_GENERATION = -1  # of a pod whose label tells none
+_NO_ATTEMPT = -1  # of a pod whose label tells none
 
 
 def observe(
-    view: ClusterCache,
+    cache: ClusterCache,
     loaded: LoadedRow,
     results: CallResults,
     pods: Sequence[PodFacts],
@@ -37,8 +37,8 @@ def observe(
 ) -> Observed:
     """All that is known of it now."""
     row = loaded.row
-    deployments = view.deployments.of_owner(row.id)
-    services = view.services.of_owner(row.id)
+    deployments = cache.deployments.of_owner(row.id)
+    services = cache.services.of_owner(row.id)
     roots = [seen for seen in deployments if seen.metadata.name == row.root_name]
     others: list[ObjectRef] = [
         thing(kind, seen.metadata)
@@ -51,16 +51,12 @@ def observe(
         for pod in pods
         if not _is_of(pod, row)
     ]
-    ours = [_with_events(view, row, pod) for pod in pods if _is_of(pod, row)]
-    return Observed(
-        is_current=view.synced and not view.problem,
-        namespace=namespace_state(view, row.namespace),
-        root=_root(roots[0]) if roots else None,
-        is_root_absent=results.absent_root == row.root_name and not roots,
-        made_root=results.made_root,
-        is_swept=results.is_swept,
-        blocked=results.blocked,
-        trouble=results.trouble,
+    ours = [_with_events(cache, row, pod) for pod in pods if _is_of(pod, row)]
+    return observed(
+        cache,
+        loaded,
+        results,
+        _root(roots[0]) if roots else None,
         services=tuple(service(s) for s in services if s.metadata.name == row.kube_name),
         others=tuple(others),
         pods=tuple(sorted(ours, key=_age)),
@@ -69,8 +65,8 @@ def observe(
 
 
 def _is_of(pod: PodFacts, row: WorkloadRow) -> bool:
-    """Whether it is a pod of the generation that is seen."""
-    return pod.key.attempt == row.observed_generation
+    """Whether it is a pod of the current attempt."""
+    return pod.key.attempt == row.attempt
 
 
 def _age(pod: PodFacts) -> tuple[float, str]:
@@ -96,22 +92,17 @@ def read_pod(row: WorkloadRow, pod: objects.KubePod) -> PodFacts:
     prepare = container_status(status.init_container_statuses, "prepare")
     gate = container_status(status.init_container_statuses, "gate")
     app = container_status(status.container_statuses, "app")
+    running = app.state.running
     waiting_in, waiting = _waiting(prepare, gate, app)
-    placed = next((c for c in status.conditions if c.type == "PodScheduled"), None)
-    ready = condition(status.conditions, "Ready")
-    is_placed = placed is not None and placed.status == "True"
-    return PodFacts(
-        "Pod",
-        pod.metadata.name,
-        pod.metadata.uid,
-        pod.metadata.deletion_timestamp is not None,
-        key=ReplicaKey(marks.role, 0, number(marks.attempt, _NO_GENERATION)),
-        phase=status.phase or "Pending",
-        created_at=pod.metadata.creation_timestamp,
-        node=pod.spec.node_name,
-        gpus=gpus_of(pod.metadata.annotations.gpu_indices, "app"),
-        scheduled_at=placed.last_transition_time if placed is not None and is_placed else None,
-        unplaced_why=placed.message if placed is not None and not is_placed else "",
+    placed, ready = (
+        condition(status.conditions, "PodScheduled"),
+        condition(status.conditions, "Ready"),
+    )
+    return pod_facts(
+        pod,
+        ReplicaKey(marks.role, 0, number(marks.attempt, _NO_ATTEMPT)),
+        "app",
+        scheduled_at=placed.last_transition_time if placed is not None else None,
         prepared_from=_first_started(prepare, gate, app),
         pull_progress=pod.metadata.annotations.pull_progress,
         waiting_in=waiting_in,
@@ -119,15 +110,13 @@ def read_pod(row: WorkloadRow, pod: objects.KubePod) -> PodFacts:
         waiting_message=waiting.message,
         prepare_end=_failure(prepare),
         gate_end=_failure(gate),
-        is_running=app.state.running is not None,
-        started_at=app.state.running.started_at if app.state.running is not None else None,
+        is_running=running is not None,
+        started_at=running.started_at if running is not None else None,
         end=container_end(app.state.terminated),
         last_end=container_end(app.last_state.terminated),
         restarts=app.restart_count,
         is_ready=ready is not None,
         ready_at=ready.last_transition_time if ready is not None else None,
-        disruption=disruption(pod),
-        pod_message=status.message,
     )
 
 
@@ -173,23 +162,23 @@ def _first_started(*statuses: objects.ContainerStatus) -> datetime | None:
 
 
 # --- events ---
-def _with_events(view: ClusterCache, row: WorkloadRow, pod: PodFacts) -> PodFacts:
+def _with_events(cache: ClusterCache, row: WorkloadRow, pod: PodFacts) -> PodFacts:
     """Adds what events say of its volumes, image and probes: they come without the pod being changed."""
-    pull, pulled_at = _pull(view, row, pod)
+    pull, pulled_at = _pull(cache, row, pod)
     return replace(
         pod,
-        mount_problem=mount_problem(view, row.namespace, pod.name),
+        mount_problem=mount_problem(cache, row.namespace, pod.name),
         pull=pull,
         pulled_at=pulled_at,
-        probe_problem=_probe_problem(view, row.namespace, pod.name),
+        probe_problem=latest_event(cache, row.namespace, "Pod", pod.name, {"Unhealthy"}),
     )
 
 
-def _pull(view: ClusterCache, row: WorkloadRow, pod: PodFacts) -> tuple[str, datetime | None]:
+def _pull(cache: ClusterCache, row: WorkloadRow, pod: PodFacts) -> tuple[str, datetime | None]:
     """The latest words about the app's image, and when it was there."""
     events = [
         event
-        for event in view.events_about(row.namespace, "Pod", pod.name)
+        for event in cache.events_about(row.namespace, "Pod", pod.name)
         if event.reason in _PULL_EVENTS and f'"{row.image}"' in event.message
     ]
     if not events:
@@ -199,9 +188,3 @@ def _pull(view: ClusterCache, row: WorkloadRow, pod: PodFacts) -> tuple[str, dat
     if latest.reason == "Pulling" and pod.pull_progress:
         return f"{latest.message}: {pod.pull_progress}", None
     return latest.message, pulled[-1] if pulled else None
-
-
-def _probe_problem(view: ClusterCache, namespace: str, pod: str) -> str:
-    events = view.events_about(namespace, "Pod", pod)
-    problems: Sequence[str] = [event.message for event in events if event.reason == "Unhealthy"]
-    return problems[-1] if problems else ""

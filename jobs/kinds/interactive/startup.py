@@ -169,7 +169,7 @@ def reason_of_wait(app: App, row: WorkloadRow, root: Root | None, pod: PodFacts 
     if pod.prepare_end is not None:
         return _prepare_failure(app.who, pod.prepare_end)
     if pod.gate_end is not None:
-        detail = clip(pod.gate_end.message[-500:]) or "it said nothing"
+        detail = clip(pod.gate_end.message[-500:]) or "no message"
         return reasons.make("gate_failed", detail=detail)
     return waits.reason_of_wait(
         waits.WaitingPod(
@@ -194,7 +194,9 @@ def _prepare_failure(who: str, end: ContainerExit) -> Reason:
 
 def probe_words(pod: PodFacts) -> str:
     """Why the gate says that the program does not answer."""
-    return pod.probe_problem.partition("probe failed: ")[2] or pod.probe_problem or "no answer yet"
+    return (
+        pod.probe_problem.partition("probe failed: ")[2] or pod.probe_problem or "no response yet"
+    )
 
 
 def reason_of_end(app: App, row: WorkloadRow, end: ContainerExit) -> Reason:
@@ -202,14 +204,14 @@ def reason_of_end(app: App, row: WorkloadRow, end: ContainerExit) -> Reason:
     words = clip(end.message[-500:])
     has_no_python = end.exit_code in _NO_PYTHON and end.cluster_reason in _START_ERRORS
     if has_no_python or end.exit_code in {codes.EXIT_NO_PROGRAM, codes.EXIT_NOT_FOUND}:
-        detail = words or "it has no Python"
+        detail = words or "no Python in the image"
         facts = {"image": row.image, "program": app.program, "detail": detail}
         return reasons.make("app_missing", **facts)
     if end.exit_code == 0:
-        return reasons.make("app_ended", program=app.program, detail=words or "it said nothing")
+        return reasons.make("app_ended", program=app.program, detail=words or "no message")
     found = endings.reason_of_end(app.program, end, row.memory[row.kind])
     if words and found.code in {"exit_code", "signal"}:
-        return replace(found, text=f"{found.text} Its last words: {words}")
+        return replace(found, text=f"{found.text} Last output: {words}")
     return found
 
 

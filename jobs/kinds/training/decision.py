@@ -9,7 +9,7 @@ from jobs.kinds.training import replicas
 from jobs.kinds.training.replicas import Situation
 from jobs.rules import endings, patterns, reasons, waits
 from jobs.rules.reasons import Reason
-from jobs.rules.states import JobState, ReplicaState
+from jobs.rules.states import ReplicaState, WorkloadState
 from jobs.rules.topologies import SuccessPolicy, is_success, success_policy
 
 
@@ -39,7 +39,7 @@ class Restarts:
 
 def policy_of(now: Situation) -> SuccessPolicy:
     """When it counts as succeeded."""
-    return success_policy(now.topology, now.row.success_policy)
+    return success_policy(now.topology, now.run_policy.success_policy)
 
 
 def _deciding(now: Situation) -> list[ReplicaRow]:
@@ -110,7 +110,7 @@ def without_cause(now: Situation) -> Reason:
         return reasons.make("pod_deleted", who=min(stopped, key=_ended).key.who)
     root = now.observed.root
     detail = (root.fail_message or root.fail_reason) if root is not None else ""
-    return reasons.make("job_failed", detail=detail or "it did not say why.")
+    return reasons.make("job_failed", detail=detail or "no reason was given.")
 
 
 # --- servers ---
@@ -139,7 +139,7 @@ def find_crash_loop(now: Situation) -> Outcome | None:
         role, _, index = who.rpartition("-")
         key = ReplicaKey(role, int(index), now.row.attempt)
         pod = replicas.newest(now.observed.pods).get(key)
-        cause = _restart_cause(now, pod).text if pod is not None else "its pod is gone."
+        cause = _restart_cause(now, pod).text if pod is not None else "its pod was deleted."
         count = len(crashes.recent(times, now.now)) + 1
         return Outcome(False, reasons.make("ps_crash_loop", who=who, count=count, cause=cause))
     return None
@@ -179,12 +179,12 @@ def find_new_starts(now: Situation, root: Root) -> Iterator[Reason]:
     for row in sorted(now.current, key=lambda r: r.key):
         pod = _ended_pod(now, row)
         if pod is None:
-            if now.row.state is JobState.RUNNING and _was_replaced(now, row):
+            if now.row.state is WorkloadState.RUNNING and _was_replaced(now, row):
                 yield reasons.make("replaced", who=row.key.who)
         elif pod.disruption is not None:
             yield endings.reason_of_disruption(row.key.who, pod.disruption)
         elif not now.topology.is_coupled:
-            number, most = max(1, root.failed_count), now.row.retries
+            number, most = max(1, root.failed_count), now.run_policy.retries
             if number <= most:
                 cause = replicas.reason_of_failure(now, pod).text or f"{row.key.who} failed."
                 yield reasons.make("retrying", cause=cause, number=number, most=most)

@@ -2,44 +2,57 @@
 
 from uuid import UUID
 
-from jobs import manifests
+from django.utils.translation import gettext_lazy as _
+
 from jobs.kinds.base import WorkloadKind
+from jobs.kinds.manifests import pod_settings
 from jobs.kinds.state import Rescue, WorkloadRow
+from jobs.kinds.training import manifests
 from jobs.kinds.training.lifecycle import TrainingLifecycle
 from jobs.kinds.training.observe import observe, read_pod
-from jobs.models import Job
+from jobs.kinds.training.serializer import TrainingSerializer
+from jobs.kinds.training.spec import KEY, TrainingSpec
+from jobs.kinds.training.submit import check_submit
+from jobs.models import Workload
+from jobs.rules.topologies import get_topology
 from jobs.tokens import job_token
+from portal.cluster import names
 from portal.cluster.manifests import Object
 
 
-def _render(workload_id: UUID, attempt: int | None, deadline_s: int | None) -> list[Object]:
-    job = Job.objects.select_related("tenant").get(pk=workload_id)
-    return manifests.render_training(
-        manifests.training_of(job),
-        attempt=attempt or job.attempt,
-        pods=manifests.pod_settings(),
-        deadline_s=deadline_s,
-    )
+def _root_name(kube_name: str, topology: str) -> str:
+    return names.role_name(kube_name, get_topology(topology).deciding.name)
+
+
+def _render(workload: Workload, attempt: int, deadline_s: int | None) -> list[Object]:
+    pods = pod_settings()
+    return manifests.render_training(workload, attempt=attempt, pods=pods, deadline_s=deadline_s)
 
 
 def _complete(row: WorkloadRow, document: Object, root: Object | None) -> Object:
     return manifests.completed(document, root=root, token=job_token(UUID(row.id)))
 
 
-def _render_rescue(row: WorkloadRow, step: Rescue) -> Object:
-    """Blocking: it reads the request, as all rendering does.
-
-    Raises:
-        Job.DoesNotExist: the row is gone.
-    """
-    training = manifests.training_of(Job.objects.select_related("tenant").get(pk=row.id))
-    key = step.key
-    lost = manifests.Lost(key.role, key.index, key.attempt, step.pod_uid, step.number)
-    return manifests.render_rescue(
-        training, lost, attempt=row.attempt, pods=manifests.pod_settings()
-    )
+def _render_rescue(workload: Workload, attempt: int, step: Rescue) -> Object:
+    return manifests.render_rescue(workload, step, attempt=attempt, pods=pod_settings())
 
 
 TRAINING = WorkloadKind(
-    "job", TrainingLifecycle, read_pod, observe, _render, _complete, _render_rescue
+    key=KEY,
+    title=_("Training"),
+    icon="layers",
+    record_kind="job",
+    spec=TrainingSpec,
+    serializer=TrainingSerializer,
+    submit_verb="submit",
+    can_restart=False,
+    check_submit=check_submit,
+    lifecycle=TrainingLifecycle,
+    read_pod=read_pod,
+    observe=observe,
+    root_name=_root_name,
+    render=_render,
+    with_private=manifests.with_private,
+    complete=_complete,
+    render_rescue=_render_rescue,
 )

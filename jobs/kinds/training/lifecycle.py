@@ -5,8 +5,9 @@ and what the clean policy says is removed
 """
 
 from collections.abc import Collection
-from dataclasses import replace
 from datetime import datetime
+
+import msgspec
 
 from jobs.kinds import crashes
 from jobs.kinds.lifecycle import Lifecycle, words_of
@@ -15,7 +16,6 @@ from jobs.kinds.state import (
     ObjectRef,
     Observed,
     PatchRoot,
-    Plan,
     PodFacts,
     ReplicaKey,
     Rescue,
@@ -25,9 +25,10 @@ from jobs.kinds.state import (
 from jobs.kinds.training import decision, replicas, rescue
 from jobs.kinds.training.decision import Outcome
 from jobs.kinds.training.replicas import Situation, is_server
+from jobs.kinds.training.spec import RunPolicy
 from jobs.rules import patterns, reasons, waits
 from jobs.rules.reasons import Reason
-from jobs.rules.states import JobState
+from jobs.rules.states import WorkloadState
 from jobs.rules.topologies import SuccessPolicy, get_topology
 
 RECYCLE_S = 30  # servers outlive the deciding replicas by so long
@@ -38,7 +39,7 @@ _URGENT = frozenset({"image_name", "image_pull", "container_config", "volume", "
 
 
 class TrainingLifecycle(Lifecycle):
-    """See the module; `replicas` is as current as `row`."""
+    """See the module; `run_policy` is the request's."""
 
     root_kind = "Job"
     confirm_s = 180  # pods have a grace of 120 s
@@ -46,26 +47,20 @@ class TrainingLifecycle(Lifecycle):
     def __init__(self, row: WorkloadRow, observed: Observed, now: datetime) -> None:
         super().__init__(row, observed, now)
         self.topology = get_topology(row.topology)
-        self.replicas = dict(observed.replicas)
-        self._forgotten: list[ReplicaKey] = []
-
-    def made(self) -> Plan:
-        before = self.observed.replicas
-        rows = tuple(row for key, row in self.replicas.items() if before.get(key) != row)
-        return replace(super().made(), replicas=rows, forgotten=tuple(self._forgotten))
+        self.run_policy = msgspec.convert(row.run_policy, RunPolicy)
 
     @property
     def situation(self) -> Situation:
         """What it has come to."""
-        return Situation(self.row, self.observed, self.now, self.replicas)
+        return Situation(self.row, self.run_policy, self.observed, self.now, self.replicas)
 
-    def render(self, deadline_s: int | None) -> None:
-        """With what earlier attempts left of the deadline."""
-        left_s = None if deadline_s is None else max(1, deadline_s - self.notes.spent_s)
-        super().render(left_s)
+    @property
+    def deadline_left_s(self) -> int | None:
+        deadline_s = self.run_policy.deadline_s
+        return None if deadline_s is None else max(1, deadline_s - self.notes.spent_s)
 
     def advance(self) -> None:
-        if self.row.desired != "delete" and self.row.state is not JobState.QUEUED:
+        if self.row.desired != "delete" and self.row.state is not WorkloadState.QUEUED:
             self.replicas.update(replicas.update(self.situation))
         super().advance()
 
@@ -93,11 +88,11 @@ class TrainingLifecycle(Lifecycle):
             self._follow_outcome(outcome)
             return
         for why in decision.find_new_starts(self.situation, root):
-            if self.notes.again[:1] != (why.code,):
+            if self.notes.restart_reason[:1] != (why.code,):
                 self.say_again(why)
         if replicas.all_run(self.situation):
             self._run()
-        elif self.row.state is not JobState.RUNNING or self.notes.again:
+        elif self.row.state is not WorkloadState.RUNNING or self.notes.restart_reason:
             # Else a server's program starts again in its place: an event, not a new start.
             self._start()
 
@@ -111,9 +106,9 @@ class TrainingLifecycle(Lifecycle):
             self.note(restarts=restarts)
 
     def _run(self) -> None:
-        if self.row.state is not JobState.RUNNING:
-            self.turn(JobState.RUNNING)
-            self.note(again=(), starting_since=None)
+        if self.row.state is not WorkloadState.RUNNING:
+            self.turn(WorkloadState.RUNNING)
+            self.note(restart_reason=(), starting_since=None)
             if self.row.started_at is None:
                 self.set(started_at=self.now)
         late = self._wait_for_stragglers()
@@ -137,16 +132,16 @@ class TrainingLifecycle(Lifecycle):
         """Not all replicas run: says why, and gives everything back when it takes too long."""
         waiting = waits.most_specific(decision.waiting_reasons(self.situation))
         reason = waiting if waiting.code else reasons.make("creating")
-        if self.notes.again and patterns.family_of(waiting.code) not in _URGENT:
-            reason = Reason(*self.notes.again)
-        self.turn(JobState.STARTING, reason)
+        if self.notes.restart_reason and patterns.family_of(waiting.code) not in _URGENT:
+            reason = Reason(*self.notes.restart_reason)
+        self.turn(WorkloadState.STARTING, reason)
         if self.notes.starting_since is None:
             self.note(starting_since=self.now)
         self._withdraw_late()
 
     def _withdraw_late(self) -> None:
         since = self.notes.starting_since or self.row.admitted_at
-        limit_s = self.row.starting_deadline_s
+        limit_s = self.run_policy.starting_deadline_s
         if not self.observed.is_current or not self.wait(since, limit_s):
             return
         telling = waits.most_specific(decision.waiting_reasons(self.situation))
@@ -182,18 +177,18 @@ class TrainingLifecycle(Lifecycle):
         return Outcome(False, cause, may_retry=True)
 
     def _deadline_reason(self) -> Reason:
-        deadline = reasons.duration_text(self.row.deadline_s or 0)
+        deadline = reasons.duration_text(self.run_policy.deadline_s or 0)
         return reasons.make("deadline", deadline=deadline)
 
     def _give_up_start(self) -> Outcome | None:
         if not self.observed.is_current:
             return None
-        is_late = self.wait(self.notes.starting_since, self.row.starting_deadline_s)
+        is_late = self.wait(self.notes.starting_since, self.run_policy.starting_deadline_s)
         return decision.find_hopeless_start(self.situation, is_late=is_late)
 
     def _follow_outcome(self, outcome: Outcome) -> None:
         # Retries of a single replica are the cluster's own (backoffLimit).
-        has_retries = self.topology.is_coupled and self.notes.retries_used < self.row.retries
+        has_retries = self.topology.is_coupled and self.notes.retries_used < self.run_policy.retries
         if outcome.is_success:
             self._succeed()
         elif outcome.may_retry and has_retries:
@@ -205,12 +200,12 @@ class TrainingLifecycle(Lifecycle):
         self.set(deciders_ended_at=self.now, finished_at=self.now)
         if self.row.started_at is None:
             self.set(started_at=self.now)
-        self.turn(JobState.SUCCEEDED)
+        self.turn(WorkloadState.SUCCEEDED)
         self.settle()
 
     def fail(self, reason: Reason) -> None:
         self.set(deciders_ended_at=self.now, finished_at=self.now)
-        self.turn(JobState.FAILED, reason)
+        self.turn(WorkloadState.FAILED, reason)
         self.settle()
 
     def lose_root(self, reason: Reason) -> None:
@@ -224,33 +219,31 @@ class TrainingLifecycle(Lifecycle):
     # --- another attempt ---
     def _try_again(self, cause: Reason) -> None:
         """Another attempt of a coupled topology: everything is made anew under new names."""
-        number, most = self.notes.retries_used + 1, self.row.retries
+        number, most = self.notes.retries_used + 1, self.run_policy.retries
         why = reasons.make("retrying", cause=cause.text, number=number, most=most)
         self.note(retries_used=number)
         self.say("retrying", why.text, warning=True)
-        self.begin_leaving("retry", why)
-        self.leave()
+        self.begin_teardown("retry", why)
+        self.tear_down()
 
     def come_back(self, goal: str, why: Reason) -> None:
         for row in self.situation.current:
             if row.started_at is None:
                 del self.replicas[row.key]
-                self._forgotten.append(row.key)
         self.note(spent_s=self.notes.spent_s + self._attempt_s())
-        deadline_s = self.row.deadline_s
+        deadline_s = self.run_policy.deadline_s
         if deadline_s is not None and deadline_s <= self.notes.spent_s:
-            self.note(leaving="", leaving_at=None)
+            self.note(teardown="", teardown_at=None)
             self.fail(self._deadline_reason())
             return
         notes = self.notes.for_new_attempt()
         self.set(attempt=self.row.attempt + 1, root_uid="", has_plan=False, notes=notes)
         if goal == "queue":
-            self.set(requeued_count=self.row.requeued_count + 1)
-            self.requeue(self.row.requeued_count, why)
+            self.requeue(why)
             return
-        self.note(starting_since=self.now, again=words_of(why))
+        self.note(starting_since=self.now, restart_reason=words_of(why))
         self.set(has_plan=True)
-        self.render(deadline_s)
+        self.renders = True
         self.due(self.now)
 
     def _attempt_s(self) -> int:
@@ -264,15 +257,15 @@ class TrainingLifecycle(Lifecycle):
 
         https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
         """
-        if self.row.state is not JobState.STOPPING:
+        if self.row.state is not WorkloadState.STOPPING:
             if self.notes.committed_at is None:
                 # It was never set going, so nothing has a grace.
-                self.begin_leaving("stop", self.stop_reason())
-                self.turn(JobState.STOPPING, self.stop_reason())
+                self.begin_teardown("stop", self.stop_reason())
+                self.turn(WorkloadState.STOPPING, self.stop_reason())
                 self.due(self.now)
                 return
             self.note(stopping_at=self.now)
-            self.turn(JobState.STOPPING, self.stop_reason())
+            self.turn(WorkloadState.STOPPING, self.stop_reason())
         if self.notes.stopping_at is None:
             self.note(stopping_at=self.now)
         is_late = self.wait(self.notes.stopping_at, self.confirm_s)
@@ -293,7 +286,7 @@ class TrainingLifecycle(Lifecycle):
         self.set(finished_at=self.now)
         if self.row.deciders_ended_at is None:
             self.set(deciders_ended_at=self.now)
-        self.turn(JobState.STOPPED, why)
+        self.turn(WorkloadState.STOPPED, why)
         self.settle()
 
     def _active_pods(self) -> list[PodFacts]:
@@ -325,8 +318,8 @@ class TrainingLifecycle(Lifecycle):
         if not self._finish_servers() or not self._archive():
             return False
         # Of what is half made nothing ever ran: there is nothing to look at.
-        may_go = self.notes.committed_at is None or self.row.clean_policy == "all"
-        if not may_go and not self.wait(self.row.finished_at, self.row.ttl_s):
+        may_go = self.notes.committed_at is None or self.run_policy.clean_policy == "all"
+        if not may_go and not self.wait(self.row.finished_at, self.run_policy.ttl_s):
             self.is_settled = True
             return False
         return True
@@ -339,7 +332,7 @@ class TrainingLifecycle(Lifecycle):
         is_grace_over = self.wait(ended_at, RECYCLE_S)
         is_worker0 = decision.policy_of(self.situation) is SuccessPolicy.WORKER0
         # With `worker0` the others get the grace that the servers get.
-        if self.row.state is not JobState.SUCCEEDED or (is_worker0 and is_grace_over):
+        if self.row.state is not WorkloadState.SUCCEEDED or (is_worker0 and is_grace_over):
             self._end_workers()
         if is_grace_over and not self._keep_servers():
             self._recycle()
@@ -347,14 +340,14 @@ class TrainingLifecycle(Lifecycle):
 
     def _keep_servers(self) -> bool:
         """The person asked that nothing be removed before its time to live is over."""
-        if self.row.clean_policy != "none" or self.row.state is JobState.STOPPED:
+        if self.run_policy.clean_policy != "none" or self.row.state is WorkloadState.STOPPED:
             return False
-        return not self.wait(self.row.finished_at, self.row.ttl_s)
+        return not self.wait(self.row.finished_at, self.run_policy.ttl_s)
 
     def _finish_servers(self) -> bool:
         """Recycles servers and Service when their time has come; True when no server runs."""
         ended_at = self.row.deciders_ended_at
-        has_grace = self.row.state is JobState.SUCCEEDED and bool(self.topology.serving)
+        has_grace = self.row.state is WorkloadState.SUCCEEDED and bool(self.topology.serving)
         if has_grace and not self.wait(ended_at, RECYCLE_S):
             return False
         self._recycle()
@@ -385,7 +378,7 @@ class TrainingLifecycle(Lifecycle):
         if not missing:
             return True
         if self.observed.namespace != "active" and self.observed.is_current:
-            self._give_up(missing, "the namespace is gone")
+            self._give_up(missing, "the namespace was deleted")
             return True
         if not self.wait(self.notes.pods_ended_at, rescue.MARK_S):
             return False
@@ -421,7 +414,7 @@ class TrainingLifecycle(Lifecycle):
     def _note_try(self, key: ReplicaKey, number: int) -> None:
         if self.notes.rescues.get(key.text) != number:
             self.note(rescues={**self.notes.rescues, key.text: number})
-            text = f"Its log is rescued from the log volume (try {number})."
+            text = f"Its log is being recovered from the log volume (attempt {number})."
             self.say("rescue", text, subject=key.who)
 
     def _give_up(self, keys: Collection[ReplicaKey], why: str) -> None:
@@ -432,6 +425,6 @@ class TrainingLifecycle(Lifecycle):
 
     def purge(self) -> bool:
         """The folder on the log volume is the user's own and stays."""
-        if not self.notes.erased:
+        if not self.notes.purged:
             self.call(Erase())
-        return self.notes.erased
+        return self.notes.purged

@@ -1,4 +1,4 @@
-"""Turns what the view holds of a training into the data that planning works on. No I/O."""
+"""Turns what the cache holds of a training into the data that planning works on. No I/O."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,11 +9,11 @@ from jobs.kinds.observe import (
     condition,
     container_end,
     container_status,
-    disruption,
-    gpus_of,
+    latest_event,
     mount_problem,
-    namespace_state,
     number,
+    observed,
+    pod_facts,
     service,
     thing,
 )
@@ -26,13 +26,13 @@ from jobs.kinds.state import (
     ServerDeployment,
     WorkloadRow,
 )
-from jobs.manifests import RESCUE_ROLE
+from jobs.kinds.training.manifests import RESCUE_ROLE
 from portal.cluster import objects
 from portal.cluster.cache import ClusterCache
 
 
 def observe(
-    view: ClusterCache,
+    cache: ClusterCache,
     loaded: LoadedRow,
     results: CallResults,
     pods: Sequence[PodFacts],
@@ -40,37 +40,30 @@ def observe(
 ) -> Observed:
     """All that is known of a training now."""
     row = loaded.row
-    name = row.root_name
-    jobs = view.jobs.of_owner(row.id)
-    found = [seen for seen in jobs if seen.metadata.name == name]
-    others = [thing("Job", seen.metadata) for seen in jobs if seen.metadata.name != name]
-    others += [thing("ConfigMap", s.metadata) for s in view.config_maps.of_owner(row.id)]
-    told = [_with_mounts(view, row, pod) for pod in pods]
-    return Observed(
-        is_current=view.synced and not view.problem,
-        namespace=namespace_state(view, row.namespace),
-        root=_root(found[0]) if found else None,
-        is_root_absent=results.absent_root == name and not found,
-        made_root=results.made_root,
-        is_swept=results.is_swept,
-        is_erased=results.is_erased,
-        blocked=results.blocked,
-        trouble=results.trouble,
-        servers=tuple(_server(seen) for seen in view.deployments.of_owner(row.id)),
-        services=tuple(service(seen) for seen in view.services.of_owner(row.id)),
+    jobs = cache.jobs.of_owner(row.id)
+    roots = [seen for seen in jobs if seen.metadata.name == row.root_name]
+    others = [thing("Job", s.metadata) for s in jobs if s.metadata.name != row.root_name]
+    others += [thing("ConfigMap", s.metadata) for s in cache.config_maps.of_owner(row.id)]
+    told = [_with_mounts(cache, row, pod) for pod in pods]
+    return observed(
+        cache,
+        loaded,
+        results,
+        _root(roots[0]) if roots else None,
+        servers=tuple(_server(seen) for seen in cache.deployments.of_owner(row.id)),
+        services=tuple(service(seen) for seen in cache.services.of_owner(row.id)),
         others=tuple(others),
         pods=tuple(pod for pod in told if not pod.is_rescue),
         rescues=tuple(pod for pod in told if pod.is_rescue),
         deleted_pods=tuple(pod for pod in deleted_pods if not pod.is_rescue),
-        replicas=loaded.replicas,
-        archives=loaded.archives,
-        refusal=_refusal(view, row.namespace, name),
+        # A quota that says no to a Job's pods shows as an event of the Job only.
+        refusal=latest_event(cache, row.namespace, "Job", row.root_name, {"FailedCreate"}),
     )
 
 
-def _with_mounts(view: ClusterCache, row: WorkloadRow, pod: PodFacts) -> PodFacts:
+def _with_mounts(cache: ClusterCache, row: WorkloadRow, pod: PodFacts) -> PodFacts:
     """Adds what events say of its volumes: they come without the pod being changed."""
-    problem = mount_problem(view, row.namespace, pod.name)
+    problem = mount_problem(cache, row.namespace, pod.name)
     return replace(pod, mount_problem=problem) if problem else pod
 
 
@@ -121,13 +114,6 @@ def _server(seen: objects.KubeDeployment) -> ServerDeployment:
     )
 
 
-def _refusal(view: ClusterCache, namespace: str, root: str) -> str:
-    """A quota that says no to a Job's pods shows as an event of the Job only."""
-    events = view.events_about(namespace, "Job", root)
-    refused = [event.message for event in events if event.reason == "FailedCreate"]
-    return refused[-1] if refused else ""
-
-
 # --- pods ---
 def read_pod(row: WorkloadRow, pod: objects.KubePod) -> PodFacts:
     """A pod of a replica, or one that rescues its log."""
@@ -139,20 +125,11 @@ def read_pod(row: WorkloadRow, pod: objects.KubePod) -> PodFacts:
     ended = main.state.terminated
     holder = fetch if fetch.state.waiting or failed_fetch else main
     waiting = holder.state.waiting or objects.Waiting()
-    placed = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
-    meta = pod.metadata
-    return PodFacts(
-        "Pod",
-        meta.name,
-        meta.uid,
-        meta.deletion_timestamp is not None,
-        key=_key(row, marks),
+    return pod_facts(
+        pod,
+        _key(row, marks),
+        "main",
         is_rescue=is_rescue,
-        phase=pod.status.phase or "Pending",
-        created_at=meta.creation_timestamp,
-        node=pod.spec.node_name,
-        gpus=gpus_of(meta.annotations.gpu_indices, "main"),
-        unplaced_why=placed.message if placed is not None and placed.status == "False" else "",
         fetch_runs=fetch.state.running is not None,
         is_running=main.state.running is not None,
         waiting_reason=waiting.reason,
@@ -164,9 +141,7 @@ def read_pod(row: WorkloadRow, pod: objects.KubePod) -> PodFacts:
         last_end=container_end(main.last_state.terminated)
         or container_end(fetch.last_state.terminated, is_fetch=True),
         restarts=main.restart_count + fetch.restart_count,
-        disruption=disruption(pod),
         pod_reason=pod.status.reason,
-        pod_message=pod.status.message,
         started_at=_started(main),
         finished_at=ended.finished_at if ended is not None else None,
     )

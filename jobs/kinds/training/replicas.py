@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import Any
 
 from jobs.kinds.state import ObjectRef, Observed, PodFacts, ReplicaKey, ReplicaRow, WorkloadRow
+from jobs.kinds.training.spec import RunPolicy
 from jobs.rules import endings, reasons, waits
 from jobs.rules.endings import ContainerExit
 from jobs.rules.reasons import Reason
-from jobs.rules.states import FINAL_REPLICA_STATES, FINAL_STATES, JobState, ReplicaState
+from jobs.rules.states import FINAL_REPLICA_STATES, FINAL_STATES, ReplicaState, WorkloadState
 from jobs.rules.topologies import Topology, get_topology
 from jobs.rules.waits import WaitingPod
 
@@ -21,6 +22,7 @@ class Situation:
     """All that a decision about a training goes by; `replicas` are its rows as they are by now."""
 
     row: WorkloadRow
+    run_policy: RunPolicy
     observed: Observed
     now: datetime
     replicas: Mapping[ReplicaKey, ReplicaRow] = field(default_factory=dict)
@@ -120,15 +122,13 @@ def _with(row: ReplicaRow, **values: Any) -> ReplicaRow:
 
 def _state(now: Situation, pod: PodFacts) -> ReplicaState:
     if pod.phase == "Succeeded":
-        is_stop = now.row.state in {JobState.STOPPING, JobState.STOPPED}
+        is_stop = now.row.state in {WorkloadState.STOPPING, WorkloadState.STOPPED}
         if is_stop or is_server(now.topology, pod):
             return ReplicaState.STOPPED
         return ReplicaState.SUCCEEDED
     if pod.phase == "Failed":
         return ReplicaState.STOPPED if _was_stopped(now, pod) else ReplicaState.FAILED
-    if pod.is_running:
-        return ReplicaState.RUNNING
-    return ReplicaState.STARTING if pod.node else ReplicaState.PENDING
+    return pod.replica_state
 
 
 def is_server(topology: Topology, thing: ObjectRef) -> bool:
@@ -143,7 +143,7 @@ def _was_stopped(now: Situation, pod: PodFacts) -> bool:
     """Ended because we, or the cluster for another replica's sake, asked it to."""
     if pod.disruption is not None:
         return False
-    is_ours = now.row.state is JobState.STOPPING or now.row.state in FINAL_STATES
+    is_ours = now.row.state is WorkloadState.STOPPING or now.row.state in FINAL_STATES
     was_asked = pod.is_terminating or (is_ours and is_server(now.topology, pod))
     return was_asked and (pod.end is None or not pod.end.is_fetch)
 
@@ -193,8 +193,8 @@ def _without_pod(now: Situation, row: ReplicaRow, last: PodFacts | None) -> Repl
     if not now.observed.is_current:
         return row
     code = _reported_code(now, row) if row.exit_code is None else row.exit_code
-    is_over = now.row.state is JobState.STOPPING or now.row.state in FINAL_STATES
-    if code is None and not is_over and not now.row.notes.leaving:
+    is_over = now.row.state is WorkloadState.STOPPING or now.row.state in FINAL_STATES
+    if code is None and not is_over and not now.row.notes.teardown:
         # The cluster replaces it; until then it is one that waits.
         return replace(row, state=ReplicaState.PENDING, reason_code="", reason_text="")
     state = ReplicaState.STOPPED

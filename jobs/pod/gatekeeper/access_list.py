@@ -191,7 +191,7 @@ class AccessList:
         over = [connection for connection in self._open if connection.expires_at <= now]
         _end(over, 1008, "open it again from Homeport")
         if self._is_closed():
-            _end(self._open, 1013, "Homeport does not answer")
+            _end(self._open, 1013, "Homeport does not respond")
 
     def _is_closed(self) -> bool:
         return time.monotonic() - self._good_s > FAIL_CLOSED_S

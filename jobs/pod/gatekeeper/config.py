@@ -8,7 +8,12 @@ from pathlib import Path
 from jobs.pod.errors import PodError
 from jobs.pod.protocol import codes
 
-WORDS = {"notebook": "notebook", "tensorboard": "TensorBoard"}
+# What manifests of before say by the kind alone: word, path that answers when the app is ready, and
+# the secret that is the app's.
+_OF_KINDS = {
+    "notebook": ("notebook", "api", "app_token"),
+    "tensorboard": ("TensorBoard", "", "portal_token"),
+}
 
 
 @dataclass(frozen=True)
@@ -17,7 +22,8 @@ class Config:
 
     service_id: str  # UUID with hyphens, as in tickets
     start: int  # counts the starts of the service; cookies and tickets name it
-    kind: str  # notebook | tensorboard
+    word: str  # what people call the app
+    ready_path: str  # below the prefix; answered when the app is ready
     prefix: str  # "/s/0123abcd/"
     port: int
     upstream_port: int  # of the app, on 127.0.0.1
@@ -32,11 +38,6 @@ class Config:
         return "https" if self.tls else "http"
 
     @property
-    def word(self) -> str:
-        """What people call the app."""
-        return WORDS[self.kind]
-
-    @property
     def cookie_name(self) -> str:
         """With the service in it, since a host's cookies are shared by all its ports."""
         return f"gate_{self.prefix.strip('/').rpartition('/')[2]}"
@@ -49,12 +50,8 @@ def read_config(environ: Mapping[str, str]) -> Config:
         PodError: something is missing or malformed.
     """
     secrets = Path(_text(environ, "GATE_SECRETS"))
-    kind = _text(environ, "GATE_KIND")
+    word, ready_path, app_secret = _app(environ)
     prefix = _text(environ, "GATE_PREFIX")
-    if kind not in WORDS:
-        raise PodError(
-            codes.CONFIGURATION_BROKEN, f"GATE_KIND={kind!r}: not one of {', '.join(WORDS)}"
-        )
     if not (prefix.startswith("/") and prefix.endswith("/") and len(prefix) > 2):
         raise PodError(
             codes.CONFIGURATION_BROKEN, f"GATE_PREFIX={prefix!r}: not a path like /s/0123abcd/"
@@ -62,7 +59,8 @@ def read_config(environ: Mapping[str, str]) -> Config:
     return Config(
         service_id=_text(environ, "GATE_SERVICE_ID"),
         start=_number(environ, "GATE_START"),
-        kind=kind,
+        word=word,
+        ready_path=ready_path,
         prefix=prefix,
         port=_number(environ, "GATE_PORT"),
         upstream_port=_number(environ, "GATE_UPSTREAM_PORT"),
@@ -70,9 +68,22 @@ def read_config(environ: Mapping[str, str]) -> Config:
         portal_token=_secret(secrets, "portal_token"),
         ticket_key=_secret(secrets, "ticket_key").encode(),
         # TensorBoard knows no token: it is never reached but through its gate.
-        app_token=_secret(secrets, "app_token") if kind == "notebook" else "",
+        app_token=_secret(secrets, "app_token") if app_secret == "app_token" else "",
         tls=_tls(secrets),
     )
+
+
+def _app(environ: Mapping[str, str]) -> tuple[str, str, str]:
+    """Word, ready path and secret of the app."""
+    if "GATE_KIND" not in environ:
+        word, app_secret = _text(environ, "GATE_WORD"), _text(environ, "GATE_APP_SECRET")
+        return word, environ.get("GATE_READY_PATH", ""), app_secret
+    kind = environ["GATE_KIND"]
+    if kind not in _OF_KINDS:
+        raise PodError(
+            codes.CONFIGURATION_BROKEN, f"GATE_KIND={kind!r}: not one of {', '.join(_OF_KINDS)}"
+        )
+    return _OF_KINDS[kind]
 
 
 def _text(environ: Mapping[str, str], name: str) -> str:

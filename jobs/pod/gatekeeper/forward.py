@@ -129,7 +129,7 @@ class App:
         return self._is_ready
 
     async def _answers(self) -> bool:
-        path = self.config.prefix + ("api" if self.config.kind == "notebook" else "")
+        path = self.config.prefix + self.config.ready_path
         try:
             async with self.session.get(
                 self._url(path),

@@ -48,8 +48,8 @@ async function open() {
 }
 if (ticket) {
   open().catch(() => {
-    title.textContent = "No answer";
-    text.textContent = "The connection broke off. Open it again from Homeport.";
+    title.textContent = "No response";
+    text.textContent = "The connection was interrupted. Open it again from Homeport.";
   });
 } else {
   location.replace("./");

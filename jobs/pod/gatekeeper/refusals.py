@@ -27,18 +27,18 @@ def malformed() -> GateRefusal:
 
 
 def foreign() -> GateRefusal:
-    text = "Another page asked for this. Only the app's own pages may do that."
+    text = "Another page sent this. Only the app's own pages may do that."
     return GateRefusal(403, "wrong_origin", "Not from here", text)
 
 
 def failed() -> GateRefusal:
-    text = "That is a fault in Homeport; its log has the cause."
+    text = "This is a fault in Homeport; its log has the cause."
     return GateRefusal(500, "gate_failed", "The gate failed", text)
 
 
 def nothing_here(word: str) -> GateRefusal:
-    text = f"No {word} answers under this address. Open it again from Homeport."
-    return GateRefusal(404, "not_found", "Nothing is here", text)
+    text = f"There is no {word} at this address. Open it again from Homeport."
+    return GateRefusal(404, "not_found", "Not found", text)
 
 
 def closed(word: str) -> GateRefusal:
@@ -46,8 +46,8 @@ def closed(word: str) -> GateRefusal:
         401,
         "not_let_in",
         f"Open this {word} from Homeport",
-        f"This browser has not been let in, or not to this start of the {word}, or it was more "
-        "than 12 hours ago. Go to Homeport and open it there.",
+        f"This browser has no access, or none to this start of the {word}, or its access is "
+        "older than 12 hours. Go to Homeport and open it there.",
     )
 
 
@@ -61,17 +61,17 @@ def withdrawn(word: str) -> GateRefusal:
 
 
 def gone(word: str) -> GateRefusal:
-    text = "It was stopped, deleted or started anew. Open it again from Homeport."
-    return GateRefusal(GONE, "gone", f"This {word} is over", text)
+    text = "It was stopped, deleted or restarted. Open it again from Homeport."
+    return GateRefusal(GONE, "gone", f"This {word} has ended", text)
 
 
 def uncertain(word: str) -> GateRefusal:
     return GateRefusal(
         503,
         "portal_unreachable",
-        "Homeport does not answer",
-        f"Nobody can say at present who may open this {word}, so it stays closed. What runs in it "
-        "goes on. This page tries again by itself.",
+        "Homeport does not respond",
+        f"Access to this {word} cannot be checked now, so it stays closed. What runs in it "
+        "continues. This page tries again automatically.",
         retry_s=15,
     )
 
@@ -80,9 +80,9 @@ def starting(word: str, retry_s: int) -> GateRefusal:
     return GateRefusal(
         503,
         "app_not_answering",
-        f"The {word} does not answer yet",
-        "It is starting, or it has ended and is being started again. This page tries again by "
-        "itself; Homeport shows what it waits for.",
+        f"The {word} does not respond yet",
+        "It is starting, or it has ended and is being restarted. This page tries again "
+        "automatically; Homeport shows what it waits for.",
         retry_s=retry_s,
     )
 
@@ -91,9 +91,9 @@ def broken(word: str, retry_s: int) -> GateRefusal:
     return GateRefusal(
         502,
         "app_broke_off",
-        f"The {word} broke off",
-        "It went away before it had answered, perhaps because it ran out of memory. This page "
-        "tries again by itself; Homeport shows what happened.",
+        f"The {word} stopped responding",
+        "It ended before it had responded, perhaps because it ran out of memory. This page "
+        "tries again automatically; Homeport shows what happened.",
         retry_s=retry_s,
     )
 

@@ -39,15 +39,15 @@ class Signer:
         """
         if now >= min(ticket.expires_at, ticket.issued_at + tickets.TICKET_S):
             raise self._refusal(
-                "ticket_expired", "The link was good for one minute, which is over."
+                "ticket_expired", "The link was valid for one minute and has expired."
             )
         if ticket.issued_at > now + SKEW_S:
             raise self._refusal("ticket_invalid", "The link is from the future.")
         if ticket.issued_at < began_at:
-            raise self._refusal("ticket_expired", "The link is older than what it leads to.")
+            raise self._refusal("ticket_expired", "The link is of an earlier start.")
 
     def used(self) -> GateRefusal:
-        return self._refusal("ticket_used", "The link was used before; each is good once.")
+        return self._refusal("ticket_used", "The link was used before; each link works once.")
 
     def read_cookie(self, text: str) -> Claims:
         """The cookie, if this gate wrote it, before or after a restart; not its times.

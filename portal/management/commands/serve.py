@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -148,6 +149,11 @@ def _spare_the_collector() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
+def _spare_the_loop() -> None:
+    """Makes threads give way to the event loop after 1 ms, instead of 5 ms each time that it has work."""
+    sys.setswitchinterval(0.001)
+
+
 class Command(BaseCommand):
     """`manage.py serve`; it refuses a database that was not migrated, and never migrates one."""
 
@@ -229,6 +235,7 @@ async def run(
     if probed is not None:
         background.append(asyncio.create_task(_answer_probes(probed, stop), name="probes"))
     _spare_the_collector()
+    _spare_the_loop()
     try:
         if server is not None:
             await server.serve(sockets=list(web))

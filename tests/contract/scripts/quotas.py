@@ -366,6 +366,7 @@ def a_limit_range_refuses_what_is_out_of_its_bounds(tape: Tape) -> None:
 @script
 def an_update_over_the_quota_is_refused(tape: Tape) -> None:
     _counted(tape, quota(**{"services.nodeports": "0", "configmaps": "2"}))
+    _heard(tape, "services", service("s", type="NodePort"), _is_refused)
     tape.kube.must("POST", tape.path("services"), service("s"))
     tape.merge(tape.path("services", "s"), {"spec": {"type": "NodePort"}})
     tape.post(tape.path("configmaps"), config_map("a"), show=pick("metadata.name"))

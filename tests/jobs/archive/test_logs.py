@@ -19,7 +19,7 @@ from jobs.archive import logs
 from jobs.archive.artifacts import open_artifact
 from jobs.archive.logs import Log, find_log, job_log, prefixed
 from jobs.logs import archived
-from jobs.models import Artifact, Job, LogSegment, ReplicaArchive
+from jobs.models import Artifact, LogSegment, ReplicaArchive, Workload
 from portal.storage import get_store
 from portal.storage.store import ObjectMissingError, Store
 from tests.factories import make_job, make_tenant
@@ -36,7 +36,7 @@ def store(settings: Any) -> Iterator[Store]:
 
 
 @pytest.fixture
-def job(db: None, store: Store) -> Job:
+def job(db: None, store: Store) -> Workload:
     tf = {"count": 2, "cpu_millicores": 1, "memory_bytes": 1, "gpu_count": 0}
     return make_job(
         make_tenant("alice"),
@@ -47,7 +47,7 @@ def job(db: None, store: Store) -> Job:
 
 
 def keep(
-    job: Job,
+    job: Workload,
     pieces: list[tuple[int, bytes]],
     *,
     replica: tuple[str, int] = ("worker", 0),
@@ -57,7 +57,7 @@ def keep(
 ) -> Log:
     """An archived log of pieces at positions."""
     row = ReplicaArchive.objects.create(
-        job=job,
+        workload=job,
         role=replica[0],
         index=replica[1],
         attempt=attempt,
@@ -65,7 +65,7 @@ def keep(
         skipped_bytes=skipped_bytes,
     )
     for number, (start, data) in enumerate(pieces, start=1):
-        key = f"{archive.job_prefix(job)}logs/{replica[0]}-{replica[1]}/{attempt}/{number}"
+        key = f"{archive.archive_prefix(job)}logs/{replica[0]}-{replica[1]}/{attempt}/{number}"
         get_store().put_file(key, io.BytesIO(data))
         LogSegment.objects.create(
             archive=row,
@@ -82,7 +82,7 @@ def whole(chunks: Iterator[bytes]) -> bytes:
     return b"".join(chunks)
 
 
-def test_bytes_are_read_across_segments(job: Job) -> None:
+def test_bytes_are_read_across_segments(job: Workload) -> None:
     log = keep(job, [(0, b"abc"), (3, b"defg"), (7, b"h")])
     assert log.end_byte == 8
     for start in range(9):
@@ -90,7 +90,7 @@ def test_bytes_are_read_across_segments(job: Job) -> None:
             assert log.read(start, length) == b"abcdefgh"[start : start + length]
 
 
-def test_gaps_are_shown_as_one_line_each(job: Job) -> None:
+def test_gaps_are_shown_as_one_line_each(job: Workload) -> None:
     log = keep(job, [(0, b"first\n"), (16, b"half a "), (30, b"line\nend")], skipped_bytes=27)
     assert [(p.start_byte, p.data, p.skipped_bytes) for p in log.pieces()] == [
         (0, b"first\n", 0),
@@ -110,7 +110,7 @@ def test_gaps_are_shown_as_one_line_each(job: Job) -> None:
 
 
 @pytest.mark.parametrize("gone", [{1, 2}, {2, 3}, {1}, {1, 2, 3}])
-def test_what_the_store_does_not_hold_is_said_in_its_place(job: Job, gone: set[int]) -> None:
+def test_what_the_store_does_not_hold_is_said_in_its_place(job: Workload, gone: set[int]) -> None:
     """After a restore without the store, say."""
     log = keep(job, [(0, b"a\n"), (2, b"bb\n"), (5, b"ccc\n")])
     for row in log.segments:
@@ -137,18 +137,18 @@ def shown(log: Log) -> list[str]:
     return [line["text"] for batch, _end in batches for line in json.loads(batch.encoded)]
 
 
-def test_a_log_that_still_grows_says_nothing_about_its_end(job: Job) -> None:
+def test_a_log_that_still_grows_says_nothing_about_its_end(job: Workload) -> None:
     log = keep(job, [(0, b"x\n")], skipped_bytes=99, is_complete=False)
     assert whole(log.text()) == b"x\n"
 
 
-def test_text_always_ends_with_a_line_break(job: Job) -> None:
+def test_text_always_ends_with_a_line_break(job: Workload) -> None:
     assert whole(keep(job, [(0, b"no break")]).text()) == b"no break\n"
     assert whole(keep(job, [], replica=("worker", 1)).text()) == b""
 
 
 @pytest.mark.parametrize("ending", [b"", b"\n"])
-def test_the_tail_begins_at_a_line(job: Job, ending: bytes) -> None:
+def test_the_tail_begins_at_a_line(job: Workload, ending: bytes) -> None:
     lines = [b"line %d" % number for number in range(100)]
     data = b"\n".join(lines) + ending
     log = keep(job, [(at, data[at : at + 7]) for at in range(0, len(data), 7)])
@@ -158,7 +158,7 @@ def test_the_tail_begins_at_a_line(job: Job, ending: bytes) -> None:
 
 
 def test_the_tail_of_long_lines_reads_on_until_it_is_found(
-    job: Job, monkeypatch: pytest.MonkeyPatch
+    job: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "TAIL_BYTES", 10)
     log = keep(job, [(0, b"a" * 95 + b"\n" + b"b" * 95 + b"\nc")])
@@ -180,7 +180,7 @@ def test_the_tail_of_long_lines_reads_on_until_it_is_found(
     step=st.integers(1, 5),
 )
 def test_the_tail_is_right_for_any_segments_and_gaps(
-    job: Job, parts: list[tuple[int, bytes]], lines: int, step: int
+    job: Workload, parts: list[tuple[int, bytes]], lines: int, step: int
 ) -> None:
     ReplicaArchive.objects.all().delete()
     position, pieces = 0, []
@@ -199,7 +199,7 @@ def test_the_tail_is_right_for_any_segments_and_gaps(
     assert log.read(start, position) == expected
 
 
-def test_the_latest_attempt_with_anything_is_shown(job: Job) -> None:
+def test_the_latest_attempt_with_anything_is_shown(job: Workload) -> None:
     keep(job, [(0, b"one\n")], attempt=1)
     keep(job, [], attempt=2)
     log = find_log(job, "worker", 0)
@@ -211,7 +211,7 @@ def test_the_latest_attempt_with_anything_is_shown(job: Job) -> None:
     assert find_log(job, "worker", 1) is None
 
 
-def test_a_jobs_log_is_that_of_one_replica_or_of_all_with_prefixes(job: Job) -> None:
+def test_a_jobs_log_is_that_of_one_replica_or_of_all_with_prefixes(job: Workload) -> None:
     keep(job, [(0, b"a\nb"), (3, b"b\n")], replica=("worker", 0))
     keep(job, [(0, b"c")], replica=("worker", 1))
     keep(job, [(0, b"p\nq\n")], replica=("ps", 0))
@@ -237,7 +237,7 @@ OF_ALL = "".join(
 
 
 @pytest.fixture
-def tried_again(job: Job) -> Job:
+def tried_again(job: Workload) -> Workload:
     """Its second attempt runs; its parameter server has written nothing yet."""
     keep(job, [(0, b"one\n")], attempt=1)
     keep(job, [(0, b"w\n")], attempt=1, replica=("worker", 1))
@@ -263,7 +263,7 @@ def tried_again(job: Job) -> Job:
     ],
 )
 def test_the_log_of_each_attempt_can_be_read(
-    tried_again: Job, query: str, shown: str, name: str
+    tried_again: Workload, query: str, shown: str, name: str
 ) -> None:
     client = client_of(tried_again.tenant)
     for path in (f"/trainings/{tried_again.pk}/log/?", f"{rest_of(tried_again)}?download=1&"):
@@ -274,12 +274,12 @@ def test_the_log_of_each_attempt_can_be_read(
     assert whole(tail.streaming_content).decode() == shown
 
 
-def rest_of(job: Job) -> str:
+def rest_of(job: Workload) -> str:
     return f"/api/v1/jobs/{job.pk}/logs/"
 
 
 @pytest.mark.parametrize("attempt", ["0", "3", "-1", "1.0", "\u0661", "first", "9" * 5000])
-def test_no_such_attempt_says_how_many_there_were(tried_again: Job, attempt: str) -> None:
+def test_no_such_attempt_says_how_many_there_were(tried_again: Workload, attempt: str) -> None:
     client = client_of(tried_again.tenant)
     for path in ("", "log/"):
         answer = client.get(f"/trainings/{tried_again.pk}/{path}", {"attempt": attempt})
@@ -292,7 +292,7 @@ def test_no_such_attempt_says_how_many_there_were(tried_again: Job, attempt: str
     assert error["text"].endswith("It has had 2 attempts.")
 
 
-def test_an_earlier_attempt_whose_rest_may_come_says_so(tried_again: Job) -> None:
+def test_an_earlier_attempt_whose_rest_may_come_says_so(tried_again: Workload) -> None:
     rest = b"[homeport] the rest of attempt 1 is not uploaded yet\n"
     tried_again.cleaned_at = None
     for which, is_said in ((1, True), ("all", True), ("latest", False)):
@@ -301,7 +301,7 @@ def test_an_earlier_attempt_whose_rest_may_come_says_so(tried_again: Job) -> Non
 
 
 @pytest.mark.parametrize("attempt", ["", "latest", "2", "1", "all"])
-def test_the_page_has_a_menu_of_attempts(tried_again: Job, attempt: str) -> None:
+def test_the_page_has_a_menu_of_attempts(tried_again: Workload, attempt: str) -> None:
     client = client_of(tried_again.tenant)
     page = read(client, f"/trainings/{tried_again.pk}/?attempt={attempt}")
     assert not find_faults(page)
@@ -332,11 +332,11 @@ def test_prefixes_do_not_depend_on_where_chunks_are_cut(data: bytes, draw: Any) 
     assert whole(prefixed(chunks, b"p| ")) == expected
 
 
-def test_an_artifact_is_a_file_to_read(job: Job) -> None:
+def test_an_artifact_is_a_file_to_read(job: Workload) -> None:
     data = bytes(range(256)) * 20_000
-    key = archive.job_prefix(job) + "artifacts/x/1"
+    key = archive.archive_prefix(job) + "artifacts/x/1"
     get_store().put_file(key, io.BytesIO(data))
-    row = Artifact(job=job, path="model", size_bytes=len(data), mtime_ns=1, storage_key=key)
+    row = Artifact(workload=job, path="model", size_bytes=len(data), mtime_ns=1, storage_key=key)
     with open_artifact(row) as file:
         assert file.read(10) == data[:10]
         assert file.read() == data[10:]
@@ -347,7 +347,7 @@ def test_an_artifact_is_a_file_to_read(job: Job) -> None:
 
 
 def test_an_iterator_of_a_log_asks_the_database_nothing(
-    job: Job, django_assert_num_queries: Any
+    job: Workload, django_assert_num_queries: Any
 ) -> None:
     keep(job, [(0, b"a\n" * 1000), (2000, b"b\n")])
     chunks = job_log(job, replica=("worker", 0), tail_lines=None)

@@ -4,11 +4,11 @@ import signal
 
 from homeport_client import answers, exits, pack
 from jobs.pod.protocol import codes
-from jobs.rules.states import FOLLOWERS, JobState
+from jobs.rules.states import FOLLOWERS, WorkloadState
 
 
 def test_states() -> None:
-    assert list(answers.STATES) == [str(state) for state in JobState]
+    assert list(answers.STATES) == [str(state) for state in WorkloadState]
     assert {str(state) for state, after in FOLLOWERS.items() if not after} == answers.FINAL
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from homeport_client import body
 from homeport_client.body import FIELDS, duration_s, name_of
 from homeport_client.exits import REFUSED, USAGE, ClientError
 from homeport_client.pack import pack, select
-from jobs.checks import NAME
-from jobs.serializers import SubmitSerializer
+from jobs.kinds.training.serializer import TrainingSerializer
+from portal.web.fields import NAME
 from tests.jobs.client.world import (
     JOB_ID,
     Answer,
     Asked,
     CommandLine,
+    Ran,
     Scripted,
     job,
     listed,
@@ -43,88 +45,29 @@ def test_every_field_of_the_body_has_a_flag() -> None:
     """What REST takes can be said on the command line; a new field fails here until it can."""
     by_flag = {path.partition(".")[0] for path in FIELDS}
     otherwise = {"command", "source", "env", "cluster_flags"}
-    assert by_flag | otherwise == set(SubmitSerializer().fields)
+    assert by_flag | otherwise == set(TrainingSerializer().fields)
 
 
-def test_flags_make_the_body() -> None:
-    words = (
-        "--name n --image i --topology tf-ps --workers 2 --cpu 500m --memory 1Gi --gpu 1 --ps 3 "
-        "--ps-cpu 1 --ps-memory 2Gi --ps-gpu 0 --success-policy all --priority normal --retries 2 "
-        "--deadline 1h30m --starting-deadline 90 --clean-policy none --ttl 2d --shm 1Gi "
-        "--env A=1 --env B=x=y --cluster-flags data_dir,log_dir --source-url https://x/y.zip "
-        "--sha256 ab -- python train.py --lr 0.1"
-    )
-    assert made(*words.split()) == {
-        "name": "n",
-        "image": "i",
-        "topology": "tf-ps",
-        "replicas": {
-            "worker": {"count": 2, "cpu": "500m", "memory": "1Gi", "gpu": 1},
-            "ps": {"count": 3, "cpu": "1", "memory": "2Gi", "gpu": 0},
-        },
-        "success_policy": "all",
-        "priority": "normal",
-        "retries": 2,
-        "deadline_s": 5400,
-        "starting_deadline_s": 90,
-        "clean_policy": "none",
-        "ttl_s": 172800,
-        "shm": "1Gi",
-        "env": {"A": "1", "B": "x=y"},
-        "cluster_flags": ["data_dir", "log_dir"],
-        "source": {"url": "https://x/y.zip", "sha256": "ab"},
-        "command": ["python", "train.py", "--lr", "0.1"],
-    }
+# What each flag puts into the body is in tests/recorded, beside the lines of a job file.
 
 
-def test_parameter_servers_make_it_distributed() -> None:
-    found = made("--ps", "1", "--", "x")
-    assert found["topology"] == "tf-ps"
-    assert found["replicas"] == {"ps": {"count": 1}, "worker": {}}
-    assert "topology" not in made("--", "x")
-    assert made("--set", "replicas.ps.cpu=2", "--topology", "other")["topology"] == "other"
-
-
-def test_flags_count_more_than_the_file(tmp_path: Path) -> None:
+def test_code_by_a_flag_takes_the_place_of_the_files(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
-    path.write_text(
-        "name: from file\nimage: i\ncommand: [python, x.py]\nenv: {A: file, B: file}\n"
-        "replicas: {worker: {count: 4, cpu: 2}}\nsource: {dir: src}\n"
-    )
-    found = wanted("-f", str(path), "--name", "flag", "--env", "A=flag")
-    assert found.path == tmp_path / "src"
-    assert found.body == {
-        "name": "flag",
-        "image": "i",
-        "command": ["python", "x.py"],
-        "env": {"A": "flag", "B": "file"},
-        "replicas": {"worker": {"count": 4, "cpu": 2}},
-    }
+    path.write_text("replicas: {worker: {count: 4, cpu: 2}}\nsource: {dir: src}\n")
+    assert wanted("-f", str(path)).path == tmp_path / "src"
     other = wanted("-f", str(path), "--bundle", JOB_ID, "--cpu", "1")
     assert other.path is None
     assert other.body["source"] == {"bundle": JOB_ID}
     assert other.body["replicas"] == {"worker": {"count": 4, "cpu": "1"}}
+    assert made("--set", "replicas.ps.cpu=2", "--topology", "other")["topology"] == "other"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "- a\n- b",
-        "just text",
-        "{",
-        "a: !!python/object/apply:os.system [id]",
-        "1: x",
-        "source: {dir: x, url: y}",
-        "source: {dir: 3}",
-        "a: !!binary aGVsbG8=",
-        "a: !!set {b, c}",
-        "? [a, b]\n: c",
-        "a\x00b: c",
-        "&a [*a]",
-        "[" * 5000,
-    ],
-)
+NO_OBJECTS = ["", "- a\n- b", "just text", "{", "1: x", "? [a, b]\n: c", "&a [*a]", "[" * 5000]
+NO_JSON = ["a: !!python/object/apply:os.system [id]", "a: !!binary aGVsbG8=", "a: !!set {b, c}"]
+NO_CODE = ["source: {dir: x, url: y}", "source: {dir: 3}"]
+
+
+@pytest.mark.parametrize("text", [*NO_OBJECTS, *NO_JSON, *NO_CODE, "a\x00b: c"])
 def test_a_file_that_is_no_training_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(text)
@@ -132,24 +75,24 @@ def test_a_file_that_is_no_training_is_refused(tmp_path: Path, text: str) -> Non
         wanted("-f", str(path))
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["-f", "/nowhere/job.yaml"],
-        ["-f", "/"],
-        ["--env", "NOT_SET_ANYWHERE"],
-        ["--env-file", "/nowhere"],
-        ["--set", "name"],
-        ["--set", "=x"],
-        ["--set", "a={"],
-        [".", "--bundle", JOB_ID],
-        ["--source-url", "https://x", "--source-path", "/data"],
-        ["--sha256", "ab"],
-    ],
-)
-def test_what_cannot_be_meant_is_usage(words: list[str]) -> None:
+NO_LINES = f"""
+-f /nowhere/job.yaml
+-f /
+--env NOT_SET_ANYWHERE
+--env-file /nowhere
+--set name
+--set =x
+--set a={{
+. --bundle {JOB_ID}
+--source-url https://x --source-path /data
+--sha256 ab
+"""
+
+
+@pytest.mark.parametrize("line", NO_LINES.strip().splitlines())
+def test_what_cannot_be_meant_is_usage(line: str) -> None:
     with pytest.raises(ClientError):
-        wanted(*words)
+        wanted(*line.split())
 
 
 def test_variables_of_a_file_and_of_ones_own(
@@ -165,12 +108,12 @@ def test_variables_of_a_file_and_of_ones_own(
         body.read_env([str(path)], [])
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90", 90), ("90s", 90), ("15m", 900), ("2h30m", 9000), ("1d", 86400), ("1d1s", 86401)],
-)
-def test_times_are_said_as_people_do(text: str, seconds: int) -> None:
-    assert duration_s(text) == seconds
+TIMES = {"90": 90, "90s": 90, "15m": 900, "2h30m": 9000, "1d": 86400, "1d1s": 86401}
+
+
+@pytest.mark.parametrize("text", TIMES)
+def test_times_are_said_as_people_do(text: str) -> None:
+    assert duration_s(text) == TIMES[text]
 
 
 @pytest.mark.parametrize("text", ["", " ", "-1", "1.5h", "m", "1w", "1h2d", "٣", "1 h"])
@@ -193,6 +136,19 @@ def folder(tmp_path: Path) -> Path:
     made.mkdir()
     (made / "train.py").write_text("print(1)")
     return made
+
+
+Submit = Callable[..., Ran]
+
+
+@pytest.fixture
+def submit(homeport: CommandLine, folder: Path) -> Submit:
+    """Submits the folder, or something in it."""
+
+    def run(*options: str, path: str = "") -> Ran:
+        return homeport("submit", str(folder / path), "--image", "i", *options, "--", "x")
+
+    return run
 
 
 @pytest.fixture
@@ -226,18 +182,13 @@ def taking(portal: Scripted) -> Scripted:
     return portal
 
 
-def test_code_is_sent_once(taking: Scripted, homeport: CommandLine, folder: Path) -> None:
-    words = ("submit", str(folder), "--image", "i", "--", "python", "train.py")
-    first = homeport(*words)
+def test_code_is_sent_once(taking: Scripted, submit: Submit, folder: Path) -> None:
+    first = submit()
     assert first.code == 0, first.err
-    assert taking.asked[-1].json == {
-        "name": "my project",
-        "image": "i",
-        "command": ["python", "train.py"],
-        "source": {"bundle": JOB_ID},
-    }
+    body = {"name": "my project", "image": "i", "command": ["x"], "source": {"bundle": JOB_ID}}
+    assert taking.asked[-1].json == body
     assert "Submitted my project (12345678)" in first.err
-    second = homeport(*words, "-x")
+    second = submit("--retries", "2")
     assert second.code == 0
     assert "has this code already" in second.err
     uploads = [asked for asked in taking.asked if asked.path.endswith("bundles/")]
@@ -247,19 +198,17 @@ def test_code_is_sent_once(taking: Scripted, homeport: CommandLine, folder: Path
 
 
 def test_an_upload_that_meets_a_busy_portal_is_sent_again_whole(
-    taking: Scripted, homeport: CommandLine, folder: Path
+    taking: Scripted, submit: Submit, folder: Path
 ) -> None:
     (folder / "large.bin").write_bytes(b"\x00\xff" * 300_000)
     upload = taking.answers["POST bundles/"]
     busy = Answer({"errors": []}, 503)
     taking.answers["POST bundles/"] = [busy, busy, upload]
-    ran = homeport("submit", str(folder), "--image", "i", "-o", "name", "--", "x")
+    ran = submit("-o", "name")
     assert (ran.code, ran.out) == (0, JOB_ID + "\n"), ran.err
 
 
-def test_what_is_refused_is_refused_before_code_is_sent(
-    taking: Scripted, homeport: CommandLine, folder: Path
-) -> None:
+def test_what_is_refused_is_refused_before_code_is_sent(taking: Scripted, submit: Submit) -> None:
     errors = [
         {"field": "replicas.worker.gpu", "code": "out_of_range", "text": "Too many."},
         {"field": "env.LD_X", "code": "forbidden_name", "text": "Not this."},
@@ -267,59 +216,53 @@ def test_what_is_refused_is_refused_before_code_is_sent(
         {"field": "later", "code": "x", "text": "What is it?"},
     ]
     taking.answers["POST jobs/preview/"] = Answer({"errors": errors}, 400)
-    ran = homeport("submit", str(folder), "--image", "i", "--", "x")
+    ran = submit()
     assert ran.code == REFUSED
     assert "  --gpu: Too many.\n  --env LD_X: Not this.\n" in ran.err
     assert "  the words behind --: Say what.\n  later: What is it?" in ran.err
     never = {"fit": {"kind": "never", "text": "Needs 9 GPU, the quota is 2."}, "manifests": ""}
     taking.answers["POST jobs/preview/"] = never
-    ran = homeport("submit", str(folder), "--image", "i", "--", "x")
+    ran = submit()
     assert ran.code == REFUSED
     assert "Needs 9 GPU" in ran.err
     assert not {"POST bundles/", "POST jobs/"} & set(taking.paths())
 
 
-def test_a_dry_run_changes_nothing(taking: Scripted, homeport: CommandLine, folder: Path) -> None:
-    ran = homeport("submit", str(folder), "--image", "i", "--dry-run", "--", "x")
+def test_a_dry_run_changes_nothing(taking: Scripted, submit: Submit) -> None:
+    ran = submit("--dry-run")
     assert (ran.code, ran.out) == (0, "kind: Job\n")
     assert "Fits now." in ran.err
     assert "A dry run sends nothing" in ran.err
     assert set(taking.paths()) <= {"POST jobs/preview/", taking.paths()[0]}
-    seen = homeport(
-        "submit", str(folder), "--image", "i", "--dry-run", "-o", "json", "--", "x"
-    ).json
+    seen = submit("--dry-run", "-o", "json").json
     assert seen["fit"]["kind"] == "now"
     assert seen["code_is_left_out"] is True
     assert seen["body"]["image"] == "i"
 
 
-def test_code_that_arrives_changed_is_not_used(
-    taking: Scripted, homeport: CommandLine, folder: Path
-) -> None:
+def test_code_that_arrives_changed_is_not_used(taking: Scripted, submit: Submit) -> None:
     taking.answers["POST bundles/"] = Answer({"id": JOB_ID, "sha256": "0" * 64}, 201)
-    ran = homeport("submit", str(folder), "--image", "i", "--", "x")
+    ran = submit()
     assert ran.code == 1
     assert "did not arrive as it was sent" in ran.err
     assert "POST jobs/" not in taking.paths()
 
 
-def test_one_file_is_sent_as_it_is(taking: Scripted, homeport: CommandLine, folder: Path) -> None:
-    ran = homeport("submit", str(folder / "train.py"), "--image", "i", "--", "x")
+def test_one_file_is_sent_as_it_is(taking: Scripted, submit: Submit) -> None:
+    ran = submit(path="train.py")
     assert ran.code == 0
     upload = next(asked for asked in taking.asked if asked.path.endswith("bundles/"))
     assert b'filename="train.py"' in upload.body
     assert b"print(1)" in upload.body
     assert taking.asked[-1].json["name"] == "train"
-    assert homeport("submit", "/nowhere", "--image", "i", "--", "x").code == USAGE
+    assert submit(path="/nowhere").code == USAGE
 
 
-def test_what_would_be_sent_is_listed_without_a_portal(
-    portal: Scripted, homeport: CommandLine, folder: Path
-) -> None:
+def test_what_would_be_sent_is_listed_without_a_portal(homeport: CommandLine, folder: Path) -> None:
     (folder / ".gitignore").write_text("*.key\n")
     (folder / "a.key").write_text("secret")
     ran = homeport("submit", str(folder), "--list-files")
     assert ran.out.split("\n") == [".gitignore", "train.py", ""]
     assert "1 ignored" in ran.err
-    assert portal.asked == []
+    assert homeport.asked == []
     assert homeport("submit", "--list-files").code == USAGE

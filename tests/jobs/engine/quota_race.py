@@ -31,13 +31,13 @@ from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 
-from jobs import actions, submission
 from jobs.engine.loop import LeaderRun
+from jobs.kinds.notebook import NOTEBOOK
+from jobs.kinds.training.kind import TRAINING
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import TTL_S, Lease, LeaseLostError
-from jobs.models import Job, ReconcilerLease, Service
-from jobs.services import actions as service_actions
-from jobs.services import submission as service_submission
+from jobs.models import ReconcilerLease, Workload
+from jobs.workloads import actions
 from tenants.actions import create_token
 from tenants.models import Tenant
 from tests.factories import make_tenant, submit_body
@@ -55,10 +55,9 @@ ADMITTED = ("starting", "running")
 def admitted_gpus() -> int:
     """What the database says has been given away. Blocking."""
     given = 0
-    for replicas in Job.objects.filter(state__in=ADMITTED).values_list("replicas", flat=True):
+    for replicas in Workload.objects.filter(state__in=ADMITTED).values_list("replicas", flat=True):
         given += sum(role["count"] * role["gpu_count"] for role in replicas.values())
-    services = Service.objects.filter(state__in=ADMITTED)
-    return given + sum(services.values_list("gpu_count", flat=True))
+    return given
 
 
 class Found:
@@ -187,11 +186,11 @@ class Race:
             answer = client.post(f"/api/v1/{path}/", json.dumps(body), "application/json")
             assert answer.status_code == 201, answer.content
         elif kind == "job":
-            wanted = submission.parse(training, tenant=self.tenant, user=owner)
-            actions.submit(by=owner, tenant=self.tenant, submission=wanted)
+            wanted = TRAINING.read(training, tenant=self.tenant, user=owner)
+            actions.submit(by=owner, tenant=self.tenant, kind=TRAINING, spec=wanted)
         else:
-            request = service_submission.parse_notebook(notebook, tenant=self.tenant)
-            service_actions.create(by=owner, tenant=self.tenant, request=request)
+            spec = NOTEBOOK.read(notebook, tenant=self.tenant, user=owner)
+            actions.submit(by=owner, tenant=self.tenant, kind=NOTEBOOK, spec=spec)
 
     # --- a round ---
     async def round(self, pool: ThreadPoolExecutor, number: int) -> None:
@@ -246,16 +245,13 @@ def _hang_up() -> None:
 
 
 def _forget() -> None:
-    Job.objects.all().delete()
-    Service.objects.all().delete()
+    Workload.objects.all().delete()
     ReconcilerLease.objects.all().update(holder="")
 
 
 def _outcome() -> tuple[int, Counter[str]]:
-    kinds = Counter({"job": Job.objects.filter(state__in=ADMITTED).count()})
-    kinds["service"] = Service.objects.filter(state__in=ADMITTED).count()
-    kinds["queued"] = Job.objects.filter(state="queued").count()
-    kinds["queued"] += Service.objects.filter(state="queued").count()
+    kinds = Counter(Workload.objects.filter(state__in=ADMITTED).values_list("kind", flat=True))
+    kinds["queued"] = Workload.objects.filter(state="queued").count()
     return admitted_gpus(), kinds
 
 

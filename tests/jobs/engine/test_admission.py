@@ -3,9 +3,8 @@
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
 
-from jobs.models import Job
+from jobs.models import Workload
 from tenants.models import Tenant
 from tests.jobs.engine.kubelet import Life
 from tests.jobs.engine.world import ROLE, TF_PS, World
@@ -25,7 +24,7 @@ def world() -> World:
 
 
 async def states(world: World) -> list[str]:
-    return [job.state async for job in Job.objects.order_by("queued_at", "name")]
+    return [job.state async for job in Workload.objects.order_by("queued_at", "name")]
 
 
 def held(world: World) -> int:
@@ -45,7 +44,7 @@ async def test_many_at_once_get_exactly_what_there_is(world: World) -> None:
         assert held(world) <= 8
     assert await states(world) == ["running"] * 8 + ["queued"] * 4
     last = await world.row()
-    assert last.reason_text.startswith(("Waits for quota: needs 1 GPU", "Waits behind"))
+    assert last.reason_text.startswith(("Waiting for quota: needs 1 GPU", "Queued behind"))
 
 
 async def test_what_ends_makes_room_in_the_order_of_submission(world: World) -> None:
@@ -56,7 +55,7 @@ async def test_what_ends_makes_room_in_the_order_of_submission(world: World) -> 
     for _ in range(60):
         await world.round()
         assert held(world) <= 8
-        async for job in Job.objects.exclude(state="queued").order_by("queued_at"):
+        async for job in Workload.objects.exclude(state="queued").order_by("queued_at"):
             if job.name not in order:
                 order.append(job.name)
     assert order == sorted(order)
@@ -95,7 +94,7 @@ async def test_foreign_pods_on_a_node_are_counted(world: World) -> None:
     job = await world.row()
     assert (job.state, job.reason_text) == (
         "queued",
-        "Waits for room on the nodes: needs 4 GPU, 2 of 8 are free.",
+        "Waiting for free nodes: needs 4 GPUs, 2 of 8 free",
     )
 
 
@@ -139,7 +138,7 @@ async def test_a_cordoned_or_broken_node_takes_nothing(world: World) -> None:
     node["spec"] = {"unschedulable": True}
     await world.submit()
     await world.round()
-    assert (await world.row()).reason_text == "Waits for a node: none takes new pods now."
+    assert (await world.row()).reason_text == "Waiting for a node: none is schedulable now"
     node["spec"] = {}
     node["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
     world.sim.touch(node)
@@ -162,47 +161,52 @@ async def test_a_job_deleted_at_the_last_moment_is_not_admitted(world: World) ->
 
 # --- poisoned rows ---
 @pytest.mark.parametrize(
-    "poison",
+    ("kind", "poison"),
     [
-        {"memo": {"committed_at": "yesterday"}},
-        {"memo": {"restarts": 7}},
-        {"replicas": {}},
-        {"replicas": {"worker": {"count": 1}}},
-        {"topology": "ring"},
-        {"state": "confused"},
-        {"state": "running", "plan": [], "root_uid": "x", "replicas": {"worker": None}},
-        {"command": None, "env": None, "state": "starting"},
+        *(("training", {"replicas": replicas}) for replicas in ({}, {"worker": {"count": 1}})),
+        *(("training", {"spec": spec}) for spec in ({"topology": "single"}, {"topology": "ring"})),
+        ("training", {"notes": {"restarts": 7}}),
+        ("training", {"spec": {"topology": "single", "command": [], "run_policy": 7}}),
+        ("training", {"spec": {"topology": "single", "command": {}}, "state": "starting"}),
+        (
+            "training",
+            {"state": "running", "plan": [], "root_uid": "x", "replicas": {"worker": None}},
+        ),
+        ("notebook", {"steps": [{}]}),
+        *(
+            (kind, poison)
+            for kind in ("training", "notebook")
+            for poison in (
+                {"notes": {"committed_at": "yesterday"}},
+                {"state": "confused"},
+                {"kind": "of a later version"},
+            )
+        ),
     ],
     ids=str,
 )
-async def test_one_poisoned_job_stops_no_other(world: World, poison: dict[str, Any]) -> None:
-    bad = await world.submit(name="bad")
-    await Job.objects.filter(pk=bad.pk).aupdate(
-        **{k: v for k, v in poison.items() if v is not None}
-    )
-    for key, value in poison.items():
-        if value is None:
-            await sync_to_async(_make_null)(bad.pk, key)
+async def test_one_poisoned_row_stops_no_other(
+    world: World, kind: str, poison: dict[str, Any]
+) -> None:
+    bad = await world.submit(kind, name="bad")
+    await world.intend(**poison)
     await world.submit(topology="tf-ps", replicas=TF_PS, clean_policy="all")
     world.sim.lives = {}
-    good = await world.until(lambda job: job.state == "succeeded")
-    assert good.state == "succeeded"
-    assert world.shift is not None
-
-
-def _make_null(pk: Any, column: str) -> None:
-    Job.objects.filter(pk=pk).update(**{column: {}})
+    assert (await world.until(lambda job: job.state == "succeeded")).name != "bad"
+    notebook = await world.submit("notebook")
+    await world.until(lambda row: row.state == "running", of=notebook)
+    assert kind == "training" or (await world.row(bad)).state != "running"
 
 
 async def test_a_poisoned_job_says_so_and_is_tried_again(world: World) -> None:
     bad = await world.submit()
     await world.until(lambda job: job.state == "running")
-    good_memo = (await world.row()).memo
-    await world.intend(memo={**good_memo, "committed_at": "yesterday"})
+    good_notes = (await world.row()).notes
+    await world.intend(notes={**good_notes, "committed_at": "yesterday"})
     await world.rest(30)
     events = [event async for event in bad.events.filter(reason="trouble")]
     assert len(events) == 1
     assert 2 <= events[0].count <= 8
     assert "cannot be read" in events[0].message
-    await world.intend(memo=good_memo, desired="stop")
+    await world.intend(notes=good_notes, desired="stop")
     await world.until(lambda job: job.state == "stopped", rounds=200)

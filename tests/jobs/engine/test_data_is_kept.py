@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 )
 from rest_framework.test import APIClient
 
-from jobs.models import Job, Service
+from jobs.models import Workload
 from tenants.models import Team, Tenant, User
 from tenants.reconcile import status
 from tests.factories import make_job, make_tenant, make_user, submit_body
@@ -114,7 +114,7 @@ class Portal(RuleBasedStateMachine):
         whose=st.integers(0, 5),
     )
     def service(self, who: str, kind: str, verb: str, whose: int) -> None:
-        of_kind = Service.objects.filter(kind=kind.removesuffix("s")).order_by("pk")
+        of_kind = Workload.objects.filter(kind=kind.removesuffix("s")).order_by("pk")
         ids = list(of_kind.values_list("pk", flat=True))
         if not verb or not ids:
             self._call(who, "POST", f"{kind}/", {"name": "n"})
@@ -181,9 +181,9 @@ class Portal(RuleBasedStateMachine):
     def _some_id(path: str, choice: int) -> UUID:
         models: dict[str, Any] = {
             "tenants": Tenant,
-            "jobs": Job,
-            "notebooks": Service,
-            "tensorboards": Service,
+            "jobs": Workload,
+            "notebooks": Workload,
+            "tensorboards": Workload,
             "users": User,
             "teams": Team,
         }

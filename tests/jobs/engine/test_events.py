@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from jobs.engine import events
-from jobs.engine.job_rows import save_events
-from jobs.engine.rows import EVENTS_MAX, EventRow
-from jobs.models import JobEvent
+from jobs.engine.event_rows import EVENTS_MAX, save_events
+from jobs.engine.rows import EventRow
+from jobs.models import WorkloadEvent
 from portal.cluster import objects
 from tests.factories import make_job, make_tenant
 from tests.jobs.kinds.training.test_observe import JOB
@@ -48,19 +48,19 @@ def test_text_of_events_becomes_one_printable_line() -> None:
 @pytest.mark.django_db
 def test_a_job_keeps_at_most_500_events_and_its_own_the_longest() -> None:
     job = make_job(make_tenant("alice"))
-    own = EventRow("homeport-1", None, "homeport", "", "admitted", "It has room now.")
-    save_events(job.pk, [own])
+    own = EventRow("homeport-1", None, "homeport", "", "admitted", "Admitted")
+    save_events(job.pk, 1, [own])
     for start in range(0, 700, 100):
         batch = [events.row_of(event(f"p{number}")) for number in range(start, start + 100)]
-        save_events(job.pk, batch)
-    assert JobEvent.objects.filter(job=job).count() == EVENTS_MAX
-    assert JobEvent.objects.filter(job=job, source="homeport").exists()
-    assert JobEvent.objects.filter(job=job, uid="uid-p699").exists()
+        save_events(job.pk, 1, batch)
+    assert WorkloadEvent.objects.filter(workload=job).count() == EVENTS_MAX
+    assert WorkloadEvent.objects.filter(workload=job, source="homeport").exists()
+    assert WorkloadEvent.objects.filter(workload=job, uid="uid-p699").exists()
 
 
 @pytest.mark.django_db
 def test_an_event_that_happens_again_is_counted_in_one_row() -> None:
     job = make_job(make_tenant("alice"))
     for count in (1, 5):
-        save_events(job.pk, [events.row_of(event("p", count=count))])
-    assert JobEvent.objects.get(job=job).count == 5
+        save_events(job.pk, 1, [events.row_of(event("p", count=count))])
+    assert WorkloadEvent.objects.get(workload=job).count == 5

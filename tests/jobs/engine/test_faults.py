@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from jobs.leader.lease import LeaseLostError
-from jobs.models import Job
-from jobs.rules.states import FOLLOWERS, JobState
+from jobs.models import Workload
+from jobs.rules.states import FOLLOWERS, WorkloadState
 from portal.cluster.errors import (
     ClusterError,
     Forbidden,
@@ -145,12 +145,12 @@ async def test_what_is_refused_for_long_is_tried_less_and_less_often() -> None:
     await world.until(lambda job: job.state == "running", rounds=30)
 
 
-async def transitions_are_allowed(job: Job) -> None:
+async def transitions_are_allowed(job: Workload) -> None:
     state = "starting"  # admission is an event of its own
     async for event in job.events.filter(reason="state").order_by("id"):
         before, _, after = event.message.partition(":")[0].partition(" -> ")
         assert before in {state, "queued"}
-        assert JobState(after) in FOLLOWERS[JobState(before)]
+        assert WorkloadState(after) in FOLLOWERS[WorkloadState(before)]
         state = "starting" if after == "queued" else after
 
 
@@ -188,7 +188,7 @@ async def test_any_faults_at_any_moment_end_complete_or_clean(
     else:
         await transitions_are_allowed(job)
         assert job.state in {"succeeded", "failed", "stopped"}
-        assert job.memo.get("archive") == "complete" or not job.memo.get("committed_at")
+        assert job.notes.get("archive") == "complete" or not job.notes.get("committed_at")
 
 
 @pytest.mark.parametrize("rounds", range(6))

@@ -98,7 +98,7 @@ async def test_numbers_alone_are_no_news(reporter: HealthReporter) -> None:
     first = reporter.news()
     assert first is not None
     reporter.wrote(first)
-    watch = reporter._view.watches[0]
+    watch = reporter._cache.watches[0]
     watch.health.heard_at += 3
     watch.health.lists += 1
     reporter.ticks.note(None, 0.0)

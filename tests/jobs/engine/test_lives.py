@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from jobs.models import Job
+from jobs.models import Workload
+from portal import live
 from tenants.models import User
 from tests.jobs.engine.kubelet import START, Life
 from tests.jobs.engine.world import TF_PS, World
@@ -18,7 +19,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-def is_final(job: Job) -> bool:
+def is_final(job: Workload) -> bool:
     return job.state in FINAL
 
 
@@ -59,7 +60,7 @@ async def test_workers_and_servers_run_and_the_servers_go_after_their_grace(worl
     await world.until(lambda job: not world.sim.of("Deployment"))
     job = await world.row()
     assert START + timedelta(seconds=world.sim.seconds) - job.finished_at <= timedelta(seconds=33)
-    await world.until(lambda job: job.memo.get("archive") == "complete")
+    await world.until(lambda job: job.notes.get("archive") == "complete")
     assert not world.sim.of("Service")
     assert {row.state for row in (await world.replicas()).values()} == {"succeeded", "stopped"}
     assert sorted(t.split("/")[0] for t in world.sim.live_things()) == [
@@ -107,7 +108,7 @@ async def test_one_failed_worker_releases_all_others(world: World) -> None:
     await world.submit(topology="tf-ps", replicas=TF_PS)
     job = await world.until(is_final)
     assert (job.state, job.reason_text) == ("failed", "worker-1 ended with exit code 7.")
-    await world.until(lambda job: job.memo.get("archive"), rounds=30)
+    await world.until(lambda job: job.notes.get("archive"), rounds=30)
     assert not world.sim.of("Deployment")
     assert {n: r.state for n, r in (await world.replicas()).items()} == {
         "ps-0": "stopped",
@@ -121,7 +122,7 @@ async def test_out_of_memory_names_the_limit_and_the_log_is_rescued(world: World
     await world.submit()
     job = await world.until(is_final)
     assert job.reason_text == "worker-0 used more than its 1Gi of memory and was ended."
-    await world.until(lambda job: job.memo.get("archive") == "complete")
+    await world.until(lambda job: job.notes.get("archive") == "complete")
     archive = await job.archives.aget()
     assert (archive.is_complete, archive.by_rescue) == (True, True)
     await world.rest()
@@ -177,9 +178,9 @@ async def test_a_replica_that_the_cluster_took_away_starts_again_for_free(world:
     await world.submit(topology="tf-ps", replicas=TF_PS, success_policy="worker0")
     job = await world.until(lambda job: job.reason_code == "node_lost")
     assert job.state == "starting"
-    assert "no failure" in job.reason_text
+    assert "does not count as a failure" in job.reason_text
     job = await world.until(is_final)
-    assert (job.state, job.attempt, job.memo.get("retries_used")) == ("succeeded", 1, None)
+    assert (job.state, job.attempt, job.notes.get("retries_used")) == ("succeeded", 1, None)
 
 
 async def test_worker0_decides_and_the_others_are_ended_after_the_grace(world: World) -> None:
@@ -187,7 +188,7 @@ async def test_worker0_decides_and_the_others_are_ended_after_the_grace(world: W
     await world.submit(topology="tf-ps", replicas=TF_PS, success_policy="worker0")
     job = await world.until(is_final)
     assert job.state == "succeeded"
-    await world.until(lambda job: job.memo.get("archive"), rounds=60)
+    await world.until(lambda job: job.notes.get("archive"), rounds=60)
     row = (await world.replicas())["worker-1"]
     assert (row.state, row.exit_code) == ("stopped", 143)
 
@@ -216,7 +217,7 @@ async def test_what_is_not_placed_in_time_goes_back_to_the_queue(world: World) -
     await world.round()
     job = await world.row()
     assert job.reason_code == "withdrawn"
-    assert "next try" in job.reason_text
+    assert "next attempt" in job.reason_text
     job = await world.until(is_final)
     assert (job.state, job.attempt) == ("succeeded", 2)
     assert job.admitted_at - job.queued_at > timedelta(seconds=45)
@@ -230,7 +231,7 @@ async def test_an_image_that_cannot_be_pulled_is_shown_and_then_fails(world: Wor
     assert "python:3.11-slim cannot be pulled: no such tag" in job.reason_text
     job = await world.until(is_final)
     assert (job.state, job.reason_code) == ("failed", "image_pull")
-    await world.until(lambda job: job.memo.get("archive"))
+    await world.until(lambda job: job.notes.get("archive"))
     assert not [p for p in world.sim.of("Pod") if p["status"]["phase"] not in {"Failed"}]
 
 
@@ -245,7 +246,7 @@ async def test_stop_gives_grace_and_then_says_stopped(world: World) -> None:
     assert (job.state, job.reason_text) == ("stopping", "Stopped: wrong data")
     job = await world.until(is_final)
     assert (job.state, job.reason_text) == ("stopped", "Stopped: wrong data")
-    await world.until(lambda job: job.memo.get("archive") == "complete")
+    await world.until(lambda job: job.notes.get("archive") == "complete")
     assert not world.sim.of("Deployment")
     assert {(r.state, r.exit_code) for r in (await world.replicas()).values()} == {("stopped", 143)}
 
@@ -329,7 +330,7 @@ async def test_a_root_deleted_by_somebody_ends_it_with_words(world: World, kind:
     world.sim.remove(world.sim.of("Job" if kind == "training" else "Deployment")[0])
     row = await world.until(is_final)
     assert (row.state, row.reason_code) == ("failed", "root_deleted")
-    await world.until(lambda row: row.cleaned_at or row.memo.get("archive"))
+    await world.until(lambda row: row.cleaned_at or row.notes.get("archive"))
     await world.rest()
     assert world.sim.live_things() == []
 
@@ -342,7 +343,7 @@ async def test_a_namespace_that_is_gone_ends_the_job_with_words(world: World) ->
         del world.sim.store[key]
     job = await world.until(is_final)
     assert (job.state, job.reason_code) == ("failed", "namespace_gone")
-    await world.until(lambda job: job.memo.get("archive"))
+    await world.until(lambda job: job.notes.get("archive"))
 
 
 async def test_a_pod_deleted_by_somebody_is_said(world: World) -> None:
@@ -366,7 +367,7 @@ async def test_an_object_of_the_same_name_is_never_touched(world: World) -> None
         "metadata": {"name": name, "namespace": "u-alice", "labels": {}},
     }
     world.sim.put(foreign)
-    job = await world.until(lambda job: job.cleaned_at or (job.state == "failed" and job.memo))
+    job = await world.until(lambda job: job.cleaned_at or (job.state == "failed" and job.notes))
     assert (job.state, job.reason_code) == ("failed", "name_taken")
     await world.intend(desired="delete")
     await world.until(lambda job: False)
@@ -382,3 +383,16 @@ async def test_an_outage_holds_everything_and_fails_nothing(world: World) -> Non
     world.sim.is_down = False
     job = await world.until(is_final)
     assert job.state == "succeeded"
+
+
+async def test_browsers_hear_of_each_kind(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = set()
+
+    async def hear(kind: str, pk: Any, revision: int, tenant_id: Any, workload_kind: str) -> None:
+        told.add((kind, workload_kind))
+
+    monkeypatch.setattr(live, "achanged", hear)
+    for kind in ("training", "notebook", "tensorboard"):
+        await world.submit(kind)
+    await world.rest(2)
+    assert told == {("job", "job"), ("service", "notebook"), ("service", "tensorboard")}

@@ -14,7 +14,7 @@ from jobs.engine import health, loop
 from jobs.engine.loop import Reconciler
 from jobs.leader import lease as leases
 from jobs.leader.lease import Lease, LeaseLostError
-from jobs.models import Job, Node, ReconcilerLease
+from jobs.models import Node, ReconcilerLease, Workload
 from portal import live
 from portal.cluster.client import Cluster
 from tenants.models import Tenant
@@ -41,7 +41,7 @@ class Lab:
                 await asyncio.sleep(0.01)
         return found
 
-    async def submit(self) -> Job:
+    async def submit(self) -> Workload:
         job = await sync_to_async(make_job)(self.tenant)
         await live.awake_reconciler()
         return job
@@ -141,7 +141,7 @@ async def test_a_second_one_waits_and_takes_over(lab: Lab) -> None:
             await asyncio.sleep(0.02)
     job = await lab.submit()
     async with asyncio.timeout(20):
-        while (await Job.objects.aget(pk=job.pk)).state == "queued":
+        while (await Workload.objects.aget(pk=job.pk)).state == "queued":
             await asyncio.sleep(0.02)
     stop.set()
     await asyncio.wait_for(task, 20)
@@ -167,10 +167,10 @@ async def test_an_outage_is_told_to_everybody_and_heals(page: str, lab: Lab) -> 
         message = await asyncio.wait_for(layer.receive(page), 20)
     assert await ReconcilerLease.objects.exclude(cluster_error="").aexists()
     job = await lab.submit()
-    waits = Job.objects.filter(pk=job.pk, reason_code="cluster_unreachable")
+    waits = Workload.objects.filter(pk=job.pk, reason_code="cluster_unreachable")
     await lab.until(waits.aexists)
     await lab.api.start(port)
-    await lab.until(Job.objects.filter(pk=job.pk, state="starting").aexists, 40)
+    await lab.until(Workload.objects.filter(pk=job.pk, state="starting").aexists, 40)
     await lab.until(lambda: ReconcilerLease.objects.filter(cluster_error="").aexists())
     row = await ReconcilerLease.objects.aget()
     assert row.cluster_ok_at is not None
@@ -223,7 +223,7 @@ async def test_a_database_that_fails_for_a_moment_ends_nothing(
 
     monkeypatch.setattr(store, "load", load)
     job = await lab.submit()
-    await lab.until(Job.objects.filter(pk=job.pk, state="starting").aexists)
+    await lab.until(Workload.objects.filter(pk=job.pk, state="starting").aexists)
     assert failures == []
 
 

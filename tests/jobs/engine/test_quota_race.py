@@ -77,6 +77,6 @@ def test_exactly_the_quota_is_given_away(tmp_path: Path, rounds: int, reconciler
     kinds = found["kinds"]
     assert sum(kinds.values()) == rounds * THREADS
     assert kinds["job"]
-    assert kinds["service"]
+    assert kinds["notebook"]
     # They really fought.
     assert (found["lost"] > rounds) == (reconcilers > 1)

@@ -14,7 +14,7 @@ from django.db.models import F
 from jobs.engine.loop import LeaderRun
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease
-from jobs.models import Job, ReconcilerLease, ReplicaArchive, Service
+from jobs.models import ReconcilerLease, ReplicaArchive, Workload
 from portal.cluster import labels
 from portal.cluster.cache import ClusterChanges
 from portal.cluster.informer import Informer
@@ -43,7 +43,7 @@ class World:
     is_view_frozen: bool = False
     submitted: int = 0
     rounds: int = 0
-    about: Job | Service | None = None
+    about: Workload | None = None
     tends_tenants: bool = False
 
     @classmethod
@@ -76,7 +76,7 @@ class World:
     def feed(self) -> None:
         """Brings the view up to date, as its watches would."""
         assert self.shift is not None
-        for informer in self.shift._view._informers:
+        for informer in self.shift._cache._informers:
             self._feed(informer)
 
     def _feed(self, informer: Informer[Any]) -> None:
@@ -133,7 +133,7 @@ class World:
         self,
         what: Callable[[Any], Any],
         *,
-        of: Job | Service | None = None,
+        of: Workload | None = None,
         rounds: int = 120,
         seconds: int = 1,
     ) -> Any:
@@ -149,7 +149,7 @@ class World:
             await self.round(seconds)
         row = await self.row(of)
         things = self.sim.live_things()
-        raise AssertionError(f"{row.state} {row.reason_text} {row.memo} {things}")
+        raise AssertionError(f"{row.state} {row.reason_text} {row.notes} {things}")
 
     async def rest(self, rounds: int = 3) -> None:
         for _ in range(rounds):
@@ -165,13 +165,13 @@ class World:
     async def submit(self, kind: str = "training", *, owner: str = "alice", **changes: Any) -> Any:
         """One more training, notebook or TensorBoard of this owner's."""
 
-        def made() -> Job | Service:
+        def made() -> Workload:
             self.submitted += 1
             at = START + timedelta(seconds=self.sim.seconds, milliseconds=self.submitted)
             tenant = self._tenant(owner)
             if kind == "training":
                 return make_job(tenant, queued_at=at, **changes)
-            return make_service(tenant, kind=kind, requested_at=at, **changes)
+            return make_service(tenant, kind=kind, queued_at=at, **changes)
 
         self.about = await sync_to_async(made)()
         return self.about
@@ -186,25 +186,25 @@ class World:
             tenant.refresh_from_db()
         return tenant
 
-    async def row(self, of: Job | Service | None = None) -> Any:
+    async def row(self, of: Workload | None = None) -> Any:
         """The workload as it is stored now; None when it is gone."""
         about = of or self.about
         assert about is not None
-        rows = type(about).objects.filter(pk=about.pk)
-        return await rows.select_related("tenant", "owner").afirst()
+        rows = Workload.objects.filter(pk=about.pk)
+        return (
+            await rows.select_related("tenant", "owner").prefetch_related("replica_rows").afirst()
+        )
 
     async def intend(self, **columns: Any) -> None:
         """What people (or hands in the database) write."""
         assert self.about is not None
-        rows = type(self.about).objects.filter(pk=self.about.pk)
+        rows = Workload.objects.filter(pk=self.about.pk)
         await rows.aupdate(**{"revision": F("revision") + 1, **columns})
 
     async def replicas(self) -> dict[str, Any]:
-        job = await self.row()
-        return {
-            str(row): row
-            async for row in job.replica_rows.filter(attempt=job.attempt).order_by("role", "index")
-        }
+        about = await self.row()
+        rows = about.replica_rows.filter(attempt=about.attempt).order_by("role", "index")
+        return {str(row): row async for row in rows}
 
     async def events(self) -> list[str]:
         """The reconciler's own about it."""
@@ -219,7 +219,7 @@ def _free_lease() -> None:
 def _mark(ended: list[tuple[dict[str, Any], bool, int]]) -> None:
     for pod, is_marked, code in copy.deepcopy(ended):
         marks = pod["metadata"]["labels"]
-        if not is_marked or not Job.objects.filter(pk=marks[labels.OWNER]).exists():
+        if not is_marked or not Workload.objects.filter(pk=marks[labels.OWNER]).exists():
             continue
         is_rescue = labels.RESCUED_ROLE in marks
         if is_rescue and pod["status"]["phase"] != "Succeeded":
@@ -238,4 +238,6 @@ def _mark(ended: list[tuple[dict[str, Any], bool, int]]) -> None:
             )
         else:
             values |= {"pod_uid": pod["metadata"]["uid"], "exit_code": code}
-        ReplicaArchive.objects.update_or_create(job_id=marks[labels.OWNER], **key, defaults=values)
+        ReplicaArchive.objects.update_or_create(
+            workload_id=marks[labels.OWNER], **key, defaults=values
+        )

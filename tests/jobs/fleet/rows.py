@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from jobs.models import Job, Node, Service
+from jobs.models import Node, Workload
 from tenants.models import Tenant
 
 GIB = 2**30
@@ -25,7 +25,7 @@ def make_node(name: str = "gpu-01", **changes: Any) -> Node:
 
 
 def held_by(
-    tenant: Tenant | None, row: Job | Service | None = None, gpu: int = 1, gpus: str = ""
+    tenant: Tenant | None, row: Workload | None = None, gpu: int = 1, gpus: str = ""
 ) -> dict[str, Any]:
     """What a node tells of one pod; without a tenant one that is not Homeport's."""
     return {

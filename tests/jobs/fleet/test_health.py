@@ -68,16 +68,16 @@ def test_all_is_well(client: Client) -> None:
     lease()
     make_node()
     page = read(client)
-    assert "All is well" in page.text
+    assert "Healthy" in page.text
     assert "epoch 7, held by here/1/2" in page.text
-    assert "all 14 are open" in page.text
+    assert "all 14 open" in page.text
     assert "v1.33.2" in page.text
-    assert "118 ms at most" in page.text
+    assert "at most 118 ms" in page.text
 
 
 def test_before_the_first_reconciler_it_says_how_to_start_one(client: Client) -> None:
     page = read(client)
-    assert "No reconciler has ever run." in page.text
+    assert "No reconciler has run yet." in page.text
     assert "manage.py serve" in page.text
     assert "No reconciler has reported yet." in page.text
 
@@ -86,14 +86,14 @@ def test_before_the_first_reconciler_it_says_how_to_start_one(client: Client) ->
 def test_what_is_missing_in_the_report_is_not_known(client: Client, told: dict[str, Any]) -> None:
     lease(health=told)
     make_node()
-    assert "Not known yet." in read(client).text
+    assert "Not yet known" in read(client).text
 
 
 def test_a_silent_reconciler_is_the_first_trouble(client: Client) -> None:
     lease(renewed_at=now() - timedelta(minutes=5))
     make_node()
     assert troubles()[0] == "Lease"
-    assert "Nothing was heard from the reconciler" in read(client).text
+    assert "The reconciler has not reported" in read(client).text
 
 
 def test_each_thing_that_is_missing_in_the_cluster_is_named() -> None:
@@ -115,7 +115,7 @@ def test_namespaces_that_are_not_apart_are_told_to_everybody_concerned(
     network = {"state": state, "detail": "why", "checked_at": now().isoformat()}
     lease(health=good_report(network=network))
     tenant = make_tenant()
-    check = next(check for check in HealthPage().cluster if check.title == "Network of namespaces")
+    check = next(check for check in HealthPage().cluster if check.title == "Network isolation")
     assert check.tone == tone
     assert ("not isolated" in check.text) == is_told
     banner, words = "Namespaces are not isolated", "Not isolated: on this cluster"
@@ -132,16 +132,16 @@ def test_namespaces_that_are_not_apart_are_told_to_everybody_concerned(
 @pytest.mark.parametrize(
     ("rights", "tone", "words"),
     [
-        ({"missing": ["create pods", "get jobs.batch"]}, "bad", "may not: create pods, get jobs"),
-        ({"excess": list("abcdef")}, "warn", "could also: a, b, c, d and 2 more"),
-        ({"state": "yes"}, "good", "what it has to, and no more"),
+        ({"missing": ["create pods", "get jobs.batch"]}, "bad", "lacks: create pods, get jobs"),
+        ({"excess": list("abcdef")}, "warn", "more than it needs: a, b, c, d and 2 more"),
+        ({"state": "yes"}, "good", "the permissions it needs, and no more"),
         ({"state": "no"}, "rest", "does not limit accounts"),
-        ({"detail": "not now"}, "rest", "Not known yet"),
+        ({"detail": "not now"}, "rest", "Not yet known"),
     ],
 )
 def test_what_the_account_may_do_is_told(rights: dict[str, Any], tone: str, words: str) -> None:
     lease(health=good_report(cluster={"rights": rights}))
-    check = next(check for check in HealthPage().cluster if check.title == "Rights")
+    check = next(check for check in HealthPage().cluster if check.title == "Permissions")
     assert check.tone == tone
     assert words in check.text
     assert bool(check.next_step) == (tone in {"bad", "warn"})
@@ -159,8 +159,8 @@ def test_a_cluster_that_does_not_answer_is_told_in_its_own_words() -> None:
     ("change", "tone", "words"),
     [
         ({"problem": "no connection"}, "bad", "no connection"),
-        ({"is_synced": False}, "warn", "not listed yet"),
-        ({"heard_at": "2026-01-01T00:00:00+00:00"}, "warn", "silent for long"),
+        ({"is_synced": False}, "warn", "not yet listed"),
+        ({"heard_at": "2026-01-01T00:00:00+00:00"}, "warn", "no events for long"),
         ({"unreadable": 2}, "warn", "2 objects could not be read and are left out"),
     ],
 )
@@ -191,7 +191,7 @@ def test_a_disk_is_full_where_the_reserve_begins() -> None:
     told["store"]["is_short"] = True
     (bad,) = [check for check in dependencies.checks(told, "postgresql") if check.tone == "bad"]
     assert bad.title == "Disk"
-    assert bad.text == "28 % of the disk is free, less than DISK_RESERVE_BYTES"
+    assert bad.text == "28 % free, less than DISK_RESERVE_BYTES"
 
 
 def of_reconciler(**told: Any) -> dict[str, Check]:
@@ -210,8 +210,8 @@ def test_slowness_failures_and_restarts_are_worth_a_look() -> None:
         ],
         last_error={"at": "2026-11-20T10:00:00+00:00", "where": "jobs", "text": "it broke"},
     )
-    assert found["From a change to the database"].tone == "warn"
-    assert "2 wait after a failure" in found["Work before it"].text
+    assert found["Watch latency"].tone == "warn"
+    assert "2 waiting after a failure" in found["Backlog"].text
     assert (found["reconciler"].tone, found["pre-flight"].tone) == ("bad", "warn")
     assert "health probes" not in found
     assert found["Last warning"].text == "it broke"
@@ -224,7 +224,7 @@ def test_the_length_of_the_queue_counts_services_too() -> None:
     make_job(tenant, desired="stop")
     lease()
     queue = next(check for check in HealthPage().reconciler if check.title == "Queue")
-    assert queue.text == "2 wait for room"
+    assert queue.text == "2 queued"
 
 
 def test_it_is_sent_again_only_with_a_new_report(client: Client) -> None:

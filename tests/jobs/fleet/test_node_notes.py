@@ -47,7 +47,7 @@ def test_a_node_that_is_not_ready_says_why_and_since_when(status: str) -> None:
 
 def test_a_node_that_never_reported_is_out_of_sight() -> None:
     said = only(node(is_ready=False, conditions=[]))
-    assert said.title == "The cluster has lost sight of it"
+    assert said.title == "Not responding"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_node_that_never_reported_is_out_of_sight() -> None:
         ("MemoryPressure", "Short of memory"),
         ("DiskPressure", "Short of disk space"),
         ("PIDPressure", "Too many processes"),
-        ("NetworkUnavailable", "Its network is not set up"),
+        ("NetworkUnavailable", "Network not set up"),
         ("KernelDeadlock", "KernelDeadlock"),  # of the node problem detector, say
     ],
 )
@@ -77,20 +77,20 @@ def taint(key: str, value: str = "", effect: str = "NoSchedule") -> dict[str, st
 
 def test_a_gpu_that_is_not_offered_is_out_of_service() -> None:
     said = only(node(allocatable={"gpu": 7}))
-    assert (said.tone, said.title) == ("bad", "1 of 8 GPUs is out of service")
+    assert (said.tone, said.title) == ("bad", "1 of 8 GPUs out of service")
 
 
 def test_a_gpu_that_went_away_under_a_pod_is_told() -> None:
     said = notes_on(node(allocatable={"gpu": 1}))
-    assert "Pods hold 1 more GPU than there is" in [note.title for note in said]
+    assert "Pods request 1 GPU more than exists" in [note.title for note in said]
 
 
 def test_taints_of_others_are_named_and_those_for_gpus_explained() -> None:
     taints = [taint("dedicated", "render"), taint("nvidia.com/gpu", "present")]
     titles = {note.title for note in notes_on(node(taints=taints))}
     assert titles == {
-        "Kept for others: dedicated=render:NoSchedule",
-        "Kept for pods that ask for a GPU",
+        "Reserved: dedicated=render:NoSchedule",
+        "Reserved for pods with GPUs",
     }
     assert notes_on(node(taints=[taint("slow", effect="PreferNoSchedule")])) == []
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from jobs.models import Job, Node
+from jobs.models import Node, Workload
 from tenants.models import Team, Tenant, User
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.jobs.fleet.rows import GIB, held_by, make_node
@@ -36,7 +36,7 @@ class Scene:
     mallory: Tenant
     lee: User
     root: User
-    job: Job
+    job: Workload
     node: Node
 
 
@@ -70,7 +70,7 @@ def test_the_whole_cluster_is_counted_on_top(client: Client, scene: Scene) -> No
     page = read(client, scene.alice.owner)
     assert "5/8 GPUs (62.5%)" in page.text
     assert "9 of 80" in page.text
-    assert "2 nodes, all take new pods" in page.text
+    assert "2 nodes, all schedulable" in page.text
 
 
 def test_broken_gpus_count_as_there_but_not_as_free(client: Client, scene: Scene) -> None:
@@ -89,9 +89,9 @@ def test_a_researcher_sees_the_own_training_and_of_others_no_name(
     page = read(client, scene.alice.owner)
     assert page.one("a", href=f"/trainings/{scene.job.pk}/").text == "mnist wide"
     assert "GPU 0,1" in page.text
-    assert "a team mate's" in page.text
+    assert "a teammate's" in page.text
     assert "another team's" in page.text
-    assert "not Homeport's" in page.text
+    assert "other workload" in page.text
     source = page.source
     for secret in (
         "bobs book",
@@ -157,7 +157,7 @@ def test_many_nodes_are_paged_and_an_empty_cluster_is_explained(
     assert "61 nodes" in page.text
     assert "5/488 GPUs (1%)" in page.text
     Node.objects.all().delete()
-    assert "No nodes are known" in read(client, scene.alice.owner).text
+    assert "No nodes known" in read(client, scene.alice.owner).text
 
 
 def test_the_page_is_sent_again_only_when_something_changed(client: Client, scene: Scene) -> None:

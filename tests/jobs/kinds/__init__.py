@@ -7,7 +7,7 @@ from typing import Any
 
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import Observed, Plan, Step, WorkloadRow
-from jobs.rules.states import JobState
+from jobs.rules.states import WorkloadState
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -39,6 +39,6 @@ class Case:
     row: WorkloadRow
     seen: Observed
     steps: Sequence[Step] = ()
-    state: JobState | None = None
+    state: WorkloadState | None = None
     code: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict)

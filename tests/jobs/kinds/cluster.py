@@ -13,10 +13,10 @@ from jobs.kinds import state
 from jobs.kinds.registry import KINDS
 from jobs.rules import reasons
 from jobs.rules.endings import ContainerExit, Disruption
-from jobs.rules.states import JobState
+from jobs.rules.states import WorkloadState
 from tests.jobs.kinds import plan
 
-ALIVE = {JobState.STARTING, JobState.RUNNING}
+ALIVE = {WorkloadState.STARTING, WorkloadState.RUNNING}
 ENDS = {"fail": ContainerExit(1, "Error"), "oom": ContainerExit(137, "OOMKilled")}
 KILLED = ContainerExit(143, "Error")
 
@@ -65,7 +65,7 @@ class Workload:
     def has_room(self) -> bool:
         """Whether it was admitted, and has not begun to give that back."""
         is_wanted = not self.is_gone and self.row.desired != "delete"
-        return is_wanted and self.row.state in ALIVE and self.row.notes.leaving in {"", "retry"}
+        return is_wanted and self.row.state in ALIVE and self.row.notes.teardown in {"", "retry"}
 
     @property
     def gpus(self) -> int:
@@ -100,12 +100,12 @@ class Workload:
 
     def look(self, now: datetime, done: int = 99, *, is_heard: bool = True) -> state.Plan:
         """Plans, commits and makes so many of the calls; their results may get lost."""
-        was_leaving = self.row.notes.leaving
+        was_torn_down = self.row.notes.teardown
         made = plan(self.row, self.observe(), now)
         self.commit(made)
         if any(map(_sets_going, made.steps)):
             assert self.is_admitted, "set going without room"
-            assert not was_leaving, "set going while it is taken down"
+            assert not was_torn_down, "set going while it is taken down"
         for step in made.steps[:done]:
             self._do(step)
         if done < len(made.steps):
@@ -115,11 +115,11 @@ class Workload:
         return made
 
     def commit(self, made: state.Plan) -> None:
-        was_leaving = self.row.notes.leaving
+        was_torn_down = self.row.notes.teardown
         self.row = replace(self.row, **made.columns)
         if made.render:
             self.row = replace(self.row, has_plan=True)
-        name = f"w-{self.row.attempt}-{self.row.observed_generation}"
+        name = f"w-{self.row.attempt}"
         if name != self.row.root_name:
             assert not self.objects, "the next try begins while something of the last one is left"
             self.failures = 0
@@ -128,7 +128,9 @@ class Workload:
         for key in made.forgotten:
             del self.replicas[key]
         self.is_gone = made.delete_row
-        if self.row.state not in ALIVE or (was_leaving == "queue" and not self.row.notes.leaving):
+        if self.row.state not in ALIVE or (
+            was_torn_down == "queue" and not self.row.notes.teardown
+        ):
             self.is_admitted = False
 
     def _do(self, step: state.Step) -> None:
@@ -212,7 +214,7 @@ class Workload:
         if self.is_training:
             self._go_on(self.root, now)
         elif self.root.replicas:
-            self._make([state.ReplicaKey(self.row.kind, 0, 1)], now)
+            self._make([self._key(self.row.kind, 0)], now)
         servers = [one for one in self.owned if isinstance(one, state.ServerDeployment)]
         self._make([self._key("ps", int(one.name.rpartition("-")[2])) for one in servers], now)
 
@@ -252,7 +254,7 @@ class Workload:
         workers = [pod for pod in self.pods if pod.key.role == "worker"]
         alive = [pod for pod in workers if not pod.has_ended]
         done = {pod.key.index for pod in workers if pod.phase == "Succeeded"}
-        most = self.row.retries if self.row.topology == "single" else 0
+        most = self.row.run_policy["retries"] if self.row.topology == "single" else 0
         if root.verdict:
             return
         if root.is_suspended:

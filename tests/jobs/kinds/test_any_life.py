@@ -15,7 +15,7 @@ from jobs.kinds.state import Observed, WorkloadRow
 from jobs.rules.admission import Amount, NodeCapacity, ReplicaRequest
 from jobs.rules.queue import Queued, QuotaHeadroom, decide
 from jobs.rules.reasons import Reason
-from jobs.rules.states import FINAL_STATES, JobState
+from jobs.rules.states import FINAL_STATES, WorkloadState
 from tests.jobs.kinds.cluster import Workload
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -23,7 +23,7 @@ QUOTA = 3
 MOST_EACH = 2  # GPUs of a workload
 HARD = Amount(gpu=QUOTA, pods=10**6)
 NODE = NodeCapacity("a", HARD, HARD)
-TRAINING = {"kind": "job", "memory": {"worker": "1Gi", "ps": "1Gi"}, "ttl_s": 600}
+TRAINING = {"kind": "job", "memory": {"worker": "1Gi", "ps": "1Gi"}}
 ASKED = {
     "tf-ps": {**TRAINING, "topology": "tf-ps", "counts": {"worker": 2, "ps": 1}},
     "single": {**TRAINING, "topology": "single", "counts": {"worker": 1}},
@@ -61,8 +61,9 @@ class AnyLife(RuleBasedStateMachine):
     ) -> None:
         number = len(self.workloads)
         at = self.now + timedelta(milliseconds=number)
-        wishes = {"retries": retries, "clean_policy": clean_policy, "deadline_s": deadline_s}
-        row = WorkloadRow(id=str(number), queued_at=at, **NAMES, **ASKED[what], **wishes)
+        policy = {"retries": retries, "clean_policy": clean_policy, "deadline_s": deadline_s}
+        policy["ttl_s"] = 600
+        row = WorkloadRow(id=str(number), queued_at=at, run_policy=policy, **NAMES, **ASKED[what])
         self.workloads.append(Workload(row, row.counts.get("worker", 1), fate))
 
     @rule(which=WHICH, desired=st.sampled_from(["stop", "stop", "delete"]))
@@ -116,7 +117,7 @@ class AnyLife(RuleBasedStateMachine):
         queued = {
             one.row.id: one
             for one in self.workloads
-            if one.row.state is JobState.QUEUED
+            if one.row.state is WorkloadState.QUEUED
             and not one.is_gone
             and one.row.desired == "run"
             and not one.row.tenant_closed
@@ -146,10 +147,10 @@ class AnyLife(RuleBasedStateMachine):
     def _are_served(self) -> bool:
         """Whether everything has ended or answers, or waits because the quota is held by these."""
         going = [one for one in self.workloads if not is_over(one)]
-        waiting = [one for one in going if one.row.state is JobState.QUEUED]
+        waiting = [one for one in going if one.row.state is WorkloadState.QUEUED]
         is_full = sum(one.held for one in going) > QUOTA - MOST_EACH
         are_up = all(
-            one in waiting or (one.row.state is JobState.RUNNING and one.row.kind != "job")
+            one in waiting or (one.row.state is WorkloadState.RUNNING and one.row.kind != "job")
             for one in going
         )
         return are_up and (is_full or not waiting)
@@ -158,6 +159,13 @@ class AnyLife(RuleBasedStateMachine):
     @invariant()
     def is_never_over_quota(self) -> None:
         assert sum(one.gpus for one in self.workloads) <= QUOTA
+
+    @invariant()
+    def has_one_replica_of_the_current_attempt(self) -> None:
+        """Where one replica is all, that of an earlier generation is forgotten."""
+        for one in self.workloads:
+            if one.row.kind != "job":
+                assert {key.attempt for key in one.replicas} <= {one.row.attempt}
 
     def teardown(self) -> None:
         """From now on the cluster does what it is told: who serves does so until told to stop."""

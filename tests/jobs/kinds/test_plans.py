@@ -20,7 +20,7 @@ def test_what_follows(case: Case) -> None:
     assert made.steps == tuple(case.steps)
     assert row.state == (case.state or before.state)
     assert case.code in {None, row.reason.code}
-    assert row.notes.leaving == more.get("leaving", "")
+    assert row.notes.teardown == more.get("teardown", "")
     assert sum(map(len, row.notes.restarts.values())) == more.get("restarts", 0)
     assert row.root_uid == more.get("root_uid", before.root_uid)
     assert ("cleaned_at" in made.columns) >= more.get("cleaned", False)

@@ -20,8 +20,8 @@ from websockets.exceptions import ConnectionClosed
 
 from jobs import archive
 from jobs.logs import consumers
-from jobs.models import Job, LogSegment, Replica, ReplicaArchive
-from jobs.rules.states import JobState, ReplicaState
+from jobs.models import LogSegment, Replica, ReplicaArchive, Workload
+from jobs.rules.states import ReplicaState, WorkloadState
 from portal import live
 from portal.storage import get_store
 from tenants import live_socket
@@ -77,7 +77,7 @@ def cookie(user: User) -> str:
 
 
 @sync_to_async
-def a_job(world: World, *names: str, owner: str = "alice", **changes: Any) -> Job:
+def a_job(world: World, *names: str, owner: str = "alice", **changes: Any) -> Workload:
     """A running job whose replicas have pods in the cluster."""
     names = names or ("worker-0",)
     roles: dict[str, dict[str, int]] = {}
@@ -85,12 +85,12 @@ def a_job(world: World, *names: str, owner: str = "alice", **changes: Any) -> Jo
         role = name.split("-")[0]
         count = roles.get(role, {}).get("count", 0) + 1
         roles[role] = {"count": count, "cpu_millicores": 1, "memory_bytes": 1, "gpu_count": 0}
-    job = make_job(make_tenant(owner), replicas=roles, state=JobState.RUNNING, **changes)
+    job = make_job(make_tenant(owner), replicas=roles, state=WorkloadState.RUNNING, **changes)
     for name in names:
         role, index = name.split("-")
         world.cluster.pods[f"pod-{name}"] = FakeLog()
         Replica.objects.create(
-            job=job,
+            workload=job,
             role=role,
             index=int(index),
             pod=f"pod-{name}",
@@ -143,10 +143,10 @@ async def close_code(socket: ClientConnection) -> int | None:
 
 
 @sync_to_async
-def begin_again(job: Job, *, pod: str, pod_uid: str) -> None:
+def begin_again(job: Workload, *, pod: str, pod_uid: str) -> None:
     """The job's second attempt, in a pod that runs."""
     Replica.objects.create(
-        job=job,
+        workload=job,
         role="worker",
         index=0,
         attempt=2,
@@ -157,19 +157,19 @@ def begin_again(job: Job, *, pod: str, pod_uid: str) -> None:
 
 
 @sync_to_async
-def change(job: Job, **fields: Any) -> None:
+def change(job: Workload, **fields: Any) -> None:
     """What the reconciler writes, and what it then tells."""
     replica = fields.pop("replica", None)
     if replica:
-        Replica.objects.filter(job=job).update(**replica)
+        Replica.objects.filter(workload=job).update(**replica)
     if fields:
-        Job.objects.filter(pk=job.pk).update(**fields)
+        Workload.objects.filter(pk=job.pk).update(**fields)
     live.changed("job", job.pk, 2, job.tenant_id)
 
 
 @sync_to_async
 def archive_of(
-    job: Job,
+    job: Workload,
     data: bytes,
     *,
     name: str = "worker-0",
@@ -179,11 +179,15 @@ def archive_of(
 ) -> None:
     role, index = name.split("-")
     row, _ = ReplicaArchive.objects.update_or_create(
-        job=job, role=role, index=int(index), attempt=attempt, defaults={"is_complete": is_complete}
+        workload=job,
+        role=role,
+        index=int(index),
+        attempt=attempt,
+        defaults={"is_complete": is_complete},
     )
     for number, at in enumerate(range(0, len(data), cut), start=1):
         piece = data[at : at + cut]
-        key = f"{archive.job_prefix(job)}logs/{name}/{attempt}/{number}-{len(data)}"
+        key = f"{archive.archive_prefix(job)}logs/{name}/{attempt}/{number}-{len(data)}"
         get_store().put_file(key, io.BytesIO(piece))
         LogSegment.objects.update_or_create(
             archive=row,

@@ -6,7 +6,7 @@ from websockets.exceptions import ConnectionClosed
 
 from jobs.archive.logs import which_of
 from jobs.logs import sources, text
-from jobs.models import Job, Replica
+from jobs.models import Replica, Workload
 from jobs.rules.states import ReplicaState
 from tests.jobs.logs.fakes import FakeLog, until
 from tests.jobs.logs.served import (
@@ -26,9 +26,9 @@ FIRST, SECOND = ["old", "older"], ["new", "newer"]
 BOTH = ["[homeport] attempt 1", *FIRST, "[homeport] attempt 2", *SECOND]
 
 
-async def second_attempt(job: Job, world: World) -> None:
+async def second_attempt(job: Workload, world: World) -> None:
     """The first failed and is archived; the second runs."""
-    await Replica.objects.filter(job=job).aupdate(state=ReplicaState.FAILED, started_at=now())
+    await Replica.objects.filter(workload=job).aupdate(state=ReplicaState.FAILED, started_at=now())
     world.cluster.pods.clear()
     world.cluster.pods["pod-2"] = FakeLog()
     world.cluster.pods["pod-2"].lines(b"new", b"newer", at=100)
@@ -37,7 +37,7 @@ async def second_attempt(job: Job, world: World) -> None:
 
 
 @pytest.fixture
-async def job(world: World) -> Job:
+async def job(world: World) -> Workload:
     made = await a_job(world)
     await second_attempt(made, world)
     await archive_of(made, b"old\nolder\n")
@@ -56,7 +56,7 @@ async def job(world: World) -> Job:
     ],
 )
 async def test_each_attempt_has_its_log_and_only_the_latest_is_live(
-    world: World, job: Job, attempt: str, shown: list[str], goes_on: bool
+    world: World, job: Workload, attempt: str, shown: list[str], goes_on: bool
 ) -> None:
     async with world.open(f"/ws/jobs/{job.pk}/logs/?attempt={attempt}", job.owner) as socket:
         first = await frame(socket)
@@ -73,7 +73,7 @@ async def test_each_attempt_has_its_log_and_only_the_latest_is_live(
 
 @pytest.mark.parametrize("attempt", ["0", "3", "-1", "first", "9" * 400])
 async def test_of_an_attempt_that_was_not_it_is_said_how_many_there_were(
-    world: World, job: Job, attempt: str
+    world: World, job: Workload, attempt: str
 ) -> None:
     async with world.open(f"/ws/jobs/{job.pk}/logs/?attempt={attempt}", job.owner) as socket:
         with pytest.raises(ConnectionClosed) as closed:
@@ -83,7 +83,9 @@ async def test_of_an_attempt_that_was_not_it_is_said_how_many_there_were(
     assert closed.value.rcvd.reason.endswith("It has had 2 attempts.")
 
 
-async def test_a_viewer_of_all_attempts_returns_to_where_it_was(world: World, job: Job) -> None:
+async def test_a_viewer_of_all_attempts_returns_to_where_it_was(
+    world: World, job: Workload
+) -> None:
     path = f"/ws/jobs/{job.pk}/logs/?attempt=all"
     seen, cursors = [], [""]
     async with world.open(path, job.owner) as socket:
@@ -101,7 +103,7 @@ async def test_a_viewer_of_all_attempts_returns_to_where_it_was(world: World, jo
 
 
 async def test_an_earlier_attempt_that_is_still_uploaded_says_so_and_goes_on(
-    world: World, job: Job, monkeypatch: pytest.MonkeyPatch
+    world: World, job: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "LOOK_AGAIN_S", 0.05)
     await archive_of(job, b"old\n", is_complete=False)
@@ -147,7 +149,7 @@ async def test_who_watches_one_attempt_is_not_led_into_the_next(world: World) ->
     ],
 )
 async def test_as_text_the_latest_is_read_from_its_pod(
-    world: World, job: Job, attempt: str, shown: str
+    world: World, job: Workload, attempt: str, shown: str
 ) -> None:
     which = which_of(job, attempt)
     found = text.job_text(job, replica=("worker", 0), tail_lines=None, which=which)

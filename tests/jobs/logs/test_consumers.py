@@ -10,8 +10,8 @@ from django.conf import settings as django_settings
 from django.utils import timezone
 from websockets.exceptions import InvalidStatus
 
-from jobs.models import Job, Replica
-from jobs.rules.states import Desired, JobState, ReplicaState
+from jobs.models import Replica, Workload
+from jobs.rules.states import Desired, ReplicaState, WorkloadState
 from tenants import sockets
 from tenants.models import ApiToken, Team, User
 from tenants.people.models import SessionStore
@@ -120,7 +120,7 @@ async def test_what_is_not_yours_is_not_there(world: World) -> None:
     ):
         async with world.open(where, user) as socket:
             assert await close_code(socket) == 4404
-    await Job.objects.filter(pk=job.pk).aupdate(desired=Desired.DELETE)
+    await Workload.objects.filter(pk=job.pk).aupdate(desired=Desired.DELETE)
     async with world.open(path, job.owner) as socket:
         assert await close_code(socket) == 4404
 
@@ -165,7 +165,7 @@ async def test_who_is_signed_out_is_put_out(world: World, monkeypatch: pytest.Mo
         await token.asave()
         assert await close_code(socket) == 4401
     async with world.open(path, job.owner) as socket:
-        await Job.objects.filter(pk=job.pk).aupdate(desired=Desired.DELETE)
+        await Workload.objects.filter(pk=job.pk).aupdate(desired=Desired.DELETE)
         assert await close_code(socket) == 4404
     monkeypatch.setattr(sockets, "MAX_LIFE_S", 0.01)
     async with world.open("/ws/live/", job.owner) as socket:
@@ -220,7 +220,9 @@ async def test_all_replicas_are_merged_and_share_their_follows(world: World) -> 
 
 async def test_a_pane_opened_before_the_pod_starts_by_itself(world: World) -> None:
     job = await a_job(world)
-    await change(job, state=JobState.QUEUED, replica={"state": ReplicaState.PENDING, "pod": ""})
+    await change(
+        job, state=WorkloadState.QUEUED, replica={"state": ReplicaState.PENDING, "pod": ""}
+    )
     async with world.open(f"/ws/jobs/{job.pk}/logs/", job.owner) as socket:
         assert [(await frame(socket))["state"] for _ in range(2)] == ["queued", "pending"]
         log = world.cluster.pods["pod-worker-0"]
@@ -228,7 +230,7 @@ async def test_a_pane_opened_before_the_pod_starts_by_itself(world: World) -> No
         log.lines(b"here")
         await change(
             job,
-            state=JobState.RUNNING,
+            state=WorkloadState.RUNNING,
             replica={"state": ReplicaState.RUNNING, "pod": "pod-worker-0"},
         )
         assert [(await frame(socket, "state"))["state"] for _ in range(2)] == ["running", "running"]
@@ -316,7 +318,7 @@ async def test_a_finished_job_ends_with_end(world: World) -> None:
         assert await lines(socket, 1) == ["last"]
         await change(
             job,
-            state=JobState.FAILED,
+            state=WorkloadState.FAILED,
             reason_text="worker-0 ended with 1",
             replica={"state": ReplicaState.FAILED},
         )
@@ -334,7 +336,7 @@ async def test_a_finished_job_ends_with_end(world: World) -> None:
 
 async def test_a_job_that_never_ran_ends_at_once(world: World) -> None:
     job = await a_job(world)
-    await Replica.objects.filter(job=job).adelete()
-    await Job.objects.filter(pk=job.pk).aupdate(state=JobState.STOPPED)
+    await Replica.objects.filter(workload=job).adelete()
+    await Workload.objects.filter(pk=job.pk).aupdate(state=WorkloadState.STOPPED)
     async with world.open(f"/ws/jobs/{job.pk}/logs/", job.owner) as socket:
         assert await to_the_end(socket) == ([], 1000)

@@ -5,7 +5,7 @@ from asgiref.sync import sync_to_async
 
 from jobs.logs import sources
 from jobs.models import LogSegment
-from jobs.rules.states import JobState, ReplicaState
+from jobs.rules.states import ReplicaState, WorkloadState
 from portal.storage import get_store
 from tests.jobs.logs.fakes import FakeLog
 from tests.jobs.logs.served import (
@@ -22,7 +22,7 @@ from tests.jobs.logs.served import (
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-DONE = {"state": JobState.SUCCEEDED, "replica": {"state": ReplicaState.SUCCEEDED}}
+DONE = {"state": WorkloadState.SUCCEEDED, "replica": {"state": ReplicaState.SUCCEEDED}}
 
 
 async def test_the_archive_is_shown_when_the_pod_is_gone(world: World) -> None:
@@ -127,7 +127,7 @@ async def test_a_lost_object_is_told_and_does_not_end_the_pane(world: World) -> 
     job = await a_job(world)
     world.cluster.pods.clear()
     await archive_of(job, b"a\nbb\n", cut=2)
-    first = await LogSegment.objects.aget(archive__job=job, start_byte=0)
+    first = await LogSegment.objects.aget(archive__workload=job, start_byte=0)
     await sync_to_async(get_store().delete)(first.storage_key)
     await change(job, **DONE)
     async with world.open(f"/ws/jobs/{job.pk}/logs/", job.owner) as socket:

@@ -100,7 +100,7 @@ def test_without_code_the_folders_and_the_runner_are_there(pod: Pod) -> None:
     code, output = pod.program("fetch")
     assert (code, output) == (
         0,
-        "[homeport] no code was asked for; the working directory is empty\n",
+        "[homeport] no code was requested; the working directory is empty\n",
     )
     assert (pod.folder / "artifacts").is_dir()
     assert pod.state.is_dir()

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.pod import prepare
+from jobs.kinds import notebook, tensorboard
 from jobs.pod.fetch import RUNNER_MODULES, protocol_modules, write_program
 
-PROGRAMS = (RUNNER_MODULES, *prepare.LAUNCHERS.values())
+PROGRAMS = (RUNNER_MODULES, notebook.SERVED.launcher, tensorboard.SERVED.launcher)
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

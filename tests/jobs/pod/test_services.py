@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from jobs.kinds import notebook, tensorboard
+from jobs.kinds.interactive.manifests import Served
 from jobs.pod import prepare, start_jupyter, start_tensorboard
 from jobs.pod.errors import PortalError
 from jobs.pod.files import Paths
@@ -21,8 +23,26 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+SERVED = {"notebook": notebook.SERVED, "tensorboard": tensorboard.SERVED}
+
+
+def told(served: Served) -> dict[str, str]:
+    """As `served.yaml.j2` tells it."""
+    names = ("launcher", "writable", "readable")
+    return {f"PREPARE_{name.upper()}": " ".join(getattr(served, name)) for name in names}
+
+
+@pytest.mark.parametrize("kind", SERVED)
+def test_manifests_of_before_name_the_kind_and_mean_the_same(kind: str) -> None:
+    before, now = {"GATE_KIND": kind}, told(SERVED[kind])
+    assert [list(part) for part in prepare.read_preparation(before)] == list(
+        prepare.read_preparation(now)
+    )
+
+
 def prepared(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setenv("GATE_KIND", kind)
+    for name, value in told(SERVED[kind]).items():
+        monkeypatch.setenv(name, value)
     return prepare.main(["--root", str(root)])
 
 

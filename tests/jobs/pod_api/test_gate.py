@@ -8,10 +8,11 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
-from jobs.models import Service
+from jobs.kinds.interactive.tokens import app_token, portal_token, ticket_key
+from jobs.models import Workload
 from jobs.pod.gatekeeper import portal
 from jobs.pod.gatekeeper.refusals import GONE, GateRefusal
-from jobs.services.tokens import app_token, portal_token, ticket_key
+from jobs.rules.states import Desired
 from jobs.tokens import job_token
 from tenants.models import Team, Tenant, User
 from tests.factories import make_job, make_service, make_tenant, make_user
@@ -20,11 +21,11 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def notebook() -> Service:
-    return make_service(make_tenant("alice"), start_count=2)
+def notebook() -> Workload:
+    return make_service(make_tenant("alice"), generation=2)
 
 
-def ask(service: Service, *people: Any, start: int = 2, **changes: Any) -> tuple[int, Any]:
+def ask(service: Workload, *people: Any, start: int = 2, **changes: Any) -> tuple[int, Any]:
     """The question as the gate asks it, with changes."""
     body = changes.pop("body", {"start": start, "subjects": [str(p.pk) for p in people]})
     token = changes.pop("token", portal_token(service.pk))
@@ -39,13 +40,13 @@ def ask(service: Service, *people: Any, start: int = 2, **changes: Any) -> tuple
     return answer.status_code, json.loads(answer.content)
 
 
-def allowed(service: Service, *people: User, start: int = 2) -> set[str]:
+def allowed(service: Workload, *people: User, start: int = 2) -> set[str]:
     status, answer = ask(service, *people, start=start)
     assert status == 200, answer
     return {User.objects.get(pk=pk).username for pk in answer["allowed"]}
 
 
-def test_the_answer_is_what_the_gate_understands(notebook: Service) -> None:
+def test_the_answer_is_what_the_gate_understands(notebook: Workload) -> None:
     status, answer = ask(notebook, notebook.owner)
     found = portal.understand(status, json.dumps(answer).encode(), "notebook")
     assert found.start == 2
@@ -53,14 +54,14 @@ def test_the_answer_is_what_the_gate_understands(notebook: Service) -> None:
     assert found.now == pytest.approx(time.time(), abs=5)
 
 
-def test_a_notebook_is_for_its_owner_alone(notebook: Service) -> None:
+def test_a_notebook_is_for_its_owner_alone(notebook: Workload) -> None:
     people = [notebook.owner, make_user("mallory"), make_user("root", role="admin")]
     assert allowed(notebook, *people) == {"alice"}
 
 
 def test_a_tensorboard_is_for_leads_and_admins_too() -> None:
     team = Team.objects.create(name="vision")
-    service = make_service(make_tenant("alice", team=team), kind="tensorboard", start_count=2)
+    service = make_service(make_tenant("alice", team=team), kind="tensorboard", generation=2)
     lee = make_user("lee", team=team)
     team.leads.add(lee)
     people = [service.owner, lee, make_user("root", role="admin"), make_user("bob")]
@@ -69,7 +70,7 @@ def test_a_tensorboard_is_for_leads_and_admins_too() -> None:
     assert allowed(service, *people) == {"alice", "root"}
 
 
-def test_whoever_is_disabled_or_unknown_is_not_named(notebook: Service) -> None:
+def test_whoever_is_disabled_or_unknown_is_not_named(notebook: Workload) -> None:
     assert ask(notebook, body={"start": 2, "subjects": [str(uuid4())]})[1]["allowed"] == []
     notebook.owner.is_active = False
     notebook.owner.save()
@@ -77,14 +78,14 @@ def test_whoever_is_disabled_or_unknown_is_not_named(notebook: Service) -> None:
 
 
 @pytest.mark.parametrize("start", [1, 3])
-def test_the_gate_of_another_start_is_told_that_nobody_may(notebook: Service, start: int) -> None:
+def test_the_gate_of_another_start_is_told_that_nobody_may(notebook: Workload, start: int) -> None:
     status, answer = ask(notebook, notebook.owner, start=start)
     assert status == 200
     assert (answer["start"], answer["allowed"]) == (2, [])
 
 
-def test_nobody_may_stay_in_what_is_to_stop(notebook: Service) -> None:
-    notebook.desired = Service.Desired.STOP
+def test_nobody_may_stay_in_what_is_to_stop(notebook: Workload) -> None:
+    notebook.desired = Desired.STOP
     notebook.save()
     status, answer = ask(notebook, notebook.owner)
     assert (status, answer["errors"][0]["code"]) == (410, "stopped")
@@ -93,13 +94,13 @@ def test_nobody_may_stay_in_what_is_to_stop(notebook: Service) -> None:
     assert refused.value.status == GONE
 
 
-def test_nobody_may_stay_in_a_suspended_namespace(notebook: Service) -> None:
+def test_nobody_may_stay_in_a_suspended_namespace(notebook: Workload) -> None:
     Tenant.objects.update(desired=Tenant.Desired.SUSPENDED)
     assert allowed(notebook, notebook.owner) == set()
 
 
-def test_what_is_deleted_is_gone(notebook: Service) -> None:
-    notebook.desired = Service.Desired.DELETE
+def test_what_is_deleted_is_gone(notebook: Workload) -> None:
+    notebook.desired = Desired.DELETE
     notebook.save()
     status, answer = ask(notebook, notebook.owner)
     assert (status, answer["errors"][0]["code"]) == (410, "deleted")
@@ -108,7 +109,7 @@ def test_what_is_deleted_is_gone(notebook: Service) -> None:
     assert refused.value.status == GONE
 
 
-def test_only_the_services_own_token_opens_the_door(notebook: Service) -> None:
+def test_only_the_services_own_token_opens_the_door(notebook: Workload) -> None:
     other = make_service(notebook.tenant)
     tokens = [
         "",
@@ -128,7 +129,7 @@ def test_only_the_services_own_token_opens_the_door(notebook: Service) -> None:
     assert refused.value.status == GONE
 
 
-def test_a_session_opens_no_door(notebook: Service) -> None:
+def test_a_session_opens_no_door(notebook: Workload) -> None:
     client = Client()
     client.force_login(notebook.owner)
     answer = client.post(
@@ -140,7 +141,7 @@ def test_a_session_opens_no_door(notebook: Service) -> None:
     assert answer.status_code == 404
 
 
-def test_only_post_is_answered(notebook: Service) -> None:
+def test_only_post_is_answered(notebook: Workload) -> None:
     for method in ("GET", "PUT", "PATCH", "DELETE"):
         assert ask(notebook, notebook.owner, method=method)[0] == 405
 
@@ -163,14 +164,14 @@ def test_only_post_is_answered(notebook: Service) -> None:
         json.dumps({"start": 2, "subjects": [str(uuid4())] * 1001}),
     ],
 )
-def test_a_malformed_question_is_refused_in_words(notebook: Service, body: Any) -> None:
+def test_a_malformed_question_is_refused_in_words(notebook: Workload, body: Any) -> None:
     status, answer = ask(notebook, body=body)
     assert (status, answer["errors"][0]["code"]) == (400, "invalid")
     assert answer["errors"][0]["text"]
 
 
 def test_the_question_of_many_is_one_of_few_queries(
-    notebook: Service, django_assert_max_num_queries: Any
+    notebook: Workload, django_assert_max_num_queries: Any
 ) -> None:
     people = [make_user(f"person-{n}") for n in range(20)]
     with django_assert_max_num_queries(3):

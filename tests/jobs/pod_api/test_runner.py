@@ -11,10 +11,10 @@ from django.utils import timezone
 from jobs import archive
 from jobs.archive.artifacts import open_artifact
 from jobs.archive.logs import find_log
-from jobs.models import Artifact, Bundle, Job, LogSegment, Replica, ReplicaArchive
+from jobs.models import Artifact, Bundle, LogSegment, Replica, ReplicaArchive, Workload
 from jobs.pod.protocol import codes
 from jobs.pod_api import base, runner
-from jobs.rules.states import Desired, JobState
+from jobs.rules.states import Desired, WorkloadState
 from jobs.tokens import job_token
 from portal.storage.folder import FolderStore
 from portal.storage.store import Store
@@ -23,7 +23,7 @@ from tests.jobs.pods_door import DATA, UID, Door, keep, segment, ship
 
 
 @pytest.fixture
-def job(db: None, store: FolderStore) -> Job:
+def job(db: None, store: FolderStore) -> Workload:
     return make_job(make_tenant("alice"))
 
 
@@ -42,7 +42,7 @@ CALLS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("path", "body"), CALLS)
-def test_only_the_jobs_own_token_opens_the_door(job: Job, path: str, body: Any) -> None:
+def test_only_the_jobs_own_token_opens_the_door(job: Workload, path: str, body: Any) -> None:
     other = make_job(make_tenant("mallory"))
     for token in ("", "wrong", job_token(other.pk), job_token(job.pk)[:-1]):
         assert Door(job, token).post(path, body)[0] == 404
@@ -58,7 +58,7 @@ def test_only_the_jobs_own_token_opens_the_door(job: Job, path: str, body: Any) 
 
 
 @pytest.mark.parametrize(("path", "body"), CALLS)
-def test_a_job_in_deletion_takes_nothing_more(job: Job, path: str, body: Any) -> None:
+def test_a_job_in_deletion_takes_nothing_more(job: Workload, path: str, body: Any) -> None:
     job.desired = Desired.DELETE
     job.save()
     status, answer = Door(job).post(path, body)
@@ -66,7 +66,7 @@ def test_a_job_in_deletion_takes_nothing_more(job: Job, path: str, body: Any) ->
     assert answer["errors"][0]["code"] == "deleted"
 
 
-def test_get_is_not_answered(job: Job) -> None:
+def test_get_is_not_answered(job: Workload) -> None:
     answer = Client().get(
         f"/internal/v1/jobs/{job.pk}/source/",
         headers={"Authorization": f"Bearer {job_token(job.pk)}", "Host": "127.0.0.1"},
@@ -77,7 +77,7 @@ def test_get_is_not_answered(job: Job) -> None:
 @pytest.mark.parametrize(
     "replica", ["worker/1/1", "worker/0/2", "worker/0/0", "ps/0/1", "x/0/1", "worker/99999999999/1"]
 )
-def test_replicas_that_the_job_does_not_have_are_not_found(job: Job, replica: str) -> None:
+def test_replicas_that_the_job_does_not_have_are_not_found(job: Workload, replica: str) -> None:
     assert Door(job).post(f"replicas/{replica}/segments/", segment())[0] == 404
 
 
@@ -104,24 +104,24 @@ def test_replicas_that_the_job_does_not_have_are_not_found(job: Job, replica: st
         segment() | {"pod_uid": "../" * 4},
     ],
 )
-def test_bodies_that_are_not_what_is_expected_are_refused(job: Job, body: Any) -> None:
+def test_bodies_that_are_not_what_is_expected_are_refused(job: Workload, body: Any) -> None:
     status, answer = Door(job).post("replicas/worker/0/1/segments/", body)
     assert status == 400
     assert answer["errors"][0]["code"] == "invalid"
     assert not ReplicaArchive.objects.exists()
 
 
-def test_a_body_without_end_is_refused(job: Job) -> None:
+def test_a_body_without_end_is_refused(job: Workload) -> None:
     body = b" " * (base.MAX_BODY_BYTES + 1)
     assert Door(job).post("artifacts/", body)[0] == 413
 
 
-def test_the_source_is_a_link_to_the_tenants_own_bundle(job: Job) -> None:
+def test_the_source_is_a_link_to_the_tenants_own_bundle(job: Workload) -> None:
     assert Door(job).post("source/")[0] == 404
     bundle = Bundle.objects.create(
         tenant=job.tenant, file_name="code.zip", sha256="a" * 64, size_bytes=7
     )
-    job.source = {"bundle": str(bundle.pk)}
+    job.spec["source"] = {"bundle": str(bundle.pk)}
     job.save()
     status, answer = Door(job).post("source/")
     assert status == 200
@@ -137,7 +137,7 @@ def test_the_source_is_a_link_to_the_tenants_own_bundle(job: Job) -> None:
 
 
 def test_a_segment_is_part_of_the_log_once_its_bytes_are_there(
-    job: Job, store: FolderStore
+    job: Workload, store: FolderStore
 ) -> None:
     door, path = Door(job), "replicas/worker/0/1/segments/"
     status, link = door.post(path, segment())
@@ -157,7 +157,9 @@ def test_a_segment_is_part_of_the_log_once_its_bytes_are_there(
     assert log.read(0, 100) == DATA
 
 
-def test_another_segment_under_a_taken_number_is_a_conflict(job: Job, store: FolderStore) -> None:
+def test_another_segment_under_a_taken_number_is_a_conflict(
+    job: Workload, store: FolderStore
+) -> None:
     door = Door(job)
     ship(door, store, segment())
     other = segment(data=b"other")
@@ -172,12 +174,12 @@ def _body(fields: dict[str, Any]) -> runner.SegmentBody:
     return runner.SegmentBody(**fields)
 
 
-def test_done_of_what_was_never_announced_is_not_found(job: Job) -> None:
+def test_done_of_what_was_never_announced_is_not_found(job: Workload) -> None:
     assert Door(job).post("replicas/worker/0/1/segments/1/done/", segment())[0] == 404
     assert Door(job).post("replicas/worker/0/1/segments/2/done/", segment())[0] == 404
 
 
-def test_a_dropped_segment_is_gone_from_log_and_store(job: Job, store: FolderStore) -> None:
+def test_a_dropped_segment_is_gone_from_log_and_store(job: Workload, store: FolderStore) -> None:
     door = Door(job)
     ship(door, store, segment())
     key = LogSegment.objects.get().storage_key
@@ -188,7 +190,7 @@ def test_a_dropped_segment_is_gone_from_log_and_store(job: Job, store: FolderSto
 
 
 def test_a_log_beyond_the_limit_is_refused(
-    job: Job, store: FolderStore, settings: Any, monkeypatch: pytest.MonkeyPatch
+    job: Workload, store: FolderStore, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.LOG_ARCHIVE_MAX_BYTES = len(DATA)
     monkeypatch.setattr(runner, "ARCHIVE_SLACK_BYTES", 5)
@@ -219,7 +221,7 @@ def test_the_end_of_a_replica_is_kept_and_told(store: FolderStore, told: list[An
     assert told[-4:] == ["wake", ("job", job.pk)] * 2
 
 
-def test_the_exit_code_may_be_unknown_but_not_odd(job: Job) -> None:
+def test_the_exit_code_may_be_unknown_but_not_odd(job: Workload) -> None:
     door = Door(job)
     assert door.post("replicas/worker/0/1/done/", END | {"exit_code": None})[0] == 200
     for code in (-1, 256, "0", 1.5):
@@ -228,7 +230,7 @@ def test_the_exit_code_may_be_unknown_but_not_odd(job: Job) -> None:
         assert door.post("replicas/worker/0/1/done/", END | {"reason": text})[0] == 400
 
 
-def test_completeness_is_about_the_latest_pod(job: Job, store: FolderStore) -> None:
+def test_completeness_is_about_the_latest_pod(job: Workload, store: FolderStore) -> None:
     door = Door(job)
     door.post("replicas/worker/0/1/done/", END)
     ship(door, store, segment(uid="second"))
@@ -249,7 +251,7 @@ def test_completeness_is_about_the_latest_pod(job: Job, store: FolderStore) -> N
 
 @pytest.mark.parametrize("left", ["one pod's end", "nothing in the cluster"])
 def test_an_archived_training_takes_and_drops_nothing_more(
-    job: Job, store: FolderStore, left: str
+    job: Workload, store: FolderStore, left: str
 ) -> None:
     door, path = Door(job), "replicas/worker/0/1/segments/"
     ship(door, store, segment())
@@ -258,11 +260,11 @@ def test_an_archived_training_takes_and_drops_nothing_more(
     door.post("replicas/worker/0/1/done/", END)
     # A log that its pod has ended is not cut any more, also while the training goes on.
     assert door.post(f"{path}1/drop/")[0] == 410
-    job.state = JobState.SUCCEEDED
+    job.state = WorkloadState.SUCCEEDED
     if left == "nothing in the cluster":
         job.cleaned_at = timezone.now()
     else:
-        Replica.objects.create(job=job, role="worker", index=0, attempt=1, pod_uid="later")
+        Replica.objects.create(workload=job, role="worker", index=0, attempt=1, pod_uid="later")
         Replica.objects.update(started_at=timezone.now())
         job.save()
         # The last pod has not told its end yet.
@@ -302,7 +304,7 @@ def leave(door: Door, store: Store, about: dict[str, Any], data: bytes = DATA) -
     assert door.post("artifacts/done/", {"files": [about]}) == (200, {})
 
 
-def test_an_artifact_is_listed_once_its_bytes_are_there(job: Job, store: FolderStore) -> None:
+def test_an_artifact_is_listed_once_its_bytes_are_there(job: Workload, store: FolderStore) -> None:
     door = Door(job)
     status, answer = door.post("artifacts/", {"files": [file()]})
     assert (status, list(answer["links"])) == (200, ["artifacts/model.h5"])
@@ -319,7 +321,7 @@ def test_an_artifact_is_listed_once_its_bytes_are_there(job: Job, store: FolderS
 
 
 def test_a_newer_version_replaces_the_older_only_when_it_is_there(
-    job: Job, store: FolderStore
+    job: Workload, store: FolderStore
 ) -> None:
     door = Door(job)
     leave(door, store, file())
@@ -336,7 +338,7 @@ def test_a_newer_version_replaces_the_older_only_when_it_is_there(
         assert opened.read() == b"newer"
 
 
-def test_more_than_is_kept_is_refused_with_sentences(job: Job, settings: Any) -> None:
+def test_more_than_is_kept_is_refused_with_sentences(job: Workload, settings: Any) -> None:
     settings.ARTIFACTS_MAX_BYTES = 20
     files = [file("a", b"x" * 15), file("b", b"x" * 15), file("c", b"x" * 5)]
     _, answer = Door(job).post("artifacts/", {"files": files})
@@ -346,7 +348,7 @@ def test_more_than_is_kept_is_refused_with_sentences(job: Job, settings: Any) ->
     assert list(answer["refused"]) == ["d"]
 
 
-def test_too_many_artifacts_are_refused(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_artifacts_are_refused(job: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codes, "MAX_ARTIFACTS", 2)
     _, answer = Door(job).post("artifacts/", {"files": [file(name) for name in "abc"]})
     assert sorted(answer["links"]) == ["a", "b"]
@@ -371,19 +373,19 @@ def test_too_many_artifacts_are_refused(job: Job, monkeypatch: pytest.MonkeyPatc
         "x" * 501,
     ],
 )
-def test_paths_that_no_artifact_has_are_refused(job: Job, path: str) -> None:
+def test_paths_that_no_artifact_has_are_refused(job: Workload, path: str) -> None:
     for where in ("artifacts/", "artifacts/done/"):
         assert Door(job).post(where, {"files": [file(path)]})[0] == 400
     assert not Artifact.objects.exists()
 
 
-def test_deleting_what_is_stored_leaves_other_jobs_alone(job: Job, store: FolderStore) -> None:
+def test_deleting_what_is_stored_leaves_other_jobs_alone(job: Workload, store: FolderStore) -> None:
     other = make_job(job.tenant)
     for one in (job, other):
         ship(Door(one), store, segment())
         leave(Door(one), store, file())
-    store.delete_prefix(archive.job_prefix(job))
-    kept = [*LogSegment.objects.filter(archive__job=other), *other.artifacts.all()]
-    gone = [*LogSegment.objects.filter(archive__job=job), *job.artifacts.all()]
+    store.delete_prefix(archive.archive_prefix(job))
+    kept = [*LogSegment.objects.filter(archive__workload=other), *other.artifacts.all()]
+    gone = [*LogSegment.objects.filter(archive__workload=job), *job.artifacts.all()]
     assert [store.exists(row.storage_key) for row in kept] == [True, True]
     assert [store.exists(row.storage_key) for row in gone] == [False, False]

@@ -17,7 +17,7 @@ from django.core.asgi import get_asgi_application
 
 from jobs.archive.artifacts import open_artifact
 from jobs.archive.logs import find_log, job_log
-from jobs.models import Bundle, Job, ReplicaArchive
+from jobs.models import Bundle, ReplicaArchive, Workload
 from jobs.tokens import job_token
 from portal.storage import get_store
 from portal.storage.folder import FolderStore
@@ -50,7 +50,7 @@ def pod() -> Iterator[Pod]:
     shutil.rmtree(root)
 
 
-def _aim(pod: Pod, job: Job, url: str) -> None:
+def _aim(pod: Pod, job: Workload, url: str) -> None:
     pod.environ["HOMEPORT_URL"] = url
     pod.config["id"] = str(job.pk)
     (pod.root / "run/homeport/token").write_text(job_token(job.pk))
@@ -74,10 +74,10 @@ async def test_fetch_runner_and_rescue_work_with_the_real_door(
         size_bytes=len(code),
     )
     await bundle.asave()
-    job.source = {"bundle": str(bundle.pk)}
+    job.spec["source"] = {"bundle": str(bundle.pk)}
     await job.asave()
     await asyncio.to_thread(get_store().put_file, bundle.storage_key, io.BytesIO(code))
-    pod.config["source"] = job.source
+    pod.config["source"] = job.spec["source"]
     pod.config["command"] = ["python3", "train.py"]
     pod.config["limits"]["segment_bytes"] = 1_000_000
     assert (await asyncio.to_thread(pod.program, "fetch"))[0] == 0, pod.message

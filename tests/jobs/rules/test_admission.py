@@ -47,15 +47,15 @@ def test_quota_that_others_hold_is_waited_for_with_the_arithmetic() -> None:
     left = HARD - Amount(7000, 0, 0, 7)
     answer = fit([request(3)], HARD, left, [node()])
     assert (answer.kind, answer.code) == ("later", "quota")
-    assert answer.text == "Waits for quota: needs 3 CPU, 1 of 8 is free."
+    assert answer.text == "Waiting for quota: needs 3 CPU, 1 of 8 free"
 
 
 def test_every_lacking_resource_is_named_gpu_first() -> None:
     left = Amount(500, GI, -1, 0)
     answer = fit([request(2, gpu=1)], HARD, left, [node(gpu=4)])
     assert answer.text == (
-        "Waits for quota: needs 2 GPU, 0 of 2 are free; needs 2 CPU, 0.5 of 8 are free; "
-        "needs 2Gi memory, 1Gi of 16Gi is free; needs 2 pods, 0 of 20 are free."
+        "Waiting for quota: needs 2 GPUs, 0 of 2 free; needs 2 CPU, 0.5 of 8 free; "
+        "needs 2Gi memory, 1Gi of 16Gi free; needs 2 pods, 0 of 20 free"
     )
 
 
@@ -67,7 +67,7 @@ def test_a_resource_over_quota_does_not_hold_up_what_does_not_want_it() -> None:
     ("requests", "field", "words"),
     [
         ([request(9)], "replicas.worker.cpu", "needs 9 CPU, the whole quota is 8"),
-        ([request(3, gpu=1)], "replicas.worker.gpu", "needs 3 GPU, the whole quota is 2"),
+        ([request(3, gpu=1)], "replicas.worker.gpu", "needs 3 GPUs, the whole quota is 2"),
         ([request(1, memory=17 * GI)], "replicas.worker.memory", "needs 17Gi memory"),
         ([request(21, cpu=10, memory=2**25)], "replicas.worker.count", "needs 21 pods"),
         ([request(1), request(8, role="ps")], "replicas.ps.cpu", "needs 9 CPU"),
@@ -82,9 +82,9 @@ def test_more_than_the_whole_quota_can_never_start(requests, field, words) -> No
 def test_a_replica_larger_than_every_node_can_never_start() -> None:
     answer = fit([request(gpu=2)], HARD, HARD, [node(gpu=1), node("b", gpu=1)])
     assert (answer.kind, answer.field) == ("never", "replicas.worker.gpu")
-    assert "it needs 2 GPU, the largest node has 1. Ask for less." in answer.text
+    assert "it needs 2 GPUs, the largest node has 1. Request less." in answer.text
     answer = fit([request(2, gpu=2)], WIDE, WIDE, [node(gpu=1), node("b", gpu=1)])
-    assert "each worker needs 2 GPU, the largest node has 1" in answer.text
+    assert "each worker needs 2 GPUs, the largest node has 1" in answer.text
 
 
 def test_resources_that_no_node_has_together_can_never_start() -> None:
@@ -92,23 +92,23 @@ def test_resources_that_no_node_has_together_can_never_start() -> None:
         [request(cpu=6000, gpu=1)], HARD, HARD, [node(cpu=8000), node("b", cpu=4000, gpu=4)]
     )
     assert (answer.kind, answer.field) == ("never", "replicas.worker")
-    assert "which no node has together" in answer.text
+    assert "which no single node has" in answer.text
 
 
 def test_more_than_all_nodes_together_can_never_start() -> None:
     answer = fit([request(2, gpu=1)], HARD, HARD, [node(gpu=1)])
     assert (answer.kind, answer.code) == ("never", "over_cluster")
-    assert "needs 2 GPU, all nodes together have 1" in answer.text
+    assert "needs 2 GPUs, all nodes in total have 1" in answer.text
 
 
 def test_nodes_that_are_down_make_a_job_wait_not_impossible() -> None:
     answer = fit([request()], HARD, HARD, [node(is_open=False)])
-    assert (answer.kind, answer.text) == ("later", "Waits for a node: none takes new pods now.")
+    assert (answer.kind, answer.text) == ("later", "Waiting for a node: none is schedulable now")
 
 
 def test_pods_of_others_count_on_the_nodes() -> None:
     answer = fit([request(3)], HARD, HARD, [node(used=Amount(7000, 0, 0, 1))])
-    assert answer.text == "Waits for room on the nodes: needs 3 CPU, 1 of 8 is free."
+    assert answer.text == "Waiting for free nodes: needs 3 CPU, 1 of 8 free"
 
 
 def test_room_in_pieces_is_no_room() -> None:
@@ -118,7 +118,10 @@ def test_room_in_pieces_is_no_room() -> None:
     assert "needs 4 CPU and 1Gi memory on one node; no node has that much free" in answer.text
     nodes = [node("a", used=Amount(cpu=5000)), node("b")]
     answer = fit([request(2, cpu=5000)], WIDE, WIDE, nodes)
-    assert "only 1 of 2 replicas find room (each worker needs 5 CPU and 1Gi memory" in answer.text
+    assert (
+        "only 1 of 2 replicas fit on single nodes (each worker needs 5 CPU and 1Gi memory"
+        in answer.text
+    )
 
 
 def test_a_nodeport_is_the_quotas_and_no_nodes() -> None:
@@ -126,7 +129,7 @@ def test_a_nodeport_is_the_quotas_and_no_nodes() -> None:
     hard = replace(HARD, nodeports=2)
     assert fit([notebook], hard, hard, [node()]).kind == "now"
     answer = fit([notebook], hard, replace(hard, nodeports=0), [node()])
-    assert answer.text == "Waits for quota: needs 1 NodePort, 0 of 2 are free."
+    assert answer.text == "Waiting for quota: needs 1 NodePort, 0 of 2 free"
     assert fit([notebook], replace(HARD, nodeports=0), HARD, [node()]).code == "over_quota"
 
 
@@ -264,7 +267,7 @@ def test_first_come_first_served_and_what_starts_is_held_against_the_rest() -> N
     queue = [queued("c", 3), queued("a", 1), queued("b", 2)]
     decisions = decide(queue, HEADROOM, [node(cpu=99000)], NOW)
     assert list(kinds(decisions).items()) == [("a", "now"), ("b", "now"), ("c", "later")]
-    assert decisions[2].fit.text == "Waits for quota: needs 3 CPU, 2 of 8 are free."
+    assert decisions[2].fit.text == "Waiting for quota: needs 3 CPU, 2 of 8 free"
 
 
 def test_decisions_end_when_as_many_are_admitted_as_is_asked_for() -> None:
@@ -280,7 +283,7 @@ def test_a_smaller_one_behind_does_not_overtake_in_the_same_tenant() -> None:
     headroom = {"t": QuotaHeadroom(HARD, HARD - Amount(cpu=1000))}
     decisions = decide(queue, headroom, [node(cpu=99000)], NOW)
     assert kinds(decisions) == {"big": "later", "small": "later"}
-    assert decisions[1].fit.text == "Waits behind “big”, which was submitted earlier."
+    assert decisions[1].fit.text == "Queued behind “big”"
 
 
 def test_the_head_of_one_tenant_does_not_hold_up_another() -> None:
@@ -301,7 +304,7 @@ def test_what_sits_out_its_backoff_holds_up_nobody_and_says_when() -> None:
     queue = [queued("a", 1, not_before=NOW + timedelta(seconds=119)), queued("b", 2)]
     decisions = decide(queue, HEADROOM, [node()], NOW)
     assert kinds(decisions) == {"a": "later", "b": "now"}
-    assert "The next try is in about 2 minutes." in decisions[0].fit.text
+    assert "The next attempt is in about 2 minutes" in decisions[0].fit.text
     assert kinds(decide(queue, HEADROOM, [node()], NOW + timedelta(seconds=119)))["a"] == "now"
 
 

@@ -70,7 +70,7 @@ def said(**content: object) -> str:
         (ContainerExit(200, "Error"), "exit_code", "exit code 200"),
         (ContainerExit(255, "Error"), "exit_code", "exit code 255"),
         (ContainerExit(126, "Error"), "command_not_executable", "not executable"),
-        (ContainerExit(127, "Error"), "command_not_found", "no such program"),
+        (ContainerExit(127, "Error"), "command_not_found", "does not contain this program"),
         (
             ContainerExit(127, "Error", said(reason="command_not_found", text="no pyton here")),
             "command_not_found",
@@ -197,7 +197,7 @@ def test_disruptions(disruption: Disruption, code: str) -> None:
             "volume",
             "timed out",
         ),
-        (WaitingPod("w", "i", node="n", fetch_runs=True), "fetching", "w gets the code"),
+        (WaitingPod("w", "i", node="n", fetch_runs=True), "fetching", "w is fetching the code"),
         (WaitingPod("w", "i", node="n7", waiting_reason="PodInitializing"), "preparing", "node n7"),
     ],
 )

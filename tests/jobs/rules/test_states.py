@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.rules.states import FINAL_STATES, FOLLOWERS, HOLDING_STATES, JobState
+from jobs.rules.states import FINAL_STATES, FOLLOWERS, HOLDING_STATES, WorkloadState
 from jobs.rules.topologies import (
     SINGLE,
     TF_PS,
@@ -16,17 +16,17 @@ from jobs.rules.topologies import (
 
 
 def test_every_state_has_its_followers_and_only_final_ones_have_none() -> None:
-    assert set(FOLLOWERS) == set(JobState)
+    assert set(FOLLOWERS) == set(WorkloadState)
     assert {state for state, after in FOLLOWERS.items() if not after} == FINAL_STATES
     assert HOLDING_STATES.isdisjoint(FINAL_STATES)
 
 
 def test_every_state_can_be_reached_and_left() -> None:
-    reached, fresh = set(), {JobState.QUEUED}
+    reached, fresh = set(), {WorkloadState.QUEUED}
     while fresh:
         reached |= fresh
         fresh = {after for state in fresh for after in FOLLOWERS[state]} - reached
-    assert reached == set(JobState)
+    assert reached == set(WorkloadState)
 
 
 @pytest.mark.parametrize("shape", TOPOLOGIES.values(), ids=lambda shape: shape.name)

@@ -6,7 +6,7 @@ from typing import Any
 from django.test import Client
 from django.utils.timezone import now
 
-from jobs.models import Service
+from jobs.models import Workload
 from tenants.models import Tenant, User
 from tests.factories import make_service
 from tests.portal.markup import Markup, find_faults
@@ -30,8 +30,14 @@ def read(client: Client, path: str, **arguments: Any) -> Markup:
     return page
 
 
-def running(tenant: Tenant, **changes: Any) -> Service:
-    fields = {"state": "running", "seen_start": 1, "ready_at": now(), "node_port": 31000, **changes}
+def running(tenant: Tenant, **changes: Any) -> Workload:
+    fields = {
+        "state": "running",
+        "observed_generation": 1,
+        "started_at": now(),
+        "node_port": 31000,
+        **changes,
+    }
     return make_service(tenant, **fields)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from jobs.models import Service
+from jobs.models import Workload
 from tenants.models import AuditEntry, Team, Tenant
 from tests.factories import make_service, make_tenant, make_user
 from tests.jobs.services.browsing import HTMX, client_of, read, running
@@ -48,16 +48,16 @@ def test_opening_gives_the_gates_address_as_json_and_never_a_redirect(
 def test_what_does_not_run_says_so_and_can_be_started_in_the_same_tab(
     alice: Tenant, client: Client
 ) -> None:
-    service = make_service(alice, state="stopped", desired="stop", seen_start=1)
+    service = make_service(alice, state="stopped", desired="stop", observed_generation=1)
     page = read(client, f"/notebooks/{service.pk}/open/")
-    assert "It does not run now." in page.text
+    assert "It is not running." in page.text
     assert not page.all("div", data_open_now=f"/notebooks/{service.pk}/open/")
     refusal = client.post(f"/notebooks/{service.pk}/open/")
     assert refusal.status_code == 409
     assert refusal.json()["next_step"].startswith("Start it again")
     started = client.post(f"/notebooks/{service.pk}/start/", {"then": "open"})
     assert started["Location"] == f"/notebooks/{service.pk}/open/"
-    assert "This tab goes on by itself" in read(client, started["Location"]).text
+    assert "This tab opens it" in read(client, started["Location"]).text
 
 
 # --- stop, delete ---
@@ -66,12 +66,12 @@ def test_stopping_a_running_notebook_asks_about_unsaved_work(alice: Tenant, clie
     page = read(client, f"/notebooks/{service.pk}/")
     assert page.one("a", id="stop").get("hx-target") == "#dialog"
     question = read(client, f"/notebooks/{service.pk}/stop/", headers=HTMX)
-    assert "Have you saved?" in question.text
+    assert "Unsaved changes" in question.text
     assert not question.all("html")
     answer = client.post(f"/notebooks/{service.pk}/stop/", headers=HTMX)
     assert Markup(answer.content.decode()).elements[0].get("id") == "service-header"
-    assert "Stop was asked for" in answer.content.decode()
-    assert Service.objects.get().desired == "stop"
+    assert "Stop requested" in answer.content.decode()
+    assert Workload.objects.get().desired == "stop"
 
 
 def test_a_tensorboard_and_a_waiting_notebook_stop_without_a_question(
@@ -79,7 +79,7 @@ def test_a_tensorboard_and_a_waiting_notebook_stop_without_a_question(
 ) -> None:
     for service, folder in (
         (running(alice, kind="tensorboard"), "tensorboards"),
-        (make_service(alice, state="queued", seen_start=1), "notebooks"),
+        (make_service(alice, state="queued", observed_generation=1), "notebooks"),
     ):
         page = read(client, f"/{folder}/{service.pk}/")
         assert page.one("button", id="stop")
@@ -91,7 +91,7 @@ def test_a_lead_says_why_and_the_owner_reads_it(
     alice: Tenant, client: Client, lead: Client
 ) -> None:
     service = running(alice)
-    assert "alice sees this" in read(lead, f"/notebooks/{service.pk}/stop/").text
+    assert "Reason (shown to alice)" in read(lead, f"/notebooks/{service.pk}/stop/").text
     lead.post(f"/notebooks/{service.pk}/stop/", {"reason": " the <node> is needed "})
     assert "the <node> is needed" in read(client, f"/notebooks/{service.pk}/").text
     assert lead.post(f"/notebooks/{service.pk}/start/").status_code == 403
@@ -112,7 +112,7 @@ def test_stop_all_names_them_and_stops_only_own_ones_of_the_kind(
     assert "two" in question.text
     assert "of mallory" not in question.text
     assert client.post("/notebooks/stop/")["Location"] == "/notebooks/"
-    asked = set(Service.objects.filter(desired="stop").values_list("name", flat=True))
+    asked = set(Workload.objects.filter(desired="stop").values_list("name", flat=True))
     assert asked == {"one", "two"}
     board.refresh_from_db()
     assert board.desired == "run"
@@ -129,7 +129,7 @@ def test_delete_asks_and_then_it_is_gone(alice: Tenant, client: Client) -> None:
 def test_hostile_names_and_reasons_are_text(alice: Tenant, client: Client) -> None:
     evil = "<script>alert(1)</script>"
     service = make_service(
-        alice, kind="tensorboard", name=evil, state="failed", seen_start=1, reason_text=evil,
+        alice, kind="tensorboard", name=evil, state="failed", observed_generation=1, reason_text=evil,
         image=evil, log_dirs=[{"title": evil, "path": evil, "job": str(alice.pk)}],
     )  # fmt: skip
     for path in ("/", "/tensorboards/", f"/tensorboards/{service.pk}/",

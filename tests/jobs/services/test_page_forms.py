@@ -9,9 +9,9 @@ from django.test import Client
 from django.utils.timezone import now
 from pytest_django import Settings
 
-from jobs.models import Node, Service
+from jobs.models import Node, Workload
 from tenants.models import Tenant
-from tests.factories import make_job, make_service, make_tenant, make_user
+from tests.factories import make_job, make_service, make_tenant, make_user, role_request
 from tests.jobs.services.browsing import HTMX, client_of, read, running
 from tests.portal.markup import Markup, find_faults
 
@@ -60,24 +60,24 @@ def test_a_name_is_enough_for_a_notebook(client: Client) -> None:
     assert page.value("image") == LAB
     assert page.value("size") == "small"
     answer = client.post("/notebooks/new/", {"name": "first look"})
-    made = Service.objects.get()
+    made = Workload.objects.get()
     assert answer["Location"] == f"/notebooks/{made.pk}/"
-    assert (made.kind, made.image, made.gpu_count) == ("notebook", LAB, 0)
-    assert (made.cpu_millicores, made.memory_bytes) == (1000, 2 * 2**30)
+    assert (made.kind, made.image) == ("notebook", LAB)
+    assert made.replicas == {"notebook": role_request(memory_bytes=2 * 2**30)}
 
 
 def test_size_image_and_gpu_are_what_was_chosen(client: Client) -> None:
     fields = {"name": "n", "image": "other", "image_other": " lab/jax:1 ", "size": "own",
               "cpu": "500m", "memory": "3Gi", "gpu": "1"}  # fmt: skip
     client.post("/notebooks/new/", fields)
-    made = Service.objects.get()
-    assert (made.image, made.gpu_count) == ("lab/jax:1", 1)
-    assert (made.cpu_millicores, made.memory_bytes) == (500, 3 * 2**30)
+    made = Workload.objects.get()
+    asked = role_request(cpu_millicores=500, memory_bytes=3 * 2**30, gpu_count=1)
+    assert (made.image, made.replicas) == ("lab/jax:1", {"notebook": asked})
 
 
 def test_the_size_wins_over_numbers_typed_before_it_was_chosen(client: Client) -> None:
     client.post("/notebooks/new/", {"name": "n", "size": "large", "cpu": "1", "memory": "1Gi"})
-    assert Service.objects.get().cpu_millicores == 4000
+    assert Workload.objects.get().replicas["notebook"]["cpu_millicores"] == 4000
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_the_size_wins_over_numbers_typed_before_it_was_chosen(client: Client) -
         ({"name": "x" * 500}, "name", ""),
         ({"gpu": "many"}, "gpu", "whole number"),
         ({"gpu": "9" * 400}, "gpu", "whole number"),
-        ({"image": "other", "image_other": ""}, "image_other", "Write the image"),
+        ({"image": "other", "image_other": ""}, "image_other", "Enter the image"),
         ({"image": "other", "image_other": "NOT an image"}, "image_other", ""),
-        ({"size": "own", "cpu": "", "memory": "1Gi"}, "cpu", "Write how many cores"),
+        ({"size": "own", "cpu": "", "memory": "1Gi"}, "cpu", "Enter the number of cores"),
         ({"size": "own", "cpu": "1", "memory": "much"}, "memory", ""),
         ({"size": "enormous"}, "size", "none of"),
         ({"size": "own", "cpu": "99", "memory": "1Gi"}, "size", "can never start"),
@@ -109,7 +109,7 @@ def test_what_is_wrong_is_told_at_its_field_and_nothing_typed_is_lost(
     for name in ("name", "gpu", "image_other", "cpu", "memory"):
         if name in typed and page.value(name) is not None:
             assert page.value(name) == typed[name]
-    assert not Service.objects.exists()
+    assert not Workload.objects.exclude(kind="job").exists()
 
 
 def test_what_an_admin_has_locked_cannot_be_typed(
@@ -120,10 +120,10 @@ def test_what_an_admin_has_locked_cannot_be_typed(
     page = read(client, "/notebooks/new/")
     for name in ("image_other", "cpu", "memory", "gpu"):
         assert not page.all("input", name=name)
-    assert page.text.count("Your admin offers these and no others.") == 2
-    assert "Every notebook has one" in page.text
+    assert page.text.count("Only these, set by your admin.") == 2
+    assert "Every notebook has 1 GPU" in page.text
     client.post("/notebooks/new/", {"name": "n"})
-    assert Service.objects.get().gpu_count == 1
+    assert Workload.objects.get().replicas["notebook"]["gpu_count"] == 1
     body = {"name": "n", "image": "other", "image_other": "lab/jax:1"}
     refused(client, "/notebooks/new/", **body)
 
@@ -138,12 +138,12 @@ def test_the_panel_tells_at_once_whether_it_fits(alice: Tenant, client: Client) 
     assert "Fits now" in now_text
     assert "0 of 4 used" in now_text
     # The gate's share is counted, as the quota counts it.
-    assert "asked for here: 1.05" in now_text
-    assert "Can never fit" in panel(size="own", cpu="64", memory="1Gi")
-    assert "Not readable yet" in panel(gpu="x")
+    assert "this request: 1.05" in now_text
+    assert "Does not fit" in panel(size="own", cpu="64", memory="1Gi")
+    assert "Check the form" in panel(gpu="x")
     alice.observed_used = {"cpu": 7500, "memory": 0, "gpu": 0, "pods": 1, "nodeports": 4}
     alice.save()
-    assert "Will wait" in panel()
+    assert "Will be queued" in panel()
 
 
 def test_one_like_it_starts_from_what_it_asked_for(alice: Tenant, client: Client) -> None:
@@ -168,11 +168,11 @@ def test_one_like_it_starts_from_what_it_asked_for(alice: Tenant, client: Client
 def test_an_admin_without_a_namespace_is_told_where_to_get_one() -> None:
     client = client_of(make_user("root", role="admin"))
     for kind in ("notebook", "tensorboard"):
-        assert "Ask for one on the first page" in read(client, f"/{kind}s/new/").text
+        assert "Create one on the overview" in read(client, f"/{kind}s/new/").text
         assert client.post(f"/{kind}s/new/", {"name": "n"}).status_code == 200
         assert client.post(f"/{kind}s/new/fit/").status_code == 404
     assert client.post("/tensorboards/of/").status_code == 404
-    assert not Service.objects.exists()
+    assert not Workload.objects.exclude(kind="job").exists()
 
 
 # --- TensorBoards ---
@@ -181,10 +181,10 @@ def test_a_tensorboard_shows_all_of_the_log_volume_or_what_is_ticked(
 ) -> None:
     one, two = (make_job(alice, name=name) for name in ("one", "two"))
     client.post("/tensorboards/new/", {"name": "all", "jobs": str(one.pk)})
-    assert Service.objects.get(name="all").log_dirs == []
+    assert Workload.objects.get(name="all").spec == {"log_dirs": []}
     ticked = {"name": "some", "scope": "jobs", "jobs": [str(one.pk), str(two.pk)]}
     client.post("/tensorboards/new/", ticked)
-    shown = Service.objects.get(name="some").log_dirs
+    shown = Workload.objects.get(name="some").spec["log_dirs"]
     assert [row["title"] for row in shown] == ["one", "two"]
 
 
@@ -197,9 +197,9 @@ def test_only_own_trainings_are_offered_and_taken(alice: Tenant, client: Client)
     assert boxes[0].get("checked") is not None
     fields = {"name": "b", "scope": "jobs"}
     gone = refused(client, "/tensorboards/new/", **fields, jobs=[str(theirs.pk), "nonsense"])
-    assert "not there any more" in gone.one(id="jobs-error").text
-    assert "Tick at least one" in refused(client, "/tensorboards/new/", **fields).text
-    assert not Service.objects.exists()
+    assert "was deleted" in gone.one(id="jobs-error").text
+    assert "Select at least one" in refused(client, "/tensorboards/new/", **fields).text
+    assert not Workload.objects.exclude(kind="job").exists()
 
 
 def test_a_training_opens_its_own_tensorboard_once_made(alice: Tenant, client: Client) -> None:
@@ -207,14 +207,16 @@ def test_a_training_opens_its_own_tensorboard_once_made(alice: Tenant, client: C
     form = read(client, f"/trainings/{job.pk}/").one("form", action="/tensorboards/of/")
     assert (form.get("target"), form.get("rel")) == ("_blank", "noopener")
     first = client.post("/tensorboards/of/", {"jobs": str(job.pk)})
-    board = Service.objects.get()
+    board = Workload.objects.get(kind="tensorboard")
     assert first["Location"] == f"/tensorboards/{board.pk}/open/"
-    assert (board.name, [row["job"] for row in board.log_dirs]) == ("walker", [str(job.pk)])
+    assert (board.name, [row["job"] for row in board.spec["log_dirs"]]) == ("walker", [str(job.pk)])
     assert client.post("/tensorboards/of/", {"jobs": str(job.pk)})["Location"] == first["Location"]
-    Service.objects.update(state="stopped", desired="stop", seen_start=1)
+    Workload.objects.exclude(kind="job").update(
+        state="stopped", desired="stop", observed_generation=1
+    )
     client.post("/tensorboards/of/", {"jobs": str(job.pk)})
     board.refresh_from_db()
-    assert (board.desired, board.start_count) == ("run", 2)
+    assert (board.desired, board.generation) == ("run", 2)
 
 
 def test_ticked_trainings_are_compared_in_one_tensorboard(alice: Tenant, client: Client) -> None:
@@ -223,18 +225,18 @@ def test_ticked_trainings_are_compared_in_one_tensorboard(alice: Tenant, client:
     boxes = read(client, "/trainings/").all("input", name="jobs", form="board")
     assert {box.get("value") for box in boxes} == {str(job.pk) for job in jobs}
     client.post("/tensorboards/of/", {"jobs": [str(job.pk) for job in jobs]})
-    board = Service.objects.get()
+    board = Workload.objects.get(kind="tensorboard")
     assert board.name == "run 2 and 2 more"
-    assert len(board.log_dirs) == 3
+    assert len(board.spec["log_dirs"]) == 3
     # One of them alone is another TensorBoard.
     client.post("/tensorboards/of/", {"jobs": str(jobs[0].pk)})
-    assert Service.objects.count() == 2
+    assert Workload.objects.filter(kind="tensorboard").count() == 2
 
 
 @pytest.mark.parametrize("jobs", [[], ["nonsense"], ["0" * 5000]])
 def test_a_tensorboard_of_nothing_comes_back_as_the_form(client: Client, jobs: list[str]) -> None:
     page = refused(client, "/tensorboards/of/", jobs=jobs)
-    assert "not there any more" in page.one(id="errors").text
+    assert "was deleted" in page.one(id="errors").text
 
 
 def test_a_tensorboard_that_could_never_start_is_refused_with_the_reason(
@@ -251,13 +253,15 @@ def test_a_tensorboard_that_could_never_start_is_refused_with_the_reason(
 def test_a_long_name_of_a_training_still_makes_a_name(alice: Tenant, client: Client) -> None:
     jobs = [make_job(alice, name="x" * 80), make_job(alice, name="y" * 80)]
     client.post("/tensorboards/of/", {"jobs": [str(job.pk) for job in jobs]})
-    assert len(Service.objects.get().name) == 80
+    assert len(Workload.objects.get(kind="tensorboard").name) == 80
 
 
 def test_the_first_page_has_what_runs_with_its_button(alice: Tenant, client: Client) -> None:
     assert "Start a notebook" in read(client, "/").text
     lab, board = running(alice, name="lab"), running(alice, kind="tensorboard", name="curves")
-    old = make_service(alice, name="old one", state="stopped", desired="stop", seen_start=1)
+    old = make_service(
+        alice, name="old one", state="stopped", desired="stop", observed_generation=1
+    )
     page = read(client, "/")
     assert page.one("div", id="now").get("data-live") == "job service"
     for service, folder in ((lab, "notebooks"), (board, "tensorboards")):

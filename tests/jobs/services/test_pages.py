@@ -8,7 +8,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
-from jobs.models import Artifact, Service, ServiceEvent
+from jobs.models import Artifact, Workload, WorkloadEvent
 from tenants.models import Team, Tenant
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.jobs.services.browsing import HTMX, KEYS, client_of, read, running, steps
@@ -59,7 +59,7 @@ def test_what_runs_can_be_opened_from_the_list_and_what_stopped_be_started(
     alice: Tenant, client: Client
 ) -> None:
     up = running(alice)
-    over = make_service(alice, state="stopped", desired="stop", seen_start=1)
+    over = make_service(alice, state="stopped", desired="stop", observed_generation=1)
     page = read(client, "/notebooks/")
     link = page.one("a", href=f"/notebooks/{up.pk}/open/")
     assert link.get("target") == "_blank"
@@ -67,7 +67,7 @@ def test_what_runs_can_be_opened_from_the_list_and_what_stopped_be_started(
     page.one("form", action=f"/notebooks/{over.pk}/start/")
     assert client.post(f"/notebooks/{over.pk}/start/")["Location"] == f"/notebooks/{over.pk}/"
     over.refresh_from_db()
-    assert (over.desired, over.start_count) == ("run", 2)
+    assert (over.desired, over.generation) == ("run", 2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -76,7 +76,7 @@ def test_an_empty_list_teaches_and_an_empty_search_leads_back(client: Client, ki
     assert empty.all("a", href=f"/{kind}s/new/")
     assert "/log" in empty.text or "$LOG_DIR" in empty.text
     none = read(client, f"/{kind}s/?q=nothing")
-    assert "None here has “nothing” in its name." in none.text
+    assert "None has “nothing” in its name." in none.text
     none.one("a", class_="button button-second", href=f"/{kind}s/")
 
 
@@ -117,7 +117,7 @@ def test_the_list_is_re_read_only_when_something_changed(alice: Tenant, client: 
     assert (part.get("id"), part.get("data-live")) == ("list", "service")
     have = {**HTMX, "Homeport-Have": part.get("data-revision") or ""}
     assert client.get("/notebooks/?q=my", headers=have).status_code == 204
-    Service.objects.filter(pk=service.pk).update(state="stopping", revision=2)
+    Workload.objects.filter(pk=service.pk).update(state="stopping", revision=2)
     assert client.get("/notebooks/?q=my", headers=have).status_code == 200
 
 
@@ -135,17 +135,17 @@ def test_the_start_is_a_list_of_steps_with_times_and_the_cause_of_a_wait(
     service = make_service(
         alice,
         state="starting",
-        seen_start=1,
-        requested_at=now() - timedelta(minutes=2),
+        observed_generation=1,
+        queued_at=now() - timedelta(minutes=2),
         steps=steps("done", "done", "done", "done", "now", detail="1.2 of 3.4 GiB"),
         reason_text="The registry answers slowly.",
-        reason_next_step="Nothing to do; it goes on by itself.",
+        reason_next_step="No action needed; it starts automatically.",
     )
     page = read(client, f"/notebooks/{service.pk}/")
     seen = [(e.get("data-step"), e.get("data-state")) for e in page.all("li") if e.get("data-step")]
     assert seen == list(zip(KEYS, ["done"] * 4 + ["now", "wait", "wait"], strict=True))
     current = page.one("li", aria_current="step").text
-    for words in ("Fetching the image", "1.2 of 3.4 GiB", "answers slowly", "goes on by itself"):
+    for words in ("Pulling the image", "1.2 of 3.4 GiB", "answers slowly", "starts automatically"):
         assert words in current
     patience = page.one("p", class_="step-patience")
     assert patience.get("hidden") is None
@@ -154,21 +154,23 @@ def test_the_start_is_a_list_of_steps_with_times_and_the_cause_of_a_wait(
 
 
 def test_patience_is_asked_for_after_a_minute_only(alice: Tenant, client: Client) -> None:
-    service = make_service(alice, state="queued", seen_start=1)
+    service = make_service(alice, state="queued", observed_generation=1)
     page = read(client, f"/notebooks/{service.pk}/")
     assert page.one("p", class_="step-patience").get("hidden") is not None
-    assert "Looking for room" in page.one("li", aria_current="step").text
+    assert "Checking quota" in page.one("li", aria_current="step").text
 
 
 def test_how_long_a_step_usually_takes_comes_from_earlier_starts(
     alice: Tenant, client: Client
 ) -> None:
     running(alice, steps=steps(*["done"] * 7))
-    make_service(make_tenant("mallory"), ready_at=now(), steps=steps(*["done"] * 7))
+    make_service(make_tenant("mallory"), started_at=now(), steps=steps(*["done"] * 7))
     waiting = steps("done", "done", "done", "done", "now")
-    service = make_service(alice, state="starting", seen_start=1, steps=waiting)
+    service = make_service(alice, state="starting", observed_generation=1, steps=waiting)
     assert "usually 2 s" in read(client, f"/notebooks/{service.pk}/").text
-    other = make_service(alice, state="starting", seen_start=1, image="other:1", steps=waiting)
+    other = make_service(
+        alice, state="starting", observed_generation=1, image="other:1", steps=waiting
+    )
     assert "usually" not in read(client, f"/notebooks/{other.pk}/").text
 
 
@@ -178,26 +180,26 @@ def test_a_failed_start_names_the_step_the_cause_and_the_next_step(
     service = make_service(
         alice,
         state="failed",
-        seen_start=1,
-        ended_at=now(),
+        observed_generation=1,
+        finished_at=now(),
         steps=steps("done", "done", "done", "done", "failed"),
-        reason_text="There is no image x:1.",
+        reason_text="Image x:1 was not found.",
         reason_next_step="Look at its name.",
     )
     page = read(client, f"/notebooks/{service.pk}/")
     assert page.one("li", data_step="image").get("data-state") == "failed"
-    assert page.text.count("There is no image x:1.") == 1
+    assert page.text.count("Image x:1 was not found.") == 1
     assert "Look at its name." in page.one(class_="note tone-failed job-reason").text
     assert "Start again" in page.text
 
 
 def test_a_new_start_shows_nothing_of_the_one_before(alice: Tenant, client: Client) -> None:
     service = make_service(
-        alice, state="failed", desired="run", start_count=2, seen_start=1,
-        ended_at=now(), reason_text="It broke.", steps=steps("done", "failed"),
+        alice, state="failed", desired="run", generation=2, observed_generation=1,
+        finished_at=now(), reason_text="It broke.", steps=steps("done", "failed"),
     )  # fmt: skip
     page = read(client, f"/notebooks/{service.pk}/")
-    assert "Start was asked for" in page.text
+    assert "Start requested" in page.text
     assert "It broke." not in page.text
     assert not page.all("li", data_state="failed")
 
@@ -208,7 +210,11 @@ def test_what_holds_the_quota_is_named_to_who_waits_for_it(
     holder = running(alice, name="big lab", gpu_count=2)
     job = make_job(alice, name="walker", state="running", started_at=now())
     service = make_service(
-        alice, state="queued", seen_start=1, reason_code="quota", reason_text="0 GPU are free."
+        alice,
+        state="queued",
+        observed_generation=1,
+        reason_code="quota",
+        reason_text="0 GPU are free.",
     )
     page = read(client, f"/notebooks/{service.pk}/")
     held = page.one("div", class_="holders")
@@ -220,8 +226,8 @@ def test_what_holds_the_quota_is_named_to_who_waits_for_it(
 
 def test_where_it_runs_and_where_it_opens(alice: Tenant, client: Client) -> None:
     service = running(alice, node="gpu-01", gpu_count=1, gpus="3", pod="lab-x", restarts=1)
-    ServiceEvent.objects.create(
-        service=service,
+    WorkloadEvent.objects.create(
+        workload=service,
         uid="u",
         at=now(),
         source="kubelet",
@@ -263,7 +269,7 @@ def test_a_tensorboard_names_its_trainings_and_what_they_left(
         for name in ("full", "bare")
     )
     Artifact.objects.create(
-        job=full, path="a/events.out.tfevents.1", size_bytes=1, mtime_ns=1, storage_key="k"
+        workload=full, path="a/events.out.tfevents.1", size_bytes=1, mtime_ns=1, storage_key="k"
     )
     dirs = [
         {"title": name, "path": f"/log/jobs/{name}", "job": pk}
@@ -271,7 +277,7 @@ def test_a_tensorboard_names_its_trainings_and_what_they_left(
     ]
     board = running(alice, kind="tensorboard", log_dirs=dirs)
     page = read(client, f"/tensorboards/{board.pk}/")
-    assert page.text.count("This training left no event files.") == 1
+    assert page.text.count("This training has no event files.") == 1
     page.one("a", href=f"/trainings/{full.pk}/")
     assert "/log/jobs/gone" in page.text
     assert "No event files yet" not in page.text

@@ -12,7 +12,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from jobs.services.submission import ServiceRequest, parse_notebook, parse_tensorboard
+from jobs.kinds.interactive.spec import NotebookSpec, TensorBoardSpec
+from jobs.kinds.notebook import NOTEBOOK
+from jobs.kinds.tensorboard import TENSORBOARD
+from jobs.rules.requests import RoleRequest
 from portal.cluster.names import job_name, short_id
 from portal.errors import Refused
 from tenants.models import Tenant
@@ -51,24 +54,32 @@ def refused(body: Any, tenant: Tenant, *, board: bool = False) -> dict[str, str]
     return {error.field: error.code for error in caught.value.errors}
 
 
-def notebook_of(body: dict[str, Any], tenant: Tenant) -> ServiceRequest:
-    return parse_notebook(body, tenant=tenant)
+def notebook_of(body: dict[str, Any], tenant: Tenant) -> NotebookSpec:
+    spec = NOTEBOOK.read(body, tenant=tenant, user=tenant.owner)
+    assert isinstance(spec, NotebookSpec)
+    return spec
 
 
-def board_of(body: dict[str, Any], tenant: Tenant) -> ServiceRequest:
-    return parse_tensorboard(body, tenant=tenant, user=tenant.owner)
+def board_of(body: dict[str, Any], tenant: Tenant) -> TensorBoardSpec:
+    spec = TENSORBOARD.read(body, tenant=tenant, user=tenant.owner)
+    assert isinstance(spec, TensorBoardSpec)
+    return spec
 
 
 # --- notebooks ---
+def asked(name: str, image: str, *size: int) -> NotebookSpec:
+    return NotebookSpec(name=name, image=image, replicas={"notebook": RoleRequest(1, *size)})
+
+
 def test_a_name_is_enough(tenant: Tenant) -> None:
-    request = parse_notebook({"name": "notes"}, tenant=tenant)
-    assert request == ServiceRequest("notebook", "notes", JUPYTER, 1000, 2 * GI, 0)
+    request = notebook_of({"name": "notes"}, tenant)
+    assert request == asked("notes", JUPYTER, 1000, 2 * GI, 0)
 
 
 def test_a_size_gives_what_is_not_said(tenant: Tenant) -> None:
     body = {"name": "notes", "size": "large", "cpu": "1500m", "gpu": 2, "image": "lab/own:1"}
-    request = parse_notebook(body, tenant=tenant)
-    assert request == ServiceRequest("notebook", "notes", "lab/own:1", 1500, 8 * GI, 2)
+    request = notebook_of(body, tenant)
+    assert request == asked("notes", "lab/own:1", 1500, 8 * GI, 2)
 
 
 @pytest.mark.parametrize(
@@ -119,14 +130,15 @@ def test_what_the_admin_locked_cannot_be_typed(
         "memory": "locked",
         "gpu": "locked",
     }
-    assert parse_notebook({"name": "notes", "size": "medium"}, tenant=tenant).gpu_count == 1
-    assert parse_notebook({"name": "notes", "gpu": "1"}, tenant=tenant).gpu_count == 1
+    for more in ({"size": "medium"}, {"gpu": "1"}):
+        taken = notebook_of({"name": "notes", **more}, tenant)
+        assert taken.replicas["notebook"].gpu_count == 1
 
 
 # --- TensorBoards ---
 def test_without_a_training_it_shows_all_of_the_log_volume(tenant: Tenant) -> None:
     request = board_of({"name": "all"}, tenant)
-    assert (request.kind, request.log_dirs, request.image) == ("tensorboard", (), JUPYTER)
+    assert (request.log_dirs, request.image) == ((), JUPYTER)
     assert board_of({"name": "all", "jobs": [], "job": None}, tenant).log_dirs == ()
 
 

@@ -6,34 +6,34 @@ from uuid import uuid4
 
 import pytest
 
-from jobs.models import Service
+from jobs.kinds.interactive import tokens
+from jobs.models import Workload
 from jobs.pod.gatekeeper.refusals import GateRefusal
 from jobs.pod.gatekeeper.tickets import Signer
-from jobs.services import tokens
 from tests.factories import make_service, make_tenant
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def notebook() -> Service:
-    return make_service(make_tenant("alice"), start_count=3)
+def notebook() -> Workload:
+    return make_service(make_tenant("alice"), generation=3)
 
 
-def signer(service: Service, **changes: Any) -> Signer:
+def signer(service: Workload, **changes: Any) -> Signer:
     """The gate of the service's latest start, with changes."""
-    given = {"service_id": str(service.pk), "start": service.start_count, **changes}
+    given = {"service_id": str(service.pk), "start": service.generation, **changes}
     return Signer(
         ticket_key=tokens.ticket_key(service.pk, given["start"]).encode(), word="notebook", **given
     )
 
 
-def ticket_of(service: Service) -> tokens.Ticket:
+def ticket_of(service: Workload) -> tokens.Ticket:
     """A new ticket of the service's owner to its latest start."""
-    return tokens.new_ticket(service.pk, service.start_count, service.owner_id)
+    return tokens.new_ticket(service.pk, service.generation, service.owner_id)
 
 
-def test_the_gate_reads_what_the_portal_wrote(notebook: Service) -> None:
+def test_the_gate_reads_what_the_portal_wrote(notebook: Workload) -> None:
     before = time.time()
     ticket = ticket_of(notebook)
     found = signer(notebook).read_ticket(ticket.text)
@@ -46,12 +46,12 @@ def test_the_gate_reads_what_the_portal_wrote(notebook: Service) -> None:
     signer(notebook).check_times(found, now=time.time(), began_at=before - 1)
 
 
-def test_two_tickets_are_never_the_same(notebook: Service) -> None:
+def test_two_tickets_are_never_the_same(notebook: Workload) -> None:
     texts = {ticket_of(notebook).text for _ in range(50)}
     assert len({signer(notebook).read_ticket(text).identity for text in texts}) == 50
 
 
-def test_a_ticket_is_of_one_start(notebook: Service) -> None:
+def test_a_ticket_is_of_one_start(notebook: Workload) -> None:
     ticket = ticket_of(notebook)
     for start in (2, 4):
         with pytest.raises(GateRefusal):
@@ -62,8 +62,8 @@ def test_a_ticket_is_of_one_start(notebook: Service) -> None:
         Signer(str(notebook.pk), 4, key, "notebook").read_ticket(ticket.text)
 
 
-def test_a_ticket_is_of_one_service(notebook: Service) -> None:
-    other = make_service(notebook.tenant, start_count=3)
+def test_a_ticket_is_of_one_service(notebook: Workload) -> None:
+    other = make_service(notebook.tenant, generation=3)
     ticket = ticket_of(other)
     with pytest.raises(GateRefusal):
         signer(notebook).read_ticket(ticket.text)
@@ -85,7 +85,7 @@ def test_secrets_differ_between_purposes_services_and_starts() -> None:
 
 
 def test_the_secret_of_a_start_has_the_certificate_only_where_there_is_one(
-    notebook: Service, settings: Any, tmp_path: Any
+    notebook: Workload, settings: Any, tmp_path: Any
 ) -> None:
     assert set(tokens.gate_secrets(notebook.pk, 3)) == {"portal_token", "ticket_key", "app_token"}
     for name in ("CERT", "KEY"):

@@ -2,11 +2,10 @@
 
 import pytest
 
-from jobs import actions
-from jobs.models import Job
+from jobs.models import Workload
 from jobs.rules import reasons
-from jobs.rules.states import JobState
-from jobs.services import actions as service_actions
+from jobs.rules.states import WorkloadState
+from jobs.workloads import actions
 from tests.factories import make_job, make_service, make_tenant, make_user
 
 pytestmark = pytest.mark.django_db
@@ -16,18 +15,18 @@ pytestmark = pytest.mark.django_db
 def test_a_stop_is_signed(who: str, told: str):
     tenant = make_tenant("alice")
     by = tenant.owner if who == "alice" else make_user(who, role="admin")
-    job = make_job(tenant, state=JobState.RUNNING)
-    actions.stop(by=by, job=job, reason="it diverged")
-    job = Job.objects.get(pk=job.pk)
+    job = make_job(tenant, state=WorkloadState.RUNNING)
+    actions.stop(by=by, workload=job, reason="it diverged")
+    job = Workload.objects.get(pk=job.pk)
     assert (job.stopped_by, job.stop_reason) == (told, "it diverged")
 
 
 def test_a_notebook_forgets_who_stopped_it_when_it_starts_again():
     service = make_service(make_tenant("alice"), state="running")
-    service_actions.stop(by=make_user("lee", role="admin"), service=service, reason="idle")
+    actions.stop(by=make_user("lee", role="admin"), workload=service, reason="idle")
     service.refresh_from_db()
     assert (service.stopped_by, service.stop_reason) == ("lee", "idle")
-    service_actions.start(by=service.owner, service=service)
+    actions.start(by=service.owner, workload=service)
     service.refresh_from_db()
     assert (service.stopped_by, service.stop_reason) == ("", "")
 

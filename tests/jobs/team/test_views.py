@@ -12,8 +12,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from jobs.models import Job, Replica, Service
-from jobs.rules.states import JobState
+from jobs.models import Replica, Workload
+from jobs.rules.states import WorkloadState
 from jobs.usage.models import UsageInterval
 from tenants.models import AuditEntry, Team, Tenant, User
 from tests.factories import make_job, make_service, make_tenant, make_user
@@ -151,10 +151,10 @@ def test_the_budget_says_what_is_left_to_give(team: Team):
     team.budget_cpu_millicores = 20_000
     team.save()
     page = read(client_of("lee").get("/team/")).text
-    assert "6 of 8 given" in page
-    assert "2 left to give" in page
-    assert "24 of 20 given" in page
-    assert "4 more than the budget" in page
+    assert "6 of 8 allocated" in page
+    assert "2 available" in page
+    assert "24 of 20 allocated" in page
+    assert "4 over budget" in page
 
 
 # --- what runs ---
@@ -163,14 +163,14 @@ def test_what_runs_says_whose_where_and_on_which_gpus(team: Team):
         tenant_of("ada"),
         name="resnet",
         replicas=TWO_GPUS,
-        state=JobState.RUNNING,
+        state=WorkloadState.RUNNING,
         started_at=timezone.now() - timedelta(hours=2),
     )
     for index, (node, gpus) in enumerate([("gpu-03", "1"), ("gpu-03", "0")]):
         Replica.objects.create(
-            job=job, role="worker", index=index, node=node, gpus=gpus, state="running"
+            workload=job, role="worker", index=index, node=node, gpus=gpus, state="running"
         )
-    Replica.objects.create(job=job, role="ps", index=0, node="old", state="succeeded")
+    Replica.objects.create(workload=job, role="ps", index=0, node="old", state="succeeded")
     make_service(
         tenant_of("lin"), name="explore", state="running", node="gpu-04", gpus="2", gpu_count=1
     )
@@ -192,8 +192,8 @@ def test_what_waits_says_why_and_runs_come_first(team: Team):
         reason_code="quota",
         reason_text="needs 2 GPU, 1 is free of 2",
     )
-    make_job(tenant_of("ada"), name="runs", state=JobState.RUNNING)
-    make_job(tenant_of("ada"), name="over", state=JobState.SUCCEEDED)
+    make_job(tenant_of("ada"), name="runs", state=WorkloadState.RUNNING)
+    make_job(tenant_of("ada"), name="over", state=WorkloadState.SUCCEEDED)
     client = client_of("lee")
     rows = rows_of(read(client.get("/team/")), "team-work")
     assert ["runs" in row for row in rows] == [True, False]
@@ -204,7 +204,7 @@ def test_what_waits_says_why_and_runs_come_first(team: Team):
 
 def test_nothing_of_other_teams_is_on_the_page(team: Team):
     eve = make_tenant("eve", team=Team.objects.create(name="nlp"))
-    make_job(eve, name="secret thing", state=JobState.RUNNING)
+    make_job(eve, name="secret thing", state=WorkloadState.RUNNING)
     make_service(eve, name="secret book")
     assert "secret" not in read(client_of("lee").get("/team/")).text
 
@@ -218,7 +218,7 @@ def test_a_card_that_is_shown_already_is_not_sent_again(team: Team):
         headers = {"HX-Request": "true", "Homeport-Have": shown}
         assert client.get(path, headers=headers).status_code == 204
         asked = {"worker": {**TWO_GPUS["worker"], "count": count}}
-        Job.objects.filter(pk=job.pk).update(revision=job.revision + count, replicas=asked)
+        Workload.objects.filter(pk=job.pk).update(revision=job.revision + count, replicas=asked)
         assert client.get(path, headers=headers).status_code == 200
     assert client.get("/team/part/hours/").status_code == 404
 
@@ -236,9 +236,11 @@ def test_queries_do_not_grow_with_people_and_work(team: Team):
     def fill(number: int) -> None:
         for i in range(number):
             tenant = make_tenant(f"p{number}-{i}", team=team)
-            for state in (JobState.QUEUED, JobState.RUNNING):
+            for state in (WorkloadState.QUEUED, WorkloadState.RUNNING):
                 job = make_job(tenant, state=state)
-                Replica.objects.create(job=job, role="worker", index=0, node="n", state="running")
+                Replica.objects.create(
+                    workload=job, role="worker", index=0, node="n", state="running"
+                )
             make_service(tenant, state="running", node="n")
             make_service(tenant, kind="tensorboard")
             hours(tenant, 1)
@@ -252,7 +254,7 @@ def test_queries_do_not_grow_with_people_and_work(team: Team):
 
 def test_long_lists_have_pages(team: Team):
     for i in range(52):
-        make_job(tenant_of("ada"), name=f"job {i:02}", state=JobState.RUNNING)
+        make_job(tenant_of("ada"), name=f"job {i:02}", state=WorkloadState.RUNNING)
     client = client_of("lee")
     assert len(rows_of(read(client.get("/team/")), "team-work")) == 50
     assert len(rows_of(read(client.get("/team/?page=2")), "team-work")) == 2
@@ -268,7 +270,7 @@ def test_a_lead_stops_something_with_a_reason_that_its_owner_sees(team: Team, ma
     thing = make(tenant_of("ada"), state="running")
     client = client_of("lee")
     page = read(client.get(f"/team/stop/{thing.pk}/"))
-    assert "ada sees this with your name" in page.text
+    assert "shown to ada with your name" in page.text
     answer = client.post(f"/team/stop/{thing.pk}/", {"reason": "the demo needs the GPU"})
     assert answer["Location"] == f"/team/?team={team.pk}"
     thing = type(thing).objects.get(pk=thing.pk)
@@ -276,25 +278,25 @@ def test_a_lead_stops_something_with_a_reason_that_its_owner_sees(team: Team, ma
     assert thing.stopped_by == "lee"
     entry = AuditEntry.objects.get(verb="stop")
     assert (entry.actor_name, entry.detail["why"]) == ("lee", "the demo needs the GPU")
-    path = "/trainings/" if isinstance(thing, Job) else "/notebooks/"
+    path = "/trainings/" if thing.kind == "job" else "/notebooks/"
     told = read(client_of("ada").get(f"{path}{thing.pk}/")).text
     assert "lee stopped this" in told
     assert "the demo needs the GPU" in told
 
 
 def test_without_a_reason_nothing_of_somebody_else_is_stopped(team: Team):
-    job = make_job(tenant_of("ada"), state=JobState.RUNNING)
+    job = make_job(tenant_of("ada"), state=WorkloadState.RUNNING)
     page = read(client_of("lee").post(f"/team/stop/{job.pk}/", {"reason": "   "}))
-    assert "Say why: ada sees it." in page.text
-    assert Job.objects.get(pk=job.pk).desired == "run"
+    assert "Give a reason: ada sees it." in page.text
+    assert Workload.objects.get(pk=job.pk).desired == "run"
 
 
 def test_the_own_work_needs_no_reason(team: Team):
-    job = make_job(tenant_of("lee"), state=JobState.RUNNING)
+    job = make_job(tenant_of("lee"), state=WorkloadState.RUNNING)
     answer = client_of("lee").post(f"/team/stop/{job.pk}/", {}, headers={"HX-Request": "true"})
     assert answer["HX-Refresh"] == "true"
-    assert Job.objects.get(pk=job.pk).desired == "stop"
-    assert Job.objects.get(pk=job.pk).stopped_by == ""
+    assert Workload.objects.get(pk=job.pk).desired == "stop"
+    assert Workload.objects.get(pk=job.pk).stopped_by == ""
 
 
 def test_what_is_elsewhere_cannot_be_stopped(team: Team):
@@ -303,7 +305,7 @@ def test_what_is_elsewhere_cannot_be_stopped(team: Team):
         for name in ("lee", "ada"):
             answer = client_of(name).post(f"/team/stop/{thing.pk}/", {"reason": "no"})
             assert answer.status_code == 404
-    assert Service.objects.get().desired == "run"
+    assert set(Workload.objects.values_list("desired", flat=True)) == {"run"}
     # A team mate who is no lead does not even see it.
     job = make_job(tenant_of("ada"))
     assert client_of("lin").post(f"/team/stop/{job.pk}/", {"reason": "no"}).status_code == 404
@@ -331,13 +333,13 @@ def hours(tenant: Tenant, ago_h: float, **changes: Any) -> None:
 
 
 def test_the_chart_has_its_numbers_as_a_table(team: Team):
-    assert "Nothing of this team has run" in read(client_of("lee").get("/team/")).text
+    assert "Nothing has run in the last 8 weeks" in read(client_of("lee").get("/team/")).text
     hours(tenant_of("ada"), 0.5)
     hours(tenant_of("lin"), 0.25)
     page = read(client_of("lee").get("/team/"))
     chart = page.one("div", class_="hours-chart")
     assert chart.get("role") == "img"
-    assert "1.5 in all" in (chart.get("aria-label") or "")
+    assert "1.5 in total" in (chart.get("aria-label") or "")
     ada, lin = rows_of(page, "hours-table")
     assert ada.startswith("ada 1 ")
     assert lin.startswith("lin 0.5 ")

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobs.manifests import RESCUE_ROLE
+from jobs.kinds.training.manifests import RESCUE_ROLE
 from jobs.usage.intervals import interval_of
 from portal.cluster import labels
 from portal.cluster.objects import KubePod

@@ -5,10 +5,11 @@ from datetime import timedelta
 import pytest
 from asgiref.sync import sync_to_async
 
-from jobs.models import Job, ReconcilerLease, ReplicaArchive, Service
+from jobs.models import ReconcilerLease, ReplicaArchive, Workload
 from jobs.usage.models import UsageInterval
 from portal.cluster import labels
 from tenants.models import Team, Tenant
+from tests.factories import make_service
 from tests.jobs.engine.kubelet import START, Life
 from tests.jobs.engine.world import ROLE, TF_PS, World
 
@@ -26,11 +27,11 @@ async def rows() -> list[UsageInterval]:
     return [row async for row in UsageInterval.objects.order_by("started_at", "pk")]
 
 
-def is_running(job: Job) -> bool:
+def is_running(job: Workload) -> bool:
     return job.state == "running"
 
 
-def is_final(job: Job) -> bool:
+def is_final(job: Workload) -> bool:
     return job.state in {"succeeded", "failed", "stopped"}
 
 
@@ -151,7 +152,7 @@ async def test_what_the_pod_itself_told_the_portal_is_believed_before_that(world
     (row,) = await rows()
     told_at = START + timedelta(seconds=world.sim.seconds + 3600)
     await ReplicaArchive.objects.acreate(
-        job=job, role="worker", index=0, attempt=1, pod_uid=row.pod_uid, completed_at=told_at
+        workload=job, role="worker", index=0, attempt=1, pod_uid=row.pod_uid, completed_at=told_at
     )
     for pod in world.sim.of("Pod"):
         world.sim.store.pop(("Pod", "u-alice", pod["metadata"]["name"]))
@@ -166,7 +167,7 @@ async def test_an_outage_of_the_cluster_is_not_counted_as_use(world: World):
     await world.until(is_running)
     await world.rest(10)
     known_at = START + timedelta(seconds=world.sim.seconds)
-    informer = world.shift._view.pods
+    informer = world.shift._cache.pods
     informer.watch.health.problem = "the cluster does not answer"
     world.is_view_frozen = True
     world.sim.seconds += 3600
@@ -183,20 +184,7 @@ async def test_an_outage_of_the_cluster_is_not_counted_as_use(world: World):
 
 async def test_a_notebooks_pod_counts_for_the_notebook(world: World):
     job = await world.submit()
-
-    def notebook() -> Service:
-        tenant = job.tenant
-        return Service.objects.create(
-            tenant=tenant,
-            owner=tenant.owner,
-            kind="notebook",
-            name="explore",
-            image="i",
-            cpu_millicores=1000,
-            memory_bytes=2**30,
-        )
-
-    service = await sync_to_async(notebook)()
+    service = await sync_to_async(make_service)(job.tenant, name="explore")
     await world.until(is_final)
     world.sim.life_of["uid-notebook"] = Life("hang")
     world.sim.put(

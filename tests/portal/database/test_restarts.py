@@ -66,7 +66,7 @@ class Load:
     def check(self, database: PostgresServer) -> None:
         found = database.one(
             "SELECT json_object_agg(name, many) FROM "
-            "(SELECT name, count(*) AS many FROM jobs_job GROUP BY name) AS names"
+            "(SELECT name, count(*) AS many FROM jobs_workload GROUP BY name) AS names"
         )
         assert not self.wrong
         assert self.acknowledged <= found.keys()

@@ -17,8 +17,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls.converters import IntConverter, SlugConverter, UUIDConverter
 from django.utils import timezone
 
-from jobs.models import Artifact, Bundle, Job, Service
-from jobs.rules.states import JobState
+from jobs.models import Artifact, Bundle, Workload
+from jobs.rules.states import WorkloadState
 from portal.storage import get_store
 from tenants.actions import create_token
 from tenants.models import Team, Tenant, User
@@ -43,11 +43,11 @@ class Things:
     """What one person has."""
 
     tenant: Tenant
-    job: Job
+    job: Workload
     bundle: Bundle
     artifact: Artifact
-    notebook: Service
-    tensorboard: Service
+    notebook: Workload
+    tensorboard: Workload
     token_id: UUID
     session_id: UUID
     cookie: str
@@ -63,11 +63,16 @@ def _things(name: str, team: Team | None) -> Things:
     if name == "root":
         User.objects.filter(pk=tenant.owner.pk).update(role="admin")
         tenant.owner.refresh_from_db()
-    job = make_job(tenant, state=JobState.SUCCEEDED, finished_at=timezone.now())
+    job = make_job(tenant, state=WorkloadState.SUCCEEDED, finished_at=timezone.now())
     key = f"artifacts/{job.pk}"
     get_store().put_file(key, io.BytesIO(b"x"))
     artifact = Artifact.objects.create(
-        job=job, path="a", size_bytes=1, mtime_ns=1, storage_key=key, uploaded_at=timezone.now()
+        workload=job,
+        path="a",
+        size_bytes=1,
+        mtime_ns=1,
+        storage_key=key,
+        uploaded_at=timezone.now(),
     )
     spare, _ = create_token(by=tenant.owner, name="spare")
     _, plain = create_token(by=tenant.owner, name="used")
@@ -106,7 +111,7 @@ class Scene:
         self.team_of = {name: teams.get(name, vision) for name in PEOPLE}
         self.leads = {"lee": vision, "olga": speech}
         self._client = Client(raise_request_exception=False, HTTP_HOST=HOST)
-        self.join_key = passwords.new_link(make_user("invited")).key
+        self.join_key = passwords.link_for(make_user("invited")).key
 
     # --- who is who ---
     def relations(self, caller: str, whose: str | None) -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from jobs.models import Bundle, Job, Service
+from jobs.models import Bundle, Workload
 from tenants.actions import ensure_tenant
 from tenants.models import ApiToken, Team, Tenant, User
 from tests.portal.routes.scene import undone
@@ -57,8 +57,7 @@ COLUMNS: dict[Any, tuple[str, ...]] = {
     User: ("username", "role", "is_active", "is_staff", "is_superuser", "team"),
     Team: ("name", "leads", "budget_gpu_count"),
     Tenant: ("namespace", "owner", "team", "state", "desired", "purge_data", "quota_gpu_count"),
-    Job: ("name", "owner", "tenant", "state", "desired", "admitted_at", "plan", "image"),
-    Service: ("name", "owner", "tenant", "state", "desired", "admitted_at", "plan", "image"),
+    Workload: ("name", "owner", "tenant", "state", "desired", "admitted_at", "plan", "image"),
     Bundle: ("file_name", "tenant", "sha256"),
     ApiToken: ("name", "user", "scope"),
 }

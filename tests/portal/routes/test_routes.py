@@ -8,11 +8,12 @@ from django.http import HttpResponseBase
 from django.test import Client
 from django.utils.timezone import now
 
-from jobs.models import ReconcilerLease
-from jobs.services.tokens import portal_token
+from jobs.kinds.interactive.tokens import portal_token
+from jobs.kinds.training.kind import TRAINING
+from jobs.models import ReconcilerLease, Workload
 from jobs.tokens import job_token
 from tests.portal.routes.scene import HOST, NOT_PEOPLE, PEOPLE, Scene, Writes, undone
-from tests.portal.routes.table import BY_SETTING, METHODS, TABLE, Door, Rule
+from tests.portal.routes.table import BY_SETTING, METHODS, OWNER, SOMEBODY, TABLE, Door, Rule
 from tests.portal.routes.walk import Route, routes
 
 # Its transaction is a savepoint inside that of the scene (conftest.py).
@@ -78,6 +79,48 @@ def test_people_get_what_the_table_says(scene: Scene, key: str) -> None:
                     assert kind_of(answer) == right, f"{said}: {answer.status_code}"
                     if right != "answer" or method in SAFE:
                         assert not writes.found, f"{said} wrote: {writes.found}"
+
+
+def of_other_kinds(scene: Scene, path: str) -> list[tuple[Workload, str]]:
+    """One's own workloads of other kinds than the one in a path, and the path with their ids."""
+    own = scene.things["alice"]
+    rows = (own.job, own.notebook, own.tensorboard)
+    return [
+        (other, path.replace(str(row.pk), str(other.pk)))
+        for row in rows
+        for other in rows
+        if str(row.pk) in path and other is not row
+    ]
+
+
+@pytest.mark.parametrize("key", sorted({*those_of(Door.PEOPLE)} - {"lead-stop"}))
+def test_a_workload_is_absent_where_another_kind_is_asked_for(scene: Scene, key: str) -> None:
+    route, rule = ROUTES[key], TABLE[key]
+    path = scene.address(route, rule, "alice")
+    assert path is not None
+    for _other, there in of_other_kinds(scene, path):
+        for method in METHODS:
+            right = expected(route, rule, method, {SOMEBODY, OWNER}, there=False)
+            with undone(), Writes() as writes:
+                answer = scene.send("alice", method, there, form=rule.form)
+            assert kind_of(answer) == right, f"{method} {there}: {answer.status_code}"
+            assert not writes.found or right == "answer", f"{method} {there} wrote: {writes.found}"
+
+
+@pytest.mark.parametrize("key", those_of(Door.PODS))
+def test_a_pod_has_no_door_of_another_kind(scene: Scene, key: str) -> None:
+    route, rule = ROUTES[key], TABLE[key]
+    path = scene.address(route, rule, "alice")
+    assert path is not None
+    for other, there in of_other_kinds(scene, path):
+        if "services" in route.path and other.kind != TRAINING.key:
+            continue  # gates of all kinds that have one knock here
+        for make in (portal_token, job_token):
+            bearer = f"Bearer {make(other.pk)}"
+            with undone(), Writes() as writes:
+                answer = scene.send("nobody", "POST", there, HTTP_AUTHORIZATION=bearer)
+            assert answer.status_code == 404, there
+            assert not writes.found
 
 
 @pytest.mark.parametrize("key", those_of(Door.PEOPLE))

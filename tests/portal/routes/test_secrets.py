@@ -5,8 +5,9 @@ import json
 import pytest
 from django.http import HttpResponseBase
 
-from jobs.manifests import completed, pod_settings, render_training, training_of, with_private
-from jobs.models import Job
+from jobs.kinds.manifests import pod_settings
+from jobs.kinds.training.manifests import completed, render_training, with_private
+from jobs.models import Workload
 from jobs.tokens import job_token
 from tests.portal.routes.scene import NOT_PEOPLE, PEOPLE, Scene, undone
 from tests.portal.routes.table import TABLE, Door
@@ -17,6 +18,7 @@ VALUE, PATH, QUERY = "canary-of-a-value", "canary-of-a-path", "canary-of-a-query
 CANARIES = (VALUE, PATH, QUERY)
 ENV = {"DB_PASSWORD": VALUE}
 SOURCE = {"url": f"https://code.example/{PATH}/train.py?token={QUERY}"}
+PRIVATE = {"env": ENV, "source": SOURCE}
 # As versions before rendered them: everything is in the ConfigMap.
 OLD_PLAN = [{"kind": "ConfigMap", "data": {"job.json": json.dumps({"env": ENV, "source": SOURCE})}}]
 
@@ -29,8 +31,8 @@ def text_of(answer: HttpResponseBase) -> str:
 
 def test_values_and_addresses_are_shown_to_the_owner_alone(scene: Scene) -> None:
     with undone():
-        Job.objects.filter(pk=scene.things["alice"].job.pk).update(
-            env=ENV, source=SOURCE, plan=OLD_PLAN
+        Workload.objects.filter(pk=scene.things["alice"].job.pk).update(
+            spec={**scene.things["alice"].job.spec, **PRIVATE}, plan=OLD_PLAN
         )
         shown: dict[str, set[str]] = {}
         for route in routes():
@@ -54,7 +56,7 @@ def test_values_and_addresses_are_shown_to_the_owner_alone(scene: Scene) -> None
 def test_others_see_names_and_hosts(scene: Scene) -> None:
     with undone():
         job = scene.things["alice"].job
-        Job.objects.filter(pk=job.pk).update(env=ENV, source=SOURCE)
+        Workload.objects.filter(pk=job.pk).update(spec={**job.spec, **PRIVATE})
         seen = json.loads(text_of(scene.send("lee", "GET", f"/api/v1/jobs/{job.pk}/", by="token")))
         assert (seen["env"], seen["source"]) == (
             {"DB_PASSWORD": None},
@@ -67,12 +69,11 @@ def test_others_see_names_and_hosts(scene: Scene) -> None:
 
 def test_the_cluster_keeps_them_in_the_secret_alone(scene: Scene) -> None:
     job = scene.things["alice"].job
-    job.env, job.source = ENV, SOURCE
-    training = training_of(job)
-    stored = render_training(training, attempt=1, pods=pod_settings())
+    job.spec = {**job.spec, **PRIVATE}
+    stored = render_training(job, attempt=1, pods=pod_settings())
     assert not any(canary in json.dumps(stored) for canary in CANARIES)
     sent = [
-        completed(with_private(document, training), root=None, token=job_token(job.pk))
+        completed(with_private(job, document), root=None, token=job_token(job.pk))
         for document in stored
     ]
     for canary in CANARIES:

@@ -97,6 +97,15 @@ async def test_people_get_what_the_table_says(scene: Scene, key: str) -> None:
                 assert found == right, f"{path} by {by} ({origin}) of {caller}, {what}"
 
 
+async def test_there_is_no_log_of_a_notebook(scene: Scene) -> None:
+    own = scene.things["alice"]
+    for row in (own.notebook, own.tensorboard):
+        found = await outcome(
+            f"/ws/jobs/{row.pk}/logs/", headers_of(scene, "alice", "session", OURS)
+        )
+        assert found == NOT_FOUND
+
+
 def wrong_origins() -> list[str | None]:
     scheme, host, port = OURS.split(":")
     return [

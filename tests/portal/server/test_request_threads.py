@@ -5,7 +5,12 @@ from concurrent.futures import Future
 from threading import Event
 from typing import Any
 
-from portal.server.request_threads import NoThreadError, RequestExecutor, Threads
+import pytest
+from asgiref.sync import AsyncToSync
+from django.test import AsyncRequestFactory
+
+from portal.server.bodies import FormHandler
+from portal.server.request_threads import NoThreadError, RequestExecutor, RequestThreads, Threads
 
 
 async def test_who_was_given_up_takes_no_thread_from_others() -> None:
@@ -37,3 +42,30 @@ async def test_who_has_a_thread_may_take_longer_than_it_waited() -> None:
     async with asyncio.timeout(10):
         assert await asyncio.wrap_future(answer) is True
     assert not wrong
+
+
+async def test_a_request_is_one_call_in_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def go_back_to_the_loop(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("a middleware was called on the event loop")
+
+    calls: list[Any] = []
+    submit = RequestExecutor.submit
+
+    def counted(self: RequestExecutor, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        calls.append(fn)
+        return submit(self, fn, *args, **kwargs)
+
+    monkeypatch.setattr(AsyncToSync, "__call__", go_back_to_the_loop)
+    monkeypatch.setattr(RequestExecutor, "submit", counted)
+    scope: Any = AsyncRequestFactory().get("/livez").scope
+    told: asyncio.Queue[Any] = asyncio.Queue()
+    asked = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        return asked.pop() if asked else await asyncio.Future()
+
+    django: Any = FormHandler()
+    async with asyncio.timeout(10):
+        await RequestThreads(django, 1, wait_s=1.0)(scope, receive, told.put)
+    assert told.get_nowait()["status"] == 200
+    assert len(calls) == 1

@@ -15,7 +15,9 @@ def test_what_looks_like_a_formula_is_text(text: str):
     assert safe_cell(text) == f"'{text}"
 
 
-@pytest.mark.parametrize(("value", "cell"), [("a=b", "a=b"), (-1.5, "-1.5"), (None, ""), (0, "0")])
+@pytest.mark.parametrize(
+    ("value", "cell"), [("a=b, -c", "a=b, -c"), (-1.5, "-1.5"), (None, ""), (0, "0")]
+)
 def test_other_cells_are_left_alone(value: object, cell: str):
     assert safe_cell(value) == cell
 

@@ -36,7 +36,7 @@ def test_the_navigation_shows_each_role_its_pages(client: Client) -> None:
     for user in (ada, lee, root):
         client.force_login(user)
         shown[user.username] = titles_of(read(client, "/"))
-    assert {"Home", "Trainings", "Nodes", "Queue"} <= set(shown["ada"])
+    assert {"Overview", "Trainings", "Nodes", "Queue"} <= set(shown["ada"])
     assert "Health" not in shown["ada"] + shown["lee"]
     assert "Team" in shown["lee"]
     assert "Team" not in shown["ada"]
@@ -52,4 +52,18 @@ def test_where_it_is_narrow_one_menu_has_the_same_pages(client: Client) -> None:
     here = page.all("a", aria_current="page")
     assert [e.get("href") for e in here] == ["/queue/", "/queue/"]
     menu = next(e for e in page.all("summary") if narrow in e.ancestors)
-    assert menu.get("aria-label") == "Menu, you are at Queue"
+    assert menu.get("aria-label") == "Menu, current page: Queue"
+
+
+def test_forms_of_a_page_share_a_token_that_no_other_page_has() -> None:
+    client = Client(enforce_csrf_checks=True, headers={"host": "localhost"})
+    client.force_login(make_user("ada"))
+    shown = []
+    for _ in range(2):
+        fields = read(client, "/trainings/").all("input", name="csrfmiddlewaretoken")
+        assert len(fields) > 1
+        [token] = {field.attributes["value"] for field in fields}
+        shown.append(token)
+    assert shown[0] != shown[1]
+    assert client.post("/sign-out/").status_code == 403
+    assert client.post("/sign-out/", {"csrfmiddlewaretoken": shown[0]}).status_code == 302

@@ -56,10 +56,10 @@ def test_an_admin_gets_a_namespace_only_by_asking(client: Client) -> None:
     root = make_user("root", role="admin")
     client.post("/sign-in/", {"username": "root", "password": PASSWORD})
     assert not Tenant.objects.filter(owner=root).exists()
-    assert "Make me a namespace" in read(client, "/").text
+    assert "Create my namespace" in read(client, "/").text
     assert client.post("/tenant/make/")["Location"] == "/"
     assert Tenant.objects.filter(owner=root).exists()
-    assert "Make me a namespace" not in read(client, "/").text
+    assert "Create my namespace" not in read(client, "/").text
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_wrong_name_and_a_wrong_password_sound_the_same(
     assert answer.status_code == 200
     assert "_auth_user_id" not in client.session
     if name and password:
-        assert "This user name and password do not go together." in page.text
+        assert "This user name and password do not match." in page.text
         assert page.value("username") == name
     assert page.one("input", name="password").get("value") is None
 
@@ -168,7 +168,7 @@ def test_the_quota_card_counts_used_free_and_queued(client: Client) -> None:
     assert "5 of 8 used" in text
     assert "9 GiB of 16 GiB used" in text
     assert "1 GiB queued" in text
-    assert "1 over the quota: nothing new starts until it is free again" in text
+    assert "1 over quota: nothing new starts until it is free again" in text
 
 
 def test_each_object_of_the_namespace_is_shown_with_its_repairs(client: Client) -> None:
@@ -186,7 +186,7 @@ def test_each_object_of_the_namespace_is_shown_with_its_repairs(client: Client) 
     client.force_login(tenant.owner)
     page = read(client, "/")
     assert "Being set up" in page.text
-    assert "1 of 2 objects are as they should be" in page.text
+    assert "1 of 2 objects healthy" in page.text
     assert "repaired 2 times" in page.text
     assert page.one("details", id="objects").get("open") is not None
 
@@ -207,11 +207,11 @@ def test_the_first_page_asks_the_database_equally_often_for_one_and_for_many(
     make_job(tenant, state="running", started_at=now())
     make_job(tenant, state="queued")
     make_job(tenant, state="failed", finished_at=now())
-    make_service(tenant, state="running", ready_at=now())
-    make_service(tenant, state="stopped", ended_at=now())
+    make_service(tenant, state="running", started_at=now())
+    make_service(tenant, state="stopped", finished_at=now())
     few = queries()
     for _ in range(5):
-        make_service(tenant, state="running", ready_at=now())
+        make_service(tenant, state="running", started_at=now())
         make_service(tenant, kind="tensorboard", state="queued")
         make_job(tenant, state="running", started_at=now())
         make_job(tenant, state="queued")
@@ -253,7 +253,7 @@ def test_a_cluster_that_does_not_answer_is_told_with_since_when(client: Client) 
     assert "The cluster does not answer" in banner
     assert "7 min ago" in banner
     assert "connection refused" in banner
-    assert "Running trainings go on without it" in banner
+    assert "Running trainings continue" in banner
 
 
 def test_a_silent_reconciler_is_told(client: Client) -> None:
@@ -404,7 +404,7 @@ def test_what_people_type_is_shown_as_text(client: Client) -> None:
         env={"X": evil},
     )
     client.force_login(tenant.owner)
-    for path in ("/", "/trainings/", f"/trainings/{tenant.jobs.get().pk}/"):
+    for path in ("/", "/trainings/", f"/trainings/{tenant.workloads.get().pk}/"):
         answer = client.get(path)
         assert evil not in answer.content.decode()
         assert not find_faults(Markup(answer.content.decode()))

@@ -294,7 +294,7 @@ class Lab:
                 rest.submit(**body(f"run {number}", size.workers, gpu=gpu))
 
     def make_pods(self, size: Size) -> None:
-        """The workers' pods, without the Job controller (see pods.py); then it is started."""
+        """The workers' pods, without the Workload controller (see pods.py); then it is started."""
         expected = size.tenants * size.trainings
 
         def all_may_run() -> bool:
@@ -329,12 +329,12 @@ class Lab:
     @staticmethod
     def wait_state(job_id: UUID | str, state: str, timeout_s: float = 60) -> None:
         """Until a training is in this state, with all its replicas when it is to run."""
-        from jobs.models import Job, Replica
+        from jobs.models import Replica, Workload
 
         def is_there() -> bool:
-            job = Job.objects.get(pk=job_id)
+            job = Workload.objects.get(pk=job_id)
             count = sum(asked["count"] for asked in job.replicas.values())
-            rows = Replica.objects.filter(job=job, state=state).count()
+            rows = Replica.objects.filter(workload=job, state=state).count()
             return job.state == state and (state != "running" or rows == count)
 
         wait_for(f"the training is {state}", is_there, timeout_s=timeout_s)

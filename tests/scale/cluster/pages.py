@@ -27,12 +27,12 @@ def addresses(lab: Lab) -> dict[str, list[tuple[str, str]]]:
     """Person -> titles and paths of the pages that show what the cluster holds."""
     from django.urls import reverse
 
-    from jobs.models import Job
+    from jobs.models import Workload
     from tenants.models import Tenant, User
 
     ada = User.objects.get(username="ada")
     tenant = Tenant.objects.get(owner=ada)
-    job = Job.objects.filter(tenant=tenant).order_by("queued_at").first()
+    job = Workload.objects.filter(tenant=tenant).order_by("queued_at").first()
     assert job is not None
     everybody = [
         ("home", "/"),

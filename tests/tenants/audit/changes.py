@@ -8,8 +8,8 @@ from typing import Any
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
-from jobs.models import Bundle, Service
-from jobs.rules.states import JobState
+from jobs.models import Bundle, Workload
+from jobs.rules.states import WorkloadState
 from tenants.actions import create_token, ensure_tenant
 from tenants.models import Team, Tenant, User
 from tenants.people import passwords
@@ -31,7 +31,7 @@ class World:
         self.team.leads.add(self.lee.owner)
         self.root = make_user("root", role="admin")
         self.bob = make_user("bob")
-        self.job = make_job(self.alice, state=JobState.RUNNING)
+        self.job = make_job(self.alice, state=WorkloadState.RUNNING)
         self.notebook = make_service(self.alice, state="running", desired="run")
         self.tensorboard = make_service(self.alice, kind="tensorboard", state="running")
         self.bundle = Bundle.objects.create(
@@ -43,10 +43,10 @@ class World:
             user=self.alice.owner,
             expire_date=timezone.now() + timedelta(days=1),
         )
-        self.join_key = passwords.new_link(self.bob).key
+        self.join_key = passwords.link_for(self.bob).key
 
-    def stopped(self, service: Service) -> None:
-        Service.objects.filter(pk=service.pk).update(state="stopped", desired="stop")
+    def stopped(self, service: Workload) -> None:
+        Workload.objects.filter(pk=service.pk).update(state="stopped", desired="stop")
 
     def leave(self) -> None:
         User.objects.update(team=None)
@@ -219,12 +219,7 @@ def make_home(person: User) -> None:
 
 # POST that only looks: previews of a form, and opening, which writes a row when it succeeds (that
 # needs a gate; tests/jobs/services).
-LOOKS = {
-    "job-fit",
-    "api-job-preview",
-    "notebook-fit",
-    "tensorboard-fit",
-}
+LOOKS = {"job-fit", "api-job-preview", "notebook-fit", "tensorboard-fit"}
 ELSEWHERE = {"notebook-open", "tensorboard-open", "api-notebook-open", "api-tensorboard-open"}
 
 

@@ -9,24 +9,12 @@ import pytest
 from django.test import Client
 
 from tenants.audit.describe import describe, detail_lines
-from tenants.audit.export import csv_chunks, safe
+from tenants.audit.export import audit_chunks
 from tenants.models import AuditEntry, User
 from tests.factories import make_tenant, make_user
 from tests.tenants.people.people import codes, rest, send
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def root() -> User:
-    return make_user("root", role="admin")
-
-
-@pytest.fixture
-def page(root: User) -> Client:
-    client = Client(HTTP_HOST="localhost")
-    client.force_login(root)
-    return client
 
 
 def entry(**changes: Any) -> AuditEntry:
@@ -96,7 +84,7 @@ def test_rows_are_found(page: Client, query: str, names: list[str]) -> None:
 
 
 def test_a_day_that_is_none_is_told(page: Client, root: User) -> None:
-    assert "That is no day" in page.get("/admin/audit/?since=yesterday").content.decode()
+    assert "Not a valid date" in page.get("/admin/audit/?since=yesterday").content.decode()
     answer = send(rest(root), "GET", "audit/?until=2026-13-01")
     assert (answer.status_code, codes(answer)) == (400, {("until", "invalid")})
 
@@ -130,16 +118,12 @@ def test_a_spreadsheet_runs_nothing_of_it(page: Client, text: str) -> None:
     assert answer["Content-Disposition"].startswith("attachment; filename=")
 
 
-def test_ordinary_text_is_left_alone() -> None:
-    assert safe("a=b, -c") == "a=b, -c"
-
-
 def test_a_long_trail_is_read_in_pieces() -> None:
     AuditEntry.objects.bulk_create(
         AuditEntry(actor_name="ada", verb="stop", kind="job", object_name=f"job {number}")
         for number in range(1200)
     )
-    chunks = list(csv_chunks(AuditEntry.objects.order_by("-at", "-pk")))
+    chunks = list(audit_chunks(AuditEntry.objects.order_by("-at", "-pk")))
     assert len(chunks) > 2
     text = b"".join(chunks).decode("utf-8-sig")
     assert len(list(csv.DictReader(io.StringIO(text)))) == 1200
@@ -221,5 +205,5 @@ def test_what_people_do_to_themselves_is_said_without_their_name() -> None:
     refused = entry(
         actor_name="somebody", verb="sign-in", kind="user", object_name="ada", result="refused"
     )
-    assert (describe(refused).verb, describe(refused).name) == ("did not get in as", "ada")
+    assert (describe(refused).verb, describe(refused).name) == ("failed to sign in as", "ada")
     assert describe(entry(verb="unheard-of", kind="thing")).verb == "unheard-of"

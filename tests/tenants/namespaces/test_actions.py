@@ -9,6 +9,8 @@ from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
 from portal.errors import Refused
+from portal.web.rest import read
+from tenants.audit.record import asked_from
 from tenants.models import AuditEntry, Team, Tenant, User
 from tenants.namespaces import actions
 from tenants.namespaces.actions import VERBS, verbs_for
@@ -38,7 +40,7 @@ def purge(root: User, tenant: Tenant) -> Tenant:
 
 
 def carry_out(name: str, *, by: User, tenant: Tenant, given: Any) -> Tenant:
-    return VERBS[name](by=by, tenant=tenant, **WordsSerializer(VERB_FIELDS[name], given).read())
+    return VERBS[name](by=by, tenant=tenant, **read(WordsSerializer(VERB_FIELDS[name], given)))
 
 
 def verbs() -> list[str]:
@@ -46,7 +48,8 @@ def verbs() -> list[str]:
 
 
 def test_the_whole_life_leaves_a_row_for_each_step(root: User, tenant: Tenant):
-    actions.suspend(by=root, tenant=tenant, why="no holiday work", source_address="10.0.0.9")
+    with asked_from("10.0.0.9"):
+        actions.suspend(by=root, tenant=tenant, why="no holiday work")
     actions.resume(by=root, tenant=tenant)
     delete(root, tenant, "delete")
     actions.restore(by=root, tenant=tenant)

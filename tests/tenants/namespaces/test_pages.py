@@ -9,7 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from jobs.rules.states import JobState
+from jobs.rules.states import WorkloadState
 from tenants.models import Team, Tenant, TenantObject, User
 from tenants.namespaces import actions
 from tests.factories import make_job, make_tenant, make_user
@@ -95,9 +95,7 @@ def test_more_held_than_allowed_is_told_as_over_by(root: Client):
 
 def test_queries_do_not_grow_with_the_rows(root: Client):
     def count() -> int:
-        with CaptureQueriesContext(
-            connection,
-        ) as captured:
+        with CaptureQueriesContext(connection) as captured:
             root.get("/admin/namespaces/?sort=gpu")
         return len(captured)
 
@@ -135,7 +133,7 @@ def test_the_page_shows_what_it_is_made_of_and_what_happened(root: Client, admin
     actions.suspend(by=admin, tenant=tenant, why="holidays")
     text = read(root, f"/admin/namespaces/{tenant.pk}/").elements[0].text
     assert "is held by the finalizer example.org/x" in text
-    assert "0 of 1 as they should be" in text
+    assert "0 of 1 objects healthy" in text
     assert "Being suspended" in text
     assert "holidays" in text
     assert "root" in text
@@ -195,7 +193,7 @@ def test_delete_restore_and_purge_by_the_pages(root: Client):
     typed: dict[str, Any] = {"confirm": tenant.namespace, "data": "keep"}
     assert root.post(f"{base}delete/", typed).status_code == 302
     assert desired() == "deleted"
-    assert "can be restored until" in read(root, base).elements[0].text
+    assert "It can be restored with all its data until" in read(root, base).elements[0].text
     assert root.post(f"{base}restore/").status_code == 302
     assert desired() == "active"
     root.post(f"{base}delete/", typed)
@@ -243,7 +241,7 @@ def test_a_namespace_is_made_by_the_form(root: Client):
 
 def test_trainings_of_a_purged_namespace_can_be_read_by_admins_and_their_owner(root: Client):
     tenant = make_tenant("alice")
-    job = make_job(tenant, name="the great run", state=JobState.SUCCEEDED)
+    job = make_job(tenant, name="the great run", state=WorkloadState.SUCCEEDED)
     other = make_tenant("bob")
     make_job(other, name="not this one")
     Tenant.objects.filter(pk=tenant.pk).update(state="gone", desired="purged")
@@ -253,7 +251,7 @@ def test_trainings_of_a_purged_namespace_can_be_read_by_admins_and_their_owner(r
     alice = Client(HTTP_HOST="localhost")
     alice.force_login(tenant.owner)
     assert alice.get(f"/trainings/{job.pk}/").status_code == 200
-    assert "Your namespace is gone" in read(alice, "/").elements[0].text
+    assert "Your namespace was deleted" in read(alice, "/").elements[0].text
     assert alice.post("/tenant/make/").status_code == 302
     assert Tenant.objects.get(owner=tenant.owner, state="provisioning").namespace.endswith("-2")
 

@@ -113,8 +113,8 @@ def test_a_new_password_ends_the_tokens_too_as_the_form_proposes(alice: User) ->
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"old_password": "wrong"}, "This is not your password."),
-        ({"new_password2": "another"}, "This is not the same as above."),
+        ({"old_password": "wrong"}, "This is not your current password."),
+        ({"new_password2": "another"}, "The two passwords differ."),
         ({"new_password1": "short", "new_password2": "short"}, "too short"),
     ],
 )
@@ -139,7 +139,7 @@ def test_who_signs_in_elsewhere_has_no_password_to_change(alice: User) -> None:
     alice.save()
     client = Client(HTTP_HOST="localhost")
     client.force_login(alice)
-    assert "You sign in without a password" in client.get("/account/").content.decode()
+    assert "You sign in without a Homeport password" in client.get("/account/").content.decode()
     assert client.post("/account/password/", {}).status_code == 404
 
 

@@ -41,7 +41,7 @@ def test_the_first_time_makes_the_person_and_the_namespace(portal: OidcPortal) -
     assert page.url == f"{portal.url}/trainings/"
     account = browser.get("/account/")
     assert "Ann Lee · ann · ann@lab.example" in account
-    assert "You sign in without a password of Homeport." in account
+    assert "You sign in without a Homeport password." in account
     seen = portal.manage(
         "from tenants.models import Tenant; t = Tenant.objects.get(owner__username='ann');"
         "print(t.namespace[:6], t.owner.role)"
@@ -103,10 +103,10 @@ def test_a_provider_that_is_down_is_told(portal: OidcPortal) -> None:
     where = browser.to_provider()
     portal.provider.bend = "down"
     answer = browser.post("/oidc/", browser.get("/sign-in/"))
-    assert "Lab login does not answer now." in answer.text
+    assert "Lab login does not respond." in answer.text
     state = dict(pair.split("=") for pair in where.partition("?")[2].split("&"))["state"]
     page = browser.session.get(f"{portal.url}/oidc/callback/?code=x&state={state}", timeout=30)
-    assert "Lab login does not answer now." in page.text
+    assert "Lab login does not respond." in page.text
 
 
 def test_a_state_that_was_not_given_out_here_is_refused(portal: OidcPortal) -> None:
@@ -153,7 +153,8 @@ def test_a_name_or_mail_that_somebody_has_joins_nothing_by_itself(
     assert "connect Lab login on your account page" in page.text
     assert not browser.is_signed_in()
     row = audit(portal, verb="sign-in", result="refused")[0]
-    assert row["detail"] == {"with": "Lab login", "why": "name or e-mail taken"}
+    assert row["who"] == "somebody"
+    assert row["detail"] == {"with": "Lab login", "why": "name taken"}
 
 
 def test_the_owner_of_an_account_connects_it_and_then_comes_in(portal: OidcPortal) -> None:
@@ -161,7 +162,7 @@ def test_the_owner_of_an_account_connects_it_and_then_comes_in(portal: OidcPorta
     browser.sign_in("ada")
     page = browser.come_as("sub-ada", connect="1")
     assert page.url == f"{portal.url}/account/"
-    assert "From now on you can sign in by Lab login." in page.text
+    assert "You can now sign in with Lab login." in page.text
     assert audit(portal, verb="connect")[0]["who"] == "ada"
     other = visitor(portal)
     other.come_as("sub-ada")
@@ -170,7 +171,7 @@ def test_the_owner_of_an_account_connects_it_and_then_comes_in(portal: OidcPorta
     root = visitor(portal)
     root.sign_in("root")
     page = root.come_as("sub-ada", connect="1")
-    assert "belongs to somebody here already" in page.text
+    assert "is connected to somebody else already" in page.text
 
 
 def test_connecting_needs_a_form_of_our_own_and_a_session(portal: OidcPortal) -> None:

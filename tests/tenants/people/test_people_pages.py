@@ -13,18 +13,6 @@ from tests.portal.markup import Markup
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def root() -> User:
-    return make_user("root", role="admin")
-
-
-@pytest.fixture
-def page(root: User) -> Client:
-    client = Client(HTTP_HOST="localhost")
-    client.force_login(root)
-    return client
-
-
 def read(client: Client, path: str) -> str:
     answer = client.get(path)
     assert answer.status_code == 200, answer.content

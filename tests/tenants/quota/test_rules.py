@@ -6,9 +6,11 @@ import pytest
 from django.core.exceptions import PermissionDenied
 
 from portal.errors import Refused
+from portal.web.rest import read
+from tenants.audit.record import asked_from
 from tenants.models import AuditEntry, Team, Tenant, User
 from tenants.quota.rules import budget_lines, change_quota, quota_sums
-from tenants.quota.serializers import QuotaSerializer
+from tenants.quota.serializers import QuotaChangeSerializer
 from tests.factories import make_tenant, make_user
 
 pytestmark = pytest.mark.django_db
@@ -62,7 +64,7 @@ def test_a_lead_moves_quota_within_the_budget(team: Team):
 
 
 def test_a_refusal_says_how_much_is_left_and_changes_nothing(team: Team):
-    with pytest.raises(Refused, match="at most 12 is left here"):
+    with pytest.raises(Refused, match="at most 12 is available here"):
         change_quota(
             by=person("lee"), tenant=tenant_of("alice"), quota={"cpu": 13_000, "memory": GIB}
         )
@@ -78,11 +80,7 @@ def test_every_kind_over_the_budget_is_named(team: Team):
             tenant=tenant_of("alice"),
             quota={"cpu": 13_000, "memory": 25 * GIB, "gpu": 3, "pods": 30},
         )
-    ) == {
-        "quota.cpu": "over_budget",
-        "quota.memory": "over_budget",
-        "quota.gpu": "over_budget",
-    }
+    ) == {"quota.cpu": "over_budget", "quota.memory": "over_budget", "quota.gpu": "over_budget"}
 
 
 def test_when_the_budget_shrank_a_lead_may_still_take_away(team: Team):
@@ -138,12 +136,9 @@ def test_less_than_what_is_used_is_allowed(team: Team):
 
 
 def test_the_audit_trail_has_before_and_after_of_what_changed(team: Team):
-    change_quota(
-        by=person("lee"),
-        tenant=tenant_of("alice"),
-        quota={"cpu": 500, "memory": 16 * GIB},
-        source_address="10.1.2.3",
-    )
+    quota = {"cpu": 500, "memory": 16 * GIB}
+    with asked_from("10.1.2.3"):
+        change_quota(by=person("lee"), tenant=tenant_of("alice"), quota=quota)
     entry = AuditEntry.objects.get(verb="quota")
     assert (entry.actor_name, entry.kind, entry.source_address) == ("lee", "tenant", "10.1.2.3")
     assert entry.object_id == str(tenant_of("alice").pk)
@@ -167,17 +162,15 @@ def test_a_tenant_that_is_gone_has_no_quota_and_counts_no_more(team: Team):
     assert quota_sums([team.pk])[team.pk] == {"cpu": 8000, "memory": 16 * GIB, "gpu": 2}
 
 
+def amounts(given: Any) -> Any:
+    return read(QuotaChangeSerializer(data={"quota": given}))["quota"]
+
+
 def test_amounts_are_read_as_kubernetes_writes_them():
-    assert QuotaSerializer(
-        {"cpu": "1500m", "memory": "16Gi", "gpu": 2, "pods": "7", "nodeports": 0}
-    ).read() == {
-        "cpu": 1500,
-        "memory": 16 * GIB,
-        "gpu": 2,
-        "pods": 7,
-        "nodeports": 0,
-    }
-    assert QuotaSerializer({"cpu": 2.5}).read() == {"cpu": 2500}
+    given = {"cpu": "1500m", "memory": "16Gi", "gpu": 2, "pods": "7", "nodeports": 0}
+    found = {"cpu": 1500, "memory": 16 * GIB, "gpu": 2, "pods": 7, "nodeports": 0}
+    assert amounts(given) == found
+    assert amounts({"cpu": 2.5}) == {"cpu": 2500}
 
 
 @pytest.mark.parametrize(
@@ -200,4 +193,4 @@ def test_amounts_are_read_as_kubernetes_writes_them():
     ],
 )
 def test_amounts_that_make_no_sense_are_refused_by_field(given: Any, errors: dict[str, str]):
-    assert refusals(lambda: QuotaSerializer(given).read()) == errors
+    assert refusals(lambda: amounts(given)) == errors

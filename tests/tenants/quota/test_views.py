@@ -65,6 +65,8 @@ def test_a_lead_and_an_admin_change_a_quota(alice: Tenant, name: str):
 )
 def test_who_may_see_and_who_may_change(alice: Tenant, name: str, status: int):
     assert patch(name, alice, {"quota": {"gpu": 1}}).status_code == status
+    # Nobody else hears anything of the body.
+    assert patch(name, alice, {"quota": "?"}).status_code == (400 if status == 200 else status)
     shown = client_of(name).get(f"/tenants/{alice.pk}/quota/").status_code
     sent = client_of(name).post(f"/tenants/{alice.pk}/quota/", {"gpu": "0"}).status_code
     assert (shown, sent) == ((200, 302) if status == 200 else (status, status))
@@ -98,10 +100,10 @@ def test_the_form_says_what_is_held_and_what_the_budget_leaves(alice: Tenant):
     alice.save()
     page = read(client_of("lee").get(f"/tenants/{alice.pk}/quota/"))
     assert page.value("gpu") == "2"
-    assert page.one("p", id="gpu-hint").text == "1 held now. At most 2 within the team's budget."
+    assert page.one("p", id="gpu-hint").text == "1 in use. At most 2 within the team's budget."
     # An admin is bound by no budget.
     page = read(client_of("root").get(f"/tenants/{alice.pk}/quota/"))
-    assert page.one("p", id="gpu-hint").text == "1 held now."
+    assert page.one("p", id="gpu-hint").text == "1 in use."
 
 
 def test_a_refused_form_keeps_what_was_typed_and_says_why(alice: Tenant):

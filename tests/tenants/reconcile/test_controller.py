@@ -10,7 +10,7 @@ from django.db.models import F
 
 from portal.cluster import client as client_module
 from tenants.models import Tenant
-from tenants.reconcile.controller import TenantReconciler
+from tenants.reconcile.controller import TenantController
 from tests.factories import make_tenant
 from tests.faults import fault
 from tests.portal.cluster.fake_api import Trouble
@@ -301,7 +301,7 @@ async def test_a_foreign_namespace_of_the_same_name_is_left_alone(room: Room):
     foreign = room.api.put(
         {"kind": "Namespace", "metadata": {"name": room.namespace, "labels": {"team": "x"}}}
     )
-    await room.until(lambda r: "Homeport did not make" in r.tenant.reason_text)
+    await room.until(lambda r: "Homeport did not create" in r.tenant.reason_text)
     for _ in range(5):
         await room.one_pass()
     assert room.api.find("Namespace", "", room.namespace) == foreign
@@ -317,7 +317,7 @@ async def test_a_namespace_of_another_tenant_of_ours_is_left_alone(room: Room):
         "homeport.dev/owner": "00000000-0000-0000-0000-000000000000",
     }
     room.api.put({"kind": "Namespace", "metadata": {"name": room.namespace, "labels": labels}})
-    await room.until(lambda r: "Homeport did not make" in r.tenant.reason_text)
+    await room.until(lambda r: "Homeport did not create" in r.tenant.reason_text)
     assert room.writes() in ([], ["POST namespaces"])
 
 
@@ -351,7 +351,7 @@ async def test_nothing_is_made_before_we_have_our_rights(room: Room):
     assert set(room.writes()) == {"POST namespaces", "POST rolebindings"}
     assert (await room.rows())[
         "LimitRange/homeport"
-    ].detail == "waits for our rights in the namespace"
+    ].detail == "waits for our permissions in the namespace"
     broken.times = 0
     await room.until_active()
 
@@ -415,7 +415,7 @@ async def test_a_reconciler_that_starts_in_the_middle_goes_on(
             await room.until_active()
         monkeypatch.setattr(client_module, "fault", None)
         writer = DirectWriter()
-        room.reconciler = TenantReconciler(room.view, room.cluster, writer)
+        room.reconciler = TenantController(room.view, room.cluster, writer)
         await room.until_active()
         mine = [key for key in room.api.objects if room.namespace in key[1:]]
         assert len(mine) == 9

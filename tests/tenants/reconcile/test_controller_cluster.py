@@ -20,7 +20,7 @@ from portal.cluster.cache import ClusterCache
 from portal.cluster.client import Cluster
 from portal.cluster.errors import NotFound
 from tenants.models import Tenant, TenantObject
-from tenants.reconcile.controller import TenantReconciler
+from tenants.reconcile.controller import TenantController
 from tests.factories import make_tenant
 from tests.tenants.conftest import DirectWriter
 
@@ -41,7 +41,7 @@ class Lab:
 
     cluster: Cluster
     view: ClusterCache
-    reconciler: TenantReconciler
+    reconciler: TenantController
     tenant: Tenant
 
     @property
@@ -78,7 +78,7 @@ async def lab(
     tenant = await sync_to_async(make_tenant)("alice", active=False)
     try:
         await asyncio.wait_for(view.wait_synced(), 20)
-        yield Lab(cluster, view, TenantReconciler(view, cluster, DirectWriter()), tenant)
+        yield Lab(cluster, view, TenantController(view, cluster, DirectWriter()), tenant)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -197,7 +197,7 @@ async def test_a_foreign_namespace_is_left_alone(lab: Lab):
             "metadata": {"name": lab.namespace, "labels": {"team": "theirs"}},
         }
     )
-    await lab.until(lambda tenant: "Homeport did not make" in tenant.reason_text)
+    await lab.until(lambda tenant: "Homeport did not create" in tenant.reason_text)
     for _ in range(3):
         await lab.reconciler.run_once(lab.view.take_changes(), everything=True)
     found = await lab.cluster.get("Namespace", None, lab.namespace)

@@ -109,7 +109,7 @@ async def test_a_namespace_that_is_not_ours_is_left_alone_with_its_volumes(room:
         "Namespace", "", room.namespace, {"metadata": {"labels": {"homeport.dev/owner": "x"}}}
     )
     await purge(room, "delete")
-    await room.until(lambda r: "is not the one that Homeport made" in r.tenant.reason_text)
+    await room.until(lambda r: "is not the one that Homeport created" in r.tenant.reason_text)
     assert room.tenant.state == "deleting"
     assert room.tenant.reason_next_step
     assert destroyed(room) == []
@@ -216,7 +216,7 @@ async def test_without_an_account_that_may_purge_it_says_which_setting_names_one
     await room.until(lambda r: "reconciler cannot delete it" in r.tenant.reason_text)
     assert "Set PURGE_KUBECONFIG" in room.tenant.reason_next_step
     settings.PURGE_KUBECONFIG = room.api.kubeconfig(tmp_path)
-    await room.until(lambda r: "this right" in r.tenant.reason_next_step)
+    await room.until(lambda r: "this permission" in r.tenant.reason_next_step)
 
 
 async def test_a_reconciler_that_was_replaced_destroys_nothing(

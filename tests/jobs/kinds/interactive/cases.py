@@ -12,6 +12,8 @@ from jobs.kinds.state import (
     Observed,
     PatchRoot,
     PodFacts,
+    ReplicaKey,
+    ReplicaRow,
     Root,
     Sweep,
     Verify,
@@ -19,7 +21,7 @@ from jobs.kinds.state import (
 )
 from jobs.rules import reasons
 from jobs.rules.endings import ContainerExit
-from jobs.rules.states import JobState
+from jobs.rules.states import ReplicaState, WorkloadState
 from tests.jobs.kinds import NOW, Case
 
 ROOT = Root("Deployment", "nb-abc", "root-1", replicas=1)
@@ -27,7 +29,9 @@ DOOR = GateService("Service", "nb-abc", "door-1", node_port=31000)
 POD = PodFacts("Pod", "nb-abc-x", "pod-1", node="a", prepared_from=NOW, scheduled_at=NOW)
 RUNS = replace(POD, is_running=True, started_at=NOW, pulled_at=NOW)
 READY = replace(RUNS, is_ready=True, ready_at=NOW)
-UP = Observed(root=ROOT, services=(DOOR,), pods=(READY,))
+REPLICA = ReplicaKey("notebook", 0, 1)
+KNOWN = ReplicaRow(REPLICA, pod=POD.name, pod_uid=POD.uid, node="a", state=ReplicaState.RUNNING)
+UP = Observed(root=ROOT, services=(DOOR,), pods=(READY,), replicas={REPLICA: KNOWN})
 ABSENT = Observed(is_root_absent=True)
 GONE = Observed(is_root_absent=True, is_swept=True)
 
@@ -48,7 +52,7 @@ def row(**changes: Any) -> WorkloadRow:
         "memory": {"notebook": "2Gi"},
         "queued_at": ago(60),
         "observed_generation": 1,
-        "state": JobState.RUNNING,
+        "state": WorkloadState.RUNNING,
         "admitted_at": ago(59),
         "has_plan": True,
         "root_uid": "root-1",
@@ -56,17 +60,17 @@ def row(**changes: Any) -> WorkloadRow:
         "notes": notes(),
     }
     known = plain | changes
-    return WorkloadRow(**known | {"state": JobState(known["state"])})
+    return WorkloadRow(**known | {"state": WorkloadState(known["state"])})
 
 
 def notes(**changes: Any) -> Notes:
-    known = {"children_of": "root-1", "committed_at": ago(50), "pod_uid": "pod-1"}
+    known = {"children_of": "root-1", "committed_at": ago(50)}
     return Notes(**known | {"was_ready": True} | changes)
 
 
 def starting(**known: Any) -> WorkloadRow:
     given = {"was_ready": False, "starting_since": ago(50), **known}
-    return row(state=JobState.STARTING, notes=notes(**given))
+    return row(state=WorkloadState.STARTING, notes=notes(**given))
 
 
 def shows(**changes: Any) -> Observed:
@@ -83,8 +87,8 @@ DELETE_ROOT = (Delete("Deployment", "nb-abc", "root-1"),)
 SCALE = (PatchRoot("nb-abc", "root-1", {"replicas": 1}),)
 CREATE, VERIFY, SWEEP = (CreateAll(),), (Verify("nb-abc"),), (Sweep(),)
 # One that has just been admitted, and one that is being stopped.
-FRESH = row(state=JobState.STARTING, root_uid="", node_port=None, notes=Notes())
-LEAVING = notes(leaving="stop", leaving_why=("stopped", "Stopped.", ""))
+FRESH = row(state=WorkloadState.STARTING, root_uid="", node_port=None, notes=Notes())
+LEAVING = notes(teardown="stop", teardown_reason=("stopped", "Stopped.", ""))
 STOPPING = row(state="stopping", desired="stop", notes=LEAVING)
 NEW = row(observed_generation=0, state="queued", has_plan=False, root_uid="")
 CLEAN = row(generation=2, state="queued", cleaned_at=ago(5), desired="run")
@@ -98,9 +102,9 @@ NO_PYTHON = ContainerExit(127, "StartError", "python3: not found")
 REFUSED = Observed(blocked=reasons.make("refused", detail="no"))
 LEFTOVER = Observed(trouble=reasons.make("leftover", detail="x"))
 QUEUED, STARTS, RUNNING, STOPS, STOPPED, FAILED = map(
-    JobState, ("queued", "starting", "running", "stopping", "stopped", "failed")
+    WorkloadState, ("queued", "starting", "running", "stopping", "stopped", "failed")
 )
-STOP, FAIL, QUEUE = {"leaving": "stop"}, {"leaving": "fail"}, {"leaving": "queue"}
+STOP, FAIL, QUEUE = {"teardown": "stop"}, {"teardown": "fail"}, {"teardown": "queue"}
 MADE_ROOT = {"root_uid": "root-1"}
 
 # A table: each case is to be read at a glance.

@@ -7,7 +7,7 @@ import pytest
 
 from jobs.kinds.state import Delete, ObjectRef, Observed
 from jobs.rules.endings import ContainerExit, Disruption
-from jobs.rules.states import JobState
+from jobs.rules.states import ReplicaState, WorkloadState
 from tests.jobs.kinds import NOW, plan
 from tests.jobs.kinds.interactive.cases import (
     ABSENT,
@@ -20,6 +20,7 @@ from tests.jobs.kinds.interactive.cases import (
     notes,
     row,
     runs,
+    shows,
     starting,
 )
 
@@ -36,7 +37,7 @@ def test_the_memory_limit_is_named_when_it_was_too_little() -> None:
     decided = plan(row(), runs(restarts=1, last_end=end))
     told = [event.message for event in decided.events]
     assert any("more than its 2Gi of memory" in text for text in told)
-    assert decided.columns["restarts"] == 1
+    assert [one.restarts for one in decided.replicas] == [1]
 
 
 def test_a_pod_that_the_cluster_took_is_no_crash() -> None:
@@ -52,7 +53,7 @@ def test_things_of_an_earlier_start_do_not_stay() -> None:
     one = row(
         state="stopping",
         desired="stop",
-        notes=notes(leaving="stop", leaving_at=ago(11), swept=True),
+        notes=notes(teardown="stop", teardown_at=ago(11), swept=True),
     )
     decided = plan(one, replace(ABSENT, others=(old,)))
     assert decided.steps == (Delete("Service", "nb-old", "door-0"),)
@@ -65,7 +66,7 @@ def test_a_pod_is_left_to_the_cluster_while_its_replica_set_may_be_there(
     one = row(
         state="stopping",
         desired="stop",
-        notes=notes(leaving="stop", leaving_at=ago(left_s), swept=True),
+        notes=notes(teardown="stop", teardown_at=ago(left_s), swept=True),
     )
     decided = plan(one, replace(ABSENT, pods=(READY,)))
     assert decided.steps == ((Delete("Pod", READY.name, READY.uid),) if is_deleted else ())
@@ -77,13 +78,33 @@ def test_a_node_that_is_lost_does_not_hold_up_a_stop_for_ever() -> None:
     one = row(
         state="stopping",
         desired="stop",
-        notes=notes(leaving="stop", leaving_why=why, leaving_at=ago(91), swept=True),
+        notes=notes(teardown="stop", teardown_reason=why, teardown_at=ago(91), swept=True),
     )
     decided = plan(one, replace(ABSENT, pods=(ghost,)))
-    assert decided.columns["state"] == JobState.STOPPED
+    assert decided.columns["state"] == WorkloadState.STOPPED
 
 
 def test_a_delete_removes_the_row_only_when_nothing_is_left() -> None:
     assert not plan(row(desired="delete"), UP).delete_row
     assert plan(row(desired="delete"), GONE).delete_row
     assert plan(row(desired="delete", state="stopped", cleaned_at=ago(9)), Observed()).delete_row
+
+
+def test_its_replica_is_what_its_pod_shows() -> None:
+    (replica,) = plan(starting(), shows(uid="pod-2", gpus="0,1")).replicas
+    assert (replica.pod_uid, replica.node, replica.gpus) == ("pod-2", "a", "0,1")
+    assert (replica.state, replica.restarts) == (ReplicaState.STARTING, 1)
+
+
+def test_what_has_ended_is_on_no_node() -> None:
+    stopping = row(state="stopping", desired="stop", notes=notes(teardown="stop"))
+    (replica,) = plan(stopping, replace(GONE, replicas=UP.replicas)).replicas
+    assert (replica.node, replica.pod) == ("", POD.name)
+    assert replica.state is ReplicaState.STOPPED
+
+
+def test_another_start_forgets_the_replica_of_the_one_before() -> None:
+    clean = row(generation=2, state="stopped", cleaned_at=ago(5))
+    made = plan(clean, Observed(replicas=UP.replicas))
+    assert (made.columns["attempt"], made.replicas) == (2, ())
+    assert made.forgotten == tuple(UP.replicas)

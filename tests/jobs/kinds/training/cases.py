@@ -22,17 +22,21 @@ from jobs.kinds.state import (
     Verify,
     WorkloadRow,
 )
+from jobs.kinds.training.spec import RunPolicy
 from jobs.rules import reasons
 from jobs.rules.endings import ContainerExit, Disruption
-from jobs.rules.states import JobState
+from jobs.rules.states import WorkloadState
 from tests.jobs.kinds import NOW, Case
 
 EARLIER = NOW - timedelta(minutes=2)
 W0, W1, PS = ReplicaKey("worker", 0, 1), ReplicaKey("worker", 1, 1), ReplicaKey("ps", 0, 1)
+POLICY = RunPolicy.__struct_fields__
 GOING = Notes(children_of="root-uid", committed_at=EARLIER)
 
 
-def job(state: JobState = JobState.STARTING, notes: Notes = GOING, **more: Any) -> WorkloadRow:
+def job(
+    state: WorkloadState = WorkloadState.STARTING, notes: Notes = GOING, **more: Any
+) -> WorkloadRow:
     base = WorkloadRow(
         id="0",
         kind="job",
@@ -48,12 +52,13 @@ def job(state: JobState = JobState.STARTING, notes: Notes = GOING, **more: Any) 
         has_plan=True,
         root_uid="root-uid",
         notes=notes,
+        run_policy={name: more.pop(name) for name in POLICY if name in more},
     )
     return replace(base, **more)
 
 
 FRESH = job(notes=Notes(), root_uid="")
-QUEUED = job(JobState.QUEUED, Notes(), has_plan=False, root_uid="", admitted_at=None)
+QUEUED = job(WorkloadState.QUEUED, Notes(), has_plan=False, root_uid="", admitted_at=None)
 ENDED = {"deciders_ended_at": EARLIER, "finished_at": EARLIER}
 
 
@@ -102,8 +107,8 @@ NO_SERVERS = (
 )
 MISSING = Notes(children_of="root-uid", committed_at=EARLIER, missing_since=EARLIER)
 ARCHIVED = replace(GOING, archive="complete", pods_ended_at=EARLIER)
-STARTING, RUNNING, STOPPING = JobState.STARTING, JobState.RUNNING, JobState.STOPPING
-SUCCEEDED, FAILED, STOPPED = JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED
+STARTING, RUNNING, STOPPING = WorkloadState.STARTING, WorkloadState.RUNNING, WorkloadState.STOPPING
+SUCCEEDED, FAILED, STOPPED = WorkloadState.SUCCEEDED, WorkloadState.FAILED, WorkloadState.STOPPED
 
 HELD = root(is_suspended=True)
 COMPLETE, BROKEN = root(verdict="complete"), root(verdict="failed")
@@ -132,7 +137,7 @@ def deleted(notes: Notes = GOING, **more: Any) -> WorkloadRow:
     return job(RUNNING, desired="delete", notes=replace(notes, **more))
 
 
-def ended(state: JobState, notes: Notes = GOING, **more: Any) -> WorkloadRow:
+def ended(state: WorkloadState, notes: Notes = GOING, **more: Any) -> WorkloadRow:
     """One that has ended a while ago."""
     return job(state, notes=notes, **ENDED, **more)
 
@@ -172,7 +177,7 @@ CASES = [
     Case("one has no node yet", job(), seen(pod(W0), pod(PS)), (), STARTING),
     Case("one is not placed", job(), seen(pod(W0), pod(PS), UNPLACED), (), STARTING, "placing"),
     Case("not placed for too long: everything is given back", job(notes=LATE),
-         seen(pod(W0), pod(PS)), (NO_ROOT,), STARTING, "not_placed", {"leaving": "queue"}),
+         seen(pod(W0), pod(PS)), (NO_ROOT,), STARTING, "not_placed", {"teardown": "queue"}),
     Case("the same while the watches are broken: waits", job(notes=LATE),
          seen(pod(W0), pod(PS), is_current=False), (), STARTING),
     Case("an image that is none", job(), seen(pod(PS), NO_IMAGE), (SUSPEND,), FAILED, "image_name"),
@@ -188,7 +193,7 @@ CASES = [
     Case("the verdict is there, its cause is not yet: waits", job(RUNNING),
          seen(*ALL_RUN, at=NO_CAUSE), (), RUNNING),
     Case("a failure with retries left: another attempt", job(RUNNING, retries=1),
-         seen(*ONE_FAILED, at=BROKEN), (NO_ROOT,), STARTING, "retrying", {"leaving": "retry"}),
+         seen(*ONE_FAILED, at=BROKEN), (NO_ROOT,), STARTING, "retrying", {"teardown": "retry"}),
     Case("the deadline, with retries left: no other attempt",
          job(RUNNING, retries=1, deadline_s=3600), seen(*ALL_RUN, at=PAST_DEADLINE), (), FAILED,
          "deadline"),
@@ -201,7 +206,7 @@ CASES = [
          (SUSPEND,), STOPPING, "stopped"),
     Case("stop before it was set going: taken down",
          job(desired="stop", notes=Notes(children_of="root-uid")), seen(at=HELD), (), STOPPING,
-         more={"leaving": "stop"}),
+         more={"teardown": "stop"}),
     Case("stopping, pods still end: waits", STOPS, seen(*ALL_RUN, at=HELD), (), STOPPING),
     Case("stopping, only servers are left: they go", STOPS, seen(pod(PS), at=HELD), NO_SERVERS),
     Case("stopping, nothing runs", STOPS, seen(at=HELD, **BARE), (), STOPPED, "stopped"),
@@ -236,15 +241,15 @@ CASES = [
     # --- delete ---
     Case("delete of what runs", deleted(), seen(*ALL_RUN), (NO_ROOT,)),
     Case("delete, the root is gone: its pods are the cluster's to remove",
-         deleted(SWEPT, leaving_at=NOW), seen(pod(PS), **LEFT)),
+         deleted(SWEPT, teardown_at=NOW), seen(pod(PS), **LEFT)),
     Case("delete, the root is gone for a while: a server's pod may be made once more",
-         deleted(SWEPT, leaving_at=NOW - timedelta(seconds=30)), seen(pod(W0), pod(PS), **LEFT),
+         deleted(SWEPT, teardown_at=NOW - timedelta(seconds=30)), seen(pod(W0), pod(PS), **LEFT),
          (Delete("Pod", pod(W0).name, pod(W0).uid),)),
     Case("delete, the root is gone for long: what is left is deleted one by one",
-         deleted(SWEPT, leaving_at=EARLIER), seen(pod(PS), **LEFT),
+         deleted(SWEPT, teardown_at=EARLIER), seen(pod(PS), **LEFT),
          (Delete("Pod", pod(PS).name, pod(PS).uid),)),
     Case("delete, objects are gone: the store is erased", deleted(SWEPT), ABSENT, (Erase(),)),
-    Case("delete, all is erased: the row goes", deleted(SWEPT, erased=True), ABSENT,
+    Case("delete, all is erased: the row goes", deleted(SWEPT, purged=True), ABSENT,
          more={"deleted": True}),
 ]
 # fmt: on

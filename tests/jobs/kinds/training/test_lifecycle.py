@@ -6,7 +6,7 @@ from datetime import timedelta
 from jobs.kinds.notes import Notes, dump, load
 from jobs.kinds.state import ArchiveRow, Observed, ReplicaRow, Rescue
 from jobs.rules.endings import ContainerExit
-from jobs.rules.states import JobState, ReplicaState
+from jobs.rules.states import ReplicaState, WorkloadState
 from tests.jobs.kinds import NOW, after, plan
 from tests.jobs.kinds.training.cases import (
     ALL_RUN,
@@ -34,7 +34,7 @@ def test_three_restarts_within_ten_minutes_fail_the_training() -> None:
         made = plan(rows, replace(observed, pods=(pod(W0), pod(W1), crashed)), at)
         assert next(event.reason for event in made.events) == "restarted"
         rows, observed = after(made, rows, observed)
-    assert (rows.state, rows.reason.code) == (JobState.FAILED, "ps_crash_loop")
+    assert (rows.state, rows.reason.code) == (WorkloadState.FAILED, "ps_crash_loop")
     assert "ps-0 ended with exit code 1" in rows.reason.text
 
 
@@ -66,7 +66,7 @@ def test_the_first_failure_is_the_cause() -> None:
 def test_how_a_pod_ended_is_known_even_when_it_went_between_two_looks() -> None:
     known = {W0: ReplicaRow(W0, pod="p", pod_uid="worker-0-uid", state=ReplicaState.RUNNING)}
     gone = pod(W0, "Failed", end=ContainerExit(143, "Error"), is_terminating=True)
-    stopping = job(JobState.STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW))
+    stopping = job(WorkloadState.STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW))
     observed = seen(at=root(is_suspended=True), replicas=known, deleted_pods=(gone,))
     row = next(r for r in plan(stopping, observed, NOW).replicas if r.key == W0)
     assert (row.state, row.exit_code) == (ReplicaState.STOPPED, 143)
@@ -79,7 +79,7 @@ def test_an_earlier_pod_does_not_come_back_when_its_successor_is_gone() -> None:
         )
     }
     first = pod(W0, "Failed", finished_at=EARLIER)
-    stopping = job(JobState.STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW))
+    stopping = job(WorkloadState.STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW))
     row = plan(stopping, seen(first, replicas=known), NOW).replicas[0]
     assert (row.pod_uid, row.incarnation, row.state) == ("second", 2, ReplicaState.STOPPED)
 
@@ -90,7 +90,7 @@ def test_an_exit_code_that_only_the_runner_told_is_used() -> None:
     single = job(RUNNING, notes=MISSING, topology="single", counts={"worker": 1})
     observed = Observed(is_root_absent=True, replicas=known, archives=told)
     made = plan(single, observed, NOW)
-    assert made.columns["state"] is JobState.SUCCEEDED
+    assert made.columns["state"] is WorkloadState.SUCCEEDED
 
 
 def test_a_mark_of_an_earlier_pod_does_not_count_for_the_last_one() -> None:
@@ -98,18 +98,18 @@ def test_a_mark_of_an_earlier_pod_does_not_count_for_the_last_one() -> None:
         W0: ReplicaRow(W0, pod="p", pod_uid="second", state=ReplicaState.FAILED, started_at=EARLIER)
     }
     told = {W0: ArchiveRow(W0, is_complete=True, pod_uid="first")}
-    ended = job(JobState.FAILED, notes=replace(GOING, pods_ended_at=EARLIER), **ENDED)
+    ended = job(WorkloadState.FAILED, notes=replace(GOING, pods_ended_at=EARLIER), **ENDED)
     observed = Observed(root=root(verdict="failed"), replicas=known, archives=told)
     assert plan(ended, observed, NOW).steps == (Rescue(W0, "second", 1),)
 
 
 def test_notes_survive_being_stored() -> None:
     notes = Notes(
-        said=3,
+        event_count=3,
         committed_at=NOW,
         restarts={"ps-0": ("x",)},
         lost=("a",),
-        again=("c", "t", "n"),
+        restart_reason=("c", "t", "n"),
         rescues={"worker-0/1": 2},
     )
     assert load(dump(notes)) == notes

@@ -285,7 +285,7 @@ async def test_an_app_that_does_not_answer_yet_is_waited_for_in_words() -> None:
         cookie = await w.cookie()
         page = await w.call("lab", cookie=cookie, headers={"Accept": "text/html"})
         assert (page.status, page.headers["Refresh"]) == (503, "3")
-        assert "does not answer yet" in page.text
+        assert "does not respond yet" in page.text
         said = await w.call("api", cookie=cookie)
         assert said.status == 503
         assert said.code == "app_not_answering"
@@ -319,7 +319,7 @@ async def test_an_app_that_speaks_no_http_is_a_page_in_words(said: bytes) -> Non
         async with await asyncio.start_server(talk, "127.0.0.1", port):
             page = await w.call("lab", cookie=cookie, headers={"Accept": "text/html"})
             assert page.status == 502
-            assert "broke off" in page.text
+            assert "stopped responding" in page.text
             assert page.headers["Refresh"] == "3"
             assert (await w.call("a", cookie=cookie)).json["message"]
 

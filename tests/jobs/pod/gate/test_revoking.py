@@ -156,7 +156,7 @@ async def test_without_an_answer_of_the_portal_everything_closes_and_opens_again
         w.app = None
         page = await w.call("lab", cookie=cookie, headers={"Accept": "text/html"})
         assert page.status == 503
-        assert "Homeport does not answer" in page.text
+        assert "Homeport does not respond" in page.text
         assert int(page.headers["Refresh"]) >= 10
         assert (await w.login()).status == 503
         w.portal.status, w.portal.body = 200, None

@@ -1,0 +1,53 @@
+"""The request of a workload, typed: how every kind's spec is kept in a row and read from it.
+
+Name, image and replicas have columns of their own, for queries and lists; the column `spec` holds all
+else. What is written down nowhere else is written once.
+"""
+
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from jobs.rules.requests import RoleRequest
+
+_COLUMNS = ("name", "image", "replicas")
+
+
+class WorkloadSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What the specs of all kinds have. Amounts are whole: millicores, bytes.
+
+    A field that is added needs a default: rows of before do not have it.
+    """
+
+    name: str
+    image: str
+    replicas: dict[str, RoleRequest]  # role -> what each of its replicas asks for
+
+
+class SpecColumns(Protocol):
+    """The columns of `Workload` that keep a spec; naming the model would bring in Django."""
+
+    name: Any
+    image: Any
+    replicas: Any
+    spec: Any
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def columns_of(spec: WorkloadSpec) -> dict[str, Any]:
+    """The columns of `Workload` that keep a spec."""
+    values = msgspec.to_builtins(spec)
+    columns = {name: values.pop(name) for name in _COLUMNS}
+    return {**columns, "spec": values}
+
+
+def spec_of(workload: SpecColumns, kind: type[S]) -> S:
+    """The spec that a row keeps; fields that are not known any more are dropped.
+
+    Raises:
+        msgspec.ValidationError: the row was changed by hand.
+    """
+    columns = {name: getattr(workload, name) for name in _COLUMNS}
+    return msgspec.convert({**workload.spec, **columns}, kind)

@@ -1,0 +1,277 @@
+"""A training as Kubernetes objects: the values that `templates/manifests/job.yaml.j2` renders.
+
+What is rendered at admission is stored with the row and never rendered again; `with_private` and
+`completed` add at the moment of creation what must not be stored: the environment, the token, the
+root's uid. Pure except for reading the template files.
+"""
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.kinds.manifests import PodSettings, amounts, kube_name, with_owner
+from jobs.kinds.spec import spec_of
+from jobs.kinds.state import Rescue
+from jobs.kinds.training.spec import TrainingSpec
+from jobs.models import Workload
+from jobs.rules.hosts import PORT, addresses
+from jobs.rules.topologies import get_topology
+from portal.cluster import labels, names
+from portal.cluster.manifests import Object, render
+
+PRIVATE_FILE = "private.json"  # in the Secret, beside the token
+GRACE_S = 120  # between SIGTERM and SIGKILL: time for a checkpoint and the upload of the log's end
+# What has a deadline gives its resources back within a minute of it, whatever its program does.
+DEADLINE_GRACE_S = 60
+DEAD_MAN_S = 6 * 3600  # after `ttl_s` the cluster itself removes what Homeport did not
+SEGMENT_BYTES = 4 * 1024**2
+SEGMENT_S = 60
+UPLOAD_RETRY_S = (
+    600  # how long the runner tries to reach the portal before it leaves it to a rescue
+)
+RESCUE_DEADLINE_S = 1800
+DATA_DIR = "/data"
+LOG_ROOT = "/log/jobs"
+TEMPLATE_VERSION = "job-1"
+JOB_LABEL = "homeport.dev/job"  # NAME; on the replicas' pods, which the Service selects by it
+RESCUE_ROLE = "rescue"
+
+
+@dataclass(frozen=True)
+class RoleManifest:
+    """One role (the workers' Job) or one replica of it (a server's Deployment)."""
+
+    role: str
+    name: str
+    labels: Mapping[str, str]
+    resources: Mapping[str, str]
+    gpu_count: int
+    count: int
+    index: int | None
+
+
+@dataclass(frozen=True)
+class JobManifest:
+    """Variables of `job.yaml.j2`."""
+
+    owner: str
+    namespace: str
+    kube_name: str
+    template_version: str
+    attempt: int
+    labels: Mapping[str, str]
+    selector: Mapping[str, str]
+    workers: RoleManifest
+    servers: Sequence[RoleManifest]
+    is_coupled: bool
+    retries: int
+    deadline_s: int | None
+    dead_man_ttl_s: int
+    grace_s: int
+    shm_bytes: int | None
+    image: str
+    job_json: str
+    port: int
+    pods: PodSettings
+
+
+@dataclass(frozen=True)
+class RescueManifest:
+    """Variables of `rescue.yaml.j2`."""
+
+    owner: str
+    namespace: str
+    name: str
+    kube_name: str
+    template_version: str
+    labels: Mapping[str, str]
+    role: str
+    index: int
+    attempt: int
+    lost_pod_uid: str
+    deadline_s: int
+    pods: PodSettings
+
+
+def log_dir(training: Workload) -> str:
+    """The training's own folder on the log volume; the same for all attempts."""
+    return f"{LOG_ROOT}/{kube_name(training.name, training.pk, 1)}"
+
+
+def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSettings) -> str:
+    """What the programs in the pods read from /etc/homeport/job.json."""
+    base = kube_name(training.name, training.pk, attempt)
+    hosts = addresses(
+        get_topology(spec.topology),
+        {role: asked.count for role, asked in spec.replicas.items()},
+        lambda role, index: names.replica_address(base, role, index),
+    )
+    content = {
+        "id": str(training.pk),
+        "name": spec.name,
+        "kube_name": base,
+        "folder": log_dir(training),
+        "attempt": attempt,
+        "topology": spec.topology,
+        "command": list(spec.command),
+        "cluster_flags": list(spec.cluster_flags),
+        "source": None if _is_private(spec.source) else spec.source,
+        "private": PRIVATE_FILE,
+        "hosts": hosts,
+        "data_dir": DATA_DIR,
+        "limits": {
+            "log_archive_bytes": pods.log_archive_bytes,
+            "artifacts_bytes": pods.artifacts_bytes,
+            "bundle_bytes": pods.bundle_bytes,
+            "segment_bytes": SEGMENT_BYTES,
+            "segment_s": SEGMENT_S,
+        },
+        "retry_s": UPLOAD_RETRY_S,
+        "grace_s": _grace_s(spec),
+    }
+    return json.dumps(content, ensure_ascii=False, indent=1)
+
+
+def _is_private(source: Mapping[str, str] | None) -> bool:
+    """Whether where the code comes from may hold a secret, as an address may."""
+    return source is not None and "url" in source
+
+
+def with_private(training: Workload, document: Object) -> Object:
+    """A stored document; a Secret with what is not stored and not secret to the reconciler.
+
+    That is what `job.json` leaves to a file beside the token, since others may read a ConfigMap.
+    """
+    if document["kind"] != "Secret":
+        return document
+    spec = spec_of(training, TrainingSpec)
+    content: dict[str, Any] = {"env": spec.env}
+    if _is_private(spec.source):
+        content["source"] = spec.source
+    return {**document, "stringData": {PRIVATE_FILE: json.dumps(content, ensure_ascii=False)}}
+
+
+def _grace_s(spec: TrainingSpec) -> int:
+    """Seconds from SIGTERM to SIGKILL of each pod."""
+    return GRACE_S if spec.run_policy.deadline_s is None else DEADLINE_GRACE_S
+
+
+def _role(
+    training: Workload, spec: TrainingSpec, attempt: int, role: str, index: int | None = None
+) -> RoleManifest:
+    """All replicas of a role, or the one of this index."""
+    asked = spec.replicas[role]
+    base = kube_name(training.name, training.pk, attempt)
+    marks = {JOB_LABEL: base, labels.ROLE: role, labels.ATTEMPT: str(attempt)}
+    name = names.role_name(base, role)
+    if index is not None:
+        marks[labels.INDEX] = str(index)
+        name = names.replica_name(base, role, index)
+    return RoleManifest(
+        role=role,
+        name=name,
+        labels={**marks, labels.OWNER: str(training.pk)},
+        resources=amounts(asked.cpu_millicores, asked.memory_bytes, asked.gpu_count),
+        gpu_count=asked.gpu_count,
+        count=asked.count if index is None else 1,
+        index=index,
+    )
+
+
+def render_training(
+    training: Workload, *, attempt: int, pods: PodSettings, deadline_s: int | None = None
+) -> list[Object]:
+    """All objects of one attempt: the root first, then what it will own, without secret values.
+
+    Args:
+        training: its row, which need not be saved.
+        attempt: 1 is the first; part of every name.
+        pods: from `pod_settings()`.
+        deadline_s: seconds that this attempt may run; the training's own deadline when None.
+
+    Raises:
+        ConfigurationError: see portal/cluster/manifests.py.
+    """
+    spec = spec_of(training, TrainingSpec)
+    policy, topology = spec.run_policy, get_topology(spec.topology)
+    owner, base = str(training.pk), kube_name(training.name, training.pk, attempt)
+    context = JobManifest(
+        owner=owner,
+        namespace=training.tenant.namespace,
+        kube_name=base,
+        template_version=TEMPLATE_VERSION,
+        attempt=attempt,
+        labels={labels.OWNER: owner, JOB_LABEL: base, labels.ATTEMPT: str(attempt)},
+        selector={JOB_LABEL: base, labels.OWNER: owner},
+        workers=_role(training, spec, attempt, topology.deciding.name),
+        servers=tuple(
+            _role(training, spec, attempt, role.name, index)
+            for role in topology.serving
+            for index in range(spec.replicas[role.name].count)
+        ),
+        is_coupled=topology.is_coupled,
+        retries=policy.retries,
+        deadline_s=deadline_s if deadline_s is not None else policy.deadline_s,
+        dead_man_ttl_s=policy.ttl_s + DEAD_MAN_S,
+        grace_s=_grace_s(spec),
+        shm_bytes=spec.shm_bytes,
+        image=spec.image,
+        job_json=_job_json(training, spec, attempt, pods),
+        port=PORT,
+        pods=pods,
+    )
+    return render("job.yaml.j2", context)
+
+
+def render_rescue(training: Workload, lost: Rescue, *, attempt: int, pods: PodSettings) -> Object:
+    """The pod that uploads what a lost replica left on the log volume.
+
+    Args:
+        training: its row.
+        lost: whose log, and which try.
+        attempt: the training's last attempt, whose ConfigMap and Secret are mounted.
+        pods: from `pod_settings()`.
+    """
+    key = lost.key
+    marks = {
+        labels.ROLE: RESCUE_ROLE,
+        labels.ATTEMPT: str(attempt),
+        labels.INDEX: str(key.index),
+        labels.RESCUED_ROLE: key.role,
+        labels.RESCUED_ATTEMPT: str(key.attempt),
+    }
+    of_lost = kube_name(training.name, training.pk, key.attempt)
+    context = RescueManifest(
+        owner=str(training.pk),
+        namespace=training.tenant.namespace,
+        name=f"{of_lost}-{RESCUE_ROLE}-{key.who}-{lost.number}",
+        kube_name=kube_name(training.name, training.pk, attempt),
+        template_version=TEMPLATE_VERSION,
+        labels=marks,
+        role=key.role,
+        index=key.index,
+        attempt=key.attempt,
+        lost_pod_uid=lost.pod_uid,
+        deadline_s=RESCUE_DEADLINE_S,
+        pods=pods,
+    )
+    return render("rescue.yaml.j2", context)[0]
+
+
+def completed(document: Object, *, root: Object | None, token: str) -> Object:
+    """A stored document as it is sent: with its owner and, in a Secret, the token.
+
+    What a Secret holds is no part of the spec hash.
+
+    Args:
+        document: from `render_training`, or from `with_private`.
+        root: the root as the cluster has it; None for the root itself and for orphans.
+        token: see jobs/tokens.py.
+    """
+    bare = {key: value for key, value in document.items() if key != "stringData"}
+    sent = copy.deepcopy(bare) if root is None else with_owner(bare, root)
+    if sent["kind"] == "Secret":
+        sent["stringData"] = {**document.get("stringData", {}), "token": token}
+    return sent

@@ -1,0 +1,31 @@
+"""What a training is asked for by: its one typed specification."""
+
+import msgspec
+
+from jobs.kinds.spec import WorkloadSpec
+
+KEY = "job"
+
+
+class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """How a training ends, and what comes then: the part that planning reads, small on purpose."""
+
+    success_policy: str | None = None  # worker0 | all; None: the topology's default
+    retries: int = 0
+    deadline_s: int | None = None
+    starting_deadline_s: int = 300
+    clean_policy: str = "running"  # running | all | none
+    ttl_s: int = 86400
+
+
+class TrainingSpec(WorkloadSpec, frozen=True, kw_only=True):
+    """A checked request for a training."""
+
+    topology: str
+    command: tuple[str, ...]
+    # {"bundle": id, "sha256", "file_name"} | {"url", "sha256"?} | {"path"} | None
+    source: dict[str, str] | None = None
+    env: dict[str, str] = {}
+    cluster_flags: tuple[str, ...] = ()  # names of flags to append, in order
+    shm_bytes: int | None = None
+    run_policy: RunPolicy = RunPolicy()

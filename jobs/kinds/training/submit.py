@@ -1,0 +1,38 @@
+"""What a training must hold to at the moment it is submitted, beside what its request must."""
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+from jobs.kinds.training.serializer import NO_UPLOAD
+from jobs.kinds.training.spec import KEY, TrainingSpec
+from jobs.models import Bundle, Workload
+from portal.errors import Refused
+from tenants.models import Tenant
+
+
+def check_submit(tenant: Tenant, spec: TrainingSpec) -> None:
+    """Holds its upload, until the transaction ends, from being deleted before the training uses it.
+
+    Raises:
+        Refused: 409, the namespace has as many unfinished trainings as it may have; or the upload was
+            deleted since the request was checked.
+    """
+    _check_unfinished(tenant)
+    bundle = (spec.source or {}).get("bundle")
+    if bundle is None:
+        return
+    Tenant.objects.select_for_update().only("pk").get(pk=tenant.pk)  # as jobs/uploads.py
+    if not Bundle.objects.filter(tenant=tenant, pk=bundle).exists():
+        raise Refused([NO_UPLOAD])
+
+
+def _check_unfinished(tenant: Tenant) -> None:
+    most = settings.MAX_UNFINISHED_TRAININGS
+    count = Workload.objects.filter(kind=KEY, tenant=tenant).unfinished().count()
+    if count >= most:
+        text = _(
+            "%(count)s trainings of this namespace are queued or running, and at most %(most)s may "
+            "be. Wait until some have ended, or stop those that are not needed."
+        )
+        text %= {"count": count, "most": most}
+        raise Refused(text, "too_many_trainings", 409)

@@ -1,0 +1,136 @@
+"""Everything that changes workloads on somebody's behalf: intent in the database, never the cluster."""
+
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from jobs import changes, limits
+from jobs.kinds.base import WorkloadKind
+from jobs.kinds.registry import KINDS
+from jobs.kinds.spec import WorkloadSpec, columns_of
+from jobs.models import Workload
+from jobs.rules.states import FINAL_STATES, Desired, WorkloadState
+from jobs.workloads.fit import fit
+from portal import room
+from portal.errors import FieldError, Refused
+from tenants import policy
+from tenants.models import Tenant, User
+
+
+def submit(*, by: User, tenant: Tenant, kind: WorkloadKind, spec: WorkloadSpec) -> Workload:
+    """Queues a workload. An acknowledged one is in the database before the answer leaves.
+
+    Raises:
+        PermissionDenied: see `tenants/policy.py`.
+        Refused: it could never start, too many changes in a minute, or what its kind refuses.
+        NoRoomError: too little of the disk is free.
+    """
+    policy.require(by, "submit", tenant)
+    found = fit(kind, spec, tenant)
+    if found.kind == "never":
+        raise Refused([FieldError(found.field, "never_fits", found.text)])
+    room.check()
+    with transaction.atomic():
+        limits.check_pace(by)
+        kind.check_submit(tenant, spec)
+        workload: Workload = Workload.objects.create(
+            kind=kind.key,
+            tenant=tenant,
+            owner=by,
+            # What starts only once needs no look that notices the start.
+            observed_generation=0 if kind.can_restart else 1,
+            **columns_of(spec),
+        )
+        is_told_apart = kind.key != kind.record_kind
+        detail = {"kind": kind.key} if is_told_apart else {}
+        changes.record(by=by, verb=kind.submit_verb, workload=workload, detail=detail)
+        changes.tell(workload)
+    return workload
+
+
+def _intend(workload: Workload, change: dict[str, Any], **only_if: Any) -> bool:
+    """Writes intent if nobody decided against it meanwhile; True when it was written."""
+    written = (
+        Workload.objects.filter(pk=workload.pk, **only_if)
+        .exclude(desired=Desired.DELETE)
+        .update(revision=F("revision") + 1, **change)
+    )
+    if written:
+        workload.refresh_from_db()
+    return bool(written)
+
+
+def _has_ended(workload: Workload) -> bool:
+    """Whether the latest start is over; until it is noticed, the state is that of the one before."""
+    is_noticed = workload.observed_generation == workload.generation
+    return workload.state in FINAL_STATES and is_noticed
+
+
+@transaction.atomic
+def start(*, by: User, workload: Workload) -> Workload:
+    """Starts one that was stopped or failed again, with what is on its volumes.
+
+    Harmless for one that runs, or that has been started by somebody else meanwhile. One that is
+    still stopping starts as soon as it has stopped.
+
+    Raises:
+        PermissionDenied: see `tenants/policy.py`.
+    """
+    policy.require(by, "start", workload.tenant)
+    assert KINDS[workload.kind].can_restart, f"a {workload.kind} starts once"
+    if workload.desired == Desired.RUN and not _has_ended(workload):
+        return workload
+    change = {
+        "desired": Desired.RUN,
+        "generation": F("generation") + 1,
+        "queued_at": timezone.now(),
+        "stop_requested_at": None,
+        "stop_requested_by": None,
+        "stop_reason": "",
+    }
+    if workload.state in FINAL_STATES:
+        # As after `submit`: what happens to the new start is the reconciler's to tell.
+        queued = {"state": WorkloadState.QUEUED, "reason_code": "", "reason_text": ""}
+        change |= queued | {"reason_next_step": ""}
+    if _intend(workload, change, generation=workload.generation):
+        changes.record(by=by, verb="start", workload=workload)
+        changes.tell(workload)
+    return workload
+
+
+@transaction.atomic
+def stop(*, by: User, workload: Workload, reason: str = "") -> Workload:
+    """Asks for its end, with the grace that its kind gives; volumes stay. Harmless for one that has ended.
+
+    Raises:
+        PermissionDenied: see `tenants/policy.py`.
+    """
+    policy.require(by, "stop", workload.tenant)
+    if workload.desired != Desired.RUN or _has_ended(workload):
+        return workload
+    change = {
+        "desired": Desired.STOP,
+        "stop_requested_at": timezone.now(),
+        "stop_requested_by": by,
+        "stop_reason": reason,
+    }
+    if _intend(workload, change, desired=Desired.RUN):
+        detail = {"why": reason} if reason else {}
+        changes.record(by=by, verb="stop", workload=workload, detail=detail)
+        changes.tell(workload)
+    return workload
+
+
+@transaction.atomic
+def delete(*, by: User, workload: Workload) -> None:
+    """Deletes it in any state: gone from view now, from cluster and store soon after; volumes stay.
+
+    Raises:
+        PermissionDenied: see `tenants/policy.py`.
+    """
+    policy.require(by, "delete", workload.tenant)
+    if _intend(workload, {"desired": Desired.DELETE}):
+        changes.record(by=by, verb="delete", workload=workload)
+        changes.tell(workload)

@@ -1,0 +1,454 @@
+"""REST of workloads: one set of addresses for each kind, and the caller's uploads."""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.db.models import Prefetch, QuerySet
+from django.http import HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
+from rest_framework import mixins, parsers, status
+from rest_framework.decorators import action
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.routers import DynamicRoute, Route, SimpleRouter
+from rest_framework.serializers import BaseSerializer
+from rest_framework.viewsets import GenericViewSet
+
+from jobs import private, uploads
+from jobs.archive.logs import NoSuchAttemptError, Which, which_of
+from jobs.kinds.base import WorkloadKind
+from jobs.kinds.interactive.spec import STATES
+from jobs.kinds.notebook import NOTEBOOK
+from jobs.kinds.spec import WorkloadSpec
+from jobs.kinds.tensorboard import TENSORBOARD
+from jobs.kinds.training.kind import TRAINING
+from jobs.kinds.training.serializer import SHA256
+from jobs.kinds.training.spec import TrainingSpec
+from jobs.logs import downloads
+from jobs.models import Bundle, Workload
+from jobs.preview import preview_documents
+from jobs.rules.states import WorkloadState
+from jobs.workloads import actions
+from jobs.workloads.fit import fit
+from jobs.workloads.opening import open_link
+from jobs.workloads.serializers import (
+    ArtifactSerializer,
+    BundleSerializer,
+    EventSerializer,
+    JobSerializer,
+    LinkSerializer,
+    PreviewSerializer,
+    ServiceEventSerializer,
+    ServiceSerializer,
+    ShownTensorBoardSerializer,
+    StopSerializer,
+)
+from portal.cluster.manifests import to_yaml
+from portal.errors import FieldError, Refused
+from portal.web.fields import as_whole
+from portal.web.uploads import find_upload
+from tenants.models import Tenant, User
+
+MAX_TAIL = 10_000
+# What a list of trainings reads of a row; most other columns are times, which are dear to read.
+_READ = (
+    *("kind", "tenant", "owner", "name", "image", "replicas", "spec", "revision"),
+    *("state", "reason_code", "reason_text", "reason_next_step"),
+    *("attempt", "queued_at", "started_at", "finished_at"),
+)
+
+
+class Router(SimpleRouter):
+    """Addresses by `<uuid:pk>`, and names as pages have them: `api-jobs`, `api-job`, `api-job-stop`."""
+
+    routes = [
+        Route("{prefix}/", {"get": "list", "post": "create"}, "{basename}s", False, {}),
+        DynamicRoute("{prefix}/{url_path}/", "{basename}-{url_name}", False, {}),
+        Route(
+            "{prefix}/{lookup}/", {"get": "retrieve", "delete": "destroy"}, "{basename}", True, {}
+        ),
+        DynamicRoute("{prefix}/{lookup}/{url_path}/", "{basename}-{url_name}", True, {}),
+    ]
+
+
+def own_tenant(user: User) -> Tenant:
+    """The tenant in which the user runs things.
+
+    Raises:
+        Refused: an admin without a namespace.
+    """
+    tenant = Tenant.objects.current_tenant_of(user)
+    if tenant is None:
+        text = "You have no namespace; ask for one on the home page."
+        raise Refused(text, "no_tenant", 409)
+    return tenant
+
+
+def _id_range(start: str) -> tuple[UUID, UUID]:
+    """The lowest and the highest id that begins like this.
+
+    Raises:
+        Refused: not the beginning of an id, or too short to mean one.
+    """
+    digits = start.replace("-", "").lower()
+    if not re.fullmatch(r"[0-9a-f]{4,32}", digits):
+        raise Refused([FieldError("id", "invalid", "Give 4 or more of the id's digits.")])
+    return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+
+
+def _text(asked: Mapping[str, str], name: str) -> str:
+    """No name has a NUL, and some databases do not take one."""
+    return asked.get(name, "").replace("\0", "\ufffd")
+
+
+class AnyAccept(BaseContentNegotiation):
+    """Logs are text whatever the client says it accepts; errors stay JSON."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        return parsers[0]
+
+    def select_renderer(
+        self, request: Request, renderers: Any, format_suffix: Any = None
+    ) -> tuple[Any, str]:
+        return renderers[0], renderers[0].media_type
+
+
+class _Rows(GenericViewSet[Any]):
+    lookup_value_converter = "uuid"
+
+    @property
+    def user(self) -> User:
+        """The caller; all of this requires one."""
+        assert isinstance(self.request.user, User)
+        return self.request.user
+
+    def page_of(self, rows: QuerySet[Any], answer: type[BaseSerializer[Any]]) -> Response:
+        """A page of these rows, as a list of this sort answers."""
+        return self.get_paginated_response(answer(self.paginate_queryset(rows), many=True).data)
+
+
+class WorkloadViewSet(mixins.ListModelMixin, _Rows):
+    """What all kinds have in common; `kind` says which."""
+
+    queryset = Workload.objects.none()
+    kind: ClassVar[WorkloadKind]
+    states: ClassVar[tuple[StrEnum, ...]]
+    event_answer: ClassVar[type[BaseSerializer[Any]]]
+
+    def visible(self) -> QuerySet[Workload]:
+        rows: QuerySet[Workload] = Workload.objects.filter(kind=self.kind.key)
+        return rows.visible_to(self.user)  # type: ignore[attr-defined,no-any-return]
+
+    def for_list(self) -> QuerySet[Workload]:
+        """With what a list shows."""
+        return self.for_one()
+
+    def for_one(self) -> QuerySet[Workload]:
+        return self.visible().select_related("tenant", "owner")
+
+    def get_queryset(self) -> QuerySet[Workload]:
+        """The rows of a list that `state`, `owner`, `id` and `name` of its query ask for.
+
+        Raises:
+            Refused: there is no such state, or the id's beginning is none.
+        """
+        if getattr(self, "swagger_fake_view", False):
+            return Workload.objects.none()
+        rows, asked = self.for_list(), self.request.query_params
+        if state := asked.get("state", ""):
+            if state not in self.states:
+                raise Refused([FieldError("state", "invalid_choice", "No such state.")])
+            rows = rows.filter(state=state)
+        if owner := _text(asked, "owner"):
+            rows = rows.filter(owner__username=owner[:150])
+        if start := asked.get("id", ""):
+            rows = rows.filter(pk__range=_id_range(start))
+        name = _text(asked, "name")
+        return rows.filter(name__icontains=name[:80]) if name else rows
+
+    def find(self) -> Workload:
+        """The one that the address names, if the caller may see it; 404 for all else."""
+        workload: Workload = get_object_or_404(self.for_one(), pk=self.kwargs["pk"])
+        return workload
+
+    def read(self, tenant: Tenant) -> WorkloadSpec:
+        """The checked body; raises Refused with every error."""
+        if not isinstance(self.request.data, dict):
+            raise Refused("The body must be a JSON object.", "invalid")
+        return self.kind.read(self.request.data, tenant=tenant, user=self.user)
+
+    def answered(self, workload: Workload, status_code: int = status.HTTP_200_OK) -> Response:
+        return Response(self.get_serializer(workload).data, status=status_code)
+
+    def create(self, request: Request) -> Response:
+        tenant = own_tenant(self.user)
+        spec = self.read(tenant)
+        made = actions.submit(by=self.user, tenant=tenant, kind=self.kind, spec=spec)
+        return self.answered(made, status.HTTP_201_CREATED)
+
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return self.answered(self.find())
+
+    def destroy(self, request: Request, pk: UUID) -> Response:
+        actions.delete(by=self.user, workload=self.find())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @action(detail=True, methods=["post"])
+    def stop(self, request: Request, pk: UUID) -> Response:
+        workload = self.find()
+        body = StopSerializer(data=request.data or {})
+        body.is_valid(raise_exception=True)
+        reason = body.validated_data["reason"]
+        return self.answered(actions.stop(by=self.user, workload=workload, reason=reason))
+
+    @action(detail=True)
+    def events(self, request: Request, pk: UUID) -> Response:
+        return self.page_of(self.find().events.all(), self.event_answer)
+
+
+class InteractiveViewSet(WorkloadViewSet):
+    """What is opened in a browser, and started again."""
+
+    states = STATES
+    event_answer = ServiceEventSerializer
+
+    def for_one(self) -> QuerySet[Workload]:
+        return super().for_one().prefetch_related("replica_rows").defer("plan", "notes")
+
+    @action(detail=True, methods=["post"])
+    def start(self, request: Request, pk: UUID) -> Response:
+        """Harmless for one that has not ended."""
+        return self.answered(actions.start(by=self.user, workload=self.find()))
+
+    @action(detail=True, methods=["post"])
+    def open(self, request: Request, pk: UUID) -> Response:
+        """A link through the gate, good once and for a minute."""
+        return Response(LinkSerializer(open_link(by=self.user, service=self.find())).data)
+
+
+def _documented(view: Any, one: str, ask: str, **more: str) -> Any:
+    """A view set with what the OpenAPI document says of it, in the words that it has always had."""
+    answer, events = view.serializer_class, view.event_answer
+    both = f"{one[0].upper()}{one[1:]}s that the caller may see, newest first; POST {ask} one."
+    filters = [
+        OpenApiParameter("state", enum=[state.value for state in view.states]),
+        OpenApiParameter("name", description="part of the name"),
+        OpenApiParameter("owner", description="user name of the owner"),
+        OpenApiParameter("id", description="how the id begins, at least 4 of its digits"),
+    ]
+    said = {
+        "list": extend_schema(description=both, parameters=filters),
+        "create": extend_schema(
+            description=both, request=view.kind.serializer, responses={201: answer}
+        ),
+        "retrieve": extend_schema(description=f"One {one}."),
+        "destroy": extend_schema(description=f"One {one}.", responses={204: None}),
+        "events": extend_schema(
+            description=f"What happened to a {one}, oldest first.", responses=events(many=True)
+        ),
+        "stop": extend_schema(
+            description=more.get("stop", f"Stops a {one}."),
+            request=StopSerializer,
+            responses={200: answer},
+        ),
+    }
+    if hasattr(view, "start"):
+        start, opens = f"Starts a {one} again.", f"Opens a {one}: the link is a secret of the "
+        said["start"] = extend_schema(description=start, request=None, responses={200: answer})
+        said["open"] = extend_schema(
+            description=f"{opens}caller's browser.", request=None, responses={200: LinkSerializer}
+        )
+    return extend_schema_view(**said)(view)
+
+
+class NotebookViewSet(InteractiveViewSet):
+    kind = NOTEBOOK
+    serializer_class = ServiceSerializer
+
+
+class TensorBoardViewSet(InteractiveViewSet):
+    kind = TENSORBOARD
+    serializer_class = ShownTensorBoardSerializer
+
+
+class JobViewSet(WorkloadViewSet):
+    """Trainings: with a preview, and with what they leave."""
+
+    kind = TRAINING
+    states = tuple(WorkloadState)
+    serializer_class = JobSerializer
+    event_answer = EventSerializer
+
+    def for_list(self) -> QuerySet[Workload]:
+        # Of people and namespaces there are few: select_related would make one for each row.
+        return (
+            self.visible()
+            .only(*_READ)
+            .prefetch_related(  # type: ignore[no-redef]  # Django fills the cached property
+                Prefetch("tenant", Tenant.objects.only("namespace", "owner")),
+                Prefetch("owner", User.objects.only("username")),
+                Prefetch("replica_rows", to_attr="shown_replicas"),
+            )
+        )
+
+    @extend_schema(
+        description="What a submit would do: whether it fits, and the manifests.",
+        request=TRAINING.serializer,
+        responses={200: PreviewSerializer},
+    )
+    @action(detail=False, methods=["post"])
+    def preview(self, request: Request) -> Response:
+        tenant = own_tenant(self.user)
+        spec = self.read(tenant)
+        assert isinstance(spec, TrainingSpec)
+        found = fit(TRAINING, spec, tenant)
+        manifests = to_yaml(preview_documents(spec, tenant))
+        told = {"fit": {"kind": found.kind, "text": found.text}, "manifests": manifests}
+        return Response(told)
+
+    @extend_schema(
+        description="The manifests that were rendered at admission, as YAML; secret values are never "
+        "in them.",
+        responses={(200, "application/yaml"): OpenApiTypes.STR},
+    )
+    @action(detail=True)
+    def manifests(self, request: Request, pk: UUID) -> HttpResponse:
+        text = to_yaml(private.shown_plan(self.find(), self.user))
+        return HttpResponse(text, content_type="application/yaml; charset=utf-8")
+
+    @extend_schema(
+        description="The log so far as text: of one replica, or of all with prefixes.",
+        parameters=[
+            OpenApiParameter("replica", description="for example worker-0; absent: all"),
+            OpenApiParameter("attempt", description="1 for the first, latest (default), or all"),
+            OpenApiParameter("tail", OpenApiTypes.INT, description="lines, at most 10,000"),
+            OpenApiParameter("download", OpenApiTypes.INT, description="1: all, as a file"),
+        ],
+        responses={(200, "text/plain"): OpenApiTypes.STR},
+    )
+    @action(detail=True, content_negotiation_class=AnyAccept)
+    def logs(self, request: Request, pk: UUID) -> StreamingHttpResponse:
+        job, asked = self.find(), request.query_params
+        replica = _parse_replica(job, asked.get("replica"))
+        which = _parse_attempt(job, asked.get("attempt"))
+        tail = as_whole(asked.get("tail", "1000"))
+        if tail is None or not 1 <= tail <= MAX_TAIL:
+            raise Refused([FieldError("tail", "out_of_range", f"This must be 1 to {MAX_TAIL}.")])
+        lines = None if asked.get("download") == "1" else tail
+        return downloads.log_answer(request._request, job, replica, lines, which)
+
+    @extend_schema(description="Files that a job left.", responses=ArtifactSerializer(many=True))
+    @action(detail=True)
+    def artifacts(self, request: Request, pk: UUID) -> Response:
+        return self.page_of(
+            self.find().artifacts.filter(uploaded_at__isnull=False), ArtifactSerializer
+        )
+
+    @extend_schema(
+        description="One file that a job left.",
+        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
+    )
+    @action(
+        detail=True,
+        url_path="artifacts/<uuid:artifact_id>",
+        url_name="artifact",
+        content_negotiation_class=AnyAccept,
+    )
+    def artifact(self, request: Request, pk: UUID, artifact_id: UUID) -> StreamingHttpResponse:
+        found = get_object_or_404(self.find().artifacts, pk=artifact_id, uploaded_at__isnull=False)
+        return downloads.artifact_answer(request._request, found)
+
+
+def _parse_replica(job: Workload, name: str | None) -> tuple[str, int] | None:
+    """`worker-0` as (role, index), None for all.
+
+    Raises:
+        Refused: the job has no such replica.
+    """
+    if not name:
+        return None
+    replica = downloads.replica_of(job, name)
+    if replica is None:
+        text = f"This job has no replica {name[:40]!r}."
+        raise Refused([FieldError("replica", "not_found", text)], status=404)
+    return replica
+
+
+def _parse_attempt(job: Workload, text: str | None) -> Which:
+    """Whose log is asked for.
+
+    Raises:
+        Refused: the job has not had that attempt.
+    """
+    try:
+        return which_of(job, text or "")
+    except NoSuchAttemptError as error:
+        raise Refused([FieldError("attempt", "not_found", str(error))], status=404) from error
+
+
+@extend_schema_view(
+    list=extend_schema(
+        description="The caller's uploads, newest first; POST takes code: an archive or one file, "
+        "field `file`.",
+        parameters=[OpenApiParameter("sha256", description="only uploads of exactly these bytes")],
+    )
+)
+class BundleViewSet(mixins.ListModelMixin, _Rows):
+    """The caller's uploads."""
+
+    parser_classes = (parsers.MultiPartParser,)
+    serializer_class = BundleSerializer
+    queryset = Bundle.objects.none()
+
+    def get_queryset(self) -> QuerySet[Bundle]:
+        # Only own ones: a training can use no other.
+        found = Bundle.objects.filter(tenant__owner=self.user)
+        if (sha256 := self.request.query_params.get("sha256")) is not None:
+            if not SHA256.fullmatch(sha256):
+                text = "A sha256 has 64 digits of 0-9 and a-f."
+                raise Refused([FieldError("sha256", "invalid", text)])
+            found = found.filter(sha256=sha256)
+        return found.order_by("-created_at", "pk")
+
+    @extend_schema(
+        description="The caller's uploads, newest first; POST takes code: an archive or one file, "
+        "field `file`.",
+        request={
+            "multipart/form-data": {
+                "type": "object",
+                "properties": {"file": {"type": "string", "format": "binary"}},
+            }
+        },
+        responses={201: BundleSerializer},
+    )
+    def create(self, request: Request) -> Response:
+        tenant = own_tenant(self.user)
+        file = find_upload(request)
+        if file is None:
+            raise Refused([FieldError("file", "required", "Send the code as `file`.")])
+        bundle = uploads.add(by=self.user, tenant=tenant, file=file)
+        return Response(BundleSerializer(bundle).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: UUID) -> Response:
+        """Removes it; 409 while a training that has not ended uses it."""
+        own = Bundle.objects.filter(tenant__owner=self.user)
+        uploads.delete(by=self.user, bundle=get_object_or_404(own, pk=pk))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+router = Router(use_regex_path=False)
+router.register("bundles", BundleViewSet, "api-bundle")
+_stop_of_jobs = "Stops a job with its grace; harmless when it has ended."
+for prefix, view in (
+    ("jobs", _documented(JobViewSet, "job", "submits", stop=_stop_of_jobs)),
+    ("notebooks", _documented(NotebookViewSet, "notebook", "asks for")),
+    ("tensorboards", _documented(TensorBoardViewSet, "TensorBoard", "asks for")),
+):
+    router.register(prefix, view, f"api-{prefix[:-1]}")

@@ -1,0 +1,81 @@
+"""Whether a request would fit now, later or never, from what the database knows.
+
+An estimate for people: the reconciler alone admits, and it counts anew.
+"""
+
+from dataclasses import replace
+
+import msgspec
+
+from jobs.kinds.base import WorkloadKind
+from jobs.kinds.spec import WorkloadSpec
+from jobs.models import Node, Workload
+from jobs.rules import reasons
+from jobs.rules.admission import RESOURCES, Amount, Fit, NodeCapacity, node_capacity
+from jobs.rules.admission import fit as fit_amounts
+from jobs.rules.states import WorkloadState
+from tenants.models import Tenant
+
+
+def amount(counted: dict[str, int]) -> Amount:
+    """An Amount of a JSON column with cpu, memory, gpu, pods and (of a quota) nodeports."""
+    return Amount(**{resource: counted.get(resource, 0) for resource in RESOURCES})
+
+
+def quota_left(tenant: Tenant) -> tuple[Amount | None, Amount | None]:
+    """The whole quota and what of it nobody holds; None while the cluster has not counted it."""
+    counted = tenant.counted_hard
+    if not counted:
+        return None, None
+    hard = amount(counted)
+    return hard, hard - amount(tenant.observed_used)
+
+
+def node_capacities() -> tuple[NodeCapacity, ...]:
+    """All nodes with what is free on them, as last seen."""
+    return tuple(
+        node_capacity(
+            node.name,
+            amount(node.allocatable),
+            amount(node.allocatable) - amount(node.requested),
+            takes_pods=node.is_ready and node.is_schedulable,
+            taints=((taint["key"], taint["effect"]) for taint in node.taints),
+        )
+        for node in Node.objects.all()
+    )
+
+
+def fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
+    """The answer for one request of this tenant; its `field` is one of the kind's body."""
+    requests = kind.requests(msgspec.to_builtins(spec.replicas))
+    hard, left = quota_left(tenant)
+    if hard is None:
+        # What is asked of the cluster is known before the cluster has counted it.
+        hard = amount(tenant.quota)
+    answer = fit_amounts(requests, hard, left, node_capacities())
+    answer = replace(answer, field=kind.request_field(answer.field))
+    if tenant.closed and answer.kind != "never":
+        return _closed(answer, tenant)
+    ahead = _waiting_count(tenant)
+    if answer.kind == "now" and ahead:
+        return replace(
+            answer,
+            kind="later",
+            code="queue",
+            text=f"Fits, but is queued behind {ahead} of your workloads.",
+        )
+    return answer if answer.text else replace(answer, text="Fits now.")
+
+
+def _closed(answer: Fit, tenant: Tenant) -> Fit:
+    """Waits while the tenant is suspended; there is no use in waiting for one that is deleted."""
+    is_leaving = tenant.closed == "deleting"
+    code = "tenant_deleting" if is_leaving else "tenant_suspended"
+    reason = reasons.make(code)
+    return replace(answer, kind="never" if is_leaving else "later", code=code, text=reason.text)
+
+
+def _waiting_count(tenant: Tenant) -> int:
+    """What of the tenant is in the queue."""
+    queued: int = Workload.objects.filter(tenant=tenant, state=WorkloadState.QUEUED).count()
+    return queued
