@@ -1,17 +1,20 @@
 """How many small faults the tests find: draws some in a commit, tries each against the tests.
 
-    .venv/bin/python -m tests.mutants reach   # once: which test files run which lines
-    .venv/bin/python -m tests.mutants draw    # the same number from each of ROOMS; prints them
-    .venv/bin/python -m tests.mutants run     # tries them; writes the table, tests/mutants.txt
+    .venv/bin/python -m tests.mutants reach    # once: which tests run which lines
+    .venv/bin/python -m tests.mutants draw     # the same number from each of ROOMS; prints them
+    .venv/bin/python -m tests.mutants run      # tries them; prints what became of each
 
-`--commit` names the commit to try, HEAD if it is not said: its files are changed, in copies, and its
-hash decides what is drawn from the lines that the tests run. It is drawn once: all that is known of a
-commit is kept in var/mutants/COMMIT, so that `reach` and `run` may be stopped (control-C) and go on
-where they were; `run 7 12` tries these two again. Best with nothing else on the machine: how long a
-file takes in `reach` decides when it is tried and how long it may take. `--jobs` go at a time.
+`--checkout` names where the version lies that is tried, with a .venv of its own for its tests; the hash
+of its HEAD decides what is drawn from the lines that the tests run. Its files are changed in copies.
+It is drawn once: all that is known of a commit is kept in its checkout's var/mutants/COMMIT, so that
+`reach` and `run` may be stopped (control-C) and go on where they were; `run 7 12` tries these two
+again. `--jobs` go at a time.
 
-The tests are those of LANES. A fault is tried against the files of them that run its line, the quickest
-first, until one test fails or takes too long, twice. What fails without a fault is left out.
+The tests are those of LANES. A fault is tried against those of them that run its line, the quickest
+first, until one fails or takes too long, twice. A line that runs while modules are imported is run for
+all: then it is those that run a function which reads what it makes, by the names in it. What fails
+without a fault is left out. Too long is a matter of the processor's time, so that a busy machine finds
+nothing; a test that only waits is given up in the end.
 """
 
 import argparse
@@ -19,20 +22,19 @@ import asyncio
 import hashlib
 import json
 import os
-import re
 import resource
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from coverage import CoverageData
 from coverage.exceptions import CoverageException
@@ -40,9 +42,11 @@ from coverage.exceptions import CoverageException
 from onebox.testing.processes import naming
 from tests import lanes
 from tests.run import ROOT, say, share_images
+from tests.tools import watched
 from tests.tools.mutations import Mutant, mutants_of
+from tests.tools.readers import TOPS, parts_of, readers
 
-# What is compared, by its folders and files; a later version of the same room may lie elsewhere.
+# What is compared, by its folders and files, of all versions: those that a commit has count.
 ROOMS: Mapping[str, tuple[str, ...]] = {
     "rules": ("jobs/rules",),
     "the reconciler of trainings": (
@@ -53,11 +57,13 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         "jobs/kinds/notes.py",
         "jobs/kinds/state.py",
         "jobs/kinds/training",
+        "jobs/reconciler",
     ),
     "the reconciler of services": (
         "jobs/kinds/interactive",
         "jobs/kinds/notebook.py",
         "jobs/kinds/tensorboard.py",
+        "jobs/services/reconciler",
     ),
     "rules of services": tuple(
         f"jobs/services/{name}.py"
@@ -78,78 +84,94 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
 }
 PER_ROOM = 20
 LANES = ("unit", "faults")
-# Files that run in one process; together no longer than this, where one alone is not.
-TOGETHER_S = 60.0
-# Tests may take this many times as long as they did, and this much more.
+# A process of tests that run a fault takes no longer than this, the first of them no longer than that.
+TOGETHER_S, FIRST_S = 60.0, 5.0
+FIRST_FILES = 5  # each has to be imported
+REACH_FILES = 6  # in one process
+# Tests may take this many times the processor's time that they did, and this much more; and so for the
+# clock's, with which the machine may be busy.
 SLOWER, MORE_S = 4, 60.0
-REACH_S = 1200.0  # for one file
+CLOCK_SLOWER, CLOCK_MORE_S = 10, 300.0
+REACH_S = (600.0, 1200.0)  # of the processor, of the clock, for one test
 PUT_AWAY_S = 20.0
 MEMORY_BYTES = 8 * 1024**3  # of a process: a fault may ask for all there is
-PYTEST = ("-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider", "--hypothesis-seed=0")
+PYTEST = (
+    *("-v", "--tb=short", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
+    *("-p", "no:faulthandler"),  # it would end the watch over the clock's time
+)
+ENDED = {0, 5}  # pytest's exit code: 5, there are no tests
 SHOWN = 200  # characters of a line in the table
-
-_FAILED = re.compile(r"^(tests/.+?) (?:FAILED|ERROR)\b", re.MULTILINE)
-_NOT_LOADED = re.compile(r"^ERROR (tests/\S+)", re.MULTILINE)
-_BEGUN = re.compile(r"^(tests/\S+::.+?)(?: [A-Z]+ .*)?$", re.MULTILINE)
-_NO_TESTS = 5  # pytest's exit code
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Reach:
-    """What one test file does without a fault.
-
-    Attributes:
-        failed: tests that fail already, or only because their lines are counted.
-        lines: those of the rooms that it runs, by path.
-    """
+class Test:
+    """What one test does without a fault; `fixtures` names those that it shares, too."""
 
     took_s: float
-    failed: list[str]
-    lines: dict[str, list[int]]
+    cpu_s: float
+    failed: bool
+    fixtures: list[str]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one fault; `test` is empty when none found it."""
+    """What became of one fault; `test` is empty when none of those that were tried found it."""
 
     test: str
     is_late: bool
-    took_s: float
+    tried: int
 
 
 class Kept:
-    """What is known of one commit, in a folder below var/."""
+    """What is known of the commit of a checkout, in a folder below its var/."""
 
-    def __init__(self, commit: str) -> None:
-        self.commit = git("rev-parse", "--verify", f"{commit}^{{commit}}").strip()
-        self.folder = ROOT / "var" / "mutants" / self.commit
+    def __init__(self, checkout: Path) -> None:
+        self.checkout = checkout.resolve()
+        self.commit = self.git("rev-parse", "HEAD").strip()
+        self.folder = self.checkout / "var" / "mutants" / self.commit
         for name in ("reach", "results", "logs"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
 
+    def git(self, *words: str) -> str:
+        return subprocess.run(
+            ["git", *words], cwd=self.checkout, check=True, capture_output=True, text=True
+        ).stdout
+
     def files(self, paths: Iterable[str] = ()) -> list[str]:
         """The commit's files below these paths."""
-        return git("ls-tree", "-r", "--name-only", self.commit, "--", *paths).splitlines()
+        return self.git("ls-tree", "-r", "--name-only", self.commit, "--", *paths).splitlines()
 
     def source(self, path: str) -> bytes:
-        return git("show", f"{self.commit}:{path}").encode()
+        return self.git("show", f"{self.commit}:{path}").encode()
+
+    @cached_property
+    def test_files(self) -> list[str]:
+        asked = (
+            "from tests import lanes; found = [lanes.files_of(lane) for lane in lanes.LANES"
+            f" if lane.name in {LANES!r}]; print(*set().union(*found), sep='\\n')"
+        )
+        words = [self.python, "-c", asked]
+        said = subprocess.run(words, cwd=self.checkout, check=True, capture_output=True, text=True)
+        return sorted({*said.stdout.split()} & {*self.files(["tests"])})
+
+    @property
+    def python(self) -> str:
+        return str(self.checkout / ".venv" / "bin" / "python")
 
     def log(self, name: str) -> Path:
         return self.folder / "logs" / f"{name.replace('/', '.')}.log"
 
-    def keep(self, kind: str, name: str, what: Reach | Result) -> None:
-        path = self.folder / kind / f"{name.replace('/', '.')}.json"
-        path.with_suffix(".new").write_text(json.dumps(asdict(what)))
+    def keep(self, kind: str, name: str, what: object) -> None:
+        path = self.folder / kind / f"{name}.json"
+        path.with_suffix(".new").write_text(json.dumps(what))
         path.with_suffix(".new").replace(path)
 
-    def reach(self) -> dict[str, Reach]:
-        """By test file, of those that have been looked at."""
-        return {
-            file: Reach(**json.loads(path.read_text()))
-            for file in test_files(self)
-            if (path := self.folder / "reach" / f"{file.replace('/', '.')}.json").exists()
-        }
+    def looked_at(self) -> set[str]:
+        """The test files of which is known what they run."""
+        kept = (self.folder / "reach").glob("*.json")
+        return {file for path in kept for file in json.loads(path.read_text())["files"]}
 
     def result(self, mutant: Mutant) -> Result | None:
         """None while it has not been tried."""
@@ -157,30 +179,47 @@ class Kept:
         return Result(**json.loads(path.read_text())) if path.exists() else None
 
 
-def git(*words: str) -> str:
-    return subprocess.run(
-        ["git", *words], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
-
-
 def _digest(*what: object) -> str:
     return hashlib.sha256(repr(what).encode()).hexdigest()
 
 
-def test_files(kept: Kept) -> list[str]:
-    found = [lanes.files_of(lane) for lane in lanes.LANES if lane.name in LANES]
-    return sorted(set().union(*found) & set(kept.files(["tests"])))
+@dataclass(frozen=True)
+class Said:
+    """What a process of tests has told.
+
+    Attributes:
+        tests: those that have ended, in their order.
+        begun: one that has not, or "".
+        code: its exit code.
+    """
+
+    tests: dict[str, Test]
+    begun: str
+    code: int
+
+    @property
+    def failed(self) -> str:
+        """The first that failed or did not end, "" without one."""
+        failed = (name for name, test in self.tests.items() if test.failed)
+        return next(failed, "") or self.begun
+
+    @property
+    def is_late(self) -> bool:
+        """A limit ended it."""
+        return self.code == -signal.SIGXCPU or (self.code == 1 and bool(self.begun))
 
 
 class Copy:
-    """A checkout of its own, in which one call of pytest runs at a time."""
+    """A clone of a checkout, in which one call of pytest runs at a time."""
 
-    def __init__(self, folder: Path, commit: str) -> None:
+    def __init__(self, folder: Path, kept: Kept) -> None:
         self.folder = folder
+        self._kept = kept
         self._temporary = folder.with_name(f"{folder.name}t")
         self._writes = 0
-        git("clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(folder))
-        self._git("checkout", "--quiet", "--detach", commit)
+        words = ("clone", "--quiet", "--shared", "--no-checkout", str(kept.checkout), str(folder))
+        kept.git(*words)
+        self._git("checkout", "--quiet", "--detach", kept.commit)
 
     def write(self, path: str, text: bytes) -> None:
         file = self.folder / path
@@ -194,18 +233,39 @@ class Copy:
         self._git("checkout", "--quiet", "--", ".")
         self._git("clean", "-ffdxq", "-e", "__pycache__")
 
-    async def run(self, words: Sequence[str], limit_s: float, log: Path) -> int | None:
-        """The exit code of Python with these words; None: it took too long. Nothing is left of it."""
+    async def run(
+        self,
+        words: Iterable[str],
+        limits_s: Mapping[str, tuple[float, float]],
+        log: Path,
+        chosen: Sequence[str] | None = None,
+        count: str = "",
+    ) -> Said:
+        """Runs tests as tests/tools/watched.py says. Nothing is left of it."""
         self._temporary.mkdir(exist_ok=True)
+        report, request = self._temporary / "report", self._temporary / "request"
+        request.write_text(
+            json.dumps(
+                {
+                    "words": [*PYTEST, *lanes.NO_BROWSER, *words],
+                    "report": str(report),
+                    "chosen": chosen,
+                    "count": count,
+                    "limits_s": limits_s,
+                }
+            )
+        )
         environment = {
             **os.environ,
             "TMPDIR": str(self._temporary),
+            "PYTHONHASHSEED": "0",  # or tests of a set would have other names each time
             "HOMEPORT_FAULT_PART": "0",  # which part is tried would depend on the day
         }
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *words,
+                self._kept.python,
+                watched.__file__,
+                str(request),
                 cwd=self.folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -215,12 +275,18 @@ class Copy:
             )
         resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         try:
-            async with asyncio.timeout(limit_s):
-                return await process.wait()
-        except TimeoutError:
-            return None
+            await process.wait()
+            lines = report.read_text().splitlines() if report.exists() else []
         finally:
             await self._put_away(process)
+        tests, begun = {}, ""
+        for line in lines:
+            told = json.loads(line)
+            begun = told.pop("begins", "")
+            if not begun:
+                name = told.pop("test")
+                tests[name] = Test(**told)
+        return Said(tests, begun, process.returncode or 0)
 
     async def _put_away(self, process: asyncio.subprocess.Process) -> None:
         if process.returncode is None:
@@ -234,7 +300,7 @@ class Copy:
         shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _git(self, *words: str) -> None:
-        git("-C", str(self.folder), *words)
+        self._kept.git("-C", str(self.folder), *words)
 
 
 async def in_copies(
@@ -244,7 +310,7 @@ async def in_copies(
     waiting = deque(items)
 
     async def work(folder: Path) -> None:
-        copy = Copy(folder, kept.commit)
+        copy = Copy(folder, kept)
         while waiting:
             await act(waiting.popleft(), copy)
             copy.restore()
@@ -257,45 +323,131 @@ async def in_copies(
                 group.create_task(work(Path(made) / str(number)))
 
 
-async def reach(kept: Kept, files: Sequence[str], jobs: int) -> None:
-    """Runs each test file under coverage and keeps which lines of the rooms it runs."""
+async def reach(kept: Kept, jobs: int) -> None:
+    """Runs the test files under coverage, some in a process, and keeps which test runs which lines."""
 
-    async def look(file: str, copy: Copy) -> None:
+    async def look(files: Sequence[str], copy: Copy) -> None:
+        name, began_s = _digest(*files), time.monotonic()
+        log = kept.log(files[0])
         with tempfile.TemporaryDirectory(prefix="homeport-reach-") as made:
             Path(made).chmod(0o777)  # what tests start as another user writes there too
             settings = Path(made, "coveragerc")
-            paths = (path for paths in ROOMS.values() for path in paths)
-            included = (f"{path}/*" if not path.endswith(".py") else path for path in paths)
             settings.write_text(
-                "[run]\nparallel = true\npatch = subprocess\n"
-                f"data_file = {made}/lines\ninclude =\n"
-                + "".join(f"    {copy.folder}/{path}\n" for path in included)
+                f"[run]\nparallel = true\ndata_file = {made}/lines\ncontext = ${{WATCHED-}}\n"
+                "disable_warnings = no-data-collected\ninclude =\n"
+                + "".join(f"    {copy.folder}/{top}/*\n" for top in TOPS)
             )
-            words = ("-m", "coverage", "run", f"--rcfile={settings}", *PYTEST, *lanes.NO_BROWSER)
-            began_s, log = time.monotonic(), kept.log(file)
-            code = await copy.run((*words, file), REACH_S, log)
-            took_s = round(time.monotonic() - began_s, 1)
-            failed = sorted(set(_FAILED.findall(log.read_text(errors="replace"))))
-            if code not in {0, 1, _NO_TESTS} or (code == 1 and not failed):
-                say(f"{file} cannot be used, exit {code}: {log}")
-                failed = [file]
-            kept.keep("reach", file, Reach(took_s, failed, _lines(Path(made), copy.folder)))
-            say(f"{file}: {took_s} s, {len(failed)} failed")
+            said = await copy.run(files, {"": REACH_S}, log, count=str(settings))
+            is_whole = said.code in {*ENDED, 1} and not said.begun
+            if not is_whole and len(files) > 1:
+                say(f"{files[0]} and so on end with {said.code}: each alone")
+                for file in files:
+                    await look([file], copy)
+                return
+            if not is_whole:
+                say(f"{files[0]} cannot be used, exit {said.code}: {log}")
+            _keep_lines(Path(made), copy.folder, kept.folder / "reach" / f"{name}.coverage")
+        failed = [test for test, told in said.tests.items() if told.failed]
+        if failed:  # that may be so only while lines are counted, or on a busy machine
+            again = await copy.run(_files(failed), {"": REACH_S}, kept.log(f"{name}.again"), failed)
+            passed = {test for test, told in again.tests.items() if not told.failed}
+            failed = [test for test in failed if test not in passed]
+        tests = {
+            test: {**asdict(told), "failed": test in failed or not is_whole}
+            for test, told in said.tests.items()
+        }
+        kept.keep("reach", name, {"files": files, "tests": tests})
+        took_s = round(time.monotonic() - began_s)
+        say(f"{', '.join(files)}: {len(tests)} tests, {took_s} s; failed: {failed}")
 
-    await in_copies(kept, files, jobs, look)
+    left = [file for file in kept.test_files if file not in kept.looked_at()]
+    groups = [left[at : at + REACH_FILES] for at in range(0, len(left), REACH_FILES)]
+    await in_copies(kept, groups, jobs, look)
 
 
-def _lines(folder: Path, checkout: Path) -> dict[str, list[int]]:
-    """What the processes of one test file have run, by path from the checkout."""
-    found: dict[str, set[int]] = {}
+def _files(tests: Iterable[str]) -> list[str]:
+    """Of these tests, in the order of the first of each."""
+    return list(dict.fromkeys(test.partition("::")[0] for test in tests))
+
+
+def _keep_lines(folder: Path, checkout: Path, kept: Path) -> None:
+    """Puts together what the processes of some tests have run, by path from the checkout."""
+    kept.unlink(missing_ok=True)
+    together = CoverageData(str(kept))
     for file in folder.glob("lines.*"):
         data = CoverageData(str(file))
         with suppress(CoverageException):  # of a process that was killed while it wrote
             data.read()
-        for name in data.measured_files():
-            path = str(Path(name).relative_to(checkout))
-            found.setdefault(path, set()).update(data.lines(name) or ())
-    return {path: sorted(lines) for path, lines in sorted(found.items())}
+            together.update(data, map_path=lambda path: str(Path(path).relative_to(checkout)))
+    together.close()
+
+
+class Reach:
+    """Which tests run which lines.
+
+    Raises:
+        SystemExit: not every test file has been looked at.
+    """
+
+    def __init__(self, kept: Kept) -> None:
+        missing = {*kept.test_files} - kept.looked_at()
+        if missing:
+            raise SystemExit(f"`reach` has not looked at {len(missing)} of the test files yet.")
+        self._lines = CoverageData(no_disk=True)
+        self.tests: dict[str, Test] = {}
+        for path in sorted((kept.folder / "reach").glob("*.json")):
+            found: dict[str, Any] = json.loads(path.read_text())["tests"]
+            self.tests |= {test: Test(**told) for test, told in found.items()}
+            if (lines := path.with_suffix(".coverage")).exists():
+                data = CoverageData(str(lines))
+                data.read()
+                self._lines.update(data)
+        programs = [path for path in kept.files(TOPS) if path.endswith(".py")]
+        self._parts = {path: parts_of(kept.source(path)) for path in [*programs, *kept.test_files]}
+        # The contexts in which runs what a test needs.
+        self._own = {
+            name: {name, name.partition("::")[0]}
+            | {
+                watched.shared(scope, name.partition("::")[0], fixture)
+                for fixture in test.fixtures
+                for scope in ("module", "session")
+            }
+            for name, test in self.tests.items()
+        }
+
+    def lines(self, path: str) -> set[int]:
+        """Those that any test runs."""
+        return set(self._lines.lines(path) or ())
+
+    def tests_for(self, mutant: Mutant) -> list[str]:
+        """Those that run its line, the quickest first, without those that fail anyway.
+
+        Those that run it themselves come before those that only read what it has made.
+        """
+        running = self._running(mutant.path, {mutant.runs_at})
+        first = running - {""}
+        if "" in running or not self._is_in_function(mutant.path, mutant.runs_at):
+            found = readers(self._parts, mutant.path, mutant.runs_at)
+            for path, spans in found.items():
+                lines = {line for first, last in spans for line in range(first, last + 1)}
+                # Of test files no lines are counted: all their tests are meant.
+                running |= {path} | self._running(path, lines)
+        passing = sorted(
+            (not self._own[name] & first, test.took_s, name)
+            for name, test in self.tests.items()
+            if not test.failed
+        )
+        chosen = [name for *_, name in passing if self._own[name] & running - {""}]
+        return chosen or [name for *_, name in passing]
+
+    def _running(self, path: str, lines: set[int]) -> set[str]:
+        """The contexts in which any of these lines runs."""
+        by_line = self._lines.contexts_by_lineno(path)
+        return {context for line in lines for context in by_line.get(line, ())}
+
+    def _is_in_function(self, path: str, line: int) -> bool:
+        spans = (part.span for part in self._parts[path] if part.is_function)
+        return any(first <= line <= last for first, last in spans)
 
 
 def drawn(kept: Kept) -> list[Mutant]:
@@ -307,10 +459,7 @@ def drawn(kept: Kept) -> list[Mutant]:
     once = kept.folder / "drawn.json"
     if once.exists():
         return [Mutant(**each) for each in json.loads(once.read_text())]
-    reaches = kept.reach()
-    missing = set(test_files(kept)) - set(reaches)
-    if missing:
-        raise SystemExit(f"`reach` has not looked at {len(missing)} of the test files yet.")
+    reached = Reach(kept)
     found = []
     for room, paths in ROOMS.items():
         sources = {
@@ -318,11 +467,8 @@ def drawn(kept: Kept) -> list[Mutant]:
             for path in kept.files(paths)
             if path.endswith(".py") and "/migrations/" not in path
         }
-        reached = {
-            path: {line for reach in reaches.values() for line in reach.lines.get(path, ())}
-            for path in sources
-        }
-        chosen = draw(sources, reached, PER_ROOM, kept.commit)
+        lines = {path: reached.lines(path) for path in sources}
+        chosen = draw(sources, lines, PER_ROOM, kept.commit)
         if len(chosen) < PER_ROOM:
             raise SystemExit(f"{room}: the tests run only {len(chosen)} lines that can be changed.")
         found += chosen
@@ -358,83 +504,89 @@ def draw(
     return [mutant for _, mutant in sorted(chosen.items())]
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The test files for one fault, the quickest first, and the tests of them to leave out."""
-
-    took_s: dict[str, float]
-    left_out: list[str]
-
-    def limit_s(self, tests: Iterable[str]) -> float:
-        return SLOWER * sum(self.took_s.get(test.partition("::")[0], 0) for test in tests) + MORE_S
-
-    def together(self) -> Iterator[list[str]]:
-        """Files that are tried in one process."""
-        files: list[str] = []
-        for file, took_s in self.took_s.items():
-            if files and sum(self.took_s[each] for each in files) + took_s > TOGETHER_S:
-                yield files
-                files = []
-            files.append(file)
-        if files:
-            yield files
-
-
-def chosen_for(mutant: Mutant, reaches: Mapping[str, Reach]) -> Chosen:
-    found = {
-        file: reach
-        for file, reach in sorted(reaches.items(), key=lambda item: (item[1].took_s, item[0]))
-        if mutant.runs_at in reach.lines.get(mutant.path, ()) and file not in reach.failed
-    }
-    failed = [test for reach in found.values() for test in reach.failed]
-    return Chosen({file: reach.took_s for file, reach in found.items()}, failed)
-
-
 async def try_all(kept: Kept, mutants: Sequence[Mutant], numbers: Sequence[int], jobs: int) -> None:
     """Tries the faults with these numbers, from 1, and keeps what became of each."""
-    reaches = kept.reach()
+    reached = Reach(kept)
 
     async def attempt(number: int, copy: Copy) -> None:
         mutant, began_s = mutants[number - 1], time.monotonic()
         copy.write(mutant.path, mutant.applied(kept.source(mutant.path)))
-        test, is_late = await finding(copy, chosen_for(mutant, reaches), kept.log(str(number)))
-        result = Result(test, is_late, round(time.monotonic() - began_s, 1))
-        kept.keep("results", _digest(mutant), result)
-        say(f"{number}. {mutant.path}:{mutant.line} {_became(result)}, {result.took_s} s")
+        tests = {name: reached.tests[name] for name in reached.tests_for(mutant)}
+        result = await finding(copy, tests, kept.log(str(number)))
+        kept.keep("results", _digest(mutant), asdict(result))
+        took_s = round(time.monotonic() - began_s)
+        say(f"{number}. {mutant.path}:{mutant.line} {_became(result)}, {took_s} s")
 
     await in_copies(kept, numbers, jobs, attempt)
 
 
-async def finding(copy: Copy, chosen: Chosen, log: Path) -> tuple[str, bool]:
-    """The test that finds what is in a copy, "" without one, and whether it took too long.
+async def finding(copy: Copy, tests: Mapping[str, Test], log: Path) -> Result:
+    """What these tests, the first of them first, find in a copy.
 
-    Tests that fail only once are unsteady: they found nothing.
+    Those that fail only once are unsteady: they found nothing.
     """
-    left_out = list(chosen.left_out)
+    limits_s = {
+        name: (SLOWER * test.cpu_s + MORE_S, CLOCK_SLOWER * test.took_s + CLOCK_MORE_S)
+        for name, test in tests.items()
+    }
+    limits_s[""] = (MORE_S, CLOCK_MORE_S)
+    tried = 0
 
-    async def fails(tests: Sequence[str]) -> tuple[str, bool]:
-        words = [*PYTEST, "-x", *lanes.NO_BROWSER, *tests, *(f"--deselect={t}" for t in left_out)]
-        code = await copy.run(words, chosen.limit_s(tests), log)
-        if code in {0, _NO_TESTS}:
-            return "", False
-        said = log.read_text(errors="replace")
-        named = _FAILED.findall(said)[:1] or _NOT_LOADED.findall(said)[:1]
-        return [*named, *_BEGUN.findall(said)[-1:], tests[0]][0].strip(), code is None
+    async def run(chosen: Sequence[str]) -> tuple[str, Said]:
+        """The test that fails, "" without one, and what was said."""
+        said = await copy.run(("-x", *_files(chosen)), limits_s, log, chosen)
+        return said.failed or (chosen[0] if said.code not in ENDED else ""), said
 
-    for files in chosen.together():
-        while test := (await fails(files))[0]:
-            again, is_late = await fails([test])
+    for left in processes_of(tests):
+        while left:
+            test, said = await run(left)
+            tried += len(said.tests)
+            if not test:
+                break
+            again, said_again = await run([test])
             if again:
-                return again, is_late
-            left_out.append(test)
-    return "", False
+                return Result(again, said_again.is_late, tried)
+            left = [
+                name
+                for name in left
+                if name not in said.tests and _function(name) != _function(test)
+            ]
+    return Result("", False, tried)
+
+
+def _function(test: str) -> str:
+    """A test without its parameters, which a fault may change."""
+    return test.partition("[")[0]
+
+
+def processes_of(tests: Mapping[str, Test]) -> Iterator[list[str]]:
+    """The tests that are tried in one process: some that are quick, then the others by their files."""
+    left, first, took_s = dict(tests), list[str](), 0.0
+    for name, test in tests.items():
+        took_s += test.took_s
+        if took_s > FIRST_S:
+            break
+        if len(_files([*first, name])) <= FIRST_FILES:
+            first.append(name)
+            del left[name]
+    yield first
+    together, took_s = list[str](), 0.0
+    for file in _files(left):
+        of_file = [name for name in left if name.startswith(f"{file}::")]
+        file_s = sum(left[name].took_s for name in of_file)
+        if together and took_s + file_s > TOGETHER_S:
+            yield together
+            together, took_s = [], 0.0
+        together += of_file
+        took_s += file_s
+    yield together
 
 
 def _became(result: Result | None) -> str:
     if result is None:
         return "not tried yet"
     if not result.test:
-        return "NOT FOUND"
+        return f"NOT FOUND by {result.tried} tests"
     return f"found by {result.test}" + (", which took too long" if result.is_late else "")
 
 
@@ -457,34 +609,25 @@ def table(kept: Kept, mutants: Sequence[Mutant]) -> Iterator[str]:
 
 def main(words: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(add_help=False)
-    options.add_argument("--commit", default="HEAD", help="whose files are changed; its hash draws")
+    options.add_argument("--checkout", type=Path, default=ROOT, help="its HEAD is tried")
     options.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True)
-    looking = commands.add_parser("reach", parents=[options], help="which files run which lines")
-    looking.add_argument("files", nargs="*", help="test files to look at again; else all new ones")
+    commands.add_parser("reach", parents=[options], help="which tests run which lines")
     commands.add_parser("draw", parents=[options], help="print what is drawn")
     trying = commands.add_parser("run", parents=[options], help="try what is drawn")
     trying.add_argument("numbers", nargs="*", type=int, help="to try again; else all new ones")
-    trying.add_argument("--table", type=Path, default=ROOT / "tests" / "mutants.txt")
     given = parser.parse_args(words)
-    kept = Kept(given.commit)
+    kept = Kept(given.checkout)
     share_images()
     if given.command == "reach":
-        known = kept.reach()
-        files = given.files or [file for file in test_files(kept) if file not in known]
-        asyncio.run(reach(kept, files, given.jobs))
+        asyncio.run(reach(kept, given.jobs))
         return
     mutants = drawn(kept)
-    if given.command == "draw":
-        say("\n".join(table(kept, mutants)))
-        return
-    new = [number for number, each in enumerate(mutants, 1) if kept.result(each) is None]
-    numbers = given.numbers or new
-    try:
-        asyncio.run(try_all(kept, mutants, numbers, given.jobs))
-    finally:
-        given.table.write_text("\n".join(table(kept, mutants)) + "\n")
+    if given.command == "run":
+        new = [number for number, each in enumerate(mutants, 1) if kept.result(each) is None]
+        asyncio.run(try_all(kept, mutants, given.numbers or new, given.jobs))
+    say("\n".join(table(kept, mutants)))
 
 
 if __name__ == "__main__":
