@@ -60,6 +60,13 @@ FIELDS = {
     "clean_policy": _flag("--clean-policy", "pods at the end: running, all, none", "RULE"),
     "ttl_s": _flag("--ttl", "cleaned up so long after (1d)", "TIME", duration_s),
 }
+# Likewise; one of them stands for all of `source`.
+SOURCES = {
+    "source.url": _flag("--source-url", "code from an address instead of PATH", "URL"),
+    "source.sha256": _flag("--sha256", "what that code must be", "HEX"),
+    "source.path": _flag("--source-path", "code from the data volume", "/data/.."),
+    "source.bundle": _flag("--bundle", "code that was sent before", "ID"),
+}
 
 
 @dataclass
@@ -147,29 +154,18 @@ def cluster_flags(text: str) -> Any:
 
 def _source(wanted: SubmitRequest, options: Mapping[str, Any]) -> None:
     """Code by one of PATH, --source-url, --source-path, --bundle, or as the file says."""
-    given = {
-        "PATH": options["path"],
-        "--source-url": options["source_url"],
-        "--source-path": options["source_path"],
-        "--bundle": options["bundle"],
-    }
-    said = [name for name, value in given.items() if value]
+    given = {path: value for path, flag in SOURCES.items() if (value := options[str(flag.name)])}
+    said = ["PATH"] if options["path"] else []
+    said += [SOURCES[path].opts[0] for path in given if path != "source.sha256"]
     if len(said) > 1:
         raise usage_error(f"{' and '.join(said)} name different code.", "Give one of them.")
-    if options["sha256"] and not options["source_url"]:
+    if "source.sha256" in given and "source.url" not in given:
         raise usage_error("--sha256 goes with --source-url only.")
-    if not said:
-        return
-    wanted.path = Path(options["path"]) if options["path"] else None
-    source = {
-        "url": options["source_url"],
-        "sha256": options["sha256"],
-        "path": options["source_path"],
-        "bundle": options["bundle"],
-    }
-    wanted.body["source"] = {key: value for key, value in source.items() if value}
-    if wanted.path is not None:
-        del wanted.body["source"]
+    if said:
+        wanted.path = Path(options["path"]) if options["path"] else None
+        wanted.body.pop("source", None)
+    for path, value in given.items():
+        put(wanted.body, path, value)
 
 
 def name_of(path: Path) -> str:
@@ -246,13 +242,9 @@ def _as_json(value: Any, where: str) -> Any:
 # --- refusals -------------------------------------------------------------------------------------
 
 _FLAG_OF = {
-    **{path: flag.opts[0] for path, flag in FIELDS.items()},
+    **{path: flag.opts[0] for path, flag in {**FIELDS, **SOURCES}.items()},
     "command": "the words behind --",
     "cluster_flags": "--cluster-flags",
-    "source.bundle": "--bundle",
-    "source.url": "--source-url",
-    "source.path": "--source-path",
-    "source.sha256": "--sha256",
 }
 
 

@@ -84,7 +84,7 @@ def _pods(node: Json) -> str:
 
 
 NODE_COLUMNS = (
-    Column("NODE", lambda node: node.get("name", ""), shrinks_to=10),
+    Column("NODE", lambda node: node.get("name"), shrinks_to=10),
     Column("STATE", _state, shrinks_to=8, colour=_state_colour),
     Column("GPU", _gpu, is_right=True),
     Column(
@@ -105,10 +105,10 @@ HOLDER_COLUMNS = (
         lambda row: row.get("name") or row.get("kind") or "other workload",
         shrinks_to=12,
     ),
-    Column("OWNER", lambda row: row.get("owner") or "", shrinks_to=6),
+    Column("OWNER", shrinks_to=6),
     Column("SINCE", lambda row: age_text(row.get("since")), is_right=True),
-    Column("NAMESPACE", lambda row: row.get("namespace") or "", leaves_at=100),
-    Column("POD", lambda row: row.get("pod") or "", leaves_at=120),
+    Column("NAMESPACE", leaves_at=100),
+    Column("POD", leaves_at=120),
 )
 
 top = Group("top", help="What nodes have and who uses it.")
@@ -156,7 +156,7 @@ QUEUE_COLUMNS = (
     Column("KIND", leaves_at=70),
     Column("NAME", shrinks_to=10),
     Column("OWNER", shrinks_to=6),
-    Column("TEAM", lambda row: row.get("team") or "", leaves_at=110),
+    Column("TEAM", leaves_at=110),
     Column("PODS", leaves_at=100, is_right=True),
     Column("GPU", lambda row: row.get("gpu") or "", is_right=True),
     Column("CPU", leaves_at=90, is_right=True),

@@ -31,8 +31,8 @@ class Column:
 
     def text(self, row: Json) -> str:
         """The cell of a row."""
-        value = self.of(row) if self.of else row.get(self.title.lower(), "")
-        return one_line(value) or ("-" if self.title else "")
+        value = self.of(row) if self.of else row.get(self.title.lower())
+        return one_line("" if value is None else value) or ("-" if self.title else "")
 
 
 class Output:

@@ -139,7 +139,7 @@ class Rest:
     ) -> urllib3.BaseHTTPResponse:
         """A good answer whose body is still to be read; the caller gives the connection back.
 
-        `content` is bytes or a file that can be rewound. `patient` False: one try.
+        `content` is bytes, or gives those of each try. `patient` False: one try.
         """
         asked = {key: value for key, value in (query or {}).items() if value is not None}
         url = f"{self.url}/api/v1/{quote(path)}" + (f"?{urlencode(asked)}" if asked else "")
@@ -147,14 +147,12 @@ class Rest:
         number = 0
         while True:
             number += 1
-            if number > 1 and hasattr(content, "seek"):
-                content.seek(0)
             try:
                 with in_words(self.url, is_safe=method == "GET"):
                     answer = self._pool.request(
                         method,
                         url,
-                        body=content,
+                        body=content() if callable(content) else content,
                         headers={**self.headers, **(headers or {})},
                         preload_content=False,
                         redirect=False,
@@ -245,15 +243,10 @@ def final_address(url: str, ca_file: str) -> str:
         if not 300 <= answer.status < 400 or "://" not in location:
             return url
         target = parse_address(location)
-        hosts = {_host(url), _host(target)}
-        if len(hosts) > 1 and not hosts <= {"localhost", "127.0.0.1", "[::1]"}:
+        hosts = {urlsplit(url).hostname, urlsplit(target).hostname}
+        if len(hosts) > 1 and not hosts <= {"localhost", "127.0.0.1", "::1"}:
             raise ClientError(
                 f"{url} sends you to {target}.", f"If that is your portal: homeport login {target}"
             )
         url = target
     return url
-
-
-def _host(url: str) -> str:
-    host = url.partition("://")[2]
-    return host if host.endswith("]") else host.rpartition(":")[0] or host

@@ -30,7 +30,7 @@ def _no_more(ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
         raise click.UsageError(f"Got unexpected extra argument ({value[0]})", ctx)
 
 
-@click.command(cls=Command, params=[*body.FIELDS.values()], epilog=EXAMPLES)
+@click.command(cls=Command, params=[*body.FIELDS.values(), *body.SOURCES.values()], epilog=EXAMPLES)
 @click.argument("path", required=False, shell_complete=files_on_tab)
 # Is there to be shown in help, and to complete names of files behind `--`.
 @click.argument(
@@ -59,10 +59,6 @@ def _no_more(ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     metavar="true|NAMES",
     help="append --ps_hosts and so on; or which of them",
 )
-@click.option("--source-url", metavar="URL", help="code from an address instead of PATH")
-@click.option("--sha256", metavar="HEX", help="what that code must be")
-@click.option("--source-path", metavar="/data/..", help="code from the data volume")
-@click.option("--bundle", metavar="ID", help="code that was sent before")
 @click.option(
     "--set",
     multiple=True,

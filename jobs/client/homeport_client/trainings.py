@@ -146,11 +146,7 @@ def _message(event: Json) -> str:
 REPLICA_COLUMNS = (
     Column("REPLICA", _replica),
     Column("STATE", colour=state_colour),
-    Column(
-        "CODE",
-        lambda row: "" if row.get("exit_code") is None else row["exit_code"],
-        is_right=True,
-    ),
+    Column("CODE", lambda row: row.get("exit_code"), is_right=True),
     Column("RESTARTS", lambda row: row.get("restarts") or "", leaves_at=90, is_right=True),
     Column("LASTED", _lasted, leaves_at=60, is_right=True),
     Column("NODE", shrinks_to=8, leaves_at=70),
@@ -161,8 +157,8 @@ REPLICA_COLUMNS = (
 ATTEMPTS_COLUMN = Column("REPLICA", lambda row: f"{_replica(row)} #{row.get('attempt')}")
 EVENT_COLUMNS = (
     Column("AGE", lambda event: age_text(event.get("at")), is_right=True),
-    Column("FROM", lambda event: event.get("source", ""), leaves_at=130),
-    Column("ABOUT", lambda event: event.get("subject", ""), shrinks_to=8, leaves_at=110),
+    Column("FROM", lambda event: event.get("source"), leaves_at=130),
+    Column("ABOUT", lambda event: event.get("subject"), shrinks_to=8, leaves_at=110),
     Column(
         "WHAT",
         lambda event: f"{'! ' if event.get('is_warning') else ''}{event.get('reason', '')}",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import secrets
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Callable, cast
 
@@ -17,6 +17,7 @@ from .session import Session
 
 BIG_BYTES = 100 * 1024**2  # of code; more is mostly data by mistake
 SPOOL_BYTES = 16 * 1024**2
+CHUNK_BYTES = 256 * 1024
 SHOWN_WARNINGS = 10
 
 
@@ -79,48 +80,38 @@ class Code:
         """
         rest = self._session.rest
         with self._session.terminal.progress("sending", self.size_bytes) as moved:
-            form = MultipartFile(self._file, self.size_bytes, self.name, moved)
-            sent = rest.read_json(rest.open("POST", "bundles/", content=form, headers=form.headers))
+            body, headers = multipart(self._file, self.size_bytes, self.name, moved)
+            sent = rest.read_json(rest.open("POST", "bundles/", content=body, headers=headers))
         if not isinstance(sent, dict) or sent.get("sha256") != self.sha256 or not sent.get("id"):
             raise ClientError("The code did not arrive as it was sent.", "Submit again.")
         self._session.terminal.tell(f"Sent {size_text(self.size_bytes)}.", "dim")
         return str(sent["id"])
 
 
-class MultipartFile:
-    """A form with one field, `file`, as a file that can be read, again from its beginning, too."""
+def multipart(
+    file: BinaryIO, size_bytes: int, name: str, moved: Callable[[int], None]
+) -> tuple[Callable[[], Iterator[bytes]], dict[str, str]]:
+    """A form with one field, `file`: what gives its body from the beginning, and its headers.
 
-    def __init__(
-        self, file: BinaryIO, size_bytes: int, name: str, moved: Callable[[int], None]
-    ) -> None:
-        """`moved` is told how many bytes of the file have been read."""
-        self._moved = moved
-        boundary = secrets.token_hex(16)
-        quoted = one_line(name).replace("\\", "_").replace('"', "_")
-        head = (
-            f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{quoted}"\r\n'
-            "Content-Type: application/octet-stream\r\n\r\n"
-        ).encode()
-        tail = f"\r\n--{boundary}--\r\n".encode()
-        self._file = file
-        self._parts = (io.BytesIO(head), file, io.BytesIO(tail))
-        self.headers = {
-            "Content-Type": f"multipart/form-data; boundary={boundary}",
-            "Content-Length": str(len(head) + size_bytes + len(tail)),
-        }
-        self.seek(0)
+    `moved` is told how many bytes of the file have been read.
+    """
+    boundary = secrets.token_hex(16)
+    quoted = one_line(name).replace("\\", "_").replace('"', "_")
+    head = (
+        f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{quoted}"\r\n'
+        "Content-Type: application/octet-stream\r\n\r\n"
+    ).encode()
+    tail = f"\r\n--{boundary}--\r\n".encode()
 
-    def read(self, size: int = -1) -> bytes:
-        """At most so many bytes; none at the end."""
-        for part in self._parts:  # one that is at its end gives nothing
-            if data := part.read(size):
-                if part is self._file:
-                    self._moved(part.tell())
-                return data
-        return b""
+    def body() -> Iterator[bytes]:
+        file.seek(0)
+        yield head
+        while data := file.read(CHUNK_BYTES):
+            moved(file.tell())
+            yield data
+        yield tail
 
-    def seek(self, offset: int) -> None:
-        """To the beginning; nothing else is asked for."""
-        assert offset == 0
-        for part in self._parts:
-            part.seek(0)
+    return body, {
+        "Content-Type": f"multipart/form-data; boundary={boundary}",
+        "Content-Length": str(len(head) + size_bytes + len(tail)),
+    }
