@@ -1,12 +1,14 @@
-"""The modules, classes and functions of our source, and what annotations and names in them mean.
+"""The classes and functions of our source by their names, and of which class a value is.
 
-Only as much as `tests.tools.effects` needs; nothing is imported, and what is not sure is unknown.
+Only as much as `tests.tools.effects` needs; nothing is imported. What is known of a value is the
+annotations that may be its own, as they stand in the source; none: it may be anything.
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property
 
 
 def words(text: str) -> frozenset[str]:
@@ -15,101 +17,52 @@ def words(text: str) -> frozenset[str]:
 
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
+Notes = tuple[ast.expr, ...]
 
 MUTABLE = words(
-    "list dict set deque defaultdict Counter OrderedDict bytearray List Dict Set UserDict UserList"
-    " MutableMapping MutableSequence MutableSet"
-)
-READ_ONLY = words(
-    "tuple frozenset Tuple FrozenSet Sequence Mapping Collection Iterable Iterator Generator"
-    " AsyncIterator AsyncIterable AsyncGenerator KeysView ValuesView ItemsView Reversible"
+    "list dict set deque defaultdict Counter OrderedDict bytearray UserDict UserList MutableMapping"
+    " MutableSequence MutableSet"
 )
 SCALARS = words(  # nothing of them can be changed
-    "int float bool str bytes complex datetime date time timedelta UUID Decimal Path Literal Enum"
-    " StrEnum IntEnum Callable type Pattern"
+    "int float bool str bytes complex datetime date time timedelta UUID Decimal Path Literal None"
+    " Callable type Pattern"
 )
-_AROUND = words("Optional Union Annotated ClassVar Final Awaitable Coroutine Required")
+# What stands for the annotation in it, or for anything.
+_AROUND = words("Optional Union Annotated ClassVar Final Awaitable")
 _ANYTHING = frozenset({"Any", "object"})
 
 
-@dataclass(frozen=True)
-class Type:
-    """What is known of a value; with nothing in it, that it is none of ours.
-
-    Attributes:
-        classes: qualified names of our classes of which it may be.
-        is_container: whether it is one of Python's; `is_mutable`: one that can be changed.
-        is_scalar: whether nothing of it can be changed.
-        is_query: whether it stands for rows in the database.
-        element: what a container or query holds, keys and values alike; None: not known.
-    """
-
-    classes: frozenset[str] = frozenset()
-    is_container: bool = False
-    is_mutable: bool = False
-    is_scalar: bool = False
-    is_query: bool = False
-    element: "Type | None" = None
-
-
-def either(first: Type | None, second: Type | None) -> Type | None:
-    """What is known of a value that may be the one or the other; an unknown one may be anything."""
-    if first == second:
-        return first
-    if first is None or second is None:
-        known = first or second
-        return known if known.classes or known.is_container or known.is_query else None
-    return Type(
-        first.classes | second.classes,
-        first.is_container or second.is_container,
-        first.is_mutable or second.is_mutable,
-        first.is_scalar and second.is_scalar,
-        first.is_query or second.is_query,
-        either(first.element, second.element),
-    )
-
-
-def any_of(types: Iterable[Type | None]) -> Type | None:
-    """What is known of a value that may be any of these; None when there are none."""
-    found = list(types)
-    return reduce(either, found) if found else None
-
-
-SCALAR = Type(is_scalar=True)
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Function:
     """A function, method or property.
 
     Attributes:
-        qual: its name with module and class.
-        owner: qualified name of its class, empty for a function.
-        bound: name of the parameter that stands for the instance or class, else empty.
-        flags: last words of its decorators.
+        owner: name of its class, empty for a function.
+        writes: what it changes, a parameter or GLOBAL -> the first line that does.
     """
 
-    qual: str
     module: str
+    owner: str
     node: Definition
-    owner: str = ""
-    flags: frozenset[str] = frozenset()
-
-    @property
-    def name(self) -> str:
-        return self.node.name
+    writes: dict[str, int] = field(default_factory=dict)
 
     @cached_property
-    def parameters(self) -> list[ast.arg]:
-        """Those that are given one by one, in order."""
+    def parameters(self) -> dict[str, ast.expr | None]:
+        """With their annotations, those that are given by their place first."""
         found = self.node.args
-        return [*found.posonlyargs, *found.args, *found.kwonlyargs]
+        return {
+            one.arg: one.annotation for one in (*found.posonlyargs, *found.args, *found.kwonlyargs)
+        }
+
+    @cached_property
+    def flags(self) -> frozenset[str]:
+        return frozenset(map(last_word, self.node.decorator_list))
 
     @property
     def bound(self) -> str:
-        first = [*self.node.args.posonlyargs, *self.node.args.args][:1]
-        is_bound = self.owner and first and "staticmethod" not in self.flags
-        return first[0].arg if is_bound else ""
+        """The parameter that stands for the instance, or ""."""
+        is_bound = self.owner and not self.flags & {"staticmethod", "classmethod"}
+        return next(iter(self.parameters), "") if is_bound else ""
 
     @property
     def is_property(self) -> bool:
@@ -118,278 +71,184 @@ class Function:
 
 @dataclass(eq=False)
 class Class:
-    """A class with its own methods, and what its attributes are annotated with or made from."""
+    """What classes of one name have; `attributes` are annotated, or made from what is."""
 
-    qual: str
-    module: str
-    node: ast.ClassDef
+    bases: set[str] = field(default_factory=set)
     methods: dict[str, Function] = field(default_factory=dict)
-    attributes: dict[str, Type | None] = field(default_factory=dict)
-    bases: list[str] = field(default_factory=list)  # qualified names, of ours and of others
-    below: set[str] = field(default_factory=set)  # classes that inherit, or fit the Protocol
+    attributes: dict[str, Notes] = field(default_factory=dict)
 
 
 class Program:
-    """All modules by name, with what their names stand for.
+    """All modules by name.
 
     Raises:
         SyntaxError: a module is no Python.
     """
 
     def __init__(self, sources: Mapping[str, str]) -> None:
-        self.trees = {name: ast.parse(text) for name, text in sources.items()}
-        self.classes: dict[str, Class] = {}
-        self.functions: dict[str, Function] = {}
-        self.variables: dict[str, tuple[ast.expr | None, ast.expr | None]] = {}  # see `_assigned`
+        self.classes: defaultdict[str, Class] = defaultdict(Class)
+        self.functions: dict[str, Function] = {}  # by their names with module and class
+        self.variables: set[str] = set()  # of modules, by their names with the module
         self._imports: dict[str, str] = {}
-        for module, tree in self.trees.items():
-            self._read(module, tree)
-        for found in self.classes.values():
-            found.bases = [self.qualified(found.module, base) for base in found.node.bases]
-        for found in self.classes.values():
-            for above in self.line(found.qual)[1:]:
-                above.below.add(found.qual)
-            self._read_attributes(found)
-        self._fit_protocols()
+        for module, text in sources.items():
+            tree = ast.parse(text)
+            for node in ast.walk(tree):  # wherever it stands: names are seldom used twice
+                if isinstance(node, ast.ImportFrom):
+                    for one in node.names:
+                        name = f"{module}.{one.asname or one.name}"
+                        self._imports[name] = f"{node.module}.{one.name}"
+            self._read(module, "", tree.body)
 
-    # --- reading ---
-    def _read(self, module: str, tree: ast.Module) -> None:
-        for node in ast.walk(tree):  # wherever it stands: names are seldom used twice
-            if isinstance(node, ast.Import):
-                for one in node.names:
-                    name = one.asname or one.name.partition(".")[0]
-                    self._imports[f"{module}.{name}"] = one.name if one.asname else name
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                for one in node.names:
-                    name = one.asname or one.name
-                    self._imports[f"{module}.{name}"] = f"{node.module}.{one.name}"
-        for node in _flat(tree.body):
+    def _read(self, module: str, owner: str, body: list[ast.stmt]) -> None:
+        around = f"{module}.{owner}" if owner else module
+        for node in body:
             if isinstance(node, Definition):
-                self._add(Function(f"{module}.{node.name}", module, node))
+                function = Function(module, owner, node)
+                is_other = function.flags & {"setter", "deleter", "overload"}
+                tail = f".{min(is_other)}" if is_other else ""
+                self.functions[f"{around}.{node.name}{tail}"] = function
+                if owner and not is_other:
+                    self.classes[owner].methods[node.name] = function
+                    self._read_attributes(function)
             elif isinstance(node, ast.ClassDef):
-                self._read_class(module, f"{module}.{node.name}", node)
-            else:
-                target, value, note = _assigned(node)
-                for name in ast.walk(target) if target else ():
-                    if isinstance(name, ast.Name):
-                        self.variables[f"{module}.{name.id}"] = value, note
+                self.classes[node.name].bases |= set(map(last_word, node.bases))
+                self._read(module, node.name, node.body)
+            elif isinstance(node, ast.If | ast.Try):
+                self._read(module, owner, [*node.body, *node.orelse])
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                self._read_assignment(module, owner, node)
 
-    def _read_class(self, module: str, qual: str, node: ast.ClassDef) -> None:
-        self.classes[qual] = found = Class(qual, module, node)
-        for part in _flat(node.body):
-            if isinstance(part, Definition):
-                flags = frozenset(map(last_word, part.decorator_list))
-                tail = ".setter" if flags & {"setter", "deleter", "overload"} else ""
-                method = Function(f"{qual}.{part.name}{tail}", module, part, qual, flags)
-                self._add(method)
-                if not tail:
-                    found.methods[part.name] = method
-            elif isinstance(part, ast.ClassDef):
-                self._read_class(module, f"{qual}.{part.name}", part)
+    def _read_assignment(self, module: str, owner: str, node: ast.Assign | ast.AnnAssign) -> None:
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            if isinstance(target, ast.Name) and owner:
+                known = (node.annotation,) if isinstance(node, ast.AnnAssign) else _made(node.value)
+                self.classes[owner].attributes[target.id] = known
+            elif isinstance(target, ast.Name):
+                self.variables.add(f"{module}.{target.id}")
 
-    def _add(self, function: Function) -> None:
-        self.functions[function.qual] = function
-
-    def _read_attributes(self, found: Class) -> None:
-        for part in _flat(found.node.body):
-            target, value, note = _assigned(part)
-            if isinstance(target, ast.Name):
-                known = self.type_of(found.module, note) if note else self.made(found.module, value)
-                found.attributes[target.id] = known
-        for method in found.methods.values():
-            known = {p.arg: p.annotation for p in method.parameters}
-            for node in ast.walk(method.node):
-                target, value, note = _assigned(node)
-                if not isinstance(target, ast.Attribute) or last_word(target.value) != method.bound:
-                    continue
-                new = self.type_of(found.module, note)
-                if note is None:
-                    new = any_of(
-                        self.type_of(found.module, known[one.id])
-                        if isinstance(one, ast.Name) and one.id in known
-                        else self.made(found.module, one)
-                        for one in _choices(value)
-                    )
-                if found.attributes.get(target.attr) is None:
-                    found.attributes[target.attr] = new
-
-    def _fit_protocols(self) -> None:
-        """What a Protocol promises is done by the classes that have all its methods."""
-        for promise in self.classes.values():
-            wanted = {name for name in promise.methods if not name.startswith("__")}
-            if wanted and any(base.endswith(".Protocol") for base in promise.bases):
-                for other in self.classes.values():
-                    has = {name for above in self.line(other.qual) for name in above.methods}
-                    if other is not promise and wanted <= has:
-                        promise.below.add(other.qual)
+    def _read_attributes(self, method: Function) -> None:
+        """What `self` is given in a method."""
+        found = self.classes[method.owner].attributes
+        for node in ast.walk(method.node):
+            if not isinstance(node, ast.Assign | ast.AnnAssign):
+                continue
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if isinstance(target, ast.Attribute) and last_word(target.value) == method.bound:
+                known: Notes = ()
+                if isinstance(node, ast.AnnAssign):
+                    known = (node.annotation,)
+                elif isinstance(node.value, ast.Name):
+                    note = method.parameters.get(node.value.id)
+                    known = (note,) if note else ()
+                else:
+                    known = _made(node.value)
+                found[target.attr] = found.get(target.attr) or known
 
     # --- names ---
-    def qualified(self, module: str, node: ast.expr | None) -> str:
-        """What a dotted name stands for, with its module; empty for what is no such name."""
-        if isinstance(node, ast.Subscript):  # Generic[T]
-            node = node.value
+    def function(self, module: str, node: ast.expr) -> Function | None:
+        """The one of ours that `name` or `module.name` stands for."""
+        return self.functions.get(self.qualified(module, node))
+
+    def qualified(self, module: str, node: ast.expr) -> str:
+        """A dotted name with its module, past imports; empty for what is no such name."""
         if isinstance(node, ast.Attribute):
             before = self.qualified(module, node.value)
-            return self.followed(f"{before}.{node.attr}") if before else ""
-        return self.followed(f"{module}.{node.id}") if isinstance(node, ast.Name) else ""
+            name = f"{before}.{node.attr}" if before else ""
+        else:
+            name = f"{module}.{node.id}" if isinstance(node, ast.Name) else ""
+        return self._imports.get(name, name)
 
-    def followed(self, name: str) -> str:
-        """The name where it is defined, past imports."""
-        for _ in range(5):
-            if name not in self._imports:
-                break
-            name = self._imports[name]
-        return name
-
-    def line(self, qual: str) -> list[Class]:
+    def line(self, name: str) -> list[Class]:
         """The class and what it inherits from, nearest first."""
-        found: dict[str, Class] = {}
-        waiting = [qual]
+        found, waiting = dict[str, Class](), [name]
         while waiting:
-            one = self.classes.get(waiting.pop(0))
-            if one is not None and one.qual not in found:
-                found[one.qual] = one
-                waiting += one.bases
+            one = waiting.pop(0)
+            if one in self.classes and one not in found:
+                found[one] = self.classes[one]
+                waiting += found[one].bases
         return list(found.values())
 
-    def method(self, qual: str, name: str) -> Function | None:
-        """The method that a class has or inherits."""
-        return next((c.methods[name] for c in self.line(qual) if name in c.methods), None)
+    def inherited(self, name: str, method: str) -> Function | None:
+        """The method of a class that is next in its line."""
+        return next((c.methods[method] for c in self.line(name) if method in c.methods), None)
 
-    def methods(self, known: Type | None, name: str) -> list[Function]:
-        """All that a call of this method may reach, overridden ones of subclasses too."""
-        found = {}
-        for qual in known.classes if known else ():
-            for one in (qual, *self.classes[qual].below):
-                if (method := self.method(one, name)) is not None:
-                    found[method.qual] = method
-        return list(found.values())
+    def methods(self, notes: Notes, method: str) -> list[Function]:
+        """All that a call may reach, those of subclasses and of what fits a Protocol too."""
+        reached = (below for name in self.classes_of(notes) for below in self._below[name])
+        found = (self.inherited(name, method) for name in reached)
+        return list(dict.fromkeys(one for one in found if one))
 
-    def is_model(self, known: Type | None) -> bool:
-        """Whether it is a row of the database."""
-        lines = (above for qual in (known.classes if known else ()) for above in self.line(qual))
-        return any("Model" in base or "AbstractUser" in base for c in lines for base in c.bases)
+    @cached_property
+    def _below(self) -> dict[str, list[str]]:
+        """Of each class itself and those that inherit from it, or fit the Protocol."""
 
-    def has_base(self, known: Type, names: Iterable[str]) -> bool:
-        """Whether a class of ours builds on one of these of Python's."""
-        lines = (above for qual in known.classes for above in self.line(qual))
-        return any(base.rpartition(".")[2] in names for c in lines for base in c.bases)
+        def is_below(name: str, above: Class) -> bool:
+            fits = above.methods.keys() <= self.classes[name].methods.keys()
+            return above in self.line(name) or ("Protocol" in above.bases and fits)
 
-    # --- types ---
-    def instance(self, qual: str) -> Type:
-        """Of one of our classes."""
-        known = Type(frozenset({qual}))
-        is_enum = self.has_base(known, ("Enum", "StrEnum", "IntEnum", "Choices", "TextChoices"))
-        return SCALAR if is_enum else known
-
-    def attribute(self, known: Type | None, name: str) -> Type | None:
-        """What is known of an attribute."""
-        for qual in known.classes if known else ():
-            for above in self.line(qual):
-                if above.attributes.get(name) is not None:
-                    return above.attributes[name]
-        return None
-
-    def fields(self, qual: str) -> list[str]:
-        """Those of a dataclass, in the order of its arguments."""
-        lines = [above.node.body for above in reversed(self.line(qual))]
-        found = (_assigned(part) for body in lines for part in body)
-        return list(dict.fromkeys(t.id for t, _, note in found if note and isinstance(t, ast.Name)))
-
-    def kept(self, method: Function) -> dict[str, str]:
-        """The attributes that `__init__` sets to one of its parameters, and to which."""
-        found = (_assigned(node) for node in ast.walk(method.node))
         return {
-            target.attr: value.id
-            for target, value, _ in found
-            if isinstance(target, ast.Attribute) and isinstance(value, ast.Name)
+            above: [name for name in self.classes if is_below(name, self.classes[above])]
+            for above in self.classes
         }
 
-    def type_of(self, module: str, node: ast.expr | None, depth: int = 0) -> Type | None:
-        """What an annotation says; None when it says nothing."""
-        if depth > 8 or node is None:
-            return None
-        if isinstance(node, ast.Constant):
-            text = node.value
-            if not isinstance(text, str):
-                return SCALAR
-            return self.type_of(module, ast.parse(text.strip(), mode="eval").body, depth + 1)
-        if isinstance(node, ast.BinOp):
-            return any_of(self.type_of(module, one, depth + 1) for one in (node.left, node.right))
-        qual = self.qualified(module, node)
-        word = qual.rpartition(".")[2]
-        inside: Type | None = None
-        if word in SCALARS and qual not in self.classes:
-            return SCALAR
-        if isinstance(node, ast.Subscript):
-            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            inside = any_of(self.type_of(module, part, depth + 1) for part in parts)
-            if word in _AROUND:
-                return inside
-        if qual in self.classes:
-            return self.instance(qual)
-        if word in MUTABLE | READ_ONLY:
-            return Type(is_container=True, is_mutable=word in MUTABLE, element=inside)
-        if word in {"QuerySet", "Manager"}:
-            return Type(is_query=True, element=inside)
-        if qual in self.variables:
-            return self._alias(qual, depth)
-        return None if word in _ANYTHING else Type()
+    # --- what is known of values ---
+    def classes_of(self, notes: Notes) -> set[str]:
+        """Those of ours."""
+        return {word for word, _ in heads(notes) if word in self.classes}
 
-    def _alias(self, qual: str, depth: int) -> Type | None:
-        """A TypeVar or another name of a type."""
-        value, _ = self.variables[qual]
-        module = qual.rpartition(".")[0]
-        if not isinstance(value, ast.Call):
-            return self.type_of(module, value, depth + 1)
-        bounds = [*value.args[1:], *(k.value for k in value.keywords if k.arg == "bound")]
-        return any_of(self.type_of(module, bound, depth + 1) for bound in bounds)
+    def is_row(self, notes: Notes) -> bool:
+        """Whether it is one of the database."""
+        above = (
+            base for name in self.classes_of(notes) for c in self.line(name) for base in c.bases
+        )
+        return any("Model" in base or "AbstractUser" in base for base in above)
 
-    def variable(self, qual: str) -> Type | None:
-        """What is known of a module's variable."""
-        module = qual.rpartition(".")[0]
-        value, note = self.variables[qual]
-        return self.type_of(module, note) if note else self.made(module, value)
+    def is_container(self, notes: Notes) -> bool:
+        """Whether it is one of Python's that can be changed."""
+        above = {
+            base for name in self.classes_of(notes) for c in self.line(name) for base in c.bases
+        }
+        return bool(MUTABLE & {*above, *(word for word, _ in heads(notes))})
 
-    def made(self, module: str, node: ast.expr | None) -> Type | None:
-        """What an expression makes, where that can be seen at a glance."""
-        if isinstance(node, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp):
-            return Type(is_container=True, is_mutable=True)
-        if isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp | ast.UnaryOp):
-            return SCALAR
-        if isinstance(node, ast.Tuple):
-            element = any_of(self.made(module, one) for one in node.elts)
-            return Type(is_container=True, element=element)
-        if isinstance(node, ast.Call):
-            qual = self.qualified(module, node.func)
-            if qual.startswith("django.db.models."):
-                return self._column(module, node)
-            if qual in self.classes:
-                return self.instance(qual)
-            if qual in self.functions:
-                function = self.functions[qual]
-                return self.type_of(function.module, function.node.returns)
-            if qual.rpartition(".")[2] in MUTABLE:
-                return Type(is_container=True, is_mutable=True)
-        return None
+    def attribute(self, notes: Notes, name: str) -> Notes:
+        """What is known of an attribute."""
+        above = (c for owner in self.classes_of(notes) for c in self.line(owner))
+        return next((c.attributes[name] for c in above if c.attributes.get(name)), ())
 
-    def _column(self, module: str, node: ast.Call) -> Type | None:
-        """What a row has in a column."""
-        word = last_word(node)
-        if word in {"ForeignKey", "OneToOneField"}:
-            table = node.args[0]
-            if isinstance(table, ast.Constant):
-                tables = [q for q in self.classes if q.endswith(f".{table.value.split('.')[-1]}")]
-                return self.instance(tables[0]) if len(tables) == 1 else None
-            return self.type_of(module, table)
-        is_json = word in {"JSONField", "ManyToManyField"} or not word.endswith("Field")
-        return None if is_json else SCALAR
 
-    def returned(self, function: Function, receiver: Type | None) -> Type | None:
-        """What a function's annotation says of its result."""
-        if last_word(function.node.returns) == "Self":
-            return receiver
-        return self.type_of(function.module, function.node.returns)
+def heads(notes: Notes) -> Iterator[tuple[str, Notes]]:
+    """What each of the annotations may name, with what stands in its brackets."""
+    for note in notes:
+        if isinstance(note, ast.Constant) and isinstance(note.value, str):
+            yield from heads((ast.parse(note.value.strip(), mode="eval").body,))
+        elif isinstance(note, ast.BinOp):
+            yield from heads((note.left, note.right))
+        elif isinstance(note, ast.Subscript):
+            inside = note.slice.elts if isinstance(note.slice, ast.Tuple) else [note.slice]
+            if last_word(note) in _AROUND:
+                yield from heads((*inside,))
+            else:
+                yield last_word(note), (*inside,)
+        elif isinstance(note, ast.Constant):
+            yield "None", ()
+        else:
+            yield last_word(note), ()
+
+
+def element(notes: Notes) -> Notes:
+    """What is known of what a container holds, keys and values alike."""
+    return tuple(inside for _, within in heads(notes) for inside in within)
+
+
+def is_scalar(notes: Notes) -> bool:
+    """Whether nothing of it can be changed."""
+    found = [word for word, _ in heads(notes)]
+    return bool(found) and {*found} <= SCALARS
+
+
+def is_anything(notes: Notes) -> bool:
+    """Whether nothing is known."""
+    return not notes or any(word in _ANYTHING for word, _ in heads(notes))
 
 
 def last_word(node: ast.expr | None) -> str:
@@ -403,25 +262,16 @@ def last_word(node: ast.expr | None) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of a module or class, and those below `if` and `try`."""
-    for node in body:
-        yield node
-        if isinstance(node, ast.If | ast.Try):
-            yield from _flat([*node.body, *node.orelse])
+_LIST = ast.Name("list")
 
 
-def _choices(node: ast.expr | None) -> list[ast.expr | None]:
-    """Those of `a or b` and `a if b else c`."""
+def _made(node: ast.expr | None) -> Notes:
+    """What an expression makes, where that can be seen at a glance."""
     if isinstance(node, ast.BoolOp):
-        return [*node.values]
-    return [node.body, node.orelse] if isinstance(node, ast.IfExp) else [node]
-
-
-def _assigned(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None, ast.expr | None]:
-    """Target, value and annotation of a plain assignment."""
-    if isinstance(node, ast.AnnAssign):
-        return node.target, node.value, node.annotation
-    if isinstance(node, ast.Assign) and len(node.targets) == 1:
-        return node.targets[0], node.value, None
-    return None, None, None
+        return tuple(one for value in node.values for one in _made(value))
+    if isinstance(node, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp):
+        return (_LIST,)
+    if isinstance(node, ast.Constant | ast.JoinedStr):
+        return (ast.Name("str"),)
+    is_class = isinstance(node, ast.Call) and last_word(node)[:1].isupper()
+    return (node.func,) if isinstance(node, ast.Call) and is_class else ()
