@@ -49,8 +49,11 @@ KINDS: dict[str, Any] = {
     "tenant": gettext_lazy("namespace"),
     "user": gettext_lazy("person"),
 }
-
-
+# Which of the two a row of kind `service` is about, where its detail tells.
+_SERVICES: dict[str, Any] = {
+    "notebook": gettext_lazy("notebook"),
+    "tensorboard": gettext_lazy("TensorBoard"),
+}
 # verb -> the same, where it did not happen
 _REFUSED: dict[str, Any] = {"sign-in": gettext_lazy("failed to sign in as")}
 # What people do to themselves, said without naming them again.
@@ -83,7 +86,10 @@ def describe(entry: Any) -> AuditSentence:
         return AuditSentence(_("failed to sign in"), "", "")
     words = _REFUSED if entry.result == "refused" else {}
     verb = words.get(entry.verb) or VERBS.get(entry.verb, entry.verb)
-    return AuditSentence(str(verb), str(KINDS.get(entry.kind, entry.kind)), entry.object_name)
+    kind = KINDS.get(entry.kind, entry.kind)
+    if entry.kind == "service":
+        kind = _SERVICES.get(entry.detail.get("kind"), kind)
+    return AuditSentence(str(verb), str(kind), entry.object_name)
 
 
 def detail_lines(detail: Mapping[str, Any]) -> list[str]:

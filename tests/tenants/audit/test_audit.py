@@ -11,7 +11,7 @@ from django.test import Client
 from tenants.audit.describe import describe, detail_lines
 from tenants.audit.export import audit_chunks
 from tenants.models import AuditEntry, User
-from tests.factories import make_tenant, make_user
+from tests.factories import make_tenant
 from tests.tenants.people.people import codes, rest, send
 
 pytestmark = pytest.mark.django_db
@@ -38,14 +38,20 @@ def found(client: Client, query: str = "") -> list[str]:
     return [row["object"] for row in csv.DictReader(io.StringIO(text))]
 
 
-def test_the_page_says_what_was_done_with_before_and_after(page: Client) -> None:
+def test_page_and_rest_say_what_was_done_with_before_and_after(page: Client, root: User) -> None:
     entry(verb="quota", kind="tenant", detail={"before": {"gpu": 2}, "after": {"gpu": 4}})
-    entry(result="refused", verb="try", kind="address", object_name="POST /admin/teams/")
+    markup = {"object_name": "<script>alert(1)</script>", "detail": {"<b>": "<i>"}}
+    entry(result="refused", verb="try", kind="address", **markup)
     text = page.get("/admin/audit/").content.decode()
     assert "changed the quota of" in text
     assert "gpu: 2 → 4" in text
     assert "Refused" in text
     assert "192.0.2.1" in text
+    assert "<script>alert" not in text
+    assert "<i>" not in text
+    [row] = send(rest(root), "GET", "audit/?q=mnist").json()["results"]
+    assert (row["who"], row["verb"], row["object_name"]) == ("ada", "quota", "mnist")
+    assert (row["result"], row["detail"]["before"]) == ("done", {"gpu": 2})
 
 
 @pytest.mark.parametrize(
@@ -87,24 +93,6 @@ def test_a_day_that_is_none_is_told(page: Client, root: User) -> None:
     assert "Not a valid date" in page.get("/admin/audit/?since=yesterday").content.decode()
     answer = send(rest(root), "GET", "audit/?until=2026-13-01")
     assert (answer.status_code, codes(answer)) == (400, {("until", "invalid")})
-
-
-def test_rest_lists_the_same(root: User) -> None:
-    entry(detail={"why": "hangs"})
-    [row] = send(rest(root), "GET", "audit/?q=mnist").json()["results"]
-    assert (row["who"], row["verb"], row["object_name"]) == ("ada", "stop", "mnist")
-    assert (row["result"], row["detail"]) == ("done", {"why": "hangs"})
-    for method in ("POST", "PUT", "PATCH", "DELETE"):
-        assert send(rest(root), method, "audit/", {}).status_code == 405
-
-
-def test_only_admins_read_it() -> None:
-    client = rest(make_user("alice"))
-    assert send(client, "GET", "audit/").status_code == 403
-    browser = Client(HTTP_HOST="localhost")
-    browser.force_login(User.objects.get(username="alice"))
-    assert browser.get("/admin/audit/").status_code == 403
-    assert browser.get("/admin/audit/csv/").status_code == 403
 
 
 @pytest.mark.parametrize("text", ['=HYPERLINK("http://evil.example")', "+1", "-1", "@x", "\t=1"])
@@ -151,35 +139,15 @@ def test_what_somebody_may_not_is_written_down_once() -> None:
     for _ in range(3):
         send(client, "POST", "users/", {"username": "x"})
         browser.post("/admin/people/invite/", {"username": "x"})
+        # Who has not signed in fills no rows.
+        Client(HTTP_HOST="localhost").post("/admin/people/invite/", {"username": "x"})
+        send(Client(HTTP_HOST="localhost"), "POST", "users/", {"username": "x"})
     rows = AuditEntry.objects.filter(result="refused")
     assert [(row.actor_name, row.verb, row.object_name) for row in rows] == [
         ("alice", "try", "POST /admin/people/invite/"),
         ("alice", "try", "POST /api/v1/users/"),
     ]
     assert rows[0].source_address == "192.0.2.3"
-
-
-def test_who_has_not_signed_in_fills_no_rows() -> None:
-    Client(HTTP_HOST="localhost").post("/admin/people/invite/", {"username": "x"})
-    send(Client(HTTP_HOST="localhost"), "POST", "users/", {"username": "x"})
-    assert not AuditEntry.objects.exists()
-
-
-def test_the_page_needs_as_many_queries_for_many_rows_as_for_few(
-    page: Client, django_assert_max_num_queries: Any
-) -> None:
-    for number in range(120):
-        entry(object_name=f"job {number}")
-    with django_assert_max_num_queries(6):
-        text = page.get("/admin/audit/?page=2").content.decode()
-    assert "100 of 120" in text
-
-
-def test_markup_in_names_stays_text(page: Client) -> None:
-    entry(object_name="<script>alert(1)</script>", detail={"<b>": "<i>"})
-    text = page.get("/admin/audit/").content.decode()
-    assert "<script>alert" not in text
-    assert "<i>" not in text
 
 
 @pytest.mark.parametrize(
@@ -198,12 +166,28 @@ def test_details_in_words(detail: dict[str, Any], lines: list[str]) -> None:
     assert detail_lines(detail) == lines
 
 
-def test_what_people_do_to_themselves_is_said_without_their_name() -> None:
-    own = entry(verb="sign-in", kind="user", object_name="ada")
-    assert describe(own).verb == "signed in"
-    assert describe(own).name == ""
-    refused = entry(
-        actor_name="somebody", verb="sign-in", kind="user", object_name="ada", result="refused"
-    )
-    assert (describe(refused).verb, describe(refused).name) == ("failed to sign in as", "ada")
-    assert describe(entry(verb="unheard-of", kind="thing")).verb == "unheard-of"
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ("stopped", "training", "mnist")),
+        ({"verb": "sign-in", "kind": "user", "object_name": "ada"}, ("signed in", "", "")),
+        (
+            {"actor_name": "x", "verb": "sign-in", "kind": "user", "result": "refused"},
+            ("failed to sign in as", "person", "mnist"),
+        ),
+        ({"verb": "sign-in", "object_name": "?"}, ("failed to sign in", "", "")),
+        ({"verb": "unheard-of", "kind": "thing"}, ("unheard-of", "thing", "mnist")),
+        # What older versions recorded does not tell which of the two it was.
+        ({"kind": "service"}, ("stopped", "notebook or TensorBoard", "mnist")),
+        *(
+            (
+                {"verb": "create", "kind": "service", "detail": {"kind": key}},
+                ("created", word, "mnist"),
+            )
+            for key, word in (("notebook", "notebook"), ("tensorboard", "TensorBoard"))
+        ),
+    ],
+)
+def test_an_entry_is_said_in_words(changes: dict[str, Any], words: tuple[str, str, str]) -> None:
+    said = describe(entry(**changes))
+    assert (said.verb, said.kind, said.name) == words
