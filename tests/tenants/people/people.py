@@ -9,6 +9,7 @@ from tenants.actions import create_token
 from tenants.models import AuditEntry, User
 
 PASSWORD = "a long password"
+NEW = {"new_password1": "orange tugboat 7", "new_password2": "orange tugboat 7"}
 
 
 def signed_in(user: User) -> Client:

@@ -9,6 +9,7 @@ from django.test import Client
 
 from tenants.models import AuditEntry, User
 from tests.factories import make_user
+from tests.tenants.people.people import NEW
 
 pytestmark = pytest.mark.django_db
 
@@ -22,8 +23,7 @@ def invite(*arguments: str) -> str:
 def test_the_first_admin_is_invited_on_the_server() -> None:
     path = invite("ann", "--role", "admin")
     browser = Client(HTTP_HOST="localhost")
-    passwords = {"new_password1": "orange tugboat 7", "new_password2": "orange tugboat 7"}
-    assert browser.post(path, passwords).status_code == 302
+    assert browser.post(path, NEW).status_code == 302
     assert browser.get("/admin/people/").status_code == 200
     entry = AuditEntry.objects.get(verb="invite")
     assert (entry.actor, entry.actor_name, entry.object_name) == (None, "homeport", "ann")

@@ -52,12 +52,7 @@ def test_a_token_that_may_look_changes_nothing(alice: User, route: Route) -> Non
             assert answer.status_code == 403, (method, answer.content)
             assert codes(answer) == {("", "token_scope")}
         assert send(client, "GET", path_of(route)).status_code in {200, 403, 404, 405}
-
-
-def test_a_token_that_may_look_looks(alice: User) -> None:
-    client = rest(alice, "read")
-    assert send(client, "GET", "me/").json()["username"] == "alice"
-    assert send(client, "GET", "jobs/").status_code == 200
+    assert send(rest(alice, "read"), "GET", "me/").json()["username"] == "alice"
 
 
 def test_without_the_scope_admin_an_admin_acts_as_a_researcher(alice: User) -> None:
@@ -125,10 +120,7 @@ def test_what_is_kept_of_a_token_does_not_authenticate(alice: User) -> None:
         assert send(client, "GET", "me/").status_code == 401
 
 
-def test_an_expired_and_a_revoked_token_are_dead(alice: User) -> None:
+def test_an_expired_token_is_dead(alice: User) -> None:
     client = rest(alice)
     ApiToken.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
-    assert send(client, "GET", "me/").status_code == 401
-    client = rest(alice)
-    ApiToken.objects.all().delete()
     assert send(client, "GET", "me/").status_code == 401
