@@ -20,11 +20,12 @@ import yaml
 from django.core.management import get_commands, load_command_class
 from django.core.management.base import BaseCommand
 
+from homeport_client import watching
 from tests.jobs.client.world import Answer, Asked, CommandLine, listed, scripted
 from tests.recorded import GIVEN
 from tests.recorded.browsers import ROOT
 
-USAGE = 2
+CLICKS = "Options are shown by:"
 
 
 def manage() -> dict[str, Any]:
@@ -74,16 +75,30 @@ TEXTS = {
 LINES = (GIVEN / "lines.txt").read_text().splitlines()
 
 
-def _answers() -> dict[str, Any]:
-    """What the portal answers, by method and path; times are some hours ago."""
+WHOLE = {"status", "headers", "data", "body", "cut"}
+
+
+def _answer(row: Any) -> Any:
+    """One as the scripted portal takes it: the body alone, an Answer, or one for each time."""
+    if isinstance(row, list):
+        return [_answer(one) for one in row]
+    if not isinstance(row, dict) or not row or not set(row) <= WHOLE:
+        return row
+    return Answer(**{**row, "data": row["data"].encode()} if "data" in row else row)
+
+
+def _given() -> dict[str, Any]:
+    """What portal.yaml says; times are some hours ago."""
     text = (GIVEN / "portal.yaml").read_text()
     for word, ago in AGO.items():
         text = text.replace(word, json.dumps((datetime.now(UTC) - ago).isoformat()))
-    rows = yaml.safe_load(text)["answers"]
-    answers = {
-        key: Answer(**row) if set(row) <= {"status", "data", "body"} else row
-        for key, row in rows.items()
-    }
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def _answers(rows: dict[str, Any]) -> dict[str, Any]:
+    """What the portal answers, by method and path."""
+    answers = {key: _answer(row) for key, row in rows.items()}
     known = answers["GET jobs/"]["results"]
 
     def found(asked: Asked) -> Any:
@@ -100,9 +115,9 @@ def _answers() -> dict[str, Any]:
 
 
 def homeport() -> dict[str, Any]:
-    """Each line: its exit code, what the portal was asked, what was printed.
+    """Each line: its exit code, what the portal was asked, what was printed, which tokens are kept.
 
-    The texts of usage errors are left out. Of help only the options' names are kept.
+    The texts of click's usage errors are left out. Of help only the options' names are kept.
     """
     found: dict[str, Any] = {}
     with (
@@ -119,7 +134,8 @@ def homeport() -> dict[str, Any]:
         # What the system trusts and translates is read once, and not for every line.
         patch.setattr("ssl.create_default_context", functools.cache(ssl.create_default_context))
         patch.setattr("gettext.find", functools.cache(gettext.find))
-        portal.answers.update(_answers())
+        patch.setattr(watching.Changes, "wait", lambda self, identity: None)
+        given = _given()
         run = CommandLine(home, patch)
 
         def plain(text: str) -> str:
@@ -136,20 +152,32 @@ def homeport() -> dict[str, Any]:
 
         def asked(row: Asked) -> list[Any]:
             said = [f"{row.method} {plain(row.path).removeprefix('/api/v1/')}"]
+            token = row.headers.get("Authorization", "").removeprefix("Token ")
+            if token not in {"", "hp_token"}:
+                said.append(f"as {token}")
             if row.headers.get("Content-Type") == "application/json":
                 return [*said, json.loads(plain(row.body.decode()))]
             return [*said, *re.findall(r'(?:file)?name="[^"]*"', row.body.decode("latin-1"))]
 
-        for line in LINES:
+        for line in [*LINES, *given["elsewhere"]]:
             portal.asked.clear()
+            portal.answers.clear()
+            portal.answers.update(_answers(given["answers"]))
+            portal.answers.update(
+                {key: _answer(row) for key, row in given["elsewhere"].get(line, {}).items()}
+            )
             run.sign_in(portal.url)
+            kept = run.folder / "contexts.json"
+            before = kept.read_text()
             stdin = TEXTS["job.json"] if "-f -" in line else "hp_secret\n"
-            ran = run(*shlex.split(line.replace("PORTAL", portal.url)), stdin=stdin)
+            words = shlex.split(line.replace("PORTAL", portal.url), comments=True)
+            ran = run(*words, stdin=stdin)
             row = {
                 "exit": ran.code,
                 "asked": [asked(one) for one in portal.asked],
                 "out": plain(ran.out).splitlines(),
-                "err": [] if ran.code == USAGE else plain(ran.err).splitlines(),
+                "err": [] if CLICKS in ran.err else plain(ran.err).splitlines(),
+                "kept": json.loads(plain(kept.read_text())) if kept.read_text() != before else [],
             }
             if "--help" in line:
                 names = re.findall(r"(?<![\w-])--?[a-zA-Z][a-z-]*", ran.out)

@@ -184,24 +184,3 @@ def test_links_that_are_there_are_not_followed(
     assert ran.code == 1
     assert (outside / "victim").read_text() == "mine"
     assert sorted(path.name for path in outside.iterdir()) == ["victim"]
-
-
-@pytest.mark.parametrize("size", [None, "3", -1, True, 2.5])
-def test_a_size_that_is_none_is_not_downloaded(
-    homeport: CommandLine, left: Any, tmp_path: Path, size: Any
-) -> None:
-    left(row("model", size))
-    assert download(homeport, tmp_path).code == 1
-    assert not (tmp_path / "model").exists()
-
-
-def test_the_list_shows_harmless_names(homeport: CommandLine, left: Any) -> None:
-    left(row("a\x1b[2J\nb"), row("re\u202etxt.exe"), row("plain"))
-    ran = homeport("artifacts", "list", JOB_ID)
-    shown = ["PATH", r"a\x1b[2J\nb", r"re\u202etxt.exe", "plain"]
-    assert [line.split()[0] for line in ran.out.splitlines()] == shown
-    assert homeport("artifacts", "list", JOB_ID, "-o", "name").out.splitlines()[2] == "plain"
-    left()
-    ran = homeport("artifacts", "list", JOB_ID)
-    assert (ran.code, ran.out) == (0, "")
-    assert "left no files" in ran.err

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from homeport_client import body
 from homeport_client.body import FIELDS, duration_s, name_of
-from homeport_client.exits import REFUSED, USAGE, ClientError
+from homeport_client.exits import USAGE, ClientError
 from homeport_client.pack import pack, select
 from jobs.kinds.training.serializer import TrainingSerializer
 from portal.web.fields import NAME
@@ -73,26 +73,6 @@ def test_a_file_that_is_no_training_is_refused(tmp_path: Path, text: str) -> Non
     path.write_text(text)
     with pytest.raises(ClientError):
         wanted("-f", str(path))
-
-
-NO_LINES = f"""
--f /nowhere/job.yaml
--f /
---env NOT_SET_ANYWHERE
---env-file /nowhere
---set name
---set =x
---set a={{
-. --bundle {JOB_ID}
---source-url https://x --source-path /data
---sha256 ab
-"""
-
-
-@pytest.mark.parametrize("line", NO_LINES.strip().splitlines())
-def test_what_cannot_be_meant_is_usage(line: str) -> None:
-    with pytest.raises(ClientError):
-        wanted(*line.split())
 
 
 def test_variables_of_a_file_and_of_ones_own(
@@ -208,46 +188,6 @@ def test_an_upload_that_meets_a_busy_portal_is_sent_again_whole(
     assert (ran.code, ran.out) == (0, JOB_ID + "\n"), ran.err
 
 
-def test_what_is_refused_is_refused_before_code_is_sent(taking: Scripted, submit: Submit) -> None:
-    errors = [
-        {"field": "replicas.worker.gpu", "code": "out_of_range", "text": "Too many."},
-        {"field": "env.LD_X", "code": "forbidden_name", "text": "Not this."},
-        {"field": "command", "code": "required", "text": "Say what."},
-        {"field": "later", "code": "x", "text": "What is it?"},
-    ]
-    taking.answers["POST jobs/preview/"] = Answer({"errors": errors}, 400)
-    ran = submit()
-    assert ran.code == REFUSED
-    assert "  --gpu: Too many.\n  --env LD_X: Not this.\n" in ran.err
-    assert "  the words behind --: Say what.\n  later: What is it?" in ran.err
-    never = {"fit": {"kind": "never", "text": "Needs 9 GPU, the quota is 2."}, "manifests": ""}
-    taking.answers["POST jobs/preview/"] = never
-    ran = submit()
-    assert ran.code == REFUSED
-    assert "Needs 9 GPU" in ran.err
-    assert not {"POST bundles/", "POST jobs/"} & set(taking.paths())
-
-
-def test_a_dry_run_changes_nothing(taking: Scripted, submit: Submit) -> None:
-    ran = submit("--dry-run")
-    assert (ran.code, ran.out) == (0, "kind: Job\n")
-    assert "Fits now." in ran.err
-    assert "A dry run sends nothing" in ran.err
-    assert set(taking.paths()) <= {"POST jobs/preview/", taking.paths()[0]}
-    seen = submit("--dry-run", "-o", "json").json
-    assert seen["fit"]["kind"] == "now"
-    assert seen["code_is_left_out"] is True
-    assert seen["body"]["image"] == "i"
-
-
-def test_code_that_arrives_changed_is_not_used(taking: Scripted, submit: Submit) -> None:
-    taking.answers["POST bundles/"] = Answer({"id": JOB_ID, "sha256": "0" * 64}, 201)
-    ran = submit()
-    assert ran.code == 1
-    assert "did not arrive as it was sent" in ran.err
-    assert "POST jobs/" not in taking.paths()
-
-
 def test_one_file_is_sent_as_it_is(taking: Scripted, submit: Submit) -> None:
     ran = submit(path="train.py")
     assert ran.code == 0
@@ -256,13 +196,3 @@ def test_one_file_is_sent_as_it_is(taking: Scripted, submit: Submit) -> None:
     assert b"print(1)" in upload.body
     assert taking.asked[-1].json["name"] == "train"
     assert submit(path="/nowhere").code == USAGE
-
-
-def test_what_would_be_sent_is_listed_without_a_portal(homeport: CommandLine, folder: Path) -> None:
-    (folder / ".gitignore").write_text("*.key\n")
-    (folder / "a.key").write_text("secret")
-    ran = homeport("submit", str(folder), "--list-files")
-    assert ran.out.split("\n") == [".gitignore", "train.py", ""]
-    assert "1 ignored" in ran.err
-    assert homeport.asked == []
-    assert homeport("submit", "--list-files").code == USAGE
