@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from jobs import command_line, private, timeline
+from jobs import command_line, timeline
 from jobs.archive.logs import Which
 from jobs.kinds.spec import spec_of
+from jobs.kinds.training import private
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Artifact, Bundle, Replica, Workload, WorkloadEvent
 from jobs.rules.states import Desired, WorkloadState

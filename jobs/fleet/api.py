@@ -12,9 +12,9 @@ from jobs.fleet.gpu_users import GpuUser, GpuUsers
 from jobs.fleet.node_notes import is_simulated
 from jobs.fleet.nodes import meter
 from jobs.fleet.queue import QueueEntries, QueueEntry
+from jobs.kinds.answers import ReasonSerializer
 from jobs.kinds.registry import KINDS
 from jobs.models import Node
-from jobs.workloads.serializers import ReasonSerializer
 from portal import quantity
 from portal.web.rest import Pagination
 

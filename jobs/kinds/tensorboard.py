@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
+from jobs.kinds.interactive.answers import ServiceSerializer
 from jobs.kinds.interactive.kind import served_kind
 from jobs.kinds.interactive.lifecycle import InteractiveLifecycle
 from jobs.kinds.interactive.manifests import Served
@@ -146,6 +147,35 @@ def _uuid(given: Any) -> UUID | None:
         return UUID(given) if isinstance(given, str) else None
     except ValueError:
         return None
+
+
+class LogDirSerializer(serializers.Serializer[Any]):
+    """A folder that a TensorBoard shows."""
+
+    title = serializers.CharField()
+    path = serializers.CharField()
+    job = serializers.UUIDField()
+
+
+@extend_schema_serializer(component_name="TensorBoard")
+class ShownTensorBoardSerializer(ServiceSerializer):
+    """With what it shows."""
+
+    log_dirs = LogDirSerializer(many=True)
+    event_files = serializers.IntegerField(
+        allow_null=True, help_text="found below its folders; null: not known yet"
+    )
+
+    class Meta(ServiceSerializer.Meta):
+        fields = (*ServiceSerializer.Meta.fields, "log_dirs", "event_files")
+
+    def to_representation(self, instance: Workload) -> dict[str, Any]:
+        """As the fields say."""
+        return {
+            **super().to_representation(instance),
+            "log_dirs": instance.spec["log_dirs"],
+            "event_files": instance.event_files,
+        }
 
 
 TENSORBOARD = served_kind(

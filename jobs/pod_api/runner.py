@@ -1,6 +1,6 @@
 """What runners, fetchers and rescuers of a job may ask and tell, under /internal/v1/.
 
-Authorised by the job's own token (`jobs/tokens.py`) and nothing else: no cookie is looked at. What
+Authorised by the job's own token (`jobs/kinds/training/tokens.py`) and nothing else: no cookie is looked at. What
 is not this job's answers 404; a job that is being deleted, or archived, 410. Every call may be
 repeated. Only
 `ReplicaArchive`, `LogSegment` and `Artifact` rows are written here; bytes go past us, over links of
@@ -26,12 +26,12 @@ from jobs.archive import archive_prefix
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.spec import TrainingSpec
+from jobs.kinds.training.tokens import is_job_token
 from jobs.limits import lacking_room
 from jobs.models import Artifact, Bundle, LogSegment, ReplicaArchive, Workload
 from jobs.pod.protocol import codes
 from jobs.pod_api.base import PodApiError, pod_view, read_body
 from jobs.rules.states import Desired
-from jobs.tokens import is_job_token
 from portal.storage import get_store
 
 MAX_SEGMENT_BYTES = 8 * 1024**2

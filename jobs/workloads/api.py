@@ -20,13 +20,17 @@ from rest_framework.routers import DynamicRoute, Route, SimpleRouter
 from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import GenericViewSet
 
-from jobs import private, uploads
+from jobs import uploads
 from jobs.archive.logs import NoSuchAttemptError, Which, which_of
+from jobs.kinds.answers import EventSerializer
 from jobs.kinds.base import WorkloadKind
+from jobs.kinds.interactive.answers import ServiceEventSerializer, ServiceSerializer
 from jobs.kinds.interactive.spec import STATES
 from jobs.kinds.notebook import NOTEBOOK
 from jobs.kinds.spec import WorkloadSpec
-from jobs.kinds.tensorboard import TENSORBOARD
+from jobs.kinds.tensorboard import TENSORBOARD, ShownTensorBoardSerializer
+from jobs.kinds.training import private
+from jobs.kinds.training.answers import JobSerializer
 from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.serializer import SHA256
 from jobs.kinds.training.spec import TrainingSpec
@@ -40,13 +44,8 @@ from jobs.workloads.opening import open_link
 from jobs.workloads.serializers import (
     ArtifactSerializer,
     BundleSerializer,
-    EventSerializer,
-    JobSerializer,
     LinkSerializer,
     PreviewSerializer,
-    ServiceEventSerializer,
-    ServiceSerializer,
-    ShownTensorBoardSerializer,
     StopSerializer,
 )
 from portal.cluster.manifests import to_yaml

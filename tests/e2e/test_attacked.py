@@ -15,7 +15,7 @@ import pytest
 import requests
 from django.test import override_settings
 
-from jobs.tokens import job_token
+from jobs.kinds.training.tokens import job_token
 from onebox.testing.processes import command_line
 from tests.e2e.portal import Portal, Rest, new_home, thrown_away
 from tests.jobs import costly_archives

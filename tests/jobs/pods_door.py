@@ -7,8 +7,8 @@ from typing import Any
 
 from django.test import Client
 
+from jobs.kinds.training.tokens import job_token
 from jobs.models import Workload
-from jobs.tokens import job_token
 from portal.storage.folder import STORE_PATH
 from portal.storage.store import Store
 

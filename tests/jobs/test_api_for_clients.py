@@ -11,13 +11,10 @@ from django.test import Client
 from django.utils.timezone import now
 from rest_framework import serializers
 
+from jobs.kinds.interactive.answers import ServiceSerializer
+from jobs.kinds.tensorboard import ShownTensorBoardSerializer
+from jobs.kinds.training.answers import JobSerializer, ReplicaSerializer
 from jobs.models import Artifact, Replica
-from jobs.workloads.serializers import (
-    JobSerializer,
-    ReplicaSerializer,
-    ServiceSerializer,
-    ShownTensorBoardSerializer,
-)
 from portal.storage import get_store
 from tenants.actions import create_token
 from tenants.models import ApiToken, AuditEntry, Team, Tenant

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from jobs.tokens import job_token
+from jobs.kinds.training.tokens import job_token
 from portal.web import openapi
 from tests.factories import make_job, make_tenant, make_user
 

@@ -12,10 +12,10 @@ from django.test import Client, override_settings
 
 from jobs.engine.network import namespaces
 from jobs.kinds.interactive.tokens import gate_secrets, new_ticket
+from jobs.kinds.training.tokens import job_token
 from jobs.models import Bundle, Workload
 from jobs.pod.gatekeeper.tickets import Signer
 from jobs.rules.states import Desired
-from jobs.tokens import job_token
 from portal.storage import get_store
 from tenants.people.passwords import link_for
 from tests.factories import make_job, make_service, make_tenant, make_user

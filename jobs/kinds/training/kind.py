@@ -13,9 +13,9 @@ from jobs.kinds.training.observe import observe, read_pod
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import KEY, TrainingSpec
 from jobs.kinds.training.submit import check_submit
+from jobs.kinds.training.tokens import job_token
 from jobs.models import Workload
 from jobs.rules.topologies import get_topology
-from jobs.tokens import job_token
 from portal.cluster import names
 from portal.cluster.manifests import Object
 

@@ -268,7 +268,7 @@ def completed(document: Object, *, root: Object | None, token: str) -> Object:
     Args:
         document: from `render_training`, or from `with_private`.
         root: the root as the cluster has it; None for the root itself and for orphans.
-        token: see jobs/tokens.py.
+        token: see jobs/kinds/training/tokens.py.
     """
     bare = {key: value for key, value in document.items() if key != "stringData"}
     sent = copy.deepcopy(bare) if root is None else with_owner(bare, root)

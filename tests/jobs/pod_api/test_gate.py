@@ -9,11 +9,11 @@ import pytest
 from django.test import Client
 
 from jobs.kinds.interactive.tokens import app_token, portal_token, ticket_key
+from jobs.kinds.training.tokens import job_token
 from jobs.models import Workload
 from jobs.pod.gatekeeper import portal
 from jobs.pod.gatekeeper.refusals import GONE, GateRefusal
 from jobs.rules.states import Desired
-from jobs.tokens import job_token
 from tenants.models import Team, Tenant, User
 from tests.factories import make_job, make_service, make_tenant, make_user
 

@@ -11,11 +11,11 @@ from django.utils import timezone
 from jobs import archive
 from jobs.archive.artifacts import open_artifact
 from jobs.archive.logs import find_log
+from jobs.kinds.training.tokens import job_token
 from jobs.models import Artifact, Bundle, LogSegment, Replica, ReplicaArchive, Workload
 from jobs.pod.protocol import codes
 from jobs.pod_api import base, runner
 from jobs.rules.states import Desired, WorkloadState
-from jobs.tokens import job_token
 from portal.storage.folder import FolderStore
 from portal.storage.store import Store
 from tests.factories import make_job, make_tenant

@@ -17,8 +17,8 @@ from django.core.asgi import get_asgi_application
 
 from jobs.archive.artifacts import open_artifact
 from jobs.archive.logs import find_log, job_log
+from jobs.kinds.training.tokens import job_token
 from jobs.models import Bundle, ReplicaArchive, Workload
-from jobs.tokens import job_token
 from portal.storage import get_store
 from portal.storage.folder import FolderStore
 from portal.storage.folder_app import FolderStoreApp

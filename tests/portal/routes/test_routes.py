@@ -10,8 +10,8 @@ from django.utils.timezone import now
 
 from jobs.kinds.interactive.tokens import portal_token
 from jobs.kinds.training.kind import TRAINING
+from jobs.kinds.training.tokens import job_token
 from jobs.models import ReconcilerLease, Workload
-from jobs.tokens import job_token
 from tests.portal.routes.scene import HOST, NOT_PEOPLE, PEOPLE, Scene, Writes, undone
 from tests.portal.routes.table import BY_SETTING, METHODS, OWNER, SOMEBODY, TABLE, Door, Rule
 from tests.portal.routes.walk import Route, routes

@@ -7,8 +7,8 @@ from django.http import HttpResponseBase
 
 from jobs.kinds.manifests import pod_settings
 from jobs.kinds.training.manifests import completed, render_training, with_private
+from jobs.kinds.training.tokens import job_token
 from jobs.models import Workload
-from jobs.tokens import job_token
 from tests.portal.routes.scene import NOT_PEOPLE, PEOPLE, Scene, undone
 from tests.portal.routes.table import TABLE, Door
 from tests.portal.routes.walk import routes

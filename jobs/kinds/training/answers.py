@@ -1,0 +1,138 @@
+"""How a training looks in REST; what was asked for is written by `TrainingSerializer`."""
+
+from functools import cached_property
+from typing import Any
+
+from rest_framework import serializers
+
+from jobs.kinds.answers import INT64, ReasonSerializer, reason_json, stamp
+from jobs.kinds.spec import spec_of
+from jobs.kinds.training import private
+from jobs.kinds.training.serializer import (
+    ResourcesSerializer,
+    SourceSerializer,
+    TrainingSerializer,
+)
+from jobs.kinds.training.spec import TrainingSpec
+from jobs.models import Replica, Workload
+
+
+class ReplicaSerializer(serializers.ModelSerializer[Replica]):
+    reason = serializers.CharField(source="reason_text")
+
+    class Meta:
+        model = Replica
+        fields = (
+            "role",
+            "index",
+            "attempt",
+            "pod",
+            "node",
+            "gpus",
+            "state",
+            "exit_code",
+            "reason",
+            "restarts",
+            "started_at",
+            "finished_at",
+        )
+
+    def to_representation(self, instance: Replica) -> dict[str, Any]:
+        """As the fields say, a fifth of the time: a list of trainings may hold thousands of replicas."""
+        return {
+            "role": instance.role,
+            "index": instance.index,
+            "attempt": instance.attempt,
+            "pod": instance.pod,
+            "node": instance.node,
+            "gpus": instance.gpus,
+            "state": instance.state,
+            "exit_code": instance.exit_code,
+            "reason": instance.reason_text,
+            "restarts": instance.restarts,
+            "started_at": stamp(instance.started_at),
+            "finished_at": stamp(instance.finished_at),
+        }
+
+
+class JobSerializer(serializers.ModelSerializer[Workload]):
+    owner = serializers.CharField(source="owner.username")
+    namespace = serializers.CharField(source="tenant.namespace")
+    reason = ReasonSerializer(read_only=True)
+    replicas = ReplicaSerializer(source="replica_rows", many=True)
+    topology = serializers.CharField(max_length=16)
+    command = serializers.JSONField()
+    source = SourceSerializer(allow_null=True, read_only=True)  # type: ignore[assignment]
+    resources = serializers.DictField(child=ResourcesSerializer(), read_only=True)
+    env = serializers.DictField(
+        child=serializers.CharField(allow_null=True),
+        read_only=True,
+        help_text="values are null for all but the owner",
+    )
+    cluster_flags = serializers.JSONField(required=False)
+    success_policy = serializers.CharField(max_length=16, required=False, allow_null=True)
+    priority = serializers.CharField(max_length=16, required=False)
+    retries = serializers.IntegerField(required=False, **INT64)
+    deadline_s = serializers.IntegerField(required=False, allow_null=True, **INT64)
+    starting_deadline_s = serializers.IntegerField(required=False, **INT64)
+    clean_policy = serializers.CharField(max_length=16, required=False)
+    ttl_s = serializers.IntegerField(required=False, **INT64)
+    shm = serializers.CharField(allow_null=True, read_only=True)
+
+    class Meta:
+        model = Workload
+        fields = (
+            "id",
+            "name",
+            "owner",
+            "namespace",
+            "state",
+            "reason",
+            "attempt",
+            "queued_at",
+            "started_at",
+            "finished_at",
+            "replicas",
+            "topology",
+            "image",
+            "command",
+            "source",
+            "resources",
+            "env",
+            "cluster_flags",
+            "success_policy",
+            "priority",
+            "retries",
+            "deadline_s",
+            "starting_deadline_s",
+            "clean_policy",
+            "ttl_s",
+            "shm",
+            "revision",
+        )
+
+    def to_representation(self, instance: Workload) -> dict[str, Any]:
+        """As the fields say, at a part of the price: a page of the list has 200 trainings."""
+        tenant, reader = instance.tenant, self.context["request"].user
+        spec = private.shown_spec(spec_of(instance, TrainingSpec), tenant, reader)
+        _name, *request = self._request.to_representation(spec).items()
+        return {
+            "id": str(instance.pk),
+            "name": spec.name,
+            "owner": instance.owner.username,
+            "namespace": tenant.namespace,
+            "state": str(instance.state),
+            "reason": reason_json(instance),
+            "attempt": instance.attempt,
+            "queued_at": stamp(instance.queued_at),
+            "started_at": stamp(instance.started_at),
+            "finished_at": stamp(instance.finished_at),
+            "replicas": self.fields["replicas"].to_representation(instance.shown_replicas),
+            # What a body calls replicas is the pods' own here.
+            **{"resources" if name == "replicas" else name: asked for name, asked in request},
+            "revision": instance.revision,
+        }
+
+    @cached_property
+    def _request(self) -> TrainingSerializer:
+        return TrainingSerializer()
