@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobs import limits
-from jobs.kinds.training.kind import TRAINING
+from jobs.kinds.registry import TAKE_CODE
 from jobs.models import Bundle, Workload, WorkloadQuerySet
 from portal.errors import FieldError, Refused
 from portal.storage import get_store
@@ -63,8 +63,8 @@ def add(*, by: User, tenant: Tenant, file: WaitingFile) -> Bundle:
 
 def _users_of(bundle: Bundle) -> WorkloadQuerySet:
     """The trainings that start from this upload."""
-    trainings: WorkloadQuerySet = Workload.objects.filter(kind=TRAINING.key)
-    return trainings.filter(spec__source__bundle=str(bundle.pk))
+    rows: WorkloadQuerySet = Workload.objects.filter(kind__in=TAKE_CODE)
+    return rows.filter(spec__source__bundle=str(bundle.pk))
 
 
 def unfinished_users(bundle: Bundle) -> int:
@@ -118,7 +118,7 @@ def unused(now: datetime) -> list[Bundle]:
         return []
     before = now - timedelta(days=settings.BUNDLE_KEEP_DAYS)
     old = Bundle.objects.filter(created_at__lt=before).order_by("created_at", "pk")
-    used_at = _last_used_at(Workload.objects.filter(kind=TRAINING.key), now)
+    used_at = _last_used_at(Workload.objects.filter(kind__in=TAKE_CODE), now)
     return [bundle for bundle in old if used_at.get(str(bundle.pk), bundle.created_at) < before]
 
 

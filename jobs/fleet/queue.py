@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.core.paginator import Page, Paginator
 
-from jobs.kinds.training.kind import TRAINING
+from jobs.kinds.registry import KINDS
 from jobs.models import Workload
 from jobs.summary import shape_text
 from jobs.workloads.usage import totals
@@ -45,7 +45,7 @@ class QueueEntry:
     @property
     def shape(self) -> str:
         """`2 workers, 1 parameter server`; nothing for what is always one pod."""
-        return shape_text(self.row) if self.row.kind == TRAINING.key else ""
+        return shape_text(self.row) if KINDS[self.row.kind].has_roles else ""
 
 
 @dataclass(frozen=True)

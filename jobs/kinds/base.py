@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.utils.functional import Promise
+from rest_framework.serializers import BaseSerializer
 
 from jobs.kinds.lifecycle import Lifecycle
 from jobs.kinds.observe import CallResults, ReadPod
@@ -14,6 +15,7 @@ from jobs.kinds.state import LoadedRow, Observed, PodFacts, Rescue, WorkloadRow
 from jobs.models import Workload
 from jobs.rules.admission import Amount, ReplicaRequest
 from jobs.rules.requests import requests_of
+from jobs.rules.states import WorkloadState
 from portal.catalog import get_catalog
 from portal.cluster.cache import ClusterCache
 from portal.cluster.manifests import Object
@@ -37,8 +39,46 @@ def _accept(tenant: Tenant, spec: Any) -> None:
     return None
 
 
+def _none_is_the_same(tenant: Tenant, spec: Any) -> None:
+    return None
+
+
 def _as_stored(workload: Workload, document: Object) -> Object:
     return document
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestResource:
+    """REST of a kind, in the words that its OpenAPI document has always had.
+
+    Attributes:
+        one: "a job", without the article.
+        ask: what POST does of one: "submits".
+        stop: of its `stop/`; "": nothing is to be said of it.
+        answer: how one looks.
+        event_answer: how what happened to it looks.
+    """
+
+    one: str
+    ask: str = "asks for"
+    stop: str = ""
+    answer: type[BaseSerializer[Any]]
+    event_answer: type[BaseSerializer[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopTexts:
+    """What a dialog says before one that runs is stopped.
+
+    Attributes:
+        button: the answer that stops it.
+        own: what becomes of it.
+        of_other: the same to a lead or an admin; `{person}` is its owner.
+    """
+
+    button: Promise
+    own: Promise
+    of_other: Promise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +87,23 @@ class WorkloadKind:
 
     Attributes:
         key: as stored, and as REST, browsers and the names of its pages know it.
+        noun: one of them in sentences, without an article: "notebook".
         title: of one of them, on pages.
         icon: its icon there, of `templates/icons.html`.
         record_kind: "job" or "service", as live frames and the audit trail call it.
         open_verb: the verb of `tenants/policy.py` that it takes to open one; "" when there is nothing to open.
+        states: those that it may be in, in the order of its life.
+        stop: what is said before one is stopped.
+        rest: how it looks there.
+        has_roles: whether its replicas have roles; else it is always one pod.
+        takes_code: whether it may start from an upload, which its spec has as `source.bundle`.
         spec: what it is asked for by.
         serializer: reads a body into the spec.
         submit_verb: how the audit trail calls asking for one.
         can_restart: whether one that has ended can be started again.
         check_submit: what else must hold when one is submitted, in that transaction. Raises Refused.
+        find_same: the tenant's own that does already what such a spec asks for, one that runs first; None:
+            there is none, or it takes several.
         request_field: the field of a body for one of what is asked for, `replicas.ROLE.cpu`; "" when it is
             about all of it.
         overhead: what each of its pods holds beside the main container.
@@ -72,15 +120,22 @@ class WorkloadKind:
     """
 
     key: str
+    noun: str
     title: Promise
     icon: str
     record_kind: str
     open_verb: str = ""
+    states: tuple[WorkloadState, ...] = tuple(WorkloadState)
+    stop: StopTexts
+    rest: RestResource
+    has_roles: bool = False
+    takes_code: bool = False
     spec: type[WorkloadSpec]
     serializer: type[SpecSerializer] = SpecSerializer
     submit_verb: str = "create"
     can_restart: bool = True
     check_submit: Callable[[Tenant, Any], None] = _accept
+    find_same: Callable[[Tenant, Any], Workload | None] = _none_is_the_same
     request_field: Callable[[str], str] = str
     overhead: Amount = _NOTHING
     lifecycle: type[Lifecycle]
@@ -91,6 +146,16 @@ class WorkloadKind:
     with_private: Callable[[Workload, Object], Object] = _as_stored
     complete: Complete
     render_rescue: RenderRescue | None = None
+
+    @property
+    def has_gate(self) -> bool:
+        """Whether it is served behind a gate, to be opened in a browser."""
+        return bool(self.open_verb)
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether its logs and the files that it leaves are kept."""
+        return self.render_rescue is not None
 
     def read(self, body: Mapping[str, Any], *, tenant: Tenant, user: User) -> WorkloadSpec:
         """The checked form of what a person sent.

@@ -9,7 +9,8 @@ from drf_spectacular.drainage import set_override
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
-from jobs.kinds.interactive.kind import served_kind
+from jobs.kinds.base import StopTexts
+from jobs.kinds.interactive.kind import CAN_START_AGAIN, served_kind
 from jobs.kinds.interactive.lifecycle import InteractiveLifecycle
 from jobs.kinds.interactive.manifests import Served
 from jobs.kinds.interactive.spec import NotebookSpec
@@ -125,6 +126,14 @@ NOTEBOOK = served_kind(
     title=_("Notebook"),
     icon="notebook",
     open_verb="open_private",
+    stop=StopTexts(
+        button=_("Stop notebook"),
+        own=CAN_START_AGAIN,
+        of_other=_(
+            "{person} may be working in it: unsaved changes and everything in the memory of running "
+            "kernels are lost. What is on the volumes is kept, and it can be started again."
+        ),
+    ),
     spec=NotebookSpec,
     serializer=NotebookSerializer,
     lifecycle=NotebookLifecycle,

@@ -1,4 +1,4 @@
-"""All kinds of workloads, by their keys."""
+"""All kinds of workloads, by their keys: the only list of them."""
 
 from collections.abc import Mapping
 
@@ -8,3 +8,7 @@ from jobs.kinds.tensorboard import TENSORBOARD
 from jobs.kinds.training.kind import TRAINING
 
 KINDS: Mapping[str, WorkloadKind] = {kind.key: kind for kind in (TRAINING, NOTEBOOK, TENSORBOARD)}
+# Keys of those of a sort, for filters of rows.
+ARCHIVED = tuple(kind.key for kind in KINDS.values() if kind.is_archived)
+TAKE_CODE = tuple(kind.key for kind in KINDS.values() if kind.takes_code)
+WITH_GATE = tuple(kind.key for kind in KINDS.values() if kind.has_gate)

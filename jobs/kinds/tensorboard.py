@@ -9,8 +9,9 @@ from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
+from jobs.kinds.base import StopTexts
 from jobs.kinds.interactive.answers import ServiceSerializer
-from jobs.kinds.interactive.kind import served_kind
+from jobs.kinds.interactive.kind import CAN_START_AGAIN, served_kind
 from jobs.kinds.interactive.lifecycle import InteractiveLifecycle
 from jobs.kinds.interactive.manifests import Served
 from jobs.kinds.interactive.spec import TensorBoardSpec
@@ -22,10 +23,13 @@ from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.manifests import LOG_ROOT
 from jobs.models import Workload
 from jobs.rules.requests import RoleRequest
+from jobs.rules.states import Desired
 from portal.cluster import names
 from portal.web.fields import Omissible
+from tenants.models import Tenant
 
 MAX_LOG_DIRS = 50
+_NAME_LENGTH = 80  # the most that a name may have
 
 
 def _environment(workload: Workload, pods: PodSettings) -> dict[str, str]:
@@ -141,6 +145,28 @@ class TensorBoardSerializer(SpecSerializer):
         return tuple(chosen.values())
 
 
+def body_of(jobs: Sequence[Workload]) -> dict[str, Any]:
+    """The body that asks for a TensorBoard of these trainings, named after them."""
+    name = jobs[0].name
+    if len(jobs) > 1:
+        more = f" and {len(jobs) - 1} more"
+        name = name[: _NAME_LENGTH - len(more)] + more
+    return {"name": name, "jobs": [str(job.pk) for job in jobs]}
+
+
+def _find_same(tenant: Tenant, spec: TensorBoardSpec) -> Workload | None:
+    """The one of exactly these trainings; one that runs before one that does not."""
+    boards = Workload.objects.visible_to(tenant.owner).filter(tenant=tenant, kind=TENSORBOARD.key)
+    same = [
+        board for board in boards if _trainings(spec_of(board, TensorBoardSpec)) == _trainings(spec)
+    ]
+    return min(same, key=lambda b: (b.desired != Desired.RUN, b.is_final), default=None)
+
+
+def _trainings(spec: TensorBoardSpec) -> set[str | None]:
+    return {row.get("job") for row in spec.log_dirs}
+
+
 def _uuid(given: Any) -> UUID | None:
     """None: it is no id."""
     try:
@@ -184,6 +210,9 @@ TENSORBOARD = served_kind(
     title=_("TensorBoard"),
     icon="chart",
     open_verb="open_shared",
+    answer=ShownTensorBoardSerializer,
+    stop=StopTexts(button=_("Stop TensorBoard"), own=CAN_START_AGAIN, of_other=CAN_START_AGAIN),
+    find_same=_find_same,
     spec=TensorBoardSpec,
     serializer=TensorBoardSerializer,
     lifecycle=TensorBoardLifecycle,

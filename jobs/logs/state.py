@@ -6,7 +6,7 @@ from uuid import UUID
 from channels.db import database_sync_to_async
 
 from jobs.archive.logs import Log, Which, find_log, replicas_of, which_of
-from jobs.kinds.training.kind import TRAINING
+from jobs.kinds.registry import ARCHIVED
 from jobs.models import Replica, ReplicaArchive, Workload
 from jobs.rules.states import FINAL_REPLICA_STATES, ReplicaState
 from tenants.models import User
@@ -84,8 +84,8 @@ async def load(job_id: UUID, user: User, attempt: str = "") -> JobLogState | Non
 
 
 def _load(job_id: UUID, user: User, attempt: str) -> JobLogState | None:
-    trainings = Workload.objects.filter(kind=TRAINING.key).visible_to(user).for_lists()
-    job = trainings.select_related("tenant").filter(pk=job_id).first()
+    archived = Workload.objects.filter(kind__in=ARCHIVED).visible_to(user).for_lists()
+    job = archived.select_related("tenant").filter(pk=job_id).first()
     if job is None:
         return None
     which = which_of(job, attempt)

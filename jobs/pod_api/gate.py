@@ -17,12 +17,12 @@ from django.urls import path
 from msgspec import Meta
 
 from jobs import changes
+from jobs.kinds.interactive.opening import may_be_inside
 from jobs.kinds.interactive.tokens import is_portal_token
-from jobs.kinds.training.kind import TRAINING
+from jobs.kinds.registry import KINDS, WITH_GATE
 from jobs.models import Workload
 from jobs.pod_api.base import PodApiError, pod_view, read_body
 from jobs.rules.states import Desired
-from jobs.workloads.opening import may_be_inside
 from tenants.models import User
 
 MAX_SUBJECTS = 1000
@@ -38,7 +38,7 @@ class PeopleBody(msgspec.Struct):
 def _find_service(service_id: UUID, token: str) -> Workload:
     service: Workload | None = None
     if is_portal_token(service_id, token):
-        services = Workload.objects.exclude(kind=TRAINING.key).for_lists()
+        services = Workload.objects.filter(kind__in=WITH_GATE).for_lists()
         service = services.select_related("tenant").filter(pk=service_id).first()
     if service is None:
         raise PodApiError(404, "not_found", "there is no such service, or the token is not its own")
@@ -61,8 +61,8 @@ def gate(request: HttpRequest, service: Workload) -> dict[str, Any]:
         raise PodApiError(410, "stopped", "the service is to stop")
     allowed: list[str] = []
     if body.start == service.generation:
-        people = User.objects.filter(pk__in=body.subjects)
-        allowed = [str(person.pk) for person in people if may_be_inside(person, service)]
+        people, kind = User.objects.filter(pk__in=body.subjects), KINDS[service.kind]
+        allowed = [str(person.pk) for person in people if may_be_inside(person, service, kind)]
     return {"start": service.generation, "allowed": allowed, "now": time.time()}
 
 

@@ -23,8 +23,8 @@ from msgspec import Meta
 
 from jobs import changes
 from jobs.archive import archive_prefix
+from jobs.kinds.registry import ARCHIVED
 from jobs.kinds.spec import spec_of
-from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.kinds.training.tokens import is_job_token
 from jobs.limits import lacking_room
@@ -95,8 +95,8 @@ class EndBody(msgspec.Struct):
 def _find_job(job_id: UUID, token: str) -> Workload:
     job: Workload | None = None
     if is_job_token(job_id, token):
-        trainings = Workload.objects.filter(kind=TRAINING.key).for_lists()
-        job = trainings.select_related("tenant").filter(pk=job_id).first()
+        archived = Workload.objects.filter(kind__in=ARCHIVED).for_lists()
+        job = archived.select_related("tenant").filter(pk=job_id).first()
     if job is None:
         raise PodApiError(
             404, "not_found", "there is no such training, or the token is not its own"

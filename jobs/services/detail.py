@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from jobs.kinds.interactive.opening import gate_origin
 from jobs.kinds.interactive.spec import TensorBoardSpec
 from jobs.kinds.notebook import NOTEBOOK
 from jobs.kinds.registry import KINDS
@@ -13,7 +14,6 @@ from jobs.models import Artifact, Replica, Workload, WorkloadEvent, WorkloadQuer
 from jobs.rules.states import FINAL_STATES, Desired, WorkloadState
 from jobs.services.listing import image_titles
 from jobs.services.startup import StartStep, start_steps, usual_seconds
-from jobs.workloads.opening import gate_origin
 from jobs.workloads.usage import Holder, find_holders, totals
 from tenants import policy
 from tenants.models import User

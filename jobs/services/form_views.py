@@ -5,11 +5,11 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
+from jobs.kinds.tensorboard import body_of
 from jobs.kinds.training.kind import TRAINING
 from jobs.models import Workload
 from jobs.services import forms
 from jobs.workloads import actions
-from jobs.workloads.boards import board_for
 from jobs.workloads.fit import fit
 from jobs.workloads.usage import spec_totals, usage_lines, with_request
 from portal.catalog import get_catalog
@@ -101,7 +101,12 @@ def tensorboard_of(request: PageRequest) -> HttpResponseBase:
     if not jobs or len(jobs) < len(set(ids)):
         form.errors["jobs"] = [_("One of the selected trainings was deleted.")]
         return _form_page(request, form, tenant)
-    board = form.attempt(lambda: board_for(by=request.user, tenant=tenant, jobs=jobs))
+
+    def of_these() -> Workload:
+        spec = form.kind.read(body_of(jobs), tenant=tenant, user=request.user)
+        return actions.start_or_submit(by=request.user, tenant=tenant, kind=form.kind, spec=spec)
+
+    board = form.attempt(of_these)
     if board is None:
         return _form_page(request, form, tenant)
     return redirect("tensorboard-open", pk=board.pk)

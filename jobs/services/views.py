@@ -18,7 +18,6 @@ from jobs.models import Workload
 from jobs.services.detail import ServicePage
 from jobs.services.listing import ServiceListing, own_running
 from jobs.workloads import actions
-from jobs.workloads.opening import open_link
 from portal.errors import Refused
 from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
 
@@ -83,7 +82,7 @@ def service_open(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
     if request.method != "POST":
         return render(request, "services/open.html", {"page": page, "service": service})
     try:
-        link = open_link(by=request.user, service=service)
+        link = actions.open_link(by=request.user, workload=service)
     except Refused as refusal:
         told = {"code": refusal.errors[0].code, "text": str(refusal)}
         return JsonResponse({**told, "next_step": refusal.next_step}, status=409)

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
+from jobs.kinds.registry import KINDS
 from jobs.team.page import TeamPage
 from jobs.team.workloads import find_workload
 from jobs.usage.hours import HoursTable, hours_table
@@ -95,6 +96,12 @@ def team_stop(request: PageRequest, pk: UUID) -> HttpResponseBase:
             answer: HttpResponseBase = HttpResponseClientRefresh()
             return answer if request.htmx else redirect(back)
         error = _("Give a reason: %(name)s sees it.") % {"name": workload.owner.shown_name}
-    context = {"workload": workload, "is_own": is_own, "back": back, "error": error}
+    context = {
+        "workload": workload,
+        "stop": KINDS[workload.kind].stop,
+        "is_own": is_own,
+        "back": back,
+        "error": error,
+    }
     template = "team/_stop.html" if request.htmx else "team/stop.html"
     return render(request, template, context)

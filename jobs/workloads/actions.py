@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from jobs import changes, limits
 from jobs.kinds.base import WorkloadKind
+from jobs.kinds.interactive.opening import OpenLink, new_link
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.models import Workload
@@ -123,6 +124,20 @@ def stop(*, by: User, workload: Workload, reason: str = "") -> Workload:
     return workload
 
 
+def start_or_submit(
+    *, by: User, tenant: Tenant, kind: WorkloadKind, spec: WorkloadSpec
+) -> Workload:
+    """The tenant's own that does the same already, asked to run; a new one where there is none.
+
+    Raises:
+        PermissionDenied, Refused: see `start` and `submit`.
+    """
+    known = kind.find_same(tenant, spec)
+    if known is None:
+        return submit(by=by, tenant=tenant, kind=kind, spec=spec)
+    return start(by=by, workload=known)
+
+
 @transaction.atomic
 def delete(*, by: User, workload: Workload) -> None:
     """Deletes it in any state: gone from view now, from cluster and store soon after; volumes stay.
@@ -134,3 +149,15 @@ def delete(*, by: User, workload: Workload) -> None:
     if _intend(workload, {"desired": Desired.DELETE}):
         changes.record(by=by, verb="delete", workload=workload)
         changes.tell(workload)
+
+
+@transaction.atomic
+def open_link(*, by: User, workload: Workload) -> OpenLink:
+    """A link that leads this person's browser through its gate.
+
+    Raises:
+        Refused: not allowed, not running, or the installation cannot do it safely.
+    """
+    link = new_link(by, workload, KINDS[workload.kind])
+    changes.record(by=by, verb="open", workload=workload)
+    return link

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -22,25 +21,17 @@ from rest_framework.viewsets import GenericViewSet
 
 from jobs import uploads
 from jobs.archive.logs import NoSuchAttemptError, Which, which_of
-from jobs.kinds.answers import EventSerializer
 from jobs.kinds.base import WorkloadKind
-from jobs.kinds.interactive.answers import ServiceEventSerializer, ServiceSerializer
-from jobs.kinds.interactive.spec import STATES
-from jobs.kinds.notebook import NOTEBOOK
+from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec
-from jobs.kinds.tensorboard import TENSORBOARD, ShownTensorBoardSerializer
 from jobs.kinds.training import private
-from jobs.kinds.training.answers import JobSerializer
-from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.serializer import SHA256
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.logs import downloads
 from jobs.models import Bundle, Workload
 from jobs.preview import preview_documents
-from jobs.rules.states import WorkloadState
 from jobs.workloads import actions
 from jobs.workloads.fit import fit
-from jobs.workloads.opening import open_link
 from jobs.workloads.serializers import (
     ArtifactSerializer,
     BundleSerializer,
@@ -137,8 +128,6 @@ class WorkloadViewSet(mixins.ListModelMixin, _Rows):
 
     queryset = Workload.objects.none()
     kind: ClassVar[WorkloadKind]
-    states: ClassVar[tuple[StrEnum, ...]]
-    event_answer: ClassVar[type[BaseSerializer[Any]]]
 
     def visible(self) -> QuerySet[Workload]:
         rows: QuerySet[Workload] = Workload.objects.filter(kind=self.kind.key)
@@ -161,7 +150,7 @@ class WorkloadViewSet(mixins.ListModelMixin, _Rows):
             return Workload.objects.none()
         rows, asked = self.for_list(), self.request.query_params
         if state := asked.get("state", ""):
-            if state not in self.states:
+            if state not in self.kind.states:
                 raise Refused([FieldError("state", "invalid_choice", "No such state.")])
             rows = rows.filter(state=state)
         if owner := _text(asked, "owner"):
@@ -208,14 +197,11 @@ class WorkloadViewSet(mixins.ListModelMixin, _Rows):
 
     @action(detail=True)
     def events(self, request: Request, pk: UUID) -> Response:
-        return self.page_of(self.find().events.all(), self.event_answer)
+        return self.page_of(self.find().events.all(), self.kind.rest.event_answer)
 
 
-class InteractiveViewSet(WorkloadViewSet):
+class GatedViewSet(WorkloadViewSet):
     """What is opened in a browser, and started again."""
-
-    states = STATES
-    event_answer = ServiceEventSerializer
 
     def for_one(self) -> QuerySet[Workload]:
         return super().for_one().prefetch_related("replica_rows").defer("plan", "notes")
@@ -228,61 +214,11 @@ class InteractiveViewSet(WorkloadViewSet):
     @action(detail=True, methods=["post"])
     def open(self, request: Request, pk: UUID) -> Response:
         """A link through the gate, good once and for a minute."""
-        return Response(LinkSerializer(open_link(by=self.user, service=self.find())).data)
+        return Response(LinkSerializer(actions.open_link(by=self.user, workload=self.find())).data)
 
 
-def _documented(view: Any, one: str, ask: str, **more: str) -> Any:
-    """A view set with what the OpenAPI document says of it, in the words that it has always had."""
-    answer, events = view.serializer_class, view.event_answer
-    both = f"{one[0].upper()}{one[1:]}s that the caller may see, newest first; POST {ask} one."
-    filters = [
-        OpenApiParameter("state", enum=[state.value for state in view.states]),
-        OpenApiParameter("name", description="part of the name"),
-        OpenApiParameter("owner", description="user name of the owner"),
-        OpenApiParameter("id", description="how the id begins, at least 4 of its digits"),
-    ]
-    said = {
-        "list": extend_schema(description=both, parameters=filters),
-        "create": extend_schema(
-            description=both, request=view.kind.serializer, responses={201: answer}
-        ),
-        "retrieve": extend_schema(description=f"One {one}."),
-        "destroy": extend_schema(description=f"One {one}.", responses={204: None}),
-        "events": extend_schema(
-            description=f"What happened to a {one}, oldest first.", responses=events(many=True)
-        ),
-        "stop": extend_schema(
-            description=more.get("stop", f"Stops a {one}."),
-            request=StopSerializer,
-            responses={200: answer},
-        ),
-    }
-    if hasattr(view, "start"):
-        start, opens = f"Starts a {one} again.", f"Opens a {one}: the link is a secret of the "
-        said["start"] = extend_schema(description=start, request=None, responses={200: answer})
-        said["open"] = extend_schema(
-            description=f"{opens}caller's browser.", request=None, responses={200: LinkSerializer}
-        )
-    return extend_schema_view(**said)(view)
-
-
-class NotebookViewSet(InteractiveViewSet):
-    kind = NOTEBOOK
-    serializer_class = ServiceSerializer
-
-
-class TensorBoardViewSet(InteractiveViewSet):
-    kind = TENSORBOARD
-    serializer_class = ShownTensorBoardSerializer
-
-
-class JobViewSet(WorkloadViewSet):
-    """Trainings: with a preview, and with what they leave."""
-
-    kind = TRAINING
-    states = tuple(WorkloadState)
-    serializer_class = JobSerializer
-    event_answer = EventSerializer
+class ArchivedViewSet(WorkloadViewSet):
+    """What leaves logs and files; with a preview of its manifests."""
 
     def for_list(self) -> QuerySet[Workload]:
         # Of people and namespaces there are few: select_related would make one for each row.
@@ -296,17 +232,12 @@ class JobViewSet(WorkloadViewSet):
             )
         )
 
-    @extend_schema(
-        description="What a submit would do: whether it fits, and the manifests.",
-        request=TRAINING.serializer,
-        responses={200: PreviewSerializer},
-    )
     @action(detail=False, methods=["post"])
     def preview(self, request: Request) -> Response:
         tenant = own_tenant(self.user)
         spec = self.read(tenant)
         assert isinstance(spec, TrainingSpec)
-        found = fit(TRAINING, spec, tenant)
+        found = fit(self.kind, spec, tenant)
         manifests = to_yaml(preview_documents(spec, tenant))
         told = {"fit": {"kind": found.kind, "text": found.text}, "manifests": manifests}
         return Response(told)
@@ -442,12 +373,59 @@ class BundleViewSet(mixins.ListModelMixin, _Rows):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
+def _descriptions(kind: WorkloadKind) -> dict[str, Any]:
+    """Action -> what the OpenAPI document says of it, in the words that it has always had."""
+    rest, one = kind.rest, kind.rest.one
+    both = f"{one[0].upper()}{one[1:]}s that the caller may see, newest first; POST {rest.ask} one."
+    filters = [
+        OpenApiParameter("state", enum=[state.value for state in kind.states]),
+        OpenApiParameter("name", description="part of the name"),
+        OpenApiParameter("owner", description="user name of the owner"),
+        OpenApiParameter("id", description="how the id begins, at least 4 of its digits"),
+    ]
+    said = {
+        "list": extend_schema(description=both, parameters=filters),
+        "create": extend_schema(
+            description=both, request=kind.serializer, responses={201: rest.answer}
+        ),
+        "retrieve": extend_schema(description=f"One {one}."),
+        "destroy": extend_schema(description=f"One {one}.", responses={204: None}),
+        "events": extend_schema(
+            description=f"What happened to a {one}, oldest first.",
+            responses=rest.event_answer(many=True),
+        ),
+        "stop": extend_schema(
+            description=rest.stop or f"Stops a {one}.",
+            request=StopSerializer,
+            responses={200: rest.answer},
+        ),
+    }
+    if kind.has_gate:
+        start, opens = f"Starts a {one} again.", f"Opens a {one}: the link is a secret of the "
+        said["start"] = extend_schema(description=start, request=None, responses={200: rest.answer})
+        said["open"] = extend_schema(
+            description=f"{opens}caller's browser.", request=None, responses={200: LinkSerializer}
+        )
+    if kind.is_archived:
+        said["preview"] = extend_schema(
+            description="What a submit would do: whether it fits, and the manifests.",
+            request=kind.serializer,
+            responses={200: PreviewSerializer},
+        )
+    return said
+
+
+def _view_set(kind: WorkloadKind) -> type[WorkloadViewSet]:
+    """REST of a kind: what all have, and what its sort has."""
+    sorts = {ArchivedViewSet: kind.is_archived, GatedViewSet: kind.has_gate}
+    bases = tuple(view for view, is_so in sorts.items() if is_so) or (WorkloadViewSet,)
+    own = {"kind": kind, "serializer_class": kind.rest.answer}
+    made = type(f"{kind.key.capitalize()}ViewSet", bases, own)
+    view: type[WorkloadViewSet] = extend_schema_view(**_descriptions(kind))(made)
+    return view
+
+
 router = Router(use_regex_path=False)
 router.register("bundles", BundleViewSet, "api-bundle")
-_stop_of_jobs = "Stops a job with its grace; harmless when it has ended."
-for prefix, view in (
-    ("jobs", _documented(JobViewSet, "job", "submits", stop=_stop_of_jobs)),
-    ("notebooks", _documented(NotebookViewSet, "notebook", "asks for")),
-    ("tensorboards", _documented(TensorBoardViewSet, "TensorBoard", "asks for")),
-):
-    router.register(prefix, view, f"api-{prefix[:-1]}")
+for kind in KINDS.values():
+    router.register(f"{kind.key}s", _view_set(kind), f"api-{kind.key}")

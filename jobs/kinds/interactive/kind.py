@@ -2,20 +2,32 @@
 
 from typing import Any
 
-from jobs.kinds.base import WorkloadKind
+from django.utils.translation import gettext_lazy as _
+
+from jobs.kinds.base import RestResource, WorkloadKind
+from jobs.kinds.interactive.answers import ServiceEventSerializer, ServiceSerializer
 from jobs.kinds.interactive.manifests import Served, complete
 from jobs.kinds.interactive.observe import observe, read_pod
-from jobs.kinds.interactive.spec import GATE, request_field
+from jobs.kinds.interactive.spec import GATE, STATES, request_field
+
+CAN_START_AGAIN = _("What is on the volumes is kept, and it can be started again.")
 
 
-def served_kind(served: Served, **own: Any) -> WorkloadKind:
+def served_kind(
+    served: Served, *, answer: type[ServiceSerializer] = ServiceSerializer, **own: Any
+) -> WorkloadKind:
     """A kind of one pod behind a gate.
 
     Args:
-        own: what is its own of a `WorkloadKind`: key, title, icon, open_verb, spec, serializer, lifecycle.
+        answer: how one looks in REST.
+        own: what is its own of a `WorkloadKind`: key, title, icon, open_verb, stop, spec, serializer,
+            lifecycle.
     """
     return WorkloadKind(
+        noun=served.word,
         record_kind="service",
+        states=STATES,
+        rest=RestResource(one=served.word, answer=answer, event_answer=ServiceEventSerializer),
         request_field=request_field,
         overhead=GATE,
         read_pod=read_pod,

@@ -4,10 +4,12 @@ from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
 
-from jobs.kinds.base import WorkloadKind
+from jobs.kinds.answers import EventSerializer
+from jobs.kinds.base import RestResource, StopTexts, WorkloadKind
 from jobs.kinds.manifests import pod_settings
 from jobs.kinds.state import Rescue, WorkloadRow
 from jobs.kinds.training import manifests
+from jobs.kinds.training.answers import JobSerializer
 from jobs.kinds.training.lifecycle import TrainingLifecycle
 from jobs.kinds.training.observe import observe, read_pod
 from jobs.kinds.training.serializer import TrainingSerializer
@@ -37,11 +39,25 @@ def _render_rescue(workload: Workload, attempt: int, step: Rescue) -> Object:
     return manifests.render_rescue(workload, step, attempt=attempt, pods=pod_settings())
 
 
+_STOP = _(
+    "Every replica gets SIGTERM and has two minutes to save before it is killed. Logs and files are kept."
+)
 TRAINING = WorkloadKind(
     key=KEY,
+    noun="training",
     title=_("Training"),
     icon="layers",
     record_kind="job",
+    stop=StopTexts(button=_("Stop training"), own=_STOP, of_other=_STOP),
+    rest=RestResource(
+        one="job",
+        ask="submits",
+        stop="Stops a job with its grace; harmless when it has ended.",
+        answer=JobSerializer,
+        event_answer=EventSerializer,
+    ),
+    has_roles=True,
+    takes_code=True,
     spec=TrainingSpec,
     serializer=TrainingSerializer,
     submit_verb="submit",

@@ -6,10 +6,11 @@ from urllib.parse import urlsplit
 import pytest
 from django.core import checks
 
+from jobs.kinds.interactive.opening import OpenLink
 from jobs.kinds.interactive.tokens import ticket_key
 from jobs.models import Workload, WorkloadState
 from jobs.pod.gatekeeper.tickets import Signer
-from jobs.workloads.opening import OpenLink, open_link
+from jobs.workloads.actions import open_link
 from portal.checks import check_gate
 from portal.errors import Refused
 from tenants.audit.record import asked_from
@@ -39,7 +40,7 @@ def running(tenant: Tenant, **changes: Any) -> Workload:
 
 
 def open_as(name: str, service: Workload) -> OpenLink:
-    return open_link(by=User.objects.get(username=name), service=service)
+    return open_link(by=User.objects.get(username=name), workload=service)
 
 
 def refused(name: str, service: Workload) -> Refused:
@@ -70,7 +71,7 @@ def test_the_link_leads_to_the_gates_page_with_a_ticket_in_the_fragment(alice: T
 def test_opening_is_in_the_audit_trail_without_the_ticket(alice: Tenant) -> None:
     service = running(alice)
     with asked_from("10.0.0.7"):
-        link = open_link(by=alice.owner, service=service)
+        link = open_link(by=alice.owner, workload=service)
     row = AuditEntry.objects.get(verb="open")
     assert (row.actor, row.object_id, row.source_address) == (
         alice.owner,

@@ -1,4 +1,4 @@
-"""Opening a notebook or TensorBoard: the link that leads a browser through its gate.
+"""Opening what is served behind a gate: the link that leads a browser through its gate.
 
 The ticket stands in the fragment of the link, which browsers send to nobody; the gate's own page
 hands it over (docs/adr has a page on the gate).
@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from django.conf import settings
-from django.db import transaction
 
-from jobs import changes
+from jobs.kinds.base import WorkloadKind
 from jobs.kinds.interactive.tokens import has_gate_tls, new_ticket
-from jobs.kinds.registry import KINDS
-from jobs.kinds.tensorboard import TENSORBOARD
 from jobs.models import Workload
 from jobs.rules.states import Desired, WorkloadState
 from portal.errors import Refused
@@ -29,15 +26,14 @@ class OpenLink:
     expires_at: datetime
 
 
-@transaction.atomic
-def open_link(*, by: User, service: Workload) -> OpenLink:
+def new_link(user: User, service: Workload, kind: WorkloadKind) -> OpenLink:
     """A new link for this person, if the service can be opened now.
 
     Raises:
         Refused: not allowed, not running, or the installation cannot do it safely.
     """
     _check_installation()
-    if not (by.is_active and policy.may(by, KINDS[service.kind].open_verb, service.tenant)):
+    if not (user.is_active and policy.may(user, kind.open_verb, service.tenant)):
         raise Refused(
             "You may not open this one.",
             "not_allowed",
@@ -51,25 +47,24 @@ def open_link(*, by: User, service: Workload) -> OpenLink:
             403,
             next_step="Ask an admin to resume it; the volumes are kept meanwhile.",
         )
-    is_up = service.state == WorkloadState.RUNNING and may_be_inside(by, service)
+    is_up = service.state == WorkloadState.RUNNING and may_be_inside(user, service, kind)
     if not is_up or service.node_port is None:
-        text, next_step = _why_not(service)
+        text, next_step = _why_not(service, kind.noun)
         raise Refused(text, "not_running", 409, next_step=next_step)
-    ticket = new_ticket(service.pk, service.generation, by.pk)
-    changes.record(by=by, verb="open", workload=service)
+    ticket = new_ticket(service.pk, service.generation, user.pk)
     return OpenLink(
         f"{gate_origin(service.node_port)}{service.path_prefix}__gate#t={ticket.text}",
         datetime.fromtimestamp(ticket.expires_at, UTC),
     )
 
 
-def may_be_inside(user: User, service: Workload) -> bool:
+def may_be_inside(user: User, service: Workload, kind: WorkloadKind) -> bool:
     """Whether the gate lets this person in, and lets him stay."""
     return (
         user.is_active
         and service.desired == Desired.RUN
         and service.tenant.desired == Tenant.Desired.ACTIVE
-        and policy.may(user, KINDS[service.kind].open_verb, service.tenant)
+        and policy.may(user, kind.open_verb, service.tenant)
     )
 
 
@@ -99,11 +94,10 @@ def _check_installation() -> None:
         )
 
 
-def _why_not(service: Workload) -> tuple[str, str]:
+def _why_not(service: Workload, noun: str) -> tuple[str, str]:
     """What is in the way of opening, and what to do."""
-    name = "TensorBoard" if service.kind == TENSORBOARD.key else "notebook"
     if service.desired == Desired.RUN and not service.is_final:
-        return f"The {name} is still starting.", "Wait until it runs; its page shows the steps."
+        return f"The {noun} is still starting.", "Wait until it runs; its page shows the steps."
     if service.state == WorkloadState.FAILED:
-        return f"The {name} has failed.", "Read why on its page, then start it again."
-    return f"The {name} is not running.", "Start it again; the files on its volumes are kept."
+        return f"The {noun} has failed.", "Read why on its page, then start it again."
+    return f"The {noun} is not running.", "Start it again; the files on its volumes are kept."
