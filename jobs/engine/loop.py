@@ -32,7 +32,7 @@ from jobs.engine.nodes import NodesPass
 from jobs.engine.rows import ChangedRow
 from jobs.kinds.registry import KINDS
 from jobs.leader.clock import SteadyClock
-from jobs.leader.lease import POLL_S, RENEW_S, Lease, Writer
+from jobs.leader.lease import POLL_S, RENEW_S, Lease
 from jobs.models import ReconcilerLease
 from jobs.retention import Pruned, prune
 from jobs.usage.recorder import UsageRecorder
@@ -144,7 +144,7 @@ class LeaderRun:
         )
         self._admission = AdmissionPass(self._cache, lease, self._clock)
         self._usage = UsageRecorder(self._cache, lease, self._clock)
-        self._tenants = TenantController(self._cache, cluster, Writer(lease))
+        self._tenants = TenantController(self._cache, cluster, lease)
         self._tenants_changes = ClusterChanges()
         self._tenants_wanted = asyncio.Event()
         self._nodes = NodesPass(self._cache, lease)

@@ -190,27 +190,10 @@ def write(changed: list[NodeRow], gone: list[str]) -> None:
     """Blocking; call inside `Lease.commit`."""
     at = timezone.now()
     Node.objects.bulk_create(
-        [_stored(row, at) for row in changed],
+        [Node(**asdict(row), seen_at=at) for row in changed],
         batch_size=_WRITTEN_AT_ONCE,
         update_conflicts=True,
         unique_fields=["name"],
         update_fields=[f.attname for f in Node._meta.concrete_fields if not f.primary_key],
     )
     Node.objects.filter(name__in=gone).delete()
-
-
-def _stored(row: NodeRow, at: datetime) -> Node:
-    return Node(
-        name=row.name,
-        is_ready=row.is_ready,
-        is_schedulable=row.is_schedulable,
-        capacity=asdict(row.capacity),
-        allocatable=asdict(row.allocatable),
-        requested=asdict(row.requested),
-        labels=dict(row.labels),
-        conditions=[dict(condition) for condition in row.conditions],
-        taints=[dict(taint) for taint in row.taints],
-        holders=[dict(holder) for holder in row.holders],
-        about=dict(row.about),
-        seen_at=at,
-    )

@@ -60,6 +60,13 @@ _REPLICA_KEY = ReplicaKey.__struct_fields__
 _REPLICA_VALUES = tuple(found.name for found in fields(ReplicaRow))[1:]
 _ARCHIVE_VALUES = tuple(found.name for found in fields(ArchiveRow))[1:]
 _STATE = _REPLICA_VALUES.index("state")
+# What a `WorkloadRow` has just as its row does.
+_AS_STORED = (
+    *("image", "queued_at", "generation", "observed_generation", "desired", "stop_reason"),
+    *("stopped_by", "attempt", "requeued_count", "not_before", "admitted_at", "started_at"),
+    *("deciders_ended_at", "finished_at", "has_plan", "root_uid", "cleaned_at", "node_port"),
+    "event_files",
+)
 # In the queue, where it may stay; that another start was asked for is noticed by planning first.
 _IS_QUEUED = Q(state=WorkloadState.QUEUED, desired=Desired.RUN, observed_generation=F("generation"))
 T = TypeVar("T")
@@ -141,7 +148,6 @@ def _row_of(workload: Any) -> WorkloadRow:
         namespace=workload.tenant.namespace,
         kube_name=base,
         root_name=KINDS[workload.kind].root_name(base, topology),
-        image=workload.image,
         memory={
             role: quantity.memory_text(asked["memory_bytes"])
             for role, asked in workload.replicas.items()
@@ -149,30 +155,13 @@ def _row_of(workload: Any) -> WorkloadRow:
         counts={role: asked["count"] for role, asked in workload.replicas.items()},
         topology=topology,
         run_policy=workload.run_policy or {},
-        queued_at=workload.queued_at,
-        generation=workload.generation,
-        observed_generation=workload.observed_generation,
-        desired=workload.desired,
-        stop_reason=workload.stop_reason,
-        stopped_by=workload.stopped_by,
         tenant_closed=workload.tenant.closed,
         is_owner_active=workload.owner.is_active,
         state=WorkloadState(workload.state),
         reason=_reason_in(workload),
-        attempt=workload.attempt,
-        requeued_count=workload.requeued_count,
-        not_before=workload.not_before,
-        admitted_at=workload.admitted_at,
-        started_at=workload.started_at,
-        deciders_ended_at=workload.deciders_ended_at,
-        finished_at=workload.finished_at,
-        has_plan=workload.has_plan,
-        root_uid=workload.root_uid,
-        cleaned_at=workload.cleaned_at,
         notes=notes.load(workload.notes),
         steps=startup.load(workload.steps),
-        node_port=workload.node_port,
-        event_files=workload.event_files,
+        **{name: getattr(workload, name) for name in _AS_STORED},
     )
 
 
@@ -300,9 +289,8 @@ def _read_admitted() -> Iterator[Admitted]:
         ended[pk][role] += 1
 
     def held(workload: Any) -> Admitted:
-        # What is being taken down, and not to come up again at once, needs no room any more.
-        needs_room = workload.teardown in {None, "", "retry"}
-        requests = KINDS[workload.kind].requests(workload.replicas) if needs_room else ()
+        is_held = notes.holds_room(workload.teardown or "")
+        requests = KINDS[workload.kind].requests(workload.replicas) if is_held else ()
         namespace = workload.tenant.namespace
         return Admitted(str(workload.pk), namespace, requests, ended[workload.pk])
 

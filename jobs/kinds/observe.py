@@ -6,7 +6,7 @@ Runs on the event loop, between two events of the cache, so that one look is one
 import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from jobs.kinds.state import (
     GateService,
@@ -27,6 +27,7 @@ from portal.cluster.cache import ClusterCache
 
 _GPU_MAX = 100  # characters of Replica.gpus
 
+R = TypeVar("R", bound=ObjectRef)
 ReadPod = Callable[[WorkloadRow, objects.KubePod], PodFacts]
 
 
@@ -110,20 +111,24 @@ def _namespace_state(cache: ClusterCache, name: str) -> Literal["active", "termi
 # --- parts of objects ---
 def thing(kind: str, meta: objects.ObjectMeta) -> ObjectRef:
     """Enough of an object to delete exactly it."""
-    return ObjectRef(kind, meta.name, meta.uid, meta.deletion_timestamp is not None)
+    return seen_as(ObjectRef, kind, meta)
+
+
+def seen_as(sort: type[R], kind: str, meta: objects.ObjectMeta, **more: Any) -> R:
+    """The same as one of a sort of which there is `more` to know."""
+    return sort(kind, meta.name, meta.uid, meta.deletion_timestamp is not None, **more)
 
 
 def service(seen: objects.KubeService) -> GateService:
     """A Service, with the port that the cluster picked for its gate."""
     ports = [port.node_port for port in seen.spec.ports if port.name == "gate" and port.node_port]
-    meta = seen.metadata
-    return GateService(
-        "Service",
-        meta.name,
-        meta.uid,
-        meta.deletion_timestamp is not None,
-        node_port=ports[0] if ports else None,
-    )
+    return seen_as(GateService, "Service", seen.metadata, node_port=ports[0] if ports else None)
+
+
+def refusal(deployment: objects.KubeDeployment) -> str:
+    """Why its pod cannot be made; empty when it can."""
+    refused = condition(deployment.status.conditions, "ReplicaFailure")
+    return refused.message if refused else ""
 
 
 def condition(conditions: Sequence[objects.Condition], kind: str) -> objects.Condition | None:
@@ -171,11 +176,10 @@ def pod_facts(pod: objects.KubePod, key: ReplicaKey, container: str, **more: Any
     """
     status, meta = pod.status, pod.metadata
     placed = next((c for c in status.conditions if c.type == "PodScheduled"), None)
-    return PodFacts(
+    return seen_as(
+        PodFacts,
         "Pod",
-        meta.name,
-        meta.uid,
-        meta.deletion_timestamp is not None,
+        meta,
         key=key,
         phase=status.phase or "Pending",
         created_at=meta.creation_timestamp,

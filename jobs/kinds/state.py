@@ -274,6 +274,10 @@ class PodFacts(ObjectRef):
             return ReplicaState.RUNNING
         return ReplicaState.STARTING if self.node else ReplicaState.PENDING
 
+    def age(self) -> tuple[float, str]:
+        """Sorts the oldest first."""
+        return (self.created_at.timestamp() if self.created_at else 0.0, self.name)
+
     @property
     def number(self) -> int:
         """Of a rescue pod: which try."""

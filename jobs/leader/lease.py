@@ -160,14 +160,3 @@ class Lease:
             if ours.update(renewed_at=timezone.now()) != 1:
                 raise LeaseLostError(f"another reconciler took over from epoch {self.epoch}")
             return write()
-
-
-class Writer:
-    """What others (the tenants' pass) may do with the lease: commit."""
-
-    def __init__(self, lease: Lease) -> None:
-        self._lease = lease
-
-    async def commit(self, write: Callable[[], T]) -> T:
-        """See `Lease.commit`."""
-        return await self._lease.commit(write)

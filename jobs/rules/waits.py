@@ -30,7 +30,6 @@ class WaitingPod:
     Attributes:
         who: such as `worker-0`.
         image: the user's image.
-        has_pod: False while the cluster has not made its pod.
         node: empty while it is not placed.
         unplaced_why: message of the PodScheduled condition while it is False.
         fetch_runs: the init container gets the code.
@@ -40,7 +39,6 @@ class WaitingPod:
 
     who: str
     image: str
-    has_pod: bool = True
     node: str = ""
     unplaced_why: str = ""
     fetch_runs: bool = False
@@ -51,7 +49,7 @@ class WaitingPod:
 
 def reason_of_wait(wait: WaitingPod) -> Reason:
     """Why this replica does not run yet, as specific as can be told."""
-    if not wait.has_pod or not (wait.node or wait.unplaced_why):
+    if not (wait.node or wait.unplaced_why):
         return reasons.make("creating")
     if not wait.node:
         return _told("placing", wait, wait.unplaced_why)

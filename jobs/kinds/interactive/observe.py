@@ -14,6 +14,8 @@ from jobs.kinds.observe import (
     number,
     observed,
     pod_facts,
+    refusal,
+    seen_as,
     service,
     thing,
 )
@@ -59,7 +61,7 @@ def observe(
         _root(roots[0]) if roots else None,
         services=tuple(service(s) for s in services if s.metadata.name == row.kube_name),
         others=tuple(others),
-        pods=tuple(sorted(ours, key=_age)),
+        pods=tuple(sorted(ours, key=PodFacts.age)),
         deleted_pods=tuple(pod for pod in deleted_pods if _is_of(pod, row)),
     )
 
@@ -69,21 +71,9 @@ def _is_of(pod: PodFacts, row: WorkloadRow) -> bool:
     return pod.key.attempt == row.attempt
 
 
-def _age(pod: PodFacts) -> tuple[float, str]:
-    return (pod.created_at.timestamp() if pod.created_at else 0.0, pod.name)
-
-
 def _root(seen: objects.KubeDeployment) -> Root:
-    refused = condition(seen.status.conditions, "ReplicaFailure")
-    found = thing("Deployment", seen.metadata)
-    return Root(
-        found.kind,
-        found.name,
-        found.uid,
-        found.is_terminating,
-        replicas=seen.spec.replicas,
-        refused=refused.message if refused else "",
-    )
+    more = {"replicas": seen.spec.replicas, "refused": refusal(seen)}
+    return seen_as(Root, "Deployment", seen.metadata, **more)
 
 
 def read_pod(row: WorkloadRow, pod: objects.KubePod) -> PodFacts:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from jobs.kinds.state import PodFacts, Root, StartupStep, WorkloadRow
 from jobs.pod.protocol import codes
 from jobs.rules import endings, patterns, reasons, waits
@@ -46,16 +48,12 @@ class App:
 
 # --- as they are kept ---
 def load(raw: Sequence[Mapping[str, Any]]) -> tuple[StartupStep, ...]:
-    """The steps of a row; empty for one that nobody has looked at yet."""
-    return tuple(
-        StartupStep(
-            row["key"],
-            row["state"],
-            datetime.fromisoformat(row["at"]) if row["at"] else None,
-            row["detail"],
-        )
-        for row in raw
-    )
+    """The steps of a row; empty for one that nobody has looked at yet.
+
+    Raises:
+        msgspec.ValidationError: the row was changed by hand.
+    """
+    return msgspec.convert(raw, tuple[StartupStep, ...])
 
 
 def dump(steps: Sequence[StartupStep]) -> list[dict[str, Any]]:

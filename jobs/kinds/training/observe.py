@@ -14,6 +14,8 @@ from jobs.kinds.observe import (
     number,
     observed,
     pod_facts,
+    refusal,
+    seen_as,
     service,
     thing,
 )
@@ -50,7 +52,10 @@ def observe(
         loaded,
         results,
         _root(roots[0]) if roots else None,
-        servers=tuple(_server(seen) for seen in cache.deployments.of_owner(row.id)),
+        servers=tuple(
+            seen_as(ServerDeployment, "Deployment", seen.metadata, refused=refusal(seen))
+            for seen in cache.deployments.of_owner(row.id)
+        ),
         services=tuple(service(seen) for seen in cache.services.of_owner(row.id)),
         others=tuple(others),
         pods=tuple(pod for pod in told if not pod.is_rescue),
@@ -67,7 +72,7 @@ def _with_mounts(cache: ClusterCache, row: WorkloadRow, pod: PodFacts) -> PodFac
     return replace(pod, mount_problem=problem) if problem else pod
 
 
-# --- Job, Deployment ---
+# --- Job ---
 def parse_indexes(text: str) -> frozenset[int]:
     """`1,3-5` as a set; what is no number is left out.
 
@@ -87,30 +92,16 @@ def _root(seen: objects.KubeJob) -> Root:
     conditions = seen.status.conditions
     complete = condition(conditions, "Complete") or condition(conditions, "SuccessCriteriaMet")
     failed = condition(conditions, "Failed") or condition(conditions, "FailureTarget")
-    meta = seen.metadata
-    return Root(
+    return seen_as(
+        Root,
         "Job",
-        meta.name,
-        meta.uid,
-        meta.deletion_timestamp is not None,
+        seen.metadata,
         is_suspended=seen.spec.suspend,
         verdict="failed" if failed else "complete" if complete else "",
         fail_reason=failed.reason if failed else "",
         fail_message=failed.message if failed else "",
         completed=parse_indexes(seen.status.completed_indexes),
         failed_count=seen.status.failed,
-    )
-
-
-def _server(seen: objects.KubeDeployment) -> ServerDeployment:
-    refused = condition(seen.status.conditions, "ReplicaFailure")
-    meta = seen.metadata
-    return ServerDeployment(
-        "Deployment",
-        meta.name,
-        meta.uid,
-        meta.deletion_timestamp is not None,
-        refused=refused.message if refused else "",
     )
 
 

@@ -51,13 +51,9 @@ def newest(pods: Iterable[PodFacts]) -> dict[ReplicaKey, PodFacts]:
     found: dict[ReplicaKey, PodFacts] = {}
     for pod in pods:
         other = found.get(pod.key)
-        if other is None or _age(pod) > _age(other):
+        if other is None or pod.age() > other.age():
             found[pod.key] = pod
     return found
-
-
-def _age(pod: PodFacts) -> tuple[float, str]:
-    return (pod.created_at.timestamp() if pod.created_at else 0.0, pod.name)
 
 
 def update(now: Situation) -> dict[ReplicaKey, ReplicaRow]:

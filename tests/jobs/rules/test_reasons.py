@@ -148,7 +148,7 @@ def test_disruptions(disruption: Disruption, code: str) -> None:
 @pytest.mark.parametrize(
     ("wait", "code", "words"),
     [
-        (WaitingPod("worker-0", "i", has_pod=False), "creating", ""),
+        (WaitingPod("worker-0", "i"), "creating", ""),
         (
             WaitingPod(
                 "worker-0", "i", unplaced_why="0/1 nodes are available: 1 Insufficient cpu."
@@ -156,7 +156,6 @@ def test_disruptions(disruption: Disruption, code: str) -> None:
             "cpu_taken",
             "worker-0 waits for free CPU: the node has too little free CPU.",
         ),
-        (WaitingPod("worker-0", "i"), "creating", ""),
         (
             WaitingPod(
                 "w", "tf:9", node="n", waiting_reason="ErrImagePull", waiting_message="no tag 9"
@@ -211,7 +210,7 @@ def test_the_most_telling_wait_is_shown() -> None:
     broken = reason_of_wait(WaitingPod("a", "i", node="n", waiting_reason="ErrImagePull"))
     others = [
         reason_of_wait(WaitingPod("b", "i", unplaced_why="full")),
-        reason_of_wait(WaitingPod("c", "i", has_pod=False)),
+        reason_of_wait(WaitingPod("c", "i")),
     ]
     assert most_specific([*others, broken]) == broken
     assert most_specific([]) == reasons.NONE
