@@ -246,8 +246,7 @@ class Lifecycle(ABC):
         if self.notes.children_of != root.uid or not self.row.root_uid:
             self._create()
             return
-        if self.notes.committed_at is None:
-            self.note(committed_at=self.now)
+        self.begin("committed_at")
         self.release(root)
         self.follow(root)
 
@@ -268,11 +267,8 @@ class Lifecycle(ABC):
         elif self.observed.is_root_absent:
             code = "namespace_gone" if self.observed.namespace != "active" else "root_deleted"
             self.lose_root(reasons.make(code, namespace=row.namespace))
-        else:
-            if self.notes.missing_since is None:
-                self.note(missing_since=self.now)
-            if self.wait(self.notes.missing_since, VIEW_LAG_S):
-                self.call(Verify(row.root_name))
+        elif self.wait_from("missing_since", VIEW_LAG_S):
+            self.call(Verify(row.root_name))
 
     # --- ways out ---
     @property
@@ -363,8 +359,7 @@ class Lifecycle(ABC):
         root is known to be gone is deleted one by one, and what no watch shows is swept.
         """
         seen = self.observed
-        if self.notes.teardown_at is None:
-            self.note(teardown_at=self.now)
+        self.begin("teardown_at")
         if seen.namespace == "gone" and seen.is_current:
             return True
         left = seen.objects
@@ -403,6 +398,11 @@ class Lifecycle(ABC):
     def note(self, **changes: Any) -> None:
         """Changes the reconciler's notes."""
         self.set(notes=replace(self.row.notes, **changes))
+
+    def begin(self, note: str) -> None:
+        """What a note of the time is about begins now, unless it has begun."""
+        if getattr(self.notes, note) is None:
+            self.note(**{note: self.now})
 
     def turn(self, state: WorkloadState, reason: Reason = reasons.NONE) -> None:
         """Changes state and reason; a change of state is an event."""
@@ -450,6 +450,11 @@ class Lifecycle(ABC):
         if self.now < at:
             self.due(at)
         return self.now >= at
+
+    def wait_from(self, note: str, seconds: float) -> bool:
+        """The same for what a note is about, which begins now unless it has begun."""
+        self.begin(note)
+        return self.wait(getattr(self.notes, note), seconds)
 
     def made(self) -> Plan:
         """What was collected, with nothing in it that does not change anything."""

@@ -113,8 +113,7 @@ class InteractiveLifecycle(Lifecycle):
 
     def follow_creation(self, trouble: Reason) -> None:
         self._show(trouble.text)
-        if self.notes.starting_since is None:
-            self.note(starting_since=self.now)
+        self.begin("starting_since")
         self._withdraw_late(trouble)
 
     def follow(self, root: Root) -> None:
@@ -146,9 +145,7 @@ class InteractiveLifecycle(Lifecycle):
             if services[0].node_port is not None:
                 self.set(node_port=services[0].node_port)
             return
-        if self.notes.missing_since is None:
-            self.note(missing_since=self.now)
-        if self.wait(self.notes.missing_since, VIEW_LAG_S):
+        if self.wait_from("missing_since", VIEW_LAG_S):
             self.call(CreateAll())
 
     def _note_replacement(self, pod: PodFacts) -> None:
@@ -209,9 +206,7 @@ class InteractiveLifecycle(Lifecycle):
             self.set(started_at=self.now)
 
     def _be_silent(self, pod: PodFacts) -> None:
-        if self.notes.silent_since is None:
-            self.note(silent_since=self.now)
-        if self.wait(self.notes.silent_since, SILENCE_S):
+        if self.wait_from("silent_since", SILENCE_S):
             facts = {"program": self.app.program, "detail": startup.probe_words(pod)}
             self.explain(reasons.make("not_answering", **facts))
 
@@ -223,14 +218,13 @@ class InteractiveLifecycle(Lifecycle):
         is_telling = family in startup.PROBLEMS | {"placing", "quota_refused"} or not again.code
         self.turn(WorkloadState.STARTING, waiting if is_telling else again)
         self.note(silent_since=None)
-        if self.notes.starting_since is None:
-            self.note(starting_since=self.now)
+        self.begin("starting_since")
         if family not in startup.PROBLEMS:
             self.note(problem_since=None)
         elif self._wait_for_repair(family):
             self._give_up(waiting)
             return
-        if pod is not None and pod.is_running and self._wait_for_answer():
+        if pod is not None and pod.is_running and self.wait_from("running_since", ANSWER_S):
             waited, detail = reasons.duration_text(ANSWER_S), startup.probe_words(pod)
             facts = {"program": self.app.program, "waited": waited, "detail": detail}
             self._give_up(reasons.make("never_ready", **facts))
@@ -239,15 +233,8 @@ class InteractiveLifecycle(Lifecycle):
 
     def _wait_for_repair(self, family: str) -> bool:
         """True when what is broken will not get better."""
-        if self.notes.problem_since is None:
-            self.note(problem_since=self.now)
+        self.begin("problem_since")
         return family in waits.HOPELESS or self.wait(self.notes.problem_since, PROBLEM_S)
-
-    def _wait_for_answer(self) -> bool:
-        """True when the program has had all its time to answer."""
-        if self.notes.running_since is None:
-            self.note(running_since=self.now)
-        return self.wait(self.notes.running_since, ANSWER_S)
 
     def _withdraw_late(self, waiting: Reason) -> None:
         pod = self.observed.pod

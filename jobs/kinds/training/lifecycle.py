@@ -121,9 +121,7 @@ class TrainingLifecycle(Lifecycle):
         late = decision.find_stragglers(self.situation)
         if not late:
             return None
-        if self.notes.worker0_ended_at is None:
-            self.note(worker0_ended_at=self.now)
-        if not self.wait(self.notes.worker0_ended_at, STRAGGLER_S):
+        if not self.wait_from("worker0_ended_at", STRAGGLER_S):
             return None
         waited = reasons.duration_text(STRAGGLER_S)
         return reasons.make("straggler", who=", ".join(late), waited=waited)
@@ -135,8 +133,7 @@ class TrainingLifecycle(Lifecycle):
         if self.notes.restart_reason and patterns.family_of(waiting.code) not in _URGENT:
             reason = Reason(*self.notes.restart_reason)
         self.turn(WorkloadState.STARTING, reason)
-        if self.notes.starting_since is None:
-            self.note(starting_since=self.now)
+        self.begin("starting_since")
         self._withdraw_late()
 
     def _withdraw_late(self) -> None:
@@ -169,9 +166,7 @@ class TrainingLifecycle(Lifecycle):
             return Outcome(False, self._deadline_reason())
         cause = decision.find_cause(now)
         if cause is None:
-            if self.notes.verdict_at is None:
-                self.note(verdict_at=self.now)
-            if not self.wait(self.notes.verdict_at, EXPLANATION_S):
+            if not self.wait_from("verdict_at", EXPLANATION_S):
                 return None
             cause = decision.without_cause(now)
         return Outcome(False, cause, may_retry=True)
@@ -264,11 +259,8 @@ class TrainingLifecycle(Lifecycle):
                 self.turn(WorkloadState.STOPPING, self.stop_reason())
                 self.due(self.now)
                 return
-            self.note(stopping_at=self.now)
             self.turn(WorkloadState.STOPPING, self.stop_reason())
-        if self.notes.stopping_at is None:
-            self.note(stopping_at=self.now)
-        is_late = self.wait(self.notes.stopping_at, self.confirm_s)
+        is_late = self.wait_from("stopping_at", self.confirm_s)
         self._end_workers()
         if self._active_workers() and not is_late:
             return
@@ -372,8 +364,7 @@ class TrainingLifecycle(Lifecycle):
         return True
 
     def _complete(self, keys: Collection[ReplicaKey]) -> bool:
-        if self.notes.pods_ended_at is None:
-            self.note(pods_ended_at=self.now)
+        self.begin("pods_ended_at")
         missing = rescue.incomplete(self.situation, keys)
         if not missing:
             return True
@@ -382,9 +373,7 @@ class TrainingLifecycle(Lifecycle):
             return True
         if not self.wait(self.notes.pods_ended_at, rescue.MARK_S):
             return False
-        if self.notes.rescue_at is None:
-            self.note(rescue_at=self.now)
-        if self.wait(self.notes.rescue_at, rescue.ALL_TRIES_S):
+        if self.wait_from("rescue_at", rescue.ALL_TRIES_S):
             self._give_up(missing, "no rescue pod could do it within an hour")
             return True
         for key in missing:
