@@ -6,24 +6,24 @@ from jobs import upload_views, views
 from jobs.fleet import urls as fleet
 from jobs.services import urls as service_pages
 from jobs.team import urls as team_pages
-from jobs.workloads import api
+from jobs.workloads import api, form_views
 
 pages = [
     path("trainings/", views.job_list, name="jobs"),
-    path("trainings/new/", views.job_new, name="job-new"),
-    path("trainings/new/fit/", views.job_fit, name="job-fit"),
+    path("trainings/new/", form_views.job_new, name="job-new"),
+    path("trainings/new/fit/", form_views.job_fit, name="job-fit"),
     path("trainings/<uuid:pk>/", views.job_detail, name="job"),
     path("trainings/<uuid:pk>/part/<slug:part>/", views.job_fragment, name="job-fragment"),
     path("trainings/<uuid:pk>/stop/", views.job_stop, name="job-stop"),
     path("trainings/<uuid:pk>/delete/", views.job_delete, name="job-delete"),
-    path("trainings/<uuid:pk>/again/", views.job_again, name="job-again"),
+    path("trainings/<uuid:pk>/again/", form_views.job_again, name="job-again"),
     path("trainings/<uuid:pk>/log/", views.job_log_download, name="job-log-download"),
     path(
         "trainings/<uuid:pk>/artifacts/<uuid:artifact_id>/",
         views.job_artifact,
         name="job-artifact",
     ),
-    path("bundles/", views.bundle_upload, name="bundle-upload"),
+    path("bundles/", form_views.bundle_upload, name="bundle-upload"),
     path("uploads/", upload_views.upload_list, name="uploads"),
     path("uploads/<uuid:pk>/delete/", upload_views.upload_delete, name="upload-delete"),
     *service_pages.pages,

@@ -4,7 +4,8 @@ from django.urls import URLPattern, path
 
 from jobs.kinds.notebook import NOTEBOOK
 from jobs.kinds.tensorboard import TENSORBOARD
-from jobs.services import form_views, views
+from jobs.services import views
+from jobs.workloads import form_views
 
 
 def _pages(kind: str) -> list[URLPattern]:

@@ -29,9 +29,9 @@ from jobs.kinds.training.serializer import SHA256
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.logs import downloads
 from jobs.models import Bundle, Workload
-from jobs.preview import preview_documents
 from jobs.workloads import actions
 from jobs.workloads.fit import fit
+from jobs.workloads.preview import preview_documents
 from jobs.workloads.serializers import (
     ArtifactSerializer,
     BundleSerializer,

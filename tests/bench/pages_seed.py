@@ -68,8 +68,8 @@ def seed() -> object:
 def _plan() -> list[Any]:
     """What is kept of an admitted training with four workers: its manifests."""
     from jobs.kinds.training.spec import TrainingSpec
-    from jobs.preview import preview_documents
     from jobs.rules.requests import RoleRequest
+    from jobs.workloads.preview import preview_documents
     from tenants.models import Tenant
 
     spec = TrainingSpec(

@@ -33,8 +33,8 @@ def _cost_ms(work: Callable[[], object], rounds: int) -> float:
 
 def _training(ps: int, workers: int) -> Any:
     from jobs.kinds.training.spec import TrainingSpec
-    from jobs.preview import preview_training
     from jobs.rules.requests import RoleRequest
+    from jobs.workloads.preview import preview_documents
     from tenants.models import Tenant
 
     spec = TrainingSpec(
@@ -48,7 +48,7 @@ def _training(ps: int, workers: int) -> Any:
         },
         env={"SEED": "7"},
     )
-    return preview_training(spec, Tenant(namespace="u-ada-00000001"))
+    return preview_documents(spec, Tenant(namespace="u-ada-00000001"))
 
 
 def submit(repeats: int) -> list[Result]:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from django.http import QueryDict
 
-from jobs import forms
-from jobs.examples import EXAMPLES
 from jobs.kinds.training.kind import TRAINING
+from jobs.workloads import training_form as forms
 from jobs.workloads.actions import submit
+from jobs.workloads.examples import EXAMPLES
 from portal import quantity
 from portal.errors import FieldError
 from tests.factories import make_tenant

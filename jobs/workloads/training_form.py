@@ -17,19 +17,20 @@ from django.http import QueryDict
 from django.utils.translation import gettext as _
 
 from jobs import command_line
-from jobs.examples import Example
 from jobs.form_labels import label_of
 from jobs.kinds.spec import spec_of
+from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Bundle, Workload
 from jobs.rules.topologies import TOPOLOGIES
+from jobs.workloads.examples import Example
 from portal import quantity
 from portal.catalog import get_catalog
-from portal.errors import FieldError
+from portal.errors import FieldError, Refused
 from portal.web.fields import Duration
 from portal.web.forms import Problem
 from tenants import policy
-from tenants.models import User
+from tenants.models import Tenant, User
 
 DEFAULTS: Mapping[str, str] = {
     "name": "",
@@ -194,6 +195,25 @@ class TrainingForm:
             return None
         return text or None
 
+    def read(self, tenant: Tenant, user: User) -> TrainingSpec | None:
+        """The checked request, or None with the errors in the form."""
+        body = self.body()
+        try:
+            wanted = TRAINING.read(body, tenant=tenant, user=user)
+        except Refused as refusal:
+            self.take_errors(refusal.errors)
+            return None
+        assert isinstance(wanted, TrainingSpec)
+        return None if self.errors else wanted
+
+    def bundle(self, bundles: QuerySet[Bundle]) -> Bundle | None:
+        """The upload that is named, if it is there, so that the page can show it."""
+        try:
+            identity = UUID(self.values["source.bundle"])
+        except ValueError:
+            return None
+        return bundles.filter(pk=identity).first()
+
     @property
     def is_command_blank(self) -> bool:
         return not self.values["command"].strip()
@@ -288,15 +308,3 @@ def form_of_job(job: Workload, user: User) -> TrainingForm:
     values.update({f"source.{name}": source[name] for name in shown if name in source})
     env = [(name, value if may_read else "") for name, value in spec.env.items()]
     return TrainingForm(values, list(spec.cluster_flags), env)
-
-
-def find_bundle(form: TrainingForm, bundles: QuerySet[Bundle]) -> Bundle | None:
-    """The upload that the form names, so that the page can show it. Forgets one that is not there."""
-    try:
-        identity = UUID(form.values["source.bundle"])
-    except ValueError:
-        return None
-    bundle = bundles.filter(pk=identity).first()
-    if bundle is None:
-        form.values["source.bundle"] = ""
-    return bundle
