@@ -1,4 +1,7 @@
-"""The submit body: what is accepted, and the sentence for each thing that is not."""
+"""The submit body: what it becomes, and what is refused that JSON alone does not show.
+
+What becomes of each value of each field is in tests/recorded (`given/bodies.yaml`).
+"""
 
 import json
 import re
@@ -84,83 +87,19 @@ def test_a_time_is_seconds_or_has_units(alice: Tenant, given: object, seconds: i
     assert (asked.deadline_s, asked.starting_deadline_s, asked.ttl_s) == (seconds,) * 3
 
 
-@pytest.mark.parametrize(
-    "given", ["soon", "1h30", "-5min", "1.5h", "h", "91d", "5s", 1.5, True, {}]
-)
-def test_other_times_are_refused(alice: Tenant, given: object) -> None:
-    assert refused(alice, deadline_s=given) == {"deadline_s": "out_of_range"}
-
-
-@pytest.mark.parametrize(
-    "name", ["x" * 300, "🙂", "../../etc/passwd", " leading", "", "-dash", "a\nb", "a\x00b", "ä"]
-)
-def test_hostile_names_are_refused(alice: Tenant, name: str) -> None:
-    assert set(refused(alice, name=name)) == {"name"}
-
-
 @pytest.mark.parametrize("name", ["a", "2layer net", "A.b_c-d 9", "x" * 80])
 def test_names_are_kept_as_typed(alice: Tenant, name: str) -> None:
     assert accepted(alice, name=name).name == name
 
 
-def test_all_errors_come_at_once(alice: Tenant) -> None:
-    assert set(refused(alice, name="", image="", command=[])) == {"name", "image", "command"}
-
-
-@pytest.mark.parametrize("command", [None, [], "python train.py", [""], ["  "], [1], ["a\0b"]])
-def test_a_command_is_a_list_of_words(alice: Tenant, command: object) -> None:
-    assert set(refused(alice, command=command)) == {"command"}
+@pytest.mark.parametrize(("text", "code"), [("x" * 5000, "too_long"), ("\ud800", "invalid")])
+def test_variables_have_limits(alice: Tenant, text: str, code: str) -> None:
+    assert refused(alice, env={"A": text}) == {"env.A": code}
 
 
 def test_yaml_in_a_value_is_just_text(alice: Tenant) -> None:
     text = '1"\n    securityContext: {privileged: true}\n- {{ x }}'
     assert accepted(alice, env={"EVIL": text}).env == {"EVIL": text}
-
-
-@pytest.mark.parametrize(
-    ("env", "code"),
-    [
-        ({f"V{i}": "x" for i in range(10_000)}, "too_many"),
-        ({"LD_PRELOAD": "x"}, "forbidden_name"),
-        ({"NVIDIA_VISIBLE_DEVICES": "all"}, "forbidden_name"),
-        ({"KUBERNETES_SERVICE_HOST": "x"}, "forbidden_name"),
-        ({"TF_CONFIG": "{}"}, "forbidden_name"),
-        ({"A B": "x"}, "invalid_name"),
-        ({"": "x"}, "invalid_name"),
-        ({"A": 1}, "invalid"),
-        ({"A": "x" * 5000}, "too_long"),
-        ({"A": "a\0b"}, "invalid"),
-        ({"A": "\ud800"}, "invalid"),
-        (["A=1"], "invalid"),
-    ],
-)
-def test_variables_have_limits(alice: Tenant, env: object, code: str) -> None:
-    assert list(refused(alice, env=env).values()) == [code]
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("count", 0),
-        ("count", 2),
-        ("count", True),
-        ("count", 1.5),
-        ("cpu", "-1"),
-        ("cpu", "1e99"),
-        ("cpu", "NaN"),
-        ("cpu", "a lot"),
-        ("cpu", True),
-        ("memory", "1"),
-        ("memory", "9" * 500),
-        ("memory", "1Zi"),
-        ("gpu", -1),
-        ("gpu", 10**9),
-        ("gpu", "1.5"),
-        ("speed", 1),
-    ],
-)
-def test_absurd_amounts_are_refused(alice: Tenant, field: str, value: object) -> None:
-    assert list(refused(alice, replicas={"worker": {field: value}})) == [f"replicas.worker.{field}"]
 
 
 @pytest.mark.parametrize("given", [{}, {"ps": {}}, {"worker": {}, "ps": {}, "chief": {}}, [], 7])
@@ -180,44 +119,11 @@ def test_a_cluster_of_parameter_servers_and_workers(alice: Tenant) -> None:
     assert given.cluster_flags == DEFAULT_FLAGS
 
 
-@pytest.mark.parametrize(
-    ("source", "field"),
-    [
-        ({"bundle": "no-uuid"}, "source.bundle"),
-        ({"bundle": "00000000-0000-4000-8000-000000000000"}, "source.bundle"),
-        ({"url": "file:///etc/passwd"}, "source.url"),
-        ({"url": "https://"}, "source.url"),
-        ({"url": "http://[::1"}, "source.url"),
-        ({"url": "http://x/\r\nHost: y"}, "source.url"),
-        ({"url": "https://x/a.py", "sha256": "abc"}, "source.sha256"),
-        ({"path": "/etc"}, "source.path"),
-        ({"path": "/data/../log"}, "source.path"),
-        ({"path": "/database"}, "source.path"),
-        ({"url": "https://x/a.py", "path": "/data/x"}, "source"),
-        ({"nothing": 1}, "source"),
-        ("text", "source"),
-    ],
-)
-def test_sources_that_cannot_be_used(alice: Tenant, source: object, field: str) -> None:
-    assert set(refused(alice, source=source)) == {field}
-
-
 def test_an_upload_of_somebody_else_is_not_there(alice: Tenant) -> None:
     mallory = make_tenant("mallory")
     bundle = Bundle.objects.create(tenant=alice, file_name="a.py", sha256="0" * 64, size_bytes=1)
     assert accepted(alice, source={"bundle": str(bundle.pk)}).source is not None
     assert refused(mallory, source={"bundle": str(bundle.pk)}) == {"source.bundle": "not_found"}
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"topology": "tf-multiworker"},
-        {"source": {"git": "https://x/y.git"}},
-    ],
-)
-def test_what_comes_later_says_so(alice: Tenant, changes: dict[str, object]) -> None:
-    assert list(refused(alice, **changes).values()) == ["not_available_yet"]
 
 
 def test_only_what_the_readme_plans_comes_later(alice: Tenant) -> None:
@@ -230,11 +136,6 @@ def test_only_what_the_readme_plans_comes_later(alice: Tenant) -> None:
     for unknown in ("tf-mwms", "ray", "SINGLE", "x" * 300):
         assert refused(alice, topology=unknown) == {"topology": "invalid_choice"}
     assert refused(alice, source={"svn": "https://x/y"}) == {"source": "invalid"}
-
-
-@pytest.mark.parametrize("image", ["UPPER", "a b", "x" * 300, "tf:2;rm -rf", "-x", "../x"])
-def test_image_references_are_checked(alice: Tenant, image: str) -> None:
-    assert refused(alice, image=image) == {"image": "invalid_image"}
 
 
 @pytest.mark.parametrize(
@@ -258,19 +159,3 @@ def test_a_registry_is_no_address_unless_the_catalog_lists_one(
     listed = replace(catalog, images=(Image(image.rpartition("/")[0] + "/other", "", ""),))
     monkeypatch.setattr(base, "get_catalog", lambda: listed)
     assert accepted(alice, image=image).image == image
-
-
-@pytest.mark.parametrize("userinfo", ["user:password", "token", "", ":x"])
-def test_no_password_is_taken_in_an_address(alice: Tenant, userinfo: str) -> None:
-    source = {"url": f"https://{userinfo}@host/train.py"}
-    assert refused(alice, source=source) == {"source.url": "invalid_url"}
-
-
-@pytest.mark.parametrize("image", ["registry:5000/x", "ghcr.io/a/b:1", "library/python", "tf:2"])
-def test_a_registry_has_a_name(alice: Tenant, image: str) -> None:
-    assert accepted(alice, image=image).image == image
-
-
-@pytest.mark.parametrize("field", ["namespace", "owner", "is_staff", "quota", "state", "plan"])
-def test_fields_that_are_not_the_users_are_refused(alice: Tenant, field: str) -> None:
-    assert refused(alice, **{field: "x"}) == {field: "unknown_field"}
