@@ -2,17 +2,20 @@
 controller of tenants."""
 
 import asyncio
+import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import pytest
 from asgiref.sync import sync_to_async
 from django.db import transaction
 from django.test import Client
 
-from portal.cluster.cache import ClusterCache, ClusterChanges
+from portal.cluster.cache import ClusterCache
 from portal.cluster.client import Cluster
 from portal.cluster.listwatch import WatchTiming
 from tenants.models import Tenant, TenantObject, User
@@ -61,40 +64,37 @@ class DirectWriter:
 
 
 @dataclass
-class Room:
-    """Everything a test of the tenants' reconciler needs."""
+class Lab:
+    """A cluster, its cache, and a reconciler that makes Alice's namespace follow its row."""
 
-    api: FakeApi
     cluster: Cluster
     view: ClusterCache
-    writer: DirectWriter
-    reconciler: TenantController
     tenant: Tenant
-    passes: list[float | None] = field(default_factory=list)
+    writer: DirectWriter = field(default_factory=DirectWriter)
+
+    def __post_init__(self) -> None:
+        self.reconciler = TenantController(self.view, self.cluster, self.writer)
 
     async def one_pass(self, *, everything: bool = True) -> float | None:
         """One pass over what changed (or everything)."""
-        self.passes.append(
-            await self.reconciler.run_once(self.view.take_changes(), everything=everything)
-        )
-        return self.passes[-1]
+        return await self.reconciler.run_once(self.view.take_changes(), everything=everything)
 
-    async def until(self, what: Callable[["Room"], Any], timeout_s: float = 15) -> None:
+    async def until(self, what: Callable[[Self], Any], timeout_s: float = 15) -> None:
         """Passes as the reconciler's loop makes them until the condition holds on fresh rows."""
-        async with asyncio.timeout(timeout_s):
-            while True:
-                again_s = await self.one_pass(everything=False)
-                await self.refresh()
-                if what(self):
-                    return
-                wait_s = 0.05 if again_s is None else min(again_s, 0.05)
-                try:
-                    await asyncio.wait_for(self.view.changed.wait(), wait_s)
-                except TimeoutError:
-                    continue
+        deadline = time.monotonic() + timeout_s
+        while True:
+            again_s = await self.one_pass(everything=False)
+            await self.refresh()
+            if what(self):
+                return
+            told = f"{self.tenant.state}: {self.tenant.reason_text}"
+            assert time.monotonic() < deadline, told
+            wait_s = 0.05 if again_s is None else min(again_s, 0.05)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.view.changed.wait(), wait_s)
 
     async def until_active(self) -> None:
-        await self.until(lambda room: room.tenant.state == "active")
+        await self.until(lambda lab: lab.tenant.state == "active", 30)
 
     async def refresh(self) -> None:
         self.tenant = await Tenant.objects.aget(pk=self.tenant.pk)
@@ -110,6 +110,13 @@ class Room:
     def namespace(self) -> str:
         return self.tenant.namespace
 
+
+@dataclass
+class Room(Lab):
+    """One on a fake API server."""
+
+    api: FakeApi = field(default_factory=FakeApi)
+
     def writes(self) -> list[str]:
         """What was sent to change the cluster: `POST quotas`, ..."""
         return [
@@ -119,25 +126,29 @@ class Room:
         ]
 
 
-@pytest.fixture
-async def room(transactional_db: None, tmp_path: Path) -> AsyncIterator[Room]:
-    api = FakeApi()
-    await api.start()
-    cluster = await Cluster.connect(api.kubeconfig(tmp_path))
-    view = ClusterCache(cluster, WatchTiming(first_wait_s=0.01, most_wait_s=0.05))
+@asynccontextmanager
+async def followed(kubeconfig: str, timing: WatchTiming | None = None) -> AsyncIterator[Lab]:
+    """A cluster that is watched, with a tenant in it that nothing has been made of."""
+    cluster = await Cluster.connect(kubeconfig)
+    view = ClusterCache(cluster, timing) if timing else ClusterCache(cluster)
     task = asyncio.create_task(view.run())
     tenant = await sync_to_async(make_tenant)("alice", active=False)
-    writer = DirectWriter()
     try:
-        await asyncio.wait_for(view.wait_synced(), 10)
-        yield Room(api, cluster, view, writer, TenantController(view, cluster, writer), tenant)
+        await asyncio.wait_for(view.wait_synced(), 20)
+        yield Lab(cluster, view, tenant)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await cluster.close()
-        await api.stop()
 
 
 @pytest.fixture
-def nothing_changed() -> ClusterChanges:
-    return ClusterChanges()
+async def room(transactional_db: None, tmp_path: Path) -> AsyncIterator[Room]:
+    api = FakeApi()
+    await api.start()
+    timing = WatchTiming(first_wait_s=0.01, most_wait_s=0.05)
+    try:
+        async with followed(api.kubeconfig(tmp_path), timing) as lab:
+            yield Room(lab.cluster, lab.view, lab.tenant, lab.writer, api)
+    finally:
+        await api.stop()

@@ -63,24 +63,21 @@ def test_a_lead_moves_quota_within_the_budget(team: Team):
     assert quota_sums([team.pk])[team.pk]["cpu"] == 20_000
 
 
-def test_a_refusal_says_how_much_is_left_and_changes_nothing(team: Team):
-    with pytest.raises(Refused, match="at most 12 is available here"):
-        change_quota(
-            by=person("lee"), tenant=tenant_of("alice"), quota={"cpu": 13_000, "memory": GIB}
-        )
+def test_a_refusal_names_every_kind_over_the_budget_and_changes_nothing(team: Team):
+    quota = {"cpu": 13_000, "memory": 25 * GIB, "gpu": 3, "pods": 30}
+    with pytest.raises(Refused, match="at most 12 is available here") as caught:
+        change_quota(by=person("lee"), tenant=tenant_of("alice"), quota=quota)
+    told = {error.field: error.code for error in caught.value.errors}
+    assert told == dict.fromkeys(("quota.cpu", "quota.memory", "quota.gpu"), "over_budget")
     assert tenant_of("alice").quota["cpu"] == 8000
-    assert tenant_of("alice").quota["memory"] == 16 * GIB
+    assert tenant_of("alice").quota["pods"] == 20
     assert not AuditEntry.objects.filter(verb="quota").exists()
-
-
-def test_every_kind_over_the_budget_is_named(team: Team):
-    assert refusals(
-        lambda: change_quota(
-            by=person("lee"),
-            tenant=tenant_of("alice"),
-            quota={"cpu": 13_000, "memory": 25 * GIB, "gpu": 3, "pods": 30},
-        )
-    ) == {"quota.cpu": "over_budget", "quota.memory": "over_budget", "quota.gpu": "over_budget"}
+    # No budget binds an admin.
+    root = make_user("root", role="admin")
+    assert change_quota(by=root, tenant=tenant_of("alice"), quota=quota).quota == {
+        **quota,
+        "nodeports": 4,
+    }
 
 
 def test_when_the_budget_shrank_a_lead_may_still_take_away(team: Team):
@@ -99,43 +96,23 @@ def test_kinds_without_a_budget_have_no_limit_but_the_largest(team: Team):
     assert {line.kind: line.free for line in budget_lines(team)}["cpu"] is None
 
 
-def test_an_admin_is_bound_by_no_budget(team: Team):
-    root = make_user("root", role="admin")
-    assert change_quota(by=root, tenant=tenant_of("alice"), quota={"gpu": 64}).quota_gpu_count == 64
-
-
-@pytest.mark.parametrize("name", ["alice", "bob", "mallory"])
-def test_nobody_else_changes_quotas_not_even_their_own(team: Team, name: str):
-    make_tenant("mallory")
-    with pytest.raises(PermissionDenied):
-        change_quota(by=person(name), tenant=tenant_of("alice"), quota={"gpu": 1})
-
-
-def test_a_lead_has_no_rights_in_other_teams_nor_in_the_own_tenant_elsewhere(team: Team):
+def test_a_lead_has_no_rights_but_in_the_team(team: Team):
+    """Not in another one, nor in the own tenant elsewhere, nor where it has gone meanwhile."""
     nlp = Team.objects.create(name="nlp")
     make_tenant("mallory", team=nlp)
-    lee_home = make_tenant("ivy", team=nlp)
-    team.leads.add(person("ivy"))
-    for who, tenant in (("lee", tenant_of("mallory")), ("ivy", lee_home)):
+    ivy = make_tenant("ivy", team=nlp)
+    team.leads.add(ivy.owner)
+    stale = tenant_of("alice")
+    Tenant.objects.filter(pk=stale.pk).update(team=nlp)
+    for who, tenant in (("lee", tenant_of("mallory")), ("ivy", ivy), ("lee", stale)):
         with pytest.raises(PermissionDenied):
             change_quota(by=person(who), tenant=tenant, quota={"gpu": 1})
 
 
-def test_a_tenant_that_changed_teams_meanwhile_is_judged_by_its_new_one(team: Team):
-    stale = tenant_of("alice")
-    Tenant.objects.filter(pk=stale.pk).update(team=Team.objects.create(name="nlp"))
-    with pytest.raises(PermissionDenied):
-        change_quota(by=person("lee"), tenant=stale, quota={"gpu": 1})
-
-
-def test_less_than_what_is_used_is_allowed(team: Team):
-    alice = tenant_of("alice")
-    alice.observed_used = {"cpu": 8000, "gpu": 2}
-    alice.save()
-    assert change_quota(by=person("lee"), tenant=alice, quota={"gpu": 0}).quota_gpu_count == 0
-
-
-def test_the_audit_trail_has_before_and_after_of_what_changed(team: Team):
+def test_the_audit_trail_has_before_and_after_of_what_changed_if_anything(team: Team):
+    before = tenant_of("alice")
+    change_quota(by=person("lee"), tenant=before, quota=before.quota)
+    assert tenant_of("alice").revision == before.revision
     quota = {"cpu": 500, "memory": 16 * GIB}
     with asked_from("10.1.2.3"):
         change_quota(by=person("lee"), tenant=tenant_of("alice"), quota=quota)
@@ -143,13 +120,6 @@ def test_the_audit_trail_has_before_and_after_of_what_changed(team: Team):
     assert (entry.actor_name, entry.kind, entry.source_address) == ("lee", "tenant", "10.1.2.3")
     assert entry.object_id == str(tenant_of("alice").pk)
     assert entry.detail == {"before": {"cpu": "8"}, "after": {"cpu": "500m"}}
-
-
-def test_what_changes_nothing_writes_nothing(team: Team):
-    before = tenant_of("alice")
-    change_quota(by=person("lee"), tenant=before, quota=before.quota)
-    assert tenant_of("alice").revision == before.revision
-    assert not AuditEntry.objects.filter(verb="quota").exists()
 
 
 def test_a_tenant_that_is_gone_has_no_quota_and_counts_no_more(team: Team):

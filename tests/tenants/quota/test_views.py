@@ -41,37 +41,13 @@ def patch(name: str, tenant: Tenant, body: Any) -> Any:
     )
 
 
-def codes(answer: Any) -> dict[str, str]:
-    return {error["field"]: error["code"] for error in answer.json()["errors"]}
-
-
-@pytest.mark.parametrize("name", ["lee", "root"])
-def test_a_lead_and_an_admin_change_a_quota(alice: Tenant, name: str):
-    answer = patch(name, alice, {"quota": {"cpu": "500m", "gpu": 1, "nodeports": 2}})
+def test_a_lead_changes_a_quota(alice: Tenant):
+    answer = patch("lee", alice, {"quota": {"cpu": "500m", "gpu": 1, "nodeports": 2}})
     assert answer.status_code == 200
-    assert answer.json()["quota"] == {
-        "cpu": "500m",
-        "memory": "16Gi",
-        "gpu": 1,
-        "pods": 20,
-        "nodeports": 2,
-    }
+    now = {"cpu": "500m", "memory": "16Gi", "gpu": 1, "pods": 20, "nodeports": 2}
+    assert answer.json()["quota"] == now
     alice.refresh_from_db()
     assert (alice.quota_cpu_millicores, alice.quota_gpu_count) == (500, 1)
-
-
-@pytest.mark.parametrize(
-    ("name", "status"), [("alice", 403), ("bob", 404), ("mallory", 404), ("lee", 200)]
-)
-def test_who_may_see_and_who_may_change(alice: Tenant, name: str, status: int):
-    assert patch(name, alice, {"quota": {"gpu": 1}}).status_code == status
-    # Nobody else hears anything of the body.
-    assert patch(name, alice, {"quota": "?"}).status_code == (400 if status == 200 else status)
-    shown = client_of(name).get(f"/tenants/{alice.pk}/quota/").status_code
-    sent = client_of(name).post(f"/tenants/{alice.pk}/quota/", {"gpu": "0"}).status_code
-    assert (shown, sent) == ((200, 302) if status == 200 else (status, status))
-    alice.refresh_from_db()
-    assert alice.quota_gpu_count == (0 if status == 200 else 2)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +57,6 @@ def test_who_may_see_and_who_may_change(alice: Tenant, name: str, status: int):
         ([1], {"quota": "invalid"}),
         ('"quota"', {"quota": "invalid"}),
         ({"quota": {"gpu": 3}}, {"quota.gpu": "over_budget"}),
-        ({"quota": {"gpu": "two\x00"}}, {"quota.gpu": "invalid_quantity"}),
         ({"quota": {"gpu": 1}, "state": "active"}, {"state": "unknown_field"}),
         ({"quota": {"gpu": 10**400}}, {"quota.gpu": "invalid_quantity"}),
     ],
@@ -89,7 +64,7 @@ def test_who_may_see_and_who_may_change(alice: Tenant, name: str, status: int):
 def test_what_is_refused_says_where(alice: Tenant, body: Any, errors: dict[str, str]):
     answer = patch("lee", alice, body)
     assert answer.status_code == 400
-    assert codes(answer) == errors
+    assert {error["field"]: error["code"] for error in answer.json()["errors"]} == errors
     alice.refresh_from_db()
     assert alice.quota_gpu_count == 2
     assert not AuditEntry.objects.filter(verb="quota").exists()

@@ -28,35 +28,31 @@ def test_the_conditions_are_counted_by_kind():
     assert remaining([DONE]) == {}
 
 
-def test_an_object_with_a_finalizer_is_named_before_one_that_only_takes_its_time():
-    story = explain(
-        [REMAIN], [Blocker("Pod", "p"), Blocker("ConfigMap", "c", "u-a", ("example.org/hold",))]
-    )
-    assert story.text == "ConfigMap c is held by the finalizer example.org/hold"
-    assert "example.org/hold" in story.next_step
-    assert "kubectl edit configmap c -n u-a," in story.next_step
-    assert len(story.held) == 2
+HOLD = ("example.org/hold",)
+PVC = ("kubernetes.io/pvc-protection",)
 
 
 @pytest.mark.parametrize(
-    ("held", "words"),
+    ("held", "text", "step"),
     [
+        # What has a finalizer is named before what only takes its time.
         (
-            Blocker("PersistentVolumeClaim", "data", "u-a", ("kubernetes.io/pvc-protection",)),
-            "pod still uses",
+            [Blocker("Pod", "p"), Blocker("ConfigMap", "c", "u-a", HOLD)],
+            "ConfigMap c is held by the finalizer example.org/hold",
+            "kubectl edit configmap c -n u-a,",
         ),
-        (Blocker("Job", "j", "u-a", ("foregroundDeletion",)), "garbage collector"),
-        (Blocker("Pod", "p"), "node"),
+        ([Blocker("PersistentVolumeClaim", "data", "u-a", PVC)], "data is held", "pod still uses"),
+        ([Blocker("Job", "j", "u-a", ("foregroundDeletion",))], "Job j", "garbage collector"),
+        ([Blocker("Pod", "p")], "Pod p is being removed", "node"),
+        # Kinds that Homeport does not know are told as the cluster does.
+        ([], "example.org/hold in 2 resource instances", "kubectl"),
     ],
 )
-def test_the_next_step_depends_on_what_holds_it(held: Blocker, words: str):
-    assert words in explain([REMAIN], [held]).next_step
-
-
-def test_kinds_that_homeport_does_not_know_are_told_as_the_cluster_does():
-    story = explain([REMAIN, FINALIZERS], [])
-    assert "example.org/hold in 2 resource instances" in story.text
-    assert "kubectl" in story.next_step
+def test_what_holds_it_is_told_with_the_next_step(held: list[Blocker], text: str, step: str):
+    found = explain([REMAIN, FINALIZERS], held)
+    assert text in found.text
+    assert step in found.next_step
+    assert list(found.held) == held
 
 
 def test_a_removal_that_goes_on_needs_no_step():

@@ -10,12 +10,13 @@ from django.db.models import F
 
 from portal.cluster import client as client_module
 from tenants.models import Tenant
+from tenants.quota.rules import change_quota
 from tenants.reconcile.controller import TenantController
-from tests.factories import make_tenant
-from tests.faults import fault
+from tests.factories import make_tenant, make_user
 from tests.portal.cluster.fake_api import Trouble
 from tests.tenants.conftest import DirectWriter, Room
 
+ENFORCE = "pod-security.kubernetes.io/enforce"
 PARTS = [
     "Namespace",
     "RoleBinding",
@@ -76,63 +77,52 @@ async def test_it_is_active_only_when_the_quota_is_confirmed(room: Room):
     await room.until_active()
 
 
+def phase_of_claims(room: Room, phase: str) -> None:
+    for name in ("data", "log"):
+        change = {"status": {"phase": phase}}
+        room.api.change("PersistentVolumeClaim", room.namespace, name, change)
+
+
+def put_class(room: Room, **more: str) -> None:
+    room.api.put({"kind": "StorageClass", "metadata": {"name": "glusterfs"}, **more})
+
+
 async def test_a_claim_that_waits_says_what_for(room: Room):
     room.api.binds_claims = False
-    room.api.put({"kind": "StorageClass", "metadata": {"name": "glusterfs"}})
+    put_class(room)
     await room.until(lambda r: "waits for a volume of class glusterfs" in r.tenant.reason_text)
-    claim = room.api.change(
-        "PersistentVolumeClaim", room.namespace, "data", {"status": {"phase": "Pending"}}
-    )
+    phase_of_claims(room, "Pending")
+    claim = room.api.find("PersistentVolumeClaim", room.namespace, "data")
+    about = {"kind": "PersistentVolumeClaim", "namespace": room.namespace, "name": "data"}
     room.api.put(
         {
             "kind": "Event",
             "metadata": {"name": "data.1", "namespace": room.namespace},
-            "involvedObject": {
-                "kind": "PersistentVolumeClaim",
-                "namespace": room.namespace,
-                "name": "data",
-                "uid": claim["metadata"]["uid"],
-            },
+            "involvedObject": {**about, "uid": claim["metadata"]["uid"]},
             "type": "Warning",
             "reason": "ProvisioningFailed",
             "message": "no brick has 10Gi left",
         }
     )
     await room.until(lambda r: "no brick has 10Gi left" in r.tenant.reason_text)
-    for name in ("data", "log"):
-        room.api.change(
-            "PersistentVolumeClaim", room.namespace, name, {"status": {"phase": "Bound"}}
-        )
+    phase_of_claims(room, "Bound")
     await room.until_active()
 
 
-async def test_a_missing_storage_class_is_named(room: Room):
+@pytest.mark.parametrize("has_class", [False, True])
+async def test_what_the_class_of_a_claim_says_is_told(room: Room, has_class: bool):
+    """It is missing, or it waits for a pod: then a claim binds on first use."""
     room.api.binds_claims = False
+    if has_class:
+        put_class(room, volumeBindingMode="WaitForFirstConsumer")
     await room.until(lambda r: len(r.writes()) >= 9)
-    for name in ("data", "log"):
-        room.api.change(
-            "PersistentVolumeClaim", room.namespace, name, {"status": {"phase": "Pending"}}
-        )
-    await room.until(lambda r: "no StorageClass 'glusterfs'" in r.tenant.reason_text)
-
-
-async def test_a_class_that_waits_for_a_pod_binds_on_first_use(room: Room):
-    room.api.binds_claims = False
-    room.api.put(
-        {
-            "kind": "StorageClass",
-            "metadata": {"name": "glusterfs"},
-            "volumeBindingMode": "WaitForFirstConsumer",
-        }
-    )
-    await room.until(lambda r: len(r.writes()) >= 9)
-    for name in ("data", "log"):
-        room.api.change(
-            "PersistentVolumeClaim", room.namespace, name, {"status": {"phase": "Pending"}}
-        )
-    await room.until_active()
-    rows = await room.rows()
-    assert rows["PersistentVolumeClaim/data"].detail == "binds on first use"
+    phase_of_claims(room, "Pending")
+    if has_class:
+        await room.until_active()
+        detail = (await room.rows())["PersistentVolumeClaim/data"].detail
+        assert detail == "binds on first use"
+    else:
+        await room.until(lambda r: "no StorageClass 'glusterfs'" in r.tenant.reason_text)
 
 
 @pytest.mark.parametrize(
@@ -155,15 +145,6 @@ async def test_a_part_that_somebody_deletes_is_made_anew(room: Room, kind: str, 
     assert sum(row.repaired_count for row in rows.values()) == 1
 
 
-async def test_a_namespace_that_somebody_deletes_comes_back_with_everything(room: Room):
-    await room.until_active()
-    room.api.remove("Namespace", "", room.namespace)
-    await room.until(lambda r: r.api.has("PersistentVolumeClaim", r.namespace, "log"))
-    await room.until_active()
-    rows = await room.rows()
-    assert {row.repaired_count for row in rows.values()} == {1}
-
-
 async def test_while_a_namespace_is_going_nothing_is_made_in_it(room: Room):
     await room.until_active()
     now = datetime.now(UTC).isoformat()
@@ -180,31 +161,6 @@ async def test_while_a_namespace_is_going_nothing_is_made_in_it(room: Room):
     assert not room.api.has("ResourceQuota", room.namespace, "homeport")
 
 
-async def test_a_deleted_claim_is_made_anew_and_says_where_the_data_is(room: Room):
-    await room.until_active()
-    volume = room.api.find("PersistentVolumeClaim", room.namespace, "data")["spec"]["volumeName"]
-    room.api.remove("PersistentVolumeClaim", room.namespace, "data")
-    await room.until(lambda r: r.api.has("PersistentVolumeClaim", r.namespace, "data"))
-    await room.until_active()
-    row = (await room.rows())["PersistentVolumeClaim/data"]
-    assert row.state == "ready"
-    assert row.repaired_count == 1
-    assert f"kept on the volume {volume}" in row.detail
-    assert room.api.has("PersistentVolume", "", volume)
-
-
-async def test_a_quota_change_reaches_the_cluster_and_is_no_repair(room: Room):
-    await room.until_active()
-    await Tenant.objects.filter(pk=room.tenant.pk).aupdate(
-        quota_gpu_count=5, revision=F("revision") + 1
-    )
-    await room.until(lambda r: r.tenant.observed_hard.get("gpu") == 5)
-    quota = room.api.find("ResourceQuota", room.namespace, "homeport")
-    assert quota["spec"]["hard"]["requests.nvidia.com/gpu"] == "5"
-    rows = await room.rows()
-    assert rows["ResourceQuota/homeport"].repaired_count == 0
-
-
 @pytest.mark.parametrize(
     ("kind", "name", "change"),
     [
@@ -219,34 +175,28 @@ async def test_a_quota_change_reaches_the_cluster_and_is_no_repair(room: Room):
         ),
         ("ServiceAccount", "homeport", {"automountServiceAccountToken": True}),
         ("RoleBinding", "homeport-web", {"subjects": []}),
+        ("Namespace", "", {"metadata": {"labels": {ENFORCE: None}}}),
     ],
 )
 async def test_drift_is_repaired(room: Room, kind: str, name: str, change: dict[str, Any]):
     await room.until_active()
-    before = room.api.find(kind, room.namespace, name)
-    wanted = {key: before.get(key) for key in ("spec", "automountServiceAccountToken", "subjects")}
-    room.api.change(kind, room.namespace, name, change)
+    where = (kind, room.namespace, name) if name else (kind, "", room.namespace)
 
-    def is_repaired(r: Room) -> bool:
-        after = r.api.find(kind, r.namespace, name)
-        return {key: after.get(key) for key in wanted} == wanted
+    def shown() -> list[Any]:
+        found = room.api.find(*where)
+        keys = ("spec", "automountServiceAccountToken", "subjects")
+        return [found["metadata"]["labels"], *(found.get(key) for key in keys)]
 
-    assert not is_repaired(room)
+    wanted = shown()
+    room.api.change(*where, change)
+
+    def is_repaired(_room: Room) -> bool:
+        return shown() == wanted
+
+    assert shown() != wanted
     await room.until(is_repaired)
     await room.until_active()
-    assert (await room.rows())[f"{kind}/{name}"].repaired_count == 1
-
-
-async def test_lost_pod_security_labels_are_put_back(room: Room):
-    await room.until_active()
-    label = "pod-security.kubernetes.io/enforce"
-    room.api.change("Namespace", "", room.namespace, {"metadata": {"labels": {label: None}}})
-
-    def is_back(r: Room) -> bool:
-        marks = r.api.find("Namespace", "", r.namespace)["metadata"]["labels"]
-        return bool(marks.get(label) == "restricted")
-
-    await room.until(is_back)
+    assert (await room.rows())[f"{kind}/{where[2]}"].repaired_count == 1
 
 
 async def test_the_label_by_which_we_watch_is_put_back(room: Room):
@@ -297,28 +247,30 @@ async def test_what_the_watch_tells_late_is_repaired_once(
     await room.until(lambda _: patches() == before + 2)
 
 
-async def test_a_foreign_namespace_of_the_same_name_is_left_alone(room: Room):
-    foreign = room.api.put(
-        {"kind": "Namespace", "metadata": {"name": room.namespace, "labels": {"team": "x"}}}
-    )
+@pytest.mark.parametrize(
+    "marks",
+    [
+        {"team": "x"},
+        {
+            "app.kubernetes.io/managed-by": "homeport",
+            "homeport.dev/owner": "00000000-0000-0000-0000-000000000000",
+        },
+    ],
+    ids=["somebody's", "another tenant's"],
+)
+async def test_a_foreign_namespace_of_the_same_name_is_left_alone(
+    room: Room, marks: dict[str, str]
+):
+    foreign = {"kind": "Namespace", "metadata": {"name": room.namespace, "labels": marks}}
+    foreign = room.api.put(foreign)
     await room.until(lambda r: "Homeport did not create" in r.tenant.reason_text)
     for _ in range(5):
         await room.one_pass()
     assert room.api.find("Namespace", "", room.namespace) == foreign
-    assert set(room.writes()) == {"POST namespaces"}
+    assert set(room.writes()) <= {"POST namespaces"}
     rows = await room.rows()
     assert rows["Namespace/" + room.namespace].state == "refused"
     assert rows["ResourceQuota/homeport"].state == "missing"
-
-
-async def test_a_namespace_of_another_tenant_of_ours_is_left_alone(room: Room):
-    labels = {
-        "app.kubernetes.io/managed-by": "homeport",
-        "homeport.dev/owner": "00000000-0000-0000-0000-000000000000",
-    }
-    room.api.put({"kind": "Namespace", "metadata": {"name": room.namespace, "labels": labels}})
-    await room.until(lambda r: "Homeport did not create" in r.tenant.reason_text)
-    assert room.writes() in ([], ["POST namespaces"])
 
 
 async def test_what_the_cluster_refuses_is_said_and_tried_again_rarely(room: Room):
@@ -422,20 +374,6 @@ async def test_a_reconciler_that_starts_in_the_middle_goes_on(
         assert {row.repaired_count for row in (await room.rows()).values()} == {0}
 
 
-async def test_an_outage_leaves_the_rows_and_ends_by_itself(room: Room):
-    await room.until_active()
-    port = room.api.port
-    await room.api.stop()
-    await room.until(lambda r: r.view.problem)
-    for _ in range(3):
-        await room.one_pass()
-    await room.refresh()
-    assert room.tenant.state == "active"
-    room.api.remove("LimitRange", room.namespace, "homeport")
-    await room.api.start(port)
-    await room.until(lambda r: r.api.has("LimitRange", r.namespace, "homeport"))
-
-
 async def test_one_odd_tenant_does_not_stop_the_others(
     room: Room, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
@@ -470,6 +408,49 @@ async def test_a_policy_that_settings_no_longer_want_is_removed(room: Room, sett
     assert "NetworkPolicy/homeport-gate" not in await room.rows()
 
 
+async def change(room: Room, **quota: int) -> None:
+    """An admin changes the quota."""
+
+    def act() -> None:
+        tenant = Tenant.objects.get(pk=room.tenant.pk)
+        change_quota(by=make_user("root", role="admin"), tenant=tenant, quota=quota)
+
+    await sync_to_async(act)()
+
+
+def hard(room: Room) -> dict[str, Any]:
+    quota = room.api.find("ResourceQuota", room.namespace, "homeport")
+    found: dict[str, Any] = quota["spec"]["hard"]
+    return found
+
+
+async def test_the_clusters_quota_follows_the_row(room: Room):
+    await room.until_active()
+    used = {"requests.cpu": "6", "requests.nvidia.com/gpu": "2", "pods": "3"}
+    room.api.change("ResourceQuota", room.namespace, "homeport", {"status": {"used": used}})
+    await room.until(lambda r: r.tenant.observed_used.get("gpu") == 2)
+    before = len(room.writes())
+    await change(room, cpu=500, gpu=1, nodeports=2)  # also less than what is used
+    await room.until(lambda r: r.tenant.observed_hard.get("cpu") == 500)
+    await room.until_active()
+    wanted = {"requests.cpu": "500m", "requests.nvidia.com/gpu": "1", "services.nodeports": "2"}
+    assert hard(room).items() >= {**wanted, "requests.memory": "16Gi"}.items()
+    assert room.writes()[before:] == ["PATCH homeport"]
+    assert (room.tenant.reason_text, room.tenant.observed_used["gpu"]) == ("", 2)
+    # It was wished for: nobody's change was put right.
+    rows = await room.rows()
+    assert rows["ResourceQuota/homeport"].repaired_count == 0
+
+
+async def test_a_change_beside_somebody_elses_is_made_all_the_same(room: Room):
+    await room.until_active()
+    much = {"spec": {"hard": {"pods": "999"}}}
+    room.api.change("ResourceQuota", room.namespace, "homeport", much)
+    await change(room, pods=7)
+    await room.until(lambda r: r.tenant.observed_hard.get("pods") == 7)
+    assert hard(room)["pods"] == "7"
+
+
 async def test_a_larger_volume_is_asked_for_and_a_smaller_one_is_not(room: Room):
     await room.until_active()
     await Tenant.objects.filter(pk=room.tenant.pk).aupdate(
@@ -492,7 +473,3 @@ async def test_every_call_stays_in_the_tenants_own_namespace(room: Room):
     for asked in room.api.asked:
         if asked.method != "GET" and "/namespaces/" in asked.path:
             assert f"/namespaces/{room.namespace}" in asked.path
-
-
-def test_a_lost_reply_can_be_armed_for_tenants_too():
-    assert fault.parse("create:Namespace:1:lost").kind == "Namespace"

@@ -51,10 +51,13 @@ async def test_with_keep_the_volumes_stay_and_say_whose_they_were(room: Room):
         volumes(room)["log"]["metadata"]["name"],
         {"spec": {"persistentVolumeReclaimPolicy": "Delete"}},
     )
+    uid = room.api.find("Namespace", "", room.namespace)["metadata"]["uid"]
     await purge(room, "keep")
     await room.until(lambda r: r.tenant.state == "gone")
     assert not room.api.has("Namespace", "", room.namespace)
-    assert destroyed(room) == [f"namespaces {room.namespace}"]
+    (asked,) = room.api.requests("DELETE")
+    assert asked.path.endswith(f"/namespaces/{room.namespace}")
+    assert asked.body["preconditions"] == {"uid": uid}
     kept = volumes(room)
     assert set(kept) == {"data", "log"}
     for claim, volume in kept.items():
@@ -69,26 +72,7 @@ async def test_with_keep_the_volumes_stay_and_say_whose_they_were(room: Room):
     assert await AuditEntry.objects.filter(verb="purged", actor_name="homeport").acount() == 1
 
 
-async def test_with_delete_the_volumes_go_after_the_namespace(room: Room):
-    await room.until_active()
-    assert len(volumes(room)) == 2
-    await purge(room, "delete")
-    await room.until(lambda r: r.tenant.state == "gone")
-    assert volumes(room) == {}
-    # Their provisioner removes them: Homeport only says that it may.
-    assert destroyed(room) == [f"namespaces {room.namespace}"]
-
-
-async def test_each_deletion_names_the_uid(room: Room):
-    await room.until_active()
-    uid = room.api.find("Namespace", "", room.namespace)["metadata"]["uid"]
-    await purge(room)
-    await room.until(lambda r: r.tenant.state == "gone")
-    (asked,) = room.api.requests("DELETE")
-    assert asked.body["preconditions"] == {"uid": uid}
-
-
-async def test_a_volume_of_an_earlier_claim_goes_too_and_foreign_ones_stay(room: Room):
+async def test_with_delete_volumes_of_earlier_claims_go_too_and_foreign_ones_stay(room: Room):
     await room.until_active()
     first = volumes(room)["data"]["metadata"]["name"]
     room.api.remove("PersistentVolumeClaim", room.namespace, "data")
@@ -100,6 +84,9 @@ async def test_a_volume_of_an_earlier_claim_goes_too_and_foreign_ones_stay(room:
     await purge(room, "delete")
     await room.until(lambda r: r.tenant.state == "gone")
     assert not room.api.has("PersistentVolume", "", first)
+    assert volumes(room) == {}
+    # Their provisioner removes them: Homeport only says that it may.
+    assert destroyed(room) == [f"namespaces {room.namespace}"]
     assert room.api.find("PersistentVolume", "", "theirs")["spec"] == foreign
 
 
