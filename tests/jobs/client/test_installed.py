@@ -97,6 +97,22 @@ def test_it_runs_without_django(bare: Path, tmp_path: Path) -> None:
     assert done.returncode == 5, done.stderr  # nothing to send
 
 
+# What takes longest to load, and is of no use to help and to Tab.
+SLOW = {"pathspec", "rich", "ssl", "urllib3", "websockets", "yaml"}
+SAY = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+
+
+@pytest.mark.parametrize("words", ["--help", "submit --help", "completion bash", "homeport lo"])
+def test_help_and_tab_load_little(bare: Path, words: str) -> None:
+    is_tab = words.startswith("homeport")
+    asked = {"_HOMEPORT_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "1"}
+    code = f"{SAY} from homeport_client.__main__ import main; sys.exit(main({words.split()}))"
+    done = run(bare / "bin" / "python", "-c", code, **(asked if is_tab else {}))
+    assert done.returncode == 0
+    assert done.stdout
+    assert not SLOW & set(done.stderr.split())
+
+
 def test_a_shell_completes_its_words(bare: Path, tmp_path: Path) -> None:
     program = bare / "bin" / "homeport"
     script = run(program, "completion", "bash").stdout
