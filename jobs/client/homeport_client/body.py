@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from .exits import Refusal, usage_error
+from .exits import usage_error
 
 MAX_FILE_BYTES = 4 * 1024**2
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.ASCII)
@@ -248,12 +248,7 @@ _FLAG_OF = {
 }
 
 
-def in_flags(refusals: Sequence[Refusal]) -> str:
-    """What the portal refuses, by the names that fields have on the command line."""
-    lines = []
-    for refusal in refusals:
-        name = _FLAG_OF.get(refusal.field, refusal.field)
-        if name.startswith("env."):
-            name = f"--env {name[len('env.') :]}"
-        lines.append(f"  {name}: {refusal.text}" if name else f"  {refusal.text}")
-    return "\n".join(lines)
+def flag_of(field: str) -> str:
+    """What a field that the portal refuses is called on the command line."""
+    path, dot, name = field.partition(".")
+    return f"--env {name}" if path == "env" and dot else _FLAG_OF.get(field, field)

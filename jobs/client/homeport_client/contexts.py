@@ -39,11 +39,15 @@ class Contexts:
     by_name: dict[str, Context] = field(default_factory=dict)
 
 
+def own_folder(variable: str, default: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """Ours among the XDG base directories; relative paths there are ignored."""
+    given = environ.get(variable, "")
+    return (Path(given) if given.startswith("/") else Path.home() / default) / "homeport"
+
+
 def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where settings live, as the XDG base directories say; relative paths there are ignored."""
-    given = environ.get("XDG_CONFIG_HOME", "")
-    base = Path(given) if given.startswith("/") else Path.home() / ".config"
-    return base / "homeport"
+    """Where settings live."""
+    return own_folder("XDG_CONFIG_HOME", ".config", environ)
 
 
 def load(folder: Path, terminal: Terminal) -> Contexts:

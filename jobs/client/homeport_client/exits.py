@@ -5,9 +5,10 @@ Documented in docs/users/cli.md; scripts rely on them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 OK = 0
 ERROR = 1
@@ -51,6 +52,19 @@ class UnreachableError(ClientError):
 
     code: int = UNREACHABLE
     may_have_happened: bool = False
+
+
+@contextmanager
+def refused_line_by_line(text: str, name_of: Callable[[str], str] = str) -> Iterator[None]:
+    """A refusal inside becomes the text and a line for each reason; `name_of` names a field."""
+    try:
+        yield
+    except ClientError as error:
+        if error.refusals and error.code == REFUSED:
+            named = [(name_of(one.field), one.text) for one in error.refusals]
+            lines = [f"  {name}: {why}" if name else f"  {why}" for name, why in named]
+            error.text = "\n".join([text, *lines])
+        raise
 
 
 def usage_error(text: str, next_step: str = "") -> ClientError:

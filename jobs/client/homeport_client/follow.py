@@ -7,7 +7,6 @@ line that was written. The cursor is also kept when one leaves with Ctrl-C (`log
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import threading
@@ -22,6 +21,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
 from .answers import SHORT_LENGTH, Json, parts
+from .contexts import own_folder
 from .exits import ClientError, UnreachableError
 from .logs import LineWriter
 from .refusals import not_homeport
@@ -68,9 +68,8 @@ def interrupted_later() -> Iterator[None]:
 
 def cursor_file(job_id: str) -> Path:
     """Where it is kept how far one has read a training."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
-    return base / "homeport" / "cursors" / "".join(c for c in job_id if c.isalnum() or c == "-")
+    name = "".join(c for c in job_id if c.isalnum() or c == "-")
+    return own_folder("XDG_STATE_HOME", ".local/state") / "cursors" / name
 
 
 @dataclass
@@ -180,8 +179,8 @@ class Follower:
             self._has_answered, self._failures, self._lost_s = True, 0, None
             try:
                 frame = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise not_homeport(self.session.rest.url) from error
+            except (ValueError, RecursionError):
+                frame = None
             if not isinstance(frame, dict):
                 raise not_homeport(self.session.rest.url)
             self._take(frame)

@@ -9,7 +9,7 @@ import click
 
 from .amounts import age_text
 from .answers import Json, named, reason_of, short_id, state_colour
-from .exits import OK, REFUSED, ClientError
+from .exits import OK, REFUSED, ClientError, refused_line_by_line
 from .find import find_job, find_service
 from .options import (
     Group,
@@ -96,13 +96,8 @@ def _create(
     if words := given.pop("jobs", ()):
         found = [find_job(session.rest, word, session.terminal) for word in words]
         given["jobs"] = [str(row["id"]) for row in found]
-    try:
+    with refused_line_by_line("It is refused:"):
         row = session.rest.post(kind.path, given)
-    except ClientError as error:
-        if error.refusals and error.code == REFUSED:
-            lines = [f"{r.field}: {r.text}" if r.field else r.text for r in error.refusals]
-            error.text = "\n  ".join(["It is refused:", *lines])
-        raise
     if wait or opens:
         row = _run(session, kind, row)
     if not session.output.row(row) and not opens:

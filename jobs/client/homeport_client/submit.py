@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,19 @@ import click
 from . import body
 from .amounts import size_text
 from .answers import Json, named, replica_names, short_id
-from .exits import OK, REFUSED, ClientError, UnreachableError, usage_error
+from .exits import (
+    OK,
+    REFUSED,
+    ClientError,
+    UnreachableError,
+    refused_line_by_line,
+    usage_error,
+)
 from .options import Command, files_on_tab, output_option
 from .sanitize import one_line, sanitize
 from .session import Session
 
+REFUSED_TEXT = "The training is refused:"
 EXAMPLES = """\b
 For example:
   homeport submit . --image tensorflow/tensorflow:2.21.0 --gpu 1 -- python train.py
@@ -121,7 +129,7 @@ def _list_files(session: Session, path: Path | None) -> int:
 
 def _preview(session: Session, wanted: Json) -> tuple[Json, str]:
     """Whether it fits, and the manifests."""
-    with _named_by_flags():
+    with refused_line_by_line(REFUSED_TEXT, body.flag_of):
         seen = session.rest.post("jobs/preview/", wanted)
     fit = seen.get("fit") if isinstance(seen, dict) else None
     if not isinstance(fit, dict):
@@ -146,7 +154,7 @@ def _bundle(session: Session, wanted: body.SubmitRequest, *, sends: bool) -> str
             # What is wrong with the rest is said before somebody waits for the code to be sent.
             fit, _manifests = _preview(session, wanted.body)
             if fit.get("kind") == "never":
-                text = f"The training is refused: {one_line(fit.get('text'))}"
+                text = f"{REFUSED_TEXT} {one_line(fit.get('text'))}"
                 raise ClientError(text, "", REFUSED)
             return code.send()
         elif sends:
@@ -169,7 +177,7 @@ def _dry_run(session: Session, wanted: body.SubmitRequest, *, is_without_code: b
 
 def _post(session: Session, wanted: Json) -> Json:
     try:
-        with _named_by_flags():
+        with refused_line_by_line(REFUSED_TEXT, body.flag_of):
             job = session.rest.post("jobs/", wanted)
     except UnreachableError as error:
         if error.may_have_happened:
@@ -181,17 +189,6 @@ def _post(session: Session, wanted: Json) -> Json:
     if not isinstance(job, dict) or not job.get("id"):
         raise ClientError("The portal did not say what happened to it.", "Look: homeport list")
     return job
-
-
-@contextmanager
-def _named_by_flags() -> Iterator[None]:
-    """A refusal inside names fields as they are called on the command line."""
-    try:
-        yield
-    except ClientError as error:
-        if error.refusals and error.code == REFUSED:
-            error.text = f"The training is refused:\n{body.in_flags(error.refusals)}"
-        raise
 
 
 def _tell(session: Session, job: Json, *, stays: bool) -> None:
