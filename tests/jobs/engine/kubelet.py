@@ -2,8 +2,7 @@
 
 Each pod has a `Life`. Of those that end by themselves: `ok`, `hang`, `fail`, `oom`, `evict`, `image`,
 `unplaced`. Of those that serve (their container is `app`): `mute` (runs, never answers), `crash` (ends
-again and again), `quit` (serves, then is shut down from inside), `once` (serves, ends once, serves
-again), `full` (a volume), `image`, `unplaced`, `evict`; by any other name it serves.
+again and again), `full` (a volume), `image`, `unplaced`, `evict`; by any other name it serves.
 """
 
 import copy
@@ -183,8 +182,6 @@ class Kubelet(ABC):
             self._run(pod, 0, None)
         elif life.kind == "crash":
             self._run(pod, before["restartCount"] + 1, life.code)
-        elif life.kind in {"quit", "once"} and age == 8:
-            self._run(pod, 1, 0 if life.kind == "quit" else 1)
         elif life.kind == "evict" and age == 8:
             status["phase"] = "Failed"
             status["conditions"] = [
@@ -200,8 +197,7 @@ class Kubelet(ABC):
             "state": {"running": {"startedAt": self.stamp()}},
         }
         if code is not None:
-            reason = "Error" if code else "Completed"
-            ended = {"exitCode": code, "reason": reason, "message": "Traceback: the last words"}
+            ended = {"exitCode": code, "reason": "Error", "message": "Traceback: the last words"}
             status["lastState"] = {"terminated": ended}
         pod["status"]["containerStatuses"] = [status]
         pod["status"]["conditions"] = [

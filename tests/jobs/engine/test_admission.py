@@ -117,20 +117,18 @@ async def test_all_replicas_or_none(world: World) -> None:
     assert held(world) == 6
 
 
-async def test_a_tenant_that_is_not_ready_waits_with_words(world: World) -> None:
-    job = await world.submit()
-    await Tenant.objects.filter(pk=job.tenant_id).aupdate(state="provisioning")
-    await world.round()
-    job = await world.row()
-    assert (job.state, job.reason_code) == ("queued", "tenant_not_ready")
+async def test_what_belongs_to_a_tenant_that_is_not_ready_waits_with_words(world: World) -> None:
+    async def why() -> tuple[str, str]:
+        await world.round()
+        job = await world.row()
+        return job.state, job.reason_code
 
-
-async def test_a_quota_that_is_not_counted_yet_admits_nothing(world: World) -> None:
-    world.sim.store["ResourceQuota", "u-alice", "homeport"]["status"] = {}
     await world.submit()
-    await world.round()
-    job = await world.row()
-    assert (job.state, job.reason_code) == ("queued", "quota_unknown")
+    await Tenant.objects.aupdate(state="provisioning")
+    assert await why() == ("queued", "tenant_not_ready")
+    await Tenant.objects.aupdate(state="active")
+    world.sim.store["ResourceQuota", "u-alice", "homeport"]["status"] = {}
+    assert await why() == ("queued", "quota_unknown")
 
 
 async def test_a_cordoned_or_broken_node_takes_nothing(world: World) -> None:
@@ -148,15 +146,6 @@ async def test_a_cordoned_or_broken_node_takes_nothing(world: World) -> None:
     world.sim.touch(node)
     await world.round()
     assert (await world.row()).state == "starting"
-
-
-async def test_a_job_deleted_at_the_last_moment_is_not_admitted(world: World) -> None:
-    await world.submit()
-    await world.intend(desired="delete")
-    await world.round()
-    await world.round()
-    assert await world.row() is None
-    assert world.sim.mutations == []
 
 
 # --- poisoned rows ---

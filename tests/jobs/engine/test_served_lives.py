@@ -40,16 +40,6 @@ async def test_it_starts_step_by_step_and_tells_its_port(world: World) -> None:
     assert service.reason_text == ""
     kinds = [thing.split("/")[0] for thing in world.sim.live_things()]
     assert kinds == ["Deployment", "Pod", "Secret", "Service"]
-
-
-async def test_everything_belongs_to_the_deployment_and_the_secret_has_the_gates_keys(
-    world: World,
-) -> None:
-    service = await started(world)
-    root = world.sim.of("Deployment")[0]
-    for kind in ("Secret", "Service"):
-        owner = world.sim.of(kind)[0]["metadata"]["ownerReferences"][0]
-        assert (owner["kind"], owner["uid"]) == ("Deployment", root["metadata"]["uid"])
     secret = world.sim.of("Secret")[0]["stringData"]
     assert set(secret) == {"portal_token", "ticket_key", "app_token"}
     assert not any(value in str(service.plan) for value in secret.values())
@@ -78,19 +68,6 @@ async def test_a_stop_removes_everything_and_a_start_begins_anew(world: World) -
     assert await again.replica_rows.acount() == 1
     assert again.plan[0]["metadata"]["name"] == f"{first.plan[0]['metadata']['name']}-2"
     assert world.sim.of("Pod")[0]["metadata"]["labels"]["homeport.dev/attempt"] == "2"
-
-
-async def test_a_start_while_it_stops_waits_until_nothing_is_left(world: World) -> None:
-    await started(world)
-    await world.intend(desired="stop")
-    await world.round()
-    await world.intend(desired="run", generation=2)
-    for _ in range(20):
-        await world.round()
-        assert len(world.sim.live_pods()) <= 1
-    service = await world.until(is_state("running"))
-    assert service.observed_generation == 2
-    assert len(world.sim.of("Deployment")) == len(world.sim.of("Service")) == 1
 
 
 @pytest.mark.parametrize("when", ["queued", "running"])
@@ -126,32 +103,6 @@ async def test_three_crashes_are_enough(world: World) -> None:
     assert (await world.events()).count("app_restarting") == 2
     await world.until(lambda service: service.cleaned_at)
     assert world.sim.live_things() == []
-
-
-async def test_one_crash_is_counted_and_told(world: World) -> None:
-    world.sim.lives = {"notebook-0": [Life("once")]}
-    await started(world)
-    await world.until(lambda service: service.replica and service.replica.restarts)
-    service = await world.until(
-        lambda service: service.state == "running" and not service.notes.get("restart_reason")
-    )
-    assert service.replica.restarts == 1
-    assert "app_restarting" in await world.events()
-
-
-async def test_one_that_is_shut_down_from_inside_is_stopped(world: World) -> None:
-    world.sim.lives = {"notebook-0": [Life("quit")]}
-    await started(world)
-    service = await world.until(is_state("stopped"))
-    assert service.reason_code == "shut_down"
-
-
-async def test_an_image_without_the_program_is_given_up_at_once(world: World) -> None:
-    world.sim.lives = {"notebook-0": [Life("crash", 69)]}
-    await world.submit("notebook")
-    service = await world.until(is_state("failed"))
-    assert service.reason_code == "app_missing"
-    assert service.replica.restarts == 0
 
 
 async def test_a_pod_that_the_cluster_took_comes_back(world: World) -> None:

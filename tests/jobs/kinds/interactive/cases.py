@@ -156,5 +156,7 @@ CASES = [
          "app_crash_loop", FAIL),
     Case("no python in the image", starting(), shows(end=NO_PYTHON), DELETE_ROOT, STOPS,
          "app_missing", FAIL),
+    Case("no program in the image", starting(), shows(end=ContainerExit(69, "Error")), DELETE_ROOT,
+         STOPS, "app_missing", FAIL),
 ]
 # fmt: on

@@ -147,7 +147,8 @@ def ended(state: WorkloadState, notes: Notes = GOING, **more: Any) -> WorkloadRo
 CASES = [
     # --- queued ---
     Case("queued waits for admission", QUEUED, NOTHING),
-    Case("queued, stopped", replace(QUEUED, desired="stop"), NOTHING, (), STOPPED),
+    Case("queued, stopped", replace(QUEUED, desired="stop"), NOTHING, (), STOPPED, "stopped",
+         {"cleaned": True, "settled": True}),
     Case("queued, deleted", replace(QUEUED, desired="delete"), NOTHING, (Erase(),)),
     Case("queued, tenant suspended: waits", replace(QUEUED, tenant_closed="suspended"), NOTHING),
     Case("queued, tenant deleted", replace(QUEUED, tenant_closed="deleting"), NOTHING, (), STOPPED,
@@ -248,6 +249,8 @@ CASES = [
     Case("delete, the root is gone for long: what is left is deleted one by one",
          deleted(SWEPT, teardown_at=EARLIER), seen(pod(PS), **LEFT),
          (Delete("Pod", pod(PS).name, pod(PS).uid),)),
+    Case("delete of what is clean: the store is erased",
+         ended(SUCCEEDED, desired="delete", cleaned_at=EARLIER), NOTHING, (Erase(),)),
     Case("delete, objects are gone: the store is erased", deleted(SWEPT), ABSENT, (Erase(),)),
     Case("delete, all is erased: the row goes", deleted(SWEPT, purged=True), ABSENT,
          more={"deleted": True}),
