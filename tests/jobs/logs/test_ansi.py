@@ -62,33 +62,12 @@ def test_the_corpus_is_cleaned(name: str) -> None:
 
 fragments = st.sampled_from(
     [
-        "\x1b",
+        *"\x1b\x9b\x9c\x9d\x07\x00\x7f\u202e\\m;?~[]!aä \n\r\t",
         "\x1b[",
         "\x1b]",
         "\x1bP",
-        "\x9b",
-        "\x9d",
-        "\x9c",
-        "\x07",
-        "\\",
-        "m",
         "31",
-        ";",
-        "?",
-        "\n",
-        "\r",
-        "\t",
-        " ",
-        "!",
-        "a",
-        "ä",
-        "\u202e",
-        "\x00",
-        "\x7f",
         "8;;",
-        "~",
-        "[",
-        "]",
     ]
 )
 texts = st.lists(fragments, max_size=24).map("".join) | st.text(max_size=40)

@@ -121,16 +121,19 @@ async def test_who_watches_one_attempt_is_not_led_into_the_next(world: World) ->
     job = await a_job(world)
     log = world.cluster.pods["pod-worker-0"]
     log.lines(b"old")
+    path = f"/ws/jobs/{job.pk}/logs/?attempt="
     async with (
-        world.open(f"/ws/jobs/{job.pk}/logs/?attempt=1", job.owner) as socket,
-        world.open(f"/ws/jobs/{job.pk}/logs/?attempt=all", job.owner) as other,
+        world.open(path + "1", job.owner) as socket,
+        world.open(path + "all", job.owner) as other,
+        world.open(path, job.owner) as latest,
     ):
-        assert [await lines(one, 1) for one in (socket, other)] == [["old"]] * 2
+        assert [await lines(one, 1) for one in (socket, other, latest)] == [["old"]] * 3
         log.end()
         await until(lambda: log.open_count == 0)
         await second_attempt(job, world)
         assert await to_the_end(socket) == ([], 1000)
-        assert await lines(other, 3) == BOTH[3:]
+        for one in (other, latest):
+            assert await lines(one, 3) == BOTH[3:]
 
 
 @pytest.mark.parametrize(

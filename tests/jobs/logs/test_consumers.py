@@ -10,13 +10,14 @@ from django.conf import settings as django_settings
 from django.utils import timezone
 from websockets.exceptions import InvalidStatus
 
+from jobs.logs.lines import parse_time
 from jobs.models import Replica, Workload
 from jobs.rules.states import Desired, ReplicaState, WorkloadState
 from tenants import sockets
 from tenants.models import ApiToken, Team, User
 from tenants.people.models import SessionStore
 from tests.factories import make_user
-from tests.jobs.logs.fakes import until
+from tests.jobs.logs.fakes import stamp, until
 from tests.jobs.logs.served import (
     World,
     a_job,
@@ -175,16 +176,14 @@ async def test_who_is_signed_out_is_put_out(world: World, monkeypatch: pytest.Mo
 # --- what comes -----------------------------------------------------------------------------------
 
 
-async def test_lines_of_a_running_pod_come_live(world: World) -> None:
+async def test_lines_of_a_running_pod_come_live_and_end_with_its_training(world: World) -> None:
     job = await a_job(world)
     log = world.cluster.pods["pod-worker-0"]
     log.lines(b"one", "zwei ä".encode())
+    whole = {"type": "state", "replica": "", "state": "running", "reason": "", "attempt": 1}
+    of_replica = {"type": "state", "replica": "worker-0", "state": "running", "reason": ""}
     async with world.open(f"/ws/jobs/{job.pk}/logs/?replica=worker-0", job.owner) as socket:
-        states = [await frame(socket, "state") for _ in range(2)]
-        assert states == [
-            {"type": "state", "replica": "", "state": "running", "reason": "", "attempt": 1},
-            {"type": "state", "replica": "worker-0", "state": "running", "reason": ""},
-        ]
+        assert [await frame(socket, "state") for _ in range(2)] == [whole, of_replica]
         found = await frame(socket, "lines")
         assert (found["replica"], set(found)) == (
             "worker-0",
@@ -196,6 +195,16 @@ async def test_lines_of_a_running_pod_come_live(world: World) -> None:
         ]
         log.lines(b"three", at=5)
         assert await lines(socket, 1) == ["three"]
+        log.lines(b"last", at=9)
+        log.end()
+        assert await lines(socket, 1) == ["last"]
+        why = "worker-0 ended with 1"
+        failed = {"state": ReplicaState.FAILED}
+        await change(job, state=WorkloadState.FAILED, reason_text=why, replica=failed)
+        assert await frame(socket) == {**whole, "state": "failed", "reason": why}
+        assert await frame(socket) == {**of_replica, "state": "failed"}
+        assert await frame(socket) == {"type": "end"}
+        assert await close_code(socket) == 1000
     await until(lambda: log.open_count == 0)
 
 
@@ -293,45 +302,11 @@ async def test_a_viewer_without_cursor_gets_the_newest_lines_of_a_follow_that_be
     log = world.cluster.pods["pod-worker-0"]
     log.lines(*(b"%d" % number for number in range(30)), at=1)
     path = f"/ws/jobs/{job.pk}/logs/?replica=worker-0"
-    cursor = f"worker-0.l.1.{_ns(25)}.1."
+    cursor = f"worker-0.l.1.{parse_time(stamp(25).decode())}.1."
     async with world.open(f"{path}&cursor={cursor}", job.owner) as first:
         assert await lines(first, 5) == ["25", "26", "27", "28", "29"]
         async with world.open(path, job.owner) as second:
             assert await lines(second, 30) == [str(number) for number in range(30)]
-
-
-def _ns(nanoseconds: int) -> int:
-    from jobs.logs.lines import parse_time
-    from tests.jobs.logs.fakes import stamp
-
-    return parse_time(stamp(nanoseconds).decode())
-
-
-async def test_a_finished_job_ends_with_end(world: World) -> None:
-    job = await a_job(world)
-    log = world.cluster.pods["pod-worker-0"]
-    log.lines(b"a")
-    async with world.open(f"/ws/jobs/{job.pk}/logs/", job.owner) as socket:
-        assert await lines(socket, 1) == ["a"]
-        log.lines(b"last", at=9)
-        log.end()
-        assert await lines(socket, 1) == ["last"]
-        await change(
-            job,
-            state=WorkloadState.FAILED,
-            reason_text="worker-0 ended with 1",
-            replica={"state": ReplicaState.FAILED},
-        )
-        assert await frame(socket) == {
-            "type": "state",
-            "replica": "",
-            "state": "failed",
-            "reason": "worker-0 ended with 1",
-            "attempt": 1,
-        }
-        assert (await frame(socket))["replica"] == "worker-0"
-        assert await frame(socket) == {"type": "end"}
-        assert await close_code(socket) == 1000
 
 
 async def test_a_job_that_never_ran_ends_at_once(world: World) -> None:

@@ -1,18 +1,14 @@
 """The archive in the same pane: what is shown when a pod is gone, and where it goes on."""
 
 import pytest
-from asgiref.sync import sync_to_async
 
 from jobs.logs import sources
 from jobs.models import LogSegment
 from jobs.rules.states import ReplicaState, WorkloadState
-from portal.storage import get_store
-from tests.jobs.logs.fakes import FakeLog
 from tests.jobs.logs.served import (
     World,
     a_job,
     archive_of,
-    begin_again,
     change,
     frame,
     lines,
@@ -121,30 +117,3 @@ async def test_an_archive_that_still_grows_is_shown_as_it_comes(
         await archive_of(job, b"a\nhalf a line\nb\nend")
         await change(job)
         assert await to_the_end(socket) == (["end"], 1000)
-
-
-async def test_a_lost_object_is_told_and_does_not_end_the_pane(world: World) -> None:
-    job = await a_job(world)
-    world.cluster.pods.clear()
-    await archive_of(job, b"a\nbb\n", cut=2)
-    first = await LogSegment.objects.aget(archive__workload=job, start_byte=0)
-    await sync_to_async(get_store().delete)(first.storage_key)
-    await change(job, **DONE)
-    async with world.open(f"/ws/jobs/{job.pk}/logs/", job.owner) as socket:
-        (said, *rest), code = await to_the_end(socket)
-    assert said.startswith("[homeport] 2 bytes are not in the object store any more")
-    assert (rest, code) == (["bb"], 1000)
-
-
-async def test_a_new_attempt_is_followed_in_the_same_pane(world: World) -> None:
-    job = await a_job(world)
-    log = world.cluster.pods["pod-worker-0"]
-    log.lines(b"first")
-    async with world.open(f"/ws/jobs/{job.pk}/logs/", job.owner) as socket:
-        assert await lines(socket, 1) == ["first"]
-        log.end()
-        second = world.cluster.pods["pod-2"] = FakeLog()
-        second.lines(b"second", at=100)
-        await begin_again(job, pod="pod-2", pod_uid="uid-2")
-        await change(job, attempt=2)
-        assert await lines(socket, 2) == ["[homeport] attempt 2", "second"]

@@ -44,6 +44,8 @@ DATA = (
     + line(4, b"10%\r20%\r30%")
     + line(5, b"windows\r")
     + line(6, b'quotes " and \\ and \t')
+    + stamp(7)  # a line of which only the time came
+    + b"\n"
 )
 TEXTS = [
     "plain",
@@ -53,6 +55,7 @@ TEXTS = [
     "30%",
     "windows",
     'quotes " and \\ and \t',
+    "",
 ]
 
 
@@ -61,7 +64,7 @@ def test_text_does_not_depend_on_where_the_bytes_are_cut() -> None:
     for cut in range(len(DATA) + 1):
         batches = all_of(LineReader(), DATA[:cut], DATA[cut:])
         assert texts(batches) == TEXTS, cut
-        assert batches[-1].last == Position(parse_time(stamp(6).decode()), 1)
+        assert batches[-1].last == Position(parse_time(stamp(7).decode()), 1)
 
 
 @settings(max_examples=150, deadline=None)
@@ -217,11 +220,6 @@ def test_cursors_come_back_and_nonsense_does_not() -> None:
 @given(st.text(max_size=80))
 def test_no_text_breaks_the_reading_of_cursors(text: str) -> None:
     assert isinstance(read(text), dict)
-
-
-def test_a_line_of_which_only_the_time_came_has_no_text() -> None:
-    (batch,) = all_of(LineReader(), line(1, b"one") + stamp(2) + b"\n" + line(3, b"three"))
-    assert texts([batch]) == ["one", "", "three"]
 
 
 @settings(max_examples=200)

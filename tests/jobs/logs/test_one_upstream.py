@@ -122,22 +122,6 @@ async def made(scheme: str, authority: Authority, endpoint: BusyEndpoint) -> Asy
     await until(lambda: not endpoint.open)
 
 
-async def test_who_comes_as_the_last_viewer_is_given_up(
-    made: Hub, endpoint: BusyEndpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hub, "LINGER_S", 0.0)
-    for number in range(1, 3):
-        watcher = Recorder()
-        joined = made.join(KEY, watcher, None)
-        await until(
-            lambda number=number, seen=watcher: endpoint.begun == number and bool(seen.texts)
-        )
-        made.leave(KEY, joined, watcher)
-        await asyncio.sleep(0.01)
-        assert not joined.is_watched
-    assert endpoint.most == 1
-
-
 async def test_who_comes_and_goes_while_a_follow_is_closed(
     made: Hub, endpoint: BusyEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

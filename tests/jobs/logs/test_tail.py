@@ -12,7 +12,7 @@ from jobs.logs import hub as hub_module
 from jobs.logs import tail as tail_module
 from jobs.logs.cursor import Position
 from jobs.logs.hub import Hub
-from jobs.logs.lines import Batch, parse_time
+from jobs.logs.lines import Batch
 from jobs.logs.tail import Key, Tail
 from tests.jobs.logs.fakes import FakeLog, Recorder, stamp, texts, until
 
@@ -41,9 +41,21 @@ def a_log() -> tuple[FakeLog, list[str]]:
     log.lines(b"d", "日本".encode(), b"", at=10**9 + 1)
     log.lines(b"f", b"f", at=10**9 + 3, step=0)
     log.lines(b"\x1b[1mg\x1b[m", b"10%\r20%", at=3 * 10**9, step=5 * 10**8)
-    log.lines(b"end", at=7 * 10**9)
+    log.write(stamp(7 * 10**9) + b" end without a line break")
     log.end()
-    return log, ["a", "b", "c", "d", "日本", "", "f", "f", "\x1b[1mg\x1b[m", "20%", "end"]
+    return log, [
+        "a",
+        "b",
+        "c",
+        "d",
+        "日本",
+        "",
+        "f",
+        "f",
+        "\x1b[1mg\x1b[m",
+        "20%",
+        "end without a line break",
+    ]
 
 
 @pytest.mark.parametrize("how", ["error", "end"])
@@ -69,14 +81,6 @@ async def test_many_cuts_in_a_row_lose_and_double_nothing(quick: None) -> None:
         log.cuts = [(200 + size * number, "error") for number in range(12)]
         log.piece_bytes = size
         assert (await follow(log)).texts == expected
-
-
-async def test_a_last_line_without_line_break_is_shown(quick: None) -> None:
-    log = FakeLog()
-    log.lines(b"a")
-    log.write(stamp(5) + b" no break")
-    log.end()
-    assert (await follow(log)).texts == ["a", "no break"]
 
 
 async def test_a_silent_follow_is_opened_again(
@@ -159,14 +163,10 @@ async def test_a_container_that_has_not_started_is_waited_for(quick: None) -> No
     assert (await follow(log)).texts == expected
 
 
-async def test_a_container_that_never_starts_ends_the_tail(quick: None) -> None:
+async def test_a_pod_that_is_gone_or_never_started_ends_the_tail(quick: None) -> None:
     log = FakeLog()
     log.has_started, log.phase = False, "Failed"
     assert (await follow(log)).outcome == "over"
-
-
-async def test_a_pod_that_is_gone_ends_the_tail(quick: None) -> None:
-    log = FakeLog()
     log.exists = False
     assert (await follow(log)).outcome == "gone"
     log = FakeLog()
@@ -243,17 +243,6 @@ async def a_hub(log: FakeLog) -> AsyncIterator[Hub]:
         await hub.close()
 
 
-async def test_all_watchers_of_a_pod_share_one_follow(quick: None) -> None:
-    log = FakeLog()
-    log.lines(b"a")
-    async with a_hub(log) as hub:
-        watchers = [Recorder() for _ in range(50)]
-        tails = [hub.join(KEY, watcher, None) for watcher in watchers]
-        assert len({id(tail) for tail in tails}) == 1
-        await until(lambda: all(watcher.texts == ["a"] for watcher in watchers))
-        assert (len(log.opened), log.open_count, hub.tail_count) == (1, 1, 1)
-
-
 async def test_the_last_to_leave_ends_the_follow_after_a_while(
     quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,24 +293,3 @@ async def test_history_is_what_lies_between_two_lines(quick: None) -> None:
                     batch async for batch in hub.history(KEY, positions[first], positions[last])
                 ]
                 assert texts(found) == expected[first : last - 1]
-
-
-async def test_opening_and_leaving_many_times_leaves_nothing(
-    quick: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hub_module, "LINGER_S", 0)
-    log = FakeLog()
-    log.lines(b"a")
-    before = len(asyncio.all_tasks())
-    async with a_hub(log) as hub:
-        for _ in range(500):
-            watcher = Recorder()
-            hub.leave(KEY, hub.join(KEY, watcher, None), watcher)
-            await asyncio.sleep(0)
-        await until(lambda: hub.tail_count == 0 and log.open_count == 0)
-    assert len(asyncio.all_tasks()) == before
-
-
-def test_since_names_the_whole_second() -> None:
-    position = Position(parse_time("2026-11-20T16:50:07.999999999Z"), 3)
-    assert tail_module.since(position) == "2026-11-20T16:50:07Z"
