@@ -13,7 +13,8 @@ from .sanitize import one_line
 from .session import Session
 from .terminal import wrap
 
-_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_UNITS = {"m": 1e-3, "k": 10**3, "M": 10**6, "G": 10**9, **_BINARY}
 
 
 def share_text(used: float, total: float) -> str:
@@ -21,18 +22,9 @@ def share_text(used: float, total: float) -> str:
     return f"{used:g}/{total:g} ({used / total:.0%})" if total else f"{used:g}/0"
 
 
-def cores_of(value: object) -> float:
-    """CPUs of `4` or `1500m`; 0 for what is neither."""
-    text = str(value)
-    try:
-        return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
-    except ValueError:
-        return 0.0
-
-
-def bytes_of(value: object) -> float:
-    """Bytes of `1024`, `16Gi`; 0 for what is neither."""
-    text = str(value)
+def number_of(quantity: object) -> float:
+    """Cores of `4` or `1500m`, bytes of `1024` or `16Gi`; 0 for what is no quantity."""
+    text = str(quantity)
     unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
     try:
         return float(text[: len(text) - len(unit)]) * _UNITS.get(unit, 1)
@@ -71,12 +63,12 @@ def _gpu(node: Json) -> str:
 
 def _cpu(node: Json) -> str:
     asked, room = part(node, "requested"), part(node, "allocatable")
-    return share_text(round(cores_of(asked.get("cpu", 0)), 2), cores_of(room.get("cpu", 0)))
+    return share_text(round(number_of(asked.get("cpu")), 2), number_of(room.get("cpu")))
 
 
 def _memory(node: Json) -> str:
-    asked, room = part(node, "requested"), part(node, "allocatable")
-    return f"{size_text(bytes_of(asked.get('memory', 0)))}/{size_text(bytes_of(room.get('memory', 0)))}"
+    amounts = part(node, "requested"), part(node, "allocatable")
+    return "/".join(size_text(number_of(one.get("memory"))) for one in amounts)
 
 
 def _pods(node: Json) -> str:
