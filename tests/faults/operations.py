@@ -220,15 +220,15 @@ async def job_runs(world: FaultWorld) -> None:
     await world.until(lambda job: job.state == "running")
 
 
-async def job_is_stopped(world: FaultWorld) -> None:
+async def asked_to_stop(world: FaultWorld) -> None:
     await world.intend(desired="stop")
 
 
-async def job_is_deleted(world: FaultWorld) -> None:
+async def asked_to_go(world: FaultWorld) -> None:
     await world.intend(desired="delete")
 
 
-async def no_job_is_left(world: FaultWorld) -> bool:
+async def nothing_is_left(world: FaultWorld) -> bool:
     return not await Workload.objects.aexists()
 
 
@@ -258,14 +258,6 @@ async def board_runs(world: FaultWorld) -> None:
     await world.wait(lambda: is_running(world), "the TensorBoard runs")
 
 
-async def service_is_stopped(world: FaultWorld) -> None:
-    await world.intend(desired="stop")
-
-
-async def service_is_deleted(world: FaultWorld) -> None:
-    await world.intend(desired="delete")
-
-
 async def service_starts_again(world: FaultWorld) -> None:
     await world.intend(desired="run", generation=F("generation") + 1)
 
@@ -283,12 +275,8 @@ async def is_stopped(world: FaultWorld) -> bool:
 
 async def notebook_is_stopped(world: FaultWorld) -> None:
     await notebook_runs(world)
-    await service_is_stopped(world)
+    await asked_to_stop(world)
     await world.wait(lambda: is_stopped(world), "the notebook is stopped")
-
-
-async def no_service_is_left(world: FaultWorld) -> bool:
-    return not await Workload.objects.aexists()
 
 
 async def door_is_removed(world: FaultWorld) -> None:
@@ -320,19 +308,15 @@ OPERATIONS = (
     Operation("rescue", both, job_that_loses_its_log, is_cleaned, ends_by_422=True),
     Operation("retry", both, job_that_is_tried_again, is_cleaned, ends_by_422=True),
     Operation("withdraw", both, job_that_nobody_places, is_queued_again, ends_by_422=True),
-    Operation("stop", job_runs, job_is_stopped, is_cleaned),
-    Operation("delete-job", job_runs, job_is_deleted, no_job_is_left, is_hidden=True),
+    Operation("stop", job_runs, asked_to_stop, is_cleaned),
+    Operation("delete-job", job_runs, asked_to_go, nothing_is_left, is_hidden=True),
     Operation("notebook", both, notebook, is_running, ends_by_422=True),
     Operation("tensorboard", both, tensorboard, is_running, ends_by_422=True),
-    Operation("stop-notebook", notebook_runs, service_is_stopped, is_stopped),
-    Operation("stop-tensorboard", board_runs, service_is_stopped, is_stopped),
+    Operation("stop-notebook", notebook_runs, asked_to_stop, is_stopped),
+    Operation("stop-tensorboard", board_runs, asked_to_stop, is_stopped),
     Operation("start-again", notebook_is_stopped, service_starts_again, has_started_again, True),
     Operation("restart", notebook_runs, service_starts_again, has_started_again, True),
     Operation("door", notebook_runs, door_is_removed, has_a_door, ends_by_422=True),
-    Operation(
-        "delete-notebook", notebook_runs, service_is_deleted, no_service_is_left, is_hidden=True
-    ),
-    Operation(
-        "delete-tensorboard", board_runs, service_is_deleted, no_service_is_left, is_hidden=True
-    ),
+    Operation("delete-notebook", notebook_runs, asked_to_go, nothing_is_left, is_hidden=True),
+    Operation("delete-tensorboard", board_runs, asked_to_go, nothing_is_left, is_hidden=True),
 )

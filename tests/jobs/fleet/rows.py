@@ -1,9 +1,12 @@
-"""Nodes and their holders for the tests of this folder."""
+"""Nodes and their holders for the tests of this folder, and its pages as somebody sees them."""
 
 from typing import Any
 
+from django.test import Client
+
 from jobs.models import Node, Workload
-from tenants.models import Tenant
+from tenants.models import Tenant, User
+from tests.portal.markup import Markup, find_faults
 
 GIB = 2**30
 
@@ -36,3 +39,24 @@ def held_by(
         "gpus": gpus,
         "since": "2026-11-20T10:00:00+00:00",
     }
+
+
+def get(who: User, path: str, **headers: str) -> Any:
+    """The answer to this person."""
+    client = Client(headers={"host": "localhost"})
+    client.force_login(who)
+    return client.get(path, headers=headers)
+
+
+def read(who: User, path: str) -> Markup:
+    answer = get(who, path)
+    assert answer.status_code == 200, answer.content[:500]
+    page = Markup(answer.content.decode())
+    assert find_faults(page) == []
+    return page
+
+
+def rest(who: User, path: str) -> Any:
+    answer = get(who, path)
+    assert answer.status_code == 200
+    return answer.json()

@@ -1,32 +1,15 @@
 """The page and the REST list of nodes: the arithmetic, and who is told whose pods hold the GPUs."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
-from django.test import Client
 
 from jobs.models import Node, Workload
 from tenants.models import Team, Tenant, User
 from tests.factories import make_job, make_service, make_tenant, make_user
-from tests.jobs.fleet.rows import GIB, held_by, make_node
-from tests.portal.markup import Markup, find_faults
+from tests.jobs.fleet.rows import GIB, held_by, make_node, read, rest
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def client() -> Client:
-    return Client(headers={"host": "localhost"})
-
-
-def read(client: Client, who: User, path: str = "/nodes/") -> Markup:
-    client.force_login(who)
-    answer = client.get(path)
-    assert answer.status_code == 200, answer.content[:500]
-    page = Markup(answer.content.decode())
-    assert find_faults(page) == []
-    return page
 
 
 @dataclass
@@ -65,17 +48,17 @@ def scene() -> Scene:
     return Scene(alice, bob, mallory, lee, root, job, node)
 
 
-def test_the_whole_cluster_is_counted_on_top(client: Client, scene: Scene) -> None:
+def test_the_whole_cluster_is_counted_on_top(scene: Scene) -> None:
     make_node("cpu-01", capacity={"cpu": 16_000}, allocatable={"cpu": 16_000, "memory": 0})
-    page = read(client, scene.alice.owner)
+    page = read(scene.alice.owner, "/nodes/")
     assert "5/8 GPUs (62.5%)" in page.text
     assert "9 of 80" in page.text
     assert "2 nodes, all schedulable" in page.text
 
 
-def test_broken_gpus_count_as_there_but_not_as_free(client: Client, scene: Scene) -> None:
+def test_broken_gpus_count_as_there_but_not_as_free(scene: Scene) -> None:
     Node.objects.update(allocatable={**scene.node.allocatable, "gpu": 6})
-    page = read(client, scene.alice.owner)
+    page = read(scene.alice.owner, "/nodes/")
     assert "5/8 GPUs (62.5%)" in page.text
     assert "1 free, 2 out of service" in page.text
     cells = [e.get("class") for e in page.all("span") if "gpu-cell" in (e.get("class") or "")]
@@ -83,10 +66,8 @@ def test_broken_gpus_count_as_there_but_not_as_free(client: Client, scene: Scene
     assert kinds == ["seen"] * 2 + ["held"] * 3 + ["free"] + ["broken"] * 2
 
 
-def test_a_researcher_sees_the_own_training_and_of_others_no_name(
-    client: Client, scene: Scene
-) -> None:
-    page = read(client, scene.alice.owner)
+def test_a_researcher_sees_the_own_training_and_of_others_no_name(scene: Scene) -> None:
+    page = read(scene.alice.owner, "/nodes/")
     assert page.one("a", href=f"/trainings/{scene.job.pk}/").text == "mnist wide"
     assert "GPU 0,1" in page.text
     assert "a teammate's" in page.text
@@ -103,25 +84,18 @@ def test_a_researcher_sees_the_own_training_and_of_others_no_name(
         assert secret not in source
 
 
-def test_a_lead_sees_the_team_and_an_admin_everything(client: Client, scene: Scene) -> None:
-    lead = read(client, scene.lee)
+def test_a_lead_sees_the_team_and_an_admin_everything(scene: Scene) -> None:
+    lead = read(scene.lee, "/nodes/")
     assert "mnist wide" in lead.text
     assert "bobs book" in lead.text
     assert "her board" not in lead.source
-    admin = read(client, scene.root)
+    admin = read(scene.root, "/nodes/")
     for text in ("mnist wide", "bobs book", "her board", "kube-system"):
         assert text in admin.text
 
 
-def rest(client: Client, who: User, path: str = "/api/v1/nodes/") -> Any:
-    client.force_login(who)
-    answer = client.get(path)
-    assert answer.status_code == 200
-    return answer.json()
-
-
-def test_rest_says_the_same_and_hides_the_same(client: Client, scene: Scene) -> None:
-    listed = rest(client, scene.alice.owner)
+def test_rest_says_the_same_and_hides_the_same(scene: Scene) -> None:
+    listed = rest(scene.alice.owner, "/api/v1/nodes/")
     assert (listed["count"], listed["next"]) == (1, None)
     node = listed["results"][0]
     assert node["gpu"] == {"total": 8, "allocated": 5, "unhealthy": 0}
@@ -135,37 +109,24 @@ def test_rest_says_the_same_and_hides_the_same(client: Client, scene: Scene) -> 
         hidden = ("namespace", "pod", "kind", "id", "name", "owner", "gpus")
         assert [holder[field] for field in hidden] == [None] * len(hidden)
         assert holder["gpu"] == 1
-    seen = rest(client, scene.root)["results"][0]["holders"]
+    seen = rest(scene.root, "/api/v1/nodes/")["results"][0]["holders"]
     assert {holder["kind"] for holder in seen} == {"job", "notebook", "tensorboard", "pod"}
 
 
-def test_a_forged_owner_label_shows_nobody_elses_training(client: Client, scene: Scene) -> None:
+def test_a_forged_owner_label_shows_nobody_elses_training(scene: Scene) -> None:
     forged = held_by(scene.mallory, scene.job)
     Node.objects.update(holders=[forged, {**forged, "owner": "no uuid", "pod": "odd"}])
-    page = read(client, scene.mallory.owner)
+    page = read(scene.mallory.owner, "/nodes/")
     assert "mnist wide" not in page.source
     assert forged["pod"] in page.text
 
 
-def test_many_nodes_are_paged_and_an_empty_cluster_is_explained(
-    client: Client, scene: Scene
-) -> None:
+def test_many_nodes_are_paged_and_an_empty_cluster_is_explained(scene: Scene) -> None:
     for number in range(60):
         make_node(f"n{number:03}")
-    page = read(client, scene.alice.owner)
+    page = read(scene.alice.owner, "/nodes/")
     assert "24 of 61" in page.text
     assert "61 nodes" in page.text
     assert "5/488 GPUs (1%)" in page.text
     Node.objects.all().delete()
-    assert "No nodes known" in read(client, scene.alice.owner).text
-
-
-def test_the_page_is_sent_again_only_when_something_changed(client: Client, scene: Scene) -> None:
-    page = read(client, scene.alice.owner)
-    have = page.one("div", id="nodes").get("data-revision")
-    headers = {"HX-Request": "true", "Homeport-Have": str(have)}
-    assert client.get("/nodes/", headers=headers).status_code == 204
-    make_node("another")
-    again = client.get("/nodes/", headers=headers)
-    assert again.status_code == 200
-    assert b"<html" not in again.content
+    assert "No nodes known" in read(scene.alice.owner, "/nodes/").text

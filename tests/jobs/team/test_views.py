@@ -14,9 +14,9 @@ from django.utils import timezone
 
 from jobs.models import Replica, Workload
 from jobs.rules.states import WorkloadState
-from jobs.usage.models import UsageInterval
 from tenants.models import AuditEntry, Team, Tenant, User
 from tests.factories import make_job, make_service, make_tenant, make_user
+from tests.jobs.usage.rows import make_interval
 from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
@@ -313,23 +313,8 @@ def test_what_is_elsewhere_cannot_be_stopped(team: Team):
 
 # --- GPU-hours ---
 def hours(tenant: Tenant, ago_h: float, **changes: Any) -> None:
-    UsageInterval.objects.create(
-        tenant=tenant,
-        owner=tenant.owner,
-        **{
-            "team": tenant.team,
-            "kind": "job",
-            "object_id": uuid4(),
-            "object_name": "a",
-            "pod_uid": str(uuid4()),
-            "node": "n",
-            "gpu_count": 2,
-            "cpu_millicores": 1000,
-            "memory_bytes": GIB,
-            "started_at": timezone.now() - timedelta(hours=ago_h),
-            **changes,
-        },
-    )
+    began_at = timezone.now() - timedelta(hours=ago_h)
+    make_interval(tenant, began_at, **{"gpu_count": 2, **changes})
 
 
 def test_the_chart_has_its_numbers_as_a_table(team: Team):

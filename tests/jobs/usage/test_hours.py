@@ -8,9 +8,9 @@ import pytest
 
 from jobs.usage.chart import SERIES, chart_of
 from jobs.usage.hours import HoursTable, Use, hours_table, last_weeks, sum_up, week_of
-from jobs.usage.models import UsageInterval
 from tenants.models import Team
 from tests.factories import make_tenant
+from tests.jobs.usage.rows import make_interval
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)  # a Friday, in week 47
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
@@ -72,24 +72,8 @@ def test_people_are_kept_apart_and_cores_are_counted_as_well():
 
 # --- from the rows ---
 def interval(tenant: Any, begin: datetime, hours: float | None, **changes: Any) -> None:
-    UsageInterval.objects.create(
-        tenant=tenant,
-        owner=tenant.owner,
-        **{
-            "team": tenant.team,
-            "kind": "job",
-            "object_id": uuid4(),
-            "object_name": "a",
-            "pod_uid": str(uuid4()),
-            "node": "n",
-            "gpu_count": 1,
-            "cpu_millicores": 1000,
-            "memory_bytes": 1,
-            "started_at": begin,
-            "ended_at": None if hours is None else begin + timedelta(hours=hours),
-            **changes,
-        },
-    )
+    end = None if hours is None else begin + timedelta(hours=hours)
+    make_interval(tenant, begin, end, **changes)
 
 
 @pytest.fixture

@@ -40,6 +40,37 @@ def seconds(row: UsageInterval) -> float:
     return (row.ended_at - row.started_at).total_seconds()
 
 
+async def run(world: World) -> Workload:
+    """A training that runs until it is told otherwise."""
+    world.sim.lives = {"worker-0": [Life("hang")]}
+    job = await world.submit()
+    await world.until(is_running)
+    return job
+
+
+def lose_pods(world: World) -> None:
+    """All pods vanish without a word."""
+    for pod in world.sim.of("Pod"):
+        world.sim.store.pop(("Pod", "u-alice", pod["metadata"]["name"]))
+
+
+def put_pod(world: World, owner: str, role: str) -> None:
+    """A pod that runs, of what has this id."""
+    uid = f"uid-{role}-{owner}"
+    world.sim.life_of[uid] = Life("hang")
+    marks = {labels.MANAGED_BY: labels.MANAGER, labels.OWNER: owner, labels.ROLE: role}
+    name = uid.replace(" ", "-")
+    world.sim.put(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "u-alice", "uid": uid, "labels": marks},
+            "spec": {"containers": [{"name": "main"}], "nodeName": "node"},
+            "status": {"phase": "Pending"},
+        }
+    )
+
+
 async def last_known(seconds: float) -> None:
     """What a reconciler left in its lease: when it last knew the cluster."""
     at = START + timedelta(seconds=seconds)
@@ -97,9 +128,7 @@ async def test_every_try_counts(world: World):
 
 
 async def test_a_restart_of_the_portal_goes_on_with_what_still_runs(world: World):
-    world.sim.lives = {"worker-0": [Life("hang")]}
-    await world.submit()
-    await world.until(is_running)
+    await run(world)
     (before,) = await rows()
     await last_known(world.sim.seconds)
     for _ in range(100):
@@ -111,9 +140,7 @@ async def test_a_restart_of_the_portal_goes_on_with_what_still_runs(world: World
 
 
 async def test_a_pod_that_ended_while_nobody_looked_is_closed_with_its_own_time(world: World):
-    world.sim.lives = {"worker-0": [Life("hang")]}
-    await world.submit()
-    await world.until(is_running)
+    await run(world)
     await last_known(world.sim.seconds)
     for _ in range(50):
         world.sim.step()
@@ -128,14 +155,11 @@ async def test_a_pod_that_ended_while_nobody_looked_is_closed_with_its_own_time(
 
 
 async def test_a_pod_that_is_gone_after_a_restart_is_closed_when_it_was_last_known(world: World):
-    world.sim.lives = {"worker-0": [Life("hang")]}
-    await world.submit()
-    await world.until(is_running)
+    await run(world)
     await world.rest(20)
     await last_known(world.sim.seconds)
     known_at = START + timedelta(seconds=world.sim.seconds)
-    for pod in world.sim.of("Pod"):
-        world.sim.store.pop(("Pod", "u-alice", pod["metadata"]["name"]))
+    lose_pods(world)
     world.sim.seconds += 7200
     await world.start()
     await world.rest()
@@ -145,26 +169,21 @@ async def test_a_pod_that_is_gone_after_a_restart_is_closed_when_it_was_last_kno
 
 
 async def test_what_the_pod_itself_told_the_portal_is_believed_before_that(world: World):
-    world.sim.lives = {"worker-0": [Life("hang")]}
-    job = await world.submit()
-    await world.until(is_running)
+    job = await run(world)
     await last_known(world.sim.seconds)
     (row,) = await rows()
     told_at = START + timedelta(seconds=world.sim.seconds + 3600)
     await ReplicaArchive.objects.acreate(
         workload=job, role="worker", index=0, attempt=1, pod_uid=row.pod_uid, completed_at=told_at
     )
-    for pod in world.sim.of("Pod"):
-        world.sim.store.pop(("Pod", "u-alice", pod["metadata"]["name"]))
+    lose_pods(world)
     world.sim.seconds += 7200
     await world.start()
     assert (await rows())[0].ended_at == told_at
 
 
 async def test_an_outage_of_the_cluster_is_not_counted_as_use(world: World):
-    world.sim.lives = {"worker-0": [Life("hang")]}
-    await world.submit()
-    await world.until(is_running)
+    await run(world)
     await world.rest(10)
     known_at = START + timedelta(seconds=world.sim.seconds)
     informer = world.shift._cache.pods
@@ -172,8 +191,7 @@ async def test_an_outage_of_the_cluster_is_not_counted_as_use(world: World):
     world.is_view_frozen = True
     world.sim.seconds += 3600
     await world.rest(2)
-    for pod in world.sim.of("Pod"):
-        world.sim.store.pop(("Pod", "u-alice", pod["metadata"]["name"]))
+    lose_pods(world)
     informer.watch.health.problem = ""
     world.is_view_frozen = False
     await world.rest(2)
@@ -186,25 +204,7 @@ async def test_a_notebooks_pod_counts_for_the_notebook(world: World):
     job = await world.submit()
     service = await sync_to_async(make_service)(job.tenant, name="explore")
     await world.until(is_final)
-    world.sim.life_of["uid-notebook"] = Life("hang")
-    world.sim.put(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": "explore",
-                "namespace": "u-alice",
-                "uid": "uid-notebook",
-                "labels": {
-                    labels.MANAGED_BY: labels.MANAGER,
-                    labels.OWNER: str(service.pk),
-                    labels.ROLE: "notebook",
-                },
-            },
-            "spec": {"containers": [{"name": "main"}], "nodeName": "node"},
-            "status": {"phase": "Pending"},
-        }
-    )
+    put_pod(world, str(service.pk), "notebook")
     await world.rest()
     row = (await rows())[-1]
     assert (row.kind, row.object_id, row.object_name) == ("notebook", service.pk, "explore")
@@ -214,25 +214,7 @@ async def test_a_notebooks_pod_counts_for_the_notebook(world: World):
 async def test_a_pod_of_nothing_we_know_is_left_out_and_not_asked_about_again(world: World):
     await world.submit()
     for owner in ("no uuid", "8c1f9f6e-5c0e-4b0e-9d0c-2f3f3b0b7a11"):
-        world.sim.life_of[owner] = Life("hang")
-        world.sim.put(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {
-                    "name": owner.replace(" ", "-"),
-                    "namespace": "u-alice",
-                    "uid": owner,
-                    "labels": {
-                        labels.MANAGED_BY: labels.MANAGER,
-                        labels.OWNER: owner,
-                        labels.ROLE: "worker",
-                    },
-                },
-                "spec": {"containers": [{"name": "main"}], "nodeName": "node"},
-                "status": {"phase": "Pending"},
-            }
-        )
+        put_pod(world, owner, "worker")
     job = await world.until(is_final)
     await world.rest(12)
     assert {row.object_id for row in await rows()} == {job.pk}
