@@ -1,6 +1,7 @@
 """What the manifests of all kinds have in common. Pure, except for reading settings."""
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -31,6 +32,24 @@ class PodSettings:
     artifacts_bytes: int
     bundle_bytes: int
     account: str = ACCOUNT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Variables that the templates of all kinds have.
+
+    Attributes:
+        owner: id of the row.
+        kube_name: NAME of the objects of the attempt.
+        labels: of all that is made.
+    """
+
+    owner: str
+    namespace: str
+    kube_name: str
+    template_version: str
+    labels: Mapping[str, str]
+    pods: PodSettings
 
 
 def kube_name(name: str, workload_id: UUID, attempt: int) -> str:

@@ -132,29 +132,6 @@ def test_creations_of_a_submit_are_five_and_one_per_parameter_server() -> None:
     assert len(render_training(many, attempt=1, pods=PODS)) == 4 + 2
 
 
-def test_the_root_comes_first_and_suspended() -> None:
-    for training in (SINGLE, TF_PS):
-        root = render_training(training, attempt=1, pods=PODS)[0]
-        assert (root["kind"], root["spec"]["suspend"]) == ("Job", True)
-
-
-def test_coupled_replicas_fail_together_and_a_single_one_is_tried_again() -> None:
-    single = render_training(SINGLE, attempt=1, pods=PODS)[0]["spec"]
-    coupled = render_training(TF_PS, attempt=1, pods=PODS)[0]["spec"]
-    assert single["backoffLimit"] == 2
-    assert "maxFailedIndexes" not in single
-    assert (coupled["backoffLimitPerIndex"], coupled["maxFailedIndexes"]) == (0, 0)
-    assert "backoffLimit" not in coupled
-    for spec in (single, coupled):
-        assert spec["podReplacementPolicy"] == "Failed"
-        assert spec["podFailurePolicy"]["rules"][0]["action"] == "Ignore"
-
-
-def test_the_dead_man_waits_longer_than_the_time_to_live() -> None:
-    root = render_training(SINGLE, attempt=1, pods=PODS)[0]
-    assert root["spec"]["ttlSecondsAfterFinished"] == RunPolicy().ttl_s + 6 * 3600
-
-
 def test_all_attempts_share_the_folder_but_no_name() -> None:
     def config(attempt: int) -> dict[str, Any]:
         documents = render_training(TF_PS, attempt=attempt, pods=PODS)

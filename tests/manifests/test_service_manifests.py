@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from kubernetes.client import ApiClient
 
 from jobs.kinds import notebook, tensorboard
-from jobs.kinds.interactive.manifests import completed, render_served
+from jobs.kinds.interactive import tokens
+from jobs.kinds.interactive.manifests import complete, render_served
 from jobs.kinds.interactive.spec import GATE
 from jobs.kinds.manifests import kube_name
 from jobs.kinds.notebook import NOTEBOOK as NOTEBOOKS
@@ -20,6 +21,7 @@ from jobs.rules.admission import Amount
 from portal import quantity
 from portal.cluster import labels
 from portal.cluster.manifests import Object
+from tests.jobs.kinds.interactive.cases import row as served_row
 from tests.manifests import HOSTILE, altered, check_restricted, shape, unsaved
 from tests.manifests.test_job_manifests import PODS, golden
 
@@ -38,7 +40,6 @@ BOARD = unsaved(
     replicas={"tensorboard": {"count": 1, "cpu_millicores": 500, "memory_bytes": 2**30}},
     log_dirs=[{"title": "run 1", "path": "/log/jobs/run-1-abcdef", "job": "x"}],
 )
-SECRETS = {"portal_token": "canary-1", "ticket_key": "canary-2", "app_token": "canary-3"}
 
 
 def rendered(wanted: Workload, *, has_tls: bool = False) -> list[Object]:
@@ -98,40 +99,16 @@ def test_what_is_counted_is_what_is_rendered() -> None:
         )
 
 
-def test_the_gate_is_a_sidecar_that_owns_the_port_before_the_program_runs() -> None:
-    pod = pod_of(rendered(NOTEBOOK))
-    assert [one["name"] for one in pod["initContainers"]] == ["prepare", "gate"]
-    gate = pod["initContainers"][1]
-    assert gate["restartPolicy"] == "Always"
-    assert gate["ports"] == [{"name": "gate", "containerPort": 8888, "protocol": "TCP"}]
-    assert gate["startupProbe"]["httpGet"]["path"] == "/__gate/live"
-    assert gate["readinessProbe"]["httpGet"]["path"] == "/__gate/ready"
-    assert "ports" not in pod["containers"][0]
-    assert container(NOTEBOOK, "gate", has_tls=True)["readinessProbe"]["httpGet"]["scheme"] == (
-        "HTTPS"
-    )
-
-
-def test_the_port_leads_to_the_gate_and_the_cluster_picks_it() -> None:
-    service = rendered(NOTEBOOK)[2]
-    assert service["spec"]["type"] == "NodePort"
-    (port,) = service["spec"]["ports"]
-    assert (port["name"], port["targetPort"]) == ("gate", "gate")
-    assert "nodePort" not in port
-
-
-def test_the_root_begins_with_no_pod() -> None:
-    root = rendered(NOTEBOOK)[0]
-    assert (root["kind"], root["spec"]["replicas"]) == ("Deployment", 0)
-    assert root["spec"]["strategy"] == {"type": "Recreate"}
-
-
 def test_secrets_are_only_in_what_is_sent_and_only_the_gate_gets_the_key() -> None:
     documents = rendered(NOTEBOOK)
     root = {**documents[0], "metadata": {**documents[0]["metadata"], "uid": "root-uid"}}
-    sent = [completed(d, root=root, secrets=SECRETS) for d in documents[1:]]
-    assert [d["kind"] for d in sent if "canary" in json.dumps(d)] == ["Secret"]
-    assert "canary" not in json.dumps(documents)
+    row = served_row(id=str(NOTEBOOK.pk))
+    sent = [complete(row, document, root) for document in documents[1:]]
+    [secret] = [document for document in sent if document["kind"] == "Secret"]
+    assert secret["stringData"] == tokens.gate_secrets(NOTEBOOK.pk, row.observed_generation)
+    for value in secret["stringData"].values():
+        assert [d["kind"] for d in sent if value in json.dumps(d)] == ["Secret"]
+        assert value not in json.dumps(documents)
     assert all(d["metadata"]["ownerReferences"][0]["uid"] == "root-uid" for d in sent)
     volumes = {volume["name"]: volume for volume in pod_of(documents)["volumes"]}
     assert [item["key"] for item in volumes["app"]["secret"]["items"]] == ["app_token"]
@@ -147,14 +124,6 @@ def test_a_tensorboard_can_read_the_log_volume_and_nothing_else() -> None:
         assert "data" not in mounts
         assert mounts.get("log", {"readOnly": True})["readOnly"] is True
     assert not [v for v in pod["volumes"] if v["name"] == "data"]
-
-
-def test_a_notebook_writes_both_volumes_and_works_in_the_data() -> None:
-    app = container(NOTEBOOK, "app")
-    mounts = {mount["name"]: mount for mount in app["volumeMounts"]}
-    assert mounts["data"]["mountPath"] == "/data"
-    assert mounts["log"] == {"name": "log", "mountPath": "/log", "readOnly": False}
-    assert app["workingDir"] == "/data"
 
 
 def test_each_start_has_names_and_a_selector_of_its_own() -> None:

@@ -105,22 +105,9 @@ def test_of_a_namespace_the_portals_pods_alone_are_reached(settings: Settings):
     ]
 
 
-def test_the_namespace_is_made_first_and_volumes_last():
-    kinds = [document["kind"] for document in render_tenant(ada())]
-    assert kinds[0] == "Namespace"
-    assert kinds[1:4] == ["RoleBinding", "RoleBinding", "ResourceQuota"]
-    assert kinds[-2:] == ["PersistentVolumeClaim"] * 2
-
-
 def test_a_volume_has_no_owner():
     for document in render_tenant(ada()):
         assert "ownerReferences" not in document["metadata"]
-
-
-def test_there_is_one_quota_only():
-    quotas = [d for d in render_tenant(ada()) if d["kind"] == "ResourceQuota"]
-    assert len(quotas) == 1
-    assert quotas[0]["spec"]["hard"]["requests.cpu"] == "7500m"
 
 
 def test_pods_may_go_nowhere_but_to_their_own_when_everything_is_closed(settings: Settings):

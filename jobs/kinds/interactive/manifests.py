@@ -1,7 +1,7 @@
 """What is served behind a gate as Kubernetes objects: the values that `templates/manifests/served.yaml.j2`
 renders.
 
-What is rendered at admission is stored with the row and never rendered again; `completed` adds at
+What is rendered at admission is stored with the row and never rendered again; `complete` adds at
 the moment of creation what must not be stored: the root's uid and the secrets. Pure except for
 reading template files and settings.
 """
@@ -12,7 +12,14 @@ from uuid import UUID
 
 from jobs.kinds.interactive import tokens
 from jobs.kinds.interactive.spec import GATE
-from jobs.kinds.manifests import PodSettings, amounts, kube_name, pod_settings, with_owner
+from jobs.kinds.manifests import (
+    Manifest,
+    PodSettings,
+    amounts,
+    kube_name,
+    pod_settings,
+    with_owner,
+)
 from jobs.kinds.spec import WorkloadSpec, spec_of
 from jobs.kinds.state import WorkloadRow
 from jobs.models import Workload
@@ -57,15 +64,10 @@ class Served:
         return render_served(self, workload, pods=pod_settings(), has_tls=tokens.has_gate_tls())
 
 
-@dataclass(frozen=True)
-class ServedManifest:
+@dataclass(frozen=True, kw_only=True)
+class ServedManifest(Manifest):
     """Variables of `served.yaml.j2`."""
 
-    owner: str
-    namespace: str
-    kube_name: str
-    template_version: str
-    labels: Mapping[str, str]
     selector: Mapping[str, str]
     served: Served
     image: str
@@ -81,7 +83,6 @@ class ServedManifest:
     app_env: Mapping[str, str]
     shm: str
     grace_s: int
-    pods: PodSettings
 
 
 def render_served(
@@ -133,23 +134,10 @@ def render_served(
     return manifests.render("served.yaml.j2", context)
 
 
-def completed(document: Object, *, root: Object, secrets: Mapping[str, str]) -> Object:
-    """A stored document of what the root owns, as it is sent: with its owner and the secrets.
-
-    Args:
-        document: from `render_served`, not the root.
-        root: the root as the cluster has it.
-        secrets: see jobs/kinds/interactive/tokens.py.
-    """
+def complete(row: WorkloadRow, document: Object, root: Object | None) -> Object:
+    """A stored document as it is sent: with its owner, and in the Secret what the gate may know."""
+    assert root is not None, "nothing of it is made without its root"
     sent = with_owner(document, root)
     if sent["kind"] == "Secret":
-        sent["stringData"] = dict(secrets)
+        sent["stringData"] = tokens.gate_secrets(UUID(row.id), row.observed_generation)
     return sent
-
-
-# --- as their kinds have it ---
-def complete(row: WorkloadRow, document: Object, root: Object | None) -> Object:
-    """With its owner, and in the Secret what the gate of this generation may know."""
-    assert root is not None, "nothing of it is made without its root"
-    secrets = tokens.gate_secrets(UUID(row.id), row.observed_generation)
-    return completed(document, root=root, secrets=secrets)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.kinds.manifests import PodSettings, amounts, kube_name, with_owner
+from jobs.kinds.manifests import Manifest, PodSettings, amounts, kube_name, with_owner
 from jobs.kinds.spec import spec_of
 from jobs.kinds.state import Rescue
 from jobs.kinds.training.spec import TrainingSpec
@@ -52,16 +52,11 @@ class RoleManifest:
     index: int | None
 
 
-@dataclass(frozen=True)
-class JobManifest:
+@dataclass(frozen=True, kw_only=True)
+class JobManifest(Manifest):
     """Variables of `job.yaml.j2`."""
 
-    owner: str
-    namespace: str
-    kube_name: str
-    template_version: str
     attempt: int
-    labels: Mapping[str, str]
     selector: Mapping[str, str]
     workers: RoleManifest
     servers: Sequence[RoleManifest]
@@ -74,25 +69,18 @@ class JobManifest:
     image: str
     job_json: str
     port: int
-    pods: PodSettings
 
 
-@dataclass(frozen=True)
-class RescueManifest:
+@dataclass(frozen=True, kw_only=True)
+class RescueManifest(Manifest):
     """Variables of `rescue.yaml.j2`."""
 
-    owner: str
-    namespace: str
     name: str
-    kube_name: str
-    template_version: str
-    labels: Mapping[str, str]
     role: str
     index: int
     attempt: int
     lost_pod_uid: str
     deadline_s: int
-    pods: PodSettings
 
 
 def log_dir(training: Workload) -> str:
