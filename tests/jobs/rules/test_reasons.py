@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -52,57 +53,41 @@ def said(**content: object) -> str:
     return json.dumps(content)
 
 
+def ended(code: int, message: str = "", reason: str = "Error") -> ContainerExit:
+    return ContainerExit(code, reason, message)
+
+
+def fetched(code: int, message: str = "") -> ContainerExit:
+    return ContainerExit(code, "Error", message, is_fetch=True)
+
+
 @pytest.mark.parametrize(
     ("end", "code", "words"),
     [
-        (ContainerExit(1, "Error"), "exit_code", "worker-0 ended with exit code 1."),
+        (ended(1), "exit_code", "worker-0 ended with exit code 1."),
+        (ended(2, said(reason="", text="", exit_code=2)), "exit_code", "exit code 2"),
+        (ended(137, reason="OOMKilled"), "out_of_memory", "used more than its 2Gi of memory"),
+        (ended(1, reason="OOMKilled"), "out_of_memory", "2Gi"),
+        (ended(137), "signal", "signal 9 (SIGKILL)"),
+        (ended(139), "signal", "signal 11 (SIGSEGV)"),
+        (ended(135), "signal", "signal 7 (SIGBUS)"),
+        (ended(143), "signal", "signal 15 (SIGTERM)"),
+        (ended(200), "exit_code", "exit code 200"),
+        (ended(255), "exit_code", "exit code 255"),
+        (ended(126), "command_not_executable", "not executable"),
+        (ended(127), "command_not_found", "does not contain this program"),
         (
-            ContainerExit(2, "Error", said(reason="", text="", exit_code=2)),
-            "exit_code",
-            "exit code 2",
-        ),
-        (ContainerExit(137, "OOMKilled"), "out_of_memory", "used more than its 2Gi of memory"),
-        (ContainerExit(1, "OOMKilled"), "out_of_memory", "2Gi"),
-        (ContainerExit(137, "Error"), "signal", "signal 9 (SIGKILL)"),
-        (ContainerExit(139, "Error"), "signal", "signal 11 (SIGSEGV)"),
-        (ContainerExit(135, "Error"), "signal", "signal 7 (SIGBUS)"),
-        (ContainerExit(143, "Error"), "signal", "signal 15 (SIGTERM)"),
-        (ContainerExit(200, "Error"), "exit_code", "exit code 200"),
-        (ContainerExit(255, "Error"), "exit_code", "exit code 255"),
-        (ContainerExit(126, "Error"), "command_not_executable", "not executable"),
-        (ContainerExit(127, "Error"), "command_not_found", "does not contain this program"),
-        (
-            ContainerExit(127, "Error", said(reason="command_not_found", text="no pyton here")),
+            ended(127, said(reason="command_not_found", text="no pyton")),
             "command_not_found",
-            "no pyton here",
+            "pyton",
         ),
-        (
-            ContainerExit(127, "ContainerCannotRun", 'exec: "python3": not found'),
-            "command_not_found",
-            'exec: "python3": not found',
-        ),
-        (ContainerExit(128, "StartError", "no such directory"), "start_error", "no such directory"),
-        (
-            ContainerExit(64, "Error", said(reason="peer_unresolved", text="m-ps-0.m")),
-            "peer_unresolved",
-            "m-ps-0.m",
-        ),
-        (
-            ContainerExit(
-                65, "Error", said(reason="sha256_mismatch", text="got ab"), is_fetch=True
-            ),
-            "sha256_mismatch",
-            "got ab",
-        ),
-        (ContainerExit(65, "Error", "Traceback", is_fetch=True), "fetch_failed", "Traceback"),
-        (ContainerExit(1, "Error", is_fetch=True), "fetch_failed", "exit code 1"),
-        (
-            ContainerExit(
-                1, "Error", said(reason="volume_full", text="/log has 0 bytes"), is_fetch=True
-            ),
-            "volume_full",
-            "/log has 0 bytes",
-        ),
+        (ended(127, "no python3", "ContainerCannotRun"), "command_not_found", "no python3"),
+        (ended(128, "no such directory", "StartError"), "start_error", "no such directory"),
+        (ended(64, said(reason="peer_unresolved", text="m-ps-0.m")), "peer_unresolved", "m-ps-0.m"),
+        (fetched(65, said(reason="sha256_mismatch", text="got ab")), "sha256_mismatch", "got ab"),
+        (fetched(65, "Traceback"), "fetch_failed", "Traceback"),
+        (fetched(1), "fetch_failed", "exit code 1"),
+        (fetched(1, said(reason="volume_full", text="0 bytes")), "volume_full", "0 bytes"),
     ],
 )
 def test_endings(end: ContainerExit, code: str, words: str) -> None:
@@ -145,59 +130,36 @@ def test_disruptions(disruption: Disruption, code: str) -> None:
     assert endings.reason_of_disruption("worker-0", disruption).code == code
 
 
+def on_node(waiting_reason: str = "", waiting_message: str = "", **more: Any) -> WaitingPod:
+    facts = {"waiting_reason": waiting_reason, "waiting_message": waiting_message, **more}
+    return WaitingPod("w", "tf:9", node="n7", **facts)
+
+
+NO_CPU = "0/1 nodes are available: 1 Insufficient cpu."
+NO_TAG = "The image tf:9 cannot be pulled: no tag 9"
+
+
 @pytest.mark.parametrize(
     ("wait", "code", "words"),
     [
         (WaitingPod("worker-0", "i"), "creating", ""),
         (
-            WaitingPod(
-                "worker-0", "i", unplaced_why="0/1 nodes are available: 1 Insufficient cpu."
-            ),
+            WaitingPod("worker-0", "i", unplaced_why=NO_CPU),
             "cpu_taken",
             "worker-0 waits for free CPU: the node has too little free CPU.",
         ),
+        (on_node("ErrImagePull", "no tag 9"), "image_pull", NO_TAG),
+        (on_node("ImagePullBackOff"), "image_pull", "tf:9"),
         (
-            WaitingPod(
-                "w", "tf:9", node="n", waiting_reason="ErrImagePull", waiting_message="no tag 9"
-            ),
+            on_node("ImagePullBackOff", 'Back-off pulling image "tf:9": ErrImagePull: no tag 9'),
             "image_pull",
-            "The image tf:9 cannot be pulled: no tag 9",
+            NO_TAG,
         ),
-        (
-            WaitingPod("w", "tf:9", node="n", waiting_reason="ImagePullBackOff"),
-            "image_pull",
-            "tf:9",
-        ),
-        (
-            WaitingPod(
-                "w",
-                "tf:9",
-                node="n",
-                waiting_reason="ImagePullBackOff",
-                waiting_message='Back-off pulling image "tf:9": ErrImagePull: no tag 9',
-            ),
-            "image_pull",
-            "The image tf:9 cannot be pulled: no tag 9",
-        ),
-        (
-            WaitingPod("w", "TF", node="n", waiting_reason="InvalidImageName"),
-            "image_name",
-            "TF is no",
-        ),
-        (
-            WaitingPod("w", "i", node="n", waiting_reason="CreateContainerConfigError"),
-            "container_config",
-            "w cannot be set up",
-        ),
-        (
-            WaitingPod(
-                "w", "i", node="n", waiting_reason="ContainerCreating", mount_problem="timed out"
-            ),
-            "volume",
-            "timed out",
-        ),
-        (WaitingPod("w", "i", node="n", fetch_runs=True), "fetching", "w is fetching the code"),
-        (WaitingPod("w", "i", node="n7", waiting_reason="PodInitializing"), "preparing", "node n7"),
+        (on_node("InvalidImageName"), "image_name", "tf:9 is no"),
+        (on_node("CreateContainerConfigError"), "container_config", "w cannot be set up"),
+        (on_node("ContainerCreating", mount_problem="timed out"), "volume", "timed out"),
+        (on_node(fetch_runs=True), "fetching", "w is fetching the code"),
+        (on_node("PodInitializing"), "preparing", "node n7"),
     ],
 )
 def test_waits(wait: WaitingPod, code: str, words: str) -> None:
