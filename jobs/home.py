@@ -1,6 +1,5 @@
 """The first page with its cards: what a person runs, waits for and may use."""
 
-import hashlib
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +15,7 @@ from jobs.services.listing import ServiceRow, service_rows
 from jobs.summary import JobRow, job_rows
 from jobs.workloads.examples import EXAMPLES
 from jobs.workloads.usage import usage_lines
+from portal.web.lists import revision_of
 from portal.web.request import PageRequest, is_unchanged, signed_in
 from tenants.models import Tenant, TenantObject
 from tenants.usage import UsageLine
@@ -103,7 +103,7 @@ class HomePage:
         shown = [(str(row.job.pk), row.job.revision) for row in rows]
         shown += [(str(row.service.pk), row.service.revision) for row in self.services]
         tenant = self.tenant.revision if self.tenant else 0
-        return "~" + hashlib.sha256(repr((tenant, shown)).encode()).hexdigest()[:16]
+        return revision_of(tenant, shown)
 
     @property
     def has_trainings(self) -> bool:

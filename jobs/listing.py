@@ -1,6 +1,5 @@
 """The list of trainings: which are shown, in which tab, on which page."""
 
-import hashlib
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -14,7 +13,7 @@ from jobs.kinds.training.kind import TRAINING
 from jobs.models import Workload, WorkloadQuerySet
 from jobs.rules.states import HOLDING_STATES, WorkloadState
 from jobs.summary import JobRow, job_rows
-from portal.web.lists import Tab
+from portal.web.lists import Tab, revision_of
 from portal.web.request import search_words
 from tenants import policy
 from tenants.models import Tenant
@@ -105,4 +104,4 @@ class JobListing:
         """Changes when anything on the page changes."""
         shown = [(str(row.job.pk), row.job.revision) for row in self.rows]
         numbers = [tab.count for tab in self.tabs]
-        return "~" + hashlib.sha256(repr((shown, numbers)).encode()).hexdigest()[:16]
+        return revision_of(shown, numbers)

@@ -1,6 +1,5 @@
 """What the page and the REST list of nodes show: each node, and all of them together."""
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -14,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from jobs.fleet.gpu_users import GpuUser, GpuUsers
 from jobs.fleet.node_notes import SIMULATED, NodeNote, is_simulated, notes_on, taint_text
 from jobs.models import Node
+from portal.web.lists import revision_of
 
 PAGE_SIZE = 24  # cards are tall
 MAX_CELLS = 16  # GPUs of one node that are drawn one by one
@@ -236,4 +236,4 @@ class NodesPage:
         # Each write of a node has a later time, and one that goes is one less.
         last = max((node.seen_at for node in self._all), default=None)
         others = (self.count, last)
-        return "~" + hashlib.sha256(repr((shown, others)).encode()).hexdigest()[:16]
+        return revision_of(shown, others)

@@ -4,7 +4,6 @@ Each tenant's queue goes first come, first served, whatever waits in it; so an e
 the tenant. Four queries for one page, whatever the length of the queue.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from jobs.kinds.registry import KINDS
 from jobs.models import Workload
 from jobs.summary import shape_text
 from jobs.workloads.usage import totals
+from portal.web.lists import revision_of
 from tenants import policy
 
 PAGE_SIZE = 50
@@ -136,4 +136,4 @@ class QueuePage:
     def fingerprint(self) -> str:
         """Changes when anything on the page changes."""
         shown = [(str(p.row.pk), p.row.revision, p.position, p.length) for p in self.entries]
-        return "~" + hashlib.sha256(repr((shown, self.count)).encode()).hexdigest()[:16]
+        return revision_of(shown, self.count)

@@ -1,6 +1,5 @@
 """The lists of notebooks and of TensorBoards: which are shown, in which tab, on which page."""
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,7 @@ from jobs.models import Workload, WorkloadQuerySet
 from jobs.rules.states import FINAL_STATES, WorkloadState
 from jobs.workloads.usage import totals
 from portal.catalog import get_catalog
-from portal.web.lists import Tab
+from portal.web.lists import Tab, revision_of
 from portal.web.request import search_words
 from tenants import policy
 
@@ -135,7 +134,7 @@ class ServiceListing:
         """Changes when anything on the page changes."""
         shown = [(str(row.service.pk), row.service.revision) for row in self.rows]
         numbers = [tab.count for tab in self.tabs]
-        return "~" + hashlib.sha256(repr((shown, numbers)).encode()).hexdigest()[:16]
+        return revision_of(shown, numbers)
 
 
 def own_running(user: Any, kind: str) -> WorkloadQuerySet:

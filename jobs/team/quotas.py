@@ -1,6 +1,5 @@
 """What each tenant of a team holds, waits for and may hold, and how close it is to its limits."""
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,6 +8,7 @@ from django.core.paginator import Page, Paginator
 from django.utils.translation import gettext_lazy as _
 
 from jobs.workloads.usage import queued_by_tenant
+from portal.web.lists import revision_of
 from tenants.models import Team, Tenant
 from tenants.quota.rules import BudgetLine, budget_lines
 from tenants.usage import UsageLine
@@ -107,7 +107,7 @@ class TeamQuotas:
         """Changes when anything on these cards changes."""
         rows = [(str(h.tenant.pk), h.tenant.state, h.name, h.lines) for h in self.page.object_list]
         shown = (rows, self.budget, len(self.all))
-        return "~" + hashlib.sha256(repr(shown).encode()).hexdigest()[:16]
+        return revision_of(shown)
 
 
 def _lines(tenant: Tenant, queued: dict[str, int]) -> tuple[UsageLine, ...]:

@@ -1,6 +1,5 @@
 """What the people of a team run and wait for: trainings, notebooks and TensorBoards in one list."""
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from jobs.models import Replica, Workload
 from jobs.rules.states import FINAL_REPLICA_STATES, Desired, WorkloadState
 from jobs.workloads.usage import totals
-from portal.web.lists import Tab
+from portal.web.lists import Tab, revision_of
 from tenants import policy
 from tenants.models import Team, User
 
@@ -140,7 +139,7 @@ class TeamWorkloads:
         """Changes when anything in the list changes."""
         shown = [(str(key.pk), key.revision) for key in self.page.object_list]
         numbers = [tab.count for tab in self.tabs]
-        return "~" + hashlib.sha256(repr((shown, numbers)).encode()).hexdigest()[:16]
+        return revision_of(shown, numbers)
 
 
 def _places(ids: Iterable[UUID]) -> dict[UUID, tuple[Place, ...]]:

@@ -1,5 +1,6 @@
-"""What lists share: their tabs, and the search for words."""
+"""What lists share: their tabs, the search for words, and what tells whether they have changed."""
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,3 +27,8 @@ def with_words(words: str, *columns: str) -> Q:
         one = [(f"{column}__icontains", word) for column in columns]
         found &= Q(*one, _connector=Q.OR)
     return found
+
+
+def revision_of(*shown: Any) -> str:
+    """Text that is another one when anything of this changes; short enough for a header."""
+    return "~" + hashlib.sha256(repr(shown).encode()).hexdigest()[:16]

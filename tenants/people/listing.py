@@ -1,6 +1,5 @@
 """The list of people: which are shown, in which tab, on which page."""
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +9,7 @@ from django.db.models import Count, Q, QuerySet
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from portal.web.lists import Tab, with_words
+from portal.web.lists import Tab, revision_of, with_words
 from portal.web.request import search_words
 from tenants import policy
 from tenants.models import Team, User
@@ -118,4 +117,4 @@ class PeopleListing:
             for row in self.rows
         ]
         numbers = [tab.count for tab in self.tabs]
-        return "~" + hashlib.sha256(repr((shown, numbers)).encode()).hexdigest()[:16]
+        return revision_of(shown, numbers)
