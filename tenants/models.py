@@ -15,6 +15,20 @@ from django.utils import timezone
 from tenants import policy
 
 TOKEN_LIFETIME = timedelta(days=90)
+# Kind of resource -> column of the tenant, in the order of forms and answers.
+QUOTA_COLUMNS = {
+    "cpu": "quota_cpu_millicores",
+    "memory": "quota_memory_bytes",
+    "gpu": "quota_gpu_count",
+    "pods": "quota_pods",
+    "nodeports": "quota_nodeports",
+}
+# The same of a team's budget.
+BUDGET_COLUMNS = {
+    "cpu": "budget_cpu_millicores",
+    "memory": "budget_memory_bytes",
+    "gpu": "budget_gpu_count",
+}
 
 
 class User(AbstractUser):
@@ -57,6 +71,14 @@ class User(AbstractUser):
         return policy.teams_led(self)
 
     @property
+    def state(self) -> str:
+        """`active`, `invited` (has not come yet) or `disabled`."""
+        if not self.is_active:
+            return "disabled"
+        has_come = self.last_login is not None or self.has_usable_password()
+        return "active" if has_come else "invited"
+
+    @property
     def shown_name(self) -> str:
         """The full name, or the user name where there is none."""
         return self.get_full_name() or self.username
@@ -93,6 +115,11 @@ class Team(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def budget(self) -> dict[str, int | None]:
+        """cpu in millicores, memory in bytes, gpu; None: no limit."""
+        return {kind: getattr(self, column) for kind, column in BUDGET_COLUMNS.items()}
 
 
 class TenantQuerySet(models.QuerySet["Tenant"]):
@@ -216,13 +243,7 @@ class Tenant(models.Model):
     @property
     def quota(self) -> dict[str, int]:
         """What is asked for: cpu in millicores, memory in bytes, gpu, pods and nodeports."""
-        return {
-            "cpu": self.quota_cpu_millicores,
-            "memory": self.quota_memory_bytes,
-            "gpu": self.quota_gpu_count,
-            "pods": self.quota_pods,
-            "nodeports": self.quota_nodeports,
-        }
+        return {kind: getattr(self, column) for kind, column in QUOTA_COLUMNS.items()}
 
 
 class TenantObject(models.Model):

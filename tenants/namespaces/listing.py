@@ -13,8 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from portal.web.lists import Tab, revision_of, with_words
 from portal.web.request import search_words
-from tenants.models import Tenant
-from tenants.quota.rules import COLUMNS
+from tenants.models import QUOTA_COLUMNS, Tenant
 from tenants.usage import UsageLine, held_lines
 
 PAGE_SIZE = 50
@@ -57,7 +56,7 @@ def _used(kind: str) -> Any:
 
 def utilisation(kind: str) -> Any:
     """Used by quota, for sorting; nothing of nothing is no utilisation."""
-    column = COLUMNS[kind]
+    column = QUOTA_COLUMNS[kind]
     share = _used(kind) / Cast(F(column), FloatField())
     return Case(When(**{f"{column}__gt": 0}, then=share), default=Value(0.0))
 
@@ -104,9 +103,9 @@ class NamespaceListing:
         """Those that tell of something, or hold more than they may."""
         found = self._found.exclude(state=State.GONE)
         is_over = Q()
-        for kind in COLUMNS:
+        for kind in QUOTA_COLUMNS:
             found = found.alias(**{f"used_{kind}": _used(kind)})
-            is_over |= Q(**{f"used_{kind}__gt": F(COLUMNS[kind])})
+            is_over |= Q(**{f"used_{kind}__gt": F(QUOTA_COLUMNS[kind])})
         return found.filter(~Q(reason_text="") | is_over)
 
     @cached_property

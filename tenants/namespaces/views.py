@@ -1,8 +1,11 @@
 """Admin pages of namespaces: the list, one of them, a new one, and the questions before each verb."""
 
+from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
+from django.db.models import QuerySet
 from django.http import Http404, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -14,14 +17,17 @@ from django_htmx.http import HttpResponseClientRedirect
 from portal.web.forms import SpecForm
 from portal.web.request import PageRequest, admins_only, page_or_fragment
 from portal.web.rest import read
-from tenants.models import Tenant
+from tenants.actions import default_columns
+from tenants.models import QUOTA_COLUMNS, Tenant, User
 from tenants.namespaces import actions
 from tenants.namespaces.actions import VERBS, verbs_for
-from tenants.namespaces.forms import new_namespace_body, new_namespace_form, possible_owners
 from tenants.namespaces.listing import NamespaceListing
 from tenants.namespaces.page import NamespacePage
 from tenants.namespaces.serializers import VERB_FIELDS, NewTenantSerializer, WordsSerializer
+from tenants.quota.rules import amount_text
+from tenants.quota.serializers import QuotaSerializer
 
+_MOST_OWNERS = 200  # people that the field suggests
 _DONE = {
     "suspend": gettext_lazy("%(name)s is suspended: its workloads are being stopped."),
     "resume": gettext_lazy("%(name)s is open again."),
@@ -59,19 +65,40 @@ def namespace_detail(request: PageRequest, pk: UUID) -> HttpResponseBase:
     return page_or_fragment(request, *page, context, revision=revision)
 
 
+def _new_form(posted: Mapping[str, Any] | None) -> SpecForm:
+    """Whose namespace, and what it may hold: the default unless it is typed over."""
+    default = Tenant(**default_columns()).quota
+    fields = {"owner": NewTenantSerializer().fields["owner"], **QuotaSerializer().fields}
+    shown = {kind: amount_text(kind, amount) for kind, amount in default.items()}
+    return SpecForm(fields, posted, shown=shown, path="quota.")
+
+
+def _new_body(form: SpecForm) -> dict[str, Any]:
+    """The form as a body of REST."""
+    typed = {kind: text for kind, text in form.typed.items() if kind in QUOTA_COLUMNS}
+    return {"owner": form.values["owner"], **({"quota": typed} if typed else {})}
+
+
+def _possible_owners() -> QuerySet[User]:
+    """People without a namespace, to choose from."""
+    homes = Tenant.objects.existing().values("owner_id")
+    people = User.objects.filter(is_active=True).exclude(pk__in=homes)
+    return people.order_by("username")[:_MOST_OWNERS]
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @admins_only
 def namespace_new(request: PageRequest) -> HttpResponseBase:
-    form = new_namespace_form(request.POST if request.method == "POST" else None)
+    form = _new_form(request.POST if request.method == "POST" else None)
     if request.method == "POST":
         if not form.values["owner"]:
             form.errors["owner"] = [_("Choose the owner of the namespace.")]
-        given = form.attempt(lambda: read(NewTenantSerializer(data=new_namespace_body(form))))
+        given = form.attempt(lambda: read(NewTenantSerializer(data=_new_body(form))))
         if not form.is_wrong and given is not None:
             tenant = form.attempt(lambda: actions.create(by=request.user, **given))
             if tenant is not None:
                 return redirect("namespace", pk=tenant.pk)
-    context = {"form": form, "owners": possible_owners()}
+    context = {"form": form, "owners": _possible_owners()}
     return render(request, "namespaces/new.html", context)
 
 

@@ -47,22 +47,18 @@ def account(request: PageRequest) -> HttpResponseBase:
     return _page(request, plain=plain, token=token)
 
 
-def is_connected(user: Any) -> bool:
-    """Whether the person can sign in by the OpenID Connect provider."""
-    if not settings.OIDC_ISSUER:
-        return False
-    from tenants.people import oidc  # its models exist only where a provider is set
-
-    return oidc.is_connected(user)
-
-
 def _page(request: PageRequest, status: int = 200, **changes: Any) -> HttpResponse:
     user = request.user
+    is_connected = False
+    if settings.OIDC_ISSUER:
+        from tenants.people import oidc  # its models exist only where a provider is set
+
+        is_connected = oidc.is_connected(user)
     here = request.session.session_key
     context = {
         "plain": "",
         "provider": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
-        "is_connected": is_connected(user),
+        "is_connected": is_connected,
         "token": None,
         "token_form": TokenForm(user),
         "install_address": install_address(request),

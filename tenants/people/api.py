@@ -16,7 +16,7 @@ from portal.web.rest import read
 from tenants.authentication import caller
 from tenants.models import Team, User
 from tenants.people import actions, passwords, teams
-from tenants.people.listing import state_of, visible_people
+from tenants.people.listing import visible_people
 from tenants.people.serializers import InvitationBody, PersonBody, ResetBody, TeamBody
 from tenants.quota import rules as quota
 
@@ -49,7 +49,7 @@ class PersonSerializer(serializers.ModelSerializer[User]):
 
     @extend_schema(responses=serializers.ChoiceField(choices=["active", "invited", "disabled"]))
     def get_state(self, person: User) -> str:
-        return state_of(person)
+        return person.state
 
 
 class JoinLinkSerializer(serializers.Serializer[Any]):

@@ -12,10 +12,10 @@ from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
 from portal.web.forms import SpecForm
-from tenants.models import ApiToken, Team, User
+from tenants.models import BUDGET_COLUMNS, ApiToken, Team, User
 from tenants.people.serializers import InvitationBody, PersonBody, TeamBody
 from tenants.policy import NEW_ACCOUNT, AccountRole
-from tenants.quota.rules import BUDGET_COLUMNS, amount_text
+from tenants.quota.rules import amount_text
 from tenants.quota.serializers import amount_field
 
 LIFETIMES_DAYS = (7, 30, 90)
@@ -175,8 +175,7 @@ def team_form(team: Team | None = None, posted: QueryDict | None = None) -> Spec
 def _texts(team: Team) -> dict[str, str]:
     budget = {
         f"budget_{kind}": "" if amount is None else amount_text(kind, amount)
-        for kind, column in BUDGET_COLUMNS.items()
-        for amount in [getattr(team, column)]
+        for kind, amount in team.budget.items()
     }
     return {"name": team.name, **budget}
 

@@ -1,6 +1,5 @@
 """The list of people: which are shown, in which tab, on which page."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -31,14 +30,6 @@ _TABS: dict[str, Any] = {
 NO_TEAM = "-"
 
 
-def state_of(person: User) -> str:
-    """`active`, `invited` (has not come yet) or `disabled`."""
-    if not person.is_active:
-        return "disabled"
-    has_come = person.last_login is not None or person.has_usable_password()
-    return "active" if has_come else "invited"
-
-
 def with_teams(people: QuerySet[User]) -> QuerySet[User]:
     """Reads along in which team each is, and which they lead."""
     return policy.with_teams_led(people.select_related("team"))
@@ -47,13 +38,6 @@ def with_teams(people: QuerySet[User]) -> QuerySet[User]:
 def visible_people(viewer: User) -> QuerySet[User]:
     """Oneself; everybody for an admin; with all that is shown of them."""
     return with_teams(User.objects.filter(policy.people(viewer, "see"))).order_by("username")
-
-
-@dataclass(frozen=True)
-class PersonRow:
-    person: User
-    state: str
-    leads: list[str]
 
 
 class PeopleListing:
@@ -98,13 +82,6 @@ class PeopleListing:
         people = with_teams(found).order_by("username")
         return Paginator(people, PAGE_SIZE).get_page(self._page_number)
 
-    @cached_property
-    def rows(self) -> list[PersonRow]:
-        return [
-            PersonRow(person, state_of(person), person.teams_led)
-            for person in self.page.object_list
-        ]
-
     @property
     def is_narrowed(self) -> bool:
         return bool(self.words or self.state or self.role or self.team)
@@ -113,8 +90,8 @@ class PeopleListing:
     def fingerprint(self) -> str:
         """Changes when anything on the page changes but when somebody was last seen."""
         shown = [
-            (str(row.person.pk), row.state, row.person.role, str(row.person.team), row.leads)
-            for row in self.rows
+            (str(one.pk), one.state, one.role, str(one.team), one.teams_led)
+            for one in self.page.object_list
         ]
         numbers = [tab.count for tab in self.tabs]
         return revision_of(shown, numbers)

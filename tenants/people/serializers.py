@@ -14,9 +14,8 @@ from rest_framework import serializers
 from portal import characters
 from portal.web.fields import Body
 from tenants.audit.record import HOMEPORT, SOMEBODY
-from tenants.models import Team, User
+from tenants.models import BUDGET_COLUMNS, Team, User
 from tenants.policy import AccountRole
-from tenants.quota.rules import BUDGET_COLUMNS
 from tenants.quota.serializers import amount_field
 
 # Names that the audit trail uses for those who are nobody.

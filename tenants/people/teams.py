@@ -10,10 +10,10 @@ from django.utils.translation import gettext_lazy, ngettext
 from portal import live
 from tenants import policy
 from tenants.audit.record import record
-from tenants.models import Team, Tenant, User
+from tenants.models import BUDGET_COLUMNS, Team, Tenant, User
 from tenants.people.actions import refuse
 from tenants.policy import LEAD, TEAM_ROLES, TenantRole
-from tenants.quota.rules import BUDGET_COLUMNS, amount_text
+from tenants.quota.rules import amount_text
 
 # What is said when somebody is given a role, and when it is taken.
 _SAID = {
@@ -143,10 +143,8 @@ def delete(*, by: User, team: Team) -> None:
 def shown(team: Team) -> dict[str, Any]:
     """What can be changed, in words for the audit trail."""
     budget = {
-        f"budget {kind}": "no limit"
-        if getattr(team, column) is None
-        else amount_text(kind, getattr(team, column))
-        for kind, column in BUDGET_COLUMNS.items()
+        f"budget {kind}": "no limit" if amount is None else amount_text(kind, amount)
+        for kind, amount in team.budget.items()
     }
     people = {
         field: ", ".join(

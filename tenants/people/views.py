@@ -18,7 +18,7 @@ from portal.web.rest import read
 from tenants.models import AuditEntry, Tenant, User
 from tenants.people import actions, forms, passwords, sessions
 from tenants.people.api import join_url
-from tenants.people.listing import NO_TEAM, PeopleListing, state_of
+from tenants.people.listing import NO_TEAM, PeopleListing
 from tenants.people.serializers import InvitationBody, PersonBody
 
 MAX_ENTRIES = 10
@@ -56,7 +56,6 @@ def _choices() -> dict[str, Any]:
 def _show_link(request: PageRequest, person: User, link: passwords.JoinLink) -> HttpResponse:
     context = {
         "person": person,
-        "state": state_of(person),
         "link": join_url(request, link),
         "expires_at": link.expires_at,
     }
@@ -92,9 +91,7 @@ def _person_page(
     entries = AuditEntry.objects.filter(kind="user", object_id=str(found.pk))
     context = {
         "person": found,
-        "state": state_of(found),
         "form": form,
-        "leads": found.teams_led,
         "tenant": Tenant.objects.current_tenant_of(found),
         "session_count": sessions.existing(found).count(),
         "token_count": found.api_tokens.filter(expires_at__gt=now()).count(),
@@ -122,7 +119,7 @@ def person_enable(request: PageRequest, pk: UUID) -> HttpResponseBase:
 
 def _ask(request: PageRequest, question: str, found: User) -> HttpResponse:
     """In a dialog, or on a page of its own where there is no JavaScript."""
-    context = {"person": found, "state": state_of(found), "name": found.shown_name}
+    context = {"person": found, "name": found.shown_name}
     context["question"] = question
     return page_or_fragment(request, "people/confirm.html", f"people/_{question}.html", context)
 

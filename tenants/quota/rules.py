@@ -18,21 +18,8 @@ from portal.errors import FieldError, Refused
 from tenants import policy
 from tenants.actions import tell
 from tenants.audit.record import record
-from tenants.models import Team, Tenant, User
+from tenants.models import BUDGET_COLUMNS, QUOTA_COLUMNS, Team, Tenant, User
 
-# Kind -> column of the tenant, in the order of forms and answers.
-COLUMNS = {
-    "cpu": "quota_cpu_millicores",
-    "memory": "quota_memory_bytes",
-    "gpu": "quota_gpu_count",
-    "pods": "quota_pods",
-    "nodeports": "quota_nodeports",
-}
-BUDGET_COLUMNS = {
-    "cpu": "budget_cpu_millicores",
-    "memory": "budget_memory_bytes",
-    "gpu": "budget_gpu_count",
-}
 # Far above any real cluster, and the sum over 8,000 tenants still fits 64 bits. 2,768 is the number
 # of NodePorts that Kubernetes has: https://kubernetes.io/docs/concepts/services-networking/service/
 MOST = {"cpu": 10**9, "memory": 2**50, "gpu": 100_000, "pods": 100_000, "nodeports": 2768}
@@ -78,8 +65,8 @@ def lines_of_teams(teams: Sequence[Team]) -> dict[UUID, list[BudgetLine]]:
     sums = quota_sums([team.pk for team in teams])
     return {
         team.pk: [
-            BudgetLine(kind, getattr(team, column), sums.get(team.pk, {}).get(kind, 0))
-            for kind, column in BUDGET_COLUMNS.items()
+            BudgetLine(kind, budget, sums.get(team.pk, {}).get(kind, 0))
+            for kind, budget in team.budget.items()
         ]
         for team in teams
     }
@@ -96,7 +83,7 @@ def quota_sums(team_ids: Iterable[UUID]) -> dict[UUID, dict[str, int]]:
         .exclude(state=Tenant.State.GONE)
         .order_by()
         .values("team_id")
-        .annotate(**{kind: Sum(COLUMNS[kind]) for kind in BUDGET_COLUMNS})
+        .annotate(**{kind: Sum(QUOTA_COLUMNS[kind]) for kind in BUDGET_COLUMNS})
         .values_list("team_id", *BUDGET_COLUMNS)
     )
     return {team_id: dict(zip(BUDGET_COLUMNS, sums, strict=True)) for team_id, *sums in rows}
@@ -130,7 +117,7 @@ def change_quota(*, by: User, tenant: Tenant, quota: Mapping[str, int]) -> Tenan
         return tenant
     if team is not None and not policy.may(by, "exceed_budget"):
         _check_budget(team, before, news)
-    columns = {COLUMNS[kind]: amount for kind, amount in news.items()}
+    columns = {QUOTA_COLUMNS[kind]: amount for kind, amount in news.items()}
     Tenant.objects.filter(pk=tenant.pk).update(revision=F("revision") + 1, **columns)
     tenant.refresh_from_db()
     detail = {

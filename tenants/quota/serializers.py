@@ -9,7 +9,8 @@ from rest_framework import serializers
 from rest_framework.fields import SkipField, empty
 
 from portal.web.fields import Body, Cpu, Memory, Quantity, Whole
-from tenants.quota.rules import COLUMNS, MOST, amount_text
+from tenants.models import QUOTA_COLUMNS
+from tenants.quota.rules import MOST, amount_text
 
 TITLES = {
     "cpu": gettext_lazy("CPU cores"),
@@ -38,7 +39,7 @@ class QuotaField(serializers.Serializer[Any]):
 
 def quota_json(amounts: Mapping[str, int]) -> dict[str, Any]:
     """Amounts (millicores, bytes, pieces) as REST shows them."""
-    shown = {kind: amounts.get(kind, 0) for kind in COLUMNS}
+    shown = {kind: amounts.get(kind, 0) for kind in QUOTA_COLUMNS}
     texts = {kind: amount_text(kind, shown[kind]) for kind in _FIELDS}
     return {**shown, **texts}
 
@@ -50,7 +51,9 @@ class QuotaSerializer(Body):
     default_error_messages = {"nothing": gettext_lazy("Give an object with some of {kinds}.")}
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        return {kind: amount_field(kind, required=False, label=TITLES[kind]) for kind in COLUMNS}
+        return {
+            kind: amount_field(kind, required=False, label=TITLES[kind]) for kind in QUOTA_COLUMNS
+        }
 
     def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
         if (data is None or data is empty) and not self.required:
@@ -59,7 +62,7 @@ class QuotaSerializer(Body):
 
     def to_internal_value(self, data: Any) -> dict[str, int]:
         if not isinstance(data, Mapping) or not data:
-            text = self.error_messages["nothing"].format(kinds=", ".join(COLUMNS))
+            text = self.error_messages["nothing"].format(kinds=", ".join(QUOTA_COLUMNS))
             raise serializers.ValidationError(text, "invalid")
         return super().to_internal_value(data)
 
