@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.jobs.pod.gate.world import PREFIX, World, world
+from tests.jobs.pod.gate.world import PREFIX, World
 
 SMUGGLED = f"GET {PREFIX}smuggled HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
@@ -77,30 +77,28 @@ CORPUS: dict[str, str] = {
 }
 
 
-async def test_whatever_is_ambiguous_is_refused_and_nothing_behind_it_is_heard() -> None:
-    async with world() as w:
-        cookie = await w.cookie()
-        for what, rest in CORPUS.items():
-            start = head(w, cookie, f"POST {PREFIX}first HTTP/1.1").removesuffix("\r\n")
-            w.seen.clear()
-            said = statuses(await talk(w, (start + rest + SMUGGLED).encode("latin-1")))
-            paths = [seen.path for seen in w.seen]
-            assert f"{PREFIX}smuggled" not in paths, what
-            if what == "a chunk longer than it says":
-                # Known to be broken only when the head has been passed on.
-                assert all(status >= 400 for status in said), (what, said)
-            else:
-                assert said[:1] == [400], (what, said)
-                assert paths == [], what
+async def test_whatever_is_ambiguous_is_refused_and_nothing_behind_it_is_heard(
+    w: World, cookie: str
+) -> None:
+    for what, rest in CORPUS.items():
+        start = head(w, cookie, f"POST {PREFIX}first HTTP/1.1").removesuffix("\r\n")
+        w.seen.clear()
+        said = statuses(await talk(w, (start + rest + SMUGGLED).encode("latin-1")))
+        paths = [seen.path for seen in w.seen]
+        assert f"{PREFIX}smuggled" not in paths, what
+        if what == "a chunk longer than it says":
+            # Known to be broken only when the head has been passed on.
+            assert all(status >= 400 for status in said), (what, said)
+        else:
+            assert said[:1] == [400], (what, said)
+            assert paths == [], what
 
 
-async def test_a_second_request_needs_its_own_cookie() -> None:
+async def test_a_second_request_needs_its_own_cookie(w: World, cookie: str) -> None:
     """Two requests on one connection are two requests, each looked at for itself."""
-    async with world() as w:
-        cookie = await w.cookie()
-        first = head(w, cookie, f"GET {PREFIX}first HTTP/1.1")
-        assert statuses(await talk(w, (first + SMUGGLED).encode())) == [200, 401]
-        assert [seen.path for seen in w.seen] == [f"{PREFIX}first"]
+    first = head(w, cookie, f"GET {PREFIX}first HTTP/1.1")
+    assert statuses(await talk(w, (first + SMUGGLED).encode())) == [200, 401]
+    assert [seen.path for seen in w.seen] == [f"{PREFIX}first"]
 
 
 LINES = [
@@ -121,39 +119,33 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
-async def test_a_target_that_no_browser_asks_for_is_refused(line: str) -> None:
-    async with world() as w:
-        cookie = await w.cookie()
+async def test_a_target_that_no_browser_asks_for_is_refused(w: World, cookie: str) -> None:
+    for line in LINES:
         said = statuses(await talk(w, head(w, cookie, line, "Connection: close").encode("latin-1")))
-        assert all(400 <= status < 500 for status in said), said
-        assert w.seen == []
-        assert (await w.call("x", cookie=cookie)).status == 200
+        assert all(400 <= status < 500 for status in said), (line[:80], said)
+    assert w.seen == []
+    assert (await w.call("x", cookie=cookie)).status == 200
 
 
-async def test_http_1_0_and_absent_hosts_are_no_way_in() -> None:
-    async with world() as w:
-        cookie = await w.cookie()
-        no_host = f"GET {PREFIX}x HTTP/1.0\r\nCookie: {cookie}\r\n\r\n"
-        assert b" 400 " in await talk(w, no_host.encode())
-        assert w.seen == []
-        old = f"GET {PREFIX}x HTTP/1.0\r\nHost: n\r\nCookie: {cookie}\r\n\r\n"
-        said = await talk(w, old.encode())
-        assert said.startswith(b"HTTP/1.0 200 ")
-        assert said.endswith(f"app: GET {PREFIX}x".encode())
+async def test_http_1_0_and_absent_hosts_are_no_way_in(w: World, cookie: str) -> None:
+    no_host = f"GET {PREFIX}x HTTP/1.0\r\nCookie: {cookie}\r\n\r\n"
+    assert b" 400 " in await talk(w, no_host.encode())
+    assert w.seen == []
+    old = f"GET {PREFIX}x HTTP/1.0\r\nHost: n\r\nCookie: {cookie}\r\n\r\n"
+    said = await talk(w, old.encode())
+    assert said.startswith(b"HTTP/1.0 200 ")
+    assert said.endswith(f"app: GET {PREFIX}x".encode())
 
 
-async def test_another_upgrade_than_websocket_is_an_ordinary_request() -> None:
-    async with world() as w:
-        cookie = await w.cookie()
-        lines = [
-            "Upgrade: h2c",
-            "Connection: Upgrade, HTTP2-Settings, close",
-            "HTTP2-Settings: AAMAAABk",
-        ]
-        said = await talk(w, head(w, cookie, f"GET {PREFIX}x HTTP/1.1", *lines).encode())
-        assert statuses(said) == [200]
-        assert not {"Upgrade", "HTTP2-Settings"} & set(w.seen[0].headers)
+async def test_another_upgrade_than_websocket_is_an_ordinary_request(w: World, cookie: str) -> None:
+    lines = [
+        "Upgrade: h2c",
+        "Connection: Upgrade, HTTP2-Settings, close",
+        "HTTP2-Settings: AAMAAABk",
+    ]
+    said = await talk(w, head(w, cookie, f"GET {PREFIX}x HTTP/1.1", *lines).encode())
+    assert statuses(said) == [200]
+    assert not {"Upgrade", "HTTP2-Settings"} & set(w.seen[0].headers)
 
 
 def mutated(random_: random.Random, good: list[bytes]) -> bytes:
@@ -182,48 +174,41 @@ def mutated(random_: random.Random, good: list[bytes]) -> bytes:
     return bytes(data)
 
 
-async def fuzz(count: int, seed: int) -> None:
-    async with world() as w:
-        cookie = await w.cookie()
-        key = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="
-        good = [
-            head(w, cookie, f"GET {PREFIX}x?a=1 HTTP/1.1"),
-            head(w, cookie, f"POST {PREFIX}x HTTP/1.1", "Content-Length: 5") + "hello",
-            head(w, cookie, f"PUT {PREFIX}x HTTP/1.1", "Transfer-Encoding: chunked")
-            + "5\r\nhello\r\n0\r\n\r\n",
-            head(w, cookie, f"GET {PREFIX}ws HTTP/1.1", "Upgrade: websocket", "Connection: Upgrade", key),
-            head(w, "", f"POST {PREFIX}__gate/login HTTP/1.1", "Content-Length: 9") + "forged.it",
-            head(w, "", f"GET {PREFIX}__gate HTTP/1.1"),
-            head(w, "", "GET /__gate/ready HTTP/1.1"),
-        ]  # fmt: skip
-        random_ = random.Random(seed)
-        encoded = [text.encode() for text in good]
-        slots = asyncio.Semaphore(64)
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 7))]
+)
+async def test_two_thousand_mutated_requests_do_not_shake_it(
+    w: World, cookie: str, seed: int
+) -> None:
+    key = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="
+    good = [
+        head(w, cookie, f"GET {PREFIX}x?a=1 HTTP/1.1"),
+        head(w, cookie, f"POST {PREFIX}x HTTP/1.1", "Content-Length: 5") + "hello",
+        head(w, cookie, f"PUT {PREFIX}x HTTP/1.1", "Transfer-Encoding: chunked")
+        + "5\r\nhello\r\n0\r\n\r\n",
+        head(w, cookie, f"GET {PREFIX}ws HTTP/1.1", "Upgrade: websocket", "Connection: Upgrade", key),
+        head(w, "", f"POST {PREFIX}__gate/login HTTP/1.1", "Content-Length: 9") + "forged.it",
+        head(w, "", f"GET {PREFIX}__gate HTTP/1.1"),
+        head(w, "", "GET /__gate/ready HTTP/1.1"),
+    ]  # fmt: skip
+    random_ = random.Random(seed)
+    encoded = [text.encode() for text in good]
+    slots = asyncio.Semaphore(64)
 
-        async def one(data: bytes) -> None:
-            async with slots:
-                for status in statuses(await talk(w, data, timeout_s=0.3)):
-                    # 502: a websocket that the app, which is none, does not open.
-                    # 503: the app, which lives in this process, was slow to answer the probe.
-                    late = {503} if b"/__gate/ready" in data else set()
-                    assert status < 500 or status in {502, *late}, (status, data[:300])
+    async def one(data: bytes) -> None:
+        async with slots:
+            for status in statuses(await talk(w, data, timeout_s=0.3)):
+                # 502: a websocket that the app, which is none, does not open.
+                # 503: the app, which lives in this process, was slow to answer the probe.
+                late = {503} if b"/__gate/ready" in data else set()
+                assert status < 500 or status in {502, *late}, (status, data[:300])
 
-        await asyncio.gather(*(one(mutated(random_, encoded)) for _ in range(count)))
-        # The app was asked for nothing but what lies below its path, and only with its own token.
-        for seen in w.seen:
-            assert seen.raw_path.startswith(PREFIX)
-            assert seen.headers["Authorization"].startswith("token ")
-            assert cookie not in str(seen.headers)
-        assert (await w.call("x", cookie=cookie)).status == 200
-        assert "Traceback" not in w.gate.said(), w.gate.said()[-5000:]
-        assert w.gate.peak_bytes() < 100 * 1024**2
-
-
-async def test_two_thousand_mutated_requests_do_not_shake_it() -> None:
-    await fuzz(2000, seed=1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 7))
-async def test_ten_thousand_mutated_requests_do_not_shake_it(seed: int) -> None:
-    await fuzz(2000, seed=seed)
+    await asyncio.gather(*(one(mutated(random_, encoded)) for _ in range(2000)))
+    # The app was asked for nothing but what lies below its path, and only with its own token.
+    for seen in w.seen:
+        assert seen.raw_path.startswith(PREFIX)
+        assert seen.headers["Authorization"].startswith("token ")
+        assert cookie not in str(seen.headers)
+    assert (await w.call("x", cookie=cookie)).status == 200
+    assert "Traceback" not in w.gate.said(), w.gate.said()[-5000:]
+    assert w.gate.peak_bytes() < 100 * 1024**2

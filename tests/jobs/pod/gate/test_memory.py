@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from tests.jobs.pod.gate.world import PREFIX, World, until, world
+from tests.jobs.pod.gate.world import PREFIX, World, until
 
 MIB = 1024**2
 LIMIT_BYTES = 100 * MIB
@@ -39,33 +39,36 @@ async def sink(request: web.Request) -> web.Response:
 
 
 @pytest.mark.parametrize(("size_mib", "sized"), [(2048, True), (256, False)])
-async def test_an_upload_of_2_gb_takes_less_than_100_mb(size_mib: int, sized: bool) -> None:
-    async with world() as w:
-        cookie = await w.cookie()
-        w.app = sink
-        await upload(w, cookie, size_mib * MIB, sized=sized)
-        print(f"peak {w.gate.peak_bytes() / MIB:.0f} MiB")
-        assert w.gate.peak_bytes() < LIMIT_BYTES
+async def test_an_upload_of_2_gb_takes_less_than_100_mb(
+    w: World, cookie: str, size_mib: int, sized: bool
+) -> None:
+    w.app = sink
+    await upload(w, cookie, size_mib * MIB, sized=sized)
+    check_peak(w)
 
 
-async def test_many_uploads_at_once_to_an_app_that_does_not_read_take_less_than_100_mb() -> None:
-    async with world() as w:
-        cookie = await w.cookie()
-        go_on = asyncio.Event()
+async def test_many_uploads_at_once_to_an_app_that_does_not_read_take_less_than_100_mb(
+    w: World, cookie: str
+) -> None:
+    go_on = asyncio.Event()
 
-        async def app(request: web.Request) -> web.Response:
-            await go_on.wait()
-            return await sink(request)
+    async def app(request: web.Request) -> web.Response:
+        await go_on.wait()
+        return await sink(request)
 
-        w.app = app
-        uploads = [asyncio.create_task(upload(w, cookie, 64 * MIB, sized=True)) for _ in range(8)]
-        await until("all wait", lambda: len(w.seen) == 8)
-        await settled(w)
-        assert w.gate.peak_bytes() < LIMIT_BYTES
-        go_on.set()
-        await asyncio.gather(*uploads)
-        print(f"peak {w.gate.peak_bytes() / MIB:.0f} MiB")
-        assert w.gate.peak_bytes() < LIMIT_BYTES
+    w.app = app
+    uploads = [asyncio.create_task(upload(w, cookie, 64 * MIB, sized=True)) for _ in range(8)]
+    await until("all wait", lambda: len(w.seen) == 8)
+    await settled(w)
+    assert w.gate.peak_bytes() < LIMIT_BYTES
+    go_on.set()
+    await asyncio.gather(*uploads)
+    check_peak(w)
+
+
+def check_peak(w: World) -> None:
+    print(f"peak {w.gate.peak_bytes() / MIB:.0f} MiB")
+    assert w.gate.peak_bytes() < LIMIT_BYTES
 
 
 async def settled(w: World) -> None:
@@ -80,145 +83,124 @@ async def settled(w: World) -> None:
     await until("the gate rests", still, interval_s=0.5)
 
 
-async def connected_raw(w: World, *lines: str) -> socket.socket:
+WEBSOCKET = (
+    "Upgrade: websocket",
+    "Connection: Upgrade",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+)
+
+
+async def connected_raw(w: World, cookie: str, path: str, *lines: str) -> socket.socket:
     """A browser that sends a request and then reads nothing."""
     raw = socket.socket()
     raw.setblocking(False)
     loop = asyncio.get_running_loop()
     await loop.sock_connect(raw, ("127.0.0.1", w.gate.port))
-    head = [*lines, f"Host: 127.0.0.1:{w.gate.port}", f"Origin: {w.url}", "", ""]
+    first = (f"GET {PREFIX}{path} HTTP/1.1", f"Cookie: {cookie}")
+    head = [*first, *lines, f"Host: 127.0.0.1:{w.gate.port}", f"Origin: {w.url}", "", ""]
     await loop.sock_sendall(raw, "\r\n".join(head).encode())
     return raw
 
 
-async def test_a_browser_that_stops_reading_stops_the_app_and_costs_no_memory() -> None:
-    async with world() as w:
-        cookie = await w.cookie()
-        sent = [0]
+async def test_a_browser_that_stops_reading_stops_the_app_and_costs_no_memory(
+    w: World, cookie: str
+) -> None:
+    sent = [0]
 
-        async def app(request: web.Request) -> web.StreamResponse:
-            response = web.StreamResponse()
-            await response.prepare(request)
-            while True:
-                await response.write(CHUNK)
-                sent[0] += len(CHUNK)
+    async def app(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(CHUNK)
+            sent[0] += len(CHUNK)
 
-        w.app = app
-        sockets = [
-            await connected_raw(w, f"GET {PREFIX}flood HTTP/1.1", f"Cookie: {cookie}")
-            for _ in range(4)
-        ]
-        await until("all flood", lambda: len(w.seen) == 4)
-        await settled(w)
-        print(f"peak {w.gate.peak_bytes() / MIB:.0f} MiB, sent {sent[0] / MIB:.0f} MiB")
-        assert w.gate.peak_bytes() < LIMIT_BYTES
-        assert (await w.call("/__gate/live")).status == 200
-        for raw in sockets:
-            raw.close()
+    w.app = app
+    sockets = [await connected_raw(w, cookie, "flood") for _ in range(4)]
+    await until("all flood", lambda: len(w.seen) == 4)
+    await settled(w)
+    print(f"sent {sent[0] / MIB:.0f} MiB")
+    check_peak(w)
+    assert (await w.call("/__gate/live")).status == 200
+    for raw in sockets:
+        raw.close()
 
 
-async def test_a_websocket_that_is_not_read_costs_no_memory_in_either_direction() -> None:
-    async with world() as w:
-        cookie = await w.cookie()
+async def test_a_websocket_that_is_not_read_costs_no_memory_in_either_direction(
+    w: World, cookie: str
+) -> None:
+    async def app(request: web.Request) -> web.StreamResponse:
+        ws = web.WebSocketResponse(max_msg_size=0)
+        await ws.prepare(request)
+        if request.path.endswith("deaf"):
+            await asyncio.sleep(60)  # reads nothing
+        while True:
+            await ws.send_bytes(CHUNK)
+        return ws
 
-        async def app(request: web.Request) -> web.StreamResponse:
-            ws = web.WebSocketResponse(max_msg_size=0)
-            await ws.prepare(request)
-            if request.path.endswith("deaf"):
-                await asyncio.sleep(60)  # reads nothing
+    w.app = app
+    raw = await connected_raw(w, cookie, "flood", *WEBSOCKET)
+    await until("it floods", lambda: len(w.seen) == 1)
+    async with w.websocket(cookie, "deaf") as ws:
+
+        async def flood() -> None:
             while True:
                 await ws.send_bytes(CHUNK)
-            return ws
 
-        w.app = app
-        raw = await connected_raw(
-            w,
-            f"GET {PREFIX}flood HTTP/1.1",
-            f"Cookie: {cookie}",
-            "Upgrade: websocket",
-            "Connection: Upgrade",
-            "Sec-WebSocket-Version: 13",
-            "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
-        )
-        await until("it floods", lambda: len(w.seen) == 1)
-        headers = {"Cookie": cookie, "Origin": w.url}
-        async with w.session.ws_connect(w.url + PREFIX + "deaf", headers=headers) as ws:
-
-            async def flood() -> None:
-                while True:
-                    await ws.send_bytes(CHUNK)
-
-            flooding = asyncio.create_task(flood())
-            await until("both", lambda: len(w.seen) == 2)
-            await settled(w)
-            print(f"peak {w.gate.peak_bytes() / MIB:.0f} MiB")
-            assert w.gate.peak_bytes() < LIMIT_BYTES
-            assert not flooding.done()
-            flooding.cancel()
-            # Also who does not read is gone when the gate ends.
-            assert await w.gate.stop() == 0
-        raw.close()
+        flooding = asyncio.create_task(flood())
+        await until("both", lambda: len(w.seen) == 2)
+        await settled(w)
+        check_peak(w)
+        assert not flooding.done()
+        flooding.cancel()
+        # Also who does not read is gone when the gate ends.
+        assert await w.gate.stop() == 0
+    raw.close()
 
 
-async def test_a_websocket_message_of_240_mb_takes_less_than_100_mb() -> None:
+async def test_a_websocket_message_of_240_mb_takes_less_than_100_mb(w: World, cookie: str) -> None:
     """Frames are passed on as they come, never gathered into messages."""
-    async with world() as w:
-        cookie = await w.cookie()
-        received = [0]
+    received = [0]
 
-        async def app(request: web.Request) -> web.StreamResponse:
-            ws = web.WebSocketResponse()
-            await ws.prepare(request)
-            assert request.transport is not None
-            # One frame of 240 MiB, by hand.
-            request.transport.write(b"\x82\x7f" + (60 * len(CHUNK)).to_bytes(8, "big"))
-            for _ in range(60):
-                request.transport.write(CHUNK)
-                while request.transport.get_write_buffer_size() > MIB:  # type: ignore[attr-defined]
-                    await asyncio.sleep(0.001)
-            return ws
+    async def app(request: web.Request) -> web.StreamResponse:
+        ws = web.WebSocketResponse()
+        await ws.prepare(request)
+        assert request.transport is not None
+        # One frame of 240 MiB, by hand.
+        request.transport.write(b"\x82\x7f" + (60 * len(CHUNK)).to_bytes(8, "big"))
+        for _ in range(60):
+            request.transport.write(CHUNK)
+            while request.transport.get_write_buffer_size() > MIB:  # type: ignore[attr-defined]
+                await asyncio.sleep(0.001)
+        return ws
 
-        w.app = app
-        raw = await connected_raw(
-            w,
-            f"GET {PREFIX}huge HTTP/1.1",
-            f"Cookie: {cookie}",
-            "Upgrade: websocket",
-            "Connection: Upgrade",
-            "Sec-WebSocket-Version: 13",
-            "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
-        )
-        loop = asyncio.get_running_loop()
-        while received[0] < 240 * MIB:
-            data = await loop.sock_recv(raw, MIB)
-            assert data
-            received[0] += len(data)
-        print(f"peak {w.gate.peak_bytes() / MIB:.0f} MiB")
-        assert w.gate.peak_bytes() < LIMIT_BYTES
-        raw.close()
+    w.app = app
+    raw = await connected_raw(w, cookie, "huge", *WEBSOCKET)
+    loop = asyncio.get_running_loop()
+    while received[0] < 240 * MIB:
+        data = await loop.sock_recv(raw, MIB)
+        assert data
+        received[0] += len(data)
+    check_peak(w)
+    raw.close()
 
 
-async def test_two_hundred_websockets_are_open_at_once_in_less_than_100_mb() -> None:
-    async with world() as w:
-        cookie = await w.cookie()
+async def test_two_hundred_websockets_are_open_at_once_in_less_than_100_mb(
+    w: World, cookie: str
+) -> None:
+    async def app(request: web.Request) -> web.StreamResponse:
+        ws = web.WebSocketResponse()
+        await ws.prepare(request)
+        async for message in ws:
+            await ws.send_bytes(message.data)
+        return ws
 
-        async def app(request: web.Request) -> web.StreamResponse:
-            ws = web.WebSocketResponse()
-            await ws.prepare(request)
-            async for message in ws:
-                await ws.send_bytes(message.data)
-            return ws
-
-        w.app = app
-        headers = {"Cookie": cookie, "Origin": w.url}
-        sockets = [
-            await w.session.ws_connect(w.url + PREFIX + "ws", headers=headers) for _ in range(200)
-        ]
-        data = os.urandom(100_000)
-        for _ in range(3):
-            await asyncio.gather(*(ws.send_bytes(data) for ws in sockets))
-            answers = await asyncio.gather(*(ws.receive_bytes() for ws in sockets))
-            assert answers == [data] * 200
-        print(f"peak {w.gate.peak_bytes() / MIB:.0f} MiB")
-        assert w.gate.peak_bytes() < LIMIT_BYTES
-        await asyncio.gather(*(ws.close() for ws in sockets))
+    w.app = app
+    sockets = [await w.websocket(cookie) for _ in range(200)]
+    data = os.urandom(100_000)
+    for _ in range(3):
+        await asyncio.gather(*(ws.send_bytes(data) for ws in sockets))
+        answers = await asyncio.gather(*(ws.receive_bytes() for ws in sockets))
+        assert answers == [data] * 200
+    check_peak(w)
+    await asyncio.gather(*(ws.close() for ws in sockets))

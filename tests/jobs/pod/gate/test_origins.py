@@ -5,7 +5,7 @@ import pytest
 from aiohttp import web
 
 from jobs.pod.gatekeeper.origin import is_allowed, is_own_origin
-from tests.jobs.pod.gate.world import PREFIX, World, world
+from tests.jobs.pod.gate.world import PREFIX, World, ticket
 
 
 def foreign(host: str, port: int) -> list[str]:
@@ -38,39 +38,42 @@ async def open_websocket(w: World, cookie: str, *origins: str) -> int:
         return error.status
 
 
-async def test_a_websocket_opens_for_exactly_our_own_origin() -> None:
-    async with world() as w:
+async def test_a_websocket_opens_for_exactly_our_own_origin(w: World) -> None:
+    async def app(request: web.Request) -> web.StreamResponse:
+        response = web.WebSocketResponse()
+        await response.prepare(request)
+        await response.close()
+        return response
 
-        async def app(request: web.Request) -> web.StreamResponse:
-            response = web.WebSocketResponse()
-            await response.prepare(request)
-            await response.close()
-            return response
+    w.app = app
+    cookie = await w.cookie()
+    for origin in foreign("127.0.0.1", w.gate.port):
+        assert await open_websocket(w, cookie, origin) == 403, origin
+    assert await open_websocket(w, cookie) == 403
+    assert await open_websocket(w, cookie, w.url, w.url) == 403
+    assert await open_websocket(w, "", w.url) == 401
+    assert w.seen == []
+    assert await open_websocket(w, cookie, w.url) == 101
 
-        w.app = app
-        cookie = await w.cookie()
+
+async def test_an_unsafe_method_passes_for_exactly_our_own_origin(w: World, cookie: str) -> None:
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
         for origin in foreign("127.0.0.1", w.gate.port):
-            assert await open_websocket(w, cookie, origin) == 403, origin
-        assert await open_websocket(w, cookie) == 403
-        assert await open_websocket(w, cookie, w.url, w.url) == 403
-        assert await open_websocket(w, "", w.url) == 401
-        assert w.seen == []
-        assert await open_websocket(w, cookie, w.url) == 101
+            headers = {"Origin": origin}
+            answer = await w.call("x", method=method, cookie=cookie, headers=headers)
+            assert answer.status == 403, (method, origin)
+        bare = {"Host": f"127.0.0.1:{w.gate.port}", "Cookie": cookie}
+        async with w.session.request(method, w.url + PREFIX + "x", headers=bare) as response:
+            assert response.status == 403
+        assert (await w.call("x", method=method, cookie=cookie)).status == 200
+    assert len(w.seen) == 4
 
 
-async def test_an_unsafe_method_passes_for_exactly_our_own_origin() -> None:
-    async with world() as w:
-        cookie = await w.cookie()
-        for method in ("POST", "PUT", "PATCH", "DELETE"):
-            for origin in foreign("127.0.0.1", w.gate.port):
-                headers = {"Origin": origin}
-                answer = await w.call("x", method=method, cookie=cookie, headers=headers)
-                assert answer.status == 403, (method, origin)
-            bare = {"Host": f"127.0.0.1:{w.gate.port}", "Cookie": cookie}
-            async with w.session.request(method, w.url + PREFIX + "x", headers=bare) as response:
-                assert response.status == 403
-            assert (await w.call("x", method=method, cookie=cookie)).status == 200
-        assert len(w.seen) == 4
+async def test_a_ticket_is_taken_from_exactly_our_own_page(w: World) -> None:
+    good = ticket()
+    for origin in foreign("127.0.0.1", w.gate.port):
+        assert (await w.login(good, Origin=origin)).status == 403, origin
+    assert (await w.login(good)).status == 200
 
 
 OTHER_PORT = {"Sec-Fetch-Site": "same-site"}
@@ -92,13 +95,13 @@ READS = [
 ]  # fmt: skip
 
 
-async def test_other_pages_may_link_to_the_app_but_not_load_or_frame_it() -> None:
-    async with world() as w:
-        cookie = await w.cookie()
-        for headers, status in READS:
-            answer = await w.call("x", cookie=cookie, headers=headers)
-            assert answer.status == status, headers
-        assert len(w.seen) == sum(status == 200 for _, status in READS)
+async def test_other_pages_may_link_to_the_app_but_not_load_or_frame_it(
+    w: World, cookie: str
+) -> None:
+    for headers, status in READS:
+        answer = await w.call("x", cookie=cookie, headers=headers)
+        assert answer.status == status, headers
+    assert len(w.seen) == sum(status == 200 for _, status in READS)
 
 
 @pytest.mark.parametrize("host", ["node7", "node7:31000", "10.0.0.7:31000", "[::1]:31000"])

@@ -20,6 +20,7 @@ from typing import Any
 from uuid import uuid4
 
 import aiohttp
+import pytest
 from aiohttp import web
 from yarl import URL
 
@@ -118,9 +119,8 @@ class GateProcess:
 
     def __init__(self, folder: Path, portal_url: str, upstream_port: int, **changes: str) -> None:
         self.port = free_port()
-        self.quick = changes.pop(
-            "quick", ""
-        )  # intervals of the module `access_list`, as assignments
+        # Intervals of the module `access_list`, as assignments.
+        self.quick = changes.pop("quick", "")
         self.folder = folder
         self.environ = {
             "PATH": os.environ["PATH"],
@@ -252,6 +252,22 @@ class World:
     def url(self) -> str:
         return self.gate.url
 
+    @property
+    def app_port(self) -> int:
+        return int(self.gate.environ["GATE_UPSTREAM_PORT"])
+
+    @asynccontextmanager
+    async def raw_app(self, said: bytes) -> AsyncIterator[None]:
+        """While the block runs, each request to the app is answered with these bytes."""
+
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(said)
+            writer.close()
+
+        async with await asyncio.start_server(talk, "127.0.0.1", self.app_port):
+            yield
+
     async def on_app(self, request: web.Request) -> web.StreamResponse:
         if "X-Forwarded-For" not in request.headers:
             return web.json_response({"version": "2"})  # the gate's own question
@@ -273,6 +289,12 @@ class World:
         answer = await self.login(ticket(**changes))
         assert answer.status == 200, answer.text
         return f"{COOKIE}={answer.cookies[COOKIE].value}"
+
+    def websocket(self, cookie: str, path: str = "ws", **options: Any) -> Any:
+        """One below the prefix, for `async with` or `await`."""
+        headers = {"Cookie": cookie, "Origin": self.url}
+        url = self.url + PREFIX + path
+        return self.session.ws_connect(url, headers=headers, max_msg_size=0, **options)
 
     async def call(
         self, path: str = "", *, method: str = "GET", cookie: str = "", **arguments: Any
@@ -319,6 +341,11 @@ async def world(*, tls: bool = False, app: bool = True, **environ: str) -> Async
             finally:
                 gate.kill()
                 shutil.rmtree(folder)
+
+
+def in_world(**given: Any) -> pytest.MarkDecorator:
+    """The fixture `w` of a test is a world like this."""
+    return pytest.mark.parametrize("w", [given], indirect=True, ids=[""])
 
 
 def make_certificate(folder: Path) -> None:
