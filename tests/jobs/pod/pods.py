@@ -17,9 +17,39 @@ from jobs.pod.fetch import RUNNER_MODULES, write_program
 
 JOB_ID = "11111111-2222-4333-8444-555555555555"
 TOKEN = "the-token-of-the-job"
+UID = "abcdef01-0000-4000-8000-000000000000"
 
 
-class FakeDoor:
+def end(exit_code: int | None, reason: str, *, skipped: int = 0, rescued: bool = False) -> Any:
+    """The report of an end, of the pod of these tests or of one whose uid is not known."""
+    return {
+        "exit_code": exit_code,
+        "reason": reason,
+        "skipped_bytes": skipped,
+        "by_rescue": rescued,
+        "pod_uid": "" if rescued else UID,
+    }
+
+
+class LocalServer:
+    """An HTTP server in threads of this process, on a port of its own."""
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self._thread = threading.Thread(
+            target=self.server.serve_forever, kwargs={"poll_interval": 0.02}
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self._thread.join()
+        self.server.server_close()
+
+
+class FakeDoor(LocalServer):
     """The parts of /internal/v1/ that pods use, on a port of its own; faults can be switched on."""
 
     def __init__(self) -> None:
@@ -86,18 +116,7 @@ class FakeDoor:
                 self.end_headers()
                 self.wfile.write(data)
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        self._thread = threading.Thread(
-            target=self.server.serve_forever, kwargs={"poll_interval": 0.02}
-        )
-        self._thread.start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self._thread.join()
-        self.server.server_close()
+        super().__init__(Handler)
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         parts = path.strip("/").split("/")[4:]  # behind internal/v1/jobs/<id>/
@@ -191,7 +210,7 @@ class Pod:
             "HOMEPORT_ROLE": "worker",
             "HOMEPORT_INDEX": "0",
             "HOMEPORT_ATTEMPT": "1",
-            "HOMEPORT_POD_UID": "abcdef01-0000-4000-8000-000000000000",
+            "HOMEPORT_POD_UID": UID,
             "HOMEPORT_URL": door.url,
         }
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -207,6 +226,11 @@ class Pod:
         uid = self.environ["HOMEPORT_POD_UID"][:8]
         return self.folder / f".homeport/{role}-{index}/{self.config['attempt']}-{uid}"
 
+    @property
+    def runner(self) -> list[str]:
+        """What follows `python` on its command line."""
+        return [str(self.root / "homeport/runner.py"), "--root", str(self.root)]
+
     def python(self, code: str) -> None:
         self.config["command"] = [sys.executable, "-c", code]
 
@@ -215,7 +239,7 @@ class Pod:
         write_program(self.root / "homeport/runner.py", RUNNER_MODULES)
         process = subprocess.Popen(
             # Isolated: nothing of this checkout can be imported by accident.
-            [sys.executable, "-I", str(self.root / "homeport/runner.py"), "--root", str(self.root)],
+            [sys.executable, "-I", *self.runner],
             cwd=self.root / "workspace",
             env=self.environ,
             stdout=stdout,
@@ -224,6 +248,12 @@ class Pod:
         )
         self.processes.append(process)
         return process
+
+    def start_and_read(self) -> "tuple[subprocess.Popen[bytes], bytes]":
+        """The runner, and the first line of the program's output."""
+        process = self.start()
+        assert process.stdout is not None
+        return process, process.stdout.readline()
 
     def _write_config(self) -> None:
         """As the portal writes it: what may be secret lies beside the token."""

@@ -10,10 +10,9 @@ import socket
 import subprocess
 import sys
 import tarfile
-import threading
 import zipfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,10 @@ import pytest
 from jobs.pod import fetch, sources
 from jobs.pod.errors import PodError
 from jobs.pod.sources import check_url, safe_name
-from tests.jobs.pod.pods import FakeDoor, Pod
+from tests.jobs.pod.pods import FakeDoor, LocalServer, Pod
 
 
-class Web:
+class Web(LocalServer):
     """A web server with one answer for each path."""
 
     def __init__(self) -> None:
@@ -50,18 +49,7 @@ class Web:
                 self.end_headers()
                 self.wfile.write(data)
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        self.thread = threading.Thread(
-            target=self.server.serve_forever, kwargs={"poll_interval": 0.02}
-        )
-        self.thread.start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
+        super().__init__(Handler)
 
 
 @pytest.fixture
@@ -114,7 +102,7 @@ def test_what_was_fetched_runs(pod: Pod, door: FakeDoor) -> None:
     pod.config.update(source={"bundle": "x"}, command=[sys.executable, "train.py"])
     assert pod.program("fetch")[0] == 0
     done = subprocess.run(
-        [sys.executable, "-I", str(pod.root / "homeport/runner.py"), "--root", str(pod.root)],
+        [sys.executable, "-I", *pod.runner],
         cwd=pod.root / "workspace",
         env=pod.environ,
         capture_output=True,

@@ -3,8 +3,9 @@
 import json
 import os
 import signal
+from pathlib import Path
 
-from tests.jobs.pod.pods import FakeDoor, Pod, wait_until
+from tests.jobs.pod.pods import FakeDoor, Pod, end, wait_until
 
 
 def kill_all(pod: Pod, code: str, until_bytes: int) -> None:
@@ -12,13 +13,21 @@ def kill_all(pod: Pod, code: str, until_bytes: int) -> None:
     pod.python(
         "import os; print(os.getpid(), flush=True)\n" + code + "\nimport time; time.sleep(60)"
     )
-    process = pod.start()
-    assert process.stdout is not None
-    program = int(process.stdout.readline())
+    process, said = pod.start_and_read()
+    program = int(said)
     wait_until(lambda: sum(p.stat().st_size for p in pod.state.glob("*.log")) >= until_bytes)
     process.kill()
     os.killpg(program, signal.SIGKILL)
     process.communicate(timeout=10)
+
+
+def state_folder(pod: Pod, name: str, **files: str) -> Path:
+    """What the runner of a pod left: its segments by number, and `starts`."""
+    folder = pod.folder / f".homeport/worker-0/{name}"
+    folder.mkdir(parents=True)
+    for file, text in files.items():
+        (folder / (f"{file[1:]:0>6}.log" if file[0] == "n" else file)).write_text(text)
+    return folder
 
 
 def test_log_artifacts_and_end_are_shipped_after_a_kill(pod: Pod, door: FakeDoor) -> None:
@@ -34,15 +43,7 @@ def test_log_artifacts_and_end_are_shipped_after_a_kill(pod: Pod, door: FakeDoor
     lines = door.log().splitlines()
     assert [int(line[:3]) for line in lines[1:]] == list(range(100))
     assert door.objects["/a/artifacts/model"] == b"m"
-    assert door.ends == [
-        {
-            "exit_code": None,
-            "reason": "killed",
-            "skipped_bytes": 0,
-            "by_rescue": True,
-            "pod_uid": "",
-        }
-    ]
+    assert door.ends == [end(None, "killed", rescued=True)]
     assert pod.message["uploaded"] is True
     assert (pod.state / "uploaded").exists()
     calls = len(door.calls)
@@ -60,23 +61,12 @@ def test_a_runner_that_could_not_reach_the_portal_is_finished_with_its_exit_code
     door.status = None
     assert pod.program("rescue")[0] == 0
     assert door.log() == b"x\n"
-    assert door.ends == [
-        {
-            "exit_code": 7,
-            "reason": "exit_code",
-            "skipped_bytes": 0,
-            "by_rescue": True,
-            "pod_uid": "",
-        }
-    ]
+    assert door.ends == [end(7, "exit_code", rescued=True)]
 
 
 def test_all_attempts_without_mark_are_shipped_and_no_later_ones(pod: Pod, door: FakeDoor) -> None:
     for attempt in (1, 2, 3):
-        folder = pod.folder / f".homeport/worker-0/{attempt}-aaaaaaaa"
-        folder.mkdir(parents=True)
-        (folder / "000001.log").write_text(f"attempt {attempt}\n")
-        (folder / "starts").write_text("\n1 0\n")
+        state_folder(pod, f"{attempt}-aaaaaaaa", starts="\n1 0\n", n1=f"attempt {attempt}\n")
     (pod.folder / ".homeport/worker-0/1-aaaaaaaa/uploaded").write_text("0")
     pod.environ["HOMEPORT_ATTEMPT"] = "2"
     pod.program("rescue")
@@ -88,11 +78,8 @@ def test_all_attempts_without_mark_are_shipped_and_no_later_ones(pod: Pod, door:
 
 
 def test_gaps_are_counted_exactly(pod: Pod, door: FakeDoor) -> None:
-    folder = pod.folder / ".homeport/worker-0/1-aaaaaaaa"
-    folder.mkdir(parents=True)
-    (folder / "starts").write_text("\n1 0\n\n2 5\n\n3 100\n\nnonsense\n\n4 2")
-    (folder / "000001.log").write_text("aaaaa")
-    (folder / "000003.log").write_text("ccccc")
+    starts = "\n1 0\n\n2 5\n\n3 100\n\nnonsense\n\n4 2"
+    folder = state_folder(pod, "1-aaaaaaaa", starts=starts, n1="aaaaa", n3="ccccc")
     (folder / "000009.log").symlink_to("/etc/passwd")
     (folder / "exit.json").write_text(json.dumps({"end_byte": 200, "exit_code": 0, "ended_at": 1}))
     assert pod.program("rescue")[0] == 0
@@ -103,21 +90,11 @@ def test_gaps_are_counted_exactly(pod: Pod, door: FakeDoor) -> None:
 
 def test_a_replica_that_never_wrote_anything_is_reported_too(pod: Pod, door: FakeDoor) -> None:
     assert pod.program("rescue")[0] == 0
-    assert door.ends == [
-        {
-            "exit_code": None,
-            "reason": "killed",
-            "skipped_bytes": 0,
-            "by_rescue": True,
-            "pod_uid": "",
-        }
-    ]
+    assert door.ends == [end(None, "killed", rescued=True)]
 
 
 def test_what_users_put_in_the_place_of_our_notes_does_no_harm(pod: Pod, door: FakeDoor) -> None:
-    folder = pod.folder / ".homeport/worker-0/1-aaaaaaaa"
-    folder.mkdir(parents=True)
-    (folder / "starts").write_text("\n1 0\n" + "9" * 30 + " 1\n")
+    folder = state_folder(pod, "1-aaaaaaaa", starts="\n1 0\n" + "9" * 30 + " 1\n")
     (folder / "000001.log").symlink_to("/etc/passwd")
     (folder / "exit.json").write_text('{"exit_code": "DROP", "reason": ["x"], "end_byte": "y"}')
     (pod.folder / ".homeport/worker-0/99999999999999-x").mkdir()
@@ -127,7 +104,9 @@ def test_what_users_put_in_the_place_of_our_notes_does_no_harm(pod: Pod, door: F
     assert door.ends[0]["exit_code"] is None
 
 
-def test_a_portal_that_stays_away_leaves_the_mark_off(pod: Pod, door: FakeDoor) -> None:
+def test_a_portal_that_stays_away_leaves_the_mark_off_unless_the_training_is_gone(
+    pod: Pod, door: FakeDoor
+) -> None:
     kill_all(pod, "", 1)
     door.status = 503
     pod.config["retry_s"] = 0.5
@@ -136,21 +115,13 @@ def test_a_portal_that_stays_away_leaves_the_mark_off(pod: Pod, door: FakeDoor) 
     assert "stays on the volume" in output
     assert pod.message["uploaded"] is False
     assert not (pod.state / "uploaded").exists()
-
-
-def test_a_training_that_is_gone_needs_no_rescue(pod: Pod, door: FakeDoor) -> None:
-    kill_all(pod, "", 1)
-    door.status = 410
+    door.status = 410  # a training that is gone needs no rescue
     assert pod.program("rescue")[0] == 0
 
 
 def test_a_living_successor_of_the_lost_pod_is_left_alone(pod: Pod, door: FakeDoor) -> None:
-    lost = pod.folder / ".homeport/worker-0/1-aaaaaaaa"
-    alive = pod.folder / ".homeport/worker-0/1-bbbbbbbb"
-    for number, folder in enumerate((lost, alive), start=1):
-        folder.mkdir(parents=True)
-        (folder / "starts").write_text(f"\n{number} {(number - 1) * 5}\n")
-        (folder / f"00000{number}.log").write_text("lost\n" if folder == lost else "half a li")
+    lost = state_folder(pod, "1-aaaaaaaa", starts="\n1 0\n", n1="lost\n")
+    alive = state_folder(pod, "1-bbbbbbbb", starts="\n2 5\n", n2="half a li")
     pod.environ["HOMEPORT_RESCUE_POD_UID"] = "aaaaaaaa-0000-4000-8000-000000000000"
     assert pod.program("rescue")[0] == 0
     assert door.log() == b"lost\n"

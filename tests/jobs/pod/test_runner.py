@@ -4,12 +4,12 @@ import json
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from tests.jobs.pod.pods import FakeDoor, Pod, wait_until
-
-UID = "abcdef01-0000-4000-8000-000000000000"
+from jobs.pod import peers
+from tests.jobs.pod.pods import FakeDoor, Pod, end, wait_until
 
 
 def test_output_goes_to_stdout_and_archive_byte_for_byte(pod: Pod, door: FakeDoor) -> None:
@@ -20,15 +20,7 @@ def test_output_goes_to_stdout_and_archive_byte_for_byte(pod: Pod, door: FakeDoo
     assert code == 0
     assert output == data
     assert door.log() == data
-    assert door.ends == [
-        {
-            "exit_code": 0,
-            "reason": "completed",
-            "skipped_bytes": 0,
-            "by_rescue": False,
-            "pod_uid": UID,
-        }
-    ]
+    assert door.ends == [end(0, "completed")]
     assert pod.message == {
         "reason": "completed",
         "text": "the program ended with exit code 0",
@@ -139,9 +131,9 @@ def test_sigterm_reaches_the_whole_group_once_and_leaves_time_to_ship(
         "open(os.environ['ARTIFACTS_DIR'] + '/checkpoint', 'w').write('step 7')\n"
         "time.sleep(0.3); sys.exit(0)\n"
     )
-    process = pod.start()
+    process, said = pod.start_and_read()
+    assert said == b"ready\n"
     assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGTERM)
     output = process.stdout.read()
@@ -160,9 +152,7 @@ def test_a_program_that_ignores_sigterm_is_killed_in_time_to_ship(pod: Pod, door
         "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True)\n"
         "time.sleep(60)"
     )
-    process = pod.start()
-    assert process.stdout is not None
-    process.stdout.readline()
+    process, _ = pod.start_and_read()
     started = time.monotonic()
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 137
@@ -216,9 +206,9 @@ def test_peers_are_waited_for_and_told_when_they_do_not_come(pod: Pod, door: Fak
     assert pod.run()[0] == 0
 
 
-def test_waiting_for_peers_is_told_every_ten_seconds_and_ends_at_sigterm() -> None:
-    from jobs.pod import peers
-
+def test_waiting_for_peers_is_told_every_ten_seconds_and_ends_at_sigterm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     said: list[str] = []
     clock = iter([0.0, 9.9, 10.1, 19.0, 20.5, 20.6])
     last = [0.0]
@@ -227,19 +217,10 @@ def test_waiting_for_peers_is_told_every_ten_seconds_and_ends_at_sigterm() -> No
         last[0] = next(clock, last[0])
         return last[0]
 
-    real = peers.time.monotonic
-    peers.time.monotonic = monotonic  # type: ignore[assignment]
-    try:
-        missing = peers.wait_for_peers(
-            ["no-such-name.invalid"], 300, said.append, lambda: last[0] > 20.5
-        )
-    finally:
-        peers.time.monotonic = real
-    assert missing == ["no-such-name.invalid"]
-    assert said == [
-        "waiting for no-such-name.invalid (10 s)",
-        "waiting for no-such-name.invalid (20 s)",
-    ]
+    monkeypatch.setattr(peers, "time", SimpleNamespace(monotonic=monotonic))
+    name = "no-such-name.invalid"
+    assert peers.wait_for_peers([name], 300, said.append, lambda: last[0] > 20.5) == [name]
+    assert said == [f"waiting for {name} (10 s)", f"waiting for {name} (20 s)"]
 
 
 def test_sigterm_while_waiting_for_peers_ends_at_once(pod: Pod, door: FakeDoor) -> None:
@@ -279,9 +260,7 @@ def test_after_sigterm_the_wait_for_the_portal_ends_with_the_grace(
     door.status = 503
     pod.config.update(retry_s=600, grace_s=3)
     pod.python("import time; print('x', flush=True); time.sleep(60)")
-    process = pod.start()
-    assert process.stdout is not None
-    process.stdout.readline()
+    process, _ = pod.start_and_read()
     started = time.monotonic()
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 143

@@ -5,9 +5,13 @@ import signal
 import subprocess
 import sys
 
-from tests.jobs.pod.pods import FakeDoor, Pod, wait_until
+import pytest
 
-UID = "abcdef01-0000-4000-8000-000000000000"
+from jobs.pod import shipping
+from jobs.pod.portal_client import PortalClient, RetryBudget
+from jobs.pod.shipping import Shipper
+from jobs.pod.volume import LogVolume
+from tests.jobs.pod.pods import TOKEN, UID, FakeDoor, Pod, end, wait_until
 
 
 def test_segments_are_closed_by_size_and_by_age(pod: Pod, door: FakeDoor) -> None:
@@ -54,20 +58,18 @@ def test_of_too_long_a_log_the_first_and_the_newest_half_are_kept_and_the_rest_c
     assert on_volume == len(kept)
 
 
-def test_a_burst_that_is_read_at_once_keeps_its_beginning_too(pod: Pod, door: FakeDoor) -> None:
-    from jobs.pod import shipping
-    from jobs.pod.portal_client import PortalClient, RetryBudget
-    from jobs.pod.volume import LogVolume
-
+@pytest.fixture
+def volume(pod: Pod, door: FakeDoor) -> LogVolume:
+    """Of 40 bytes, in segments of 10."""
     pod.state.mkdir(parents=True)
-    limits = {"log_archive_bytes": 40, "segment_bytes": 10, "segment_s": 60}
-    shipper = shipping.Shipper(
-        PortalClient(door.url, "the-token-of-the-job"),
-        "jobs/x/replicas/worker/0/1/",
-        UID,
-        RetryBudget(1),
+    shipper = Shipper(
+        PortalClient(door.url, TOKEN), "jobs/x/replicas/worker/0/1/", UID, RetryBudget(1)
     )
-    volume = LogVolume(str(pod.state), limits, shipper)
+    limits = {"log_archive_bytes": 40, "segment_bytes": 10, "segment_s": 60}
+    return LogVolume(str(pod.state), limits, shipper)
+
+
+def test_a_burst_that_is_read_at_once_keeps_its_beginning_too(pod: Pod, volume: LogVolume) -> None:
     volume.write(b"".join(b"%010d" % number for number in range(1, 9)))
     volume.close()
     kept = b"".join(path.read_bytes() for path in sorted(pod.state.glob("*.log")))
@@ -76,29 +78,15 @@ def test_a_burst_that_is_read_at_once_keeps_its_beginning_too(pod: Pod, door: Fa
 
 
 def test_a_shipped_segment_that_is_dropped_later_is_dropped_at_the_portal_too(
-    pod: Pod, door: FakeDoor
+    volume: LogVolume, door: FakeDoor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jobs.pod import shipping
-    from jobs.pod.portal_client import PortalClient, RetryBudget
-    from jobs.pod.volume import LogVolume
-
-    pod.state.mkdir(parents=True)
-    limits = {"log_archive_bytes": 40, "segment_bytes": 10, "segment_s": 60}
-    budget = RetryBudget(1)
-    shipper = shipping.Shipper(
-        PortalClient(door.url, "the-token-of-the-job"), "jobs/x/replicas/worker/0/1/", UID, budget
-    )
-    volume = LogVolume(str(pod.state), limits, shipper)
-    shipping.RING_AGE_S, age = 0, shipping.RING_AGE_S
-    try:
-        shipper.start()
-        for number in range(1, 9):
-            volume.write(b"%010d" % number)
-            wait_until(lambda number=number: number in door.segments)
-    finally:
-        shipping.RING_AGE_S = age
+    monkeypatch.setattr(shipping, "RING_AGE_S", 0)
+    volume._shipper.start()
+    for number in range(1, 9):
+        volume.write(b"%010d" % number)
+        wait_until(lambda number=number: number in door.segments)
     volume.close()
-    assert shipper.finish()
+    assert volume._shipper.finish()
     assert door.dropped == [3, 4, 5, 6]
     assert sorted(door.segments) == [1, 2, 7, 8]
     assert volume.skipped_bytes == 40
@@ -130,14 +118,7 @@ def test_a_full_log_volume_is_told_once_and_the_output_goes_on(pod: Pod, door: F
     pod.config["attempt"] = 2
     (pod.root / "etc/homeport/job.json").write_text(json.dumps(pod.config))
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            code,
-            str(pod.root / "homeport/runner.py"),
-            "--root",
-            str(pod.root),
-        ],
+        [sys.executable, "-c", code, *pod.runner],
         cwd=pod.root / "workspace",
         env=pod.environ,
         stdout=subprocess.PIPE,
@@ -164,13 +145,7 @@ def test_a_log_folder_that_cannot_be_written_does_not_stop_the_program(
     assert code == 0
     assert b"hello" in output
     assert b"[homeport] the log volume cannot be written" in output
-    assert door.ends[-1] == {
-        "exit_code": 0,
-        "reason": "volume_not_writable",
-        "skipped_bytes": 6,
-        "by_rescue": False,
-        "pod_uid": UID,
-    }
+    assert door.ends[-1] == end(0, "volume_not_writable", skipped=6)
 
 
 def test_a_stdout_that_nobody_reads_loses_nothing_of_the_archive(pod: Pod, door: FakeDoor) -> None:
