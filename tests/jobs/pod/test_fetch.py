@@ -2,14 +2,12 @@
 
 import gzip
 import hashlib
-import io
 import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
-import tarfile
 import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -21,6 +19,7 @@ import pytest
 from jobs.pod import fetch, sources
 from jobs.pod.errors import PodError
 from jobs.pod.sources import check_url, safe_name
+from tests.jobs.archives import tar_of, zip_of
 from tests.jobs.pod.pods import FakeDoor, LocalServer, Pod
 
 
@@ -59,14 +58,6 @@ def web() -> Iterator[Web]:
     made.close()
 
 
-def zipped(**files: bytes) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, data in files.items():
-            archive.writestr(name.replace("__", "/").replace("_dot_", "."), data)
-    return buffer.getvalue()
-
-
 def workspace(pod: Pod) -> dict[str, bytes]:
     root = pod.root / "workspace"
     return {
@@ -98,7 +89,7 @@ def test_without_code_the_folders_and_the_runner_are_there(pod: Pod) -> None:
 
 
 def test_what_was_fetched_runs(pod: Pod, door: FakeDoor) -> None:
-    door.bundle = ("code.zip", zipped(train_dot_py=b"print('trained')"))
+    door.bundle = ("code.zip", zip_of(("train.py", b"print('trained')")))
     pod.config.update(source={"bundle": "x"}, command=[sys.executable, "train.py"])
     assert pod.program("fetch")[0] == 0
     done = subprocess.run(
@@ -113,10 +104,10 @@ def test_what_was_fetched_runs(pod: Pod, door: FakeDoor) -> None:
 
 def test_a_bundle_is_unpacked_without_its_lone_top_folder(pod: Pod, door: FakeDoor) -> None:
     pod.config["source"] = {"bundle": "x"}
-    door.bundle = ("code.zip", zipped(mnist__train_dot_py=b"1", mnist__mnist__x=b"2"))
+    door.bundle = ("code.zip", zip_of(("mnist/train.py", b"1"), ("mnist/mnist/x", b"2")))
     assert pod.program("fetch")[0] == 0
     assert workspace(pod) == {"train.py": b"1", "mnist/x": b"2"}
-    door.bundle = ("code.zip", zipped(mnist__train_dot_py=b"1", README=b"2"))
+    door.bundle = ("code.zip", zip_of(("mnist/train.py", b"1"), ("README", b"2")))
     assert pod.program("fetch")[0] == 0  # again in the same pod: nothing of the first is left
     assert workspace(pod) == {"mnist/train.py": b"1", "README": b"2"}
 
@@ -132,7 +123,7 @@ def test_a_plain_file_is_a_bundle_too(pod: Pod, door: FakeDoor) -> None:
 @pytest.mark.parametrize(
     ("bundle", "reason"),
     [
-        (("code.zip", zipped(**{"..__x": b"1"})), "bundle_unsafe"),
+        (("code.zip", zip_of(("../x", b"1"))), "bundle_unsafe"),
         (("code.zip", b"no zip"), "bundle_broken"),
         (("code.tar.gz", gzip.compress(b"no tar")), "bundle_broken"),
         (("train.py", b"x" * 2000), "bundle_too_large"),
@@ -172,20 +163,11 @@ def test_code_from_the_web_keeps_its_name(pod: Pod, web: Web) -> None:
     pod.config["source"] = {"url": f"{web.url}/a/train%20it.py?x=1"}
     assert pod.program("fetch")[0] == 0
     assert workspace(pod) == {"train it.py": b"print(1)"}
-    web.answers["/code.tar.gz"] = (200, {}, tar_gz("top/train.py", b"2"))
+    web.answers["/code.tar.gz"] = (200, {}, gzip.compress(tar_of(("top/train.py", b"2"))))
     digest = hashlib.sha256(web.answers["/code.tar.gz"][2]).hexdigest()
     pod.config["source"] = {"url": f"{web.url}/code.tar.gz", "sha256": digest}
     assert pod.program("fetch")[0] == 0
     assert workspace(pod) == {"train.py": b"2"}
-
-
-def tar_gz(name: str, data: bytes) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        info = tarfile.TarInfo(name)
-        info.size = len(data)
-        archive.addfile(info, io.BytesIO(data))
-    return buffer.getvalue()
 
 
 def test_redirects_are_followed_but_not_for_ever_and_not_everywhere(pod: Pod, web: Web) -> None:
