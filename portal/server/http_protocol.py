@@ -19,6 +19,9 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_S = 15.0
+# Connections that the kernel keeps for us until we accept them, as far as net.core.somaxconn allows.
+# Where there are more, Linux lets them believe that they are open, and resets them some seconds later.
+QUEUE = 4096
 
 
 def raise_descriptor_limit() -> None:
@@ -33,10 +36,9 @@ def descriptor_limit() -> int:
 
 
 def backlog() -> int:
-    """How many connections may come before we look at the first of them.
+    """How many connections are accepted at a time.
 
-    asyncio accepts so many at a time, and where descriptors end in the middle, it tells each of the
-    others in the log.
+    Where descriptors end in the middle, asyncio tells each of the others in the log.
     """
     return max(16, min(2048, descriptor_limit() // 16))
 

@@ -28,7 +28,7 @@ from portal.cluster import client
 from portal.database import schema
 from portal.database.postgres.patience import RECONCILER_S, WEB_S, Patience, patience
 from portal.process import process
-from portal.server.http_protocol import HeadDeadlineProtocol, backlog, raise_descriptor_limit
+from portal.server.http_protocol import QUEUE, HeadDeadlineProtocol, backlog, raise_descriptor_limit
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,12 @@ _MAX_FRAME_BYTES = 65_536  # of a websocket; browsers send us next to nothing
 
 
 class Server(uvicorn.Server):  # type: ignore[misc] # uvicorn is not followed by mypy
-    """uvicorn without its signal handlers."""
+    """uvicorn without its signal handlers, and with a queue for more than it accepts at a time."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for bound in sockets or ():
+            bound.listen(QUEUE)  # in asyncio one number says both
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -2,9 +2,10 @@
 
 import asyncio
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import requests
 from websockets.asyncio.client import ClientConnection, connect
 
 from tenants.sockets import MAX_PER_USER, MAX_SOCKETS, TRY_LATER
-from tests.portal.attackers import all_at_once, ask_at_once
+from tests.portal.attackers import all_at_once, ask_at_once, many_descriptors, open_ones
 from tests.portal.postgres_server import postgres_server
 from tests.portal.whole import Whole, tree_memory_bytes, whole_portal
 from tests.tools.waiting import wait_for
@@ -23,8 +24,12 @@ THREADS = 20  # WEB_THREADS, as it is unless it is set
 DESCRIPTORS = 1024
 LIMITS = ("prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}")
 TRAINING = {"name": "once", "image": "python:3.11-slim", "command": ["true"]}
-# All of them are one person here.
-UNLIMITED = {"WRITES_PER_MINUTE": "1000000", "MAX_UNFINISHED_TRAININGS": "1000000"}
+# All of them are one person here, and a busy machine may let them wait.
+UNLIMITED = {
+    "WRITES_PER_MINUTE": "1000000",
+    "MAX_UNFINISHED_TRAININGS": "1000000",
+    "WEB_WAIT_S": "400",
+}
 MEMORY_BYTES = 100 * 1024**2
 
 
@@ -57,6 +62,21 @@ def test_sqlite_with_few_descriptors(tmp_path: Path) -> None:
     with whole_portal(tmp_path, has_pages=True, wrapper=LIMITS, **UNLIMITED) as whole:
         assert work_at_once(whole) == {200: AT_ONCE - WRITERS, 201: WRITERS}
         assert 0 < open_files(whole).count(str(tmp_path / "homeport.sqlite3")) <= THREADS
+
+
+def test_while_the_portal_is_held_up_all_who_come_are_kept(tmp_path: Path) -> None:
+    asked = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with (
+        whole_portal(tmp_path, wrapper=LIMITS) as whole,
+        many_descriptors(AT_ONCE),
+        ExitStack() as stack,
+    ):
+        os.kill(whole.pid, signal.SIGSTOP)
+        try:
+            ones = open_ones(stack, whole.port, AT_ONCE, asked)
+        finally:
+            os.kill(whole.pid, signal.SIGCONT)
+        assert {one.recv(12) for one in ones} == {b"HTTP/1.1 200"}
 
 
 async def test_as_many_websockets_as_may_be_open(tmp_path: Path) -> None:
