@@ -8,7 +8,8 @@ from tests.upstream.powerhouse import LABELS, OURS, POD_SPEC, THEIRS, core, obj,
 
 ALL = tuple(rights.ACCOUNTS)
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+WEBHOOKS = "admissionregistration.k8s.io/v1"
+ADMISSION = f"/apis/{WEBHOOKS}"
 ROLE_GROUP = "rbac.authorization.k8s.io"
 TOKEN = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
 PRIVILEGED = {**POD_SPEC["containers"][0], "securityContext": {"privileged": True}}
@@ -61,7 +62,31 @@ def labels(**changes: str | None) -> dict[str, Any]:
 ELSEWHERE = f"the namespace {THEIRS} does not carry its labels"
 KEEP = "leave them their labels and the Pod Security level restricted"
 PSA = "pod-security.kubernetes.io/enforce"
+LEVEL = "Security level restricted"
+NOT_HELD = "not currently held"
+NOTHING_ELSE = "and nothing else"
+OWNER = "homeport.dev/owner"
+US, WEB = account("reconciler"), account("web")
+EVE = {"kind": "User", "name": "eve", "apiGroup": ROLE_GROUP}
 NAMED = "u-eve-0123abcd"
+
+
+def named(label: str, text: str) -> dict[str, Any]:
+    """A namespace as ours are called, with another label or without it."""
+    return namespace(NAMED, **{label: text})
+
+
+# What tells a cluster how to be one: group and version, path, kind, name, fields.
+SLICES = f"namespaces/{OURS}/endpointslices"
+NEW: tuple[tuple[str, str, str, str, str, dict[str, Any]], ...] = (
+    ("a validating webhook", WEBHOOKS, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "tried", {}),
+    ("a mutating webhook", WEBHOOKS, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "tried", {}),
+    ("a new kind of object", "apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", "a.example.org", {}),
+    ("another API server", "apiregistration.k8s.io/v1", "apiservices", "APIService", "v1.example.org", {}),
+    ("a storage class", "storage.k8s.io/v1", "storageclasses", "StorageClass", "tried", {"provisioner": "x"}),
+    ("a priority above all", "scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", "tried", {"value": 1000000}),
+    ("lead a service elsewhere", "discovery.k8s.io/v1", SLICES, "EndpointSlice", "tried", {"addressType": "IPv4", "endpoints": []}),
+)  # fmt: skip
 CALLS = (
     # --- data ---
     Call("delete a claim", "DELETE", core("persistentvolumeclaims/data", OURS)),
@@ -97,61 +122,25 @@ CALLS = (
         words={"purge": "only Homeport's own"},
     ),
     Call("delete a person's namespace", "DELETE", core(f"namespaces/{OURS}"), by=ALL[:2]),
-    Call(
-        "a namespace of another name",
-        "POST",
-        core("namespaces"),
-        namespace("not-ours"),
-        words={"reconciler": "named u-NAME-ID only"},
+    *(
+        Call(name, "POST", core("namespaces"), body, words={"reconciler": words})
+        for name, body, words in (
+            ("a namespace of another name", namespace("not-ours"), "named u-NAME-ID only"),
+            ("a namespace without a label", named(OWNER, ""), "with Homeport's labels"),
+            ("a namespace without Pod Security", named(PSA, "baseline"), LEVEL),
+            ("a namespace with an old Pod Security", named(f"{PSA}-version", "v1.20"), LEVEL),
+        )
     ),
-    Call(
-        "a namespace without a label",
-        "POST",
-        core("namespaces"),
-        namespace(NAMED, **{"homeport.dev/owner": ""}),
-        words={"reconciler": "with Homeport's labels"},
-    ),
-    Call(
-        "a namespace without Pod Security",
-        "POST",
-        core("namespaces"),
-        namespace(NAMED, **{PSA: "baseline"}),
-        words={"reconciler": "Security level restricted"},
-    ),
-    Call(
-        "a namespace with an old Pod Security",
-        "POST",
-        core("namespaces"),
-        namespace(NAMED, **{f"{PSA}-version": "v1.20"}),
-        words={"reconciler": "Security level restricted"},
-    ),
-    Call(
-        "Pod Security off",
-        "PATCH",
-        core(f"namespaces/{OURS}"),
-        labels(**{PSA: "privileged"}),
-        words={"reconciler": KEEP},
-    ),
-    Call(
-        "Pod Security removed",
-        "PATCH",
-        core(f"namespaces/{OURS}"),
-        labels(**{PSA: None}),
-        words={"reconciler": KEEP},
-    ),
-    Call(
-        "our label removed",
-        "PATCH",
-        core(f"namespaces/{OURS}"),
-        labels(**{"app.kubernetes.io/managed-by": None}),
-        words={"reconciler": KEEP},
-    ),
-    Call(
-        "a namespace given to another",
-        "PATCH",
-        core(f"namespaces/{OURS}"),
-        labels(**{"homeport.dev/owner": "somebody"}),
-        words={"reconciler": KEEP},
+    *(
+        Call(
+            name, "PATCH", core(f"namespaces/{OURS}"), labels(**change), words={"reconciler": KEEP}
+        )
+        for name, change in (
+            ("Pod Security off", {PSA: "privileged"}),
+            ("Pod Security removed", {PSA: None}),
+            ("our label removed", {"app.kubernetes.io/managed-by": None}),
+            ("a namespace given to another", {OWNER: "somebody"}),
+        )
     ),
     Call(
         "a foreign namespace taken",
@@ -191,42 +180,23 @@ CALLS = (
         "make oneself an admin",
         "POST",
         f"{RBAC}/clusterrolebindings",
-        {**binding("cluster-admin", account("reconciler")), "kind": "ClusterRoleBinding"},
+        {**binding("cluster-admin", US), "kind": "ClusterRoleBinding"},
     ),
-    Call(
-        "bind cluster-admin in a person's namespace",
-        "POST",
-        f"{RBAC}/namespaces/{OURS}/rolebindings",
-        binding("cluster-admin", account("reconciler")),
-        words={"reconciler": "not currently held"},
-    ),
-    Call(
-        "bind edit in a person's namespace",
-        "POST",
-        f"{RBAC}/namespaces/{OURS}/rolebindings",
-        binding("edit", account("reconciler")),
-        words={"reconciler": "not currently held"},
-    ),
-    Call(
-        "rights in a foreign namespace",
-        "POST",
-        f"{RBAC}/namespaces/{THEIRS}/rolebindings",
-        binding("homeport-tenant", account("reconciler")),
-        words={"reconciler": ELSEWHERE},
-    ),
-    Call(
-        "rights for somebody else",
-        "POST",
-        f"{RBAC}/namespaces/{OURS}/rolebindings",
-        binding("homeport-tenant", {"kind": "User", "name": "eve", "apiGroup": ROLE_GROUP}),
-        words={"reconciler": "and nothing else"},
-    ),
-    Call(
-        "the reconciler's rights for web",
-        "POST",
-        f"{RBAC}/namespaces/{OURS}/rolebindings",
-        binding("homeport-tenant", account("web")),
-        words={"reconciler": "and nothing else"},
+    *(
+        Call(
+            name,
+            "POST",
+            f"{RBAC}/namespaces/{where}/rolebindings",
+            binding(role, subject),
+            words={"reconciler": words},
+        )
+        for name, where, role, subject, words in (
+            ("bind cluster-admin in a person's namespace", OURS, "cluster-admin", US, NOT_HELD),
+            ("bind edit in a person's namespace", OURS, "edit", US, NOT_HELD),
+            ("rights in a foreign namespace", THEIRS, "homeport-tenant", US, ELSEWHERE),
+            ("rights for somebody else", OURS, "homeport-tenant", EVE, NOTHING_ELSE),
+            ("the reconciler's rights for web", OURS, "homeport-tenant", WEB, NOTHING_ELSE),
+        )
     ),
     Call(
         "more rights for one's own role",
@@ -290,17 +260,9 @@ CALLS = (
     Call("a node's kubelet", "GET", core("nodes/bare/proxy/pods")),
     Call("close a node", "PATCH", core("nodes/bare"), {"spec": {"unschedulable": True}}),
     Call("delete a node", "DELETE", core("nodes/bare")),
-    Call(
-        "a validating webhook",
-        "POST",
-        f"{ADMISSION}/validatingwebhookconfigurations",
-        obj("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "tried"),
-    ),
-    Call(
-        "a mutating webhook",
-        "POST",
-        f"{ADMISSION}/mutatingwebhookconfigurations",
-        obj("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "tried"),
+    *(
+        Call(name, "POST", f"/apis/{version}/{path}", obj(version, kind, called, **more))
+        for name, version, path, kind, called, more in NEW
     ),
     Call(
         "delete the policy that holds us",
@@ -312,36 +274,6 @@ CALLS = (
         "PATCH",
         f"{ADMISSION}/validatingadmissionpolicybindings/homeport-accounts",
         {"spec": {"validationActions": ["Warn"]}},
-    ),
-    Call(
-        "a new kind of object",
-        "POST",
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-        obj("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a.example.org"),
-    ),
-    Call(
-        "another API server",
-        "POST",
-        "/apis/apiregistration.k8s.io/v1/apiservices",
-        obj("apiregistration.k8s.io/v1", "APIService", "v1.example.org"),
-    ),
-    Call(
-        "a storage class",
-        "POST",
-        "/apis/storage.k8s.io/v1/storageclasses",
-        obj("storage.k8s.io/v1", "StorageClass", "tried", provisioner="x"),
-    ),
-    Call(
-        "a priority above all",
-        "POST",
-        "/apis/scheduling.k8s.io/v1/priorityclasses",
-        obj("scheduling.k8s.io/v1", "PriorityClass", "tried", value=1000000),
-    ),
-    Call(
-        "lead a service elsewhere",
-        "POST",
-        f"/apis/discovery.k8s.io/v1/namespaces/{OURS}/endpointslices",
-        obj("discovery.k8s.io/v1", "EndpointSlice", "tried", addressType="IPv4", endpoints=[]),
     ),
     # --- what only another of our accounts needs ---
     Call("change a volume", "PATCH", core("persistentvolumes/ours"), labels(a="b"), by=ALL[:2]),

@@ -23,6 +23,7 @@ from tests.upstream.power import (
     of_portal,
     portal_of,
 )
+from tests.upstream.powerhouse import POD_SPEC
 
 pytestmark = [pytest.mark.upstream, pytest.mark.e2e]
 
@@ -51,36 +52,10 @@ HELD = {
     "pod": {"kind": "Pod", "apiVersion": "v1"},
 }
 KINDS_HELD = {
-    "ConfigMap",
-    "Deployment",
-    "Job",
-    "LimitRange",
-    "NetworkPolicy",
-    "PersistentVolumeClaim",
-    "ResourceQuota",
-    "RoleBinding",
-    "Service",
-    "ServiceAccount",
+    *("ConfigMap", "Deployment", "Job", "LimitRange", "NetworkPolicy", "PersistentVolumeClaim"),
+    *("ResourceQuota", "RoleBinding", "Service", "ServiceAccount"),
 }
-POD = {
-    "securityContext": {
-        "runAsNonRoot": True,
-        "runAsUser": 1000,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    },
-    "restartPolicy": "Never",
-    "nodeSelector": {"is": "nowhere"},
-    "containers": [
-        {
-            "name": "main",
-            "image": "none",
-            "securityContext": {
-                "allowPrivilegeEscalation": False,
-                "capabilities": {"drop": ["ALL"]},
-            },
-        }
-    ],
-}
+POD = {**POD_SPEC, "restartPolicy": "Never"}
 
 
 @pytest.fixture(scope="module")
