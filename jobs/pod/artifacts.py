@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, BinaryIO, Dict, List, NamedTuple, Optional
 
 from jobs.pod.errors import PodError, PortalError
 from jobs.pod.portal_client import PortalClient, RetryBudget
@@ -48,8 +48,12 @@ def list_artifacts(folder: str, limit_bytes: int) -> Artifacts:
                 skipped_bytes += about.st_size
                 continue
             total += about.st_size
-            files.append({"path": path, "size_bytes": about.st_size, "mtime_ns": about.st_mtime_ns})
+            files.append(_described(path, about))
     return Artifacts(files, skipped_count, skipped_bytes)
+
+
+def _described(path: str, about: os.stat_result) -> Dict[str, Any]:
+    return {"path": path, "size_bytes": about.st_size, "mtime_ns": about.st_mtime_ns}
 
 
 def _portable(path: str) -> Optional[str]:
@@ -61,11 +65,8 @@ def _portable(path: str) -> Optional[str]:
         text = os.fsencode(path).decode("utf-8")
     except UnicodeDecodeError:
         return None
-    return (
-        None
-        if len(text) > codes.MAX_ARTIFACT_PATH_CHARS or re.search(r"[\x00-\x1f\x7f]", text)
-        else text
-    )
+    is_shown = not re.search(r"[\x00-\x1f\x7f]", text)
+    return text if is_shown and len(text) <= codes.MAX_ARTIFACT_PATH_CHARS else None
 
 
 def _on_volume(folder: str, path: str) -> str:
@@ -150,15 +151,15 @@ class Links(NamedTuple):
 
 
 def _ship_file(links: Links, folder: str, file: Dict[str, Any]) -> None:
-    announced = (file["size_bytes"], file["mtime_ns"])
     with open_plain(_on_volume(folder, file["path"])) as opened:
-        about = os.fstat(opened.fileno())
-        if (about.st_size, about.st_mtime_ns) != announced:
-            raise PodError(codes.FILE_CHANGED, "it changed")
+        _check_unchanged(opened, file)
         links.portal.put(links.get(file), opened, file["size_bytes"])
-        about = os.fstat(opened.fileno())
-        if (about.st_size, about.st_mtime_ns) != announced:
-            raise PodError(codes.FILE_CHANGED, "it changed while it was sent")
+        _check_unchanged(opened, file)
+
+
+def _check_unchanged(opened: BinaryIO, file: Dict[str, Any]) -> None:
+    if _described(file["path"], os.fstat(opened.fileno())) != file:
+        raise PodError(codes.FILE_CHANGED, "it changed")
 
 
 def _look_again(folder: str, path: str) -> Optional[Dict[str, Any]]:
@@ -166,6 +167,4 @@ def _look_again(folder: str, path: str) -> Optional[Dict[str, Any]]:
         about = os.lstat(_on_volume(folder, path))
     except OSError:
         return None
-    if not stat.S_ISREG(about.st_mode):
-        return None
-    return {"path": path, "size_bytes": about.st_size, "mtime_ns": about.st_mtime_ns}
+    return _described(path, about) if stat.S_ISREG(about.st_mode) else None

@@ -16,7 +16,7 @@ import contextlib
 import errno
 import shutil
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jobs.pod import files, sources
@@ -155,22 +155,30 @@ def prepare(paths: files.Paths, environ: dict[str, str]) -> str:
         raise
 
 
-def main(arguments: list[str]) -> int:
-    """The exit code of this process."""
-    paths = files.read_paths(arguments)
+def finish(paths: files.Paths, work: Callable[[], str]) -> int:
+    """Does the work of an init container, which has a sentence to say or none; the exit code.
+
+    A failure is told in the log and in the termination message.
+    """
     try:
-        sentence = prepare(paths, dict(os.environ))
+        sentence = work()
     except PodError as error:
         reason, text = error.reason, str(error)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = codes.CONFIGURATION_BROKEN
         text = f"the pod could not be prepared: {type(error).__name__}: {error}"
     else:
-        sys.stdout.write(notice(sentence))
+        sys.stdout.write(notice(sentence) if sentence else "")
         return 0
     sys.stdout.write(notice(text))
     files.write_message(paths.message, TerminationMessage(reason, text, codes.EXIT_PREPARATION))
     return codes.EXIT_PREPARATION
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code of this process."""
+    paths = files.read_paths(arguments)
+    return finish(paths, lambda: prepare(paths, dict(os.environ)))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from jobs.pod.gatekeeper import forward
 from jobs.pod.gatekeeper.access_list import AccessList, Clock
 from jobs.pod.gatekeeper.config import Config, read_config
 from jobs.pod.gatekeeper.cookies import Cookies
+from jobs.pod.gatekeeper.handshake import BUFFER_BYTES
 from jobs.pod.gatekeeper.portal import Portal
 from jobs.pod.gatekeeper.server import Gate
 from jobs.pod.gatekeeper.tickets import Signer
@@ -64,7 +65,7 @@ async def serve(config: Config) -> int:
             auto_decompress=False,
             keepalive_timeout=IDLE_S,
             lingering_time=UNREAD_S,
-            read_bufsize=forward.BUFFER_BYTES,
+            read_bufsize=BUFFER_BYTES,
             max_line_size=HEADER_BYTES,
             max_field_size=HEADER_BYTES,
             max_headers=HEADERS,

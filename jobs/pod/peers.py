@@ -35,6 +35,8 @@ def wait_for_peers(
     thread, because a broken resolver blocks for seconds and a signal must not wait for it.
     """
     missing = list(names)
+    if not missing:
+        return []
     enough = threading.Event()
 
     def resolve() -> None:

@@ -20,8 +20,6 @@ from typing import NamedTuple
 from jobs.pod import fetch, files
 from jobs.pod.errors import PodError
 from jobs.pod.protocol import codes
-from jobs.pod.protocol.notices import notice
-from jobs.pod.protocol.termination import TerminationMessage
 
 
 class Preparation(NamedTuple):
@@ -69,8 +67,8 @@ def link_log(root: Path) -> None:
             link.symlink_to("/log")
 
 
-def prepare(wanted: Preparation, paths: files.Paths) -> None:
-    """Does all of it.
+def prepare(wanted: Preparation, paths: files.Paths) -> str:
+    """Does all of it; there is nothing to say of it.
 
     Raises:
         PodError: a volume cannot be used; with reason and sentence.
@@ -87,23 +85,13 @@ def prepare(wanted: Preparation, paths: files.Paths) -> None:
             text = f"the {volume} volume (/{volume}) cannot be read: {error.strerror or error}"
             raise PodError(codes.VOLUME_NOT_READABLE, text) from error
     fetch.write_program(root / "homeport/start.py", wanted.launcher)
+    return ""
 
 
 def main(arguments: list[str]) -> int:
     """The exit code of this process."""
     paths = files.read_paths(arguments)
-    try:
-        prepare(read_preparation(os.environ), paths)
-    except PodError as error:
-        reason, text = error.reason, str(error)
-    except (OSError, KeyError) as error:
-        reason = codes.CONFIGURATION_BROKEN
-        text = f"the pod could not be prepared: {type(error).__name__}: {error}"
-    else:
-        return 0
-    sys.stdout.write(notice(text))
-    files.write_message(paths.message, TerminationMessage(reason, text, codes.EXIT_PREPARATION))
-    return codes.EXIT_PREPARATION
+    return fetch.finish(paths, lambda: prepare(read_preparation(os.environ), paths))
 
 
 if __name__ == "__main__":

@@ -148,7 +148,9 @@ class Runner:
             self.say(f"{context.name} was started again (pod {context.pod_uid[:8]})")
 
     def _run_program(self) -> Ending:
-        missing = self._wait_for_peers()
+        names = peer_names(self._context)
+        timeout_s = float(self._config.get("peer_timeout_s") or 300)
+        missing = wait_for_peers(names, timeout_s, self.say, lambda: self._asked_at is not None)
         if self._asked_at is not None:
             return Ending(
                 codes.SIGNAL_BASE + signal.SIGTERM,
@@ -156,7 +158,6 @@ class Runner:
                 "stopped before the program was started",
             )
         if missing:
-            timeout_s = self._peer_timeout_s()
             text = f"{some_names(missing)} did not get an address within {timeout_s:.0f} s"
             self.say(text)
             return Ending(codes.EXIT_CONFIGURATION, codes.PEER_UNRESOLVED, text)
@@ -196,17 +197,6 @@ class Runner:
                 text = f"{ending.text}; the {what} volume is full ({folder})"
                 return Ending(ending.exit_code, codes.VOLUME_FULL, text)
         return ending
-
-    def _peer_timeout_s(self) -> float:
-        return float(self._config.get("peer_timeout_s") or 300)
-
-    def _wait_for_peers(self) -> List[str]:
-        names = peer_names(self._context)
-        if not names:
-            return []
-        return wait_for_peers(
-            names, self._peer_timeout_s(), self.say, lambda: self._asked_at is not None
-        )
 
     def _kill_after_s(self) -> float:
         """When a program that ignores SIGTERM is killed, so that its log still gets out."""

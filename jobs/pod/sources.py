@@ -53,22 +53,17 @@ def bring(config: dict[str, Any], portal: PortalClient, workspace: str) -> str:
     else:
         name, digest = _download_url(str(source["url"]), download, limit_bytes)
         wanted = str(source.get("sha256") or digest)
-        _check_digest(digest, wanted, f"what {_shown(source['url'])} answered")
+        if digest != wanted:
+            text = f"what {_shown(source['url'])} answered has the SHA-256 {digest}"
+            raise PodError(codes.SHA256_MISMATCH, f"{text}, asked for is {wanted}")
     return _place(download, name, workspace, limit_bytes)
-
-
-def _check_digest(found: str, wanted: str, what: str) -> None:
-    if found != wanted:
-        raise PodError(
-            codes.SHA256_MISMATCH, f"{what} has the SHA-256 {found}, asked for is {wanted}"
-        )
 
 
 def _place(download: str, name: str, workspace: str, limit_bytes: int) -> str:
     """Unpacks what came, or gives it its name."""
     size = os.path.getsize(download)
     if size > limit_bytes:
-        raise PodError(codes.BUNDLE_TOO_LARGE, _too_large(limit_bytes))
+        raise _too_large(limit_bytes)
     kind = unpack.kind_of(download, name)
     if kind == "plain":
         os.rename(download, os.path.join(workspace, name))
@@ -105,11 +100,13 @@ def safe_name(name: str, otherwise: str) -> str:
     return otherwise if cleaned in ("", ".", "..") or cleaned.startswith(".homeport") else cleaned
 
 
-def _too_large(limit_bytes: int) -> str:
-    return (
-        f"the code is larger than {limit_bytes // 1024**2} MiB; "
-        "put large data on the data volume instead"
-    )
+def _too_large(limit_bytes: int) -> PodError:
+    text = f"the code is larger than {limit_bytes // 1024**2} MiB"
+    return PodError(codes.BUNDLE_TOO_LARGE, f"{text}; put large data on the data volume instead")
+
+
+def _unreachable(text: str) -> PodError:
+    return PodError(codes.SOURCE_UNREACHABLE, text)
 
 
 # --- an upload ------------------------------------------------------------------------------------
@@ -156,11 +153,9 @@ def _save(response: Any, path: str, limit_bytes: int) -> str:
         while piece := response.read(PIECE_BYTES):
             size += len(piece)
             if size > limit_bytes:
-                raise PodError(codes.BUNDLE_TOO_LARGE, _too_large(limit_bytes))
+                raise _too_large(limit_bytes)
             if time.monotonic() > until:
-                raise PodError(
-                    codes.SOURCE_UNREACHABLE, f"the code was not fetched within {URL_TOTAL_S} s"
-                )
+                raise _unreachable(f"the code was not fetched within {URL_TOTAL_S} s")
             digest.update(piece)
             file.write(piece)
     # Reading in pieces does not notice by itself that the connection ended too early.
@@ -215,12 +210,9 @@ def check_url(url: str) -> None:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError as error:
-        raise PodError(codes.SOURCE_UNREACHABLE, f"{_shown(url)} is no web address") from error
+        raise _unreachable(f"{_shown(url)} is no web address") from error
     if parts.scheme not in ("http", "https") or not host:
-        raise PodError(
-            codes.SOURCE_UNREACHABLE,
-            f"{_shown(url)} is no web address; it must begin with https://",
-        )
+        raise _unreachable(f"{_shown(url)} is no web address; it must begin with https://")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -230,7 +222,7 @@ def check_url(url: str) -> None:
         address = getattr(address, "ipv4_mapped", None) or address
         if address.is_link_local or address.is_multicast or address.is_unspecified:
             text = f"{_shown(url)} leads to {address}, which holds no code"
-            raise PodError(codes.SOURCE_UNREACHABLE, text)
+            raise _unreachable(text)
 
 
 def _shown(url: str) -> str:
@@ -273,7 +265,7 @@ def _download_url(url: str, path: str, limit_bytes: int) -> tuple[str, str]:
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", None) or error
             problem = f"{_shown(url)} cannot be reached: {why}"
-    raise PodError(codes.SOURCE_UNREACHABLE, problem)
+    raise _unreachable(problem)
 
 
 # --- a folder of the data volume ------------------------------------------------------------------
@@ -298,7 +290,7 @@ def copy_folder(path: str, data_dir: str, workspace: str) -> str:
         return f"the code is {path}"
     if not os.path.isdir(real):
         text = f"there is no {path} on the data volume"
-        raise PodError(codes.SOURCE_UNREACHABLE, text)
+        raise _unreachable(text)
     copier = _Copier(base, path)
     copier.copy(real, workspace)
     return f"the code is {path} ({copier.count} files)"
@@ -321,7 +313,7 @@ class _Copier:
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
             self.count += 1
             if self.count > codes.MAX_MEMBERS:
-                raise PodError(codes.BUNDLE_TOO_LARGE, self._advice())
+                raise self._too_much()
             to = os.path.join(target, entry.name)
             if entry.is_symlink():
                 self._copy_link(entry.path, to)
@@ -351,12 +343,13 @@ class _Copier:
             return  # a socket or a pipe that some program left
         self._left_bytes -= about.st_size
         if self._left_bytes < 0:
-            raise PodError(codes.BUNDLE_TOO_LARGE, self._advice())
+            raise self._too_much()
         shutil.copy(path, to)
 
-    def _advice(self) -> str:
-        return (
+    def _too_much(self) -> PodError:
+        return PodError(
+            codes.BUNDLE_TOO_LARGE,
             f"{self._shown} holds more than {codes.MAX_MEMBERS} files or "
             f"{codes.MAX_UNPACKED_BYTES // 1024**3} GiB, too much to copy; choose a smaller "
-            f"folder, or none and start the program as {self._shown}/..."
+            f"folder, or none and start the program as {self._shown}/...",
         )

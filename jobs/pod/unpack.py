@@ -86,11 +86,9 @@ def broken_in_words() -> Iterator[None]:
     try:
         yield
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, struct.error) as error:
-        raise PodError(
-            codes.BUNDLE_BROKEN, f"the archive is damaged or incomplete ({error})"
-        ) from error
+        raise _broken(f"the archive is damaged or incomplete ({error})") from error
     except (NotImplementedError, lzma.LZMAError, RecursionError, ValueError) as error:
-        raise PodError(codes.BUNDLE_BROKEN, f"the archive cannot be read ({error})") from error
+        raise _broken(f"the archive cannot be read ({error})") from error
 
 
 def check_name(name: str, is_folder: bool) -> tuple[str, ...]:
@@ -101,26 +99,24 @@ def check_name(name: str, is_folder: bool) -> tuple[str, ...]:
     """
     shown = repr(name[:120])
     if re.search(r"[\x00-\x1f\x7f\x80-\x9f]", name):
-        raise PodError(codes.BUNDLE_UNSAFE, f"{shown} has control characters in its name")
+        raise _unsafe(f"{shown} has control characters in its name")
     if name.startswith("/") or re.match(r"[A-Za-z]:[\\/]", name):
-        raise PodError(codes.BUNDLE_UNSAFE, f"{shown} has an absolute path")
+        raise _unsafe(f"{shown} has an absolute path")
     if "\\" in name:
-        raise PodError(
-            codes.BUNDLE_UNSAFE, f"{shown} has a backslash in its name; separate folders by /"
-        )
+        raise _unsafe(f"{shown} has a backslash in its name; separate folders by /")
     try:
         raw = name.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise PodError(codes.BUNDLE_UNSAFE, f"{shown} has a name that is not UTF-8") from error
+        raise _unsafe(f"{shown} has a name that is not UTF-8") from error
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts:
-        raise PodError(codes.BUNDLE_UNSAFE, f"{shown} leads out of the folder (..)")
+        raise _unsafe(f"{shown} leads out of the folder (..)")
     if len(raw) > codes.MAX_MEMBER_NAME_BYTES or any(
         len(part.encode()) > codes.MAX_NAME_PART_BYTES for part in parts
     ):
-        raise PodError(codes.BUNDLE_UNSAFE, f"{shown} has too long a name")
+        raise _unsafe(f"{shown} has too long a name")
     if not parts and not is_folder:
-        raise PodError(codes.BUNDLE_UNSAFE, f"{shown} is no name for a file")
+        raise _unsafe(f"{shown} is no name for a file")
     return parts
 
 
@@ -142,12 +138,10 @@ class _Writer:
         """Writes one member; `size` is what the archive promises and has to keep."""
         self._member_count += 1
         if self._member_count > codes.MAX_MEMBERS:
-            raise PodError(
-                codes.BUNDLE_TOO_LARGE, f"the archive has more than {codes.MAX_MEMBERS} members"
-            )
+            raise _too_large(f"the archive has more than {codes.MAX_MEMBERS} members")
         shown = repr("/".join(member.parts)[:120])
         if member.parts in self._files or (not member.is_folder and member.parts in self._folders):
-            raise PodError(codes.BUNDLE_UNSAFE, f"{shown} is in the archive twice")
+            raise _unsafe(f"{shown} is in the archive twice")
         self._make_folder(member.parts if member.is_folder else member.parts[:-1], shown)
         if member.is_folder or content is None:
             return
@@ -160,41 +154,48 @@ class _Writer:
             while left > 0:
                 piece = content.read(min(PIECE_BYTES, left))
                 if not piece:
-                    raise PodError(
-                        codes.BUNDLE_BROKEN, f"the archive ends in the middle of {shown}"
-                    )
+                    raise _broken(f"the archive ends in the middle of {shown}")
                 left -= len(piece)
                 self._left_bytes -= len(piece)
                 if self._left_bytes < 0:
-                    raise PodError(codes.BUNDLE_TOO_LARGE, _too_large())
+                    raise _too_many_bytes()
                 file.write(piece)
 
     def _make_folder(self, parts: tuple[str, ...], shown: str) -> None:
         for depth in range(1, len(parts) + 1):
             folder = parts[:depth]
             if folder in self._files:
-                raise PodError(codes.BUNDLE_UNSAFE, f"{shown} lies below a file")
+                raise _unsafe(f"{shown} lies below a file")
             if folder not in self._folders:
                 os.mkdir(os.path.join(self._target, *folder), 0o755)
                 self._folders.add(folder)
                 if len(self._folders) > codes.MAX_MEMBERS:
-                    raise PodError(
-                        codes.BUNDLE_TOO_LARGE,
-                        f"the archive has more than {codes.MAX_MEMBERS} folders",
-                    )
+                    raise _too_large(f"the archive has more than {codes.MAX_MEMBERS} folders")
 
 
-def _too_large() -> str:
-    return f"the archive unpacks to more than {codes.MAX_UNPACKED_BYTES // 1024**3} GiB"
+def _unsafe(text: str) -> PodError:
+    return PodError(codes.BUNDLE_UNSAFE, text)
+
+
+def _broken(text: str) -> PodError:
+    return PodError(codes.BUNDLE_BROKEN, text)
+
+
+def _too_large(text: str) -> PodError:
+    return PodError(codes.BUNDLE_TOO_LARGE, text)
+
+
+def _too_many_bytes() -> PodError:
+    most = codes.MAX_UNPACKED_BYTES // 1024**3
+    return _too_large(f"the archive unpacks to more than {most} GiB")
 
 
 def _check_ratio(unpacked_bytes: int, packed_bytes: int) -> None:
     if unpacked_bytes > codes.MAX_UNPACKED_BYTES:
-        raise PodError(codes.BUNDLE_TOO_LARGE, _too_large())
+        raise _too_many_bytes()
     if unpacked_bytes > BIG_BYTES and unpacked_bytes > MAX_RATIO * max(1, packed_bytes):
-        raise PodError(
-            codes.BUNDLE_UNSAFE,
-            f"the archive unpacks to more than {MAX_RATIO} times its size, as no code does",
+        raise _unsafe(
+            f"the archive unpacks to more than {MAX_RATIO} times its size, as no code does"
         )
 
 
@@ -215,13 +216,11 @@ def _unpack_zip(path: str, writer: _Writer) -> None:
                     writer.add(member, None, 0)
                     continue
                 if info.header_offset < 0:
-                    raise PodError(codes.BUNDLE_BROKEN, "the beginning of the zip file is missing")
+                    raise _broken("the beginning of the zip file is missing")
                 with archive.open(info) as content:
                     writer.add(member, content, info.file_size)
                     if content.read(1):  # also checks the CRC
-                        raise PodError(
-                            codes.BUNDLE_UNSAFE, f"{info.filename[:120]!r} is longer than it says"
-                        )
+                        raise _unsafe(f"{info.filename[:120]!r} is longer than it says")
 
 
 def _zip_member(info: zipfile.ZipInfo) -> Member | None:
@@ -231,16 +230,12 @@ def _zip_member(info: zipfile.ZipInfo) -> Member | None:
     if parts[:1] == (_APPLE_FOLDER,):
         return None
     if info.flag_bits & 0x1:
-        raise PodError(
-            codes.BUNDLE_BROKEN,
-            f"{info.filename[:120]!r} is encrypted; create the archive without a password",
+        raise _broken(
+            f"{info.filename[:120]!r} is encrypted; create the archive without a password"
         )
     mode = info.external_attr >> 16 if info.create_system == 3 else 0
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise PodError(
-            codes.BUNDLE_UNSAFE,
-            f"{info.filename[:120]!r} is a link or a device; only files are unpacked",
-        )
+        raise _unsafe(f"{info.filename[:120]!r} is a link or a device; only files are unpacked")
     return Member(parts, is_folder, bool(mode & 0o111) and not is_folder)
 
 
@@ -248,9 +243,7 @@ def _check_directory(file: IO[bytes]) -> None:
     """Counts the entries of the directory before `zipfile` reads all of it into memory."""
     for count, _ in enumerate(read_directory(file), 1):
         if count > codes.MAX_MEMBERS:
-            raise PodError(
-                codes.BUNDLE_TOO_LARGE, f"the archive has more than {codes.MAX_MEMBERS} members"
-            )
+            raise _too_large(f"the archive has more than {codes.MAX_MEMBERS} members")
     file.seek(0)
 
 
@@ -269,14 +262,14 @@ def read_directory(file: IO[bytes]) -> Iterator[tuple[str, int]]:
     tail = file.read()
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or len(tail) - at < 22:
-        raise PodError(codes.BUNDLE_BROKEN, "this is not a zip file, or its end is missing")
+        raise _broken("this is not a zip file, or its end is missing")
     directory_bytes = struct.unpack("<L", tail[at + 12 : at + 16])[0]
     end = tail_at + at
     file.seek(max(0, end - 76))
     record = file.read(76)
     if record[56:60] == b"PK\x06\x07":  # a zip64 file: its own record holds, whatever this one says
         if record[:4] != b"PK\x06\x06":
-            raise PodError(codes.BUNDLE_BROKEN, "the directory of the zip file cannot be found")
+            raise _broken("the directory of the zip file cannot be found")
         directory_bytes = struct.unpack("<Q", record[40:48])[0]
         end -= 76
     position = end - directory_bytes
@@ -284,11 +277,11 @@ def read_directory(file: IO[bytes]) -> Iterator[tuple[str, int]]:
         file.seek(position)
         header = file.read(46)
         if len(header) < 46 or header[:4] != b"PK\x01\x02":
-            raise PodError(codes.BUNDLE_BROKEN, "the directory of the zip file is damaged")
+            raise _broken("the directory of the zip file is damaged")
         name_bytes, extra_bytes, comment_bytes = struct.unpack("<HHH", header[28:34])
         name, extra = file.read(name_bytes), file.read(extra_bytes)
         if len(name) < name_bytes:
-            raise PodError(codes.BUNDLE_BROKEN, "the directory of the zip file is damaged")
+            raise _broken("the directory of the zip file is damaged")
         is_utf8 = struct.unpack("<H", header[8:10])[0] & 0x800
         yield name.decode("utf-8" if is_utf8 else "cp437", "replace"), _zip_size(header, extra)
         position += 46 + name_bytes + extra_bytes + comment_bytes
@@ -336,9 +329,9 @@ def read_tar(path: str) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
                 is_empty = False
                 yield archive, info
             if is_empty and counted.is_short:
-                raise PodError(codes.BUNDLE_BROKEN, "this is not a tar file")
+                raise _broken("this is not a tar file")
             if counted.is_cut:  # in the middle of a header, where `tarfile` sees just an end
-                raise PodError(codes.BUNDLE_BROKEN, "the archive ends too early")
+                raise _broken("the archive ends too early")
 
 
 def _tar_member(info: tarfile.TarInfo) -> Member | None:
@@ -348,10 +341,7 @@ def _tar_member(info: tarfile.TarInfo) -> Member | None:
     if info.isdir():
         return Member(parts, True, False)
     if not info.isreg() or info.issparse():
-        raise PodError(
-            codes.BUNDLE_UNSAFE,
-            f"{info.name[:120]!r} is a link or a device; only files are unpacked",
-        )
+        raise _unsafe(f"{info.name[:120]!r} is a link or a device; only files are unpacked")
     return Member(parts, False, bool(info.mode & 0o111))
 
 
@@ -370,16 +360,13 @@ class _CheckedInfo(tarfile.TarInfo):
             total = getattr(archive, "header_bytes", 0) + self.size
             archive.header_bytes = total  # type: ignore[attr-defined]
             if self.size > MAX_HEADER_BYTES or total > MAX_HEADERS_BYTES:
-                raise PodError(codes.BUNDLE_UNSAFE, "the archive has absurdly long headers")
+                raise _unsafe("the archive has absurdly long headers")
         if self.type == tarfile.GNUTYPE_SPARSE:
             self._refuse_sparse()
         return super()._proc_member(archive)  # type: ignore[misc]
 
     def _refuse_sparse(self, *_: Any) -> None:
-        raise PodError(
-            codes.BUNDLE_UNSAFE,
-            f"{self.name[:120]!r} is a sparse file; only plain files are unpacked",
-        )
+        raise _unsafe(f"{self.name[:120]!r} is a sparse file; only plain files are unpacked")
 
     # The three ways of a pax header to describe one; the last reads an endless map into memory.
     _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_sparse
@@ -461,10 +448,8 @@ def _inflated(file: IO[bytes], begin: Callable[[], Any], magic: bytes) -> Iterat
             except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
                 if "usage limit" in str(error):
                     limit = XZ_MEMORY_BYTES // 1024**2
-                    raise PodError(
-                        codes.BUNDLE_TOO_LARGE, f"unpacking it needs more than {limit} MiB"
-                    ) from error
-                raise PodError(codes.BUNDLE_BROKEN, f"the archive is damaged ({error})") from error
+                    raise _too_large(f"unpacking it needs more than {limit} MiB") from error
+                raise _broken(f"the archive is damaged ({error})") from error
             # zlib hands back what it had no room for, the others keep it.
             waiting = getattr(engine, "unconsumed_tail", b"")
             if piece:
@@ -472,5 +457,5 @@ def _inflated(file: IO[bytes], begin: Callable[[], Any], magic: bytes) -> Iterat
             if not engine.eof and not waiting and getattr(engine, "needs_input", True):
                 waiting = file.read(PIECE_BYTES)
                 if not waiting and not piece:
-                    raise PodError(codes.BUNDLE_BROKEN, "the archive ends too early")
+                    raise _broken("the archive ends too early")
         waiting = engine.unused_data

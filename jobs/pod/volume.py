@@ -86,18 +86,15 @@ class LogVolume:
                 view = view[written:]
         except OSError as error:
             self._fail(error)
-            self._close()
+            self.close()
             return
         if self._size >= self._segment_bytes:
-            self._close()
+            self.close()
 
     def tick(self) -> None:
         """Closes a segment that is old enough; called about once a second."""
         if self._fd is not None and time.monotonic() - self._opened_at >= self._segment_s:
-            self._close()
-
-    def close(self) -> None:
-        self._close()
+            self.close()
 
     def _open(self, start: int) -> bool:
         if time.monotonic() < self._retry_at:
@@ -116,7 +113,8 @@ class LogVolume:
         self._opened_at = time.monotonic()
         return True
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Ends the segment that is being written, if there is one."""
         if self._fd is None:
             return
         fd, self._fd = self._fd, None

@@ -53,9 +53,7 @@ def read_config(environ: Mapping[str, str]) -> Config:
     word, ready_path, app_secret = _app(environ)
     prefix = _text(environ, "GATE_PREFIX")
     if not (prefix.startswith("/") and prefix.endswith("/") and len(prefix) > 2):
-        raise PodError(
-            codes.CONFIGURATION_BROKEN, f"GATE_PREFIX={prefix!r}: not a path like /s/0123abcd/"
-        )
+        raise _broken(f"GATE_PREFIX={prefix!r}: not a path like /s/0123abcd/")
     return Config(
         service_id=_text(environ, "GATE_SERVICE_ID"),
         start=_number(environ, "GATE_START"),
@@ -80,23 +78,25 @@ def _app(environ: Mapping[str, str]) -> tuple[str, str, str]:
         return word, environ.get("GATE_READY_PATH", ""), app_secret
     kind = environ["GATE_KIND"]
     if kind not in _OF_KINDS:
-        raise PodError(
-            codes.CONFIGURATION_BROKEN, f"GATE_KIND={kind!r}: not one of {', '.join(_OF_KINDS)}"
-        )
+        raise _broken(f"GATE_KIND={kind!r}: not one of {', '.join(_OF_KINDS)}")
     return _OF_KINDS[kind]
+
+
+def _broken(text: str) -> PodError:
+    return PodError(codes.CONFIGURATION_BROKEN, text)
 
 
 def _text(environ: Mapping[str, str], name: str) -> str:
     value = environ.get(name, "")
     if not value:
-        raise PodError(codes.CONFIGURATION_BROKEN, f"{name} is not set")
+        raise _broken(f"{name} is not set")
     return value
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:
     text = _text(environ, name)
     if not (text.isascii() and text.isdigit()):
-        raise PodError(codes.CONFIGURATION_BROKEN, f"{name}={text!r}: not a number")
+        raise _broken(f"{name}={text!r}: not a number")
     return int(text)
 
 
@@ -104,12 +104,10 @@ def _secret(folder: Path, name: str) -> str:
     try:
         text = (folder / name).read_text("ascii").strip()
     except (OSError, ValueError) as error:
-        raise PodError(
-            codes.CONFIGURATION_BROKEN, f"{folder / name} cannot be read: {error}"
-        ) from error
+        raise _broken(f"{folder / name} cannot be read: {error}") from error
     if not text:
         # An empty key would make everybody's signature valid.
-        raise PodError(codes.CONFIGURATION_BROKEN, f"{folder / name} is empty")
+        raise _broken(f"{folder / name} is empty")
     return text
 
 
@@ -122,7 +120,5 @@ def _tls(folder: Path) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise PodError(
-            codes.CONFIGURATION_BROKEN, f"{certificate} and its key cannot be used: {error}"
-        ) from error
+        raise _broken(f"{certificate} and its key cannot be used: {error}") from error
     return context

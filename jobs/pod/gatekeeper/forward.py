@@ -14,12 +14,10 @@ from yarl import URL
 from jobs.pod.gatekeeper import headers, refusals
 from jobs.pod.gatekeeper.config import Config
 from jobs.pod.gatekeeper.cookies import Cookies
-from jobs.pod.gatekeeper.handshake import Upstream, connected
+from jobs.pod.gatekeeper.handshake import BUFFER_BYTES, CONNECT_TIMEOUT_S, Upstream, connected
 
 log = logging.getLogger("gate")
 
-CONNECT_TIMEOUT_S = 5.0
-BUFFER_BYTES = 64 * 1024
 MAX_HEADER_BYTES = 64 * 1024
 READY_TIMEOUT_S = 3.0
 READY_FRESH_S = 1.0
