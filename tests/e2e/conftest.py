@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.e2e.portal import PASSWORD, Portal, Rest, new_home, thrown_away
+from tests.e2e.scripted import Seeded, seeded_pages
 from tests.tools import browsers
 
 FLAGS = [
@@ -45,6 +46,11 @@ def lin(portal: Portal) -> Rest:
     return rest
 
 
+@pytest.fixture(scope="module")
+def root(portal: Portal) -> Rest:
+    return portal.sign_in("root")
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     program = browsers.find()
@@ -55,6 +61,13 @@ def browser() -> Iterator[Browser]:
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def seeded(browser: Browser) -> Iterator[Seeded]:
+    """A portal without a cluster, whose websockets are played by the tests."""
+    with seeded_pages(browser) as made:
+        yield made
 
 
 @pytest.fixture

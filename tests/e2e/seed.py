@@ -11,7 +11,7 @@ from typing import Any
 from tests.e2e.seed_fleet import make_nodes, report
 from tests.e2e.seed_namespaces import make_namespaces
 from tests.e2e.seed_people import make_people
-from tests.e2e.seed_services import make_services
+from tests.e2e.seed_services import event, make_services
 from tests.e2e.seed_team import make_team
 
 GIB = 1024**3
@@ -162,20 +162,6 @@ def replica(job: Any, role: str = "worker", index: int = 0, **changes: Any) -> A
     stem = "".join(c if c.isalnum() else "-" for c in job.name.lower())[:30].strip("-")
     pod = changes.pop("pod", f"{stem}-k3v9qz-{role}-{index}-x{index}7tq")
     return Replica.objects.create(workload=job, role=role, index=index, pod=pod, **changes)
-
-
-def event(job: Any, at: datetime, reason: str, message: str, **changes: Any) -> None:
-    from jobs.models import WorkloadEvent
-
-    fields = {"source": "homeport", "subject": "", **changes}
-    WorkloadEvent.objects.create(
-        workload=job,
-        uid=f"seed-{job.events.count()}",
-        at=at,
-        reason=reason,
-        message=message,
-        **fields,
-    )
 
 
 def running(tenant: Any, at: datetime) -> Any:

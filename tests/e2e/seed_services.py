@@ -37,13 +37,13 @@ def make_service(tenant: Any, asked: datetime, **changes: Any) -> Any:
     return factories.make_service(tenant, **fields)
 
 
-def event(service: Any, at: datetime, reason: str, message: str, **changes: Any) -> None:
+def event(workload: Any, at: datetime, reason: str, message: str, **changes: Any) -> None:
     from jobs.models import WorkloadEvent
 
     fields = {"source": "homeport", "subject": "", **changes}
-    uid = f"seed-{service.events.count()}"
+    uid = f"seed-{workload.events.count()}"
     WorkloadEvent.objects.create(
-        workload=service, uid=uid, at=at, reason=reason, message=message, **fields
+        workload=workload, uid=uid, at=at, reason=reason, message=message, **fields
     )
 
 

@@ -37,11 +37,6 @@ SLEEP = ["python", "-c", "import time; print('at work', flush=True); time.sleep(
 
 
 @pytest.fixture
-def root(portal: Portal) -> Rest:
-    return portal.sign_in("root")
-
-
-@pytest.fixture
 def own_context(portal: Portal, browser: Browser) -> Iterator[Callable[[], Page]]:
     """Pages of browsers in which nobody has signed in yet."""
     contexts = []

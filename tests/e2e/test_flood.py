@@ -68,13 +68,6 @@ def portal() -> Iterator[Portal]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def ada(portal: Portal) -> Rest:
-    rest = portal.sign_in("ada")
-    rest.tenant()
-    return rest
-
-
 class Memory:
     """Resident memory of the parts of an installation, bytes; sampled until `stop`."""
 

@@ -3,21 +3,18 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.e2e.scripted import Seeded, Server, seeded_pages
+from tests.e2e.scripted import Seeded, Server
 
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(scope="module")
-def seeded(browser: Browser) -> Iterator[Seeded]:
-    with seeded_pages(browser) as made:
-        yield made
+OpenLog = Callable[[str], tuple[Page, Server]]
 
 
 @pytest.fixture
-def open_log(seeded: Seeded) -> Iterator[Callable[[str], tuple[Page, Server]]]:
+def open_log(seeded: Seeded) -> Iterator[OpenLog]:
     """`open_log("running")`: the page of a training, and the server of its log."""
     pages = []
 
@@ -39,9 +36,7 @@ def log_rows(page: Page) -> list[str]:
     return texts
 
 
-def test_lines_of_all_replicas_arrive_with_their_names_and_colours(
-    open_log: Callable[[str], tuple[Page, Server]],
-) -> None:
+def test_lines_of_all_replicas_arrive_with_their_names_and_colours(open_log: OpenLog) -> None:
     page, server = open_log("running")
     server.lines("worker-1", "\x1b[1;31mERROR\x1b[0m plain", "20%\r40%\r60%\r")
     server.lines("ps-0", "\x1b[38;5;46mgreen\x1b[m")
@@ -54,9 +49,7 @@ def test_lines_of_all_replicas_arrive_with_their_names_and_colours(
     expect(page.locator("[data-log-state=live]")).to_have_text("Live")
 
 
-def test_what_a_program_writes_stays_text(
-    open_log: Callable[[str], tuple[Page, Server]],
-) -> None:
+def test_what_a_program_writes_stays_text(open_log: OpenLog) -> None:
     page, server = open_log("running")
     page.on("dialog", lambda dialog: pytest.fail(f"a dialog opened: {dialog.message}"))
     evil = [
@@ -73,9 +66,7 @@ def test_what_a_program_writes_stays_text(
     assert page.locator(".log-window img, .log-window script, .log-window a").count() == 0
 
 
-def test_a_flood_keeps_the_page_small_and_says_what_is_missing(
-    open_log: Callable[[str], tuple[Page, Server]],
-) -> None:
+def test_a_flood_keeps_the_page_small_and_says_what_is_missing(open_log: OpenLog) -> None:
     page, server = open_log("running")
     for start in range(0, 60_000, 1000):
         server.lines("worker-0", *[f"line {n}" for n in range(start, start + 1000)])
@@ -92,9 +83,7 @@ def test_a_flood_keeps_the_page_small_and_says_what_is_missing(
     assert log.evaluate(at_end)
 
 
-def test_who_reads_further_up_is_left_alone(
-    open_log: Callable[[str], tuple[Page, Server]],
-) -> None:
+def test_who_reads_further_up_is_left_alone(open_log: OpenLog) -> None:
     page, server = open_log("running")
     server.lines("worker-0", *[f"line {n}" for n in range(400)])
     log = page.get_by_role("log")
@@ -113,9 +102,7 @@ def test_who_reads_further_up_is_left_alone(
     assert log.evaluate("e => e.scrollHeight - e.scrollTop - e.clientHeight < 2")
 
 
-def test_the_end_of_a_log_can_be_left_slowly(
-    open_log: Callable[[str], tuple[Page, Server]],
-) -> None:
+def test_the_end_of_a_log_can_be_left_slowly(open_log: OpenLog) -> None:
     page, server = open_log("running")
     server.lines("worker-0", *[f"line {n}" for n in range(400)])
     log, follow = page.get_by_role("log"), page.locator("[data-log-toggle=follow]")
@@ -134,9 +121,7 @@ def test_the_end_of_a_log_can_be_left_slowly(
     expect(follow).to_have_attribute("aria-pressed", "true")
 
 
-def test_a_lost_connection_comes_back_where_it_was(
-    open_log: Callable[[str], tuple[Page, Server]],
-) -> None:
+def test_a_lost_connection_comes_back_where_it_was(open_log: OpenLog) -> None:
     page, server = open_log("running")
     server.lines("worker-0", "first", cursor="cursor/1=")
     expect(page.get_by_role("log")).to_contain_text("first")
@@ -160,7 +145,7 @@ def test_a_lost_connection_comes_back_where_it_was(
     assert log_rows(page) == ["first", "second"]
 
 
-def test_the_end_is_the_end(open_log: Callable[[str], tuple[Page, Server]]) -> None:
+def test_the_end_is_the_end(open_log: OpenLog) -> None:
     page, server = open_log("succeeded")
     server.lines("worker-0", "done")
     server.send(type="end")
@@ -172,9 +157,7 @@ def test_the_end_is_the_end(open_log: Callable[[str], tuple[Page, Server]]) -> N
 @pytest.mark.parametrize(
     ("code", "words"), [(4401, "You are signed out."), (4404, "This training was deleted.")]
 )
-def test_a_refusal_is_told_and_not_tried_again(
-    open_log: Callable[[str], tuple[Page, Server]], code: int, words: str
-) -> None:
+def test_a_refusal_is_told_and_not_tried_again(open_log: OpenLog, code: int, words: str) -> None:
     page, server = open_log("running")
     server.sockets[-1].close(code=code)
     expect(page.locator("[data-log-state=lost]")).to_contain_text(words)
@@ -182,9 +165,7 @@ def test_a_refusal_is_told_and_not_tried_again(
     assert len(server.sockets) == 1
 
 
-def test_a_pane_opened_early_says_what_it_waits_for_and_starts_by_itself(
-    open_log: Callable[[str], tuple[Page, Server]],
-) -> None:
+def test_a_pane_opened_early_says_what_it_waits_for_and_starts_by_itself(open_log: OpenLog) -> None:
     page, server = open_log("starting")
     server.send(type="state", replica="worker-0", state="starting", reason="pulling the image")
     expect(page.locator(".log-empty")).to_have_text("Waiting for worker-0: pulling the image")
@@ -194,9 +175,7 @@ def test_a_pane_opened_early_says_what_it_waits_for_and_starts_by_itself(
     assert page.locator(".log-empty").count() == 0
 
 
-def test_one_replica_is_asked_for_by_name(
-    open_log: Callable[[str], tuple[Page, Server]],
-) -> None:
+def test_one_replica_is_asked_for_by_name(open_log: OpenLog) -> None:
     page, server = open_log("running")
     server.lines("worker-0", "of worker-0")
     expect(page.get_by_role("log")).to_contain_text("of worker-0")
@@ -208,9 +187,7 @@ def test_one_replica_is_asked_for_by_name(
     assert download.endswith("/log/?replica=worker-1")
 
 
-def test_an_earlier_attempt_is_chosen_and_can_be_linked_to(
-    open_log: Callable[[str], tuple[Page, Server]],
-) -> None:
+def test_an_earlier_attempt_is_chosen_and_can_be_linked_to(open_log: OpenLog) -> None:
     page, server = open_log("failed")
     menu, log = page.get_by_label("Attempt"), page.get_by_role("log")
     server.lines("worker-0", "of the second")
@@ -239,9 +216,7 @@ def test_an_earlier_attempt_is_chosen_and_can_be_linked_to(
     expect(menu).to_have_value("1")
 
 
-def test_the_menu_comes_with_the_second_attempt(
-    open_log: Callable[[str], tuple[Page, Server]],
-) -> None:
+def test_the_menu_comes_with_the_second_attempt(open_log: OpenLog) -> None:
     page, server = open_log("running")
     expect(page.locator("[data-log-attempt]")).to_be_hidden()
     server.send(type="state", replica="", state="running", reason="", attempt=3)
@@ -250,7 +225,7 @@ def test_the_menu_comes_with_the_second_attempt(
     assert options.all_inner_texts() == ["latest", "3", "2", "1", "all"]
 
 
-def test_the_filter_hides_and_marks(open_log: Callable[[str], tuple[Page, Server]]) -> None:
+def test_the_filter_hides_and_marks(open_log: OpenLog) -> None:
     page, server = open_log("running")
     server.lines("worker-0", "Loss 1", "other", "LOSS 2")
     expect(page.get_by_role("log")).to_contain_text("LOSS 2")

@@ -25,11 +25,6 @@ while True:
 READ = "print(open('/data/precious').read())"
 
 
-@pytest.fixture
-def root(portal: Portal) -> Rest:
-    return portal.sign_in("root")
-
-
 def state_of(page: Page) -> Any:
     return page.locator("#namespace-page .job-meta .badge")
 

@@ -49,13 +49,6 @@ def portal() -> Iterator[Portal]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def ada(portal: Portal) -> Rest:
-    rest = portal.sign_in("ada")
-    rest.tenant()
-    return rest
-
-
 @pytest.fixture
 def box() -> Iterator[OneBox]:
     """A onebox alone, whose namespaces no portal looks at besides."""

@@ -5,23 +5,16 @@ are seeded (tests/e2e/seed.py) and these tests are the other end of the websocke
 import io
 import re
 import zipfile
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Response, Route, expect
+from playwright.sync_api import Page, Response, Route, expect
 
 from portal.web.format import bytes_text, duration_text
-from tests.e2e.scripted import Seeded, Server, seeded_pages
+from tests.e2e.scripted import Seeded, Server
 from tests.e2e.seed import PASSWORD
 
 pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture(scope="module")
-def seeded(browser: Browser) -> Iterator[Seeded]:
-    with seeded_pages(browser) as made:
-        yield made
 
 
 # --- live parts ---

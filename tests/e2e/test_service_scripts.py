@@ -1,42 +1,40 @@
 """Our scripts on the pages of notebooks and TensorBoards, in a real browser without a cluster."""
 
-import json
 import re
 import time
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, WebSocketRoute, expect
+from playwright.sync_api import Page, Route, expect
 
-from tests.e2e.screens import open_page, seeded_portal, sign_in
+from tests.e2e.scripted import Seeded, Server
 
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(scope="module")
-def seeded(browser: Browser) -> Iterator[tuple[str, dict[str, str], object]]:
-    with seeded_portal() as (url, ids):
-        yield url, ids, sign_in(browser, url, "ada")
-
-
 @pytest.fixture
-def page(browser: Browser, seeded: tuple[str, dict[str, str], object]) -> Iterator[Page]:
-    page = open_page(browser, seeded[0], seeded[2], width=1400, is_dark=False)
+def page(seeded: Seeded) -> Iterator[Page]:
+    page = seeded.page()
     yield page
     page.context.close()
 
 
+@pytest.fixture
+def live(page: Page) -> Server:
+    """Tells the page what has changed."""
+    server = Server()
+    page.route_web_socket("**/ws/live/", server.take)
+    return server
+
+
 def test_a_part_that_changes_while_its_answer_is_slow_is_read_again(
-    page: Page, seeded: tuple[str, dict[str, str], object]
+    page: Page, seeded: Seeded, live: Server
 ) -> None:
-    pk = seeded[1]["nb-starting"]
-    sockets: list[WebSocketRoute] = []
+    pk = seeded.jobs["nb-starting"]
     asked: list[str] = []
-    page.route_web_socket("**/ws/live/", lambda socket: sockets.append(socket))
 
     def announce(revision: int) -> None:
-        frame = {"type": "changed", "kind": "service", "id": pk, "revision": revision}
-        sockets[-1].send(json.dumps(frame))
+        live.send(type="changed", kind="service", id=pk, revision=revision)
 
     def answer_late(route: Route) -> None:
         asked.append(route.request.headers.get("homeport-have", ""))
@@ -68,9 +66,9 @@ def _header(page: Page, pk: str) -> str:
 
 
 def test_an_answer_to_an_action_that_is_older_than_the_page_is_read_anew(
-    page: Page, seeded: tuple[str, dict[str, str], object]
+    page: Page, seeded: Seeded
 ) -> None:
-    pk = seeded[1]["nb-queued"]
+    pk = seeded.jobs["nb-queued"]
     page.goto(f"/notebooks/{pk}/")
     page.wait_for_load_state("networkidle")
     header = page.locator("#service-header")
@@ -84,35 +82,24 @@ def test_an_answer_to_an_action_that_is_older_than_the_page_is_read_anew(
 
 
 def test_a_part_that_was_replaced_while_it_was_read_listens_again(
-    page: Page, seeded: tuple[str, dict[str, str], object]
+    page: Page, seeded: Seeded, live: Server
 ) -> None:
-    pk = seeded[1]["nb-queued"]
-    sockets: list[WebSocketRoute] = []
+    pk = seeded.jobs["nb-queued"]
     held: list[Route] = []
-    page.route_web_socket("**/ws/live/", lambda socket: sockets.append(socket))
     page.goto(f"/notebooks/{pk}/")
     page.wait_for_load_state("networkidle")
     answer = _header(page, pk)
     page.route("**/part/header/", lambda route: held.append(route))
     page.route("**/stop/", lambda route: route.fulfill(body=answer, content_type="text/html"))
-
-    def announce() -> None:
-        frame = {"type": "changed", "kind": "service", "id": pk, "revision": 99}
-        sockets[-1].send(json.dumps(frame))
-
     with page.expect_request("**/part/header/"):
-        announce()
+        live.send(type="changed", kind="service", id=pk, revision=99)
     with page.expect_response("**/stop/"), page.expect_request("**/part/header/"):
         page.locator("#stop").click()
     for route in held:
         route.abort()
 
 
-def test_ticks_survive_the_list_being_read_again(
-    page: Page, seeded: tuple[str, dict[str, str], object]
-) -> None:
-    sockets: list[WebSocketRoute] = []
-    page.route_web_socket("**/ws/live/", lambda socket: sockets.append(socket))
+def test_ticks_survive_the_list_being_read_again(page: Page, live: Server) -> None:
     page.goto("/trainings/")
     page.wait_for_load_state("networkidle")
     button = page.get_by_role("button", name="Open in TensorBoard")
@@ -123,8 +110,7 @@ def test_ticks_survive_the_list_being_read_again(
     # A page that shows an older state is read anew.
     page.locator("#list").evaluate("(list) => { list.dataset.revision = 'old' }")
     with page.expect_response(lambda r: "/trainings/?" in r.url):
-        frame = {"type": "changed", "kind": "job", "id": "x", "revision": 99}
-        sockets[-1].send(json.dumps(frame))
+        live.send(type="changed", kind="job", id="x", revision=99)
     expect(page.locator("#list")).not_to_have_attribute("data-revision", "old")
     expect(box).to_be_checked()
 
@@ -148,10 +134,8 @@ def test_the_form_shows_what_belongs_to_a_choice_and_tells_what_fits(page: Page)
     expect(page.locator("#jobs")).to_be_visible()
 
 
-def test_what_cannot_be_opened_is_told_in_the_tab(
-    page: Page, seeded: tuple[str, dict[str, str], object]
-) -> None:
-    pk = seeded[1]["nb-running"]
+def test_what_cannot_be_opened_is_told_in_the_tab(page: Page, seeded: Seeded) -> None:
+    pk = seeded.jobs["nb-running"]
     refusal = {"code": "not_running", "text": "It is still starting.", "next_step": "Wait."}
 
     def refuse(route: Route) -> None:
@@ -171,9 +155,9 @@ def test_what_cannot_be_opened_is_told_in_the_tab(
 
 
 def test_a_tab_that_opens_goes_to_the_gate_and_leaves_no_way_back_to_itself(
-    page: Page, seeded: tuple[str, dict[str, str], object]
+    page: Page, seeded: Seeded
 ) -> None:
-    pk = seeded[1]["nb-running"]
+    pk = seeded.jobs["nb-running"]
     page.route("http://127.0.0.1:31204/**", lambda route: route.fulfill(body="the gate"))
     page.goto(f"/notebooks/{pk}/")
     with page.context.expect_page() as opened:
@@ -190,11 +174,8 @@ def test_a_tab_that_opens_goes_to_the_gate_and_leaves_no_way_back_to_itself(
     ["/notebooks/", "/notebooks/new/", "/tensorboards/", "/tensorboards/new/",
      "/notebooks/{nb-queued}/", "/notebooks/{nb-failed}/", "/tensorboards/{tb-running}/"],
 )  # fmt: skip
-def test_no_page_is_wider_than_its_window(
-    browser: Browser, seeded: tuple[str, dict[str, str], object], width: int, path: str
-) -> None:
-    url, ids, state = seeded
-    page = open_page(browser, url, state, width=width, is_dark=False)
-    page.goto(path.format(**ids))
+def test_no_page_is_wider_than_its_window(seeded: Seeded, width: int, path: str) -> None:
+    page = seeded.page(width=width)
+    page.goto(path.format(**seeded.jobs))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.context.close()
