@@ -10,9 +10,9 @@ import socket
 import ssl
 import tempfile
 from argparse import ArgumentParser
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -20,7 +20,7 @@ import yaml
 from django.core.management import get_commands, load_command_class
 from django.core.management.base import BaseCommand
 
-from homeport_client import watching
+from homeport_client import amounts, watching
 from tests.jobs.client.world import Answer, Asked, CommandLine, listed, scripted
 from tests.recorded import GIVEN
 from tests.recorded.browsers import ROOT
@@ -54,11 +54,14 @@ def _options(parser: ArgumentParser) -> list[dict[str, Any]]:
     ]
 
 
-AGO = {
-    "QUEUED": timedelta(hours=3, minutes=20, seconds=30),
-    "STARTED": timedelta(hours=3, minutes=20, seconds=25),
-    "FINISHED": timedelta(hours=3, minutes=8, seconds=30),
-}
+class Clock(datetime):
+    """What the command line takes for the time; what happened in portal.yaml is some hours old."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return cls(2026, 11, 20, 13, 20, 30, tzinfo=tz)
+
+
 TEXTS = {
     "src/train.py": "print(1)\n",
     "src/lib/net.py": "print(2)\n",
@@ -73,8 +76,6 @@ TEXTS = {
 }
 # Everything that needs no websocket.
 LINES = (GIVEN / "lines.txt").read_text().splitlines()
-
-
 WHOLE = {"status", "headers", "data", "body", "cut"}
 
 
@@ -85,15 +86,6 @@ def _answer(row: Any) -> Any:
     if not isinstance(row, dict) or not row or not set(row) <= WHOLE:
         return row
     return Answer(**{**row, "data": row["data"].encode()} if "data" in row else row)
-
-
-def _given() -> dict[str, Any]:
-    """What portal.yaml says; times are some hours ago."""
-    text = (GIVEN / "portal.yaml").read_text()
-    for word, ago in AGO.items():
-        text = text.replace(word, json.dumps((datetime.now(UTC) - ago).isoformat()))
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
 
 
 def _answers(rows: dict[str, Any]) -> dict[str, Any]:
@@ -135,7 +127,8 @@ def homeport() -> dict[str, Any]:
         patch.setattr("ssl.create_default_context", functools.cache(ssl.create_default_context))
         patch.setattr("gettext.find", functools.cache(gettext.find))
         patch.setattr(watching.Changes, "wait", lambda self, identity: None)
-        given = _given()
+        patch.setattr(amounts, "datetime", Clock)
+        given = yaml.safe_load((GIVEN / "portal.yaml").read_text())
         run = CommandLine(home, patch)
 
         def plain(text: str) -> str:
