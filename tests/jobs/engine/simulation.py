@@ -107,9 +107,6 @@ class Sim(Kubelet, Cluster):
         """Everything that a workload may leave behind."""
         return sorted("/".join(key[::2]) for key in self.store if key[0] in OF_WORKLOADS)
 
-    def live_pods(self) -> list[Object]:
-        return [pod for pod in self.of("Pod") if pod["status"]["phase"] not in ENDED]
-
     # --- calls ---
     async def close(self) -> None:
         """Nothing is open."""

@@ -39,28 +39,91 @@ HARD = Amount(8000, 16 * GI, 2, 20)
 WIDE = Amount(99000, 99 * GI, 9, 99)
 
 
-def test_what_fits_starts() -> None:
-    assert fit([request(3)], HARD, HARD, [node()]) == Fit("now")
+NEVER, LATER, READY = "This can never start: ", "Waiting for ", Fit("now")
+PORT = ReplicaRequest("notebook", 1, Amount(1000, GI, 0, 1, 1))
+ONE_PORT = replace(HARD, nodeports=1)
+SMALL_GPUS = [node(gpu=1), node("b", gpu=1)]
+PAIRS = [node(gpu=2), node("b", gpu=2)]
+KEPT = node(gpu=4, only_gpu=True)
+HALF_FREE = node(used=Amount(cpu=5000))
+ALL_LACK = (
+    "quota: needs 2 GPUs, 0 of 2 free; needs 2 CPU, 0.5 of 8 free; needs 2Gi memory, 1Gi of 16Gi "
+    "free; needs 2 pods, 0 of 20 free"
+)
+PIECES = (
+    "enough is free in total, but only 1 of 2 replicas fit on single nodes (each worker needs "
+    "5 CPU and 1Gi memory on one node)"
+)
 
 
-def test_quota_that_others_hold_is_waited_for_with_the_arithmetic() -> None:
-    left = HARD - Amount(7000, 0, 0, 7)
-    answer = fit([request(3)], HARD, left, [node()])
-    assert (answer.kind, answer.code) == ("later", "quota")
-    assert answer.text == "Waiting for quota: needs 3 CPU, 1 of 8 free"
+def later(code: str, text: str) -> Fit:
+    return Fit("later", code, LATER + text)
 
 
-def test_every_lacking_resource_is_named_gpu_first() -> None:
-    left = Amount(500, GI, -1, 0)
-    answer = fit([request(2, gpu=1)], HARD, left, [node(gpu=4)])
-    assert answer.text == (
-        "Waiting for quota: needs 2 GPUs, 0 of 2 free; needs 2 CPU, 0.5 of 8 free; "
-        "needs 2Gi memory, 1Gi of 16Gi free; needs 2 pods, 0 of 20 free"
-    )
+def never(code: str, text: str, field: str) -> Fit:
+    return Fit("never", code, NEVER + text, field)
 
 
-def test_a_resource_over_quota_does_not_hold_up_what_does_not_want_it() -> None:
-    assert fit([request()], HARD, HARD - Amount(gpu=5), [node()]).kind == "now"
+# A table: what is asked for, the quota, what is left of it, the nodes, and the answer.
+# fmt: off
+FITS = {
+    "it fits": ([request(3)], HARD, HARD, [node()], READY),
+    "others hold the quota": ([request(3)], HARD, HARD - Amount(7000, 0, 0, 7), [node()],
+        later("quota", "quota: needs 3 CPU, 1 of 8 free")),
+    "every lacking resource is named, GPUs first": ([request(2, gpu=1)], HARD,
+        Amount(500, GI, -1, 0), [node(gpu=4)], later("quota", ALL_LACK)),
+    "over quota of what is not wanted": ([request()], HARD, HARD - Amount(gpu=5), [node()], READY),
+    "larger than every node": ([request(gpu=2)], HARD, HARD, SMALL_GPUS, never("over_node",
+        "it needs 2 GPUs, the largest node has 1. Request less.", "replicas.worker.gpu")),
+    "each larger than every node": ([request(2, gpu=2)], WIDE, WIDE, SMALL_GPUS, never("over_node",
+        "each worker needs 2 GPUs, the largest node has 1. Request less per replica.",
+        "replicas.worker.gpu")),
+    "on no node together": ([request(cpu=6000, gpu=1)], HARD, HARD,
+        [node(), node("b", cpu=4000, gpu=4)], never("over_node",
+        "it needs 1 GPU and 6 CPU and 1Gi memory, which no single node has. Request less.",
+        "replicas.worker")),
+    "more than all nodes": ([request(2, gpu=1)], HARD, HARD, [node(gpu=1)], never("over_cluster",
+        "needs 2 GPUs, all nodes in total have 1.", "replicas.worker.gpu")),
+    "nodes are down": ([request()], HARD, HARD, [node(is_open=False)],
+        later("nodes", "a node: none is schedulable now")),
+    "pods of others are on the nodes": ([request(3)], HARD, HARD, [node(used=Amount(7000))],
+        later("nodes", "free nodes: needs 3 CPU, 1 of 8 free")),
+    "room in pieces, for one": ([request(cpu=4000)], HARD, HARD, [HALF_FREE, HALF_FREE],
+        later("nodes", "free nodes: needs 4 CPU and 1Gi memory on one node; no node has that much "
+        "free")),
+    "room in pieces, for two": ([request(2, cpu=5000)], WIDE, WIDE, [HALF_FREE, node("b")],
+        later("nodes", "free nodes: " + PIECES)),
+    "a NodePort is the quota's and no node's": ([PORT], ONE_PORT, ONE_PORT, [node()], READY),
+    "no NodePort is left": ([PORT], ONE_PORT, HARD, [node()],
+        later("quota", "quota: needs 1 NodePort, 0 of 1 free")),
+    "no NodePort at all": ([PORT], HARD, HARD, [node()], never("over_quota",
+        "needs 1 NodePort, the whole quota is 0. Request less, or ask your lead for more quota.",
+        "replicas.notebook.count")),
+    "GPUs in pairs": ([request(2, gpu=2)], WIDE, WIDE, PAIRS, READY),
+    "a pair and two": ([request(gpu=2), request(2, gpu=1, role="ps")], WIDE, WIDE, PAIRS, READY),
+    "GPUs are packed whole": ([request(3, gpu=1), request(gpu=2, role="ps")], WIDE, WIDE, PAIRS,
+        never("over_cluster", "needs 5 GPUs, all nodes in total have 4.", "replicas.worker.gpu")),
+    "a node for GPUs takes a GPU": ([request(gpu=1)], HARD, HARD, [KEPT], READY),
+    "a node for GPUs takes nothing else": ([request()], HARD, HARD, [KEPT], never("over_node",
+        "it needs 1 CPU and 1Gi memory, which no single node has. Request less.",
+        "replicas.worker")),
+    "the quota is not counted": ([request()], None, None, [node()],
+        later("quota_unknown", "the cluster to count its quota")),
+    "no nodes are known": ([request()], HARD, HARD, [],
+        later("no_nodes", "the cluster: its nodes are not known yet")),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("case", FITS)
+def test_what_fits_now_later_and_never(case: str) -> None:
+    requests, hard, left, nodes, answer = FITS[case]
+    assert fit(requests, hard, left, nodes) == answer
+
+
+def test_small_replicas_that_only_a_node_for_gpus_had_room_for_can_never_start() -> None:
+    assert fit([request(9, cpu=500)], HARD, HARD, [KEPT, node("b", cpu=500)]).kind == "never"
+    assert fit([request(9)], HARD, HARD, []).kind == "never"
 
 
 @pytest.mark.parametrize(
@@ -77,68 +140,6 @@ def test_more_than_the_whole_quota_can_never_start(requests, field, words) -> No
     answer = fit(requests, HARD, HARD, [node(cpu=99000, gpu=9)])
     assert (answer.kind, answer.code, answer.field) == ("never", "over_quota", field)
     assert words in answer.text
-
-
-def test_a_replica_larger_than_every_node_can_never_start() -> None:
-    answer = fit([request(gpu=2)], HARD, HARD, [node(gpu=1), node("b", gpu=1)])
-    assert (answer.kind, answer.field) == ("never", "replicas.worker.gpu")
-    assert "it needs 2 GPUs, the largest node has 1. Request less." in answer.text
-    answer = fit([request(2, gpu=2)], WIDE, WIDE, [node(gpu=1), node("b", gpu=1)])
-    assert "each worker needs 2 GPUs, the largest node has 1" in answer.text
-
-
-def test_resources_that_no_node_has_together_can_never_start() -> None:
-    answer = fit(
-        [request(cpu=6000, gpu=1)], HARD, HARD, [node(cpu=8000), node("b", cpu=4000, gpu=4)]
-    )
-    assert (answer.kind, answer.field) == ("never", "replicas.worker")
-    assert "which no single node has" in answer.text
-
-
-def test_more_than_all_nodes_together_can_never_start() -> None:
-    answer = fit([request(2, gpu=1)], HARD, HARD, [node(gpu=1)])
-    assert (answer.kind, answer.code) == ("never", "over_cluster")
-    assert "needs 2 GPUs, all nodes in total have 1" in answer.text
-
-
-def test_nodes_that_are_down_make_a_job_wait_not_impossible() -> None:
-    answer = fit([request()], HARD, HARD, [node(is_open=False)])
-    assert (answer.kind, answer.text) == ("later", "Waiting for a node: none is schedulable now")
-
-
-def test_pods_of_others_count_on_the_nodes() -> None:
-    answer = fit([request(3)], HARD, HARD, [node(used=Amount(7000, 0, 0, 1))])
-    assert answer.text == "Waiting for free nodes: needs 3 CPU, 1 of 8 free"
-
-
-def test_room_in_pieces_is_no_room() -> None:
-    nodes = [node("a", used=Amount(cpu=5000)), node("b", used=Amount(cpu=5000))]
-    answer = fit([request(1, cpu=4000)], HARD, HARD, nodes)
-    assert answer.kind == "later"
-    assert "needs 4 CPU and 1Gi memory on one node; no node has that much free" in answer.text
-    nodes = [node("a", used=Amount(cpu=5000)), node("b")]
-    answer = fit([request(2, cpu=5000)], WIDE, WIDE, nodes)
-    assert (
-        "only 1 of 2 replicas fit on single nodes (each worker needs 5 CPU and 1Gi memory"
-        in answer.text
-    )
-
-
-def test_a_nodeport_is_the_quotas_and_no_nodes() -> None:
-    notebook = ReplicaRequest("notebook", 1, Amount(1000, GI, 0, 1, 1))
-    hard = replace(HARD, nodeports=2)
-    assert fit([notebook], hard, hard, [node()]).kind == "now"
-    answer = fit([notebook], hard, replace(hard, nodeports=0), [node()])
-    assert answer.text == "Waiting for quota: needs 1 NodePort, 0 of 2 free"
-    assert fit([notebook], replace(HARD, nodeports=0), HARD, [node()]).code == "over_quota"
-
-
-def test_gpus_are_packed_whole() -> None:
-    nodes = [node("a", gpu=2), node("b", gpu=2)]
-    wide = Amount(99000, 99 * GI, 9, 99)
-    assert fit([request(2, gpu=2)], wide, wide, nodes).kind == "now"
-    assert fit([request(1, gpu=2), request(2, gpu=1, role="ps")], wide, wide, nodes).kind == "now"
-    assert fit([request(3, gpu=1), request(1, gpu=2, role="ps")], wide, wide, nodes).kind == "never"
 
 
 def test_what_needs_no_gpu_leaves_gpu_nodes_free() -> None:
@@ -165,24 +166,6 @@ def test_taints_decide_what_a_node_takes(taints, takes_cpu, takes_gpu) -> None:
     assert bool(found.places(Amount(1000, GI, 1, 1))) == takes_gpu
     closed = node_capacity("a", room, room, takes_pods=False, taints=taints)
     assert closed.places(Amount(1000, GI, 1, 1)) == 0
-
-
-def test_nodes_kept_for_gpus_take_nothing_else() -> None:
-    kept = [node("a", gpu=4, only_gpu=True)]
-    assert fit([request(gpu=1)], HARD, HARD, kept).kind == "now"
-    assert fit([request()], HARD, HARD, kept).kind == "never"
-    assert fit([request(9, cpu=500)], HARD, HARD, [*kept, node("b", cpu=500)]).kind == "never"
-
-
-def test_without_a_counted_quota_nothing_starts() -> None:
-    assert fit([request()], None, None, [node()]).code == "quota_unknown"
-
-
-def test_without_nodes_nothing_starts_and_nothing_is_impossible() -> None:
-    assert (fit([request()], HARD, HARD, []).kind, fit([request(9)], HARD, HARD, []).kind) == (
-        "later",
-        "never",
-    )
 
 
 amounts = st.builds(

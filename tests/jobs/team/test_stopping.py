@@ -2,23 +2,11 @@
 
 import pytest
 
-from jobs.models import Workload
 from jobs.rules import reasons
-from jobs.rules.states import WorkloadState
 from jobs.workloads import actions
-from tests.factories import make_job, make_service, make_tenant, make_user
+from tests.factories import make_service, make_tenant, make_user
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.mark.parametrize(("who", "told"), [("lee", "lee"), ("alice", "")])
-def test_a_stop_is_signed(who: str, told: str):
-    tenant = make_tenant("alice")
-    by = tenant.owner if who == "alice" else make_user(who, role="admin")
-    job = make_job(tenant, state=WorkloadState.RUNNING)
-    actions.stop(by=by, workload=job, reason="it diverged")
-    job = Workload.objects.get(pk=job.pk)
-    assert (job.stopped_by, job.stop_reason) == (told, "it diverged")
 
 
 def test_a_notebook_forgets_who_stopped_it_when_it_starts_again():

@@ -61,17 +61,54 @@ def ended(start: float, end: float) -> dict[str, Any]:
     return {"state": {"terminated": {"startedAt": stamp(start), "finishedAt": stamp(end)}}}
 
 
-def test_a_running_pod_counts_from_its_start_with_what_it_holds():
-    interval = interval_of(pod(running(5)), at(30))
-    assert interval is not None
-    assert (interval.started_at, interval.ended_at, interval.node) == (at(5), None, "gpu-03")
-    assert (interval.held.gpu_count, interval.held.cpu_millicores) == (1, 2000)
+CRASHED = {
+    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+    "lastState": {"terminated": {"startedAt": stamp(5), "finishedAt": stamp(6)}},
+}
+BEGAN = {"state": {}, "lastState": {"terminated": {"startedAt": stamp(5)}}}
+DELETED = pod(running(5), meta={"deletionTimestamp": stamp(22)})
+# What is seen, when, since when it is gone, and from when to when it counts: minutes after noon.
+COUNTED = {
+    "runs": (pod(running(5)), 30, None, (5, None)),
+    "ends with its last program": (
+        pod(ended(5, 20), ended(6, 25), phase="Succeeded"),
+        30,
+        None,
+        (5, 25),
+    ),
+    "is not interrupted by restarts": (pod(CRASHED), 30, None, (5, None)),
+    "is gone: ended when its program did": (pod(ended(5, 20)), 30, 30, (5, 20)),
+    "vanished while it ran": (pod(running(5)), 30, 28, (5, 28)),
+    "vanished: ended at the end of its grace": (DELETED, 30, 30, (5, 22)),
+    "was removed by force, sooner than was announced": (DELETED, 30, 21, (5, 21)),
+    "is being deleted: still holds what it holds": (DELETED, 21, None, (5, None)),
+    "was evicted, without a word of its program": (pod(BEGAN, phase="Failed"), 30, None, (5, 30)),
+    "ran before it was made, by its node's clock": (
+        pod(ended(-600, -590), phase="Failed"),
+        30,
+        None,
+        (0, 0),
+    ),
+    "will run, by its node's clock": (pod(ended(600, 610), phase="Failed"), 30, None, (30, 30)),
+    "ended before it began, by a clock set back": (
+        pod(ended(20, 10), phase="Failed"),
+        30,
+        None,
+        (20, 20),
+    ),
+}
 
 
-def test_it_ends_with_its_last_program():
-    interval = interval_of(pod(ended(5, 20), ended(6, 25), phase="Succeeded"), at(30))
-    assert interval is not None
-    assert (interval.started_at, interval.ended_at) == (at(5), at(25))
+@pytest.mark.parametrize("case", COUNTED)
+def test_a_pod_counts_from_its_first_program_to_its_end(case: str):
+    seen, now, gone, (began, over) = COUNTED[case]
+    interval = interval_of(seen, at(now), gone_at=None if gone is None else at(gone))
+    assert (interval.started_at, interval.ended_at) == (
+        at(began),
+        None if over is None else at(over),
+    )
+    assert (interval.held.gpu_count, interval.node) == (len(seen.spec.containers), "gpu-03")
+    assert interval.held.cpu_millicores == 2000 * len(seen.spec.containers)
 
 
 @pytest.mark.parametrize(
@@ -96,56 +133,6 @@ def test_a_pod_that_never_ran_counts_nothing(state: dict[str, Any]):
     assert interval_of(pod(state, phase="Failed"), at(30)) is None
     assert interval_of(pod(state, phase="Pending"), at(30), gone_at=at(30)) is None
     assert interval_of(pod(phase="Pending"), at(30)) is None
-
-
-def test_restarts_of_the_program_do_not_interrupt_it():
-    crashed = {
-        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
-        "lastState": {"terminated": {"startedAt": stamp(5), "finishedAt": stamp(6)}},
-    }
-    interval = interval_of(pod(crashed), at(30))
-    assert interval is not None
-    assert (interval.started_at, interval.ended_at) == (at(5), None)
-
-
-def test_a_pod_that_is_gone_ended_when_its_program_did():
-    interval = interval_of(pod(ended(5, 20)), at(30), gone_at=at(30))
-    assert interval is not None
-    assert interval.ended_at == at(20)
-
-
-def test_a_pod_that_vanished_while_it_ran_ended_at_the_end_of_its_grace_at_the_latest():
-    deleted = pod(running(5), meta={"deletionTimestamp": stamp(22)})
-    assert interval_of(deleted, at(30), gone_at=at(30)).ended_at == at(22)
-    # Removed by force: the deletion was announced for later than it happened.
-    assert interval_of(deleted, at(30), gone_at=at(21)).ended_at == at(21)
-    assert interval_of(pod(running(5)), at(30), gone_at=at(28)).ended_at == at(28)
-
-
-def test_a_pod_that_is_being_deleted_still_holds_what_it_holds():
-    deleted = pod(running(5), meta={"deletionTimestamp": stamp(22)})
-    assert interval_of(deleted, at(21)).ended_at is None
-
-
-def test_an_evicted_pod_without_any_status_of_its_program_ends_now():
-    began = {"state": {}, "lastState": {"terminated": {"startedAt": stamp(5)}}}
-    assert interval_of(pod(began, phase="Failed"), at(30)).ended_at == at(30)
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "counted"),
-    [
-        (-600, -590, (0, 0)),  # a node that is ten hours behind: not before the pod was made
-        (600, 610, (30, 30)),  # one that is ahead: not after now
-        (20, 10, (20, 20)),  # a clock that was set back while it ran
-    ],
-)
-def test_a_wrong_clock_of_a_node_makes_no_time(
-    start: float, end: float, counted: tuple[float, float]
-):
-    interval = interval_of(pod(ended(start, end), phase="Failed"), at(30))
-    assert interval is not None
-    assert (interval.started_at, interval.ended_at) == (at(counted[0]), at(counted[1]))
 
 
 def test_homeports_own_pods_and_foreign_ones_are_nobodys_usage():

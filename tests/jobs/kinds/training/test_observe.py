@@ -1,5 +1,6 @@
 """What is read out of the cluster's own objects, odd ones included."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from jobs.kinds.observe import gpus_of
 from jobs.kinds.state import PodFacts, ReplicaKey, WorkloadRow
 from jobs.kinds.training.observe import parse_indexes, read_pod
+from jobs.rules.endings import ContainerExit, Disruption
 from portal.cluster import objects
 
 JOB = WorkloadRow(
@@ -51,76 +53,53 @@ def container(name: str, **state: Any) -> dict[str, Any]:
     return {"name": name, "state": state, **more}
 
 
-def test_labels_say_which_replica_it_is_and_the_annotation_which_gpus() -> None:
-    found = facts(phase="Running")
-    assert (found.key, found.gpus, found.node) == (ReplicaKey("worker", 1, 3), "0,3", "n")
+def statuses(fetch: dict[str, Any], main: dict[str, Any], phase: str = "Pending") -> dict[str, Any]:
+    told = {"phase": phase, "containerStatuses": [container("main", **main)]}
+    return {**told, "initContainerStatuses": [container("fetch", **fetch)]}
 
 
-def test_a_program_that_runs() -> None:
-    found = facts(
-        phase="Running",
-        initContainerStatuses=[container("fetch", terminated={"exitCode": 0})],
-        containerStatuses=[container("main", running={"startedAt": "2026-11-20T12:00:00Z"})],
-    )
-    assert found.is_running
-    assert found.end is None
-    assert found.started_at is not None
+DONE = {"terminated": {"exitCode": 0}}
+NO_CODE = {"terminated": {"exitCode": 65, "message": "{}", "reason": "Error"}}
+NO_IMAGE = {"waiting": {"reason": "ErrImagePull", "message": "no"}}
+STARTED = {"running": {"startedAt": "2026-11-20T12:00:00Z"}}
+CRASHES = {
+    "waiting": {"reason": "CrashLoopBackOff"},
+    "restartCount": 2,
+    "lastState": {"terminated": {"exitCode": 3}},
+}
+PUT_OUT = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
 
 
-def test_fetch_that_failed_is_how_the_replica_ended() -> None:
-    found = facts(
-        phase="Failed",
-        initContainerStatuses=[
-            container("fetch", terminated={"exitCode": 65, "message": "{}", "reason": "Error"})
-        ],
-        containerStatuses=[container("main", waiting={"reason": "PodInitializing"})],
-    )
-    assert found.end is not None
-    assert (found.end.exit_code, found.end.is_fetch) == (65, True)
-    assert found.started_at is None
-
-
-def test_an_image_of_ours_that_cannot_be_pulled_is_not_blamed_on_the_users() -> None:
-    waiting = {"reason": "ErrImagePull", "message": "no"}
-    ours = facts(phase="Pending", initContainerStatuses=[container("fetch", waiting=waiting)])
-    users = facts(
-        phase="Pending",
-        initContainerStatuses=[container("fetch", terminated={"exitCode": 0})],
-        containerStatuses=[container("main", waiting=waiting)],
-    )
-    assert (ours.waiting_in, users.waiting_in) == ("fetch", "main")
-    assert users.waiting_reason == "ErrImagePull"
-
-
-def test_restarts_and_how_the_last_run_ended() -> None:
-    found = facts(
-        phase="Running",
-        containerStatuses=[
-            container(
-                "main",
-                waiting={"reason": "CrashLoopBackOff"},
-                restartCount=2,
-                lastState={"terminated": {"exitCode": 3}},
-            )
-        ],
-    )
-    assert found.restarts == 2
-    assert found.last_end is not None
-    assert found.last_end.exit_code == 3
-
-
-def test_a_signal_without_a_code_is_counted_as_shells_do() -> None:
-    ended = {"exitCode": 0, "signal": 9}
-    found = facts(phase="Failed", containerStatuses=[container("main", terminated=ended)])
-    assert found.end is not None
-    assert found.end.exit_code == 137
-
-
-def test_a_disruption_carries_the_pods_own_reason() -> None:
-    condition = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
-    found = facts(phase="Failed", reason="Evicted", message="low on disk", conditions=[condition])
-    assert found.disruption is not None
-    assert (found.disruption.pod_reason, found.disruption.pod_message) == ("Evicted", "low on disk")
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        ({}, {"key": ReplicaKey("worker", 1, 3), "gpus": "0,3", "node": "n"}),
+        (
+            statuses(DONE, STARTED, "Running"),
+            {"is_running": True, "end": None, "started_at": datetime(2026, 11, 20, 12, tzinfo=UTC)},
+        ),
+        (
+            statuses(NO_CODE, {"waiting": {"reason": "PodInitializing"}}, "Failed"),
+            {"end": ContainerExit(65, "Error", "{}", is_fetch=True), "started_at": None},
+        ),
+        # An image of ours that cannot be pulled is not blamed on the user's.
+        (statuses(NO_IMAGE, {}), {"waiting_in": "fetch", "waiting_reason": "ErrImagePull"}),
+        (statuses(DONE, NO_IMAGE), {"waiting_in": "main", "waiting_reason": "ErrImagePull"}),
+        (statuses({}, CRASHES, "Running"), {"restarts": 2, "last_end": ContainerExit(3)}),
+        # A signal without a code is counted as shells do.
+        (
+            statuses({}, {"terminated": {"exitCode": 0, "signal": 9}}, "Failed"),
+            {"end": ContainerExit(137)},
+        ),
+        (
+            {"reason": "Evicted", "message": "low on disk", "conditions": [PUT_OUT]},
+            {"disruption": Disruption("TerminationByKubelet", "", "Evicted", "low on disk")},
+        ),
+    ],
+)
+def test_what_a_pod_shows(status: dict[str, Any], told: dict[str, Any]) -> None:
+    found = facts(**status)
+    assert {name: getattr(found, name) for name in told} == told
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"main": 1}', '{"main": "x"}', "null", "7"])
