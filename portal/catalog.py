@@ -1,177 +1,167 @@
-"""What an admin offers: images, sizes, default quotas, read from one YAML file."""
+"""What an admin offers: images, sizes, default quotas; as the YAML file has it, checked.
 
-from dataclasses import dataclass
+The classes have the names and the shape of the file, `portal/catalog.yaml`, whose comments explain it.
+"""
+
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import yaml
+import msgspec
 from django.conf import settings
+from msgspec import Meta
 
 from portal import quantity
 from portal.errors import ConfigurationError
 
+Count = Annotated[int, Meta(ge=0)]
 
-@dataclass(frozen=True)
-class Image:
+
+class Millicores(int):
+    """Written as Kubernetes writes CPU: "500m", 2."""
+
+
+class Bytes(int):
+    """Written as Kubernetes writes memory: 2Gi."""
+
+
+class CatalogPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A mapping of the file. Keys that it does not have are nothing to it."""
+
+
+class Amounts(CatalogPart, frozen=True, kw_only=True):
+    """CPU and memory."""
+
+    cpu: Millicores
+    memory: Bytes
+
+    @property
+    def cpu_millicores(self) -> int:
+        return int(self.cpu)
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(self.memory)
+
+
+class Image(CatalogPart, frozen=True, kw_only=True):
     reference: str
     title: str
-    summary: str
+    summary: str = ""
 
 
-@dataclass(frozen=True)
-class Size:
+class Images(CatalogPart, frozen=True, kw_only=True):
+    """Those that are offered; when they are locked there are no others."""
+
+    offered: tuple[Image, ...]
+    locked: bool = False
+
+    def lists(self, reference: str) -> bool:
+        return any(image.reference == reference for image in self.offered)
+
+    def allows(self, reference: str) -> bool:
+        """Whether people may ask for this image."""
+        return not self.locked or self.lists(reference)
+
+
+class NotebookImages(Images, frozen=True, kw_only=True):
+    default: str
+
+    def __post_init__(self) -> None:
+        if not self.lists(self.default):
+            raise ValueError(f"The default {self.default!r} is not offered")
+
+
+class Size(Amounts, frozen=True, kw_only=True):
     slug: str
     title: str
-    cpu_millicores: int
-    memory_bytes: int
 
 
-@dataclass(frozen=True)
-class Notebooks:
+class NotebookSizes(CatalogPart, frozen=True, kw_only=True):
+    """Slugs of the catalog's sizes."""
+
+    offered: tuple[str, ...]
+    default: str
+    locked: bool = False
+
+    def __post_init__(self) -> None:
+        if self.default not in self.offered:
+            raise ValueError(f"The default {self.default!r} is not offered")
+
+
+class NotebookGpu(CatalogPart, frozen=True, kw_only=True):
+    """How many GPUs a notebook may have; when that is locked, how many every notebook has."""
+
+    max: Count
+    locked: bool = False
+
+
+class Notebooks(CatalogPart, frozen=True, kw_only=True):
     """What a notebook may be made of; what is locked cannot be typed freely."""
 
-    images: tuple[Image, ...]
-    default_image: str
-    images_locked: bool
-    sizes: tuple[Size, ...]
-    default_size: str
-    sizes_locked: bool
-    max_gpu: int
-    gpu_locked: bool  # then every notebook has `max_gpu` of them
-
-    def offers(self, reference: str) -> bool:
-        """Whether people may ask for this image."""
-        return not self.images_locked or any(i.reference == reference for i in self.images)
-
-    def size(self, slug: str) -> Size | None:
-        """The size of this name, None when it is not offered."""
-        return next((size for size in self.sizes if size.slug == slug), None)
+    images: NotebookImages
+    sizes: NotebookSizes
+    gpu: NotebookGpu
 
 
-@dataclass(frozen=True)
-class TensorBoards:
+class TensorBoards(Amounts, frozen=True, kw_only=True):
     """What every TensorBoard is made of."""
 
     image: str
-    cpu_millicores: int
-    memory_bytes: int
 
 
-@dataclass(frozen=True)
-class Quota:
-    """What a tenant may hold; cpu in millicores, memory and volumes in bytes."""
+class Quota(Amounts, frozen=True, kw_only=True):
+    """What a tenant may hold."""
 
-    cpu_millicores: int
-    memory_bytes: int
-    gpu_count: int
-    pods: int
-    nodeports: int
-    data_volume_bytes: int
-    log_volume_bytes: int
+    gpu: Count
+    pods: Count
+    nodeports: Count
+    data_volume: Bytes
+    log_volume: Bytes
 
 
-@dataclass(frozen=True)
-class Catalog:
-    images: tuple[Image, ...]
-    images_locked: bool
+class Catalog(CatalogPart, frozen=True, kw_only=True):
+    images: Images
     sizes: tuple[Size, ...]
-    max_gpu_per_replica: int
-    max_replicas_per_role: int
+    max_gpu_per_replica: Count
+    max_replicas_per_role: Count
     notebooks: Notebooks
-    tensorboards: TensorBoards
+    tensorboard: TensorBoards
     default_quota: Quota
     portal_image: str
-    run_as_uid: int
-    run_as_gid: int
+    run_as_uid: Count
+    run_as_gid: Count
 
-    def offers(self, reference: str) -> bool:
-        """Whether people may ask for this image."""
-        return not self.images_locked or any(i.reference == reference for i in self.images)
+    def __post_init__(self) -> None:
+        unknown = set(self.notebooks.sizes.offered) - {size.slug for size in self.sizes}
+        if unknown:
+            raise ValueError(f"notebooks.sizes.offered names {min(unknown)!r}, which is no size")
 
-
-def parse(raw: dict[str, Any]) -> Catalog:
-    """The catalog of a loaded YAML document.
-
-    Raises:
-        KeyError, TypeError, ValueError: something is missing or of the wrong kind.
-    """
-    quota = raw["default_quota"]
-    sizes = tuple(
-        Size(
-            str(row["slug"]),
-            str(row["title"]),
-            quantity.cpu_millicores(row["cpu"]),
-            quantity.memory_bytes(row["memory"]),
-        )
-        for row in raw["sizes"]
-    )
-    board = raw["tensorboard"]
-    return Catalog(
-        images=_images(raw["images"]),
-        images_locked=bool(raw["images"].get("locked", False)),
-        sizes=sizes,
-        max_gpu_per_replica=int(raw["max_gpu_per_replica"]),
-        max_replicas_per_role=int(raw["max_replicas_per_role"]),
-        notebooks=_notebooks(raw["notebooks"], sizes),
-        tensorboards=TensorBoards(
-            str(board["image"]),
-            quantity.cpu_millicores(board["cpu"]),
-            quantity.memory_bytes(board["memory"]),
-        ),
-        default_quota=Quota(
-            quantity.cpu_millicores(quota["cpu"]),
-            quantity.memory_bytes(quota["memory"]),
-            quantity.count(quota["gpu"]),
-            quantity.count(quota["pods"]),
-            quantity.count(quota["nodeports"]),
-            quantity.memory_bytes(quota["data_volume"]),
-            quantity.memory_bytes(quota["log_volume"]),
-        ),
-        portal_image=str(raw["portal_image"]),
-        run_as_uid=int(raw["run_as_uid"]),
-        run_as_gid=int(raw["run_as_gid"]),
-    )
+    @property
+    def notebook_sizes(self) -> dict[str, Size]:
+        """Those that notebooks are offered, by their slugs, in the order of the catalog."""
+        offered = self.notebooks.sizes.offered
+        return {size.slug: size for size in self.sizes if size.slug in offered}
 
 
-def _images(raw: dict[str, Any]) -> tuple[Image, ...]:
-    return tuple(
-        Image(str(row["reference"]), str(row["title"]), str(row.get("summary", "")))
-        for row in raw["offered"]
-    )
+_QUANTITIES = {Millicores: quantity.cpu_millicores, Bytes: quantity.memory_bytes}
 
 
-def _notebooks(raw: dict[str, Any], sizes: tuple[Size, ...]) -> Notebooks:
-    chosen = [str(slug) for slug in raw["sizes"]["offered"]]
-    found = Notebooks(
-        images=_images(raw["images"]),
-        default_image=str(raw["images"]["default"]),
-        images_locked=bool(raw["images"].get("locked", False)),
-        sizes=tuple(size for size in sizes if size.slug in chosen),
-        default_size=str(raw["sizes"]["default"]),
-        sizes_locked=bool(raw["sizes"].get("locked", False)),
-        max_gpu=quantity.count(raw["gpu"]["max"]),
-        gpu_locked=bool(raw["gpu"].get("locked", False)),
-    )
-    unknown = set(chosen) - {size.slug for size in sizes}
-    if unknown:
-        raise ValueError(f"notebooks.sizes.offered names {min(unknown)!r}, which is no size")
-    if found.size(found.default_size) is None:
-        raise ValueError(f"notebooks.sizes.default {found.default_size!r} is not offered")
-    if not any(image.reference == found.default_image for image in found.images):
-        raise ValueError(f"notebooks.images.default {found.default_image!r} is not offered")
-    return found
+def _read_quantity(kind: type[int], given: Any) -> int:
+    return kind(_QUANTITIES[kind](given))
 
 
 @lru_cache(maxsize=1)
 def _load(path: str, mtime_ns: int) -> Catalog:
     del mtime_ns  # part of the cache key only: a changed file is read again
     try:
-        return parse(yaml.safe_load(Path(path).read_text()))
-    except (KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+        # Not strict: a number may stand in quotes.
+        return msgspec.yaml.decode(
+            Path(path).read_bytes(), type=Catalog, strict=False, dec_hook=_read_quantity
+        )
+    except msgspec.DecodeError as error:
         raise ConfigurationError(
-            f"the catalog {path} cannot be used: {type(error).__name__} {error}; "
-            "compare it with portal/catalog.yaml"
+            f"the catalog {path} cannot be used: {error}; compare it with portal/catalog.yaml"
         ) from error
 
 

@@ -1,6 +1,5 @@
 """Everything that changes tenants on somebody's behalf: database rows only, never the cluster."""
 
-from dataclasses import asdict
 from datetime import timedelta
 
 from django.core.exceptions import PermissionDenied
@@ -56,8 +55,16 @@ def ensure_tenant(*, user: User, by: User | None = None) -> Tenant:
 
 def default_columns() -> dict[str, int]:
     """What the catalogue gives everybody, by columns of `Tenant`."""
-    amounts = asdict(get_catalog().default_quota)
-    return {name if "volume" in name else f"quota_{name}": n for name, n in amounts.items()}
+    quota = get_catalog().default_quota
+    return {
+        "quota_cpu_millicores": quota.cpu_millicores,
+        "quota_memory_bytes": quota.memory_bytes,
+        "quota_gpu_count": quota.gpu,
+        "quota_pods": quota.pods,
+        "quota_nodeports": quota.nodeports,
+        "data_volume_bytes": int(quota.data_volume),
+        "log_volume_bytes": int(quota.log_volume),
+    }
 
 
 def on_sign_in(*, user: User) -> None:

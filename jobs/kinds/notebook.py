@@ -17,7 +17,7 @@ from jobs.kinds.interactive.spec import NotebookSpec
 from jobs.kinds.interactive.startup import App
 from jobs.kinds.serializer import SpecSerializer
 from jobs.rules.requests import RoleRequest
-from portal.catalog import Notebooks, get_catalog
+from portal.catalog import Catalog, Notebooks, get_catalog
 from portal.web.fields import (
     Choice,
     CpuRequest,
@@ -69,34 +69,34 @@ class NotebookSerializer(SpecSerializer):
     """The body that asks for a notebook; what is left out comes from the catalog."""
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        offered = self._offered
         return {
             **super().get_fields(),
-            "image": ImageReference(attrgetter("notebooks"), label=_("Image"), required=False),
+            "image": ImageReference(
+                attrgetter("notebooks.images"), label=_("Image"), required=False
+            ),
             "size": Choice(
-                [size.slug for size in offered.sizes],
+                list(self._catalog.notebook_sizes),
                 label=_("Size"),
                 help_text="a size of the catalog",
                 required=False,
             ),
-            **_amount_fields(offered),
+            **_amount_fields(self._catalog.notebooks),
         }
 
     @property
-    def _offered(self) -> Notebooks:
-        return (self.context.get("catalog") or get_catalog()).notebooks
+    def _catalog(self) -> Catalog:
+        return self.context.get("catalog") or get_catalog()
 
     def validate(self, attrs: Mapping[str, Any]) -> NotebookSpec:
-        offered = self._offered
-        size = offered.size(attrs.get("size", offered.default_size))
-        assert size is not None  # the catalog offers its default, and the field all the others
+        offered = self._catalog.notebooks
+        size = self._catalog.notebook_sizes[attrs.get("size", offered.sizes.default)]
         each = RoleRequest(
             count=1,
             cpu_millicores=attrs.get("cpu", size.cpu_millicores),
             memory_bytes=attrs.get("memory", size.memory_bytes),
-            gpu_count=offered.max_gpu if offered.gpu_locked else attrs.get("gpu", 0),
+            gpu_count=offered.gpu.max if offered.gpu.locked else attrs.get("gpu", 0),
         )
-        image = attrs.get("image", offered.default_image)
+        image = attrs.get("image", offered.images.default)
         return NotebookSpec(name=attrs["name"], image=image, replicas={NOTEBOOK.key: each})
 
 
@@ -105,18 +105,18 @@ def _amount_fields(offered: Notebooks) -> dict[str, serializers.Field[Any, Any, 
     # JupyterLab does not start with less.
     cpu = CpuRequest(least=100, most=1_000_000, label=_("CPU"), required=False)
     memory = MemoryRequest(least=2**28, most=2**44, label=_("Memory"), required=False)
-    gpu = Integer(most=offered.max_gpu, label=_("GPU"), required=False)
+    gpu = Integer(most=offered.gpu.max, label=_("GPU"), required=False)
     fields: dict[str, serializers.Field[Any, Any, Any, Any]] = {
         "cpu": cpu,
         "memory": memory,
         "gpu": gpu,
     }
-    if offered.sizes_locked:
+    if offered.sizes.locked:
         text = _("Your admin offers sizes only; choose one of them.")
         fields |= {"cpu": Locked(cpu, text), "memory": Locked(memory, text)}
-    if offered.gpu_locked:
-        said = _("Your admin gives each notebook {most} GPU.").format(most=offered.max_gpu)
-        fields["gpu"] = Locked(gpu, said, only=offered.max_gpu)
+    if offered.gpu.locked:
+        said = _("Your admin gives each notebook {most} GPU.").format(most=offered.gpu.max)
+        fields["gpu"] = Locked(gpu, said, only=offered.gpu.max)
     return fields
 
 

@@ -103,7 +103,7 @@ class TensorBoardSerializer(SpecSerializer):
         return self._log_dirs(given, is_list=True)
 
     def validate(self, attrs: Mapping[str, Any]) -> TensorBoardSpec:
-        made_of = self.context["catalog"].tensorboards
+        made_of = self.context["catalog"].tensorboard
         each = RoleRequest(1, made_of.cpu_millicores, made_of.memory_bytes)
         return TensorBoardSpec(
             name=attrs["name"],

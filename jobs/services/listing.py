@@ -66,7 +66,8 @@ class ServiceRow:
 def image_titles() -> dict[str, str]:
     """What the catalog calls the images that it offers, by reference."""
     catalog = get_catalog()
-    return {image.reference: image.title for image in (*catalog.images, *catalog.notebooks.images)}
+    offered = (*catalog.images.offered, *catalog.notebooks.images.offered)
+    return {image.reference: image.title for image in offered}
 
 
 def service_rows(services: Iterable[Workload], user: Any) -> list[ServiceRow]:

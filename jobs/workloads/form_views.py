@@ -50,8 +50,7 @@ def _form_page(
         "form": form,
         "kind": form.kind.key,
         "tenant": tenant,
-        "offered": get_catalog().notebooks,
-        "asked": get_catalog().tensorboards,
+        "catalog": get_catalog(),
         "jobs": form.offered_jobs(tenant) if tenant else [],
     }
     return render(request, f"services/new_{form.kind.key}.html", context)

@@ -104,14 +104,15 @@ class NotebookForm(ServiceForm):
     labels: ClassVar[Mapping[str, Any]] = {"image_other": gettext_lazy("Image")}
 
     def blank(self) -> dict[str, str]:
-        offered = get_catalog().notebooks
-        size = offered.size(offered.default_size) or offered.sizes[0]
+        catalog = get_catalog()
+        offered = catalog.notebooks
+        size = catalog.notebook_sizes[offered.sizes.default]
         return {
-            "image": offered.default_image,
-            "size": offered.default_size,
+            "image": offered.images.default,
+            "size": offered.sizes.default,
             "cpu": quantity.cpu_text(size.cpu_millicores),
             "memory": quantity.memory_text(size.memory_bytes),
-            "gpu": str(offered.max_gpu) if offered.gpu_locked else "0",
+            "gpu": str(offered.gpu.max) if offered.gpu.locked else "0",
         }
 
     def body(self) -> dict[str, Any]:
@@ -143,11 +144,12 @@ class NotebookForm(ServiceForm):
 
     @classmethod
     def like(cls, service: Workload) -> ServiceForm:
-        offered = get_catalog().notebooks
+        catalog = get_catalog()
         (each,) = spec_of(service, NotebookSpec).replicas.values()
         asked = (each.cpu_millicores, each.memory_bytes)
-        slugs = [s.slug for s in offered.sizes if (s.cpu_millicores, s.memory_bytes) == asked]
-        is_listed = any(image.reference == service.image for image in offered.images)
+        sizes = catalog.notebook_sizes.values()
+        slugs = [s.slug for s in sizes if (s.cpu_millicores, s.memory_bytes) == asked]
+        is_listed = catalog.notebooks.images.lists(service.image)
         shown = {
             "name": service.name,
             "image": service.image if is_listed else OTHER_IMAGE,

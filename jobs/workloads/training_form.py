@@ -258,7 +258,7 @@ _SOURCE_NEEDED = {
 def blank_form(example: Example | None = None) -> TrainingForm:
     """An empty form, or a ready example."""
     values = dict(DEFAULTS)
-    images = get_catalog().images
+    images = get_catalog().images.offered
     values["image"] = images[0].reference if images else ""
     if example is not None:
         values.update({"source_kind": "none", **example.values})

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar, cast
 
 from django.utils.translation import gettext_lazy as _
@@ -11,7 +12,7 @@ from rest_framework import serializers
 from rest_framework.fields import empty
 
 from portal import quantity
-from portal.catalog import Catalog, Notebooks, get_catalog
+from portal.catalog import Catalog, Images, get_catalog
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,79}")
 # registry/path:tag@digest; https://github.com/distribution/reference, kept to what pods accept.
@@ -296,7 +297,7 @@ class ImageReference(Text):
     }
 
     def __init__(
-        self, of: Callable[[Catalog], Catalog | Notebooks] = lambda catalog: catalog, **options: Any
+        self, of: Callable[[Catalog], Images] = attrgetter("images"), **options: Any
     ) -> None:
         """
         Args:
@@ -311,11 +312,11 @@ class ImageReference(Text):
         if len(image) > 255 or not IMAGE.fullmatch(image):
             self.fail("invalid_image")
         offered = self._of(self.context.get("catalog") or get_catalog())
-        if not offered.offers(image):
+        if not offered.allows(image):
             self.fail("image_not_offered")
         host = registry_host(image)
         if is_address(host) and host not in {
-            registry_host(row.reference) for row in offered.images
+            registry_host(row.reference) for row in offered.offered
         }:
             # The node fetches it, from a place that pods themselves may not reach.
             text = self.error_messages["address"].format(host=host)

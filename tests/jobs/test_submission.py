@@ -5,10 +5,10 @@ What becomes of each value of each field is in tests/recorded (`given/bodies.yam
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rest_framework import serializers
 
 from jobs.kinds import base
@@ -22,7 +22,7 @@ from jobs.kinds.training.spec import RunPolicy, TrainingSpec
 from jobs.models import Bundle
 from jobs.pod.protocol.placeholders import DEFAULT_FLAGS
 from jobs.rules.requests import RoleRequest
-from portal.catalog import Image, get_catalog
+from portal.catalog import Image, Images, get_catalog
 from portal.errors import Refused
 from tenants.models import Tenant
 from tests.factories import make_tenant, submit_body
@@ -156,6 +156,7 @@ def test_a_registry_is_no_address_unless_the_catalog_lists_one(
 ) -> None:
     assert refused(alice, image=image) == {"image": "image_not_offered"}
     catalog = get_catalog()
-    listed = replace(catalog, images=(Image(image.rpartition("/")[0] + "/other", "", ""),))
+    other = Image(reference=image.rpartition("/")[0] + "/other", title="")
+    listed = replace(catalog, images=Images(offered=(other,)))
     monkeypatch.setattr(base, "get_catalog", lambda: listed)
     assert accepted(alice, image=image).image == image
