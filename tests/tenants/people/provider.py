@@ -9,7 +9,7 @@ import json
 import secrets
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -37,13 +37,11 @@ class Provider:
     people: `sub` -> claims.
     redirect_uri: the only one that is taken.
     bend: which lie to tell; empty: none.
-    asked: paths in the order of requests.
     """
 
     people: dict[str, dict[str, Any]]
     redirect_uri: str = ""
     bend: str = ""
-    asked: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -174,7 +172,6 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
         owner = self.owner
-        owner.asked.append(parts.path)
         asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
         if owner.bend == "down":
             self._send(503, b"down", "text/plain")
@@ -192,7 +189,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, b"", "text/plain")
 
     def do_POST(self) -> None:
-        self.owner.asked.append(self.path)
         length = int(self.headers.get("Content-Length", "0"))
         body = parse_qs(self.rfile.read(length).decode())
         asked = {name: values[0] for name, values in body.items()}

@@ -95,13 +95,17 @@ def test_role_and_team_are_changed_on_one_form(page: Client, crowd: None) -> Non
     assert "team: vision → none" in text
 
 
-def test_the_last_admin_is_told_so(page: Client, root: User) -> None:
+def test_what_an_admin_cannot_do_to_themselves_is_told(page: Client, root: User) -> None:
     body = {"first_name": "", "last_name": "", "email": "", "role": "researcher", "team": ""}
     answer = page.post(f"/admin/people/{root.pk}/", body)
     assert answer.status_code == 400
     assert "This is the last admin." in answer.content.decode()
     answer = page.post(f"/admin/people/{root.pk}/disable/", follow=True)
     assert "You cannot disable yourself" in answer.content.decode()
+    answer = page.post(f"/admin/people/{root.pk}/reset/", follow=True)
+    assert "Change your own password on your account page." in answer.content.decode()
+    root.refresh_from_db()
+    assert root.has_usable_password()
 
 
 def test_disabling_asks_first(page: Client, crowd: None) -> None:
@@ -115,13 +119,6 @@ def test_disabling_asks_first(page: Client, crowd: None) -> None:
     page.post(f"/admin/people/{alice.pk}/enable/")
     alice.refresh_from_db()
     assert alice.is_active
-
-
-def test_one_does_not_reset_oneself(page: Client, root: User) -> None:
-    answer = page.post(f"/admin/people/{root.pk}/reset/", follow=True)
-    assert "Change your own password on your account page." in answer.content.decode()
-    root.refresh_from_db()
-    assert root.has_usable_password()
 
 
 def test_a_list_that_has_not_changed_is_not_sent_again(page: Client, crowd: None) -> None:

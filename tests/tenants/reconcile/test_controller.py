@@ -16,6 +16,13 @@ from tests.factories import make_tenant, make_user
 from tests.portal.cluster.fake_api import Trouble
 from tests.tenants.conftest import DirectWriter, Room
 
+REPAIRED = [
+    ("ResourceQuota", "homeport"),
+    ("LimitRange", "homeport"),
+    ("NetworkPolicy", "homeport-boundary"),
+    ("ServiceAccount", "homeport"),
+    ("RoleBinding", "homeport-web"),
+]
 ENFORCE = "pod-security.kubernetes.io/enforce"
 PARTS = [
     "Namespace",
@@ -125,26 +132,6 @@ async def test_what_the_class_of_a_claim_says_is_told(room: Room, has_class: boo
         await room.until(lambda r: "no StorageClass 'glusterfs'" in r.tenant.reason_text)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        ("ResourceQuota", "homeport"),
-        ("LimitRange", "homeport"),
-        ("NetworkPolicy", "homeport-boundary"),
-        ("ServiceAccount", "homeport"),
-        ("RoleBinding", "homeport-web"),
-    ],
-)
-async def test_a_part_that_somebody_deletes_is_made_anew(room: Room, kind: str, name: str):
-    await room.until_active()
-    room.api.remove(kind, room.namespace, name)
-    await room.until(lambda r: r.api.has(kind, r.namespace, name))
-    await room.until_active()
-    rows = await room.rows()
-    assert rows[f"{kind}/{name}"].repaired_count == 1
-    assert sum(row.repaired_count for row in rows.values()) == 1
-
-
 async def test_while_a_namespace_is_going_nothing_is_made_in_it(room: Room):
     await room.until_active()
     now = datetime.now(UTC).isoformat()
@@ -164,6 +151,7 @@ async def test_while_a_namespace_is_going_nothing_is_made_in_it(room: Room):
 @pytest.mark.parametrize(
     ("kind", "name", "change"),
     [
+        *((kind, name, None) for kind, name in REPAIRED),  # deleted
         ("ResourceQuota", "homeport", {"spec": {"hard": {"pods": "900"}}}),
         ("ResourceQuota", "homeport", {"spec": {"hard": {"count/secrets": "0"}}}),
         ("LimitRange", "homeport", {"spec": {"limits": []}}),
@@ -178,17 +166,24 @@ async def test_while_a_namespace_is_going_nothing_is_made_in_it(room: Room):
         ("Namespace", "", {"metadata": {"labels": {ENFORCE: None}}}),
     ],
 )
-async def test_drift_is_repaired(room: Room, kind: str, name: str, change: dict[str, Any]):
+async def test_what_somebody_deletes_or_changes_is_put_right(
+    room: Room, kind: str, name: str, change: dict[str, Any] | None
+):
     await room.until_active()
     where = (kind, room.namespace, name) if name else (kind, "", room.namespace)
 
     def shown() -> list[Any]:
+        if not room.api.has(*where):
+            return []
         found = room.api.find(*where)
         keys = ("spec", "automountServiceAccountToken", "subjects")
         return [found["metadata"]["labels"], *(found.get(key) for key in keys)]
 
     wanted = shown()
-    room.api.change(*where, change)
+    if change is None:
+        room.api.remove(*where)
+    else:
+        room.api.change(*where, change)
 
     def is_repaired(_room: Room) -> bool:
         return shown() == wanted
@@ -196,7 +191,9 @@ async def test_drift_is_repaired(room: Room, kind: str, name: str, change: dict[
     assert shown() != wanted
     await room.until(is_repaired)
     await room.until_active()
-    assert (await room.rows())[f"{kind}/{where[2]}"].repaired_count == 1
+    rows = await room.rows()
+    assert rows[f"{kind}/{where[2]}"].repaired_count == 1
+    assert sum(row.repaired_count for row in rows.values()) == 1
 
 
 async def test_the_label_by_which_we_watch_is_put_back(room: Room):
