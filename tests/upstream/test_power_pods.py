@@ -123,8 +123,16 @@ def container(security: Object | None = None, **more: Any) -> Object:
     return {"name": "main", "image": "none", "securityContext": security or SECURE, **more}
 
 
-def pod_level(**more: Any) -> Object:
-    return {**POD_SPEC["securityContext"], **more}
+def in_container(**more: Any) -> Object:
+    return {"containers": [container(secured(**more))]}
+
+
+def in_pod(**more: Any) -> Object:
+    return {"securityContext": {**POD_SPEC["securityContext"], **more}}
+
+
+def adding(capability: str) -> Object:
+    return {"drop": ["ALL"], "add": [capability]}
 
 
 def with_volume(**source: Any) -> Object:
@@ -148,51 +156,32 @@ HOSTILE: dict[str, Object] = {
     "host processes": {"hostPID": True},
     "host memory": {"hostIPC": True},
     "host port": {"containers": [container(ports=[{"containerPort": 80, "hostPort": 80}])]},
-    "adds SYS_ADMIN": {
-        "containers": [container(secured(capabilities={"drop": ["ALL"], "add": ["SYS_ADMIN"]}))]
-    },
-    "adds NET_RAW": {
-        "containers": [container(secured(capabilities={"drop": ["ALL"], "add": ["NET_RAW"]}))]
-    },
-    "adds all": {
-        "containers": [container(secured(capabilities={"drop": ["ALL"], "add": ["ALL"]}))]
-    },
-    "drops no capability": {"containers": [container(secured(capabilities={}))]},
-    "drops one capability": {
-        "containers": [container(secured(capabilities={"drop": ["NET_RAW"]}))]
-    },
-    "unmasked /proc": {
-        "hostUsers": False,
-        "containers": [container(secured(procMount="Unmasked"))],
-    },
-    "root": {"securityContext": pod_level(runAsUser=0)},
-    "root, in the container": {"containers": [container(secured(runAsUser=0))]},
+    "adds SYS_ADMIN": in_container(capabilities=adding("SYS_ADMIN")),
+    "adds NET_RAW": in_container(capabilities=adding("NET_RAW")),
+    "adds all": in_container(capabilities=adding("ALL")),
+    "drops no capability": in_container(capabilities={}),
+    "drops one capability": in_container(capabilities={"drop": ["NET_RAW"]}),
+    "unmasked /proc": {"hostUsers": False, **in_container(procMount="Unmasked")},
+    "root": in_pod(runAsUser=0),
+    "root, in the container": in_container(runAsUser=0),
     "may be root": without("runAsNonRoot"),
-    "root is allowed": {"containers": [container(secured(runAsNonRoot=False))]},
+    "root is allowed": in_container(runAsNonRoot=False),
     "no seccomp": without("seccompProfile"),
-    "seccomp unconfined": {"securityContext": pod_level(seccompProfile={"type": "Unconfined"})},
-    "seccomp unconfined, in the container": {
-        "containers": [container(secured(seccompProfile={"type": "Unconfined"}))]
-    },
-    "sysctl of the kernel": {
-        "securityContext": pod_level(sysctls=[{"name": "kernel.msgmax", "value": "65536"}])
-    },
-    "sysctl of the network": {
-        "securityContext": pod_level(sysctls=[{"name": "net.core.somaxconn", "value": "9"}])
-    },
-    "SELinux type": {"securityContext": pod_level(seLinuxOptions={"type": "spc_t"})},
-    "SELinux user": {"securityContext": pod_level(seLinuxOptions={"user": "system_u"})},
-    "SELinux role": {"containers": [container(secured(seLinuxOptions={"role": "system_r"}))]},
-    "AppArmor unconfined": {"securityContext": pod_level(appArmorProfile={"type": "Unconfined"})},
-    "AppArmor unconfined, in the container": {
-        "containers": [container(secured(appArmorProfile={"type": "Unconfined"}))]
-    },
-    "escalation": {"containers": [container(secured(allowPrivilegeEscalation=True))]},
+    "seccomp unconfined": in_pod(seccompProfile={"type": "Unconfined"}),
+    "seccomp unconfined, in the container": in_container(seccompProfile={"type": "Unconfined"}),
+    "sysctl of the kernel": in_pod(sysctls=[{"name": "kernel.msgmax", "value": "65536"}]),
+    "sysctl of the network": in_pod(sysctls=[{"name": "net.core.somaxconn", "value": "9"}]),
+    "SELinux type": in_pod(seLinuxOptions={"type": "spc_t"}),
+    "SELinux user": in_pod(seLinuxOptions={"user": "system_u"}),
+    "SELinux role": in_container(seLinuxOptions={"role": "system_r"}),
+    "AppArmor unconfined": in_pod(appArmorProfile={"type": "Unconfined"}),
+    "AppArmor unconfined, in the container": in_container(appArmorProfile={"type": "Unconfined"}),
+    "escalation": in_container(allowPrivilegeEscalation=True),
     "escalation by default": {"containers": [container({"capabilities": {"drop": ["ALL"]}})]},
     "a sidecar that adds": {
         "initContainers": [
             {
-                **container(secured(capabilities={"drop": ["ALL"], "add": ["BPF"]})),
+                **container(secured(capabilities=adding("BPF"))),
                 "name": "side",
                 "restartPolicy": "Always",
             }

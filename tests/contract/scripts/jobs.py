@@ -27,6 +27,10 @@ def _whole(obj: Json) -> Json:
     return {"status": obj["status"]}
 
 
+def _is_ending(obj: Json) -> bool:
+    return "deletionTimestamp" in obj["metadata"]
+
+
 class Play:
     """One Job and its story."""
 
@@ -40,6 +44,15 @@ class Play:
     def pods(self, count: int) -> list[str]:
         """Names of the pods that live, by index."""
         return [pod["metadata"]["name"] for pod in self.tape.pods(SELECTOR, count)]
+
+    @classmethod
+    def indexed(cls, tape: Tape, count: int, **spec: object) -> Play:
+        """Of so many indexes, all at once."""
+        return cls(tape, completions=count, parallelism=count, completionMode="Indexed", **spec)
+
+    def until_ending(self, name: str) -> None:
+        """Until a pod has been asked to end."""
+        self.tape.until(self.tape.path("pods", name), _is_ending, show=_is_ending)
 
     def until(self, wanted: Callable[[Json], object], show: Callable = status) -> None:
         self.tape.until(self.path, wanted, show=show)
@@ -90,7 +103,7 @@ def a_job_counts_its_pods_and_completes(tape: Tape) -> None:
 
 @script
 def the_pods_of_an_indexed_job_carry_their_index(tape: Tape) -> None:
-    play = Play(tape, completions=2, parallelism=2, completionMode="Indexed")
+    play = Play.indexed(tape, 2)
     play.pods(2)
     for pod in tape.pods(SELECTOR, 2):
         tape.get(tape.path("pods", pod["metadata"]["name"]))
@@ -104,7 +117,7 @@ def the_pods_of_a_plain_job_have_no_index(tape: Tape) -> None:
 
 @script
 def an_indexed_job_tells_which_indexes_are_done(tape: Tape) -> None:
-    play = Play(tape, completions=4, parallelism=4, completionMode="Indexed")
+    play = Play.indexed(tape, 4)
     names = play.pods(4)
     tape.succeeds(names[2])
     play.until(counts(succeeded=1))
@@ -149,7 +162,7 @@ def a_failed_pod_is_made_anew_below_the_limit(tape: Tape) -> None:
 
 @script
 def a_failing_job_ends_its_other_pods_before_it_has_failed(tape: Tape) -> None:
-    play = Play(tape, backoffLimit=0, completions=2, parallelism=2, completionMode="Indexed")
+    play = Play.indexed(tape, 2, backoffLimit=0)
     names = play.pods(2)
     for name in names:
         tape.runs(name)
@@ -162,11 +175,7 @@ def a_failing_job_ends_its_other_pods_before_it_has_failed(tape: Tape) -> None:
             and settled(obj)
         )
     )
-    tape.until(
-        tape.path("pods", names[1]),
-        lambda pod: "deletionTimestamp" in pod["metadata"],
-        show=lambda pod: "deletionTimestamp" in pod["metadata"],
-    )
+    play.until_ending(names[1])
     tape.note("failed already", has_condition(tape.kube.get(play.path).body, "Failed"))
     tape.pod_status(names[1], ended("Failed", 137))
     tape.let_go(names[1])
@@ -175,33 +184,20 @@ def a_failing_job_ends_its_other_pods_before_it_has_failed(tape: Tape) -> None:
 
 @script
 def a_failed_index_fails_a_coupled_job(tape: Tape) -> None:
-    play = Play(
-        tape,
-        completions=3,
-        parallelism=3,
-        completionMode="Indexed",
-        backoffLimitPerIndex=0,
-        maxFailedIndexes=0,
-    )
+    play = Play.indexed(tape, 3, backoffLimitPerIndex=0, maxFailedIndexes=0)
     names = play.pods(3)
     tape.succeeds(names[0])
     play.until(counts(succeeded=1))
     tape.fails(names[2])
     play.until_condition("FailureTarget")
-    tape.until(
-        tape.path("pods", names[1]),
-        lambda pod: "deletionTimestamp" in pod["metadata"],
-        show=lambda pod: "deletionTimestamp" in pod["metadata"],
-    )
+    play.until_ending(names[1])
     tape.let_go(names[1])
     play.until_condition("Failed", _whole)
 
 
 @script
 def failed_indexes_are_told_when_the_others_are_done(tape: Tape) -> None:
-    play = Play(
-        tape, completions=3, parallelism=3, completionMode="Indexed", backoffLimitPerIndex=0
-    )
+    play = Play.indexed(tape, 3, backoffLimitPerIndex=0)
     names = play.pods(3)
     tape.fails(names[1])
     play.until(counts(failed=1))
@@ -212,17 +208,12 @@ def failed_indexes_are_told_when_the_others_are_done(tape: Tape) -> None:
 
 @script
 def an_index_is_tried_again_up_to_its_own_limit(tape: Tape) -> None:
-    play = Play(
-        tape, completions=2, parallelism=2, completionMode="Indexed", backoffLimitPerIndex=1
-    )
+    play = Play.indexed(tape, 2, backoffLimitPerIndex=1)
     names = play.pods(2)
     tape.fails(names[0])
     play.until(counts(failed=1))
     again = play.pods(2)
-    tape.get(
-        tape.path("pods", again[0]),
-        show=lambda pod: pod["metadata"].get("annotations"),
-    )
+    tape.get(tape.path("pods", again[0]), show=lambda pod: pod["metadata"].get("annotations"))
     tape.fails(again[0])
     tape.succeeds(again[1])
     play.until_condition("Failed")
@@ -261,14 +252,7 @@ def an_exit_code_of_the_policy_fails_the_job_at_once(tape: Tape) -> None:
 
 @script
 def an_exit_code_of_the_policy_fails_its_index(tape: Tape) -> None:
-    play = Play(
-        tape,
-        completions=2,
-        parallelism=2,
-        completionMode="Indexed",
-        backoffLimitPerIndex=3,
-        **rule("FailIndex", **BY_CODE),
-    )
+    play = Play.indexed(tape, 2, backoffLimitPerIndex=3, **rule("FailIndex", **BY_CODE))
     names = play.pods(2)
     tape.fails(names[0], 42)
     play.until(counts(failed=1))
@@ -310,12 +294,8 @@ def a_replacement_comes_while_the_pod_ends(tape: Tape) -> None:
 
 @script
 def one_good_index_is_enough_for_a_success_policy(tape: Tape) -> None:
-    play = Play(
-        tape,
-        completions=3,
-        parallelism=3,
-        completionMode="Indexed",
-        successPolicy={"rules": [{"succeededIndexes": "0-1", "succeededCount": 1}]},
+    play = Play.indexed(
+        tape, 3, successPolicy={"rules": [{"succeededIndexes": "0-1", "succeededCount": 1}]}
     )
     names = play.pods(3)
     for name in names:
@@ -325,11 +305,7 @@ def one_good_index_is_enough_for_a_success_policy(tape: Tape) -> None:
     play.until(counts(succeeded=1, active=2))
     tape.succeeds(names[1])
     play.until_condition("SuccessCriteriaMet")
-    tape.until(
-        tape.path("pods", names[0]),
-        lambda pod: "deletionTimestamp" in pod["metadata"],
-        show=lambda pod: "deletionTimestamp" in pod["metadata"],
-    )
+    play.until_ending(names[0])
     tape.note("complete already", has_condition(tape.kube.get(play.path).body, "Complete"))
     tape.let_go(names[0])
     play.until_condition("Complete", _whole)

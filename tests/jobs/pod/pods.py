@@ -234,15 +234,17 @@ class Pod:
     def python(self, code: str) -> None:
         self.config["command"] = [sys.executable, "-c", code]
 
-    def start(self, stdout: Any = subprocess.PIPE) -> "subprocess.Popen[bytes]":
+    def start(self, *, packed: bool = False) -> "subprocess.Popen[bytes]":
+        """The runner; what `fetch` has packed, or today's."""
         self._write_config()
-        write_program(self.root / "homeport/runner.py", RUNNER_MODULES)
+        if not packed:
+            write_program(self.root / "homeport/runner.py", RUNNER_MODULES)
         process = subprocess.Popen(
             # Isolated: nothing of this checkout can be imported by accident.
             [sys.executable, "-I", *self.runner],
             cwd=self.root / "workspace",
             env=self.environ,
-            stdout=stdout,
+            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
@@ -266,8 +268,8 @@ class Pod:
         if beside.is_dir():  # a test may have taken it away
             (beside / "private.json").write_text(json.dumps(private))
 
-    def run(self, timeout_s: float = 30) -> tuple[int, bytes]:
-        process = self.start()
+    def run(self, timeout_s: float = 30, *, packed: bool = False) -> tuple[int, bytes]:
+        process = self.start(packed=packed)
         output, _ = process.communicate(timeout=timeout_s)
         return process.returncode, output
 

@@ -65,7 +65,16 @@ def workspace(pod: Pod) -> dict[str, bytes]:
     }
 
 
-def refused(pod: Pod, reason: str) -> str:
+def brought(pod: Pod, **source: str) -> dict[str, bytes]:
+    """The working directory with code from there."""
+    pod.config["source"] = source
+    assert pod.program("fetch")[0] == 0
+    return workspace(pod)
+
+
+def refused(pod: Pod, reason: str, **source: str) -> str:
+    """The sentence with which it is refused."""
+    pod.config["source"] = source or pod.config["source"]
     code, output = pod.program("fetch")
     assert code == 65
     assert pod.message["reason"] == reason
@@ -92,24 +101,15 @@ def test_what_was_fetched_runs(pod: Pod, door: FakeDoor) -> None:
     door.bundle = ("code.zip", zip_of(("train.py", b"print('trained')")))
     pod.config.update(source={"bundle": "x"}, command=[sys.executable, "train.py"])
     assert pod.program("fetch")[0] == 0
-    done = subprocess.run(
-        [sys.executable, "-I", *pod.runner],
-        cwd=pod.root / "workspace",
-        env=pod.environ,
-        capture_output=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, b"trained\n")
+    assert pod.run(packed=True) == (0, b"trained\n")
 
 
 def test_a_bundle_is_unpacked_without_its_lone_top_folder(pod: Pod, door: FakeDoor) -> None:
-    pod.config["source"] = {"bundle": "x"}
     door.bundle = ("code.zip", zip_of(("mnist/train.py", b"1"), ("mnist/mnist/x", b"2")))
-    assert pod.program("fetch")[0] == 0
-    assert workspace(pod) == {"train.py": b"1", "mnist/x": b"2"}
+    assert brought(pod, bundle="x") == {"train.py": b"1", "mnist/x": b"2"}
     door.bundle = ("code.zip", zip_of(("mnist/train.py", b"1"), ("README", b"2")))
-    assert pod.program("fetch")[0] == 0  # again in the same pod: nothing of the first is left
-    assert workspace(pod) == {"mnist/train.py": b"1", "README": b"2"}
+    # Again in the same pod: nothing of the first is left.
+    assert brought(pod, bundle="x") == {"mnist/train.py": b"1", "README": b"2"}
 
 
 def test_a_plain_file_is_a_bundle_too(pod: Pod, door: FakeDoor) -> None:
@@ -160,31 +160,23 @@ def test_a_portal_that_is_away_is_told(pod: Pod, door: FakeDoor) -> None:
 
 def test_code_from_the_web_keeps_its_name(pod: Pod, web: Web) -> None:
     web.answers["/a/train%20it.py?x=1"] = (200, {}, b"print(1)")
-    pod.config["source"] = {"url": f"{web.url}/a/train%20it.py?x=1"}
-    assert pod.program("fetch")[0] == 0
-    assert workspace(pod) == {"train it.py": b"print(1)"}
+    assert brought(pod, url=f"{web.url}/a/train%20it.py?x=1") == {"train it.py": b"print(1)"}
     web.answers["/code.tar.gz"] = (200, {}, gzip.compress(tar_of(("top/train.py", b"2"))))
     digest = hashlib.sha256(web.answers["/code.tar.gz"][2]).hexdigest()
-    pod.config["source"] = {"url": f"{web.url}/code.tar.gz", "sha256": digest}
-    assert pod.program("fetch")[0] == 0
-    assert workspace(pod) == {"train.py": b"2"}
+    assert brought(pod, url=f"{web.url}/code.tar.gz", sha256=digest) == {"train.py": b"2"}
 
 
 def test_redirects_are_followed_but_not_for_ever_and_not_everywhere(pod: Pod, web: Web) -> None:
     web.answers["/old.py"] = (302, {"Location": f"{web.url}/new.py"}, b"")
     web.answers["/new.py"] = (200, {}, b"new")
-    pod.config["source"] = {"url": f"{web.url}/old.py"}
-    assert pod.program("fetch")[0] == 0
-    assert workspace(pod) == {"old.py": b"new"}
+    assert brought(pod, url=f"{web.url}/old.py") == {"old.py": b"new"}
     for number in range(10):
         web.answers[f"/r{number}"] = (302, {"Location": f"/r{number + 1}"}, b"")
-    pod.config["source"] = {"url": f"{web.url}/r0"}
-    refused(pod, "source_unreachable")
+    refused(pod, "source_unreachable", url=f"{web.url}/r0")
     assert "/r9" not in web.asked
     for target in ("file:///etc/passwd", "ftp://127.0.0.1/x", "http://169.254.169.254/latest/"):
         web.answers["/evil"] = (302, {"Location": target}, b"")
-        pod.config["source"] = {"url": f"{web.url}/evil"}
-        refused(pod, "source_unreachable")
+        refused(pod, "source_unreachable", url=f"{web.url}/evil")
         assert workspace(pod) == {}
 
 
@@ -224,26 +216,14 @@ def test_what_the_web_does_wrong_is_told(
     assert web.authorization == "Basic dXNlcjpwYXNzd29yZA=="
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "file:///etc/passwd",
-        "ftp://host/x",
-        "data:text/plain,x",
-        "gopher://host/",
-        "//host/x",
-        "http://",
-        "http://[::1/x",
-        "http://host:99999/x",
-        "http://169.254.169.254/latest/meta-data/",
-        "http://[::ffff:169.254.169.254]/",
-        "http://2852039166/",
-        "http://0xa9fea9fe/",
-        "http://[fe80::1]/",
-        "http://0.0.0.0/",
-        "http://224.0.0.1/",
-    ],
-)
+NO_WEB = ("file:///etc/passwd", "ftp://host/x", "data:text/plain,x", "gopher://host/", "//host/x")
+MALFORMED = ("http://", "http://[::1/x", "http://host:99999/x")
+METADATA = ("http://169.254.169.254/latest/meta-data/", "http://[::ffff:169.254.169.254]/")
+NUMBERS = ("http://2852039166/", "http://0xa9fea9fe/")  # the same address
+ELSEWHERE = ("http://[fe80::1]/", "http://0.0.0.0/", "http://224.0.0.1/")
+
+
+@pytest.mark.parametrize("url", [*NO_WEB, *MALFORMED, *METADATA, *NUMBERS, *ELSEWHERE])
 def test_addresses_that_hold_no_code_are_refused(url: str) -> None:
     with pytest.raises(PodError) as caught:
         check_url(url)
@@ -276,15 +256,15 @@ def test_a_folder_of_the_data_volume_is_copied(pod: Pod) -> None:
     (source / "mnist").symlink_to("../mnist")
     (source / "nothing").symlink_to("gone")
     os.mkfifo(source / "pipe")
-    pod.config["source"] = {"path": str(source)}
-    assert pod.program("fetch")[0] == 0
-    assert workspace(pod) == {"train.py": b"1", "run.sh": b"2", "pkg/shared.py": b"3"}
+    assert brought(pod, path=str(source)) == {
+        "train.py": b"1",
+        "run.sh": b"2",
+        "pkg/shared.py": b"3",
+    }
     assert os.access(pod.root / "workspace/run.sh", os.X_OK)
     assert not (pod.root / "workspace/pkg/shared.py").is_symlink()
     assert os.path.realpath(pod.root / "workspace/mnist") == str(pod.root / "data/mnist")
-    pod.config["source"] = {"path": str(source / "train.py")}
-    assert pod.program("fetch")[0] == 0
-    assert workspace(pod) == {"train.py": b"1"}
+    assert brought(pod, path=str(source / "train.py")) == {"train.py": b"1"}
 
 
 def test_a_path_that_is_not_on_the_data_volume_is_refused(pod: Pod) -> None:
@@ -293,12 +273,11 @@ def test_a_path_that_is_not_on_the_data_volume_is_refused(pod: Pod) -> None:
     (data / "src").mkdir()
     (data / "src/key").symlink_to("/etc/hostname")
     for path in ("/etc", str(data / "out"), str(data / "../run/homeport"), str(pod.root / "data2")):
-        pod.config["source"] = {"path": path}
-        assert "does not lie on the data volume" in refused(pod, "source_outside_volume")
-    pod.config["source"] = {"path": str(data / "src")}
-    assert "outside the data volume" in refused(pod, "source_outside_volume")
-    pod.config["source"] = {"path": str(data / "absent")}
-    assert "there is no" in refused(pod, "source_unreachable")
+        said = refused(pod, "source_outside_volume", path=path)
+        assert "does not lie on the data volume" in said
+    said = refused(pod, "source_outside_volume", path=str(data / "src"))
+    assert "outside the data volume" in said
+    assert "there is no" in refused(pod, "source_unreachable", path=str(data / "absent"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user cannot be kept from its own folder")

@@ -40,6 +40,14 @@ def ask(service: Workload, *people: Any, start: int = 2, **changes: Any) -> tupl
     return answer.status_code, json.loads(answer.content)
 
 
+def refusal(status: int, answer: Any) -> GateRefusal:
+    """What the gate makes of an answer that lets nobody in."""
+    body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+    with pytest.raises(GateRefusal) as refused:
+        portal.understand(status, body, "notebook")
+    return refused.value
+
+
 def allowed(service: Workload, *people: User, start: int = 2) -> set[str]:
     status, answer = ask(service, *people, start=start)
     assert status == 200, answer
@@ -84,29 +92,20 @@ def test_the_gate_of_another_start_is_told_that_nobody_may(notebook: Workload, s
     assert (answer["start"], answer["allowed"]) == (2, [])
 
 
-def test_nobody_may_stay_in_what_is_to_stop(notebook: Workload) -> None:
-    notebook.desired = Desired.STOP
+@pytest.mark.parametrize(
+    ("desired", "code"), [(Desired.STOP, "stopped"), (Desired.DELETE, "deleted")]
+)
+def test_nobody_may_stay_in_what_is_to_end(notebook: Workload, desired: str, code: str) -> None:
+    notebook.desired = desired
     notebook.save()
     status, answer = ask(notebook, notebook.owner)
-    assert (status, answer["errors"][0]["code"]) == (410, "stopped")
-    with pytest.raises(GateRefusal) as refused:
-        portal.understand(status, json.dumps(answer).encode(), "notebook")
-    assert refused.value.status == GONE
+    assert (status, answer["errors"][0]["code"]) == (410, code)
+    assert refusal(status, answer).status == GONE
 
 
 def test_nobody_may_stay_in_a_suspended_namespace(notebook: Workload) -> None:
     Tenant.objects.update(desired=Tenant.Desired.SUSPENDED)
     assert allowed(notebook, notebook.owner) == set()
-
-
-def test_what_is_deleted_is_gone(notebook: Workload) -> None:
-    notebook.desired = Desired.DELETE
-    notebook.save()
-    status, answer = ask(notebook, notebook.owner)
-    assert (status, answer["errors"][0]["code"]) == (410, "deleted")
-    with pytest.raises(GateRefusal) as refused:
-        portal.understand(status, json.dumps(answer).encode(), "notebook")
-    assert refused.value.status == GONE
 
 
 def test_only_the_services_own_token_opens_the_door(notebook: Workload) -> None:
@@ -124,9 +123,7 @@ def test_only_the_services_own_token_opens_the_door(notebook: Workload) -> None:
         status, answer = ask(notebook, notebook.owner, token=token)
         assert (status, answer["errors"][0]["code"]) == (404, "not_found")
     assert ask(notebook, pk=uuid4())[0] == 404
-    with pytest.raises(GateRefusal) as refused:
-        portal.understand(404, json.dumps(answer).encode(), "notebook")
-    assert refused.value.status == GONE
+    assert refusal(404, answer).status == GONE
 
 
 def test_a_session_opens_no_door(notebook: Workload) -> None:
@@ -189,6 +186,4 @@ def test_a_wrong_answer_of_something_between_is_no_word_of_the_portal() -> None:
         (302, b""),
         (403, b'{"errors": [{"code": "not_found"}]}'),
     ]:
-        with pytest.raises(GateRefusal) as refused:
-            portal.understand(status, body, "notebook")
-        assert refused.value.code == "portal_unreachable"
+        assert refusal(status, body).code == "portal_unreachable"

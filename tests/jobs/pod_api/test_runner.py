@@ -27,6 +27,11 @@ def job(db: None, store: FolderStore) -> Workload:
     return make_job(make_tenant("alice"))
 
 
+@pytest.fixture
+def door(job: Workload) -> Door:
+    return Door(job)
+
+
 CALLS: list[tuple[str, Any]] = [
     ("source/", {}),
     ("replicas/worker/0/1/segments/", segment()),
@@ -42,12 +47,14 @@ CALLS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("path", "body"), CALLS)
-def test_only_the_jobs_own_token_opens_the_door(job: Workload, path: str, body: Any) -> None:
+def test_only_the_jobs_own_token_opens_the_door(
+    job: Workload, door: Door, path: str, body: Any
+) -> None:
     other = make_job(make_tenant("mallory"))
     for token in ("", "wrong", job_token(other.pk), job_token(job.pk)[:-1]):
         assert Door(job, token).post(path, body)[0] == 404
-    assert Door(job).post(path, body, job_id=uuid4())[0] == 404
-    assert Door(job).post(path, body, job_id=other.pk)[0] == 404
+    assert door.post(path, body, job_id=uuid4())[0] == 404
+    assert door.post(path, body, job_id=other.pk)[0] == 404
     client = Client()
     client.force_login(job.owner)
     assert (
@@ -58,10 +65,12 @@ def test_only_the_jobs_own_token_opens_the_door(job: Workload, path: str, body: 
 
 
 @pytest.mark.parametrize(("path", "body"), CALLS)
-def test_a_job_in_deletion_takes_nothing_more(job: Workload, path: str, body: Any) -> None:
+def test_a_job_in_deletion_takes_nothing_more(
+    job: Workload, door: Door, path: str, body: Any
+) -> None:
     job.desired = Desired.DELETE
     job.save()
-    status, answer = Door(job).post(path, body)
+    status, answer = door.post(path, body)
     assert status == 410
     assert answer["errors"][0]["code"] == "deleted"
 
@@ -77,8 +86,8 @@ def test_get_is_not_answered(job: Workload) -> None:
 @pytest.mark.parametrize(
     "replica", ["worker/1/1", "worker/0/2", "worker/0/0", "ps/0/1", "x/0/1", "worker/99999999999/1"]
 )
-def test_replicas_that_the_job_does_not_have_are_not_found(job: Workload, replica: str) -> None:
-    assert Door(job).post(f"replicas/{replica}/segments/", segment())[0] == 404
+def test_replicas_that_the_job_does_not_have_are_not_found(door: Door, replica: str) -> None:
+    assert door.post(f"replicas/{replica}/segments/", segment())[0] == 404
 
 
 @pytest.mark.parametrize(
@@ -104,26 +113,26 @@ def test_replicas_that_the_job_does_not_have_are_not_found(job: Workload, replic
         segment() | {"pod_uid": "../" * 4},
     ],
 )
-def test_bodies_that_are_not_what_is_expected_are_refused(job: Workload, body: Any) -> None:
-    status, answer = Door(job).post("replicas/worker/0/1/segments/", body)
+def test_bodies_that_are_not_what_is_expected_are_refused(door: Door, body: Any) -> None:
+    status, answer = door.post("replicas/worker/0/1/segments/", body)
     assert status == 400
     assert answer["errors"][0]["code"] == "invalid"
     assert not ReplicaArchive.objects.exists()
 
 
-def test_a_body_without_end_is_refused(job: Workload) -> None:
+def test_a_body_without_end_is_refused(door: Door) -> None:
     body = b" " * (base.MAX_BODY_BYTES + 1)
-    assert Door(job).post("artifacts/", body)[0] == 413
+    assert door.post("artifacts/", body)[0] == 413
 
 
-def test_the_source_is_a_link_to_the_tenants_own_bundle(job: Workload) -> None:
-    assert Door(job).post("source/")[0] == 404
+def test_the_source_is_a_link_to_the_tenants_own_bundle(job: Workload, door: Door) -> None:
+    assert door.post("source/")[0] == 404
     bundle = Bundle.objects.create(
         tenant=job.tenant, file_name="code.zip", sha256="a" * 64, size_bytes=7
     )
     job.spec["source"] = {"bundle": str(bundle.pk)}
     job.save()
-    status, answer = Door(job).post("source/")
+    status, answer = door.post("source/")
     assert status == 200
     assert bundle.storage_key in answer["url"]
     assert (answer["method"], answer["sha256"], answer["file_name"]) == (
@@ -133,13 +142,13 @@ def test_the_source_is_a_link_to_the_tenants_own_bundle(job: Workload) -> None:
     )
     bundle.tenant = make_tenant("mallory")
     bundle.save()
-    assert Door(job).post("source/")[0] == 404
+    assert door.post("source/")[0] == 404
 
 
 def test_a_segment_is_part_of_the_log_once_its_bytes_are_there(
-    job: Workload, store: FolderStore
+    job: Workload, door: Door, store: FolderStore
 ) -> None:
-    door, path = Door(job), "replicas/worker/0/1/segments/"
+    path = "replicas/worker/0/1/segments/"
     status, link = door.post(path, segment())
     assert (status, link["method"]) == (200, "PUT")
     assert door.post(f"{path}1/done/", segment())[0] == 409
@@ -158,9 +167,8 @@ def test_a_segment_is_part_of_the_log_once_its_bytes_are_there(
 
 
 def test_another_segment_under_a_taken_number_is_a_conflict(
-    job: Workload, store: FolderStore
+    job: Workload, door: Door, store: FolderStore
 ) -> None:
-    door = Door(job)
     ship(door, store, segment())
     other = segment(data=b"other")
     assert door.post("replicas/worker/0/1/segments/", other)[0] == 409
@@ -174,13 +182,12 @@ def _body(fields: dict[str, Any]) -> runner.SegmentBody:
     return runner.SegmentBody(**fields)
 
 
-def test_done_of_what_was_never_announced_is_not_found(job: Workload) -> None:
-    assert Door(job).post("replicas/worker/0/1/segments/1/done/", segment())[0] == 404
-    assert Door(job).post("replicas/worker/0/1/segments/2/done/", segment())[0] == 404
+def test_done_of_what_was_never_announced_is_not_found(door: Door) -> None:
+    assert door.post("replicas/worker/0/1/segments/1/done/", segment())[0] == 404
+    assert door.post("replicas/worker/0/1/segments/2/done/", segment())[0] == 404
 
 
-def test_a_dropped_segment_is_gone_from_log_and_store(job: Workload, store: FolderStore) -> None:
-    door = Door(job)
+def test_a_dropped_segment_is_gone_from_log_and_store(door: Door, store: FolderStore) -> None:
     ship(door, store, segment())
     key = LogSegment.objects.get().storage_key
     for _ in range(2):
@@ -190,11 +197,10 @@ def test_a_dropped_segment_is_gone_from_log_and_store(job: Workload, store: Fold
 
 
 def test_a_log_beyond_the_limit_is_refused(
-    job: Workload, store: FolderStore, settings: Any, monkeypatch: pytest.MonkeyPatch
+    door: Door, store: FolderStore, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.LOG_ARCHIVE_MAX_BYTES = len(DATA)
     monkeypatch.setattr(runner, "ARCHIVE_SLACK_BYTES", 5)
-    door = Door(job)
     ship(door, store, segment())
     assert door.post("replicas/worker/0/1/segments/", segment(2, b"123456", 14))[0] == 413
     assert door.post("replicas/worker/0/1/segments/", segment(2, b"12345", 14))[0] == 200
@@ -221,8 +227,7 @@ def test_the_end_of_a_replica_is_kept_and_told(store: FolderStore, told: list[An
     assert told[-4:] == ["wake", ("job", job.pk)] * 2
 
 
-def test_the_exit_code_may_be_unknown_but_not_odd(job: Workload) -> None:
-    door = Door(job)
+def test_the_exit_code_may_be_unknown_but_not_odd(door: Door) -> None:
     assert door.post("replicas/worker/0/1/done/", END | {"exit_code": None})[0] == 200
     for code in (-1, 256, "0", 1.5):
         assert door.post("replicas/worker/0/1/done/", END | {"exit_code": code})[0] == 400
@@ -230,8 +235,7 @@ def test_the_exit_code_may_be_unknown_but_not_odd(job: Workload) -> None:
         assert door.post("replicas/worker/0/1/done/", END | {"reason": text})[0] == 400
 
 
-def test_completeness_is_about_the_latest_pod(job: Workload, store: FolderStore) -> None:
-    door = Door(job)
+def test_completeness_is_about_the_latest_pod(door: Door, store: FolderStore) -> None:
     door.post("replicas/worker/0/1/done/", END)
     ship(door, store, segment(uid="second"))
     row = ReplicaArchive.objects.get()
@@ -251,9 +255,9 @@ def test_completeness_is_about_the_latest_pod(job: Workload, store: FolderStore)
 
 @pytest.mark.parametrize("left", ["one pod's end", "nothing in the cluster"])
 def test_an_archived_training_takes_and_drops_nothing_more(
-    job: Workload, store: FolderStore, left: str
+    job: Workload, door: Door, store: FolderStore, left: str
 ) -> None:
-    door, path = Door(job), "replicas/worker/0/1/segments/"
+    path = "replicas/worker/0/1/segments/"
     ship(door, store, segment())
     leave(door, store, file())
     assert door.post("artifacts/done/", {"files": [file()]})[0] == 200
@@ -304,8 +308,7 @@ def leave(door: Door, store: Store, about: dict[str, Any], data: bytes = DATA) -
     assert door.post("artifacts/done/", {"files": [about]}) == (200, {})
 
 
-def test_an_artifact_is_listed_once_its_bytes_are_there(job: Workload, store: FolderStore) -> None:
-    door = Door(job)
+def test_an_artifact_is_listed_once_its_bytes_are_there(door: Door, store: FolderStore) -> None:
     status, answer = door.post("artifacts/", {"files": [file()]})
     assert (status, list(answer["links"])) == (200, ["artifacts/model.h5"])
     assert door.post("artifacts/done/", {"files": [file()]})[0] == 409
@@ -321,9 +324,8 @@ def test_an_artifact_is_listed_once_its_bytes_are_there(job: Workload, store: Fo
 
 
 def test_a_newer_version_replaces_the_older_only_when_it_is_there(
-    job: Workload, store: FolderStore
+    door: Door, store: FolderStore
 ) -> None:
-    door = Door(job)
     leave(door, store, file())
     old = Artifact.objects.get().storage_key
     newer = file(data=b"newer", mtime=8)
@@ -338,22 +340,22 @@ def test_a_newer_version_replaces_the_older_only_when_it_is_there(
         assert opened.read() == b"newer"
 
 
-def test_more_than_is_kept_is_refused_with_sentences(job: Workload, settings: Any) -> None:
+def test_more_than_is_kept_is_refused_with_sentences(door: Door, settings: Any) -> None:
     settings.ARTIFACTS_MAX_BYTES = 20
     files = [file("a", b"x" * 15), file("b", b"x" * 15), file("c", b"x" * 5)]
-    _, answer = Door(job).post("artifacts/", {"files": files})
+    _, answer = door.post("artifacts/", {"files": files})
     assert sorted(answer["links"]) == ["a", "c"]
     assert "20 bytes are kept" in answer["refused"]["b"]
-    _, answer = Door(job).post("artifacts/", {"files": [file("d", b"x")]})
+    _, answer = door.post("artifacts/", {"files": [file("d", b"x")]})
     assert list(answer["refused"]) == ["d"]
 
 
-def test_too_many_artifacts_are_refused(job: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_artifacts_are_refused(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codes, "MAX_ARTIFACTS", 2)
-    _, answer = Door(job).post("artifacts/", {"files": [file(name) for name in "abc"]})
+    _, answer = door.post("artifacts/", {"files": [file(name) for name in "abc"]})
     assert sorted(answer["links"]) == ["a", "b"]
     body = {"files": [file(str(number)) for number in range(runner.MAX_BATCH + 1)]}
-    assert Door(job).post("artifacts/", body)[0] == 400
+    assert door.post("artifacts/", body)[0] == 400
 
 
 @pytest.mark.parametrize(
@@ -373,9 +375,9 @@ def test_too_many_artifacts_are_refused(job: Workload, monkeypatch: pytest.Monke
         "x" * 501,
     ],
 )
-def test_paths_that_no_artifact_has_are_refused(job: Workload, path: str) -> None:
+def test_paths_that_no_artifact_has_are_refused(door: Door, path: str) -> None:
     for where in ("artifacts/", "artifacts/done/"):
-        assert Door(job).post(where, {"files": [file(path)]})[0] == 400
+        assert door.post(where, {"files": [file(path)]})[0] == 400
     assert not Artifact.objects.exists()
 
 
