@@ -71,28 +71,17 @@ async def cache(folder: Path, repeats: int) -> list[Result]:
         memory.add(our_list["bytes"] / PODS / 1024, its_list["bytes"] / PODS / 1024)
         events.add(EVENTS / our_changes["cpu_s"], EVENTS / its_changes["cpu_s"])
     return [
-        Result(
-            "M9",
-            "first list of 10,000 pods, portal / SharedInformer",
-            sync.ratio,
-            at_most(1 / 30),
-            sides=sync.words("s", "its"),
-            void=sync.void,
+        sync.result(
+            "M9", "first list of 10,000 pods, portal / SharedInformer", at_most(1 / 30), "s", "its"
         ),
-        Result(
-            "M9",
-            "memory of a pod, portal / SharedInformer",
-            memory.ratio,
-            at_most(1 / 15),
-            sides=memory.words("KiB", "its"),
-            void=memory.void,
+        memory.result(
+            "M9", "memory of a pod, portal / SharedInformer", at_most(1 / 15), "KiB", "its"
         ),
-        Result(
+        events.result(
             "M10",
             "changes taken over per s of CPU, portal with indices / SharedInformer",
-            events.ratio,
             at_least(15),
-            sides=events.words("1/s", "its"),
-            void=events.void,
+            "1/s",
+            "its",
         ),
     ]

@@ -81,13 +81,6 @@ async def lag(world: Pages, repeats: int) -> list[Result]:
     viewer.leave()
     what = "event-loop lag p99 while 100 replicas are submitted and 10,000 pods listed anew"
     return [
-        Result(
-            "M14",
-            f"{what}, / idle",
-            late.ratio,
-            at_most(3),
-            sides=late.words("ms", "idle"),
-            void=late.void,
-        ),
+        late.result("M14", f"{what}, / idle", at_most(3), "ms", "idle"),
         Result("M14", what, sorted(late.ours)[len(late.ours) // 2], at_most(20), "ms"),
     ]

@@ -87,14 +87,7 @@ async def flood(bench: Bench) -> list[Result]:
             sides=f"{speed.words('million/s', 'raw', 1e-6)}; {share:.1f} % announced as skipped",
             void=speed.void,
         ),
-        Result(
-            "M2",
-            "CPU per delivered MB, portal / raw relay",
-            cost.ratio,
-            at_most(1.5),
-            sides=cost.words("ms/MB", "raw"),
-            void=cost.void,
-        ),
+        cost.result("M2", "CPU per delivered MB, portal / raw relay", at_most(1.5), "ms/MB", "raw"),
     ]
 
 
@@ -108,22 +101,10 @@ async def paced(bench: Bench) -> list[Result]:
         late.add(ours.got.oldest_p99_ms(), theirs.got.oldest_p99_ms())
         cost.add(ours.cpu_s, theirs.cpu_s)
     return [
-        Result(
-            "M4",
-            "emit to receive p99, portal / raw relay by line",
-            late.ratio,
-            at_most(2),
-            sides=late.words("ms", "raw"),
-            void=late.void,
+        late.result(
+            "M4", "emit to receive p99, portal / raw relay by line", at_most(2), "ms", "raw"
         ),
-        Result(
-            "M4",
-            "CPU at that, portal / raw relay by line",
-            cost.ratio,
-            at_most(0.65),
-            sides=cost.words("s", "raw"),
-            void=cost.void,
-        ),
+        cost.result("M4", "CPU at that, portal / raw relay by line", at_most(0.65), "s", "raw"),
     ]
 
 
@@ -139,13 +120,12 @@ async def stalled(bench: Bench) -> list[Result]:
         late.add(runs[True].got.oldest_p99_ms(), runs[False].got.oldest_p99_ms())
         grown.append((runs[True].grown_bytes - runs[False].grown_bytes) / MIB)
     return [
-        Result(
+        late.result(
             "M6",
             f"p99 of {size.viewers - 1} healthy viewers, one stalled / none",
-            late.ratio,
             at_most(1.2),
-            sides=late.words("ms", "without"),
-            void=late.void,
+            "ms",
+            "without",
         ),
         Result(
             "M6",

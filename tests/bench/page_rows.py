@@ -223,37 +223,25 @@ async def pages(world: Pages, repeats: int) -> list[Result]:
     calls = await calls_of_views(world.cluster, WEB, world.web)
     what = "a list of 25 of 200 trainings"
     return [
-        Result(
+        over_hello.result(
             "M11",
             f"CPU of {what}, warm, portal / hello below middleware, as Django runs it",
-            over_hello.ratio,
             at_most(5),
-            sides=over_hello.words("ms", "hello"),
-            void=over_hello.void,
+            "ms",
+            "hello",
         ),
-        Result(
-            "M11",
-            f"CPU of {what}, cold, portal / hello",
-            cold_over_hello.ratio,
-            at_most(5),
-            sides=cold_over_hello.words("ms", "hello"),
-            void=cold_over_hello.void,
+        cold_over_hello.result(
+            "M11", f"CPU of {what}, cold, portal / hello", at_most(5), "ms", "hello"
         ),
-        Result(
-            "M11",
-            "CPU of 200 trainings as JSON, warm, portal / hello",
-            rows_over_hello.ratio,
-            None,
-            sides=rows_over_hello.words("ms", "hello"),
-            void=rows_over_hello.void,
+        rows_over_hello.result(
+            "M11", "CPU of 200 trainings as JSON, warm, portal / hello", None, "ms", "hello"
         ),
         calls_gate(calls, len(world.web)),
-        Result(
+        per_bare.result(
             "M12",
             f"{what}, requests per s of CPU, portal / bare ASGI hello",
-            per_bare.ratio,
             at_least(1 / 100),
-            sides=per_bare.words("1/s", "bare"),
-            void=per_bare.void,
+            "1/s",
+            "bare",
         ),
     ]

@@ -106,6 +106,11 @@ class Sides:
         """In words, when the side that never changes did not hold still."""
         return void_because(self.theirs)
 
+    def result(self, row: str, what: str, goal: Goal | None, unit: str, other: str) -> Result:
+        """The line of their ratio; `unit` is that of both, `other` names the other side."""
+        sides = self.words(unit, other)
+        return Result(row, what, self.ratio, goal, sides=sides, void=self.void)
+
     def words(self, unit: str, other: str, scale: float = 1.0) -> str:
         mine, its = statistics.median(self.ours) * scale, statistics.median(self.theirs) * scale
         return f"{figure(mine)} {unit} to {other}'s {figure(its)}"

@@ -15,16 +15,11 @@ import django
 def cookie_of(user: Any) -> str:
     """A session of somebody, as signing in makes it."""
     from django.conf import settings
-    from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+    from django.test import Client
 
-    from tenants.people.models import SessionStore
-
-    session = SessionStore()
-    session[SESSION_KEY] = str(user.pk)
-    session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
-    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
-    session.create()
-    return f"{settings.SESSION_COOKIE_NAME}={session.session_key}"
+    client = Client()
+    client.force_login(user)
+    return f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
 
 
 def seed(people: int, sets: int) -> object:
@@ -48,7 +43,7 @@ def seed(people: int, sets: int) -> object:
         jobs.append([str(job.pk) for job in made])
         for number, job in enumerate(made):
             Replica.objects.create(
-                job=job,
+                workload=job,
                 role="worker",
                 index=0,
                 pod=f"pod-{turn}-{number}",

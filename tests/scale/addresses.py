@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.converters import IntConverter, SlugConverter, UUIDConverter
 
+from tests.portal.routes.walk import Route, routes
 from tests.scale.rows import Cast
 
 # Pods call these by their own tokens; the rest of REST answers what is not there.
@@ -40,44 +40,31 @@ class Address:
 
 def addresses(cast: Cast) -> Iterator[Address]:
     """All of them; whether somebody may see one is for the page to say."""
-    for name, path, converters, view in _walk(get_resolver().url_patterns, "", {}):
-        if path.startswith(NOT_FOR_PEOPLE):
+    for route in routes():
+        if route.path.startswith(NOT_FOR_PEOPLE):
             continue
-        for title, filled in _filled(cast, name, path, converters, view):
+        for title, filled in _filled(cast, route):
             yield Address(title, f"/{filled}")
-            for query in QUERIES.get(name, ()):
+            for query in QUERIES.get(route.name, ()):
                 yield Address(f"{title}{query}", f"/{filled}{query}")
 
 
-def _walk(
-    patterns: Sequence[Any], prefix: str, found: dict[str, Any]
-) -> Iterator[tuple[str, str, dict[str, Any], Any]]:
-    for pattern in patterns:
-        path = prefix + str(pattern.pattern)
-        converters = {**found, **pattern.pattern.converters}
-        if isinstance(pattern, URLResolver):
-            yield from _walk(pattern.url_patterns, path, converters)
-        elif isinstance(pattern, URLPattern):
-            yield pattern.name or "", path, converters, pattern.callback
-
-
-def _filled(
-    cast: Cast, name: str, path: str, converters: dict[str, Any], view: Any
-) -> Iterator[tuple[str, str]]:
+def _filled(cast: Cast, route: Route) -> Iterator[tuple[str, str]]:
     """The path with objects in it; once for each word where it takes one of several."""
     words: Sequence[str] = ("",)
-    for key, converter in converters.items():
+    path = route.path
+    for key, converter in route.converters.items():
         if isinstance(converter, UUIDConverter):
-            path = path.replace(f"<uuid:{key}>", str(_identity(cast, name, key)))
+            path = path.replace(f"<uuid:{key}>", str(_identity(cast, route.name, key)))
         elif isinstance(converter, SlugConverter):
-            words = _words(key, view)
+            words = _words(key, route.view)
             path = path.replace(f"<slug:{key}>", "{word}")
         elif isinstance(converter, IntConverter):
             path = path.replace(f"<int:{key}>", "0")
         else:
             raise TypeError(f"{path}: what is {key}?")
     for word in words:
-        yield (f"{name} {word}".strip(), path.replace("{word}", word))
+        yield (f"{route.name} {word}".strip(), path.replace("{word}", word))
 
 
 def _words(key: str, view: Any) -> Sequence[str]:

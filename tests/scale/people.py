@@ -70,18 +70,10 @@ def make_tenants(size: Size, teams: list[Team], at: datetime) -> list[Tenant]:
         TenantObject,
         (
             TenantObject(tenant=tenant, position=place, kind=kind, name=kind.lower(), state="ready")
-            for tenant in tenants
+            for tenant in [*tenants, *([] if first.objects_seen.exists() else [first])]
             for place, kind in enumerate(OBJECTS)
         ),
     )
-    if not first.objects_seen.exists():
-        bulk(
-            TenantObject,
-            (
-                TenantObject(tenant=first, position=p, kind=kind, name=kind.lower(), state="ready")
-                for p, kind in enumerate(OBJECTS)
-            ),
-        )
     everybody = Tenant.objects.exclude(pk=first.pk).select_related("owner", "team")
     return [Tenant.objects.select_related("owner", "team").get(pk=first.pk), *everybody]
 

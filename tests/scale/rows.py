@@ -135,16 +135,7 @@ def _finished(size: Size, tenants: list[Tenant], at: datetime) -> None:
             )
         )
     bulk(Workload, made)
-    bulk(
-        Replica,
-        (
-            Replica(
-                workload=job, role=role, index=index, state=job.state, exit_code=0, node="node-0"
-            )
-            for job in made
-            for role, index in (("worker", 0), ("worker", 1), ("ps", 0))
-        ),
-    )
+    _add_replicas(made, exit_code=0)
     bulk(WorkloadEvent, (event for job in made for event in _events(job, 3)))
     archives = bulk(
         ReplicaArchive,
@@ -157,12 +148,12 @@ def _finished(size: Size, tenants: list[Tenant], at: datetime) -> None:
     bulk(Artifact, (_artifact(job, "model.ckpt") for job in made))
 
 
-def _events(job: Workload, count: int) -> Iterator[WorkloadEvent]:
+def _events(row: Workload, count: int) -> Iterator[WorkloadEvent]:
     for number in range(count):
         yield WorkloadEvent(
-            workload=job,
+            workload=row,
             uid=f"event-{number}",
-            at=job.queued_at + timedelta(seconds=number),
+            at=row.queued_at + timedelta(seconds=number),
             source="homeport",
             reason="Admitted",
             message="All replicas fit: quota and nodes have room.",
@@ -208,15 +199,20 @@ def _going(size: Size, tenants: list[Tenant], at: datetime) -> list[Workload]:
         for number, tenant in enumerate(shares(tenants, size.queued))
     ]
     bulk(Workload, [*running, *queued])
+    _add_replicas(running, gpus="0")
+    return running
+
+
+def _add_replicas(jobs: list[Workload], **columns: Any) -> None:
+    """Two workers and a parameter server of each, in its state."""
     bulk(
         Replica,
         (
-            Replica(workload=job, role=role, index=index, state="running", node="node-0", gpus="0")
-            for job in running
+            Replica(workload=job, role=role, index=index, state=job.state, node="node-0", **columns)
+            for job in jobs
             for role, index in (("worker", 0), ("worker", 1), ("ps", 0))
         ),
     )
-    return running
 
 
 def _services(size: Size, tenants: list[Tenant], at: datetime) -> list[Workload]:
@@ -238,20 +234,8 @@ def _services(size: Size, tenants: list[Tenant], at: datetime) -> list[Workload]
     ]
     bulk(Workload, made)
     bulk(Replica, (Replica(workload=row, role=row.kind, index=0, node="node-0") for row in made))
-    bulk(WorkloadEvent, (event for service in made for event in _service_events(service, 3)))
+    bulk(WorkloadEvent, (event for service in made for event in _events(service, 3)))
     return [row for row in made if row.state == "running" and row.kind == "notebook"]
-
-
-def _service_events(service: Workload, count: int) -> Iterator[WorkloadEvent]:
-    for number in range(count):
-        yield WorkloadEvent(
-            workload=service,
-            uid=f"event-{number}",
-            at=service.created_at + timedelta(seconds=number),
-            source="kubelet",
-            reason="Started",
-            message="Started container main.",
-        )
 
 
 def _nodes(size: Size, holding: list[Any], at: datetime) -> None:
@@ -404,5 +388,5 @@ def _inside_service(size: Size, tenant: Tenant, kind: str, at: datetime) -> Work
         created_at=at - timedelta(days=1),
         finished_at=at - timedelta(hours=1),
     )
-    bulk(WorkloadEvent, _service_events(service, 4 * size.inside))
+    bulk(WorkloadEvent, _events(service, 4 * size.inside))
     return service

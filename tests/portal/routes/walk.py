@@ -19,6 +19,7 @@ class Route:
     name: str
     path: str
     converters: dict[str, Any]
+    view: Any
 
     @property
     def key(self) -> str:
@@ -36,7 +37,7 @@ def walk(
         if isinstance(pattern, URLResolver):
             yield from walk(pattern.url_patterns, path, converters)
         elif isinstance(pattern, URLPattern):
-            yield Route(pattern.name or "", path, converters)
+            yield Route(pattern.name or "", path, converters, pattern.callback)
 
 
 def routes() -> Iterator[Route]:

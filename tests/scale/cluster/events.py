@@ -40,8 +40,8 @@ def running_pods(namespace: str = "") -> list[Pod]:
 
     rows = Replica.objects.filter(state="running", role="worker")
     if namespace:
-        rows = rows.filter(job__tenant__namespace=namespace)
-    found = rows.values_list("job__tenant__namespace", "pod", "job_id")
+        rows = rows.filter(workload__tenant__namespace=namespace)
+    found = rows.values_list("workload__tenant__namespace", "pod", "workload_id")
     return [Pod(namespace, pod, str(job)) for namespace, pod, job in found]
 
 

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 from portal.cluster.listwatch import NORMAL_TIMING
+from tests.bench.processes import cpu_s, rss_bytes
 from tests.e2e.portal import ROOT
 from tests.scale.cluster.events import Churn, Restarts, page, running_pods, samples
 from tests.scale.cluster.kube import most_at_once
 from tests.scale.cluster.lab import RECONCILER, WEB, Lab, body
 from tests.scale.cluster.pages import visits
-from tests.scale.cluster.processes import connections_to, cpu_s, rss_bytes
+from tests.scale.cluster.processes import connections_to
 from tests.tools.kubectls import current_kubectl
 from tests.tools.waiting import wait_for
 

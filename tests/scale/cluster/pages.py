@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import requests
 
+from tests.bench.processes import cpu_s
 from tests.scale.cluster.lab import WEB, Lab
-from tests.scale.cluster.processes import cpu_s
 
 
 @dataclass(frozen=True)

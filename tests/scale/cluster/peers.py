@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-from tests.scale.cluster.processes import cpu_s, rss_bytes
+from tests.bench.processes import cpu_s, rss_bytes
 
 _PATIENCE_S = 600.0
 

@@ -1,26 +1,11 @@
-"""Memory, processor time and connections of a process, from /proc."""
+"""Connections of a process, from /proc."""
 
 import os
 import socket
 import struct
 from pathlib import Path
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _ESTABLISHED = "01"
-
-
-def rss_bytes(pid: int) -> int:
-    """Resident memory now."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise ProcessLookupError(f"process {pid} has no memory any more")
-
-
-def cpu_s(pid: int) -> float:
-    """Processor time so far, user and system."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def connections_to(pid: int, port: int) -> int:

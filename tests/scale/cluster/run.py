@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.bench.processes import rss_bytes
 from tests.scale.cluster import measures
 from tests.scale.cluster.events import Restarts
 from tests.scale.cluster.lab import RECONCILER, WEB, Lab, Size
-from tests.scale.cluster.processes import rss_bytes
 
 MIB = 2**20
 
