@@ -22,27 +22,22 @@ import asyncio
 import hashlib
 import json
 import os
-import resource
-import shutil
-import signal
 import subprocess
 import tempfile
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from coverage import CoverageData
 from coverage.exceptions import CoverageException
 
-from onebox.testing.processes import naming
-from tests import lanes
 from tests.run import ROOT, say, share_images
 from tests.tools import watched
+from tests.tools.copies import Checkout, Copy, Said, Test, in_copies
 from tests.tools.mutations import Mutant, mutants_of
 from tests.tools.readers import TOPS, parts_of, readers
 
@@ -93,26 +88,8 @@ REACH_FILES = 6  # in one process
 SLOWER, MORE_S = 4, 60.0
 CLOCK_SLOWER, CLOCK_MORE_S = 10, 300.0
 REACH_S = (600.0, 1200.0)  # of the processor, of the clock, for one test
-PUT_AWAY_S = 20.0
-MEMORY_BYTES = 8 * 1024**3  # of a process: a fault may ask for all there is
-PYTEST = (
-    *("-v", "--tb=short", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
-    *("-p", "no:faulthandler"),  # it would end the watch over the clock's time
-)
 ENDED = {0, 5}  # pytest's exit code: 5, there are no tests
 SHOWN = 200  # characters of a line in the table
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Test:
-    """What one test does without a fault; `fixtures` names those that it shares, too."""
-
-    took_s: float
-    cpu_s: float
-    failed: bool
-    fixtures: list[str]
 
 
 @dataclass(frozen=True)
@@ -124,27 +101,14 @@ class Result:
     tried: int
 
 
-class Kept:
+class Kept(Checkout):
     """What is known of the commit of a checkout, in a folder below its var/."""
 
-    def __init__(self, checkout: Path) -> None:
-        self.checkout = checkout.resolve()
-        self.commit = self.git("rev-parse", "HEAD").strip()
-        self.folder = self.checkout / "var" / "mutants" / self.commit
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.folder = self.path / "var" / "mutants" / self.commit
         for name in ("reach", "results", "logs"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-
-    def git(self, *words: str) -> str:
-        return subprocess.run(
-            ["git", *words], cwd=self.checkout, check=True, capture_output=True, text=True
-        ).stdout
-
-    def files(self, paths: Iterable[str] = ()) -> list[str]:
-        """The commit's files below these paths."""
-        return self.git("ls-tree", "-r", "--name-only", self.commit, "--", *paths).splitlines()
-
-    def source(self, path: str) -> bytes:
-        return self.git("show", f"{self.commit}:{path}").encode()
 
     @cached_property
     def test_files(self) -> list[str]:
@@ -153,12 +117,8 @@ class Kept:
             f" if lane.name in {LANES!r}]; print(*set().union(*found), sep='\\n')"
         )
         words = [self.python, "-c", asked]
-        said = subprocess.run(words, cwd=self.checkout, check=True, capture_output=True, text=True)
+        said = subprocess.run(words, cwd=self.path, check=True, capture_output=True, text=True)
         return sorted({*said.stdout.split()} & {*self.files(["tests"])})
-
-    @property
-    def python(self) -> str:
-        return str(self.checkout / ".venv" / "bin" / "python")
 
     def log(self, name: str) -> Path:
         return self.folder / "logs" / f"{name.replace('/', '.')}.log"
@@ -181,146 +141,6 @@ class Kept:
 
 def _digest(*what: object) -> str:
     return hashlib.sha256(repr(what).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a process of tests has told.
-
-    Attributes:
-        tests: those that have ended, in their order.
-        begun: one that has not, or "".
-        code: its exit code.
-    """
-
-    tests: dict[str, Test]
-    begun: str
-    code: int
-
-    @property
-    def failed(self) -> str:
-        """The first that failed or did not end, "" without one."""
-        failed = (name for name, test in self.tests.items() if test.failed)
-        return next(failed, "") or self.begun
-
-    @property
-    def is_late(self) -> bool:
-        """A limit ended it."""
-        return self.code == -signal.SIGXCPU or (self.code == 1 and bool(self.begun))
-
-
-class Copy:
-    """A clone of a checkout, in which one call of pytest runs at a time."""
-
-    def __init__(self, folder: Path, kept: Kept) -> None:
-        self.folder = folder
-        self._kept = kept
-        self._temporary = folder.with_name(f"{folder.name}t")
-        self._writes = 0
-        words = ("clone", "--quiet", "--shared", "--no-checkout", str(kept.checkout), str(folder))
-        kept.git(*words)
-        self._git("checkout", "--quiet", "--detach", kept.commit)
-
-    def write(self, path: str, text: bytes) -> None:
-        file = self.folder / path
-        file.write_bytes(text)
-        # Compiled files are known by time and length: no two of the same length have the same time.
-        self._writes += 1
-        os.utime(file, (self._writes, self._writes))
-
-    def restore(self) -> None:
-        """As it was, but for compiled files; also what tests left, such as Hypothesis' examples."""
-        self._git("checkout", "--quiet", "--", ".")
-        self._git("clean", "-ffdxq", "-e", "__pycache__")
-
-    async def run(
-        self,
-        words: Iterable[str],
-        limits_s: Mapping[str, tuple[float, float]],
-        log: Path,
-        chosen: Sequence[str] | None = None,
-        count: str = "",
-    ) -> Said:
-        """Runs tests as tests/tools/watched.py says. Nothing is left of it."""
-        self._temporary.mkdir(exist_ok=True)
-        report, request = self._temporary / "report", self._temporary / "request"
-        request.write_text(
-            json.dumps(
-                {
-                    "words": [*PYTEST, *lanes.NO_BROWSER, *words],
-                    "report": str(report),
-                    "chosen": chosen,
-                    "count": count,
-                    "limits_s": limits_s,
-                }
-            )
-        )
-        environment = {
-            **os.environ,
-            "TMPDIR": str(self._temporary),
-            "PYTHONHASHSEED": "0",  # or tests of a set would have other names each time
-            "HOMEPORT_FAULT_PART": "0",  # which part is tried would depend on the day
-        }
-        with log.open("wb") as output:
-            process = await asyncio.create_subprocess_exec(
-                self._kept.python,
-                watched.__file__,
-                str(request),
-                cwd=self.folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-        try:
-            await process.wait()
-            lines = report.read_text().splitlines() if report.exists() else []
-        finally:
-            await self._put_away(process)
-        tests, begun = {}, ""
-        for line in lines:
-            told = json.loads(line)
-            begun = told.pop("begins", "")
-            if not begun:
-                name = told.pop("test")
-                tests[name] = Test(**told)
-        return Said(tests, begun, process.returncode or 0)
-
-    async def _put_away(self, process: asyncio.subprocess.Process) -> None:
-        if process.returncode is None:
-            process.send_signal(signal.SIGINT)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), PUT_AWAY_S)
-        for pid in naming(str(self._temporary)):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        await process.wait()
-        shutil.rmtree(self._temporary, ignore_errors=True)
-
-    def _git(self, *words: str) -> None:
-        self._kept.git("-C", str(self.folder), *words)
-
-
-async def in_copies(
-    kept: Kept, items: Sequence[T], jobs: int, act: Callable[[T, Copy], Awaitable[None]]
-) -> None:
-    """Has each item's act done, as many at a time as there are copies."""
-    waiting = deque(items)
-
-    async def work(folder: Path) -> None:
-        copy = Copy(folder, kept)
-        while waiting:
-            await act(waiting.popleft(), copy)
-            copy.restore()
-
-    # A short name: sockets of tests lie below it.
-    with tempfile.TemporaryDirectory(prefix="m-", ignore_cleanup_errors=True) as made:
-        Path(made).chmod(0o755)  # some tests run as another user
-        async with asyncio.TaskGroup() as group:
-            for number in range(min(jobs, len(items))):
-                group.create_task(work(Path(made) / str(number)))
 
 
 async def reach(kept: Kept, jobs: int) -> None:

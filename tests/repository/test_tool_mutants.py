@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import mutants
-from tests.tools import mutations, readers
+from tests.tools import copies, mutations, readers
 from tests.tools.mutations import mutants_of
 
 PROGRAM = b'''"""What it is for."""
@@ -189,7 +189,7 @@ def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path))
     # It is quicker so; the seed is for a plugin.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setattr(mutants, "PYTEST", ("-p", "no:cacheprovider", "-p", "no:faulthandler"))
+    monkeypatch.setattr(copies, "PYTEST", ("-p", "no:cacheprovider", "-p", "no:faulthandler"))
     monkeypatch.setattr(mutants, "ROOMS", {"fits": ("jobs", "jobs_later")})
     monkeypatch.setattr(mutants, "PER_ROOM", 3)
     boundary = {"boundary moved": mutations.OPERATORS["boundary moved"]}
@@ -238,16 +238,16 @@ def test_what_takes_too_long_is_found(
 ):
     monkeypatch.setattr(mutants, "MORE_S", 2.0)
     monkeypatch.setattr(mutants, "CLOCK_MORE_S", 20.0 if fault.startswith(b"while") else 4.0)
-    copy = mutants.Copy(tmp_path / "0", mutants.Kept(checkout))
+    copy = copies.Copy(tmp_path / "0", mutants.Kept(checkout))
     copy.write("jobs/fits.py", fault)
-    tests = {"tests/test_fits.py::test_fits": mutants.Test(0.0, 0.0, False, [])}
+    tests = {"tests/test_fits.py::test_fits": copies.Test(0.0, 0.0, False, [])}
     found = asyncio.run(mutants.finding(copy, tests, tmp_path / "log"))
     assert (found.test, found.is_late) == ("tests/test_fits.py::test_fits", True)
 
 
 def test_quick_tests_go_first_and_then_those_of_a_file_together():
     tests = {
-        f"tests/{file}.py::test_{number}": mutants.Test(took_s, took_s, False, [])
+        f"tests/{file}.py::test_{number}": copies.Test(took_s, took_s, False, [])
         for took_s, file, number in [
             (1, "a", 1),
             (3, "b", 1),
