@@ -14,6 +14,7 @@ from deploy.testcluster.ports import free_port
 from tests.bench.page_rows import Cluster, fake_cluster
 from tests.bench.processes import ROOT
 from tests.bench.results import Result, Sides, at_least, at_most
+from tests.bench.world import kubeconfig
 
 PODS, EVENTS = 10_000, 5_000
 _LONGEST_S = 300.0
@@ -21,7 +22,7 @@ _LONGEST_S = 300.0
 Mark = Mapping[str, float]
 
 
-async def side(title: str, cluster: Cluster) -> tuple[Mark, Mark]:
+async def side(title: str, cluster: Cluster, kubeconfig: Path) -> tuple[Mark, Mark]:
     """The list and the changes of one side.
 
     Raises:
@@ -32,7 +33,7 @@ async def side(title: str, cluster: Cluster) -> tuple[Mark, Mark]:
         "-m",
         "tests.bench.cache_side",
         title,
-        f"http://127.0.0.1:{cluster.port}",
+        str(kubeconfig),
         str(EVENTS),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
@@ -65,7 +66,7 @@ async def cache(folder: Path, repeats: int) -> list[Result]:
         for title in ("ours", "informer"):
             # One server for each: changes are made once.
             with fake_cluster(folder, free_port(), PODS) as cluster:
-                found[title] = await side(title, cluster)
+                found[title] = await side(title, cluster, kubeconfig(folder, cluster.port))
         (our_list, our_changes), (its_list, its_changes) = found["ours"], found["informer"]
         sync.add(our_list["seconds"], its_list["seconds"])
         memory.add(our_list["bytes"] / PODS / 1024, its_list["bytes"] / PODS / 1024)

@@ -1,8 +1,8 @@
-"""One side of the cache rows, as a program: `python -m tests.bench.cache_side ours|informer SERVER EVENTS`.
+"""One reader of all pods, as a program: `python -m tests.bench.cache_side ours|informer KUBECONFIG EVENTS`.
 
 `ours` is all that Homeport keeps of a cluster (`ClusterCache`), `informer` the official client's
-SharedInformer of pods. Prints a line when the list is there and one when so many changes were taken over,
-each with the seconds (of the clock, of the processor) and the memory that it took.
+SharedInformer of pods. Prints a line when the list is there and one when so many changes (0: none is
+waited for) were taken over, each with the seconds (of the clock, of the processor) and the memory that it took.
 """
 
 import asyncio
@@ -10,10 +10,8 @@ import json
 import os
 import resource
 import sys
-import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 from tests.bench.processes import rss_bytes
@@ -48,14 +46,11 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-async def ours(server: str, events: int) -> None:
+async def ours(kubeconfig: str, events: int) -> None:
     from portal.cluster.cache import ClusterCache
     from portal.cluster.client import Cluster
-    from tests.bench.world import kubeconfig
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = kubeconfig(Path(folder), int(server.rpartition(":")[2]))
-        cluster = await Cluster.connect(str(path))
+    cluster = await Cluster.connect(kubeconfig)
     view = ClusterCache(cluster)
     marks, seen, done = Marks(), 0, asyncio.Event()
     running = asyncio.create_task(view.run())
@@ -74,22 +69,19 @@ async def ours(server: str, events: int) -> None:
             done.set()
 
     view.pods.watch._on_changes = count
-    await done.wait()
+    if events:
+        await done.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await cluster.close()
 
 
-def informer(server: str, events: int) -> None:
-    from kubernetes import client
+def informer(kubeconfig: str, events: int) -> None:
+    from kubernetes import client, config
     from kubernetes.informer import MODIFIED, SharedInformer
 
-    configuration = client.Configuration()
-    configuration.host = server
-    # Its Watch makes a client of the default configuration.
-    client.Configuration.set_default(configuration)
-    api = client.CoreV1Api(client.ApiClient(configuration))
-    shared = SharedInformer(api.list_pod_for_all_namespaces)
+    config.load_kube_config(kubeconfig)
+    shared = SharedInformer(client.CoreV1Api().list_pod_for_all_namespaces)
     seen, done = 0, threading.Event()
 
     def count(_: Any) -> None:
@@ -107,7 +99,8 @@ def informer(server: str, events: int) -> None:
     while not shared._resource_version:
         time.sleep(0.001)
     marks.tell(len(shared.cache.list()))
-    done.wait()
+    if events:
+        done.wait()
     os._exit(0)  # its thread waits for more
 
 

@@ -177,12 +177,13 @@ def pages_of(lab: Lab, add: Add, rounds: int) -> None:
 def peers(lab: Lab, add: Add, pods: int) -> None:
     """Others that read all pods, one after the other."""
     config = str(lab.cluster.kubeconfig)
-    for kind in ("view", "informer"):
-        command = [sys.executable, "-m", "tests.scale.cluster.peers", kind, config, str(pods)]
+    for kind in ("ours", "informer"):
+        command = [sys.executable, "-m", "tests.bench.cache_side", kind, config, "0"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        told = json.loads(done.stdout.splitlines()[-1])
-        add(f"all pods, {kind}", {"s": told["took_s"], "CPU s": told["cpu_s"]})
-        add(f"all pods, {kind}: KiB per pod", told["grown_bytes"] / told["objects"] / 1024)
+        told = json.loads(done.stdout.splitlines()[0])
+        assert told["objects"] >= pods, told
+        add(f"all pods, {kind}", {"s": told["seconds"], "CPU s": told["cpu_s"]})
+        add(f"all pods, {kind}: KiB per pod", told["bytes"] / told["objects"] / 1024)
     command = [current_kubectl(), f"--kubeconfig={config}", "get", "pods", "-A"]
     for more in ([], ["-o", "json"]):
         began_s = time.monotonic()
