@@ -19,9 +19,8 @@ import pytest
 from django.db import connection
 
 from portal.backup.restoring import EPOCH_JUMP
+from tests.portal.programs import ROOT, environ_of, program
 from tests.tools.waiting import wait_for
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass
@@ -31,25 +30,8 @@ class Installation:
     home: Path
     database_url: str = ""
 
-    @property
-    def environ(self) -> dict[str, str]:
-        return {
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "portal.settings",
-            "HOMEPORT_HOME": str(self.home),
-            "DATABASE_URL": self.database_url,
-        }
-
     def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, *arguments],
-            cwd=ROOT,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        return program(self.home, *arguments, DATABASE_URL=self.database_url)
 
     def ok(self, *arguments: str) -> str:
         done = self.call(*arguments)
@@ -92,7 +74,7 @@ def test_the_same_rows_after_a_wipe(installation: Installation, tmp_path: Path):
     with subprocess.Popen(
         [sys.executable, "-m", "tests.portal.busy", "write"],
         cwd=ROOT,
-        env=installation.environ,
+        env=environ_of(installation.home, DATABASE_URL=installation.database_url),
         stdin=subprocess.PIPE,
         stdout=(tmp_path / "written").open("w"),
     ) as writer:

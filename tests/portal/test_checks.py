@@ -2,8 +2,6 @@
 
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,10 @@ from portal.environment import parse_labels
 from portal.errors import ConfigurationError
 from portal.server.doors import Doors
 from tests.factories import make_user
+from tests.portal.programs import program
 from tests.portal.servers import serving
 from tests.tools.documented_settings import documented, problems
 
-ROOT = Path(__file__).resolve().parents[2]
 KEY = "a-key-of-fifty-letters-that-nobody-can-guess-1234567890"
 SAFE: dict[str, Any] = {"LISTEN": "0.0.0.0", "HTTPS": True, "TRUSTED_PROXIES": ["10.0.0.1"]}
 OPEN = {**SAFE, "HTTPS": False}
@@ -233,28 +231,16 @@ def test_the_documented_settings_are_safe() -> None:
     assert problems() == ""
 
 
-def run(home: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    kept = {k: os.environ[k] for k in ("PATH", "HOME") if k in os.environ}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env={**kept, "HOMEPORT_HOME": str(home), **environ},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-@pytest.mark.parametrize("program", [["manage.py", "serve"], ["-m", "deploy.run"]])
+@pytest.mark.parametrize("arguments", [["manage.py", "serve"], ["-m", "deploy.run"]])
 def test_what_is_not_safe_does_not_start_and_says_what_to_set(
-    tmp_path: Path, program: list[str]
+    tmp_path: Path, arguments: list[str]
 ) -> None:
     with socket.socket() as probe, socket.socket() as other:
         for one in (probe, other):
             one.bind(("127.0.0.1", 0))
         ports = [str(one.getsockname()[1]) for one in (probe, other)]
-    done = run(tmp_path / "home", *program, LISTEN="0.0.0.0", PORT=ports[0], POD_PORT=ports[1])
+    given = {"LISTEN": "0.0.0.0", "PORT": ports[0], "POD_PORT": ports[1]}
+    done = program(tmp_path / "home", *arguments, **given)
     assert done.returncode == 1
     assert "set ACCEPT_INSECURE=plain-http" in done.stderr
     assert "Traceback" not in done.stderr
@@ -265,7 +251,7 @@ def test_what_programs_make_is_nobody_elses(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o755)
     os.chmod(home, 0o755)
-    done = run(home, "manage.py", "migrate", "-v0")
+    done = program(home, "manage.py", "migrate", "-v0")
     assert done.returncode == 0, done.stderr
     assert "homeport.W002" in done.stderr
     readable = [path for path in home.rglob("*") if path.stat().st_mode & 0o077]

@@ -25,7 +25,6 @@ from tests.tools.small_disk import mounts_a_small_disk, small_disk
 from tests.tools.waiting import wait_for
 
 RESERVE_BYTES = 8 * MIB
-TRAINING = {"name": "once", "image": "python:3.11-slim", "command": ["true"]}
 FORM = "multipart/form-data; boundary=homeport"
 
 
@@ -37,13 +36,8 @@ class Person:
         self.kept: set[str] = set()
         self._store = FolderStore(portal.home / "store", f"http://127.0.0.1:{portal.pod_port}")
 
-    def rest(self, method: str, path: str, **more: Any) -> requests.Response:
-        address = f"{self.portal.url}/api/v1/{path}"
-        headers = self.portal.rest_headers
-        return requests.request(method, address, headers=headers, timeout=30, **more)
-
     def submit(self) -> requests.Response:
-        answer = self.rest("POST", "jobs/", json=TRAINING)
+        answer = self.portal.submit()
         if answer.status_code == 201:
             self.kept.add(answer.json()["id"])
         return answer
@@ -54,15 +48,17 @@ class Person:
         return str(answer.json()["id"])
 
     def trainings(self) -> set[str]:
-        answer = self.rest("GET", "jobs/?page_size=200")
+        answer = self.portal.rest("GET", "jobs/?page_size=200")
         assert answer.status_code == 200, answer.text
         return {row["id"] for row in answer.json()["results"]}
 
     def upload(self, size_bytes: int) -> requests.Response:
-        return self.rest("POST", "bundles/", files={"file": ("a.bin", b"%d " % size_bytes * 9)})
+        return self.portal.rest(
+            "POST", "bundles/", files={"file": ("a.bin", b"%d " % size_bytes * 9)}
+        )
 
     def upload_large(self) -> requests.Response:
-        return self.rest("POST", "bundles/", files={"file": ("b.bin", LARGE)})
+        return self.portal.rest("POST", "bundles/", files={"file": ("b.bin", LARGE)})
 
     def archive(self, size_bytes: int = 1) -> requests.Response:
         link = self._store.link_put("alice/log", size_bytes)
@@ -142,15 +138,15 @@ def test_a_full_disk(tmp_path: Path, settings: Any) -> None:
         ]
         assert all(refuses(ask()) for ask in makes_fuller)
         assert alice.sign_in().status_code == 302
-        assert alice.rest("POST", f"jobs/{stopped}/stop/").status_code == 200
-        assert alice.rest("DELETE", f"jobs/{deleted}/").status_code == 204
+        assert portal.rest("POST", f"jobs/{stopped}/stop/").status_code == 200
+        assert portal.rest("DELETE", f"jobs/{deleted}/").status_code == 204
 
         shrink(portal.home / "homeport.sqlite3")
         disk.fill()
         makes_room: list[Callable[[], requests.Response]] = [
             alice.sign_in,
-            lambda: alice.rest("POST", f"jobs/{to_stop}/stop/"),
-            lambda: alice.rest("DELETE", f"jobs/{to_delete}/"),
+            lambda: portal.rest("POST", f"jobs/{to_stop}/stop/"),
+            lambda: portal.rest("DELETE", f"jobs/{to_delete}/"),
         ]
         assert all(refuses(ask()) for ask in [*makes_fuller, *makes_room] * 2)
         ready = requests.get(f"{portal.url}/readyz", timeout=30)

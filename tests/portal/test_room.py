@@ -10,8 +10,7 @@ from django.test import Client
 
 from portal.web import refusals
 from tests.factories import make_tenant
-
-TRAINING = {"name": "once", "image": "python:3.11-slim", "command": ["true"]}
+from tests.portal.whole import TRAINING
 
 
 @pytest.mark.django_db

@@ -1,7 +1,6 @@
 """`serve` ends when it is asked to: cleanly, whatever is still open, with exit code 0."""
 
 import asyncio
-import os
 import signal
 import socket
 import subprocess
@@ -16,9 +15,8 @@ from websockets.sync.client import connect
 
 from deploy.testcluster.ports import free_port
 from portal.management.commands.serve import listen
+from tests.portal.programs import ROOT, environ_of
 from tests.tools.waiting import wait_for
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Served:
@@ -34,15 +32,15 @@ class Served:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.portal.endless_portal", *arguments],
             cwd=ROOT,
-            env={
-                **os.environ,
-                "DJANGO_SETTINGS_MODULE": "portal.settings",
-                "HOMEPORT_HOME": str(self.home),
-                "PORT": str(self.port),
-                "POD_PORT": str(self.pod_port),
-                "REPORT": str(self.report),
-                **environ,
-            },
+            env=environ_of(
+                self.home,
+                **{
+                    "PORT": str(self.port),
+                    "POD_PORT": str(self.pod_port),
+                    "REPORT": str(self.report),
+                    **environ,
+                },
+            ),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -166,26 +164,22 @@ def test_a_taken_port_is_a_sentence(served: Served):
     assert served.reported() == []
 
 
-def test_a_number_that_is_no_port_is_a_sentence(served: Served):
-    served.start(PORT="70000")
+@pytest.mark.parametrize(
+    ("arguments", "settings", "words"),
+    [
+        ([], {"PORT": "70000"}, "Set PORT"),
+        (["--no-web", "--no-reconciler"], {}, "leave nothing to run"),
+        ([], {"POD_PORTAL_URL": ""}, "POD_PORTAL_URL is empty"),
+    ],
+)
+def test_what_cannot_be_served_is_a_sentence(
+    served: Served, arguments: list[str], settings: dict[str, str], words: str
+):
+    served.start(*arguments, **settings)
     code, output = served.ended(20)
     assert code == 1
-    assert "Set PORT" in output
+    assert words in output
     assert "Traceback" not in output
-
-
-def test_nothing_to_run_is_refused(served: Served):
-    served.start("--no-web", "--no-reconciler")
-    code, output = served.ended(20)
-    assert code == 1
-    assert "leave nothing to run" in output
-
-
-def test_without_an_address_for_pods_it_does_not_start(served: Served):
-    served.start(POD_PORTAL_URL="")
-    code, output = served.ended(20)
-    assert code == 1
-    assert "POD_PORTAL_URL is empty" in output
 
 
 async def test_answers_of_several_writes_do_not_wait_for_acknowledgements() -> None:

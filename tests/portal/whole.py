@@ -13,13 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import requests
 
 from deploy.testcluster.ports import free_port
+from tests.portal.programs import ROOT, environ_of
 from tests.tools.waiting import wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
+TRAINING = {"name": "once", "image": "python:3.11-slim", "command": ["true"]}
+# For tests in which one person does what many would.
+UNLIMITED = {"WRITES_PER_MINUTE": "1000000", "MAX_UNFINISHED_TRAININGS": "1000000"}
 _CSRF = "c" * 32
 
 
@@ -53,6 +57,14 @@ class Whole:
     def rest_headers(self) -> dict[str, str]:
         return {"Authorization": f"Token {self.token}"}
 
+    def rest(self, method: str, path: str, **more: Any) -> requests.Response:
+        """A call of alice; `path` is below /api/v1/."""
+        address = f"{self.url}/api/v1/{path}"
+        return requests.request(method, address, headers=self.rest_headers, timeout=30, **more)
+
+    def submit(self) -> requests.Response:
+        return self.rest("POST", "jobs/", json=TRAINING)
+
 
 @contextmanager
 def whole_portal(
@@ -60,7 +72,6 @@ def whole_portal(
     *,
     wrapper: tuple[str, ...] = (),
     module: str = "manage",
-    has_pages: bool = False,
     admins: int = 0,
     **environ: str,
 ) -> Iterator[Whole]:
@@ -69,19 +80,11 @@ def whole_portal(
     Args:
         wrapper: stands in front of its command line.
         module: stands for manage.py.
-        has_pages: the files are collected without which no page can be made.
         admins: how many there are.
     """
     port, pod_port = free_port(), free_port()
     home.mkdir(parents=True, exist_ok=True)
-    given = {
-        **{key: value for key, value in os.environ.items() if key != "DATABASE_URL"},
-        "DJANGO_SETTINGS_MODULE": "portal.settings",
-        "HOMEPORT_HOME": str(home),
-        "PORT": str(port),
-        "POD_PORT": str(pod_port),
-        **environ,
-    }
+    given = environ_of(home, PORT=str(port), POD_PORT=str(pod_port), **environ)
     made = subprocess.run(
         [sys.executable, "-m", "tests.portal.whole", str(admins)],
         cwd=ROOT,
@@ -89,13 +92,6 @@ def whole_portal(
         stdout=subprocess.PIPE,
         check=True,
     )
-    if has_pages:
-        subprocess.run(
-            [sys.executable, "manage.py", "collectstatic", "--noinput", "--verbosity=0"],
-            cwd=ROOT,
-            env=given,
-            check=True,
-        )
     badges = json.loads(made.stdout.splitlines()[-1])
     with (home / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -216,28 +212,25 @@ def _prepare(admins: int) -> None:
     import django
 
     django.setup()
-    from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+    from django.conf import settings
     from django.core.management import call_command
+    from django.test import Client
 
     call_command("migrate", verbosity=0)
     call_command("collectstatic", verbosity=0, interactive=False)
     from tenants.actions import create_token
     from tenants.models import User
-    from tenants.people.models import SessionStore
     from tests.factories import make_tenant
 
     alice = make_tenant("alice").owner
-    session = SessionStore()
-    session[SESSION_KEY] = str(alice.pk)
-    session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
-    session[HASH_SESSION_KEY] = alice.get_session_auth_hash()
-    session.create()
+    client = Client()
+    client.force_login(alice)
     token = create_token(by=alice, name="tests")[1]
     # Without passwords, which cost time.
     people = [User(username=f"admin-{n}", role="admin") for n in range(admins)]
     User.objects.bulk_create(people)
     badges = {
-        "session": session.session_key,
+        "session": client.cookies[settings.SESSION_COOKIE_NAME].value,
         "token": token,
         "admin_tokens": [create_token(by=person, name="tests")[1] for person in people],
     }

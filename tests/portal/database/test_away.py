@@ -14,7 +14,6 @@ from tests.tools.waiting import wait_for
 ANSWER_S = 10.0
 HEALED_S = 30.0
 AT_ONCE = 40  # twice as many as there are threads
-TRAINING = {"name": "once", "image": "python:3.11-slim", "command": ["true"]}
 
 
 @pytest.fixture(scope="module")
@@ -26,19 +25,12 @@ def database() -> Iterator[PostgresServer]:
 @pytest.fixture(scope="module")
 def portal(database: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
     home = tmp_path_factory.mktemp("away")
-    with whole_portal(home, has_pages=True, DATABASE_URL=database.url) as whole:
+    with whole_portal(home, DATABASE_URL=database.url) as whole:
         yield whole
 
 
-def submit(portal: Whole) -> requests.Response:
-    return requests.post(
-        f"{portal.url}/api/v1/jobs/", json=TRAINING, headers=portal.rest_headers, timeout=30
-    )
-
-
 def trainings(portal: Whole) -> int:
-    answer = requests.get(f"{portal.url}/api/v1/jobs/", headers=portal.rest_headers, timeout=30)
-    return int(answer.json()["count"])
+    return int(portal.rest("GET", "jobs/").json()["count"])
 
 
 def all_are_refused(portal: Whole) -> None:
@@ -47,7 +39,7 @@ def all_are_refused(portal: Whole) -> None:
     def ask(number: int) -> tuple[requests.Response, float]:
         began = time.monotonic()
         if number % 3 == 0:
-            answer = submit(portal)
+            answer = portal.submit()
         elif number % 3 == 1:
             answer = requests.get(f"{portal.url}/", headers=portal.page_headers, timeout=30)
         else:
@@ -62,15 +54,15 @@ def all_are_refused(portal: Whole) -> None:
 
 
 def test_one_that_hangs(portal: Whole, database: PostgresServer) -> None:
-    assert submit(portal).status_code == 201
+    assert portal.submit().status_code == 201
     before = trainings(portal)
     with database.hanging():
         all_are_refused(portal)
         began = time.monotonic()
         assert requests.get(f"{portal.url}/healthz", timeout=30).ok
-        assert submit(portal).json()["errors"][0]["code"] == "database_unavailable"
+        assert portal.submit().json()["errors"][0]["code"] == "database_unavailable"
         assert time.monotonic() - began < 2  # it is known by now
-    wait_for("it is well", lambda: submit(portal).status_code == 201, timeout_s=HEALED_S)
+    wait_for("it is well", lambda: portal.submit().status_code == 201, timeout_s=HEALED_S)
     assert trainings(portal) == before + 1
     assert requests.get(f"{portal.url}/", headers=portal.page_headers, timeout=30).ok
 
@@ -79,7 +71,7 @@ def test_one_whose_connections_somebody_else_holds(portal: Whole, database: Post
     before = trainings(portal)
     with database.without_connections():
         all_are_refused(portal)
-    wait_for("it is well", lambda: submit(portal).status_code == 201, timeout_s=HEALED_S)
+    wait_for("it is well", lambda: portal.submit().status_code == 201, timeout_s=HEALED_S)
     assert trainings(portal) == before + 1
     assert requests.get(f"{portal.url}/", headers=portal.page_headers, timeout=30).ok
 
@@ -88,13 +80,13 @@ def test_one_that_takes_no_writes(portal: Whole, database: PostgresServer) -> No
     before = trainings(portal)
     database.run("ALTER DATABASE homeport SET default_transaction_read_only = on")
     database.cut_all()
-    refused = submit(portal)
+    refused = portal.submit()
     assert refused.status_code == 503, refused.text
     assert "nothing was changed" in refused.json()["errors"][0]["text"]
     assert trainings(portal) == before
     database.run("ALTER DATABASE homeport RESET default_transaction_read_only")
     database.cut_all()
-    wait_for("it is well", lambda: submit(portal).status_code == 201, timeout_s=HEALED_S)
+    wait_for("it is well", lambda: portal.submit().status_code == 201, timeout_s=HEALED_S)
 
 
 def test_one_that_was_cut_off(portal: Whole, database: PostgresServer) -> None:

@@ -1,11 +1,8 @@
 """`manage.py migrate` keeps a way back, and no version runs on a database that is not for it."""
 
 import io
-import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,8 +18,8 @@ from jobs.leader.lease import TTL_S, holder_name
 from jobs.models import ReconcilerLease
 from portal.database import schema
 from tests.portal.databases import ALIAS, code_with, migrate, sqlite
+from tests.portal.programs import program
 
-ROOT = Path(__file__).resolve().parents[3]
 HARMLESS = {"0002_harmless": True}
 BREAKING = {**HARMLESS, "0003_breaking": False}
 
@@ -196,30 +193,13 @@ def test_without_room_for_the_copy_nothing_is_migrated(here, tmp_path, monkeypat
     assert [path.name for path in here.parent.glob("*Z.sqlite3*")] == []
 
 
-def manage(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "portal.settings",
-            "HOMEPORT_HOME": str(home),
-            "DATABASE_URL": "",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-
-
 def test_serve_migrates_nothing_and_says_what_is_missing(tmp_path):
-    done = manage(tmp_path, "manage.py", "serve")
+    done = program(tmp_path, "manage.py", "serve")
     assert done.returncode == 1
     assert "lacks the migration" in done.stderr
     assert "jobs.0002_initial" in done.stderr
     assert "Traceback" not in done.stderr
     # The first time there is nothing to keep and nothing to tell.
-    done = manage(tmp_path, "-m", "deploy.prepare")
+    done = program(tmp_path, "-m", "deploy.prepare")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not list(tmp_path.glob("*Z.sqlite3"))

@@ -12,7 +12,7 @@ import requests
 
 from homeport_client.rest import MAX_PAUSE_S
 from tests.portal.postgres_server import PostgresServer, postgres_server
-from tests.portal.whole import Whole, whole_portal
+from tests.portal.whole import TRAINING, UNLIMITED, Whole, whole_portal
 from tests.tools.waiting import wait_for
 
 RESTARTS = 20
@@ -20,8 +20,6 @@ SUBMITTERS = 8
 UNCHANGED = "nothing was changed"
 ANSWER_S = 10.0
 HEALED_S = 30.0
-# All of them are one person here.
-UNLIMITED = {"WRITES_PER_MINUTE": "1000000", "MAX_UNFINISHED_TRAININGS": "1000000"}
 ON_DISK = {"max_connections": 100, "fsync": "on"}
 
 
@@ -91,7 +89,7 @@ def submitting(portal: Whole) -> Iterator[Load]:
             session.headers.update(portal.rest_headers)
             while not over.is_set():
                 name = f"training-{next(numbers)}"
-                training = {"name": name, "image": "python:3.11-slim", "command": ["true"]}
+                training = {**TRAINING, "name": name}
                 try:
                     answer = session.post(f"{portal.url}/api/v1/jobs/", json=training, timeout=30)
                 except requests.RequestException as error:

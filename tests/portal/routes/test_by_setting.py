@@ -1,19 +1,17 @@
 """Routes that exist only where a setting asks for them are in the table too."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.portal.programs import program
 from tests.portal.routes.table import BY_SETTING, TABLE
 
-ROOT = Path(__file__).resolve().parents[3]
 # Anything but the right method: those need no provider.
 CODE = """
 import django, json
 django.setup()
 from django.test import Client
+from tests.portal.programs import program
 from tests.portal.routes.table import METHODS
 from tests.portal.routes.walk import routes
 client = Client(HTTP_HOST="localhost")
@@ -29,21 +27,12 @@ print(json.dumps({"names": sorted(found), "answers": answers}))
 
 
 def test_with_a_provider_the_routes_of_signing_in_by_it_are_sorted_too(tmp_path: Path) -> None:
-    settings = {
-        "DJANGO_SETTINGS_MODULE": "portal.settings",
-        "HOMEPORT_HOME": str(tmp_path),
+    provider = {
         "OIDC_ISSUER": "http://localhost:1",
         "OIDC_CLIENT_ID": "portal",
         "OIDC_CLIENT_SECRET": "none",
     }
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CODE],
-        cwd=ROOT,
-        env={**os.environ, **settings},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = program(tmp_path, "-W", "ignore", "-c", CODE, **provider)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert set(found["names"]) == TABLE.keys()

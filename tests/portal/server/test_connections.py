@@ -15,7 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from tenants.sockets import MAX_PER_USER, MAX_SOCKETS, TRY_LATER
 from tests.portal.attackers import all_at_once, ask_at_once, many_descriptors, open_ones
 from tests.portal.postgres_server import postgres_server
-from tests.portal.whole import Whole, tree_memory_bytes, whole_portal
+from tests.portal.whole import TRAINING, UNLIMITED, Whole, tree_memory_bytes, whole_portal
 from tests.tools.waiting import wait_for
 
 AT_ONCE = 500
@@ -23,13 +23,8 @@ WRITERS = 100  # of them
 THREADS = 20  # WEB_THREADS, as it is unless it is set
 DESCRIPTORS = 1024
 LIMITS = ("prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}")
-TRAINING = {"name": "once", "image": "python:3.11-slim", "command": ["true"]}
-# All of them are one person here, and a busy machine may let them wait.
-UNLIMITED = {
-    "WRITES_PER_MINUTE": "1000000",
-    "MAX_UNFINISHED_TRAININGS": "1000000",
-    "WEB_WAIT_S": "400",
-}
+# A busy machine may let them wait.
+PATIENT = {**UNLIMITED, "WEB_WAIT_S": "400"}
 MEMORY_BYTES = 100 * 1024**2
 
 
@@ -49,7 +44,7 @@ def work_at_once(whole: Whole) -> Counter[object]:
 def test_postgresql_with_its_default_of_connections(tmp_path: Path) -> None:
     with (
         postgres_server(max_connections=100) as database,
-        whole_portal(tmp_path, has_pages=True, DATABASE_URL=database.url, **UNLIMITED) as whole,
+        whole_portal(tmp_path, DATABASE_URL=database.url, **PATIENT) as whole,
     ):
         assert work_at_once(whole) == {200: AT_ONCE - WRITERS, 201: WRITERS}
         # Pages of errors are made in threads of another kind.
@@ -59,7 +54,7 @@ def test_postgresql_with_its_default_of_connections(tmp_path: Path) -> None:
 
 
 def test_sqlite_with_few_descriptors(tmp_path: Path) -> None:
-    with whole_portal(tmp_path, has_pages=True, wrapper=LIMITS, **UNLIMITED) as whole:
+    with whole_portal(tmp_path, wrapper=LIMITS, **PATIENT) as whole:
         assert work_at_once(whole) == {200: AT_ONCE - WRITERS, 201: WRITERS}
         assert 0 < open_files(whole).count(str(tmp_path / "homeport.sqlite3")) <= THREADS
 
@@ -100,7 +95,7 @@ async def test_as_many_websockets_as_may_be_open(tmp_path: Path) -> None:
             told = asyncio.gather(*(socket.recv() for socket in sockets))
             while not told.done():
                 # Who opened last may not listen yet.
-                assert await asyncio.to_thread(submit, whole) == 201
+                assert (await asyncio.to_thread(whole.submit)).status_code == 201
                 await asyncio.wait([told], timeout=1)
             assert all('"changed"' in str(frame) for frame in told.result())
             count, growth = len(open_files(whole)), tree_memory_bytes(whole.pid) - base_bytes
@@ -111,12 +106,6 @@ async def test_as_many_websockets_as_may_be_open(tmp_path: Path) -> None:
             await one_more.wait_closed()
             assert one_more.close_code == TRY_LATER
         wait_for("they are gone", lambda: len(open_files(whole)) < before + THREADS)
-
-
-def submit(whole: Whole) -> int:
-    """The status of the answer."""
-    url, headers = f"{whole.url}/api/v1/jobs/", whole.rest_headers
-    return requests.post(url, json=TRAINING, headers=headers, timeout=10).status_code
 
 
 def open_files(whole: Whole) -> list[str]:
