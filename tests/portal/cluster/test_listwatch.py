@@ -161,14 +161,6 @@ async def drop_streams(api: FakeApi) -> None:
     await api.start(port)
 
 
-async def test_a_silent_server_is_noticed(api: FakeApi, cluster: Cluster):
-    api.trouble.append(Trouble("watch pods", "stall"))
-    async with watching(cluster) as (watch, _):
-        await until(lambda: api.open_watches == 1)
-        api.put(pod("a"))
-        await until(lambda: watch.items)  # it stalls for ever
-
-
 async def test_bookmarks_keep_a_quiet_stream_open(api: FakeApi, cluster: Cluster):
     api.bookmarks_s = 0.05
     pace = replace(FAST, silence_s=2)

@@ -1,6 +1,8 @@
 """Amounts and times in words."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.utils.timezone import now
@@ -19,49 +21,42 @@ from portal.web.format import (
 MOMENT = datetime(2026, 11, 20, 10, 2, 3, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("size_bytes", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1 KiB"),
-        (1536, "1.5 KiB"),
-        (1024**2 - 1, "1 MiB"),
-        (16 * 1024**3, "16 GiB"),
-        (5 * 1024**6, "5120 PiB"),
-    ],
-)
-def test_bytes_are_said_in_the_largest_unit_that_keeps_them_readable(
-    size_bytes: int, text: str
-) -> None:
-    assert bytes_text(size_bytes) == text
+# What says it -> amount -> text.
+AMOUNTS: dict[Callable[[Any], str], dict[float, str]] = {
+    # In the largest unit that keeps them readable.
+    bytes_text: {
+        0: "0 B",
+        1023: "1023 B",
+        1024: "1 KiB",
+        1536: "1.5 KiB",
+        1024**2 - 1: "1 MiB",
+        16 * 1024**3: "16 GiB",
+        5 * 1024**6: "5120 PiB",
+    },
+    # Without needless zeros.
+    cores_text: {0: "0", 500: "0.5", 2000: "2", 1250: "1.25", 10: "0.01"},
+    # Two units at most.
+    duration_text: {
+        -5: "0 s",
+        0.9: "0 s",
+        59: "59 s",
+        60: "1 min",
+        200: "3 min 20 s",
+        600: "10 min",
+        3599: "59 min",
+        3600: "1 h",
+        7500: "2 h 5 min",
+        86400: "1 d",
+        3 * 86400 + 4 * 3600 + 59: "3 d 4 h",
+    },
+    # With one decimal while it matters.
+    hours_text: {0: "0", 0.01: "< 0.1", 0.05: "0.1", 2: "2", 12.34: "12.3", 1234.6: "1,235"},
+}
 
 
-@pytest.mark.parametrize(
-    ("millicores", "text"), [(0, "0"), (500, "0.5"), (2000, "2"), (1250, "1.25"), (10, "0.01")]
-)
-def test_cores_have_no_needless_zeros(millicores: int, text: str) -> None:
-    assert cores_text(millicores) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (-5, "0 s"),
-        (0.9, "0 s"),
-        (59, "59 s"),
-        (60, "1 min"),
-        (200, "3 min 20 s"),
-        (600, "10 min"),
-        (3599, "59 min"),
-        (3600, "1 h"),
-        (7500, "2 h 5 min"),
-        (86400, "1 d"),
-        (3 * 86400 + 4 * 3600 + 59, "3 d 4 h"),
-    ],
-)
-def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
-    assert duration_text(seconds) == text
+@pytest.mark.parametrize("say", AMOUNTS)
+def test_amounts_are_short_and_readable(say: Callable[[Any], str]) -> None:
+    assert {amount: say(amount) for amount in AMOUNTS[say]} == AMOUNTS[say]
 
 
 @pytest.mark.parametrize(
@@ -101,11 +96,3 @@ def test_nothing_of_a_quota_is_just_zero() -> None:
     assert amount_text(0, "memory") == "0"
     assert amount_text(1500, "cpu") == "1.5"
     assert amount_text(12000, "pods") == "12,000"
-
-
-@pytest.mark.parametrize(
-    ("hours", "text"),
-    [(0, "0"), (0.01, "< 0.1"), (0.05, "0.1"), (2, "2"), (12.34, "12.3"), (1234.6, "1,235")],
-)
-def test_hours_have_one_decimal_while_it_matters(hours: float, text: str) -> None:
-    assert hours_text(hours) == text

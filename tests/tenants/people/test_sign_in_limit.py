@@ -65,6 +65,7 @@ def test_the_page_and_rest_share_the_count() -> None:
         browser.post("/sign-in/", {"username": "alice", "password": "wrong"})
     answer = browser.post("/sign-in/", {"username": "alice", "password": PASSWORD})
     assert answer.status_code == 429
+    assert "Try again in 10 minutes." in answer.content.decode()
     assert "Retry-After" in answer
 
 
