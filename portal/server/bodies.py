@@ -9,10 +9,9 @@ room for is refused in words, and the connection is closed. Counts are of this p
 """
 
 import asyncio
-import json
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Hashable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import Any, cast
@@ -28,13 +27,10 @@ from django.http.multipartparser import MultiPartParser, MultiPartParserError
 from django.urls import set_script_prefix
 
 from portal import room
+from portal.asgi_answer import CLOSE, App, Message, Receive, Send, retry_after, send_error
 from portal.web.refusals import BUSY, DATABASE_AWAY, DISK_FULL, Refusal
 from portal.web.uploads import WaitingFileHandler
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 FindPerson = Callable[[Message], Awaitable[Hashable | None]]
 
 MAX_BODY_BYTES = 1024**2
@@ -154,7 +150,8 @@ class BodyDoor:
             else:
                 await self._small(scope, receive, send, length)
         except BodyError as error:
-            await _refuse(send, error)
+            headers = [CLOSE, *retry_after(error.wait_s)]  # the rest is not read
+            await send_error(send, error.status, error.code, str(error), headers)
         except _GoneError:
             pass
 
@@ -410,17 +407,3 @@ def _as_elsewhere(refusal: Refusal) -> BodyError:
 def _too_slow(silence_s: float) -> BodyError:
     text = f"Nothing more of the request came for {silence_s:.0f} s. Send it again."
     return BodyError(408, "too_slow", text)
-
-
-async def _refuse(send: Send, error: BodyError) -> None:
-    row = {"field": "", "code": error.code, "text": str(error)}
-    body = json.dumps({"errors": [row]}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        (b"connection", b"close"),  # the rest is not read
-    ]
-    if error.wait_s is not None:
-        headers.append((b"retry-after", b"%d" % error.wait_s))
-    await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -5,18 +5,10 @@ can decide what it reaches: by the pods' door there is `/internal/`, and by the 
 is everything else. Websockets pass no Django middleware, so their Host is looked at here.
 """
 
-import json
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
-
 from django.conf import settings
 
+from portal.asgi_answer import CLOSE, App, Message, Receive, Send, send_error
 from portal.web.hosts import is_served_host
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 PODS_PATH = "/internal/"
 
@@ -38,7 +30,7 @@ class Doors:
                 await send({"type": "websocket.close", "code": 1008})
                 return
         elif by_pods_door != scope["path"].startswith(PODS_PATH):
-            await _refuse(send)
+            await send_error(send, 404, "not_found", "There is nothing at this address.", [CLOSE])
             return
         await self._app(scope, receive, send)
 
@@ -52,15 +44,3 @@ def is_by_pods_door(scope: Message) -> bool:
 def _has_served_host(scope: Message) -> bool:
     hosts = [value for name, value in scope["headers"] if name == b"host"]
     return len(hosts) == 1 and is_served_host(hosts[0].decode("latin-1"))
-
-
-async def _refuse(send: Send) -> None:
-    error = {"field": "", "code": "not_found", "text": "There is nothing at this address."}
-    body = json.dumps({"errors": [error]}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        (b"connection", b"close"),  # what it may still send is not read
-    ]
-    await send({"type": "http.response.start", "status": 404, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -4,14 +4,7 @@ It counts requests whose body has come, so that nobody who sends slowly keeps ot
 have limits of their own (tenants/sockets.py).
 """
 
-import json
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
+from portal.asgi_answer import App, Message, Receive, Send, retry_after, send_error
 
 # Far more than the people of a lab cause: it is there so that memory has a bound.
 MAX_REQUESTS = 2000
@@ -28,22 +21,11 @@ class RequestLimit:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if self._count >= self._most:
-            await _refuse(send)
+            text = "Too many requests are being answered at the moment. Try again soon."
+            await send_error(send, 503, "unavailable", text, retry_after(_WAIT_S))
             return
         self._count += 1
         try:
             await self._app(scope, receive, send)
         finally:
             self._count -= 1
-
-
-async def _refuse(send: Send) -> None:
-    text = "Too many requests are being answered at the moment. Try again soon."
-    body = json.dumps({"errors": [{"field": "", "code": "unavailable", "text": text}]}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        (b"retry-after", b"%d" % _WAIT_S),
-    ]
-    await send({"type": "http.response.start", "status": 503, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -7,7 +7,6 @@ an ASGI layer answers, with a thread and a time limit of its own, whatever becom
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
@@ -15,15 +14,12 @@ from typing import Any
 from django.db import Error, close_old_connections, connection
 from django.utils.timezone import now
 
+from portal.asgi_answer import App, Message, Receive, Send, send_answer
 from portal.database.postgres.outage import outage
 from portal.database.postgres.patience import patience
 from portal.process import process
 from portal.web.reconciler import SILENCE, LeaseRow, find_banner, find_lease
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 Found = tuple[int, dict[str, Any]]
 
 LIMIT_S = 4.0
@@ -181,10 +177,5 @@ async def _answer_json(scope: Message, send: Send, found: Found) -> None:
 async def _answer(scope: Message, send: Send, code: int, body: bytes, kind: bytes) -> None:
     if scope["method"] not in {"GET", "HEAD"}:
         code, body = 405, b""
-    headers = [
-        (b"content-type", kind),
-        (b"content-length", b"%d" % len(body)),
-        (b"cache-control", b"no-store"),
-    ]
-    await send({"type": "http.response.start", "status": code, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+    headers = [(b"cache-control", b"no-store")]
+    await send_answer(send, code, body, kind, headers, is_head=scope["method"] == "HEAD")

@@ -11,21 +11,18 @@ Everything but the calls themselves happens on the event loop, so there are no l
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
 from asgiref.sync import ThreadSensitiveContext
 
+from portal.asgi_answer import App, Message, Receive, Send
 from portal.database.postgres import commits
 from portal.database.postgres.outage import outage
 from portal.web import refusals
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 T = TypeVar("T")
 
 _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})

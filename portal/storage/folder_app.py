@@ -7,20 +7,13 @@ than announced is cut at its first byte too many. With an S3 store this layer ha
 """
 
 import asyncio
-import json
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any
 from urllib.parse import parse_qsl
 
+from portal.asgi_answer import CLOSE, App, Message, Receive, Send, send_answer, send_error
 from portal.storage import get_store
 from portal.storage.folder import STORE_PATH, FolderStore, Incoming, SignedLink
 from portal.storage.store import CHUNK_BYTES, ObjectMismatchError, StoreError
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 _SILENCE_S = 60.0  # a sender that is silent for so long has gone
@@ -57,20 +50,7 @@ class FolderStoreApp:
 
 
 async def _refuse(send: Send, status: int, text: str) -> None:
-    body = json.dumps({"errors": [{"field": "", "code": "store", "text": text}]}).encode()
-    # Closing: the rest of an upload is not read.
-    await _answer(send, status, body, [(b"connection", b"close")])
-
-
-async def _answer(
-    send: Send, status: int, body: bytes, headers: Sequence[tuple[bytes, bytes]] = ()
-) -> None:
-    length = (b"content-length", b"%d" % len(body))
-    kind = (b"content-type", b"application/json")
-    await send(
-        {"type": "http.response.start", "status": status, "headers": [kind, length, *headers]}
-    )
-    await send({"type": "http.response.body", "body": body})
+    await send_error(send, status, "store", text, [CLOSE])  # the rest of an upload is not read
 
 
 async def _give(store: FolderStore, link: SignedLink, send: Send) -> None:
@@ -104,7 +84,7 @@ async def _take(store: FolderStore, link: SignedLink, receive: Receive, send: Se
         log.error("the object store cannot keep %s: %s", link.key, error)  # noqa: TRY400 (one line)
         await _refuse(send, 507, f"the object store cannot keep it: {error.strerror}")
     else:
-        await _answer(send, 200, b"{}")
+        await send_answer(send, 200, b"{}", b"application/json")
 
 
 async def _receive_into(incoming: Incoming, link: SignedLink, receive: Receive) -> None:

@@ -6,7 +6,7 @@ the ASGI layers outside of Django: `send_refusal` needs neither database, sessio
 
 import errno
 import json
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +16,9 @@ from django.conf import settings
 from django.template.loader import get_template
 from django.utils.translation import gettext_lazy as _
 
+from portal.asgi_answer import CLOSE, Message, Send, retry_after, send_answer
 from portal.database.postgres import commits
 
-Message = MutableMapping[str, Any]
 _RETRY_S = 5
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SQLITE_FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE"})
@@ -149,19 +149,9 @@ def body_of(refusal: Refusal, path: str, *, is_part: bool) -> tuple[str, bytes]:
     return f"text/html; charset={settings.DEFAULT_CHARSET}", page.encode()
 
 
-async def send_refusal(
-    scope: Message, send: Callable[[Message], Awaitable[None]], refusal: Refusal
-) -> None:
+async def send_refusal(scope: Message, send: Send, refusal: Refusal) -> None:
     """Answers a request outside of Django; the connection ends, for its body may be unread."""
     is_part = (b"hx-request", b"true") in scope["headers"]
     content_type, body = body_of(refusal, scope["path"], is_part=is_part)
-    headers = [
-        (b"content-type", content_type.encode()),
-        (b"content-length", b"%d" % len(body)),
-        (b"cache-control", b"no-store"),
-        (b"connection", b"close"),
-    ]
-    if refusal.retry_s:
-        headers.append((b"retry-after", b"%d" % refusal.retry_s))
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    headers = [(b"cache-control", b"no-store"), CLOSE, *retry_after(refusal.retry_s)]
+    await send_answer(send, refusal.status, body, content_type.encode(), headers)
