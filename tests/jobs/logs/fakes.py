@@ -90,10 +90,8 @@ class FakeLog:
         follow: bool,
         tail_lines: int | None = None,
         since_time: str | None = None,
-        previous: bool = False,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        asked = {"follow": follow, "tail_lines": tail_lines, "since_time": since_time}
-        self.opened.append(asked)
+        self.opened.append({"follow": follow, "tail_lines": tail_lines, "since_time": since_time})
         if not self.exists:
             raise NotFound(404, "NotFound", "no pod")
         if not self.has_started:

@@ -71,6 +71,7 @@ async def test_a_viewer_that_never_reads_costs_little_and_disturbs_nobody(
 async def test_a_stuck_viewer_that_reads_again_learns_why_it_was_closed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert viewer_module.STUCK_S == 60
     monkeypatch.setattr(viewer_module, "STUCK_S", 0.5)
     job = await a_job(world)
     log = world.cluster.pods["pod-worker-0"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jobs.logs.ansi import clean
 from jobs.logs.cursor import ArchivedPlace, LivePlace, Position, anchor_of, read, write
 from jobs.logs.lines import Batch, LineReader, find_anchor, parse_time
-from jobs.logs.rows import MAX_LINE_BYTES, last_state, plain_lines
+from jobs.logs.rows import MAX_LINE_BYTES, last_state
 from tests.jobs.logs.fakes import stamp, texts
 
 
@@ -25,15 +25,6 @@ def all_of(reader: LineReader, *chunks: bytes) -> list[Batch]:
 
 def line(at: int, text: bytes) -> bytes:
     return stamp(at) + b" " + text + b"\n"
-
-
-def test_lines_have_their_time_and_text() -> None:
-    (batch,) = all_of(LineReader(), line(1, b"hello world") + line(2, b"") + line(3, b" x "))
-    assert msgspec.json.decode(batch.encoded) == [
-        {"t": "2026-11-20T00:00:00.000000001Z", "text": "hello world"},
-        {"t": "2026-11-20T00:00:00.000000002Z", "text": ""},
-        {"t": "2026-11-20T00:00:00.000000003Z", "text": " x "},
-    ]
 
 
 DATA = (
@@ -151,14 +142,6 @@ def test_a_progress_bar_without_line_break_shows_its_last_state() -> None:
     assert texts(list(reader.take())) == ["done", "next"]
 
 
-def test_the_end_without_line_break_is_shown_at_the_end() -> None:
-    reader = LineReader()
-    reader.feed(line(1, b"a") + stamp(2) + b" half")
-    assert texts(list(reader.take())) == ["a"]
-    assert texts(list(reader.finish())) == ["half"]
-    assert list(reader.finish()) == []
-
-
 @pytest.mark.parametrize(
     ("text", "nanoseconds"),
     [
@@ -182,14 +165,6 @@ def test_times_of_every_zone_are_read(text: str, nanoseconds: int) -> None:
 )
 def test_of_carriage_returns_the_last_state_is_shown(text: str, state: str) -> None:
     assert last_state(text) == state
-
-
-def test_archived_lines_have_no_time() -> None:
-    assert [(row.t, row.text) for row in plain_lines(b"a\n\x1b]0;x\x07b\r\n\xff\n")] == [
-        ("", "a"),
-        ("", "b"),
-        ("", "\ufffd"),
-    ]
 
 
 def test_the_place_of_the_last_lines_is_found_in_the_archive() -> None:

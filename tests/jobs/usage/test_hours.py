@@ -22,10 +22,6 @@ def use(begin: datetime, hours: float | None, *, gpus: int = 1, who: Any = ADA) 
     return Use(who, gpus, 2000, began_s, None if hours is None else began_s + hours * 3600)
 
 
-def gpu_hours(*uses: Use, weeks: int = 3, now: datetime = NOW) -> list[float]:
-    return [hours.gpu for hours in sum_up(uses, last_weeks(weeks, now), now)[ADA]]
-
-
 def test_weeks_are_those_of_the_calendar():
     assert [week.name for week in last_weeks(3, NOW)] == ["2026-W45", "2026-W46", "2026-W47"]
     # The first days of a year may belong to the last week of the year before.
@@ -38,29 +34,30 @@ def test_a_week_begins_on_monday_in_utc_wherever_the_time_was_noted():
     assert week_of(east).begin == MONDAY - timedelta(weeks=1)
 
 
-def test_hours_are_hours_times_gpus():
-    assert gpu_hours(use(MONDAY, 2, gpus=3), use(MONDAY, 1.5)) == [0, 0, 7.5]
+FIRST_WEEK = MONDAY - timedelta(weeks=2)
 
 
-def test_an_interval_over_midnight_on_sunday_is_shared_between_the_weeks():
-    assert gpu_hours(use(MONDAY - timedelta(hours=5), 8, gpus=2)) == [0, 10, 6]
-
-
-def test_one_that_lasts_for_weeks_fills_those_in_between():
-    assert gpu_hours(use(MONDAY - timedelta(weeks=4), 24 * 7 * 4 + 3)) == [168, 168, 3]
-
-
-def test_what_runs_counts_until_now_and_the_future_counts_nothing():
-    assert gpu_hours(use(NOW - timedelta(hours=4), None)) == [0, 0, 4]
-    assert sum_up([use(NOW + timedelta(hours=1), None)], last_weeks(3, NOW), NOW) == {}
-    # A clock that ran ahead wrote an end in the future.
-    assert gpu_hours(use(NOW - timedelta(hours=4), 50)) == [0, 0, 4]
-
-
-def test_what_ended_before_the_first_week_or_at_once_is_left_out():
-    weeks = last_weeks(3, NOW)
-    assert sum_up([use(weeks[0].begin - timedelta(hours=2), 2)], weeks, NOW) == {}
-    assert sum_up([use(MONDAY, 0)], weeks, NOW) == {}
+@pytest.mark.parametrize(
+    ("uses", "gpu_hours"),
+    [
+        ([use(MONDAY, 2, gpus=3), use(MONDAY, 1.5)], [0, 0, 7.5]),
+        # Over midnight on Sunday: shared between the weeks; for weeks: fills those in between.
+        ([use(MONDAY - timedelta(hours=5), 8, gpus=2)], [0, 10, 6]),
+        ([use(MONDAY - timedelta(weeks=4), 24 * 7 * 4 + 3)], [168, 168, 3]),
+        # What runs counts until now, as does what a clock that ran ahead ended in the future.
+        ([use(NOW - timedelta(hours=4), None)], [0, 0, 4]),
+        ([use(NOW - timedelta(hours=4), 50)], [0, 0, 4]),
+        # The future, what ended before the first week, and what ended at once.
+        ([use(NOW + timedelta(hours=1), None)], None),
+        ([use(FIRST_WEEK - timedelta(hours=2), 2)], None),
+        ([use(MONDAY, 0)], None),
+    ],
+)
+def test_hours_are_hours_times_gpus(uses: list[Use], gpu_hours: list[float] | None):
+    found = sum_up(uses, last_weeks(3, NOW), NOW)
+    assert {who: [hours.gpu for hours in each] for who, each in found.items()} == (
+        {ADA: gpu_hours} if gpu_hours else {}
+    )
 
 
 def test_people_are_kept_apart_and_cores_are_counted_as_well():

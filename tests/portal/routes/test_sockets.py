@@ -120,6 +120,7 @@ def wrong_origins() -> list[str | None]:
         f"{scheme}:{host}:{port}1",
         f"{scheme}:{host.upper()}:{port}",
         f"{scheme}://[::1]:{port}",
+        f"{scheme}://127.0.0.1:{port}",
         f"{scheme}:{host}:{port}/",
         "http://evil.example",
         f"{OURS} http://evil.example",
