@@ -33,6 +33,7 @@ _PATIENCE_S = 300.0  # an image may have to be pulled
 _REMOVAL_S = 60.0
 _LOOK_S = 1.0
 _REFUSED_FOR_S = 15.0  # a right in a namespace made just now takes effect a moment later
+_NO_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _NOT_THERE, _REACHED = 2, 3  # exit codes of the client
 _SERVER = f"""
 import socket
@@ -216,20 +217,13 @@ class NetworkCheck:
         for container in status.get("containerStatuses") or []:
             waiting = (container.get("state") or {}).get("waiting") or {}
             reason = str(waiting.get("reason") or "")
-            if reason in {
-                "ErrImagePull",
-                "ImagePullBackOff",
-                "InvalidImageName",
-                "ErrImageNeverPull",
-            }:
-                raise _UnknownError(
-                    f"the image {container['image']} cannot be pulled: {waiting.get('message') or reason}"
-                )
+            if reason in _NO_IMAGE:
+                detail = waiting.get("message") or reason
+                raise _UnknownError(f"the image {container['image']} cannot be pulled: {detail}")
         is_over = status.get("phase") in {"Failed", "Succeeded"}
         if is_over and (role == "server" or not status.get("containerStatuses")):
-            raise _UnknownError(
-                f"its pod ended: {status.get('reason') or status.get('message') or ''}"
-            )
+            detail = status.get("reason") or status.get("message") or ""
+            raise _UnknownError(f"its pod ended: {detail}")
         return pod
 
     async def _clear(self) -> None:

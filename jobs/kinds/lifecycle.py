@@ -10,7 +10,7 @@ and another attempt.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -29,7 +29,7 @@ from jobs.kinds.state import (
     Verify,
     WorkloadRow,
 )
-from jobs.rules import queue, reasons
+from jobs.rules import patterns, queue, reasons
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_STATES, WorkloadState
 
@@ -269,6 +269,17 @@ class Lifecycle(ABC):
             self.lose_root(reasons.make(code, namespace=row.namespace))
         elif self.wait_from("missing_since", VIEW_LAG_S):
             self.call(Verify(row.root_name))
+
+    def start(self, waiting: Reason, telling: Collection[str]) -> None:
+        """It does not run yet: says why, or why it starts once more, unless this wait tells more.
+
+        Args:
+            telling: families of reasons that do.
+        """
+        again = Reason(*self.notes.restart_reason)
+        is_shown = patterns.family_of(waiting.code) in telling or not again.code
+        self.turn(WorkloadState.STARTING, waiting if is_shown else again)
+        self.begin("starting_since")
 
     # --- ways out ---
     @property

@@ -21,34 +21,16 @@ class WorkloadState(StrEnum):
     STOPPED = "stopped"
 
 
+FINAL_STATES = frozenset({WorkloadState.SUCCEEDED, WorkloadState.FAILED, WorkloadState.STOPPED})
+_S = WorkloadState
 # state -> what may follow; docs/states.md draws it, and the reconciler's tests hold it to it.
 FOLLOWERS: Mapping[WorkloadState, frozenset[WorkloadState]] = {
-    WorkloadState.QUEUED: frozenset(
-        {WorkloadState.STARTING, WorkloadState.STOPPED, WorkloadState.FAILED}
-    ),
-    WorkloadState.STARTING: frozenset(
-        {
-            WorkloadState.QUEUED,
-            WorkloadState.RUNNING,
-            WorkloadState.STOPPING,
-            WorkloadState.SUCCEEDED,
-            WorkloadState.FAILED,
-        }
-    ),
-    WorkloadState.RUNNING: frozenset(
-        {
-            WorkloadState.STARTING,
-            WorkloadState.STOPPING,
-            WorkloadState.SUCCEEDED,
-            WorkloadState.FAILED,
-        }
-    ),
-    WorkloadState.STOPPING: frozenset({WorkloadState.STOPPED}),
-    WorkloadState.SUCCEEDED: frozenset(),
-    WorkloadState.FAILED: frozenset(),
-    WorkloadState.STOPPED: frozenset(),
+    _S.QUEUED: frozenset({_S.STARTING, _S.STOPPED, _S.FAILED}),
+    _S.STARTING: frozenset({_S.QUEUED, _S.RUNNING, _S.STOPPING, _S.SUCCEEDED, _S.FAILED}),
+    _S.RUNNING: frozenset({_S.STARTING, _S.STOPPING, _S.SUCCEEDED, _S.FAILED}),
+    _S.STOPPING: frozenset({_S.STOPPED}),
+    **dict.fromkeys(FINAL_STATES, frozenset[WorkloadState]()),
 }
-FINAL_STATES = frozenset({WorkloadState.SUCCEEDED, WorkloadState.FAILED, WorkloadState.STOPPED})
 # States in which a workload counts against quota and capacity.
 HOLDING_STATES = frozenset({WorkloadState.STARTING, WorkloadState.RUNNING, WorkloadState.STOPPING})
 

@@ -214,11 +214,8 @@ class InteractiveLifecycle(Lifecycle):
         """It does not run yet: says why, and gives up, or gives back, when that lasts."""
         waiting = startup.reason_of_wait(self.app, self.row, self.observed.root, pod)
         family = patterns.family_of(waiting.code)
-        again = Reason(*self.notes.restart_reason)
-        is_telling = family in startup.PROBLEMS | {"placing", "quota_refused"} or not again.code
-        self.turn(WorkloadState.STARTING, waiting if is_telling else again)
+        self.start(waiting, startup.PROBLEMS | {"placing", "quota_refused"})
         self.note(silent_since=None)
-        self.begin("starting_since")
         if family not in startup.PROBLEMS:
             self.note(problem_since=None)
         elif self._wait_for_repair(family):

@@ -91,9 +91,7 @@ def render_served(
     """All objects of the latest start: the root first, then what it will own, without secret values.
 
     Args:
-        served: of its kind.
         workload: its row, which need not be saved.
-        pods: from `jobs.kinds.manifests.pod_settings()`.
         has_tls: whether the gate speaks HTTPS.
 
     Raises:

@@ -129,11 +129,7 @@ class TrainingLifecycle(Lifecycle):
     def _start(self) -> None:
         """Not all replicas run: says why, and gives everything back when it takes too long."""
         waiting = waits.most_specific(decision.waiting_reasons(self.situation))
-        reason = waiting if waiting.code else reasons.make("creating")
-        if self.notes.restart_reason and patterns.family_of(waiting.code) not in _URGENT:
-            reason = Reason(*self.notes.restart_reason)
-        self.turn(WorkloadState.STARTING, reason)
-        self.begin("starting_since")
+        self.start(waiting if waiting.code else reasons.make("creating"), _URGENT)
         self._withdraw_late()
 
     def _withdraw_late(self) -> None:

@@ -175,8 +175,6 @@ def render_training(
 
     Args:
         training: its row, which need not be saved.
-        attempt: 1 is the first; part of every name.
-        pods: from `pod_settings()`.
         deadline_s: seconds that this attempt may run; the training's own deadline when None.
 
     Raises:
@@ -217,10 +215,7 @@ def render_rescue(training: Workload, lost: Rescue, *, attempt: int, pods: PodSe
     """The pod that uploads what a lost replica left on the log volume.
 
     Args:
-        training: its row.
-        lost: whose log, and which try.
-        attempt: the training's last attempt, whose ConfigMap and Secret are mounted.
-        pods: from `pod_settings()`.
+        attempt: the training's last one, whose ConfigMap and Secret are mounted.
     """
     key = lost.key
     marks = {
