@@ -8,12 +8,12 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from jobs.kinds.notebook import NOTEBOOK
+from jobs.kinds.training.examples import EXAMPLES
 from jobs.kinds.training.kind import TRAINING
 from jobs.models import Workload, WorkloadQuerySet
 from jobs.rules.states import FINAL_STATES, WorkloadState
 from jobs.services.listing import ServiceRow, service_rows
 from jobs.summary import JobRow, job_rows
-from jobs.workloads.examples import EXAMPLES
 from jobs.workloads.usage import usage_lines
 from portal.web.lists import revision_of
 from portal.web.request import PageRequest, is_unchanged, signed_in

@@ -20,12 +20,12 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from jobs.archive.logs import which_of
 from jobs.detail import JobPage
+from jobs.kinds.training.examples import EXAMPLES
 from jobs.kinds.training.kind import TRAINING
 from jobs.listing import JobListing
 from jobs.logs import downloads
 from jobs.models import Workload
 from jobs.workloads import actions
-from jobs.workloads.examples import EXAMPLES
 from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
 
 PARTS = frozenset({"header", "replicas", "events", "artifacts", "manifests"})

@@ -7,6 +7,7 @@ from typing import Any
 from django.utils.functional import Promise
 from rest_framework.serializers import BaseSerializer
 
+from jobs.kinds.form import WorkloadForm
 from jobs.kinds.lifecycle import Lifecycle
 from jobs.kinds.observe import CallResults, ReadPod
 from jobs.kinds.serializer import SpecSerializer
@@ -99,6 +100,7 @@ class WorkloadKind:
         takes_code: whether it may start from an upload, which its spec has as `source.bundle`.
         spec: what it is asked for by.
         serializer: reads a body into the spec.
+        form: asks a person for such a body, on a page.
         submit_verb: how the audit trail calls asking for one.
         can_restart: whether one that has ended can be started again.
         check_submit: what else must hold when one is submitted, in that transaction. Raises Refused.
@@ -132,6 +134,7 @@ class WorkloadKind:
     takes_code: bool = False
     spec: type[WorkloadSpec]
     serializer: type[SpecSerializer] = SpecSerializer
+    form: type[WorkloadForm]
     submit_verb: str = "create"
     can_restart: bool = True
     check_submit: Callable[[Tenant, Any], None] = _accept

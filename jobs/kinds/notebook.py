@@ -2,22 +2,28 @@
 
 from collections.abc import Mapping
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar
 
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.drainage import set_override
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 from jobs.kinds.base import StopTexts
+from jobs.kinds.form import WorkloadForm
 from jobs.kinds.interactive.kind import CAN_START_AGAIN, served_kind
 from jobs.kinds.interactive.lifecycle import InteractiveLifecycle
 from jobs.kinds.interactive.manifests import Served
 from jobs.kinds.interactive.spec import NotebookSpec
 from jobs.kinds.interactive.startup import App
 from jobs.kinds.serializer import SpecSerializer
+from jobs.kinds.spec import spec_of
+from jobs.models import Workload
 from jobs.rules.requests import RoleRequest
+from portal import quantity
 from portal.catalog import Catalog, Notebooks, get_catalog
+from portal.errors import FieldError
 from portal.web.fields import (
     Choice,
     CpuRequest,
@@ -27,6 +33,7 @@ from portal.web.fields import (
     Omissible,
     as_whole,
 )
+from tenants.models import User
 
 SERVED = Served(
     word="notebook",
@@ -120,6 +127,77 @@ def _amount_fields(offered: Notebooks) -> dict[str, serializers.Field[Any, Any, 
     return fields
 
 
+# Values of the choices that open a field to type in.
+OTHER_IMAGE = "other"
+OWN_SIZE = "own"
+
+
+class NotebookForm(WorkloadForm):
+    serializer = NotebookSerializer
+    labels: ClassVar[Mapping[str, Any]] = {"image_other": _("Image")}
+    template = "notebook/new.html"
+    stand_in = "notebook"
+
+    @classmethod
+    def blank(cls) -> dict[str, str]:
+        catalog = get_catalog()
+        offered = catalog.notebooks
+        size = catalog.notebook_sizes[offered.sizes.default]
+        return {
+            "image": offered.images.default,
+            "size": offered.sizes.default,
+            "cpu": quantity.cpu_text(size.cpu_millicores),
+            "memory": quantity.memory_text(size.memory_bytes),
+            "gpu": str(offered.gpu.max) if offered.gpu.locked else "0",
+        }
+
+    def body(self) -> dict[str, Any]:
+        values = self.values
+        is_other = values["image"] == OTHER_IMAGE
+        image = values["image_other"] if is_other else values["image"]
+        body = {"name": values["name"], "image": image, "gpu": values["gpu"]}
+        typed = ("cpu", "memory") if values["size"] == OWN_SIZE else ("size",)
+        return {**body, **{name: values[name] for name in typed}}
+
+    def unreadable(self) -> dict[str, str]:
+        texts = {}
+        if self.values["image"] == OTHER_IMAGE:
+            texts["image_other"] = gettext(
+                "Enter the image, for example quay.io/jupyter/scipy-notebook:latest."
+            )
+        if self.values["size"] == OWN_SIZE:
+            texts["cpu"] = gettext("Enter the number of cores, for example 2.")
+            texts["memory"] = gettext("Enter the memory, for example 4Gi.")
+        return {name: text for name, text in texts.items() if not self.values[name]}
+
+    def place(self, error: FieldError) -> tuple[str, str]:
+        name, text = super().place(error)
+        if name == "image" and self.values["image"] == OTHER_IMAGE:
+            name = "image_other"
+        elif error.code == "never_fits" and name in {"cpu", "memory"}:
+            name = "size"
+        return name, text
+
+    @classmethod
+    def like(cls, workload: Workload, user: User) -> "NotebookForm":
+        catalog = get_catalog()
+        (each,) = spec_of(workload, NotebookSpec).replicas.values()
+        asked = (each.cpu_millicores, each.memory_bytes)
+        sizes = catalog.notebook_sizes.values()
+        slugs = [s.slug for s in sizes if (s.cpu_millicores, s.memory_bytes) == asked]
+        is_listed = catalog.notebooks.images.lists(workload.image)
+        shown = {
+            "name": workload.name,
+            "image": workload.image if is_listed else OTHER_IMAGE,
+            "image_other": "" if is_listed else workload.image,
+            "size": slugs[0] if slugs else OWN_SIZE,
+            "cpu": quantity.cpu_text(each.cpu_millicores),
+            "memory": quantity.memory_text(each.memory_bytes),
+            "gpu": str(each.gpu_count),
+        }
+        return cls(shown=shown)
+
+
 NOTEBOOK = served_kind(
     SERVED,
     key="notebook",
@@ -136,5 +214,6 @@ NOTEBOOK = served_kind(
     ),
     spec=NotebookSpec,
     serializer=NotebookSerializer,
+    form=NotebookForm,
     lifecycle=NotebookLifecycle,
 )

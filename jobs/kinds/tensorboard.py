@@ -1,15 +1,19 @@
 """TensorBoards: the program of that name over the log folders of trainings."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NoReturn
 from uuid import UUID
 
+from django.db.models import QuerySet
+from django.http import QueryDict
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
 from jobs.kinds.base import StopTexts
+from jobs.kinds.form import WorkloadForm, ids_of
 from jobs.kinds.interactive.answers import ServiceSerializer
 from jobs.kinds.interactive.kind import CAN_START_AGAIN, served_kind
 from jobs.kinds.interactive.lifecycle import InteractiveLifecycle
@@ -25,8 +29,9 @@ from jobs.models import Workload
 from jobs.rules.requests import RoleRequest
 from jobs.rules.states import Desired
 from portal.cluster import names
+from portal.errors import FieldError
 from portal.web.fields import Omissible
-from tenants.models import Tenant
+from tenants.models import Tenant, User
 
 MAX_LOG_DIRS = 50
 _NAME_LENGTH = 80  # the most that a name may have
@@ -204,6 +209,80 @@ class ShownTensorBoardSerializer(ServiceSerializer):
         }
 
 
+class TensorBoardForm(WorkloadForm):
+    """
+    Attributes:
+        jobs: the ids of trainings that are ticked.
+    """
+
+    serializer = TensorBoardSerializer
+    labels: ClassVar[Mapping[str, Any]] = {"scope": "", "jobs": _("Trainings")}
+    template = "tensorboard/new.html"
+    stand_in = "tensorboard"
+
+    def __init__(
+        self,
+        posted: QueryDict | None = None,
+        *,
+        shown: Mapping[str, str] | None = None,
+        jobs: Iterable[str] = (),
+    ) -> None:
+        """
+        Args:
+            jobs: the trainings that are ticked, where nothing was posted.
+        """
+        super().__init__(posted, shown=shown)
+        self.jobs = list(jobs) if posted is None else posted.getlist("jobs")
+
+    @classmethod
+    def blank(cls) -> dict[str, str]:
+        return {"scope": "all"}
+
+    def body(self) -> dict[str, Any]:
+        chosen = {"jobs": self.jobs} if self.values["scope"] == "jobs" else {}
+        return {"name": self.values["name"], **chosen}
+
+    def unreadable(self) -> dict[str, str]:
+        text = gettext("Select at least one training, or all of the log volume.")
+        return {"jobs": text} if self.values["scope"] == "jobs" and not self.jobs else {}
+
+    def place(self, error: FieldError) -> tuple[str, str]:
+        is_deleted = error.field.startswith("jobs.")
+        text = gettext("One of the selected trainings was deleted.")
+        return ("jobs", text) if is_deleted else super().place(error)
+
+    @classmethod
+    def like(cls, workload: Workload, user: User) -> "TensorBoardForm":
+        shown = spec_of(workload, TensorBoardSpec).log_dirs
+        return cls.of([row["job"] for row in shown if row.get("job")], name=workload.name)
+
+    @classmethod
+    def of_query(cls, query: QueryDict) -> "TensorBoardForm":
+        return cls.of(query.getlist("job"))
+
+    @classmethod
+    def of(cls, jobs: Sequence[str], name: str = "") -> "TensorBoardForm":
+        """A blank form with these trainings ticked."""
+        return cls(shown={"name": name, "scope": "jobs" if jobs else "all"}, jobs=jobs)
+
+    def ticked(self, tenant: Tenant) -> list[Workload]:
+        """The trainings that are ticked, without those that are not there; the latest first."""
+        return list(_trainings_of(tenant).filter(pk__in=ids_of(self.jobs)))
+
+    def page_context(self, tenant: Tenant) -> dict[str, Any]:
+        """Offered are those that are ticked and the latest; others are reached from their own pages."""
+        ticked = self.ticked(tenant)
+        others = _trainings_of(tenant).exclude(pk__in=[job.pk for job in ticked])
+        offered = ticked + list(others[: max(0, MAX_LOG_DIRS - len(ticked))])
+        return {"jobs": offered}
+
+
+def _trainings_of(tenant: Tenant) -> QuerySet[Workload]:
+    own = Workload.objects.visible_to(tenant.owner).filter(tenant=tenant, kind=TRAINING.key)
+    trainings: QuerySet[Workload] = own.for_lists().order_by("-queued_at", "pk")
+    return trainings
+
+
 TENSORBOARD = served_kind(
     SERVED,
     key="tensorboard",
@@ -215,5 +294,6 @@ TENSORBOARD = served_kind(
     find_same=_find_same,
     spec=TensorBoardSpec,
     serializer=TensorBoardSerializer,
+    form=TensorBoardForm,
     lifecycle=TensorBoardLifecycle,
 )

@@ -14,8 +14,8 @@ def _pages(kind: str) -> list[URLPattern]:
     one = f"{kind}s/<uuid:pk>/"
     return [
         path(f"{kind}s/", views.service_list, given, name=f"{kind}s"),
-        path(f"{kind}s/new/", form_views.service_new, given, name=f"{kind}-new"),
-        path(f"{kind}s/new/fit/", form_views.service_fit, given, name=f"{kind}-fit"),
+        path(f"{kind}s/new/", form_views.workload_new, given, name=f"{kind}-new"),
+        path(f"{kind}s/new/fit/", form_views.workload_fit, given, name=f"{kind}-fit"),
         path(f"{kind}s/stop/", views.service_stop_all, given, name=f"{kind}s-stop"),
         path(one, views.service_detail, given, name=kind),
         path(f"{one}part/<slug:part>/", views.service_fragment, given, name=f"{kind}-fragment"),
@@ -29,5 +29,10 @@ def _pages(kind: str) -> list[URLPattern]:
 pages = [
     *_pages(NOTEBOOK.key),
     *_pages(TENSORBOARD.key),
-    path("tensorboards/of/", form_views.tensorboard_of, name="tensorboard-of"),
+    path(
+        "tensorboards/of/",
+        form_views.tensorboard_of,
+        {"kind": TENSORBOARD.key},
+        name="tensorboard-of",
+    ),
 ]

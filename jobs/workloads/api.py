@@ -25,8 +25,7 @@ from jobs.kinds.base import WorkloadKind
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec
 from jobs.kinds.training import private
-from jobs.kinds.training.serializer import SHA256
-from jobs.kinds.training.spec import TrainingSpec
+from jobs.kinds.training.fields import SHA256
 from jobs.logs import downloads
 from jobs.models import Bundle, Workload
 from jobs.workloads import actions
@@ -236,9 +235,8 @@ class ArchivedViewSet(WorkloadViewSet):
     def preview(self, request: Request) -> Response:
         tenant = own_tenant(self.user)
         spec = self.read(tenant)
-        assert isinstance(spec, TrainingSpec)
         found = fit(self.kind, spec, tenant)
-        manifests = to_yaml(preview_documents(spec, tenant))
+        manifests = to_yaml(preview_documents(self.kind, spec, tenant))
         told = {"fit": {"kind": found.kind, "text": found.text}, "manifests": manifests}
         return Response(told)
 

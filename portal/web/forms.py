@@ -1,14 +1,81 @@
 """Forms of pages, made of a serializer's fields: `macros.html` shows what was typed and what is wrong."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from django.utils.functional import Promise
 from rest_framework import serializers
+from rest_framework.fields import empty
 
+from portal import quantity
 from portal.errors import FieldError, Refused
+from portal.web.fields import Duration
 
 T = TypeVar("T")
+AnyField = serializers.Field[Any, Any, Any, Any]
+
+
+@dataclass(frozen=True)
+class Widget:
+    """How a page asks for a field of a serializer, which has it as `style={"widget": Widget(...)}`.
+
+    Attributes:
+        group: the section of the page.
+        place: its place there; a field without one comes last.
+        template: what shows it; "": a line of text, or what is to be chosen of.
+        hint: a sentence below it.
+        choices: values and their titles, when there are only these.
+        attributes: more of a line of text, such as "placeholder".
+    """
+
+    group: str
+    place: int = 99
+    template: str = ""
+    hint: str | Promise = ""
+    choices: tuple[tuple[str, str | Promise], ...] = ()
+    attributes: Mapping[str, str | Promise] = field(default_factory=dict)
+
+    def __deepcopy__(self, _memo: object) -> "Widget":
+        """Itself: a serializer copies its fields for each request, and this never changes."""
+        return self
+
+
+@dataclass(frozen=True)
+class Input:
+    """A field as a page shows it; `name` is that of its input."""
+
+    name: str
+    label: str | Promise
+    widget: Widget
+
+
+def inputs_of(fields: Mapping[str, AnyField]) -> list[Input]:
+    """Those that have a widget, in the order of their places."""
+    found = [
+        Input(name, each.label or "", each.style["widget"])
+        for name, each in fields.items()
+        if "widget" in each.style
+    ]
+    return sorted(found, key=lambda one: one.widget.place)
+
+
+def typed_text(each: AnyField, value: Any) -> str:
+    """What a person would type for a value; "" for None."""
+    if value is None:
+        return ""
+    if isinstance(each, Duration):
+        return quantity.duration_text(value)
+    return str(each.to_representation(value))
+
+
+def blank_texts(fields: Mapping[str, AnyField]) -> dict[str, str]:
+    """Name -> what is used while nothing is typed, of the fields that have such a default."""
+    return {
+        name: typed_text(each, each.default)
+        for name, each in fields.items()
+        if each.default is not empty
+    }
 
 
 @dataclass(frozen=True)
@@ -33,7 +100,7 @@ class SpecForm:
 
     def __init__(
         self,
-        fields: Mapping[str, serializers.Field[Any, Any, Any, Any]],
+        fields: Mapping[str, AnyField],
         posted: Mapping[str, Any] | None = None,
         *,
         shown: Mapping[str, str] | None = None,

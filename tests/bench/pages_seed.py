@@ -67,6 +67,7 @@ def seed() -> object:
 
 def _plan() -> list[Any]:
     """What is kept of an admitted training with four workers: its manifests."""
+    from jobs.kinds.training.kind import TRAINING
     from jobs.kinds.training.spec import TrainingSpec
     from jobs.rules.requests import RoleRequest
     from jobs.workloads.preview import preview_documents
@@ -79,7 +80,7 @@ def _plan() -> list[Any]:
         command=("python", "train.py"),
         replicas={"worker": RoleRequest(4, 2000, 2**32), "ps": RoleRequest(2, 2000, 2**32)},
     )
-    return preview_documents(spec, Tenant(namespace="u-ada-00000001"))
+    return preview_documents(TRAINING, spec, Tenant(namespace="u-ada-00000001"))
 
 
 def main() -> None:

@@ -32,6 +32,7 @@ def _cost_ms(work: Callable[[], object], rounds: int) -> float:
 
 
 def _training(ps: int, workers: int) -> Any:
+    from jobs.kinds.training.kind import TRAINING
     from jobs.kinds.training.spec import TrainingSpec
     from jobs.rules.requests import RoleRequest
     from jobs.workloads.preview import preview_documents
@@ -48,7 +49,7 @@ def _training(ps: int, workers: int) -> Any:
         },
         env={"SEED": "7"},
     )
-    return preview_documents(spec, Tenant(namespace="u-ada-00000001"))
+    return preview_documents(TRAINING, spec, Tenant(namespace="u-ada-00000001"))
 
 
 def submit(repeats: int) -> list[Result]:

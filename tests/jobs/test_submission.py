@@ -12,12 +12,9 @@ from msgspec.structs import replace
 from rest_framework import serializers
 
 from jobs.kinds import base
+from jobs.kinds.training.fields import LATER_TOPOLOGIES, ResourcesSerializer
 from jobs.kinds.training.kind import TRAINING
-from jobs.kinds.training.serializer import (
-    LATER_TOPOLOGIES,
-    ResourcesSerializer,
-    TrainingSerializer,
-)
+from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
 from jobs.models import Bundle
 from jobs.pod.protocol.placeholders import DEFAULT_FLAGS

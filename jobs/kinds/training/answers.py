@@ -8,11 +8,8 @@ from rest_framework import serializers
 from jobs.kinds.answers import INT64, ReasonSerializer, reason_json, stamp
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
-from jobs.kinds.training.serializer import (
-    ResourcesSerializer,
-    SourceSerializer,
-    TrainingSerializer,
-)
+from jobs.kinds.training.fields import ResourcesSerializer, SourceSerializer
+from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Replica, Workload
 

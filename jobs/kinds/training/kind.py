@@ -10,6 +10,7 @@ from jobs.kinds.manifests import pod_settings
 from jobs.kinds.state import Rescue, WorkloadRow
 from jobs.kinds.training import manifests
 from jobs.kinds.training.answers import JobSerializer
+from jobs.kinds.training.form import TrainingForm
 from jobs.kinds.training.lifecycle import TrainingLifecycle
 from jobs.kinds.training.observe import observe, read_pod
 from jobs.kinds.training.serializer import TrainingSerializer
@@ -60,6 +61,7 @@ TRAINING = WorkloadKind(
     takes_code=True,
     spec=TrainingSpec,
     serializer=TrainingSerializer,
+    form=TrainingForm,
     submit_verb="submit",
     can_restart=False,
     check_submit=check_submit,

@@ -1,385 +1,105 @@
-"""The body that asks for a training, for REST, pages and the command line: read, checked and written.
+"""The body that asks for a training, for REST, pages and the command line: read, checked and written."""
 
-Nothing here touches the cluster, and only the lookup of an upload touches the database.
-"""
-
-import re
-from collections.abc import Callable, Mapping
 from functools import cached_property
-from operator import attrgetter
-from typing import Any, NoReturn
-from urllib.parse import urlsplit
-from uuid import UUID
+from typing import Any
 
 import msgspec
 from django.utils.translation import gettext_lazy as _
-from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
-from rest_framework import serializers
-from rest_framework.fields import empty
+from drf_spectacular.utils import extend_schema_serializer
 
 from jobs.kinds.serializer import SpecSerializer
+from jobs.kinds.training.fields import (
+    ClusterFlags,
+    Command,
+    Readers,
+    Replicas,
+    SourceSerializer,
+    SuccessPolicyName,
+    TopologyName,
+    Variables,
+    readers_of,
+    written,
+)
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
-from jobs.models import Bundle
-from jobs.pod.protocol.placeholders import DEFAULT_FLAGS, FLAGS
-from jobs.rules.requests import RoleRequest
-from jobs.rules.topologies import SINGLE, TOPOLOGIES, SuccessPolicy, Topology, find_role_problem
-from portal.catalog import Catalog, get_catalog
-from portal.errors import FieldError
+from jobs.rules.topologies import SINGLE
 from portal.web.fields import (
-    Body,
-    CpuRequest,
     Duration,
     FixedChoice,
     FixedInteger,
     ImageReference,
-    Integer,
     MemoryRequest,
     Name,
-    Omissible,
-    Text,
 )
+from portal.web.forms import Widget
 
-AnyField = serializers.Field[Any, Any, Any, Any]
-ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-SHA256 = re.compile(r"[0-9a-f]{64}")
-# Planned, as README.md says: their names are answered, others are unknown.
-LATER_TOPOLOGIES = frozenset({"array", "tf-multiworker", "tf-ingraph", "torch-ddp", "mpi", "jax"})
-SUCCESS_POLICIES = (SuccessPolicy.WORKER0.value, SuccessPolicy.ALL.value)
-NO_UPLOAD = FieldError("source.bundle", "not_found", "You have no such upload.")
-MAX_ENV = 64
-MAX_ENV_VALUE_BYTES = 4096
-MAX_COMMAND_WORDS = 256
-MAX_COMMAND_BYTES = 64 * 1024
 MAX_SECONDS = 90 * 86400
 _RUN = RunPolicy()  # its defaults
-# These change how the node or the runtime works (CVE-2025-23266 used LD_PRELOAD of an image), or
-# are set by the cluster itself.
-FORBIDDEN_ENV = re.compile(
-    r"LD_.*|NVIDIA_.*|KUBERNETES_.*|HOMEPORT_.*|TF_CONFIG|CUDA_VISIBLE_DEVICES"
-)
+_NUMERIC = {"inputmode": "numeric"}
 
 
-def _refuse(code: str, text: str, at: str | None = None) -> NoReturn:
-    """
-    Args:
-        at: the part of the field that is wrong.
-    """
-    wrong = [serializers.ErrorDetail(text, code)]
-    raise serializers.ValidationError(wrong if at is None else {at: wrong})
-
-
-def _has_controls(text: str) -> bool:
-    """NUL and half surrogates cannot be passed to a program; other controls are the user's own."""
-    return "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def _topology_of(field: AnyField) -> Topology:
-    """The topology that the body of a field asks for; while there is no such one, a single replica."""
-    asked = field.parent.initial_data.get("topology")
-    return TOPOLOGIES.get(asked, SINGLE) if isinstance(asked, str) else SINGLE
-
-
-@extend_schema_field(serializers.ChoiceField(list(TOPOLOGIES)))
-class TopologyName(Text):
-    """One of the topologies."""
-
-    def to_internal_value(self, data: Any) -> str:
-        name = super().to_internal_value(data)
-        if name in LATER_TOPOLOGIES:
-            _refuse("not_available_yet", f"{name} is not available yet.")
-        if name not in TOPOLOGIES:
-            _refuse("invalid_choice", f"This must be {' or '.join(TOPOLOGIES)}.")
-        return name
-
-
-@extend_schema_field({"type": "array", "items": {"type": "string"}, "minItems": 1})
-class Command(AnyField):
-    """What to run, as words."""
-
-    default_error_messages = {
-        "required": _('Say what to run, as a list of words: ["python", "train.py"].'),
-    }
-
-    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
-        return super().validate_empty_values(empty if data is None else data)
-
-    def to_internal_value(self, data: Any) -> tuple[str, ...]:
-        if not isinstance(data, list | tuple) or not data:
-            self.fail("required")
-        if not all(isinstance(word, str) for word in data) or not data[0].strip():
-            _refuse("invalid", "Each word of the command must be text.")
-        size_bytes = sum(len(word.encode("utf-8", "surrogatepass")) for word in data)
-        if len(data) > MAX_COMMAND_WORDS or size_bytes > MAX_COMMAND_BYTES:
-            most = f"At most {MAX_COMMAND_WORDS} words and {MAX_COMMAND_BYTES // 1024} KiB."
-            _refuse("too_long", most)
-        if any(_has_controls(word) for word in data):
-            _refuse("invalid", "The command has characters that cannot be passed on.")
-        return tuple(data)
-
-    def to_representation(self, value: tuple[str, ...]) -> list[str]:
-        return list(value)
-
-
-class SourceSerializer(serializers.Serializer[Any]):
-    """Exactly one of bundle, url and path."""
-
-    bundle = serializers.UUIDField(required=False)
-    url = serializers.URLField(required=False)
-    sha256 = serializers.CharField(required=False, help_text="of what the url gives")
-    path = serializers.CharField(required=False, help_text="below /data")
-
-    def to_internal_value(self, data: Any) -> dict[str, str] | None:
-        if data == {}:
-            return None
-        if not isinstance(data, Mapping):
-            _refuse("invalid", "This must be an object with bundle, url or path.")
-        kinds = set(map(str, data)) - {"sha256"}
-        if kinds & {"git"}:
-            _refuse("not_available_yet", "Code from git is not available yet.")
-        if len(kinds) != 1 or not kinds <= {"bundle", "url", "path"}:
-            _refuse("invalid", "Give exactly one of bundle, url and path.")
-        kind = kinds.pop()
-        if "sha256" in data and kind != "url":
-            _refuse("invalid", "A sha256 goes with a url only.", "sha256")
-        given = data[kind]
-        if not isinstance(given, str) or not given or len(given) > 2000 or _has_controls(given):
-            _refuse("invalid", "This must be text of at most 2,000 characters.", kind)
-        if kind == "bundle":
-            return self._bundle(given)
-        return _url(given, data.get("sha256")) if kind == "url" else _path(given)
-
-    def run_validation(self, data: Any = empty) -> dict[str, str] | None:
-        is_done, value = self.validate_empty_values(data)
-        return value if is_done else self.to_internal_value(value)
-
-    def _bundle(self, given: str) -> dict[str, str]:
-        try:
-            bundle = Bundle.objects.filter(tenant=self.context["tenant"], pk=UUID(given)).first()
-        except ValueError:
-            bundle = None
-        if bundle is None:
-            _refuse(NO_UPLOAD.code, NO_UPLOAD.text, "bundle")
-        return {"bundle": str(bundle.pk), "sha256": bundle.sha256, "file_name": bundle.file_name}
-
-    def to_representation(self, instance: Mapping[str, str]) -> dict[str, str]:
-        """The source as it was given; what we added for the pods is left out."""
-        keys = ("bundle",) if "bundle" in instance else ("url", "sha256", "path")
-        return {key: instance[key] for key in keys if key in instance}
-
-
-def _url(given: str, sha256: Any) -> dict[str, str]:
-    try:
-        parts = urlsplit(given)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-        has_userinfo = "@" in parts.netloc
-    except ValueError:
-        usable = False
-    if not usable or re.search(r"[\s\x00-\x20\x7f]", given):
-        _refuse("invalid_url", "This is not a URL; write https://host/train.py.", "url")
-    if has_userinfo:
-        text = (
-            "A URL with a user name or a password is refused. Upload the code instead, or fetch "
-            "it in your program with a token from a variable."
-        )
-        _refuse("invalid_url", text, "url")
-    if sha256 in (None, ""):
-        return {"url": given}
-    if not isinstance(sha256, str) or not SHA256.fullmatch(sha256.lower()):
-        _refuse("invalid", "A sha256 has 64 digits of 0-9 and a-f.", "sha256")
-    return {"url": given, "sha256": sha256.lower()}
-
-
-def _path(given: str) -> dict[str, str]:
-    parts = given.split("/")
-    if not (given == "/data" or given.startswith("/data/")) or ".." in parts:
-        _refuse("invalid_path", "The path must lie on the data volume: /data/...", "path")
-    return {"path": given}
-
-
-class _Stated(AnyField):
-    """Null and empty text are wrong values, and not the lack of one."""
-
-    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
-        return super().validate_empty_values(data) if data is empty else (False, data)
-
-
-class _Pieces(_Stated, Integer):
-    pass
-
-
-class _Cpu(_Stated, CpuRequest):
-    pass
-
-
-class _Memory(_Stated, MemoryRequest):
-    pass
-
-
-class ResourcesSerializer(Body):
-    """One role's request; cpu and memory as Kubernetes quantities."""
-
-    unknown_told = 1
-    hides_missing = False
-    default_error_messages = {
-        "invalid": _("This must be an object with count, cpu, memory and gpu.")
-    }
-
-    def __init__(self, *args: Any, most: int = 1, **options: Any) -> None:
-        """
-        Args:
-            most: how many replicas the role may have.
-        """
-        super().__init__(*args, **options)
-        self._most = most
-
-    def get_fields(self) -> dict[str, AnyField]:
-        catalog = _catalog(self)
-        return {
-            "count": _Pieces(least=1, most=self._most, default=1),
-            "cpu": _Cpu(source="cpu_millicores", least=10, most=1_000_000, default=1000),
-            "memory": _Memory(source="memory_bytes", least=2**25, most=2**44, default=2**30),
-            "gpu": _Pieces(source="gpu_count", most=catalog.max_gpu_per_replica, default=0),
-        }
-
-
-@extend_schema_field(serializers.DictField(child=ResourcesSerializer(), required=False))
-class Replicas(AnyField):
-    """Role -> what each of its replicas asks for; exactly the roles of the topology."""
-
-    def get_default(self) -> dict[str, Any]:
-        return self.to_internal_value({role: {} for role in _topology_of(self).role_names})
-
-    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
-        return super().validate_empty_values(empty if data is None else data)
-
-    def to_internal_value(self, data: Any) -> dict[str, Any]:
-        if not isinstance(data, Mapping):
-            _refuse("invalid", "This must be an object with one entry for each role.")
-        topology = _topology_of(self)
-        if problem := find_role_problem(topology, set(map(str, data))):
-            _refuse("wrong_roles", problem)
-        found, wrong = {}, {}
-        for role in topology.roles:
-            most = role.max_count or _catalog(self).max_replicas_per_role
-            body = ResourcesSerializer(data=data[role.name], most=most, context=self.context)
-            if body.is_valid():
-                found[role.name] = body.validated_data
-            else:
-                wrong[role.name] = body.errors
-        if wrong:
-            raise serializers.ValidationError(wrong)
-        return found
-
-    def to_representation(self, value: Mapping[str, RoleRequest]) -> dict[str, Any]:
-        return {role: _written(asked, self._readers) for role, asked in value.items()}
-
-    @cached_property
-    def _readers(self) -> "Readers":
-        return _readers(ResourcesSerializer())
-
-
-@extend_schema_field(serializers.DictField(child=serializers.CharField()))
-class Variables(AnyField):
-    """Names and values; what is falsy stands for none."""
-
-    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
-        return super().validate_empty_values(data or empty)
-
-    def to_internal_value(self, data: Any) -> dict[str, str]:
-        if not isinstance(data, Mapping):
-            _refuse("invalid", "This must be an object of names and values.")
-        if len(data) > MAX_ENV:
-            _refuse("too_many", f"At most {MAX_ENV} variables; there are {len(data)}.")
-        for name, value in data.items():
-            if problem := _env_problem(name, value):
-                # The first is enough: a pasted file of wrong lines would flood the page.
-                _refuse(*problem, at=str(name)[:80])
-        return dict(data)
-
-    def to_representation(self, value: Mapping[str, str | None]) -> dict[str, str | None]:
-        return dict(value)
-
-
-def _env_problem(name: Any, value: Any) -> tuple[str, str] | None:
-    if not isinstance(name, str) or not ENV_NAME.fullmatch(name):
-        return "invalid_name", "A variable's name has letters, digits and underscores only."
-    if FORBIDDEN_ENV.fullmatch(name):
-        return "forbidden_name", f"{name} is set by the cluster and cannot be chosen."
-    if not isinstance(value, str):
-        return "invalid", "A variable's value must be text."
-    if _has_controls(value):
-        return "invalid", "The value has characters that cannot be passed on."
-    if len(value.encode()) > MAX_ENV_VALUE_BYTES:
-        return "too_long", f"A value has at most {MAX_ENV_VALUE_BYTES} bytes."
-    return None
-
-
-@extend_schema_field(serializers.ListField(child=serializers.ChoiceField(FLAGS)))
-class ClusterFlags(AnyField):
-    """Names of flags to append, in order; true stands for the usual ones."""
-
-    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
-        return super().validate_empty_values(empty if data is None else data)
-
-    def to_internal_value(self, data: Any) -> tuple[str, ...]:
-        if data is True:
-            return DEFAULT_FLAGS
-        if data in (False, None):
-            return ()
-        if not isinstance(data, list | tuple) or not all(flag in FLAGS for flag in data):
-            text = f"This must be true, false or some of {', '.join(FLAGS)}."
-            _refuse("invalid_choice", text)
-        return tuple(dict.fromkeys(data))
-
-    def to_representation(self, value: tuple[str, ...]) -> list[str]:
-        return list(value)
-
-
-@extend_schema_field(serializers.ChoiceField(SUCCESS_POLICIES, allow_null=True))
-class SuccessPolicyName(Omissible):
-    """Which workers must succeed."""
-
-    def to_internal_value(self, data: Any) -> str:
-        if data == "chief":
-            _refuse("invalid_choice", "No topology with a chief is available yet.")
-        if data not in SUCCESS_POLICIES:
-            _refuse("invalid_choice", "This must be worker0 or all.")
-        return str(data)
-
-    def to_representation(self, value: str) -> str:
-        return value
-
-
-def _catalog(field: AnyField) -> Catalog:
-    found: Catalog = field.context.get("catalog") or get_catalog()
-    return found
+def _widget(group: str, place: int = 99, template: str = "", **shown: Any) -> dict[str, Widget]:
+    """How the page of a new training asks for a field; the groups are those of `TrainingForm`."""
+    return {"widget": Widget(group, place, template and f"training/_{template}.html", **shown)}
 
 
 @extend_schema_serializer(component_name="Submit")
 class TrainingSerializer(SpecSerializer):
     """The body of a submit."""
 
-    name = Name(label=_("Name"))
-    topology = TopologyName(label=_("Topology"), default=SINGLE.name)
-    image = ImageReference(label=_("Image"))
-    command = Command(label=_("Command"))
-    source = SourceSerializer(label=_("Code"), required=False, allow_null=True)  # type: ignore[assignment]  # a declared field named like DRF's own attribute; the metaclass takes it out
-    replicas = Replicas(required=False)
-    env = Variables(label=_("Environment variables"), required=False)
+    name = Name(
+        label=_("Name"),
+        style=_widget(
+            "what",
+            1,
+            hint=_("For you and your team; letters, digits, spaces, dots, dashes and underscores."),
+            attributes={"maxlength": "80", "placeholder": _("mnist second try")},
+        ),
+    )
+    topology = TopologyName(
+        label=_("Topology"), default=SINGLE.name, style=_widget("where", 1, "topology")
+    )
+    image = ImageReference(label=_("Image"), style=_widget("how", 3, "image"))
+    command = Command(label=_("Command"), style=_widget("how", 1, "command"))
+    source = SourceSerializer(
+        label=_("Code"), required=False, allow_null=True, style=_widget("what", 2, "source")
+    )  # type: ignore[assignment]  # a declared field named like DRF's own attribute; the metaclass takes it out
+    replicas = Replicas(required=False, style=_widget("where", 2, "replicas"))
+    env = Variables(
+        label=_("Environment variables"), required=False, style=_widget("how", 4, "env")
+    )
     cluster_flags = ClusterFlags(
         label=_("Cluster flags"),
         required=False,
         help_text="or true for ps_hosts, worker_hosts, job_name and task_index, or false",
+        style=_widget("how", 2, "cluster_flags"),
     )
     success_policy = SuccessPolicyName(
         source="run_policy.success_policy",
         label=_("Success condition"),
         required=False,
         allow_null=True,
+        style=_widget(
+            "more",
+            4,
+            choices=(
+                ("", _("all workers")),
+                ("worker0", _("worker 0")),
+                ("all", _("all workers (explicit)")),
+            ),
+        ),
     )
     priority = FixedChoice(("normal",), default="normal")  # the queue knows no other
     retries = FixedInteger(
-        source="run_policy.retries", label=_("Retries"), most=10, default=_RUN.retries
+        source="run_policy.retries",
+        label=_("Retries"),
+        most=10,
+        default=_RUN.retries,
+        style=_widget(
+            "more",
+            1,
+            hint=_("New attempts after a failure, 0 to 10. Lost nodes do not count."),
+            attributes=_NUMERIC,
+        ),
     )
     deadline_s = Duration(
         source="run_policy.deadline_s",
@@ -388,6 +108,15 @@ class TrainingSerializer(SpecSerializer):
         most=MAX_SECONDS,
         required=False,
         allow_null=True,
+        style=_widget(
+            "more",
+            2,
+            hint=_(
+                "Stops the training after this time, for example 8h; its program then has 60 s to save. "
+                "Empty: none."
+            ),
+            attributes={"placeholder": _("none")},
+        ),
     )
     starting_deadline_s = Duration(
         source="run_policy.starting_deadline_s",
@@ -395,18 +124,40 @@ class TrainingSerializer(SpecSerializer):
         least=10,
         most=86400,
         default=_RUN.starting_deadline_s,
+        style=_widget(
+            "more",
+            3,
+            hint=_(
+                "If not all replicas are scheduled in this time, the training returns to the queue."
+            ),
+        ),
     )
     clean_policy = FixedChoice(
         ("running", "all", "none"),
         source="run_policy.clean_policy",
         label=_("Pod cleanup"),
         default=_RUN.clean_policy,
+        style=_widget(
+            "more",
+            5,
+            hint=_("At the end of the training. Logs and files are kept."),
+            choices=(
+                ("running", _("running pods")),
+                ("all", _("all pods")),
+                ("none", _("none")),
+            ),
+        ),
     )
     ttl_s = Duration(
         source="run_policy.ttl_s",
         label=_("Keep finished pods for"),
         most=MAX_SECONDS,
         default=_RUN.ttl_s,
+        style=_widget(
+            "more",
+            6,
+            hint=_("How long finished pods stay in the cluster. The page of the training stays."),
+        ),
     )
     shm = MemoryRequest(
         source="shm_bytes",
@@ -415,6 +166,14 @@ class TrainingSerializer(SpecSerializer):
         most=2**40,
         required=False,
         allow_null=True,
+        style=_widget(
+            "more",
+            7,
+            hint=_(
+                "Size of /dev/shm, for example 1Gi. Counts as memory. Empty: the cluster's default."
+            ),
+            attributes={"placeholder": _("default")},
+        ),
     )
 
     def validate(self, attrs: dict[str, Any]) -> TrainingSpec:
@@ -422,29 +181,8 @@ class TrainingSerializer(SpecSerializer):
 
     def to_representation(self, instance: TrainingSpec) -> dict[str, Any]:
         """The body that asks for the same."""
-        return _written(instance, self._readers)
+        return written(instance, self._readers)
 
     @cached_property
-    def _readers(self) -> "Readers":
-        return _readers(self)
-
-
-# Of each field, in order: its name, where its value is, and how a body has it.
-Readers = list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]
-
-
-def _readers(body: serializers.Serializer[Any]) -> Readers:
-    return [
-        (
-            name,
-            (lambda _spec: "normal") if name == "priority" else attrgetter(field.source or name),
-            field.to_representation,
-        )
-        for name, field in body.fields.items()
-    ]
-
-
-def _written(value: Any, readers: Readers) -> dict[str, Any]:
-    """As DRF's own does, at a part of the price: a page of the list has 200 trainings."""
-    found = ((name, read(value), show) for name, read, show in readers)
-    return {name: None if part is None else show(part) for name, part, show in found}
+    def _readers(self) -> Readers:
+        return readers_of(self)

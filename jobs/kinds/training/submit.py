@@ -3,7 +3,7 @@
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from jobs.kinds.training.serializer import NO_UPLOAD
+from jobs.kinds.training.fields import NO_UPLOAD
 from jobs.kinds.training.spec import KEY, TrainingSpec
 from jobs.models import Bundle, Workload
 from portal.errors import Refused

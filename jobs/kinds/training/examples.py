@@ -40,7 +40,7 @@ for step in range(1, 16):
 
 @dataclass(frozen=True)
 class Example:
-    """A filled-in form: `values` are fields of `jobs.workloads.training_form.TrainingForm`."""
+    """A filled-in form: `values` are fields of `TrainingForm`."""
 
     slug: str
     title: object  # a lazy text

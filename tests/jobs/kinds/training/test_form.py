@@ -1,25 +1,27 @@
 """What is typed into the form, the REST body that it means, and errors at its fields."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 import pytest
 from django.http import QueryDict
 
+from jobs.kinds.training.examples import EXAMPLES
+from jobs.kinds.training.form import GROUPS, TrainingForm
 from jobs.kinds.training.kind import TRAINING
-from jobs.workloads import training_form as forms
+from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.workloads.actions import submit
-from jobs.workloads.examples import EXAMPLES
 from portal import quantity
-from portal.errors import FieldError
+from portal.errors import FieldError, Refused
 from tests.factories import make_tenant
 
 
-def posted(**fields: Any) -> forms.TrainingForm:
+def posted(**fields: Any) -> TrainingForm:
     data = QueryDict(mutable=True)
     given = {"name": "mnist", "source_kind": "none", "command": "python train.py", **fields}
     for name, value in given.items():
         data.setlist(name, value if isinstance(value, list) else [value])
-    return forms.posted_form(data)
+    return TrainingForm(data)
 
 
 @pytest.mark.parametrize(
@@ -53,14 +55,14 @@ def test_the_body_is_that_of_rest() -> None:
         **{"replicas.worker.count": "2", "replicas.worker.gpu": " 1 ", "replicas.ps.memory": "1Gi"},
     )
     body = form.body()
-    assert not form.errors
+    assert not form.unreadable()
     assert body["command"] == ["python", "train.py"]
     assert body["replicas"]["worker"] == {"count": "2", "cpu": "1", "memory": "2Gi", "gpu": "1"}
     assert body["replicas"]["ps"]["memory"] == "1Gi"
     assert body["env"] == {"A": "1", "B": "two words"}
     assert body["cluster_flags"] == ["ps_hosts", "task_index"]
     assert (body["deadline_s"], body["ttl_s"], body["starting_deadline_s"]) == ("8h", "1d", "5min")
-    assert body["source"] is None
+    assert "source" not in body
 
 
 def test_a_single_training_has_one_replica_whatever_the_hidden_field_says() -> None:
@@ -75,21 +77,20 @@ def test_lines_of_a_command_are_joined_as_in_a_shell() -> None:
 
 def test_a_missing_quote_is_told_at_the_command() -> None:
     form = posted(command="python 'train.py")
-    form.body()
-    assert "Look for a missing quote" in form.errors["command"][0]
+    assert "command" not in form.body()
+    assert "Look for a missing quote" in form.unreadable()["command"]
 
 
 @pytest.mark.parametrize("kind", ["bundle", "url", "path"])
 def test_a_source_that_was_chosen_must_be_given(kind: str) -> None:
     form = posted(source_kind=kind, **{f"source.{kind}": " "})
-    form.body()
-    assert f"source.{kind}" in form.errors
+    assert "source" not in form.body()
+    assert list(form.unreadable()) == [f"source.{kind}"]
 
 
 def test_a_variable_given_twice_is_told_at_the_second() -> None:
     form = posted(env_name=["A", "A"], env_value=["1", "2"])
-    form.body()
-    assert list(form.errors) == ["env-1"]
+    assert list(form.unreadable()) == ["env-1"]
 
 
 @pytest.mark.parametrize(
@@ -108,33 +109,50 @@ def test_a_variable_given_twice_is_told_at_the_second() -> None:
 )
 def test_errors_of_the_rules_are_put_at_the_fields(field: str, place: str) -> None:
     form = posted(env_name=["A", "B"], env_value=["", ""])
-    form.take_errors([FieldError(field, "x", "Wrong.")])
+    form.take([FieldError(field, "x", "Wrong.")])
     assert list(form.errors) == [place]
-    assert form.problems[0].text == "Wrong."
+    assert form.told[0].text == "Wrong."
 
 
 def test_what_the_form_could_not_read_is_not_said_twice() -> None:
+    def refuse(_body: Mapping[str, Any]) -> NoReturn:
+        raise Refused([FieldError("command", "required", "Say what to run.")])
+
     form = posted(command="python 'oops")
-    form.body()
-    form.take_errors([FieldError("command", "required", "Say what to run.")])
+    assert form.read(refuse) is None
     assert len(form.errors["command"]) == 1
 
 
 def test_more_options_open_when_they_matter() -> None:
-    assert not posted().is_more_open
-    assert posted(retries="2").is_more_open
+    more = GROUPS[-1]
+    assert not posted().is_open(more)
+    assert posted(retries="2").is_open(more)
     wrong = posted()
-    wrong.error_at("ttl", "Wrong.")
-    assert wrong.is_more_open
+    wrong.errors["ttl"] = ["Wrong."]
+    assert wrong.is_open(more)
+
+
+def test_a_time_needs_its_unit_on_a_page() -> None:
+    form = posted(deadline="5400", ttl="2d")
+    assert list(form.unreadable()) == ["deadline"]
+    assert "deadline_s" not in form.body()
+    assert form.body()["ttl_s"] == "2d"
+
+
+def test_every_field_of_a_body_has_its_place_on_the_page() -> None:
+    shown = [one.name for _group, inputs in posted().groups for one in inputs]
+    asked = {name.removesuffix("_s") for name in TrainingSerializer().fields} - {"priority"}
+    assert sorted(shown) == sorted(asked)
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.slug)
 def test_examples_are_accepted_as_they_are(example: Any) -> None:
     tenant = make_tenant()
-    form = forms.blank_form(example)
-    TRAINING.read(form.body(), tenant=tenant, user=tenant.owner)
-    assert not form.errors
+    form = TrainingForm.of_query(QueryDict(f"example={example.slug}"))
+    assert form.values["name"] == example.values["name"]
+    assert form.read(lambda body: TRAINING.read(body, tenant=tenant, user=tenant.owner))
+    assert not form.told
 
 
 @pytest.mark.django_db
@@ -159,7 +177,7 @@ def test_running_again_asks_for_exactly_the_same() -> None:
     }
     asked = TRAINING.read(body, tenant=tenant, user=tenant.owner)
     job = submit(by=tenant.owner, tenant=tenant, kind=TRAINING, spec=asked)
-    form = forms.form_of_job(job, job.owner)
-    again = TRAINING.read(form.body(), tenant=tenant, user=tenant.owner)
-    assert not form.errors
+    form = TrainingForm.like(job, job.owner)
+    again = form.read(lambda body: TRAINING.read(body, tenant=tenant, user=tenant.owner))
+    assert not form.told
     assert again == asked

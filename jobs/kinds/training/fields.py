@@ -1,0 +1,366 @@
+"""Fields of the body that asks for a training: what each takes, refuses and writes.
+
+Nothing here touches the cluster, and only the lookup of an upload touches the database.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from django.utils.translation import gettext_lazy as _
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.fields import empty
+
+from jobs.models import Bundle
+from jobs.pod.protocol.placeholders import DEFAULT_FLAGS, FLAGS
+from jobs.rules.requests import RoleRequest
+from jobs.rules.topologies import SINGLE, TOPOLOGIES, SuccessPolicy, Topology, find_role_problem
+from portal.catalog import Catalog, get_catalog
+from portal.errors import FieldError
+from portal.web.fields import (
+    Body,
+    CpuRequest,
+    Integer,
+    MemoryRequest,
+    Omissible,
+    Text,
+)
+
+AnyField = serializers.Field[Any, Any, Any, Any]
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+# Planned, as README.md says: their names are answered, others are unknown.
+LATER_TOPOLOGIES = frozenset({"array", "tf-multiworker", "tf-ingraph", "torch-ddp", "mpi", "jax"})
+SUCCESS_POLICIES = (SuccessPolicy.WORKER0.value, SuccessPolicy.ALL.value)
+NO_UPLOAD = FieldError("source.bundle", "not_found", "You have no such upload.")
+MAX_ENV = 64
+MAX_ENV_VALUE_BYTES = 4096
+MAX_COMMAND_WORDS = 256
+MAX_COMMAND_BYTES = 64 * 1024
+# These change how the node or the runtime works (CVE-2025-23266 used LD_PRELOAD of an image), or
+# are set by the cluster itself.
+FORBIDDEN_ENV = re.compile(
+    r"LD_.*|NVIDIA_.*|KUBERNETES_.*|HOMEPORT_.*|TF_CONFIG|CUDA_VISIBLE_DEVICES"
+)
+
+
+def _refuse(code: str, text: str, at: str | None = None) -> NoReturn:
+    """
+    Args:
+        at: the part of the field that is wrong.
+    """
+    wrong = [serializers.ErrorDetail(text, code)]
+    raise serializers.ValidationError(wrong if at is None else {at: wrong})
+
+
+def _has_controls(text: str) -> bool:
+    """NUL and half surrogates cannot be passed to a program; other controls are the user's own."""
+    return "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _topology_of(field: AnyField) -> Topology:
+    """The topology that the body of a field asks for; while there is no such one, a single replica."""
+    asked = field.parent.initial_data.get("topology")
+    return TOPOLOGIES.get(asked, SINGLE) if isinstance(asked, str) else SINGLE
+
+
+@extend_schema_field(serializers.ChoiceField(list(TOPOLOGIES)))
+class TopologyName(Text):
+    """One of the topologies."""
+
+    def to_internal_value(self, data: Any) -> str:
+        name = super().to_internal_value(data)
+        if name in LATER_TOPOLOGIES:
+            _refuse("not_available_yet", f"{name} is not available yet.")
+        if name not in TOPOLOGIES:
+            _refuse("invalid_choice", f"This must be {' or '.join(TOPOLOGIES)}.")
+        return name
+
+
+@extend_schema_field({"type": "array", "items": {"type": "string"}, "minItems": 1})
+class Command(AnyField):
+    """What to run, as words."""
+
+    default_error_messages = {
+        "required": _('Say what to run, as a list of words: ["python", "train.py"].'),
+    }
+
+    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
+        return super().validate_empty_values(empty if data is None else data)
+
+    def to_internal_value(self, data: Any) -> tuple[str, ...]:
+        if not isinstance(data, list | tuple) or not data:
+            self.fail("required")
+        if not all(isinstance(word, str) for word in data) or not data[0].strip():
+            _refuse("invalid", "Each word of the command must be text.")
+        size_bytes = sum(len(word.encode("utf-8", "surrogatepass")) for word in data)
+        if len(data) > MAX_COMMAND_WORDS or size_bytes > MAX_COMMAND_BYTES:
+            most = f"At most {MAX_COMMAND_WORDS} words and {MAX_COMMAND_BYTES // 1024} KiB."
+            _refuse("too_long", most)
+        if any(_has_controls(word) for word in data):
+            _refuse("invalid", "The command has characters that cannot be passed on.")
+        return tuple(data)
+
+    def to_representation(self, value: tuple[str, ...]) -> list[str]:
+        return list(value)
+
+
+class SourceSerializer(serializers.Serializer[Any]):
+    """Exactly one of bundle, url and path."""
+
+    bundle = serializers.UUIDField(required=False)
+    url = serializers.URLField(required=False)
+    sha256 = serializers.CharField(required=False, help_text="of what the url gives")
+    path = serializers.CharField(required=False, help_text="below /data")
+
+    def to_internal_value(self, data: Any) -> dict[str, str] | None:
+        if data == {}:
+            return None
+        if not isinstance(data, Mapping):
+            _refuse("invalid", "This must be an object with bundle, url or path.")
+        kinds = set(map(str, data)) - {"sha256"}
+        if kinds & {"git"}:
+            _refuse("not_available_yet", "Code from git is not available yet.")
+        if len(kinds) != 1 or not kinds <= {"bundle", "url", "path"}:
+            _refuse("invalid", "Give exactly one of bundle, url and path.")
+        kind = kinds.pop()
+        if "sha256" in data and kind != "url":
+            _refuse("invalid", "A sha256 goes with a url only.", "sha256")
+        given = data[kind]
+        if not isinstance(given, str) or not given or len(given) > 2000 or _has_controls(given):
+            _refuse("invalid", "This must be text of at most 2,000 characters.", kind)
+        if kind == "bundle":
+            return self._bundle(given)
+        return _url(given, data.get("sha256")) if kind == "url" else _path(given)
+
+    def run_validation(self, data: Any = empty) -> dict[str, str] | None:
+        is_done, value = self.validate_empty_values(data)
+        return value if is_done else self.to_internal_value(value)
+
+    def _bundle(self, given: str) -> dict[str, str]:
+        try:
+            bundle = Bundle.objects.filter(tenant=self.context["tenant"], pk=UUID(given)).first()
+        except ValueError:
+            bundle = None
+        if bundle is None:
+            _refuse(NO_UPLOAD.code, NO_UPLOAD.text, "bundle")
+        return {"bundle": str(bundle.pk), "sha256": bundle.sha256, "file_name": bundle.file_name}
+
+    def to_representation(self, instance: Mapping[str, str]) -> dict[str, str]:
+        """The source as it was given; what we added for the pods is left out."""
+        keys = ("bundle",) if "bundle" in instance else ("url", "sha256", "path")
+        return {key: instance[key] for key in keys if key in instance}
+
+
+def _url(given: str, sha256: Any) -> dict[str, str]:
+    try:
+        parts = urlsplit(given)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        has_userinfo = "@" in parts.netloc
+    except ValueError:
+        usable = False
+    if not usable or re.search(r"[\s\x00-\x20\x7f]", given):
+        _refuse("invalid_url", "This is not a URL; write https://host/train.py.", "url")
+    if has_userinfo:
+        text = (
+            "A URL with a user name or a password is refused. Upload the code instead, or fetch "
+            "it in your program with a token from a variable."
+        )
+        _refuse("invalid_url", text, "url")
+    if sha256 in (None, ""):
+        return {"url": given}
+    if not isinstance(sha256, str) or not SHA256.fullmatch(sha256.lower()):
+        _refuse("invalid", "A sha256 has 64 digits of 0-9 and a-f.", "sha256")
+    return {"url": given, "sha256": sha256.lower()}
+
+
+def _path(given: str) -> dict[str, str]:
+    parts = given.split("/")
+    if not (given == "/data" or given.startswith("/data/")) or ".." in parts:
+        _refuse("invalid_path", "The path must lie on the data volume: /data/...", "path")
+    return {"path": given}
+
+
+class _Stated(AnyField):
+    """Null and empty text are wrong values, and not the lack of one."""
+
+    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
+        return super().validate_empty_values(data) if data is empty else (False, data)
+
+
+class _Pieces(_Stated, Integer):
+    pass
+
+
+class _Cpu(_Stated, CpuRequest):
+    pass
+
+
+class _Memory(_Stated, MemoryRequest):
+    pass
+
+
+class ResourcesSerializer(Body):
+    """One role's request; cpu and memory as Kubernetes quantities."""
+
+    unknown_told = 1
+    hides_missing = False
+    default_error_messages = {
+        "invalid": _("This must be an object with count, cpu, memory and gpu.")
+    }
+
+    def __init__(self, *args: Any, most: int = 1, **options: Any) -> None:
+        """
+        Args:
+            most: how many replicas the role may have.
+        """
+        super().__init__(*args, **options)
+        self._most = most
+
+    def get_fields(self) -> dict[str, AnyField]:
+        catalog = _catalog(self)
+        return {
+            "count": _Pieces(least=1, most=self._most, default=1),
+            "cpu": _Cpu(source="cpu_millicores", least=10, most=1_000_000, default=1000),
+            "memory": _Memory(source="memory_bytes", least=2**25, most=2**44, default=2**30),
+            "gpu": _Pieces(source="gpu_count", most=catalog.max_gpu_per_replica, default=0),
+        }
+
+
+@extend_schema_field(serializers.DictField(child=ResourcesSerializer(), required=False))
+class Replicas(AnyField):
+    """Role -> what each of its replicas asks for; exactly the roles of the topology."""
+
+    def get_default(self) -> dict[str, Any]:
+        return self.to_internal_value({role: {} for role in _topology_of(self).role_names})
+
+    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
+        return super().validate_empty_values(empty if data is None else data)
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if not isinstance(data, Mapping):
+            _refuse("invalid", "This must be an object with one entry for each role.")
+        topology = _topology_of(self)
+        if problem := find_role_problem(topology, set(map(str, data))):
+            _refuse("wrong_roles", problem)
+        found, wrong = {}, {}
+        for role in topology.roles:
+            most = role.max_count or _catalog(self).max_replicas_per_role
+            body = ResourcesSerializer(data=data[role.name], most=most, context=self.context)
+            if body.is_valid():
+                found[role.name] = body.validated_data
+            else:
+                wrong[role.name] = body.errors
+        if wrong:
+            raise serializers.ValidationError(wrong)
+        return found
+
+    def to_representation(self, value: Mapping[str, RoleRequest]) -> dict[str, Any]:
+        return {role: written(asked, self._readers) for role, asked in value.items()}
+
+    @cached_property
+    def _readers(self) -> "Readers":
+        return readers_of(ResourcesSerializer())
+
+
+@extend_schema_field(serializers.DictField(child=serializers.CharField()))
+class Variables(AnyField):
+    """Names and values; what is falsy stands for none."""
+
+    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
+        return super().validate_empty_values(data or empty)
+
+    def to_internal_value(self, data: Any) -> dict[str, str]:
+        if not isinstance(data, Mapping):
+            _refuse("invalid", "This must be an object of names and values.")
+        if len(data) > MAX_ENV:
+            _refuse("too_many", f"At most {MAX_ENV} variables; there are {len(data)}.")
+        for name, value in data.items():
+            if problem := _env_problem(name, value):
+                # The first is enough: a pasted file of wrong lines would flood the page.
+                _refuse(*problem, at=str(name)[:80])
+        return dict(data)
+
+    def to_representation(self, value: Mapping[str, str | None]) -> dict[str, str | None]:
+        return dict(value)
+
+
+def _env_problem(name: Any, value: Any) -> tuple[str, str] | None:
+    if not isinstance(name, str) or not ENV_NAME.fullmatch(name):
+        return "invalid_name", "A variable's name has letters, digits and underscores only."
+    if FORBIDDEN_ENV.fullmatch(name):
+        return "forbidden_name", f"{name} is set by the cluster and cannot be chosen."
+    if not isinstance(value, str):
+        return "invalid", "A variable's value must be text."
+    if _has_controls(value):
+        return "invalid", "The value has characters that cannot be passed on."
+    if len(value.encode()) > MAX_ENV_VALUE_BYTES:
+        return "too_long", f"A value has at most {MAX_ENV_VALUE_BYTES} bytes."
+    return None
+
+
+@extend_schema_field(serializers.ListField(child=serializers.ChoiceField(FLAGS)))
+class ClusterFlags(AnyField):
+    """Names of flags to append, in order; true stands for the usual ones."""
+
+    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
+        return super().validate_empty_values(empty if data is None else data)
+
+    def to_internal_value(self, data: Any) -> tuple[str, ...]:
+        if data is True:
+            return DEFAULT_FLAGS
+        if data in (False, None):
+            return ()
+        if not isinstance(data, list | tuple) or not all(flag in FLAGS for flag in data):
+            text = f"This must be true, false or some of {', '.join(FLAGS)}."
+            _refuse("invalid_choice", text)
+        return tuple(dict.fromkeys(data))
+
+    def to_representation(self, value: tuple[str, ...]) -> list[str]:
+        return list(value)
+
+
+@extend_schema_field(serializers.ChoiceField(SUCCESS_POLICIES, allow_null=True))
+class SuccessPolicyName(Omissible):
+    """Which workers must succeed."""
+
+    def to_internal_value(self, data: Any) -> str:
+        if data == "chief":
+            _refuse("invalid_choice", "No topology with a chief is available yet.")
+        if data not in SUCCESS_POLICIES:
+            _refuse("invalid_choice", "This must be worker0 or all.")
+        return str(data)
+
+    def to_representation(self, value: str) -> str:
+        return value
+
+
+def _catalog(field: AnyField) -> Catalog:
+    found: Catalog = field.context.get("catalog") or get_catalog()
+    return found
+
+
+# Of each field, in order: its name, where its value is, and how a body has it.
+Readers = list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]
+
+
+def readers_of(body: serializers.Serializer[Any]) -> Readers:
+    return [
+        (
+            name,
+            (lambda _spec: "normal") if name == "priority" else attrgetter(field.source or name),
+            field.to_representation,
+        )
+        for name, field in body.fields.items()
+    ]
+
+
+def written(value: Any, readers: Readers) -> dict[str, Any]:
+    """As DRF's own does, at a part of the price: a page of the list has 200 trainings."""
+    found = ((name, read(value), show) for name, read, show in readers)
+    return {name: None if part is None else show(part) for name, part, show in found}

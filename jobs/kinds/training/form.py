@@ -1,0 +1,310 @@
+"""The form of a new training: what only a page has are a command line, rows of variables and an upload.
+
+Its groups show every field of `TrainingSerializer` that has a widget there.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from operator import attrgetter
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.http import QueryDict
+from django.utils.functional import Promise
+from django.utils.text import format_lazy
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from rest_framework import serializers
+
+from jobs import command_line
+from jobs.kinds.form import WorkloadForm, ids_of
+from jobs.kinds.spec import spec_of
+from jobs.kinds.training.commands import preview_command
+from jobs.kinds.training.examples import find_example
+from jobs.kinds.training.serializer import TrainingSerializer
+from jobs.kinds.training.spec import TrainingSpec
+from jobs.models import Bundle, Workload
+from jobs.pod.protocol import placeholders
+from jobs.rules.topologies import SINGLE, TOPOLOGIES
+from portal import quantity
+from portal.catalog import get_catalog
+from portal.errors import FieldError, Refused
+from portal.web.fields import Duration
+from portal.web.forms import AnyField, Input, blank_texts, inputs_of, typed_text
+from tenants import policy
+from tenants.models import Tenant, User
+
+SOURCE_KINDS = ("bundle", "url", "path", "none")
+_PARTS = {
+    "count": gettext_lazy("count"),
+    "cpu": gettext_lazy("CPU"),
+    "memory": gettext_lazy("memory"),
+    "gpu": gettext_lazy("GPU"),
+}
+_ROLES = {"worker": gettext_lazy("Workers"), "ps": gettext_lazy("Parameter servers")}
+_EACH = {"count": "1", "cpu": "1", "memory": "2Gi", "gpu": "0"}  # of a blank form
+# What parts of a body have no input of their name are told at these.
+_PLACES = {
+    "source": "source_kind",
+    "replicas": "replicas.worker.count",
+    "replicas.worker": "replicas.worker.count",
+    "replicas.ps": "replicas.ps.count",
+}
+
+
+@dataclass(frozen=True)
+class FormGroup:
+    """A section of the page.
+
+    Attributes:
+        lead: a few words beside the title of one that is folded; "": it never is.
+    """
+
+    key: str
+    title: str | Promise
+    lead: str | Promise = ""
+
+
+GROUPS = (
+    FormGroup("what", gettext_lazy("Program")),
+    FormGroup("how", gettext_lazy("Execution")),
+    FormGroup("where", gettext_lazy("Replicas and resources")),
+    FormGroup("more", gettext_lazy("More options"), gettext_lazy("retries, time limits, cleanup")),
+)
+
+
+class TrainingForm(WorkloadForm):
+    """
+    Attributes:
+        flags: names of the cluster flags that are ticked.
+        env: rows of names and values.
+        is_command_blank: whether no command was typed.
+    """
+
+    serializer = TrainingSerializer
+    labels: ClassVar[Mapping[str, Any]] = {
+        "source_kind": gettext_lazy("Code"),
+        "source.bundle": gettext_lazy("Code"),
+        "source.url": gettext_lazy("URL"),
+        "source.sha256": gettext_lazy("SHA-256"),
+        "source.path": gettext_lazy("Folder on the data volume"),
+        **{
+            f"replicas.{role}.{part}": format_lazy("{}, {}", title, label)
+            for role, title in _ROLES.items()
+            for part, label in _PARTS.items()
+        },
+    }
+    template = "training/new.html"
+    panel = "training/_fit.html"
+    form_id = "training"
+    stand_in = "training"
+
+    def __init__(
+        self,
+        posted: QueryDict | None = None,
+        *,
+        shown: Mapping[str, str] | None = None,
+        flags: tuple[str, ...] = (),
+        env: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        """
+        Args:
+            flags: those that are ticked, where nothing was posted.
+            env: the rows, where nothing was posted.
+        """
+        super().__init__(posted, shown=shown)
+        self.flags = list(flags) if posted is None else [f for f in posted.getlist("flags") if f]
+        self.env = list(env) if posted is None else _rows(posted)
+        # Its ends are kept, too: it may have several lines.
+        given: Mapping[str, Any] = posted or shown or {}
+        self.values["command"] = given.get("command", "")
+        self.is_command_blank = not self.values["command"].strip()
+
+    @classmethod
+    def fields_of(cls, posted: QueryDict | None) -> dict[str, AnyField]:
+        found = {name.removesuffix("_s"): each for name, each in super().fields_of(posted).items()}
+        rows = range(len(_rows(posted)) if posted else 0)
+        label = found["env"].label
+        return {**found, **{f"env-{row}": serializers.CharField(label=label) for row in rows}}
+
+    @classmethod
+    def blank(cls) -> dict[str, str]:
+        each = {f"replicas.{role}.{part}": _EACH[part] for role in _ROLES for part in _PARTS}
+        found = blank_texts(_plain_fields())
+        return {**found, **each, "source_kind": "bundle", "source.path": "/data/"}
+
+    @classmethod
+    def of_query(cls, query: QueryDict) -> "TrainingForm":
+        """Blank, or a ready example."""
+        images = get_catalog().images.offered
+        shown = {"image": images[0].reference if images else ""}
+        example = find_example(query.get("example", ""))
+        if example is not None:
+            shown |= {"source_kind": "none", **example.values}
+        return cls(shown=shown)
+
+    @classmethod
+    def like(cls, workload: Workload, user: User) -> "TrainingForm":
+        spec = spec_of(workload, TrainingSpec)
+        may_read = policy.may(user, "read_values", workload.tenant)
+        shown = {
+            name: typed_text(each, attrgetter(str(each.source))(spec))
+            for name, each in _plain_fields().items()
+        }
+        shown["command"] = command_line.join(spec.command)
+        for role, asked in spec.replicas.items():
+            shown[f"replicas.{role}.count"] = str(asked.count)
+            shown[f"replicas.{role}.cpu"] = quantity.cpu_text(asked.cpu_millicores)
+            shown[f"replicas.{role}.memory"] = quantity.memory_text(asked.memory_bytes)
+            shown[f"replicas.{role}.gpu"] = str(asked.gpu_count)
+        source = dict(spec.source or {})
+        if "url" in source and not may_read:
+            source["url"] = ""
+        shown["source_kind"] = next((kind for kind in SOURCE_KINDS if kind in source), "none")
+        parts = ("url", "sha256") if "url" in source else ("bundle", "path")
+        shown |= {f"source.{name}": source[name] for name in parts if name in source}
+        env = tuple((name, value if may_read else "") for name, value in spec.env.items())
+        return cls(shown=shown, flags=spec.cluster_flags, env=env)
+
+    # --- the page ---
+    @property
+    def groups(self) -> list[tuple[FormGroup, list[Input]]]:
+        """The sections of the page with what they ask for, in order."""
+        inputs = inputs_of(self.fields)
+        return [(group, [i for i in inputs if i.widget.group == group.key]) for group in GROUPS]
+
+    def is_open(self, group: FormGroup) -> bool:
+        """Whether something in a folded group must be seen."""
+        blank = self.blank()
+        names = [i.name for i in inputs_of(self.fields) if i.widget.group == group.key]
+        return any(
+            name in self.errors or self.values[name] != blank.get(name, "") for name in names
+        )
+
+    def page_context(self, tenant: Tenant) -> dict[str, Any]:
+        ids = ids_of([self.values["source.bundle"]])
+        return {
+            "bundle": Bundle.objects.filter(tenant=tenant, pk__in=ids).first() if ids else None,
+            "bundle_max_bytes": settings.BUNDLE_MAX_BYTES,
+            "flag_names": placeholders.FLAGS,
+        }
+
+    def panel_context(self, spec: TrainingSpec | None) -> dict[str, Any]:
+        shows = spec is not None and not self.is_command_blank
+        return {"form": self, "preview": preview_command(spec) if spec and shows else None}
+
+    # --- the request ---
+    def body(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            str(each.field_name): self.values[name]
+            for name, each in _plain_fields().items()
+            if self.values[name] and not self._lacks_unit(name)
+        }
+        with suppress(ValueError):
+            found["command"] = self._words()
+        kind = self.values["source_kind"]
+        given = self.values.get(f"source.{kind}")
+        if given:
+            sha256 = self.values["source.sha256"] if kind == "url" else ""
+            found["source"] = {kind: given, **({"sha256": sha256} if sha256 else {})}
+        return {
+            **found,
+            "replicas": {role: self._role(role) for role in self._roles},
+            "env": dict(self.env),
+            "cluster_flags": self.flags,
+        }
+
+    def unreadable(self) -> dict[str, str]:
+        wrong = {}
+        try:
+            self._words()
+        except ValueError as error:
+            text = _("The command cannot be parsed: %(why)s. Look for a missing quote.")
+            wrong["command"] = text % {"why": error}
+        kind = self.values["source_kind"]
+        if kind not in SOURCE_KINDS:
+            wrong["source_kind"] = _("Choose where the code comes from.")
+        elif kind != "none" and not self.values[f"source.{kind}"]:
+            wrong[f"source.{kind}"] = str(_SOURCE_NEEDED[kind])
+        names = [name for name, _value in self.env]
+        for row, name in enumerate(names):
+            if name in names[:row]:
+                text = _("%(name)s is given twice; keep one.")
+                wrong[f"env-{row}"] = text % {"name": name}
+        # With a unit: seconds, which REST takes, are not what one thinks of here.
+        for name in filter(self._lacks_unit, _plain_fields()):
+            text = str(Duration.default_error_messages["no_duration"])
+            wrong[name] = text.format(given=repr(self.values[name][:40]))
+        return wrong
+
+    def place(self, error: FieldError) -> tuple[str, str]:
+        name, text = error.field, error.text
+        if name.startswith("env."):
+            variable = name.removeprefix("env.")
+            names = [given[:80] for given, _value in self.env]
+            return f"env-{names.index(variable)}" if variable in names else "env", text
+        if name == "command" and error.code == "required":
+            text = _("Enter a command, for example: python train.py")
+        return _PLACES.get(name, name.removesuffix("_s")), text
+
+    def fill_blanks(self) -> None:
+        super().fill_blanks()
+        if self.is_command_blank:
+            self.values["command"] = "true"
+        kind = self.values["source_kind"]
+        if kind in SOURCE_KINDS and not self.values.get(f"source.{kind}"):
+            self.values["source_kind"] = "none"
+
+    @property
+    def wants_file(self) -> bool:  # type: ignore[override]  # it is chosen on the page
+        return self.values["source_kind"] == "bundle"
+
+    def attach(self, add: Callable[[], Bundle]) -> None:
+        try:
+            self.values["source.bundle"] = str(add().pk)
+        except Refused as refusal:
+            self.errors["source.bundle"] = [str(refusal)]
+
+    @property
+    def _roles(self) -> tuple[str, ...]:
+        return TOPOLOGIES.get(self.values["topology"], SINGLE).role_names
+
+    def _role(self, role: str) -> dict[str, str]:
+        asked = {part: self.values[f"replicas.{role}.{part}"] for part in _PARTS}
+        return {**asked, "count": "1"} if self.values["topology"] == SINGLE.name else asked
+
+    def _words(self) -> list[str]:
+        # A backslash at the end of a line continues it, as in a shell.
+        text = re.sub(r"\\\r?\n", " ", self.values["command"])
+        return shlex.split(text.replace("\r\n", "\n"))
+
+    def _lacks_unit(self, name: str) -> bool:
+        is_number = re.fullmatch(r"[-\d.]+", self.values[name])
+        return isinstance(self.fields[name], Duration) and is_number is not None
+
+
+@cache
+def _plain_fields() -> dict[str, AnyField]:
+    """Those of which the page has one text, as the body has it."""
+    return {
+        name: each
+        for name, each in TrainingForm.fields_of(None).items()
+        if "widget" in each.style and name not in _COMPOSED
+    }
+
+
+_COMPOSED = frozenset({"command", "source", "replicas", "env", "cluster_flags"})
+_SOURCE_NEEDED = {
+    "bundle": gettext_lazy("Choose an archive or a script, or another source of the code."),
+    "url": gettext_lazy("Enter the URL of the script or archive."),
+    "path": gettext_lazy("Enter the folder on the data volume, for example /data/src."),
+}
+
+
+def _rows(posted: QueryDict) -> list[tuple[str, str]]:
+    pairs = zip(posted.getlist("env_name"), posted.getlist("env_value"), strict=False)
+    return [(name.strip(), value) for name, value in pairs if name.strip() or value]
