@@ -114,6 +114,12 @@ def revoke_token(*, by: User, token: ApiToken) -> None:
     ApiToken.objects.filter(pk=token.pk).delete()
 
 
+def token_of(header: str) -> str | None:
+    """The plain token of an `Authorization: Token hp_...`; None when it is of another kind."""
+    word, _space, plain = header.partition(" ")
+    return plain.strip() if word.lower() == "token" else None
+
+
 def find_token(plain: str) -> ApiToken | None:
     """The live token of this plain text, with its user; None when unknown, expired or disabled.
 

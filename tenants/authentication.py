@@ -8,21 +8,18 @@ from rest_framework import authentication, exceptions
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
-from tenants.actions import find_token
+from tenants.actions import find_token, token_of
 from tenants.models import ApiToken, User
 
 
 class TokenAuthentication(authentication.BaseAuthentication):
     """Hashed, expiring tokens; a wrong one is an error even where a session would do."""
 
-    keyword = "Token"
-
     def authenticate(self, request: Request | HttpRequest) -> tuple[User, ApiToken] | None:
-        header = request.META.get("HTTP_AUTHORIZATION", "")
-        word, _, plain = header.partition(" ")
-        if word.lower() != self.keyword.lower():
+        plain = token_of(request.META.get("HTTP_AUTHORIZATION", ""))
+        if plain is None:
             return None
-        token = find_token(plain.strip())
+        token = find_token(plain)
         if token is None:
             raise exceptions.AuthenticationFailed(
                 "this token is unknown, expired or revoked; make a new one on the account page"
@@ -33,7 +30,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:
-        return self.keyword
+        return "Token"
 
 
 def caller(request: Request) -> User:

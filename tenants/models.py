@@ -98,6 +98,11 @@ class TeamQuerySet(models.QuerySet["Team"]):
             return self
         return self.filter(Q(pk=user.team_id) | seen)
 
+    def listed(self) -> "TeamQuerySet":
+        """By name, with leads and `member_count`."""
+        counted = self.annotate(member_count=models.Count("members", distinct=True))
+        return counted.prefetch_related("leads").order_by("name")
+
 
 class Team(models.Model):
     """A group of tenants with leads and a budget."""

@@ -24,7 +24,7 @@ from django.http import HttpRequest, parse_cookie
 
 from portal import supervise
 from portal.web.origins import may_connect
-from tenants.actions import find_token
+from tenants.actions import find_token, token_of
 from tenants.models import User
 
 log = logging.getLogger(__name__)
@@ -54,9 +54,9 @@ class Badge:
 def badge_of(scope: MutableMapping[str, Any]) -> Badge:
     """The badge of a handshake; a token in a header counts more than a cookie."""
     headers = dict(scope["headers"])
-    word, _, plain = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-    if word.lower() == "token":
-        return Badge(token=plain.strip())
+    token = token_of(headers.get(b"authorization", b"").decode("latin-1"))
+    if token is not None:
+        return Badge(token=token)
     cookies = parse_cookie(headers.get(b"cookie", b"").decode("latin-1"))
     return Badge(session_key=cookies.get(settings.SESSION_COOKIE_NAME, ""))
 

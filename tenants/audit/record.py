@@ -1,6 +1,6 @@
 """Writes rows of the audit trail; nothing else does."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -34,6 +34,13 @@ class AuditTarget(NamedTuple):
 
 
 UNKNOWN_PERSON = AuditTarget("user", "?")
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """`before` and `after` of what is another now, for `detail`; empty when nothing is."""
+    names = [name for name in after if after[name] != before[name]]
+    parts = {"before": before, "after": after}
+    return {key: {name: part[name] for name in names} for key, part in parts.items() if names}
 
 
 def record(

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 from uuid import UUID
 
-from django.db.models import Count, QuerySet
+from django.db.models import QuerySet
 from django.urls import reverse
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers, status
@@ -160,9 +160,8 @@ class _TeamView(generics.GenericAPIView[Team]):
     serializer_class = TeamSerializer
 
     def get_queryset(self) -> QuerySet[Team]:
-        found: QuerySet[Team] = Team.objects.visible_to(self.request.user)
-        counted = found.annotate(member_count=Count("members", distinct=True))
-        return counted.prefetch_related("leads").order_by("name")
+        found: QuerySet[Team] = Team.objects.visible_to(self.request.user).listed()
+        return found
 
     def shown(self, listed: list[Team]) -> list[Any]:
         context = {"lines": quota.lines_of_teams(listed)}

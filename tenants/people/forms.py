@@ -22,6 +22,13 @@ LIFETIMES_DAYS = (7, 30, 90)
 PERSON_FIELDS = ("first_name", "last_name", "email", "role", "team")
 
 
+def _password(label: Any, help_text: Any = "", autocomplete: str = "new-password") -> Any:
+    widget = forms.PasswordInput(attrs={"autocomplete": autocomplete})
+    return forms.CharField(
+        label=label, strip=False, max_length=1000, widget=widget, help_text=help_text
+    )
+
+
 class SignInForm(AuthenticationForm):
     """User name and password; says the same whichever of them is wrong."""
 
@@ -42,28 +49,16 @@ class SignInForm(AuthenticationForm):
             }
         ),
     )
-    password = forms.CharField(
-        label=_("Password"),
-        strip=False,
-        max_length=1000,
-        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
-    )
-
-
-def _new_password(label: Any, help_text: Any = "") -> forms.CharField:
-    widget = forms.PasswordInput(attrs={"autocomplete": "new-password"})
-    return forms.CharField(
-        label=label, strip=False, max_length=1000, widget=widget, help_text=help_text
-    )
+    password = _password(_("Password"), autocomplete="current-password")
 
 
 class NewPasswordForm(forms.Form):
     """A password, twice."""
 
-    new_password1 = _new_password(
+    new_password1 = _password(
         _("New password"), _("At least 8 characters, and no common password.")
     )
-    new_password2 = _new_password(_("Repeat new password"))
+    new_password2 = _password(_("Repeat new password"))
 
     def __init__(self, user: User, *args: Any, **kwargs: Any) -> None:
         self.user = user
@@ -86,12 +81,7 @@ class ChangePasswordForm(NewPasswordForm):
 
     field_order = ["old_password", "new_password1", "new_password2"]
 
-    old_password = forms.CharField(
-        label=_("Current password"),
-        strip=False,
-        max_length=1000,
-        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
-    )
+    old_password = _password(_("Current password"), autocomplete="current-password")
     revoke_tokens = forms.BooleanField(
         label=_("Revoke my API tokens too"), initial=True, required=False
     )

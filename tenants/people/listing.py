@@ -15,17 +15,12 @@ from tenants.models import Team, User
 from tenants.people.actions import NOT_JOINED
 
 PAGE_SIZE = 50
-_STATES = {
-    "active": Q(is_active=True) & ~NOT_JOINED,
-    "invited": Q(is_active=True) & NOT_JOINED,
-    "disabled": Q(is_active=False),
-}
-# key in the address -> title
-_TABS: dict[str, Any] = {
-    "": _("All"),
-    "active": _("Active"),
-    "invited": _("Invited"),
-    "disabled": _("Disabled"),
+# key in the address -> title, who is shown
+_TABS: dict[str, tuple[Any, Q]] = {
+    "": (_("All"), Q()),
+    "active": (_("Active"), Q(is_active=True) & ~NOT_JOINED),
+    "invited": (_("Invited"), Q(is_active=True) & NOT_JOINED),
+    "disabled": (_("Disabled"), Q(is_active=False)),
 }
 NO_TEAM = "-"
 
@@ -44,7 +39,7 @@ class PeopleListing:
     """One page of people, by user name."""
 
     def __init__(self, query: QueryDict) -> None:
-        self.state = query.get("state", "") if query.get("state") in _STATES else ""
+        self.state = query.get("state", "") if query.get("state") in _TABS else ""
         self.role = query.get("role", "") if query.get("role") in policy.AccountRole.values else ""
         self.team = query.get("team", "").replace("\0", "")[:63]
         self.words = search_words(query)
@@ -70,16 +65,16 @@ class PeopleListing:
     def tabs(self) -> list[Tab]:
         """How many people each tab would show. One query."""
         counts = self._found.aggregate(
-            all=Count("pk"), **{key: Count("pk", filter=q) for key, q in _STATES.items()}
+            **{f"of_{key}": Count("pk", filter=q) for key, (_title, q) in _TABS.items()}
         )
         return [
-            Tab(key, title, counts[key or "all"], key == self.state) for key, title in _TABS.items()
+            Tab(key, title, counts[f"of_{key}"], key == self.state)
+            for key, (title, _q) in _TABS.items()
         ]
 
     @cached_property
     def page(self) -> Page[User]:
-        found = self._found.filter(_STATES[self.state]) if self.state else self._found
-        people = with_teams(found).order_by("username")
+        people = with_teams(self._found.filter(_TABS[self.state][1])).order_by("username")
         return Paginator(people, PAGE_SIZE).get_page(self._page_number)
 
     @property

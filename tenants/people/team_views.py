@@ -6,7 +6,6 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.db.models import Count
 from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
@@ -59,12 +58,7 @@ def team_list(request: PageRequest) -> HttpResponseBase:
         if made is not None:
             messages.success(request, _("The team is created. Now add its members."))
             return redirect("team-admin", pk=made.pk)
-    found = (
-        Team.objects.annotate(member_count=Count("members", distinct=True))
-        .prefetch_related("leads")
-        .order_by("name")
-    )
-    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page", "1"))
+    page = Paginator(Team.objects.listed(), PAGE_SIZE).get_page(request.GET.get("page", "1"))
     context = {"page": page, "rows": _rows(list(page.object_list)), "form": form}
     template = "people/_teams.html" if wants_fragment(request) else "people/teams.html"
     return render(request, template, context, status=400 if form.is_wrong else 200)

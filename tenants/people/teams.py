@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from portal import live
 from tenants import policy
-from tenants.audit.record import record
+from tenants.audit.record import differences, record
 from tenants.models import BUDGET_COLUMNS, Team, Tenant, User
 from tenants.people.actions import refuse
 from tenants.policy import LEAD, TEAM_ROLES, TenantRole
@@ -39,12 +39,8 @@ def create(*, by: User, changes: Mapping[str, Any]) -> Team:
     _check_name(changes["name"])
     team = Team.objects.create(name=changes["name"], **_columns(changes.get("budget", {})))
     _place(team, changes)
-    record(
-        by=by,
-        verb="create",
-        target=team,
-        detail={name: value for name, value in shown(team).items() if value and name != "name"},
-    )
+    detail = {name: value for name, value in shown(team).items() if value and name != "name"}
+    record(by=by, verb="create", target=team, detail=detail)
     tell(team)
     return team
 
@@ -58,8 +54,7 @@ def change(*, by: User, team: Team, changes: Mapping[str, Any]) -> Team:
 
     Args:
         changes: `name`; `leads` and what other roles are called in `TEAM_ROLES`: all who have it
-            from now on; `budget`: kind -> amount or None for no
-            limit, only what changes.
+            from now on; `budget`: kind -> amount or None for no limit, only what changes.
 
     Raises:
         PermissionDenied: not an admin.
@@ -75,18 +70,9 @@ def change(*, by: User, team: Team, changes: Mapping[str, Any]) -> Team:
         setattr(team, column, amount)
     team.save()
     _place(team, changes)
-    after = shown(team)
-    news = [name for name in after if after[name] != before[name]]
-    if news:
-        record(
-            by=by,
-            verb="change",
-            target=team,
-            detail={
-                "before": {name: before[name] for name in news},
-                "after": {name: after[name] for name in news},
-            },
-        )
+    detail = differences(before, shown(team))
+    if detail:
+        record(by=by, verb="change", target=team, detail=detail)
         tell(team)
     return team
 
@@ -147,12 +133,11 @@ def shown(team: Team) -> dict[str, Any]:
         for kind, amount in team.budget.items()
     }
     people = {
-        field: ", ".join(
-            getattr(team, field).order_by("username").values_list("username", flat=True)
-        )
+        field: getattr(team, field).order_by("username").values_list("username", flat=True)
         for field in TEAM_ROLES.values()
     }
-    return {"name": team.name, **people, **budget}
+    names = {field: ", ".join(found) for field, found in people.items()}
+    return {"name": team.name, **names, **budget}
 
 
 def _columns(budget: Mapping[str, int | None]) -> dict[str, int | None]:

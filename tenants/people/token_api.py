@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 
 from portal.errors import Refused
 from portal.web.rest import source_address
-from tenants.actions import create_token, find_token, on_sign_in, revoke_token
+from tenants.actions import create_token, find_token, on_sign_in, revoke_token, token_of
 from tenants.models import TOKEN_LIFETIME, ApiToken, User
 from tenants.people import sign_in_limit
 
@@ -64,8 +64,7 @@ class TokenView(APIView):
 
         Any scope may do that, so the token is looked up here and not by the usual way.
         """
-        word, _, plain = request.headers.get("Authorization", "").partition(" ")
-        token = find_token(plain.strip()) if word.lower() == "token" else None
+        token = find_token(token_of(request.headers.get("Authorization", "")) or "")
         if token is None:
             raise Refused("Send the token that is to be revoked.", "not_authenticated", 401)
         revoke_token(by=token.user, token=token)

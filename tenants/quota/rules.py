@@ -17,7 +17,7 @@ from portal import quantity
 from portal.errors import FieldError, Refused
 from tenants import policy
 from tenants.actions import tell
-from tenants.audit.record import record
+from tenants.audit.record import differences, record
 from tenants.models import BUDGET_COLUMNS, QUOTA_COLUMNS, Team, Tenant, User
 
 # Far above any real cluster, and the sum over 8,000 tenants still fits 64 bits. 2,768 is the number
@@ -120,11 +120,11 @@ def change_quota(*, by: User, tenant: Tenant, quota: Mapping[str, int]) -> Tenan
     columns = {QUOTA_COLUMNS[kind]: amount for kind, amount in news.items()}
     Tenant.objects.filter(pk=tenant.pk).update(revision=F("revision") + 1, **columns)
     tenant.refresh_from_db()
-    detail = {
-        "before": {kind: amount_text(kind, before[kind]) for kind in news},
-        "after": {kind: amount_text(kind, amount) for kind, amount in news.items()},
-    }
-    record(by=by, verb="quota", target=tenant, detail=detail)
+    texts = [
+        {kind: amount_text(kind, amounts[kind]) for kind in news}
+        for amounts in (before, tenant.quota)
+    ]
+    record(by=by, verb="quota", target=tenant, detail=differences(*texts))
     tell(tenant)
     return tenant
 
