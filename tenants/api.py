@@ -97,14 +97,11 @@ class TenantDetailView(generics.RetrieveAPIView[Tenant]):
 class MeSerializer(serializers.ModelSerializer[User]):
     team = serializers.CharField(source="team.name", allow_null=True, default=None)
     tenant = TenantSerializer(allow_null=True, default=None)
-    leads = serializers.SerializerMethodField()
+    leads = serializers.ListField(child=serializers.CharField(), source="teams_led", read_only=True)
 
     class Meta:
         model = User
         fields = ("id", "username", "first_name", "last_name", "role", "team", "leads", "tenant")
-
-    def get_leads(self, user: User) -> list[str]:
-        return user.teams_led
 
 
 class MeView(APIView):

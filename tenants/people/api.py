@@ -23,8 +23,8 @@ from tenants.quota import rules as quota
 
 class PersonSerializer(serializers.ModelSerializer[User]):
     team = serializers.CharField(source="team.name", allow_null=True, default=None)
-    leads = serializers.SerializerMethodField()
-    state = serializers.SerializerMethodField()
+    leads = serializers.ListField(child=serializers.CharField(), source="teams_led", read_only=True)
+    state = serializers.CharField(read_only=True)
     created_at = serializers.DateTimeField(source="date_joined")
 
     class Meta:
@@ -43,13 +43,6 @@ class PersonSerializer(serializers.ModelSerializer[User]):
             "last_seen_at",
             "created_at",
         )
-
-    def get_leads(self, person: User) -> list[str]:
-        return person.teams_led
-
-    @extend_schema(responses=serializers.ChoiceField(choices=["active", "invited", "disabled"]))
-    def get_state(self, person: User) -> str:
-        return person.state
 
 
 class JoinLinkSerializer(serializers.Serializer[Any]):
