@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 from django.db.models import Q
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
 from tenants import policy
@@ -145,6 +146,14 @@ class TenantQuerySet(models.QuerySet["Tenant"]):
         """
         shown = self if policy.may(user, "see_history") else self.existing()
         return shown.filter(policy.tenants(user, "see"))
+
+    def find(self, user: Any, pk: uuid.UUID) -> "Tenant":
+        """One that the user may see, with its owner and team.
+
+        Raises:
+            Http404: there is none, or it is not theirs to see.
+        """
+        return get_object_or_404(self.visible_to(user).select_related("owner", "team"), pk=pk)
 
 
 class Tenant(models.Model):

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -37,17 +37,6 @@ _DONE = {
 }
 
 
-def find_tenant(request: PageRequest, pk: UUID) -> Tenant:
-    """A namespace that the person may see.
-
-    Raises:
-        Http404: there is none, or it is not theirs to see.
-    """
-    tenants = Tenant.objects.visible_to(request.user).select_related("owner", "team")
-    tenant: Tenant = get_object_or_404(tenants, pk=pk)
-    return tenant
-
-
 @require_safe
 @admins_only
 def namespace_list(request: PageRequest) -> HttpResponseBase:
@@ -59,7 +48,7 @@ def namespace_list(request: PageRequest) -> HttpResponseBase:
 @require_safe
 @admins_only
 def namespace_detail(request: PageRequest, pk: UUID) -> HttpResponseBase:
-    tenant = find_tenant(request, pk)
+    tenant: Tenant = Tenant.objects.find(request.user, pk)
     context = {"page": NamespacePage(tenant), "tenant": tenant}
     page, revision = ("namespaces/detail.html", "namespaces/_detail.html"), str(tenant.revision)
     return page_or_fragment(request, *page, context, revision=revision)
@@ -108,7 +97,7 @@ def namespace_verb(request: PageRequest, pk: UUID, verb: str) -> HttpResponseBas
     """Asks before a verb, in a dialog or on a page of its own, and carries it out."""
     if verb not in VERBS:
         raise Http404(verb)
-    tenant = find_tenant(request, pk)
+    tenant: Tenant = Tenant.objects.find(request.user, pk)
     form = SpecForm(WordsSerializer(VERB_FIELDS[verb]).fields, request.POST)
     if request.method == "POST":
         changed = form.attempt(

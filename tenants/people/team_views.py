@@ -106,9 +106,10 @@ def _team_page(request: PageRequest, team: Team, form: SpecForm, status: int = 2
     return render(request, "people/team.html", context, status=status)
 
 
-def _named(request: PageRequest) -> User:
+def _named(request: PageRequest, **among: Any) -> User:
     """The person whose user name was sent."""
-    return get_object_or_404(User, username=request.POST.get("username", "").replace("\0", ""))
+    name = request.POST.get("username", "").replace("\0", "")
+    return get_object_or_404(User, username=name, **among)
 
 
 @require_POST
@@ -122,7 +123,7 @@ def team_member_add(request: PageRequest, pk: UUID) -> HttpResponseBase:
 @require_POST
 @admins_only
 def team_member_remove(request: PageRequest, pk: UUID) -> HttpResponseBase:
-    person = get_object_or_404(User, username=request.POST.get("username", ""), team=_find(pk))
+    person = _named(request, team=_find(pk))
     words = _("%(name)s is now in no team.") % {"name": person.shown_name}
     return _move(request, pk, person, None, words)
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRefresh
@@ -53,8 +53,7 @@ def _hint(tenant: Tenant, kind: str, line: BudgetLine | None) -> str:
 @signed_in
 def tenant_quota(request: PageRequest, pk: UUID) -> HttpResponseBase:
     """Asks for the amounts, in a dialog or on a page of its own, and sets them."""
-    tenants = Tenant.objects.visible_to(request.user).select_related("owner", "team")
-    tenant: Tenant = get_object_or_404(tenants, pk=pk)
+    tenant: Tenant = Tenant.objects.find(request.user, pk)
     back = next_page(request)
     form = quota_form(request.user, tenant, request.POST if request.method == "POST" else None)
     if request.method == "POST":
