@@ -24,15 +24,11 @@ MAX_TAIL_BYTES = 64 * 1024**2  # a tail of longer lines than this is cut
 Which = int | Literal["latest", "all"]
 
 
-class NoSuchAttemptError(AbsentError):
-    """A job has not had that attempt; the text says how many it has had."""
-
-
 def which_of(job: Workload, text: str) -> Which:
     """`2`, `latest` or `all` as somebody wrote it; empty is `latest`.
 
     Raises:
-        NoSuchAttemptError: the job has not had it.
+        AbsentError: the job has not had it.
     """
     if text in ("", "latest"):
         return "latest"
@@ -46,7 +42,7 @@ def which_of(job: Workload, text: str) -> Which:
         "There is no attempt “%(asked)s”. It has had %(num)s attempts.",
         job.attempt,
     )
-    raise NoSuchAttemptError(had % {"asked": text[:10], "num": job.attempt})
+    raise AbsentError(had % {"asked": text[:10], "num": job.attempt})
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from django.urls import path
 
-from jobs.archive.logs import NoSuchAttemptError
 from jobs.logs import cursor
 from jobs.logs.hub import get_hub
 from jobs.logs.sources import ReplicaSource
@@ -22,6 +21,7 @@ from jobs.logs.state import JobLogState, load
 from jobs.logs.viewer import StuckError, Viewer
 from portal import live, supervise
 from portal.cluster.errors import ClusterError
+from portal.web.streaming import AbsentError
 from tenants.sockets import NOT_FOUND, TRY_LATER, UserSocket, run_until_first_ends
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class LogConsumer(UserSocket):
         self._attempt = query.get("attempt", [""])[0]
         try:
             job = await load(self._job_id, self.user, self._attempt)
-        except NoSuchAttemptError as error:
+        except AbsentError as error:
             await self.close(NOT_FOUND, str(error))
             return
         names = list(dict.fromkeys(row.name for row in job.replicas)) if job is not None else []

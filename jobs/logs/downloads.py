@@ -11,7 +11,7 @@ from jobs.archive import artifacts, logs
 from jobs.logs.text import job_text
 from jobs.models import Artifact, Workload
 from portal.storage.store import ObjectMissingError
-from portal.web.streaming import LostFileError, file_chunks, streamed
+from portal.web.streaming import AbsentError, file_chunks, streamed
 
 
 def replica_of(job: Workload, name: str) -> tuple[str, int] | None:
@@ -63,19 +63,18 @@ def artifact_answer(request: HttpRequest, artifact: Artifact) -> StreamingHttpRe
     its beginning: a file that changed meanwhile comes whole.
 
     Raises:
-        LostFileError: the object store has lost it.
+        AbsentError: the object store has lost it.
     """
     tag = f'"{artifact.pk}-{artifact.mtime_ns}-{artifact.size_bytes}"'
     start = _start_of(request, artifact.size_bytes, tag)
     try:
         chunks = artifacts.open_artifact(artifact, start or 0)
     except ObjectMissingError as error:
-        raise LostFileError(
-            _(
-                "This file is no longer in the object store; perhaps a backup without it was "
-                "restored. Look on the log volume, or ask an admin."
-            )
-        ) from error
+        text = _(
+            "This file is no longer in the object store; perhaps a backup without it was restored. "
+            "Look on the log volume, or ask an admin."
+        )
+        raise AbsentError(text, _("File no longer available")) from error
     answer = streamed(
         request,
         file_chunks(chunks),

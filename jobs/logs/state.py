@@ -77,7 +77,7 @@ async def load(job_id: UUID, user: User, attempt: str = "") -> JobLogState | Non
     """The job with the attempts that are asked for, if this person may see it.
 
     Raises:
-        jobs.archive.logs.NoSuchAttemptError: it has not had that attempt.
+        portal.web.streaming.AbsentError: it has not had that attempt.
     """
     found: JobLogState | None = await database_sync_to_async(_load)(job_id, user, attempt)
     return found

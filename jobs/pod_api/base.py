@@ -12,19 +12,12 @@ import msgspec
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 
+from portal.errors import Refused
+
 MAX_BODY_BYTES = 1024**2
 
 Body = TypeVar("Body")
 Owner = TypeVar("Owner")
-
-
-class PodApiError(Exception):
-    """A refusal: its status, a code and a sentence."""
-
-    def __init__(self, status: int, code: str, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.code = code
 
 
 def pod_view(
@@ -33,7 +26,7 @@ def pod_view(
     """Makes a view that takes what a pod belongs to and answers JSON into one of a request.
 
     Args:
-        find: by id and token; raises PodApiError.
+        find: by id and token; raises Refused.
         key: name of the id in the address.
     """
 
@@ -43,12 +36,12 @@ def pod_view(
         def inner(request: HttpRequest, **where: Any) -> HttpResponse:
             try:
                 if request.method != "POST":
-                    raise PodApiError(405, "method_not_allowed", "only POST is answered here")
+                    raise Refused("only POST is answered here", "method_not_allowed", 405)
                 owner = find(where.pop(key), _bearer_token(request))
                 return JsonResponse(view(request, owner, **where))
-            except PodApiError as error:
-                row = {"field": "", "code": error.code, "text": str(error)}
-                return JsonResponse({"errors": [row]}, status=error.status)
+            except Refused as error:
+                rows = [one.as_dict() for one in error.errors]
+                return JsonResponse({"errors": rows}, status=error.status)
 
         return inner
 
@@ -59,15 +52,15 @@ def read_body(request: HttpRequest, kind: type[Body]) -> Body:
     """The body, checked.
 
     Raises:
-        PodApiError: too large, or not of this kind.
+        Refused: too large, or not of this kind.
     """
     body = request.read(MAX_BODY_BYTES + 1)
     if len(body) > MAX_BODY_BYTES:
-        raise PodApiError(413, "too_large", f"a body has at most {MAX_BODY_BYTES} bytes")
+        raise Refused(f"a body has at most {MAX_BODY_BYTES} bytes", "too_large", 413)
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise PodApiError(400, "invalid", f"the body is not what is expected: {error}") from error
+        raise Refused(f"the body is not what is expected: {error}", "invalid", 400) from error
 
 
 def _bearer_token(request: HttpRequest) -> str:

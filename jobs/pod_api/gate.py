@@ -21,8 +21,9 @@ from jobs.kinds.interactive.opening import may_be_inside
 from jobs.kinds.interactive.tokens import is_portal_token
 from jobs.kinds.registry import KINDS, WITH_GATE
 from jobs.models import Workload
-from jobs.pod_api.base import PodApiError, pod_view, read_body
+from jobs.pod_api.base import pod_view, read_body
 from jobs.rules.states import Desired
+from portal.errors import Refused
 from tenants.models import User
 
 MAX_SUBJECTS = 1000
@@ -41,9 +42,9 @@ def _find_service(service_id: UUID, token: str) -> Workload:
         services = Workload.objects.filter(kind__in=WITH_GATE).for_lists()
         service = services.select_related("tenant").filter(pk=service_id).first()
     if service is None:
-        raise PodApiError(404, "not_found", "there is no such service, or the token is not its own")
+        raise Refused("there is no such service, or the token is not its own", "not_found", 404)
     if service.desired == Desired.DELETE:
-        raise PodApiError(410, "deleted", "the service is being deleted")
+        raise Refused("the service is being deleted", "deleted", 410)
     return service
 
 
@@ -58,7 +59,7 @@ def gate(request: HttpRequest, service: Workload) -> dict[str, Any]:
     """
     body = read_body(request, PeopleBody)
     if service.desired != Desired.RUN:
-        raise PodApiError(410, "stopped", "the service is to stop")
+        raise Refused("the service is to stop", "stopped", 410)
     allowed: list[str] = []
     if body.start == service.generation:
         people, kind = User.objects.filter(pk__in=body.subjects), KINDS[service.kind]

@@ -30,8 +30,9 @@ from jobs.kinds.training.tokens import is_job_token
 from jobs.limits import lacking_room
 from jobs.models import Artifact, Bundle, LogSegment, ReplicaArchive, Workload
 from jobs.pod.protocol import codes
-from jobs.pod_api.base import PodApiError, pod_view, read_body
+from jobs.pod_api.base import pod_view, read_body
 from jobs.rules.states import Desired
+from portal.errors import Refused
 from portal.storage import get_store
 
 MAX_SEGMENT_BYTES = 8 * 1024**2
@@ -98,11 +99,9 @@ def _find_job(job_id: UUID, token: str) -> Workload:
         archived = Workload.objects.filter(kind__in=ARCHIVED).for_lists()
         job = archived.select_related("tenant").filter(pk=job_id).first()
     if job is None:
-        raise PodApiError(
-            404, "not_found", "there is no such training, or the token is not its own"
-        )
+        raise Refused("there is no such training, or the token is not its own", "not_found", 404)
     if job.desired == Desired.DELETE:
-        raise PodApiError(410, "deleted", "the training is being deleted")
+        raise Refused("the training is being deleted", "deleted", 410)
     return job
 
 
@@ -112,7 +111,7 @@ of_job = pod_view(_find_job, "job_id")
 def _check_replica(job: Workload, role: str, index: int, attempt: int) -> None:
     count = job.replicas.get(role, {}).get("count", 0)
     if not (0 <= index < count and 1 <= attempt <= job.attempt):
-        raise PodApiError(404, "not_found", f"the training has no replica {role}-{index}")
+        raise Refused(f"the training has no replica {role}-{index}", "not_found", 404)
 
 
 def _is_archived(job: Workload) -> bool:
@@ -141,7 +140,7 @@ def _is_archived(job: Workload) -> bool:
 
 def _refuse_archived(job: Workload) -> None:
     if _is_archived(job):
-        raise PodApiError(410, "archived", "the training is archived, and nothing is added to it")
+        raise Refused("the training is archived, and nothing is added to it", "archived", 410)
 
 
 @of_job
@@ -150,9 +149,7 @@ def source(request: HttpRequest, job: Workload) -> dict[str, Any]:
     wanted = (spec_of(job, TrainingSpec).source or {}).get("bundle")
     bundle = Bundle.objects.filter(pk=wanted, tenant_id=job.tenant_id).first() if wanted else None
     if bundle is None:
-        raise PodApiError(
-            404, "not_found", "the code that was uploaded for this training was deleted"
-        )
+        raise Refused("the code that was uploaded for this training was deleted", "not_found", 404)
     link = get_store().link_get(bundle.storage_key)
     return link.as_json() | {
         "sha256": bundle.sha256,
@@ -193,9 +190,9 @@ def segment(
             total > settings.LOG_ARCHIVE_MAX_BYTES + ARCHIVE_SLACK_BYTES
             or kept["count"] >= MAX_SEGMENTS
         ):
-            raise PodApiError(413, "too_large", "no more of this log is kept")
+            raise Refused("no more of this log is kept", "too_large", 413)
         if problem := _no_room(job, body.size_bytes):
-            raise PodApiError(413, "store_full", problem)
+            raise Refused(problem, "store_full", 413)
         _begin_again(archive, body.pod_uid)
     link = get_store().link_put(
         _segment_key(job, archive, body), body.size_bytes, sha256=body.sha256
@@ -227,7 +224,7 @@ def _begin_again(archive: ReplicaArchive, pod_uid: str) -> None:
 
 def _check_same(known: LogSegment, body: SegmentBody) -> None:
     if (known.size_bytes, known.sha256) != (body.size_bytes, body.sha256):
-        raise PodApiError(409, "conflict", f"another segment {body.number} was shipped before")
+        raise Refused(f"another segment {body.number} was shipped before", "conflict", 409)
 
 
 @of_job
@@ -241,12 +238,12 @@ def segment_done(
         workload=job, role=role, index=index, attempt=attempt
     ).first()
     if archive is None or body.number != number:
-        raise PodApiError(404, "not_found", f"segment {number} was not announced")
+        raise Refused(f"segment {number} was not announced", "not_found", 404)
     if not archive.segments.filter(number=number).exists():
         _refuse_archived(job)
     key = _segment_key(job, archive, body)
     if get_store().find_size(key) != body.size_bytes:
-        raise PodApiError(409, "not_uploaded", f"segment {number} is not in the object store")
+        raise Refused(f"segment {number} is not in the object store", "not_uploaded", 409)
     known, _ = LogSegment.objects.get_or_create(
         archive=archive,
         number=number,
@@ -280,7 +277,7 @@ def segment_drop(
     )
     if known is not None:
         if known.archive.is_complete:
-            raise PodApiError(410, "archived", "this log is complete, and nothing of it is dropped")
+            raise Refused("this log is complete, and nothing of it is dropped", "archived", 410)
         _refuse_archived(job)
         known.delete()
         get_store().delete(known.storage_key)
@@ -334,7 +331,7 @@ def _check_paths(files: list[FileBody]) -> None:
         parts = file.path.split("/")
         if parts[0] == ".homeport" or not {"", ".", ".."}.isdisjoint(parts):
             shown = file.path[:80]
-            raise PodApiError(400, "invalid", f"{shown!r} is no path of an artifact")
+            raise Refused(f"{shown!r} is no path of an artifact", "invalid", 400)
 
 
 @of_job
@@ -409,14 +406,14 @@ def artifacts_done(request: HttpRequest, job: Workload) -> dict[str, Any]:
     store = get_store()
     for file in files:
         if store.find_size(_artifact_key(job, file)) != file.size_bytes:
-            raise PodApiError(409, "not_uploaded", f"{file.path[:80]!r} is not in the object store")
+            raise Refused(f"{file.path[:80]!r} is not in the object store", "not_uploaded", 409)
     replaced = []
     with transaction.atomic():
         known = {row.path: row for row in job.artifacts.filter(path__in=[f.path for f in files])}
         for file in files:
             row = known.get(file.path)
             if row is None:
-                raise PodApiError(404, "not_found", f"{file.path[:80]!r} was not announced")
+                raise Refused(f"{file.path[:80]!r} was not announced", "not_found", 404)
             key = _artifact_key(job, file)
             if row.storage_key != key:
                 replaced.append(row.storage_key)

@@ -20,7 +20,7 @@ from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import GenericViewSet
 
 from jobs import uploads
-from jobs.archive.logs import NoSuchAttemptError, Which, which_of
+from jobs.archive.logs import Which, which_of
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec
@@ -41,6 +41,7 @@ from jobs.workloads.serializers import (
 from portal.cluster.manifests import to_yaml
 from portal.errors import FieldError, Refused
 from portal.web.fields import as_whole
+from portal.web.streaming import AbsentError
 from portal.web.uploads import find_upload
 from tenants.models import Tenant, User
 
@@ -316,7 +317,7 @@ def _parse_attempt(job: Workload, text: str | None) -> Which:
     """
     try:
         return which_of(job, text or "")
-    except NoSuchAttemptError as error:
+    except AbsentError as error:
         raise Refused([FieldError("attempt", "not_found", str(error))], status=404) from error
 
 

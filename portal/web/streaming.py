@@ -19,16 +19,19 @@ from portal import characters
 FILE_CHUNK_BYTES = 256 * 1024
 
 
+_NOT_FOUND = _("Not found")
+
+
 class AbsentError(Http404):
     """What was asked for is not there. Unlike that of other 404s, its text is for people."""
 
-    title: Any = _("Not found")
-
-
-class LostFileError(AbsentError):
-    """The database knows a file that the object store does not hold."""
-
-    title = _("File no longer available")
+    def __init__(self, text: str, title: Any = _NOT_FOUND) -> None:
+        """
+        Args:
+            title: of the page that says so.
+        """
+        super().__init__(text)
+        self.title = title
 
 
 async def threaded(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
