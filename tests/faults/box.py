@@ -84,18 +84,6 @@ class FaultBox(Kubelet, Cluster):
         """Grows with every change."""
         return self.box.store.resource_version
 
-    def uids(self, kind: str) -> set[str]:
-        return {obj["metadata"]["uid"] for obj in self.of(kind)}
-
-    def live_things(self) -> list[str]:
-        kinds = ("Job", "Deployment", "Service", "ConfigMap", "Secret", "Pod")
-        return sorted(
-            f"{kind}/{obj['metadata']['name']}"
-            for kind in kinds
-            for obj in self.of(kind)
-            if obj["metadata"]["name"] != "kube-root-ca.crt"
-        )
-
     def touch(self, obj: Object) -> None:
         """What the kubelet writes: a pod's status."""
         meta, status = obj["metadata"], obj["status"]

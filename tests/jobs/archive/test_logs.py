@@ -147,16 +147,6 @@ def test_text_always_ends_with_a_line_break(job: Workload) -> None:
     assert whole(keep(job, [], replica=("worker", 1)).text()) == b""
 
 
-@pytest.mark.parametrize("ending", [b"", b"\n"])
-def test_the_tail_begins_at_a_line(job: Workload, ending: bytes) -> None:
-    lines = [b"line %d" % number for number in range(100)]
-    data = b"\n".join(lines) + ending
-    log = keep(job, [(at, data[at : at + 7]) for at in range(0, len(data), 7)])
-    for count in (1, 2, 50, 99, 100, 101, 1000):
-        tail = whole(log.text(log.tail_start(count))).splitlines()
-        assert tail == lines[-count:]
-
-
 def test_the_tail_of_long_lines_reads_on_until_it_is_found(
     job: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from portal.cluster.client import Object
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ENDED = {"Succeeded", "Failed"}
+OF_WORKLOADS = {"Job", "Deployment", "Service", "ConfigMap", "Secret", "Pod"}
 
 
 @dataclass
@@ -55,6 +56,14 @@ class Kubelet(ABC):
     @abstractmethod
     def remove(self, obj: Object) -> None:
         """Deletes as the API server does."""
+
+    def uids(self, kind: str) -> set[str]:
+        return {obj["metadata"]["uid"] for obj in self.of(kind)}
+
+    def live_things(self) -> list[str]:
+        """Everything that a workload may leave behind."""
+        found = [(kind, obj["metadata"]["name"]) for kind in OF_WORKLOADS for obj in self.of(kind)]
+        return sorted(f"{kind}/{name}" for kind, name in found if name != "kube-root-ca.crt")
 
     def stamp(self) -> str:
         return (START + timedelta(seconds=self.seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -18,9 +18,8 @@ from jobs.kinds.training.observe import parse_indexes
 from portal.cluster import labels
 from portal.cluster.client import Cluster, Object
 from portal.cluster.errors import AlreadyExists, ClusterError, Conflict, NotFound, Unavailable
-from tests.jobs.engine.kubelet import ENDED, Kubelet
+from tests.jobs.engine.kubelet import ENDED, OF_WORKLOADS, Kubelet
 
-OF_WORKLOADS = {"Job", "Deployment", "Service", "ConfigMap", "Secret", "Pod"}
 AMOUNTS = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
 QUOTA = {
     "requests.cpu": "32",
@@ -99,13 +98,6 @@ class Sim(Kubelet, Cluster):
 
     def of(self, kind: str) -> list[Object]:
         return [obj for key, obj in self.store.items() if key[0] == kind]
-
-    def uids(self, kind: str) -> set[str]:
-        return {obj["metadata"]["uid"] for obj in self.of(kind)}
-
-    def live_things(self) -> list[str]:
-        """Everything that a workload may leave behind."""
-        return sorted("/".join(key[::2]) for key in self.store if key[0] in OF_WORKLOADS)
 
     # --- calls ---
     async def close(self) -> None:

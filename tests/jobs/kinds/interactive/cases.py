@@ -9,6 +9,7 @@ from jobs.kinds.state import (
     CreateAll,
     Delete,
     GateService,
+    ObjectRef,
     Observed,
     PatchRoot,
     PodFacts,
@@ -83,6 +84,17 @@ def runs(**changes: Any) -> Observed:
     return replace(UP, pods=(replace(RUNS, **changes),))
 
 
+def going(since_s: float) -> WorkloadRow:
+    """One whose root has gone, stopped so many seconds ago."""
+    left = notes(
+        teardown="stop",
+        teardown_at=ago(since_s),
+        teardown_reason=("stopped", "Stopped.", ""),
+        swept=True,
+    )
+    return row(state="stopping", desired="stop", notes=left)
+
+
 DELETE_ROOT = (Delete("Deployment", "nb-abc", "root-1"),)
 SCALE = (PatchRoot("nb-abc", "root-1", {"replicas": 1}),)
 CREATE, VERIFY, SWEEP = (CreateAll(),), (Verify("nb-abc"),), (Sweep(),)
@@ -90,6 +102,8 @@ CREATE, VERIFY, SWEEP = (CreateAll(),), (Verify("nb-abc"),), (Sweep(),)
 FRESH = row(state=WorkloadState.STARTING, root_uid="", node_port=None, notes=Notes())
 LEAVING = notes(teardown="stop", teardown_reason=("stopped", "Stopped.", ""))
 STOPPING = row(state="stopping", desired="stop", notes=LEAVING)
+OLD = ObjectRef("Service", "nb-old", "door-0")
+LEFT = replace(ABSENT, pods=(READY,))
 NEW = row(observed_generation=0, state="queued", has_plan=False, root_uid="")
 CLEAN = row(generation=2, state="queued", cleaned_at=ago(5), desired="run")
 HALF = replace(ROOT, replicas=0)
@@ -137,6 +151,18 @@ CASES = [
     Case("root is out of view", STOPPING, replace(UP, root=None), VERIFY, STOPS, "stopped", STOP),
     Case("root is gone", STOPPING, ABSENT, SWEEP, STOPS, "stopped", STOP),
     Case("all is gone", STOPPING, GONE, (), STOPPED, "stopped"),
+    Case("things of an earlier start do not stay", going(11), replace(ABSENT, others=(OLD,)),
+         (Delete("Service", "nb-old", "door-0"),), more=STOP),
+    Case("a pod is left to the cluster", going(11), LEFT, more=STOP),
+    Case("while its ReplicaSet may be there", going(89), LEFT, more=STOP),
+    Case("and then deleted", going(90), LEFT, (Delete("Pod", POD.name, POD.uid),), more=STOP),
+    Case("a node that is lost does not hold up a stop for ever", going(91),
+         replace(ABSENT, pods=(replace(READY, is_terminating=True),)), (), STOPPED, "stopped"),
+    Case("deleted while it is up", row(desired="delete"), UP, DELETE_ROOT),
+    Case("deleted, and nothing is left", row(desired="delete"), GONE, more={"deleted": True}),
+    Case("deleted when it was clean",
+         row(desired="delete", state="stopped", cleaned_at=ago(9)), Observed(),
+         more={"deleted": True}),
     Case("another start, old things", row(generation=2), UP, DELETE_ROOT, STOPS, "starting_again"),
     Case("another start, all clean", CLEAN, Observed(), (), QUEUED, "", {"root_uid": ""}),
     Case("root deleted by hand", row(), ABSENT, SWEEP, STOPS, "root_deleted", FAIL),

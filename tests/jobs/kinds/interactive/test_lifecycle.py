@@ -3,17 +3,13 @@
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
-from jobs.kinds.state import Delete, ObjectRef, Observed
+from jobs.kinds.state import Observed
 from jobs.rules.endings import ContainerExit, Disruption
-from jobs.rules.states import ReplicaState, WorkloadState
+from jobs.rules.states import ReplicaState
 from tests.jobs.kinds import NOW, plan
 from tests.jobs.kinds.interactive.cases import (
-    ABSENT,
     GONE,
     POD,
-    READY,
     RUNS,
     UP,
     ago,
@@ -46,48 +42,6 @@ def test_a_pod_that_the_cluster_took_is_no_crash() -> None:
     decided = plan(row(), seen)
     assert decided.columns["reason"].code == "node_lost"
     assert not decided.columns["notes"].crashes
-
-
-def test_things_of_an_earlier_start_do_not_stay() -> None:
-    old = ObjectRef("Service", "nb-old", "door-0")
-    one = row(
-        state="stopping",
-        desired="stop",
-        notes=notes(teardown="stop", teardown_at=ago(11), swept=True),
-    )
-    decided = plan(one, replace(ABSENT, others=(old,)))
-    assert decided.steps == (Delete("Service", "nb-old", "door-0"),)
-
-
-@pytest.mark.parametrize(("left_s", "is_deleted"), [(11, False), (89, False), (90, True)])
-def test_a_pod_is_left_to_the_cluster_while_its_replica_set_may_be_there(
-    left_s: int, is_deleted: bool
-) -> None:
-    one = row(
-        state="stopping",
-        desired="stop",
-        notes=notes(teardown="stop", teardown_at=ago(left_s), swept=True),
-    )
-    decided = plan(one, replace(ABSENT, pods=(READY,)))
-    assert decided.steps == ((Delete("Pod", READY.name, READY.uid),) if is_deleted else ())
-
-
-def test_a_node_that_is_lost_does_not_hold_up_a_stop_for_ever() -> None:
-    ghost = replace(READY, is_terminating=True)
-    why = ("stopped", "Stopped on request.", "")
-    one = row(
-        state="stopping",
-        desired="stop",
-        notes=notes(teardown="stop", teardown_reason=why, teardown_at=ago(91), swept=True),
-    )
-    decided = plan(one, replace(ABSENT, pods=(ghost,)))
-    assert decided.columns["state"] == WorkloadState.STOPPED
-
-
-def test_a_delete_removes_the_row_only_when_nothing_is_left() -> None:
-    assert not plan(row(desired="delete"), UP).delete_row
-    assert plan(row(desired="delete"), GONE).delete_row
-    assert plan(row(desired="delete", state="stopped", cleaned_at=ago(9)), Observed()).delete_row
 
 
 def test_its_replica_is_what_its_pod_shows() -> None:

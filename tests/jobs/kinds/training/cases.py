@@ -6,6 +6,7 @@ from typing import Any
 
 from jobs.kinds.notes import Notes
 from jobs.kinds.state import (
+    ArchiveRow,
     CreateAll,
     Delete,
     Erase,
@@ -15,6 +16,7 @@ from jobs.kinds.state import (
     PatchRoot,
     PodFacts,
     ReplicaKey,
+    ReplicaRow,
     Rescue,
     Root,
     ServerDeployment,
@@ -25,7 +27,7 @@ from jobs.kinds.state import (
 from jobs.kinds.training.spec import RunPolicy
 from jobs.rules import reasons
 from jobs.rules.endings import ContainerExit, Disruption
-from jobs.rules.states import WorkloadState
+from jobs.rules.states import ReplicaState, WorkloadState
 from tests.jobs.kinds import NOW, Case
 
 EARLIER = NOW - timedelta(minutes=2)
@@ -125,6 +127,7 @@ ONE_FAILED = (pod(W0), pod(W1, "Failed"), pod(PS))
 UNPLACED = pod(W1, "Pending", node="", started_at=None, unplaced_why="full")
 NO_IMAGE = pod(W0, "Pending", started_at=None, waiting_reason="InvalidImageName")
 TAKEN = pod(W1, "Failed", disruption=Disruption("DeletionByTaintManager"))
+KILLED = pod(PS, restarts=3, last_end=ContainerExit(137, "Error", "the node was restarted"))
 RESTARTED = pod(PS, is_running=False, restarts=1, last_end=ContainerExit(1, "Error"))
 NAME_TAKEN = reasons.make("name_taken", detail="x")
 REFUSED = reasons.make("quota_refused", detail="exceeded quota")
@@ -140,6 +143,17 @@ def deleted(notes: Notes = GOING, **more: Any) -> WorkloadRow:
 def ended(state: WorkloadState, notes: Notes = GOING, **more: Any) -> WorkloadRow:
     """One that has ended a while ago."""
     return job(state, notes=notes, **ENDED, **more)
+
+
+def ran(pod_uid: str, state: WorkloadState) -> dict[ReplicaKey, ReplicaRow]:
+    """What is stored of worker 0, which ran in this pod."""
+    row = ReplicaRow(W0, pod="p", pod_uid=pod_uid, state=ReplicaState(state), started_at=EARLIER)
+    return {W0: row}
+
+
+def told(pod_uid: str) -> dict[ReplicaKey, ArchiveRow]:
+    """What its runner told from this pod."""
+    return {W0: ArchiveRow(W0, is_complete=True, pod_uid=pod_uid, exit_code=0)}
 
 
 # A table: each case is to be read at a glance.
@@ -202,6 +216,12 @@ CASES = [
          STARTING, "node_lost"),
     Case("a parameter server's program starts again: still running", job(RUNNING),
          seen(pod(W0), pod(W1), RESTARTED), (), RUNNING, more={"restarts": 1}),
+    Case("the node of a parameter server went down: no restart of it", job(RUNNING),
+         seen(pod(W0), pod(W1), KILLED), (), RUNNING),
+    Case("an exit code that only the runner told is used",
+         job(RUNNING, MISSING, topology="single", counts={"worker": 1}),
+         replace(ABSENT, replicas=ran("u", WorkloadState.RUNNING), archives=told("u")), (),
+         SUCCEEDED),
     # --- stopping ---
     Case("stop of what runs: the root is suspended", job(RUNNING, desired="stop"), seen(*ALL_RUN),
          (SUSPEND,), STOPPING, "stopped"),
@@ -230,6 +250,10 @@ CASES = [
     Case("all has ended without a mark: a rescue pod after a while",
          ended(FAILED, replace(GOING, pods_ended_at=EARLIER)),
          seen(pod(W0, "Failed"), at=BROKEN, **BARE), (Rescue(W0, "worker-0-uid", 1),)),
+    Case("a mark of an earlier pod does not count for the last one",
+         ended(FAILED, replace(GOING, pods_ended_at=EARLIER)),
+         Observed(root=BROKEN, replicas=ran("second", WorkloadState.FAILED),
+                  archives=told("first")), (Rescue(W0, "second", 1),)),
     Case("all has ended and is archived: kept until its time to live", ended(SUCCEEDED, ARCHIVED),
          seen(*BOTH_DONE[:2], at=COMPLETE, **BARE), more={"settled": True}),
     Case("the time to live is over", OVER, seen(*BOTH_DONE[:2], at=COMPLETE, **BARE), (NO_ROOT,)),

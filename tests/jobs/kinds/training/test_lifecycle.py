@@ -4,16 +4,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 from jobs.kinds.notes import Notes, dump, load
-from jobs.kinds.state import ArchiveRow, Observed, ReplicaRow, Rescue
+from jobs.kinds.state import ReplicaRow
 from jobs.rules.endings import ContainerExit
 from jobs.rules.states import ReplicaState, WorkloadState
 from tests.jobs.kinds import NOW, after, plan
 from tests.jobs.kinds.training.cases import (
     ALL_RUN,
     EARLIER,
-    ENDED,
     GOING,
-    MISSING,
     PS,
     RUNNING,
     W0,
@@ -49,13 +47,6 @@ def test_restarts_far_apart_do_not() -> None:
     assert rows.state is RUNNING
 
 
-def test_a_node_that_went_down_is_no_restart_of_the_server() -> None:
-    killed = pod(PS, restarts=3, last_end=ContainerExit(137, "Error", "the node was restarted"))
-    made = plan(job(RUNNING), seen(pod(W0), pod(W1), killed), NOW)
-    assert made.columns.get("state", RUNNING) is RUNNING
-    assert not made.events or made.events[0].reason == "state"
-
-
 def test_the_first_failure_is_the_cause() -> None:
     first = pod(W1, "Failed", end=ContainerExit(3, "Error"), finished_at=NOW - timedelta(seconds=5))
     second = pod(W0, "Failed", end=ContainerExit(4, "Error"), finished_at=NOW)
@@ -82,25 +73,6 @@ def test_an_earlier_pod_does_not_come_back_when_its_successor_is_gone() -> None:
     stopping = job(WorkloadState.STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW))
     row = plan(stopping, seen(first, replicas=known), NOW).replicas[0]
     assert (row.pod_uid, row.incarnation, row.state) == ("second", 2, ReplicaState.STOPPED)
-
-
-def test_an_exit_code_that_only_the_runner_told_is_used() -> None:
-    known = {W0: ReplicaRow(W0, pod="p", pod_uid="u", state=ReplicaState.RUNNING)}
-    told = {W0: ArchiveRow(W0, is_complete=True, pod_uid="u", exit_code=0)}
-    single = job(RUNNING, notes=MISSING, topology="single", counts={"worker": 1})
-    observed = Observed(is_root_absent=True, replicas=known, archives=told)
-    made = plan(single, observed, NOW)
-    assert made.columns["state"] is WorkloadState.SUCCEEDED
-
-
-def test_a_mark_of_an_earlier_pod_does_not_count_for_the_last_one() -> None:
-    known = {
-        W0: ReplicaRow(W0, pod="p", pod_uid="second", state=ReplicaState.FAILED, started_at=EARLIER)
-    }
-    told = {W0: ArchiveRow(W0, is_complete=True, pod_uid="first")}
-    ended = job(WorkloadState.FAILED, notes=replace(GOING, pods_ended_at=EARLIER), **ENDED)
-    observed = Observed(root=root(verdict="failed"), replicas=known, archives=told)
-    assert plan(ended, observed, NOW).steps == (Rescue(W0, "second", 1),)
 
 
 def test_notes_survive_being_stored() -> None:
