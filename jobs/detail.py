@@ -9,6 +9,7 @@ from jobs import command_line, timeline
 from jobs.archive.logs import Which
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
+from jobs.kinds.training.form import changed_options
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Artifact, Bundle, Replica, Workload, WorkloadEvent
 from jobs.rules.states import Desired, WorkloadState
@@ -162,6 +163,11 @@ class JobPage:
     @cached_property
     def _shown(self) -> TrainingSpec:
         return private.shown_spec(self.spec, self.job.tenant, self.user)
+
+    @property
+    def options(self) -> list[tuple[str, str]]:
+        """Label and value of what was asked for beyond the usual."""
+        return changed_options(self.spec)
 
     @property
     def command_text(self) -> str:

@@ -81,7 +81,7 @@ class Lifecycle(ABC):
     """
 
     root_kind: ClassVar[str]
-    confirm_s: ClassVar[int]  # what has not confirmed its end by then is on a node that is lost
+    confirm_s: int  # what has not confirmed its end by then is on a node that is lost
     needs_owner: ClassVar[bool] = False  # it ends when its owner may not sign in any more
 
     def __init__(self, row: WorkloadRow, observed: Observed, now: datetime) -> None:

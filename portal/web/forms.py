@@ -10,7 +10,8 @@ from rest_framework.fields import empty
 
 from portal import quantity
 from portal.errors import FieldError, Refused
-from portal.web.fields import Duration
+from portal.web.fields import Duration, Memory
+from portal.web.format import bytes_text, duration_text
 
 T = TypeVar("T")
 AnyField = serializers.Field[Any, Any, Any, Any]
@@ -67,6 +68,16 @@ def typed_text(each: AnyField, value: Any) -> str:
     if isinstance(each, Duration):
         return quantity.duration_text(value)
     return str(each.to_representation(value))
+
+
+def shown_text(each: AnyField, value: Any) -> str:
+    """A value in the words of the pages."""
+    titles = dict(each.style["widget"].choices)
+    if value in titles:
+        return str(titles[value])
+    if isinstance(each, Duration):
+        return duration_text(value)
+    return bytes_text(value) if isinstance(each, Memory) else typed_text(each, value)
 
 
 def blank_texts(fields: Mapping[str, AnyField]) -> dict[str, str]:

@@ -12,6 +12,8 @@ from jobs.kinds.training.fields import ResourcesSerializer, SourceSerializer
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Replica, Workload
+from portal.web.fields import Integer, Quantity
+from portal.web.forms import AnyField
 
 
 class ReplicaSerializer(serializers.ModelSerializer[Replica]):
@@ -52,6 +54,15 @@ class ReplicaSerializer(serializers.ModelSerializer[Replica]):
         }
 
 
+def _answered(each: AnyField) -> AnyField:
+    """How the document describes what REST answers of an option."""
+    if isinstance(each, Integer):
+        return serializers.IntegerField(required=False, allow_null=each.allow_null, **INT64)
+    if isinstance(each, Quantity):
+        return serializers.CharField(allow_null=each.allow_null, read_only=True)
+    return serializers.CharField(max_length=16, required=False, allow_null=each.allow_null)
+
+
 class JobSerializer(serializers.ModelSerializer[Workload]):
     owner = serializers.CharField(source="owner.username")
     namespace = serializers.CharField(source="tenant.namespace")
@@ -67,14 +78,6 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
         help_text="values are null for all but the owner",
     )
     cluster_flags = serializers.JSONField(required=False)
-    success_policy = serializers.CharField(max_length=16, required=False, allow_null=True)
-    priority = serializers.CharField(max_length=16, required=False)
-    retries = serializers.IntegerField(required=False, **INT64)
-    deadline_s = serializers.IntegerField(required=False, allow_null=True, **INT64)
-    starting_deadline_s = serializers.IntegerField(required=False, **INT64)
-    clean_policy = serializers.CharField(max_length=16, required=False)
-    ttl_s = serializers.IntegerField(required=False, **INT64)
-    shm = serializers.CharField(allow_null=True, read_only=True)
 
     class Meta:
         model = Workload
@@ -97,16 +100,16 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
             "resources",
             "env",
             "cluster_flags",
-            "success_policy",
-            "priority",
-            "retries",
-            "deadline_s",
-            "starting_deadline_s",
-            "clean_policy",
-            "ttl_s",
-            "shm",
             "revision",
         )
+
+    def get_fields(self) -> dict[str, AnyField]:
+        """With all other options of a request, in its order."""
+        found: dict[str, AnyField] = super().get_fields()
+        revision = found.pop("revision")
+        asked = TrainingSerializer().fields.items()
+        options = {name: _answered(each) for name, each in asked if name not in found}
+        return {**found, **options, "revision": revision}
 
     def to_representation(self, instance: Workload) -> dict[str, Any]:
         """As the fields say, at a part of the price: a page of the list has 200 trainings."""

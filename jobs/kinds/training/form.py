@@ -19,6 +19,7 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from rest_framework import serializers
+from rest_framework.fields import empty
 
 from jobs import command_line
 from jobs.kinds.form import WorkloadForm, ids_of
@@ -34,7 +35,7 @@ from portal import quantity
 from portal.catalog import get_catalog
 from portal.errors import FieldError, Refused
 from portal.web.fields import Duration
-from portal.web.forms import AnyField, Input, blank_texts, inputs_of, typed_text
+from portal.web.forms import AnyField, Input, blank_texts, inputs_of, shown_text, typed_text
 from tenants import policy
 from tenants.models import Tenant, User
 
@@ -295,6 +296,19 @@ def _plain_fields() -> dict[str, AnyField]:
         for name, each in TrainingForm.fields_of(None).items()
         if "widget" in each.style and name not in _COMPOSED
     }
+
+
+def changed_options(spec: TrainingSpec) -> list[tuple[str, str]]:
+    """Label and value of each option that is not what every training has."""
+    fields = _plain_fields()
+    found = []
+    for one in inputs_of(fields):
+        each = fields[one.name]
+        value = attrgetter(str(each.source))(spec)
+        default = None if each.default is empty else each.default
+        if one.widget.group == GROUPS[-1].key and value != default:
+            found.append((str(one.label), shown_text(each, value)))
+    return found
 
 
 _COMPOSED = frozenset({"command", "source", "replicas", "env", "cluster_flags"})

@@ -25,7 +25,7 @@ from jobs.kinds.state import (
 from jobs.kinds.training import decision, replicas, rescue
 from jobs.kinds.training.decision import Outcome
 from jobs.kinds.training.replicas import Situation, is_server
-from jobs.kinds.training.spec import RunPolicy
+from jobs.kinds.training.spec import GRACE_S, RunPolicy
 from jobs.rules import patterns, reasons, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.states import WorkloadState
@@ -42,12 +42,12 @@ class TrainingLifecycle(Lifecycle):
     """See the module; `run_policy` is the request's."""
 
     root_kind = "Job"
-    confirm_s = 180  # pods have a grace of 120 s
 
     def __init__(self, row: WorkloadRow, observed: Observed, now: datetime) -> None:
         super().__init__(row, observed, now)
         self.topology = get_topology(row.topology)
         self.run_policy = msgspec.convert(row.run_policy, RunPolicy)
+        self.confirm_s = max(GRACE_S, self.run_policy.pod_grace_s) + 60
 
     @property
     def situation(self) -> Situation:

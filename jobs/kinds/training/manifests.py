@@ -22,9 +22,6 @@ from portal.cluster import labels, names
 from portal.cluster.manifests import Object, render
 
 PRIVATE_FILE = "private.json"  # in the Secret, beside the token
-GRACE_S = 120  # between SIGTERM and SIGKILL: time for a checkpoint and the upload of the log's end
-# What has a deadline gives its resources back within a minute of it, whatever its program does.
-DEADLINE_GRACE_S = 60
 DEAD_MAN_S = 6 * 3600  # after `ttl_s` the cluster itself removes what Homeport did not
 SEGMENT_BYTES = 4 * 1024**2
 SEGMENT_S = 60
@@ -117,7 +114,7 @@ def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSet
             "segment_s": SEGMENT_S,
         },
         "retry_s": UPLOAD_RETRY_S,
-        "grace_s": _grace_s(spec),
+        "grace_s": spec.run_policy.pod_grace_s,
     }
     return json.dumps(content, ensure_ascii=False, indent=1)
 
@@ -139,11 +136,6 @@ def with_private(training: Workload, document: Object) -> Object:
     if _is_private(spec.source):
         content["source"] = spec.source
     return {**document, "stringData": {PRIVATE_FILE: json.dumps(content, ensure_ascii=False)}}
-
-
-def _grace_s(spec: TrainingSpec) -> int:
-    """Seconds from SIGTERM to SIGKILL of each pod."""
-    return GRACE_S if spec.run_policy.deadline_s is None else DEADLINE_GRACE_S
 
 
 def _role(
@@ -201,7 +193,7 @@ def render_training(
         retries=policy.retries,
         deadline_s=deadline_s if deadline_s is not None else policy.deadline_s,
         dead_man_ttl_s=policy.ttl_s + DEAD_MAN_S,
-        grace_s=_grace_s(spec),
+        grace_s=spec.run_policy.pod_grace_s,
         shm_bytes=spec.shm_bytes,
         image=spec.image,
         job_json=_job_json(training, spec, attempt, pods),

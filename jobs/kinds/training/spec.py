@@ -5,6 +5,9 @@ import msgspec
 from jobs.kinds.spec import WorkloadSpec
 
 KEY = "job"
+GRACE_S = 120  # between SIGTERM and SIGKILL: time for a checkpoint and the upload of the log's end
+# What has a deadline gives its resources back within a minute of it, whatever its program does.
+DEADLINE_GRACE_S = 60
 
 
 class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,6 +19,11 @@ class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
     starting_deadline_s: int = 300
     clean_policy: str = "running"  # running | all | none
     ttl_s: int = 86400
+
+    @property
+    def pod_grace_s(self) -> int:
+        """Seconds from SIGTERM to SIGKILL of each pod."""
+        return GRACE_S if self.deadline_s is None else DEADLINE_GRACE_S
 
 
 class TrainingSpec(WorkloadSpec, frozen=True, kw_only=True):

@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+import msgspec
 import pytest
 from django.http import QueryDict
 
 from jobs.kinds.training.examples import EXAMPLES
-from jobs.kinds.training.form import GROUPS, TrainingForm
+from jobs.kinds.training.form import GROUPS, TrainingForm, changed_options
 from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.serializer import TrainingSerializer
+from jobs.kinds.training.spec import RunPolicy, TrainingSpec
 from jobs.workloads.actions import submit
 from portal import quantity
 from portal.errors import FieldError, Refused
@@ -143,6 +145,25 @@ def test_every_field_of_a_body_has_its_place_on_the_page() -> None:
     shown = [one.name for _group, inputs in posted().groups for one in inputs]
     asked = {name.removesuffix("_s") for name in TrainingSerializer().fields} - {"priority"}
     assert sorted(shown) == sorted(asked)
+
+
+def test_a_page_names_the_options_that_were_chosen() -> None:
+    spec = TrainingSpec(
+        name="mnist", image="python:3", replicas={}, topology="single", command=("true",)
+    )
+    assert changed_options(spec) == []
+    run = RunPolicy(
+        retries=2, deadline_s=5400, success_policy="worker0", clean_policy="all", ttl_s=0
+    )
+    chosen = msgspec.structs.replace(spec, run_policy=run, shm_bytes=2**30)
+    assert changed_options(chosen) == [
+        ("Retries", "2"),
+        ("Time limit", "1 h 30 min"),
+        ("Success condition", "worker 0"),
+        ("Pod cleanup", "all pods"),
+        ("Keep finished pods for", "0 s"),
+        ("Shared memory", "1 GiB"),
+    ]
 
 
 @pytest.mark.django_db
