@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from django.core.paginator import Page, Paginator
 from django.db.models import Case, Count, F, FloatField, Q, QuerySet, Value, When
@@ -54,37 +54,30 @@ def _used(kind: str) -> Any:
     return Cast(KT(f"observed_used__{kind}"), FloatField())
 
 
-def utilisation(kind: str) -> Any:
-    """Used by quota, for sorting; nothing of nothing is no utilisation."""
+def _by_use(kind: str) -> tuple[Any, ...]:
+    """The fullest first, by used of quota; nothing of nothing is no use."""
     column = QUOTA_COLUMNS[kind]
     share = _used(kind) / Cast(F(column), FloatField())
-    return Case(When(**{f"{column}__gt": 0}, then=share), default=Value(0.0))
+    use = Case(When(**{f"{column}__gt": 0}, then=share), default=Value(0.0))
+    return (use.desc(nulls_last=True), F("namespace").asc())
 
 
-SORTS: dict[str, tuple[Any, ...]] = {
-    "name": (F("namespace").asc(),),
-    "owner": (F("owner__username").asc(),),
-    "team": (F("team__name").asc(nulls_last=True), F("namespace").asc()),
-    "age": (F("created_at").desc(),),
-    **{kind: (utilisation(kind).desc(nulls_last=True), F("namespace").asc()) for kind in BARS},
-}
-
-
-SORT_TITLES = {
-    "name": _("Namespace"),
-    "owner": _("Owner"),
-    "team": _("Team"),
-    "age": _("Newest first"),
-    "gpu": _("GPU in use"),
-    "cpu": _("CPU in use"),
-    "memory": _("Memory in use"),
+# key in the address -> title, order
+SORTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "name": (_("Namespace"), (F("namespace").asc(),)),
+    "owner": (_("Owner"), (F("owner__username").asc(),)),
+    "team": (_("Team"), (F("team__name").asc(nulls_last=True), F("namespace").asc())),
+    "age": (_("Newest first"), (F("created_at").desc(),)),
+    "gpu": (_("GPU in use"), _by_use("gpu")),
+    "cpu": (_("CPU in use"), _by_use("cpu")),
+    "memory": (_("Memory in use"), _by_use("memory")),
 }
 
 
 class NamespaceListing:
     """One page of all namespaces; for admins."""
 
-    sorts = SORT_TITLES
+    sorts: ClassVar = {key: title for key, (title, _order) in SORTS.items()}
 
     def __init__(self, user: Any, query: QueryDict) -> None:
         self.state = query.get("state", "") if query.get("state") in _TABS else ""
@@ -128,7 +121,7 @@ class NamespaceListing:
             chosen = self._with_problems
         else:
             chosen = self._found.filter(state__in=_TABS[self.state][1])
-        tenants = chosen.select_related("owner", "team").order_by(*SORTS[self.sort], "pk")
+        tenants = chosen.select_related("owner", "team").order_by(*SORTS[self.sort][1], "pk")
         return Paginator(tenants, PAGE_SIZE).get_page(self._page_number)
 
     @cached_property

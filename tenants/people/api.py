@@ -18,7 +18,8 @@ from tenants.models import Team, User
 from tenants.people import actions, passwords, teams
 from tenants.people.listing import visible_people
 from tenants.people.serializers import InvitationBody, PersonBody, ResetBody, TeamBody
-from tenants.quota import rules as quota
+from tenants.quota.rules import lines_of_teams
+from tenants.quota.serializers import amount_json
 
 
 class PersonSerializer(serializers.ModelSerializer[User]):
@@ -138,15 +139,11 @@ class TeamSerializer(serializers.ModelSerializer[Team]):
 
     def get_budget(self, team: Team) -> dict[str, str | int | None]:
         lines = self.context["lines"][team.pk]
-        return {line.kind: _amount_json(line.kind, line.budget) for line in lines}
+        return {line.kind: amount_json(line.kind, line.budget) for line in lines}
 
     def get_quota_sum(self, team: Team) -> dict[str, str | int | None]:
         lines = self.context["lines"][team.pk]
-        return {line.kind: _amount_json(line.kind, line.total) for line in lines}
-
-
-def _amount_json(kind: str, amount: int | None) -> str | int | None:
-    return amount if kind == "gpu" or amount is None else quota.amount_text(kind, amount)
+        return {line.kind: amount_json(line.kind, line.total) for line in lines}
 
 
 class _TeamView(generics.GenericAPIView[Team]):
@@ -157,7 +154,7 @@ class _TeamView(generics.GenericAPIView[Team]):
         return found
 
     def shown(self, listed: list[Team]) -> list[Any]:
-        context = {"lines": quota.lines_of_teams(listed)}
+        context = {"lines": lines_of_teams(listed)}
         return list(TeamSerializer(listed, many=True, context=context).data)
 
     def one(self) -> Any:

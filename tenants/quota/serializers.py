@@ -37,11 +37,14 @@ class QuotaField(serializers.Serializer[Any]):
     nodeports = serializers.IntegerField()
 
 
+def amount_json(kind: str, amount: int | None) -> str | int | None:
+    """An amount as REST shows it: text as Kubernetes writes it, or pieces; None: no limit."""
+    return amount if kind not in _FIELDS or amount is None else amount_text(kind, amount)
+
+
 def quota_json(amounts: Mapping[str, int]) -> dict[str, Any]:
     """Amounts (millicores, bytes, pieces) as REST shows them."""
-    shown = {kind: amounts.get(kind, 0) for kind in QUOTA_COLUMNS}
-    texts = {kind: amount_text(kind, shown[kind]) for kind in _FIELDS}
-    return {**shown, **texts}
+    return {kind: amount_json(kind, amounts.get(kind, 0)) for kind in QUOTA_COLUMNS}
 
 
 @extend_schema_field(QuotaField)

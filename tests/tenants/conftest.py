@@ -13,7 +13,9 @@ from typing import Any, Self, TypeVar
 import pytest
 from asgiref.sync import sync_to_async
 from django.db import transaction
+from django.db.models import F
 from django.test import Client
+from django.utils import timezone
 
 from portal.cluster.cache import ClusterCache
 from portal.cluster.client import Cluster
@@ -116,6 +118,18 @@ class Room(Lab):
     """One on a fake API server."""
 
     api: FakeApi = field(default_factory=FakeApi)
+
+    async def want(self, desired: str, **more: Any) -> None:
+        """What an action writes into the row."""
+        rows = Tenant.objects.filter(pk=self.tenant.pk)
+        changes = {"desired": desired, "desired_at": timezone.now(), **more}
+        await rows.aupdate(revision=F("revision") + 1, **changes)
+
+    def run_pod(self, phase: str = "Running") -> None:
+        """A pod `p` in the namespace, in this phase from now on."""
+        meta = {"name": "p", "namespace": self.namespace, "uid": "pod-1"}
+        spec = {"containers": [{"name": "main"}]}
+        self.api.put({"kind": "Pod", "metadata": meta, "spec": spec, "status": {"phase": phase}})
 
     def writes(self) -> list[str]:
         """What was sent to change the cluster: `POST quotas`, ..."""

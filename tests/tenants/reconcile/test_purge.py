@@ -15,14 +15,8 @@ from tests.portal.cluster.fake_api import Trouble
 from tests.tenants.conftest import Room
 
 
-async def purge(room: Room, data: str = "keep", **more: Any) -> None:
-    await Tenant.objects.filter(pk=room.tenant.pk).aupdate(
-        desired="purged",
-        purge_data=data,
-        desired_at=timezone.now(),
-        revision=F("revision") + 1,
-        **more,
-    )
+async def purge(room: Room, data: str = "keep") -> None:
+    await room.want("purged", purge_data=data)
 
 
 def volumes(room: Room) -> dict[str, dict[str, Any]]:
@@ -115,8 +109,7 @@ async def test_a_namespace_that_somebody_removed_before_is_no_obstacle(room: Roo
 
 async def test_it_waits_for_pods_that_are_still_ending(room: Room):
     await room.until_active()
-    pod = {"name": "p", "namespace": room.namespace}
-    room.api.put({"kind": "Pod", "metadata": pod, "status": {"phase": "Running"}})
+    room.run_pod()
     await room.until(lambda r: r.view.pods.get(r.namespace, "p") is not None)
     await purge(room)
     await room.until(lambda r: "pods that are still ending" in r.tenant.reason_text)

@@ -3,9 +3,7 @@
 from typing import Any
 
 import pytest
-from django.db.models import F
 
-from tenants.models import Tenant
 from tenants.reconcile import status
 from tests.tenants.conftest import Room
 
@@ -14,11 +12,6 @@ from tests.tenants.conftest import Room
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quiet from the first look at which nothing runs."""
     monkeypatch.setattr(status, "QUIET_S", 0.0)
-
-
-async def want(room: Room, desired: str, **more: Any) -> None:
-    rows = Tenant.objects.filter(pk=room.tenant.pk)
-    await rows.aupdate(desired=desired, revision=F("revision") + 1, **more)
 
 
 def hard(room: Room) -> dict[str, str]:
@@ -35,23 +28,12 @@ def claims(room: Room) -> dict[str, str]:
     }
 
 
-def run_pod(room: Room, phase: str = "Running") -> None:
-    room.api.put(
-        {
-            "kind": "Pod",
-            "metadata": {"name": "p", "namespace": room.namespace, "uid": "pod-1"},
-            "spec": {"containers": [{"name": "main"}]},
-            "status": {"phase": phase},
-        }
-    )
-
-
 async def test_suspending_takes_pods_from_the_quota_and_resuming_gives_them_back(
     room: Room, at_once: None
 ):
     await room.until_active()
     before, kept = hard(room), claims(room)
-    await want(room, "suspended")
+    await room.want("suspended")
     await room.until(lambda r: r.tenant.state == "suspended" and hard(r)["pods"] == "0")
     assert hard(room)["services.nodeports"] == "0"
     changed = {name for name, amount in hard(room).items() if amount != before[name]}
@@ -60,23 +42,23 @@ async def test_suspending_takes_pods_from_the_quota_and_resuming_gives_them_back
     await room.until(lambda r: r.tenant.reason_text == "")
     assert len(await room.rows()) == 9
     assert not [write for write in room.writes() if write.startswith("DELETE")]
-    await want(room, "active")
+    await room.want("active")
     await room.until(lambda r: r.tenant.state == "active" and hard(r) == before)
 
 
 async def test_it_is_suspended_when_its_pods_have_ended(room: Room):
     await room.until_active()
-    run_pod(room)
+    room.run_pod()
     await room.until(lambda r: len(r.view.pods.in_namespace(r.namespace)) == 1)
-    await want(room, "suspended")
+    await room.want("suspended")
     await room.until(lambda r: r.tenant.reason_text == "1 pod is still ending")
     assert room.tenant.state == "active"
     assert hard(room)["pods"] == "20"
-    run_pod(room, "Succeeded")
+    room.run_pod("Succeeded")
     await room.until(lambda r: r.tenant.state == "suspended")
     # A pod that rescues a log may still need a place: the quota goes down a while later.
     assert hard(room)["pods"] == "20"
-    run_pod(room, "Running")
+    room.run_pod("Running")
     await room.until(lambda r: r.view.pods.get(r.namespace, "p").status.phase == "Running")
     await room.one_pass(everything=True)
     await room.refresh()
@@ -86,14 +68,14 @@ async def test_it_is_suspended_when_its_pods_have_ended(room: Room):
 async def test_deleting_leaves_nothing_but_volumes_in_the_quota(room: Room, at_once: None):
     await room.until_active()
     kept = claims(room)
-    await want(room, "deleted", purge_data="delete")
+    await room.want("deleted", purge_data="delete")
     await room.until(lambda r: r.tenant.state == "deleting" and hard(r)["pods"] == "0")
     assert {name for name, amount in hard(room).items() if amount != "0"} == {"requests.storage"}
     assert claims(room) == kept
     for _ in range(3):
         await room.one_pass(everything=True)
     assert room.api.has("Namespace", "", room.namespace)
-    await want(room, "active", purge_data="")
+    await room.want("active", purge_data="")
     await room.until_active()
     assert claims(room) == kept
 
@@ -102,7 +84,7 @@ async def test_a_closed_namespace_that_somebody_removes_is_made_again_and_stays_
     room: Room, at_once: None
 ):
     await room.until_active()
-    await want(room, "suspended")
+    await room.want("suspended")
     await room.until(lambda r: hard(r)["pods"] == "0")
     room.api.remove("Namespace", "", room.namespace)
     await room.until(lambda r: r.api.has("ResourceQuota", r.namespace, "homeport"))
@@ -113,12 +95,12 @@ async def test_a_change_that_comes_during_a_pass_is_not_missed(
     room: Room, at_once: None, monkeypatch: pytest.MonkeyPatch
 ):
     await room.until_active()
-    await want(room, "suspended")
+    await room.want("suspended")
     write = room.writer.commit
 
     async def interrupted(do: Any) -> Any:
         monkeypatch.setattr(room.writer, "commit", write)
-        await want(room, "active")
+        await room.want("active")
         return await write(do)
 
     monkeypatch.setattr(room.writer, "commit", interrupted)
