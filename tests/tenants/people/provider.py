@@ -31,41 +31,34 @@ class Grant:
     nonce: str
 
 
-@dataclass
-class Provider:
+class Provider(ThreadingHTTPServer):
     """Attributes:
     people: `sub` -> claims.
     redirect_uri: the only one that is taken.
     bend: which lie to tell; empty: none.
     """
 
-    people: dict[str, dict[str, Any]]
-    redirect_uri: str = ""
-    bend: str = ""
+    redirect_uri = ""
+    bend = ""
 
-    def __post_init__(self) -> None:
+    def __init__(self, people: dict[str, dict[str, Any]]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.people = people
         self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self.other_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self.grants: dict[str, Grant] = {}
         self.access: dict[str, str] = {}
-        provider = self
-
-        class Handler(_Handler):
-            owner = provider
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
 
     @property
     def issuer(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
+        return f"http://127.0.0.1:{self.server_port}"
 
     def start(self) -> None:
-        self.thread.start()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def stop(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+        self.shutdown()
+        self.server_close()
 
     # --- what it answers ---
     def discovery(self) -> dict[str, Any]:
@@ -164,14 +157,14 @@ class Provider:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    owner: Provider
+    server: Provider
 
     def log_message(self, *_args: Any) -> None:
         """Quiet."""
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
-        owner = self.owner
+        owner = self.server
         asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
         if owner.bend == "down":
             self._send(503, b"down", "text/plain")
@@ -193,13 +186,13 @@ class _Handler(BaseHTTPRequestHandler):
         body = parse_qs(self.rfile.read(length).decode())
         asked = {name: values[0] for name, values in body.items()}
         try:
-            self._json(self.owner.token(asked, self.headers.get("Authorization", "")))
+            self._json(self.server.token(asked, self.headers.get("Authorization", "")))
         except ValueError as error:
             self._json({"error": str(error)}, 400)
 
     def _authorize(self, asked: dict[str, str]) -> None:
         try:
-            where = self.owner.authorize(asked)
+            where = self.server.authorize(asked)
         except ValueError as error:
             self._send(400, str(error).encode(), "text/plain")
             return
@@ -212,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
         """The page on which people say who they are."""
         links = "".join(
             f'<p><a href="/authorize?{escape(query)}&amp;login_as={sub}">{escape(sub)}</a></p>'
-            for sub in self.owner.people
+            for sub in self.server.people
         )
         page = f'<!doctype html><html lang="en"><title>Lab login</title><h1>Lab login</h1>{links}'
         self._send(200, page.encode(), "text/html; charset=utf-8")
