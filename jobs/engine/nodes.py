@@ -1,6 +1,5 @@
 """Keeps the rows of `jobs.models.Node` true: what each node has, and what pods hold of it."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -12,6 +11,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from jobs.engine.admission import amount_of, is_ready
+from jobs.kinds.observe import gpu_indices
 from jobs.leader.lease import Lease
 from jobs.models import Node
 from jobs.rules.admission import CLOSING_EFFECTS, Amount
@@ -97,7 +97,7 @@ def _holders(pods: list[KubePod]) -> tuple[Mapping[str, Any], ...]:
             "pod": pod.metadata.name,
             "owner": pod.metadata.owner,
             "gpu": resources.of_pod(pod.spec).gpu_count,
-            "gpus": gpu_indices(pod.metadata.annotations.gpu_indices),
+            "gpus": gpus_of_all(pod.metadata.annotations.gpu_indices),
             "since": _iso(pod.status.start_time or pod.metadata.creation_timestamp),
         }
         for pod in pods
@@ -105,15 +105,9 @@ def _holders(pods: list[KubePod]) -> tuple[Mapping[str, Any], ...]:
     return tuple(sorted(rows, key=lambda row: (row["namespace"], row["pod"])))
 
 
-def gpu_indices(annotation: str) -> str:
-    """`{"main": [0, 1]}` of all containers as `0,1`; empty when the node does not tell."""
-    try:
-        by_container = json.loads(annotation) if annotation else {}
-    except ValueError:
-        return ""
-    if not isinstance(by_container, dict):
-        return ""
-    lists = [indices for indices in by_container.values() if isinstance(indices, list)]
+def gpus_of_all(annotation: str) -> str:
+    """The indices of all containers as `0,1`; what is no number is left out."""
+    lists = gpu_indices(annotation).values()
     numbers = {index for indices in lists for index in indices if isinstance(index, int)}
     return ",".join(str(number) for number in sorted(numbers))
 

@@ -192,18 +192,19 @@ def pod_facts(pod: objects.KubePod, key: ReplicaKey, container: str, **more: Any
     )
 
 
-def gpus_of(annotation: str, container: str) -> str:
-    """`{"main": [0, 1]}` as `0,1`; empty when the node does not tell."""
+def gpu_indices(annotation: str) -> dict[str, list[Any]]:
+    """`{"main": [0, 1]}` by container; empty when the node does not tell."""
     try:
-        by_container = json.loads(annotation) if annotation else {}
+        told = json.loads(annotation) if annotation else {}
     except ValueError:
-        return ""
-    if not isinstance(by_container, dict):
-        return ""
-    indices = by_container.get(container)
-    if not isinstance(indices, list):
-        return ""
-    return ",".join(str(index) for index in indices)[:_GPU_MAX]
+        return {}
+    by_container = told if isinstance(told, dict) else {}
+    return {name: found for name, found in by_container.items() if isinstance(found, list)}
+
+
+def gpus_of(annotation: str, container: str) -> str:
+    """The indices of one container as `0,1`."""
+    return ",".join(map(str, gpu_indices(annotation).get(container, ())))[:_GPU_MAX]
 
 
 def _disruption(pod: objects.KubePod) -> Disruption | None:

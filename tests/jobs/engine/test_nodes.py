@@ -186,4 +186,4 @@ async def test_what_could_not_be_written_is_written_later(seen: ClusterCache) ->
     ],
 )
 def test_the_numbers_of_gpus_are_read_with_care(annotation: str, numbers: str) -> None:
-    assert nodes.gpu_indices(annotation) == numbers
+    assert nodes.gpus_of_all(annotation) == numbers

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -138,20 +139,22 @@ async def test_who_comes_and_goes_while_a_follow_is_closed(
     assert endpoint.most == 1
 
 
-async def test_a_follow_that_fell_silent_is_closed_before_it_is_opened_again(
-    made: Hub, endpoint: BusyEndpoint, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("module", "limit", "seconds", "answers_after_s"),
+    [(tail, "SILENCE_S", 0.1, 0.0), (logs, "ANSWER_S", 0.2, 0.5)],
+    ids=["fell silent", "slow to answer"],
+)
+async def test_a_follow_is_closed_before_it_is_opened_again(
+    made: Hub,
+    endpoint: BusyEndpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    limit: str,
+    seconds: float,
+    answers_after_s: float,
 ) -> None:
-    monkeypatch.setattr(tail, "SILENCE_S", 0.1)
-    made.join(KEY, Recorder(), None)
-    await until(lambda: endpoint.begun >= 2)
-    assert endpoint.most == 1
-
-
-async def test_an_endpoint_that_is_slow_to_answer_is_not_asked_twice_at_once(
-    made: Hub, endpoint: BusyEndpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logs, "ANSWER_S", 0.2)
-    endpoint.answers_after_s = 0.5
+    monkeypatch.setattr(module, limit, seconds)
+    endpoint.answers_after_s = answers_after_s
     made.join(KEY, Recorder(), None)
     await until(lambda: endpoint.begun >= 2)
     assert endpoint.most == 1

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from jobs.kinds.notes import Notes, dump, load
 from jobs.kinds.state import ReplicaRow
 from jobs.rules.endings import ContainerExit
@@ -23,28 +25,22 @@ from tests.jobs.kinds.training.cases import (
 )
 
 
-def test_three_restarts_within_ten_minutes_fail_the_training() -> None:
+@pytest.mark.parametrize(("apart", "times"), [(3, 3), (6, 7)])
+def test_three_restarts_within_ten_minutes_fail_the_training(apart: int, times: int) -> None:
     rows, observed = job(RUNNING), seen(*ALL_RUN)
     at = NOW
-    for restarts in range(1, 4):
-        at += timedelta(minutes=3)
+    for restarts in range(1, times + 1):
+        assert rows.state is RUNNING
+        at += timedelta(minutes=apart)
         crashed = pod(PS, restarts=restarts, last_end=ContainerExit(1, "Error"))
         made = plan(rows, replace(observed, pods=(pod(W0), pod(W1), crashed)), at)
         assert next(event.reason for event in made.events) == "restarted"
         rows, observed = after(made, rows, observed)
+    if apart > 5:
+        assert rows.state is RUNNING
+        return
     assert (rows.state, rows.reason.code) == (WorkloadState.FAILED, "ps_crash_loop")
     assert "ps-0 ended with exit code 1" in rows.reason.text
-
-
-def test_restarts_far_apart_do_not() -> None:
-    rows, observed = job(RUNNING), seen(*ALL_RUN)
-    at = NOW
-    for restarts in range(1, 8):
-        at += timedelta(minutes=6)
-        crashed = pod(PS, restarts=restarts, last_end=ContainerExit(1, "Error"))
-        made = plan(rows, replace(observed, pods=(pod(W0), pod(W1), crashed)), at)
-        rows, observed = after(made, rows, observed)
-    assert rows.state is RUNNING
 
 
 def test_the_first_failure_is_the_cause() -> None:

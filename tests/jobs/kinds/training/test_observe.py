@@ -9,22 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.kinds.observe import gpus_of
-from jobs.kinds.state import PodFacts, ReplicaKey, WorkloadRow
+from jobs.kinds.state import PodFacts, ReplicaKey
 from jobs.kinds.training.observe import parse_indexes, read_pod
 from jobs.rules.endings import ContainerExit, Disruption
 from portal.cluster import objects
+from tests.jobs.kinds.training.cases import job
 
-JOB = WorkloadRow(
-    id="7",
-    kind="job",
-    namespace="u-alice",
-    kube_name="mnist-abc123",
-    root_name="mnist-abc123-worker",
-    topology="tf-ps",
-    image="tf:2",
-    counts={"worker": 2, "ps": 1},
-    memory={"worker": "2Gi", "ps": "1Gi"},
-)
+JOB = job()
 
 
 def facts(**status: Any) -> PodFacts:
