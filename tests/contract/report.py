@@ -57,10 +57,7 @@ def parity(onebox: Results, upstream: Results, *, is_given: bool = False) -> Par
 
 
 def _sort_of(
-    pair: tuple[Behaviour | None, Behaviour | None],
-    gaps: set[str],
-    found: Parity,
-    is_given: bool,
+    pair: tuple[Behaviour | None, Behaviour | None], gaps: set[str], found: Parity, is_given: bool
 ) -> list[str]:
     here, there = pair
     if is_given and _outcome(here) == "passed" and _outcome(there) == "skipped":

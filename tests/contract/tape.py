@@ -139,6 +139,10 @@ class Tape:
         self._keep({"wait for": f"GET {path}", "reply": self._shown(reply, show)})
         return reply
 
+    def until_ending(self, pod: str, show: Show = lambda _: "is being deleted") -> None:
+        """Ask until a pod has been asked to end, and write that down."""
+        self.until(self.path("pods", pod), is_ending, show=show)
+
     def until_gone(self, path: str, *, timeout_s: float = 45.0) -> None:
         """Ask until there is nothing, and write that down."""
         reply = self.kube.until_gone(path, timeout_s)
@@ -266,10 +270,14 @@ def ended(phase: str, code: int) -> Json:
     }
 
 
+def is_ending(obj: Json) -> bool:
+    return "deletionTimestamp" in obj["metadata"]
+
+
 def is_alive(pod: Json) -> bool:
     """Whether a pod has neither ended nor is being deleted."""
     over = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-    return not over and "deletionTimestamp" not in pod["metadata"]
+    return not over and not is_ending(pod)
 
 
 def index_of(pod: Json) -> int:

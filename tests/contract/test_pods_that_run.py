@@ -59,9 +59,7 @@ def test_init_containers_run_before_and_sidecars_beside(tape: Tape) -> None:
     main = _shell("echo two >> /scratch/order; cat /scratch/order", volumeMounts=[_mount()])
     volumes = [{"name": "work", "emptyDir": {}}]
     body = pod(
-        "p",
-        main,
-        **_anywhere(initContainers=[first, side], volumes=volumes, restartPolicy="Never"),
+        "p", main, **_anywhere(initContainers=[first, side], volumes=volumes, restartPolicy="Never")
     )
     found = _run(tape, body, "Succeeded")
     assert _log(tape, "p", container="main") == "one\ntwo\n"

@@ -16,10 +16,7 @@ _SHOWN = 12
 
 @pytest.mark.parametrize("script_name", NAMES)
 def test_the_cluster_answers_as_upstream_did(
-    script_name: str,
-    plays: Plays,
-    cluster: Cluster,
-    record_property: pytest.RecordProperty,
+    script_name: str, plays: Plays, cluster: Cluster, record_property: pytest.RecordProperty
 ) -> None:
     steps, error = plays.of(script_name)
     excuses = exceptions.load() if cluster.side == "onebox" else []

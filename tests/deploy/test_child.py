@@ -69,9 +69,7 @@ def test_who_hurries_need_not_wait_for_the_grace(tmp_path: Path):
 
 def test_a_child_dies_with_a_launcher_that_is_killed(tmp_path: Path):
     launcher = subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER, str(tmp_path / "log")],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-c", LAUNCHER, str(tmp_path / "log")], cwd=ROOT, stdout=subprocess.PIPE
     )
     assert launcher.stdout is not None
     pid = int(launcher.stdout.readline())

@@ -53,9 +53,23 @@ def test_a_taken_port_names_the_way_out(tmp_path: Path):
     assert not (tmp_path / "homeport.sqlite3").exists()
 
 
-def test_another_cluster_needs_an_address_of_the_portal(tmp_path: Path):
-    words = refused(launch(tmp_path, HOMEPORT_KUBECONFIG="/elsewhere", POD_PORTAL_URL=""))
-    assert "POD_PORTAL_URL is empty" in words
+WRONG = [
+    ({"HOMEPORT_KUBECONFIG": "/elsewhere", "POD_PORTAL_URL": ""}, ["POD_PORTAL_URL is empty"]),
+    ({"PORT": "eighty"}, ["PORT='eighty'"]),
+    ({"PORT": "0"}, ["PORT=0 is no port"]),
+    ({"PORT": "-1"}, ["PORT=-1 is no port"]),
+    ({"PORT": "70000"}, ["PORT=70000 is no port"]),
+    ({"POD_LISTEN": "192.0.2.1"}, ["POD_LISTEN=192.0.2.1 cannot be reached by pods"]),
+    ({"PORT": "8000", "POD_PORT": "8000"}, ["POD_PORT=8000 is PORT too", "set another one"]),
+]
+
+
+@pytest.mark.parametrize(("environ", "words"), WRONG, ids=range(len(WRONG)))
+def test_a_setting_that_cannot_be_is_named(
+    tmp_path: Path, environ: dict[str, str], words: list[str]
+):
+    said = refused(launch(tmp_path, **environ))
+    assert [word for word in words if word not in said] == []
 
 
 def test_a_second_launcher_on_one_home_names_the_first(tmp_path: Path):
@@ -66,20 +80,6 @@ def test_a_second_launcher_on_one_home_names_the_first(tmp_path: Path):
         words = refused(launch(tmp_path))
     assert "already runs" in words
     assert "process 4711" in words
-
-
-def test_a_port_that_is_no_number_is_named(tmp_path: Path):
-    assert "PORT='eighty'" in refused(launch(tmp_path, PORT="eighty"))
-
-
-@pytest.mark.parametrize("port", ["0", "-1", "70000"])
-def test_a_number_that_is_no_port_is_named(tmp_path: Path, port: str):
-    assert f"PORT={port} is no port" in refused(launch(tmp_path, PORT=port))
-
-
-def test_an_address_that_pods_cannot_reach_is_refused(tmp_path: Path):
-    words = refused(launch(tmp_path, POD_LISTEN="192.0.2.1"))
-    assert "POD_LISTEN=192.0.2.1 cannot be reached by pods" in words
 
 
 _ANSWERS = """
@@ -127,12 +127,6 @@ def test_too_little_disk_is_told_at_the_start(
     told = " ".join(capsys.readouterr().out.split())
     assert "less than the reserve of 1,099,511,627,776 MiB (DISK_RESERVE_BYTES)" in told
     assert "new trainings are refused until there is more" in told
-
-
-def test_one_port_for_people_and_pods_is_refused(tmp_path: Path):
-    words = refused(launch(tmp_path, PORT="8000", POD_PORT="8000"))
-    assert "POD_PORT=8000 is PORT too" in words
-    assert "set another one" in words
 
 
 def kubeconfig(folder: Path, **cluster: str) -> Path:

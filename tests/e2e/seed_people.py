@@ -61,11 +61,7 @@ def _make_people(ada: Any, at: datetime) -> dict[str, Any]:
             person.last_login = person.last_seen_at = at - timedelta(hours=7 * number, minutes=4)
             person.save()
         made |= {f"person-{username}": person, "join-key": link.key}  # the last one has not joined
-    actions.change(
-        by=root,
-        person=made["person-yuki"],
-        changes={"is_active": False},
-    )
+    actions.change(by=root, person=made["person-yuki"], changes={"is_active": False})
     actions.change(by=root, person=made["person-mira"], changes={"team": vision})
     for number, agent in enumerate(AGENTS):
         Session.objects.create(

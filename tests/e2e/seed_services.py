@@ -49,10 +49,7 @@ def event(workload: Any, at: datetime, reason: str, message: str, **changes: Any
 
 def make_services(tenant: Any, jobs: dict[str, Any], at: datetime) -> dict[str, Any]:
     """One in each state that a person meets, by a short name."""
-    return {
-        **make_notebooks(tenant, at),
-        **make_boards(tenant, jobs, at),
-    }
+    return {**make_notebooks(tenant, at), **make_boards(tenant, jobs, at)}
 
 
 def make_notebooks(tenant: Any, at: datetime) -> dict[str, Any]:

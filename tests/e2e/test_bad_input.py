@@ -17,29 +17,15 @@ from tests.tools.waiting import wait_for
 pytestmark = pytest.mark.e2e
 
 
+# What `kubectl get` calls a pod that runs no more.
+OVER = ("Completed", "Error", "OOMKilled", "Init:", "StartError", "ContainerCannotRun")
+
+
 def left_behind(portal: Portal, rest: Rest, job: dict[str, Any]) -> list[str]:
     """Objects of the job that still take up room in the cluster: what runs, and Services."""
-    namespace = rest.tenant()["namespace"]
-    text = kubectl(
-        portal,
-        "-n",
-        namespace,
-        "get",
-        "pods,deploy,svc",
-        "--no-headers",
-        "-l",
-        f"homeport.dev/owner={job['id']}",
-    )
-    return [
-        line
-        for line in text.splitlines()
-        if "Completed" not in line
-        and "Error" not in line
-        and "OOMKilled" not in line
-        and "Init:" not in line
-        and "StartError" not in line
-        and "ContainerCannotRun" not in line
-    ]
+    inside = ("-n", rest.tenant()["namespace"], "-l", f"homeport.dev/owner={job['id']}")
+    text = kubectl(portal, "get", "pods,deploy,svc", "--no-headers", *inside)
+    return [line for line in text.splitlines() if not any(word in line for word in OVER)]
 
 
 def fails(portal: Portal, rest: Rest, timeout_s: float = 120, **body: Any) -> dict[str, Any]:
@@ -140,26 +126,15 @@ def test_an_image_without_python(portal: Portal, ada: Rest) -> None:
 def test_out_of_memory(portal: Portal, ada: Rest) -> None:
     eat = "x = [bytearray(2**24) for _ in range(64)]; print(len(x))"
     done = fails(
-        portal,
-        ada,
-        command=["python", "-c", eat],
-        replicas={"worker": {"memory": "128Mi"}},
+        portal, ada, command=["python", "-c", eat], replicas={"worker": {"memory": "128Mi"}}
     )
     assert done["reason"]["code"] == "out_of_memory", done["reason"]
     assert "128Mi" in done["reason"]["text"]
 
 
 def test_more_than_the_quota_is_refused_at_once(ada: Rest) -> None:
-    answer = ada.call(
-        "POST",
-        "jobs/",
-        json={
-            "name": "huge",
-            "image": "python:3.11-slim",
-            "command": ["true"],
-            "replicas": {"worker": {"cpu": "500"}},
-        },
-    )
+    body = {"name": "huge", "image": "python:3.11-slim", "command": ["true"]}
+    answer = ada.call("POST", "jobs/", json={**body, "replicas": {"worker": {"cpu": "500"}}})
     assert answer.status_code == 400
     error = answer.json()["errors"][0]
     assert (error["field"], error["code"]) == ("replicas.worker.cpu", "never_fits")

@@ -13,15 +13,7 @@ import pytest
 from aiohttp import web
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.jobs.pod.gate.world import (
-    COOKIE,
-    PREFIX,
-    World,
-    free_port,
-    serving,
-    ticket,
-    world,
-)
+from tests.jobs.pod.gate.world import COOKIE, PREFIX, World, free_port, serving, ticket, world
 
 pytestmark = pytest.mark.e2e
 

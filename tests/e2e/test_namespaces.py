@@ -222,10 +222,7 @@ def test_what_holds_a_namespace_is_shown_with_the_next_step(
 ) -> None:
     page = page_of("root")
     namespace = home(page, root)
-    kubectl(
-        portal,
-        *("create", "configmap", "held", "-n", namespace, "--from-literal=a=b"),
-    )
+    kubectl(portal, *("create", "configmap", "held", "-n", namespace, "--from-literal=a=b"))
     finalizers = json.dumps({"metadata": {"finalizers": ["example.org/backup"]}})
     kubectl(portal, "patch", "configmap", "held", "-n", namespace, "--type=merge", "-p", finalizers)
     delete(page, namespace, "are deleted")

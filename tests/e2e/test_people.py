@@ -99,10 +99,7 @@ def test_who_is_disabled_is_out_within_a_minute(
     terminal = token_of(portal, "otto")
     key = next(c["value"] for c in context.cookies() if c["name"] == "homeport_session")
     badges = ({"Cookie": f"homeport_session={key}"}, {"Authorization": f"Token {terminal.token}"})
-    with (
-        open_socket(portal, badges[0]) as by_session,
-        open_socket(portal, badges[1]) as by_token,
-    ):
+    with open_socket(portal, badges[0]) as by_session, open_socket(portal, badges[1]) as by_token:
         disable(root, "otto")
         started = time.monotonic()
         assert terminal.call("GET", "me/").status_code == 401

@@ -94,16 +94,9 @@ class Inside:
 
 
 def things_of(portal: Portal, service: Service) -> str:
-    return kubectl(
-        portal,
-        "get",
-        "deployments,replicasets,services,secrets,pods",
-        "-A",
-        "-l",
-        f"homeport.dev/owner={service.id}",
-        "-o",
-        "name",
-    ).strip()
+    kinds = "deployments,replicasets,services,secrets,pods"
+    owned = ("-l", f"homeport.dev/owner={service.id}")
+    return kubectl(portal, "get", kinds, "-A", *owned, "-o", "name").strip()
 
 
 def test_a_notebook_keeps_its_files_over_a_stop_and_leaves_nothing(
@@ -151,9 +144,7 @@ def test_a_notebook_keeps_its_files_over_a_stop_and_leaves_nothing(
     wait_for("nothing is left", lambda: not things_of(portal, notebook), timeout_s=60)
 
 
-def test_a_tensorboard_says_that_there_is_nothing_then_shows_a_trainings_scalars(
-    ada: Rest,
-) -> None:
+def test_a_tensorboard_says_that_there_is_nothing_then_shows_a_trainings_scalars(ada: Rest) -> None:
     job = ada.submit(
         name="writes scalars",
         image="quay.io/jupyter/tensorflow-notebook:2026-11-01",

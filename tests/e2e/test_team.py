@@ -96,10 +96,7 @@ def test_a_lead_sees_what_runs_and_waits_and_stops_one_with_a_reason(
 
 
 def test_a_quota_that_a_lead_changes_is_the_clusters_and_lets_the_next_one_start(
-    portal: Portal,
-    lin: Rest,
-    trainings: dict[str, dict[str, Any]],
-    page_of: Callable[..., Page],
+    portal: Portal, lin: Rest, trainings: dict[str, dict[str, Any]], page_of: Callable[..., Page]
 ) -> None:
     namespace = lin.tenant()["namespace"]
     assert hard(portal, namespace)["requests.nvidia.com/gpu"] == "2"

@@ -24,11 +24,7 @@ from tests.upgrade.places import compare, rows_of
 # it. What writes down that a migration ran is the last before its commit.
 RAN = 'INSERT INTO "django_migrations"'
 CUTS = {
-    "0005_one_table": (
-        ('RENAME TO "jobs_workload"', 1),
-        ("one_artifact_per_path", 2),
-        (RAN, 1),
-    ),
+    "0005_one_table": (('RENAME TO "jobs_workload"', 1), ("one_artifact_per_path", 2), (RAN, 1)),
     "0006_move_services": (
         ('UPDATE "jobs_workload"', 1),
         ('UPDATE "jobs_workload"', 9),

@@ -303,11 +303,7 @@ class Lab:
         return not self.states(ids) and not set(ids) & self.owned().keys()
 
     def wait(
-        self,
-        what: str,
-        look: Callable[[], Any],
-        timeout_s: float,
-        why_not: Callable[[], Any] = str,
+        self, what: str, look: Callable[[], Any], timeout_s: float, why_not: Callable[[], Any] = str
     ) -> float:
         """Waits, and gives the seconds that it took.
 

@@ -159,11 +159,4 @@ def of_portal(portal: Portal, *arguments: str) -> None:
     subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
 
 
-__all__ = [
-    "Accounts",
-    "audited_cluster",
-    "free_port",
-    "install_on",
-    "installed",
-    "portal_of",
-]
+__all__ = ["Accounts", "audited_cluster", "free_port", "install_on", "installed", "portal_of"]

@@ -180,9 +180,7 @@ def test_a_namespace_is_suspended_resumed_and_purged(portal: Portal, ada: Rest) 
 
     def becomes(state: str) -> None:
         wait_for(
-            f"the namespace is {state}",
-            lambda: root.get(path)["state"] == state,
-            timeout_s=180,
+            f"the namespace is {state}", lambda: root.get(path)["state"] == state, timeout_s=180
         )
 
     job = ada.submit(

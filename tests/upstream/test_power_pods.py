@@ -212,7 +212,7 @@ HOSTILE: dict[str, Object] = {
 ANNOTATED = {
     "AppArmor unconfined, as an annotation": {
         "container.apparmor.security.beta.kubernetes.io/main": "unconfined"
-    },
+    }
 }
 assert len(HOSTILE) + len(ANNOTATED) >= 40
 

@@ -73,11 +73,7 @@ def live(accounts: Accounts, home: Path, port: int) -> None:
     """Trainings, a notebook, accidents, repairs and a purge; all of it by Homeport's own code."""
     # Of a reply that got lost it reads back what it made.
     first = portal_of(
-        accounts,
-        home,
-        port,
-        NODE_CIDRS="10.0.0.0/24",
-        HOMEPORT_FAULT="create:Service:1:lost",
+        accounts, home, port, NODE_CIDRS="10.0.0.0/24", HOMEPORT_FAULT="create:Service:1:lost"
     )
     make_people(first)
     run(first, lambda: first_week(accounts, first))

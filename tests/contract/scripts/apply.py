@@ -82,10 +82,7 @@ def who_changed_what_is_kept_with_the_object(tape: Tape) -> None:
     made = tape.post(tape.path("configmaps"), _make(a="1"), fieldManager="first", show=_with_owners)
     one = tape.path("configmaps", "c")
     tape.put(
-        one,
-        {**made.body, "data": {"a": "2", "b": "3"}},
-        fieldManager="second",
-        show=_with_owners,
+        one, {**made.body, "data": {"a": "2", "b": "3"}}, fieldManager="second", show=_with_owners
     )
     tape.merge(one, {"metadata": {"labels": {"x": "y"}}}, fieldManager="first", show=_with_owners)
     tape.put(one, _make(b="3"), fieldManager="third", show=_with_owners)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.contract.bodies import config_map, deployment, job, pod
 from tests.contract.kube import Json
 from tests.contract.script import script
-from tests.contract.tape import CORE, Tape, conditions, pick
+from tests.contract.tape import CORE, Tape, conditions, is_ending, pick
 
 BATCH, APPS = "batch/v1", "apps/v1"
 
@@ -51,11 +51,7 @@ def an_owner_deleted_in_the_foreground_goes_last(tape: Tape) -> None:
         "PATCH", tape.path("configmaps", "owned"), held, kind="application/merge-patch+json"
     )
     tape.delete(tape.path("configmaps", "owner"), {"propagationPolicy": "Foreground"})
-    tape.until(
-        tape.path("configmaps", "owned"),
-        lambda obj: "deletionTimestamp" in obj["metadata"],
-        show=pick("metadata.finalizers"),
-    )
+    tape.until(tape.path("configmaps", "owned"), is_ending, show=pick("metadata.finalizers"))
     tape.get(tape.path("configmaps", "owner"))
     free = {"metadata": {"finalizers": None}}
     version = tape.kube.get(path).version
@@ -142,11 +138,7 @@ def a_job_deleted_in_the_background_takes_its_pods(tape: Tape) -> None:
     options = {"propagationPolicy": "Background"}
     tape.delete(tape.path("jobs", "j", group=BATCH), options, show=_metadata)
     tape.until_gone(tape.path("jobs", "j", group=BATCH))
-    tape.until(
-        tape.path("pods", name),
-        lambda obj: "deletionTimestamp" in obj["metadata"],
-        show=pick("metadata.deletionGracePeriodSeconds"),
-    )
+    tape.until_ending(name, show=pick("metadata.deletionGracePeriodSeconds"))
     tape.until(
         tape.path("pods", name),
         lambda obj: "finalizers" not in obj["metadata"],
@@ -163,11 +155,7 @@ def a_job_deleted_in_the_foreground_waits_for_its_pods(tape: Tape) -> None:
     tape.delete(
         tape.path("jobs", "j", group=BATCH), options, show=pick("metadata.finalizers", "kind")
     )
-    tape.until(
-        tape.path("pods", name),
-        lambda obj: "deletionTimestamp" in obj["metadata"],
-        show=lambda obj: "is being deleted",
-    )
+    tape.until_ending(name)
     tape.get(tape.path("jobs", "j", group=BATCH), show=pick("metadata.finalizers"))
     tape.let_go(name)
     tape.until_gone(tape.path("jobs", "j", group=BATCH))
@@ -185,11 +173,7 @@ def a_deployment_takes_its_replica_sets_and_pods(tape: Tape) -> None:
         lambda body: not body["items"],
         show=lambda body: body["items"],
     )
-    tape.until(
-        tape.path("pods", name),
-        lambda obj: "deletionTimestamp" in obj["metadata"],
-        show=lambda obj: "is being deleted",
-    )
+    tape.until_ending(name)
     tape.let_go(name)
     tape.until_gone(tape.path("pods", name))
 

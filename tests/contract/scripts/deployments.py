@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.contract.bodies import IMAGE, container, deployment
 from tests.contract.kube import Json
 from tests.contract.script import script
-from tests.contract.tape import Tape, conditions, has_condition, pick
+from tests.contract.tape import Tape, conditions, has_condition, is_ending, pick
 
 APPS = "apps/v1"
 
@@ -110,11 +110,7 @@ def recreate_ends_the_old_pods_before_it_makes_new_ones(tape: Tape) -> None:
     path = _make(tape, strategy={"type": "Recreate"})
     old = _ready(tape, path, 1)[0]
     _patch(tape, path, _new_template())
-    tape.until(
-        tape.path("pods", old),
-        lambda pod: "deletionTimestamp" in pod["metadata"],
-        show=lambda pod: "is being deleted",
-    )
+    tape.until_ending(old)
     tape.holds(
         tape.path("pods", labelSelector="app=d"),
         lambda body: len(body["items"]) == 1,
@@ -146,7 +142,7 @@ def a_rolling_update_keeps_enough_pods_available(tape: Tape) -> None:
 
 def _alive(tape: Tape) -> list[str]:
     items = tape.kube.get(tape.path("pods", labelSelector="app=d")).body["items"]
-    return [i["metadata"]["name"] for i in items if "deletionTimestamp" not in i["metadata"]]
+    return [item["metadata"]["name"] for item in items if not is_ending(item)]
 
 
 def _is_ending(tape: Tape, name: str) -> bool:
@@ -197,8 +193,7 @@ def a_paused_deployment_rolls_nothing_out(tape: Tape) -> None:
         show=_status,
     )
     tape.get(
-        tape.path("replicasets", group=APPS, labelSelector="app=d"),
-        show=lambda body: body["items"],
+        tape.path("replicasets", group=APPS, labelSelector="app=d"), show=lambda body: body["items"]
     )
     _patch(tape, path, {"paused": False})
     tape.until(path, _progressed, show=_status)

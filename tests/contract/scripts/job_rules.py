@@ -53,12 +53,7 @@ def what_of_a_job_may_not_change_is_refused(tape: Tape) -> None:
         {"backoffLimitPerIndex": 1},
     ):
         shown = pick("spec.completions", "spec.parallelism", "spec.backoffLimit")
-        reply = tape.kube.send(
-            "PATCH",
-            play.path,
-            {"spec": spec},
-            kind=MERGE,
-        )
+        reply = tape.kube.send("PATCH", play.path, {"spec": spec}, kind=MERGE)
         body = shown(reply.body) if reply.code < 300 else _without_values(reply.body)
         tape.note(f"patch {spec}", {"code": reply.code, "body": body})
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.contract.bodies import job
 from tests.contract.kube import Json
 from tests.contract.script import script
-from tests.contract.tape import Tape, conditions, ended, has_condition, is_alive, pick
+from tests.contract.tape import Tape, conditions, ended, has_condition, is_alive, is_ending, pick
 
 BATCH = "batch/v1"
 SELECTOR = "job-name=j"
@@ -25,10 +25,6 @@ def status(obj: Json) -> Json:
 
 def _whole(obj: Json) -> Json:
     return {"status": obj["status"]}
-
-
-def _is_ending(obj: Json) -> bool:
-    return "deletionTimestamp" in obj["metadata"]
 
 
 class Play:
@@ -49,10 +45,6 @@ class Play:
     def indexed(cls, tape: Tape, count: int, **spec: object) -> Play:
         """Of so many indexes, all at once."""
         return cls(tape, completions=count, parallelism=count, completionMode="Indexed", **spec)
-
-    def until_ending(self, name: str) -> None:
-        """Until a pod has been asked to end."""
-        self.tape.until(self.tape.path("pods", name), _is_ending, show=_is_ending)
 
     def until(self, wanted: Callable[[Json], object], show: Callable = status) -> None:
         self.tape.until(self.path, wanted, show=show)
@@ -175,7 +167,7 @@ def a_failing_job_ends_its_other_pods_before_it_has_failed(tape: Tape) -> None:
             and settled(obj)
         )
     )
-    play.until_ending(names[1])
+    tape.until_ending(names[1], show=is_ending)
     tape.note("failed already", has_condition(tape.kube.get(play.path).body, "Failed"))
     tape.pod_status(names[1], ended("Failed", 137))
     tape.let_go(names[1])
@@ -190,7 +182,7 @@ def a_failed_index_fails_a_coupled_job(tape: Tape) -> None:
     play.until(counts(succeeded=1))
     tape.fails(names[2])
     play.until_condition("FailureTarget")
-    play.until_ending(names[1])
+    tape.until_ending(names[1], show=is_ending)
     tape.let_go(names[1])
     play.until_condition("Failed", _whole)
 
@@ -305,7 +297,7 @@ def one_good_index_is_enough_for_a_success_policy(tape: Tape) -> None:
     play.until(counts(succeeded=1, active=2))
     tape.succeeds(names[1])
     play.until_condition("SuccessCriteriaMet")
-    play.until_ending(names[0])
+    tape.until_ending(names[0], show=is_ending)
     tape.note("complete already", has_condition(tape.kube.get(play.path).body, "Complete"))
     tape.let_go(names[0])
     play.until_condition("Complete", _whole)
@@ -355,7 +347,7 @@ def a_finished_job_goes_after_its_time_to_live(tape: Tape) -> None:
     tape.until_gone(play.path)
     tape.until(
         tape.path("pods", labelSelector=SELECTOR),
-        lambda body: all("deletionTimestamp" in pod["metadata"] for pod in body["items"]),
+        lambda body: all(map(is_ending, body["items"])),
         show=lambda body: len(body["items"]) <= 1,
     )
 

@@ -6,16 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.contract.bodies import (
-    claim,
-    config_map,
-    container,
-    deployment,
-    job,
-    pod,
-    quota,
-    service,
-)
+from tests.contract.bodies import claim, config_map, container, deployment, job, pod, quota, service
 from tests.contract.kube import Json, Reply
 from tests.contract.script import script
 from tests.contract.tape import COUNTING_S, Tape, conditions, has_condition, pick

@@ -59,12 +59,7 @@ def test_the_exit_code_is_the_programs_own(
 @pytest.mark.parametrize(
     ("command", "exit_code", "reason", "words"),
     [
-        (
-            ["no-such-program"],
-            127,
-            "command_not_found",
-            "there is no no-such-program in this image",
-        ),
+        (["no-program"], 127, "command_not_found", "there is no no-program in this image"),
         (["./absent.sh"], 127, "command_not_found", "there is no ./absent.sh"),
         (["./plain.txt"], 126, "command_not_executable", "cannot be executed"),
         (["./broken.sh"], 127, "command_not_found", "interpreter"),

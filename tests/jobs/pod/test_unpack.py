@@ -92,8 +92,7 @@ def test_honest_tars_of_every_kind_are_unpacked(
 
 
 @pytest.mark.parametrize(
-    "method",
-    [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA],
+    "method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
 )
 def test_honest_zips_of_every_method_are_unpacked(box: Path, method: int) -> None:
     assert run(box, zip_of(*GOOD, compression=method), "zip") == 3
@@ -328,9 +327,7 @@ kinds = st.sampled_from(
 
 
 @settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(st.tuples(names, kinds, names, st.binary(max_size=20)), max_size=5), st.randoms())
 def test_no_generated_tar_gets_out(members: list[Any], random: Any) -> None:
