@@ -3,7 +3,9 @@
 import json
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -51,10 +53,8 @@ def test_a_notebook_sees_the_log_volume_and_gets_its_program(
 ) -> None:
     assert prepared(root, "notebook", monkeypatch) == 0
     assert (root / "data/log").readlink() == Path("/log")
-    assert (
-        zipfile.ZipFile(root / "homeport/start.py").namelist().count("jobs/pod/start_jupyter.py")
-        == 1
-    )
+    packed = zipfile.ZipFile(root / "homeport/start.py").namelist()
+    assert packed.count("jobs/pod/start_jupyter.py") == 1
     assert prepared(root, "notebook", monkeypatch) == 0  # a second run in the same pod
     assert sorted(path.name for path in (root / "data").iterdir()) == ["log"]
 
@@ -95,33 +95,24 @@ def test_a_tensorboard_writes_nothing_on_the_volumes(
 
 
 # --- JupyterLab ---
+class JupyterConfig(dict[str, SimpleNamespace]):
+    def __getattr__(self, name: str) -> SimpleNamespace:
+        return self.setdefault(name, SimpleNamespace())
+
+
 def test_the_token_stands_in_no_configuration(root: Path) -> None:
     (root / "run/homeport/app_token").write_text("the-token\n")
     environ = {"APP_PORT": "8890", "APP_PREFIX": "/s/3f2b8f0e/"}
     text = start_jupyter.config_text(environ, Paths(str(root)))
     assert "the-token" not in text
 
-    class Section:
-        def __init__(self) -> None:
-            self.values: dict[str, Any] = {}
-
-        def __getattr__(self, name: str) -> "Section":
-            section: Section = self.values.setdefault(name, Section())
-            return section
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            if name == "values":
-                super().__setattr__(name, value)
-            else:
-                self.values[name] = value
-
     def read() -> dict[str, Any]:
-        config = Section()
+        config = JupyterConfig()
         exec(text, {"get_config": lambda: config})  # noqa: S102  JupyterLab does the same
         return {
             f"{name}.{key}": value
-            for name, section in config.values.items()
-            for key, value in section.values.items()
+            for name, section in config.items()
+            for key, value in vars(section).items()
         }
 
     found = read()
@@ -160,30 +151,19 @@ def test_event_files_are_counted_up_to_a_limit(tmp_path: Path) -> None:
     assert count_event_files([str(tmp_path)], most=3) == 3
 
 
-class FakeDoor:
-    def __init__(self) -> None:
-        self.told: list[Any] = []
-        self.problem: Exception | None = None
-
-    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        if self.problem is not None:
-            raise self.problem
-        self.told.append((path, body))
-        return {}
-
-
 def test_only_changes_are_told_and_what_was_not_heard_is_told_again(tmp_path: Path) -> None:
-    door = FakeDoor()
-    reporter = EventFileReporter(door, "services/x/event-files/", 2, [str(tmp_path)])  # type: ignore[arg-type]
+    door, path = mock.Mock(), "services/x/event-files/"
+    reporter = EventFileReporter(door, path, 2, [str(tmp_path)])
     assert reporter.look()
     assert reporter.look()
-    assert door.told == [("services/x/event-files/", {"start": 2, "count": 0})]
+    door.post.assert_called_once_with(path, {"start": 2, "count": 0})
     (tmp_path / "events.out.tfevents.1.host").touch()
-    door.problem = PortalError("no answer")
+    door.post.side_effect = PortalError("no answer")
     assert reporter.look()
-    door.problem = None
+    door.post.side_effect = None
     assert reporter.look()
-    assert [body["count"] for _, body in door.told] == [0, 1]
+    assert reporter.look()
+    assert [call.args[1]["count"] for call in door.post.call_args_list] == [0, 1, 1]
     (tmp_path / "events.out.tfevents.2.host").touch()
-    door.problem = PortalError("deleted", 410)
+    door.post.side_effect = PortalError("deleted", 410)
     assert not reporter.look()

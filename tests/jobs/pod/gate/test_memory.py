@@ -52,11 +52,11 @@ async def test_many_uploads_at_once_to_an_app_that_does_not_read_take_less_than_
 ) -> None:
     go_on = asyncio.Event()
 
+    @w.behind
     async def app(request: web.Request) -> web.Response:
         await go_on.wait()
         return await sink(request)
 
-    w.app = app
     uploads = [asyncio.create_task(upload(w, cookie, 64 * MIB, sized=True)) for _ in range(8)]
     await until("all wait", lambda: len(w.seen) == 8)
     await settled(w)
@@ -108,6 +108,7 @@ async def test_a_browser_that_stops_reading_stops_the_app_and_costs_no_memory(
 ) -> None:
     sent = [0]
 
+    @w.behind
     async def app(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -115,7 +116,6 @@ async def test_a_browser_that_stops_reading_stops_the_app_and_costs_no_memory(
             await response.write(CHUNK)
             sent[0] += len(CHUNK)
 
-    w.app = app
     sockets = [await connected_raw(w, cookie, "flood") for _ in range(4)]
     await until("all flood", lambda: len(w.seen) == 4)
     await settled(w)
@@ -129,6 +129,7 @@ async def test_a_browser_that_stops_reading_stops_the_app_and_costs_no_memory(
 async def test_a_websocket_that_is_not_read_costs_no_memory_in_either_direction(
     w: World, cookie: str
 ) -> None:
+    @w.behind
     async def app(request: web.Request) -> web.StreamResponse:
         ws = web.WebSocketResponse(max_msg_size=0)
         await ws.prepare(request)
@@ -138,7 +139,6 @@ async def test_a_websocket_that_is_not_read_costs_no_memory_in_either_direction(
             await ws.send_bytes(CHUNK)
         return ws
 
-    w.app = app
     raw = await connected_raw(w, cookie, "flood", *WEBSOCKET)
     await until("it floods", lambda: len(w.seen) == 1)
     async with w.websocket(cookie, "deaf") as ws:
@@ -162,6 +162,7 @@ async def test_a_websocket_message_of_240_mb_takes_less_than_100_mb(w: World, co
     """Frames are passed on as they come, never gathered into messages."""
     received = [0]
 
+    @w.behind
     async def app(request: web.Request) -> web.StreamResponse:
         ws = web.WebSocketResponse()
         await ws.prepare(request)
@@ -174,7 +175,6 @@ async def test_a_websocket_message_of_240_mb_takes_less_than_100_mb(w: World, co
                 await asyncio.sleep(0.001)
         return ws
 
-    w.app = app
     raw = await connected_raw(w, cookie, "huge", *WEBSOCKET)
     loop = asyncio.get_running_loop()
     while received[0] < 240 * MIB:
@@ -188,6 +188,7 @@ async def test_a_websocket_message_of_240_mb_takes_less_than_100_mb(w: World, co
 async def test_two_hundred_websockets_are_open_at_once_in_less_than_100_mb(
     w: World, cookie: str
 ) -> None:
+    @w.behind
     async def app(request: web.Request) -> web.StreamResponse:
         ws = web.WebSocketResponse()
         await ws.prepare(request)
@@ -195,7 +196,6 @@ async def test_two_hundred_websockets_are_open_at_once_in_less_than_100_mb(
             await ws.send_bytes(message.data)
         return ws
 
-    w.app = app
     sockets = [await w.websocket(cookie) for _ in range(200)]
     data = os.urandom(100_000)
     for _ in range(3):

@@ -39,13 +39,13 @@ async def open_websocket(w: World, cookie: str, *origins: str) -> int:
 
 
 async def test_a_websocket_opens_for_exactly_our_own_origin(w: World) -> None:
+    @w.behind
     async def app(request: web.Request) -> web.StreamResponse:
         response = web.WebSocketResponse()
         await response.prepare(request)
         await response.close()
         return response
 
-    w.app = app
     cookie = await w.cookie()
     for origin in foreign("127.0.0.1", w.gate.port):
         assert await open_websocket(w, cookie, origin) == 403, origin

@@ -53,13 +53,13 @@ async def test_tensorboard_is_given_no_authorization_at_all(w: World, cookie: st
 async def test_only_cookies_of_the_app_itself_reach_it(w: World) -> None:
     own = await w.cookie()
 
+    @w.behind
     async def app(_: web.Request) -> web.Response:
         response = web.Response(text="-")
         response.headers.add("Set-Cookie", "username-a=alice; Path=/s/0123abcd/; HttpOnly")
         response.headers.add("Set-Cookie", "homeport_session=mine; Path=/")
         return response
 
-    w.app = app
     foreign = (
         "homeport_session=SECRET; homeport_csrf=SECRET; __Host-homeport_session=SECRET; "
         "sessionid=SECRET; messages=SECRET; gate_99999999=SECRET; other-app=SECRET; _xsrf=2|x"
@@ -91,13 +91,13 @@ async def test_cookies_of_the_app_stay_below_its_path(w: World, cookie: str) -> 
         "=x": None,
     }
 
+    @w.behind
     async def app(_: web.Request) -> web.Response:
         response = web.Response(text="-")
         for line in lines:
             response.headers.add("Set-Cookie", line)
         return response
 
-    w.app = app
     answer = await w.call("a", cookie=cookie)
     passed = [line for line in lines.values() if line]
     assert answer.headers.getall("Set-Cookie") == passed
@@ -111,11 +111,11 @@ async def test_an_app_cannot_reach_beyond_its_own_path_by_headers(w: World, cook
         "Alt-Svc": 'h2=":1"',
     }
 
+    @w.behind
     async def app(_: web.Request) -> web.Response:
         kept = {"Content-Security-Policy": "default-src 'self'", "ETag": '"1"'}
         return web.Response(text="-", headers={**bad, **kept})
 
-    w.app = app
     answer = await w.call("a", cookie=cookie)
     assert not set(bad) & set(answer.headers)
     assert answer.headers["ETag"] == '"1"'
@@ -126,12 +126,12 @@ async def test_an_app_cannot_reach_beyond_its_own_path_by_headers(w: World, cook
 
 
 async def test_methods_and_bodies_pass_as_they_are(w: World, cookie: str) -> None:
+    @w.behind
     async def app(request: web.Request) -> web.Response:
         body = await request.read()
         headers = {"X-Length": request.headers.get("Content-Length", "-")}
         return web.Response(body=body[::-1], status=418, reason="Tea", headers=headers)
 
-    w.app = app
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "REPORT"):
         for body in (b"", b"x", bytes(range(256)) * 1000):
             answer = await w.call("x", method=method, cookie=cookie, data=body or None)
@@ -144,11 +144,11 @@ async def test_methods_and_bodies_pass_as_they_are(w: World, cookie: str) -> Non
 async def test_compressed_bodies_stay_compressed_both_ways(w: World, cookie: str) -> None:
     packed = gzip.compress(b"hello" * 1000)
 
+    @w.behind
     async def app(request: web.Request) -> web.Response:
         assert await request.read() == packed
         return web.Response(body=packed, headers={"Content-Encoding": "gzip"})
 
-    w.app = app
     headers = {"Content-Encoding": "gzip", "Accept-Encoding": "gzip"}
     answer = await w.call("x", method="POST", cookie=cookie, data=packed, headers=headers)
     assert answer.headers["Content-Encoding"] == "gzip"
@@ -158,13 +158,13 @@ async def test_compressed_bodies_stay_compressed_both_ways(w: World, cookie: str
 
 
 async def test_answers_without_a_body_keep_their_headers(w: World, cookie: str) -> None:
+    @w.behind
     async def app(request: web.Request) -> web.Response:
         status = int(request.path.rpartition("/")[2])
         if status == 200:
             return web.Response(text="0123456789")
         return web.Response(status=status, headers={"Location": "/elsewhere"})
 
-    w.app = app
     answer = await w.call("200", method="HEAD", cookie=cookie)
     assert (answer.headers["Content-Length"], answer.body) == ("10", b"")
     for status in (204, 304, 302, 404, 500):
@@ -177,6 +177,7 @@ async def test_an_answer_arrives_piece_by_piece(w: World, cookie: str) -> None:
     """Server-sent events and progress: nothing waits for the end."""
     go_on = asyncio.Event()
 
+    @w.behind
     async def app(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
@@ -185,7 +186,6 @@ async def test_an_answer_arrives_piece_by_piece(w: World, cookie: str) -> None:
         await response.write(b"two")
         return response
 
-    w.app = app
     async with w.session.get(w.url + PREFIX + "x", headers={"Cookie": cookie}) as answer:
         assert await answer.content.readany() == b"one"
         go_on.set()
@@ -195,6 +195,7 @@ async def test_an_answer_arrives_piece_by_piece(w: World, cookie: str) -> None:
 async def test_an_answer_that_breaks_off_is_not_taken_for_a_whole_one(
     w: World, cookie: str
 ) -> None:
+    @w.behind
     async def app(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         if request.path.endswith("sized"):
@@ -205,7 +206,6 @@ async def test_an_answer_that_breaks_off_is_not_taken_for_a_whole_one(
         request.transport.close()
         return response
 
-    w.app = app
     for path in ("sized", "chunked"):
         with pytest.raises(aiohttp.ClientError):
             await w.call(path, cookie=cookie)
@@ -216,6 +216,7 @@ async def test_an_upload_that_breaks_off_is_not_taken_for_a_whole_one(
 ) -> None:
     ended: list[Any] = []
 
+    @w.behind
     async def app(request: web.Request) -> web.Response:
         try:
             ended.append(len(await request.read()))
@@ -224,7 +225,6 @@ async def test_an_upload_that_breaks_off_is_not_taken_for_a_whole_one(
             raise
         return web.Response()
 
-    w.app = app
     for count, length in enumerate(("Content-Length: 99", "Transfer-Encoding: chunked"), 1):
         _, writer = await asyncio.open_connection("127.0.0.1", w.gate.port)
         head = [
@@ -309,10 +309,10 @@ async def test_bytes_that_are_no_text_pass_as_far_as_they_can(w: World, cookie: 
 async def test_curl_may_ask_before_it_sends(w: World, cookie: str) -> None:
     """`Expect: 100-continue`: the word to go on comes when the app is there, not before."""
 
+    @w.behind
     async def app(request: web.Request) -> web.Response:
         return web.Response(text=str(len(await request.read())))
 
-    w.app = app
     answer = await w.call("x", method="POST", cookie=cookie, data=b"x" * 100_000, expect100=True)
     assert answer.text == "100000"
     answer = await w.call("x", method="POST", data=b"x" * 100_000, expect100=True)

@@ -205,6 +205,7 @@ async def test_an_idle_websocket_outlives_the_time_outs_of_connections(
 ) -> None:
     talked = asyncio.Event()
 
+    @w.behind
     async def app(request: web.Request) -> web.StreamResponse:
         ws = web.WebSocketResponse()
         await ws.prepare(request)
@@ -213,7 +214,6 @@ async def test_an_idle_websocket_outlives_the_time_outs_of_connections(
         await ws.receive()
         return ws
 
-    w.app = app
     ws = await w.websocket(cookie)
     # An idle connection without a request is closed meanwhile, many times over.
     for _ in range(5):

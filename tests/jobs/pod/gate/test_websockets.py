@@ -19,13 +19,12 @@ Talk = Callable[[web.WebSocketResponse], Awaitable[None]]
 def talking(w: World, talk: Talk, **options: Any) -> None:
     """Makes the app answer with a websocket that talks like that."""
 
+    @w.behind
     async def app(request: web.Request) -> web.StreamResponse:
         response = web.WebSocketResponse(autoping=False, **options)
         await response.prepare(request)
         await talk(response)
         return response
-
-    w.app = app
 
 
 async def echo(ws: web.WebSocketResponse) -> None:

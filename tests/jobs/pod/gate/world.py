@@ -1,7 +1,6 @@
 """A real gate between a fake app and a fake portal, all on loopback."""
 
 import asyncio
-import base64
 import hashlib
 import hmac
 import json
@@ -25,6 +24,7 @@ from aiohttp import web
 from yarl import URL
 
 from deploy.testcluster.ports import free_port
+from jobs.pod.protocol.tickets import encode
 
 ROOT = Path(__file__).resolve().parents[4]
 SERVICE = "0123abcd-0000-4000-8000-000000000000"
@@ -50,10 +50,6 @@ async def until(
         await asyncio.sleep(interval_s)
 
 
-def _encode(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
 def ticket(key: str = SECRETS["ticket_key"], **changes: Any) -> str:
     """A ticket as the portal writes it, with changes."""
     now = time.time()
@@ -66,9 +62,12 @@ def ticket(key: str = SECRETS["ticket_key"], **changes: Any) -> str:
         "start": 1,
         **changes,
     }
-    payload = _encode(json.dumps(fields).encode())
+    payload = encode(json.dumps(fields).encode())
     digest = hmac.digest(key.encode(), payload.encode(), hashlib.sha256)
-    return f"{payload}.{_encode(digest)}"
+    return f"{payload}.{encode(digest)}"
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class FakePortal:
@@ -246,7 +245,7 @@ class World:
     portal: FakePortal
     session: aiohttp.ClientSession
     seen: list[web.Request] = field(default_factory=list)
-    app: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
+    app: Handler | None = None
 
     @property
     def url(self) -> str:
@@ -267,6 +266,11 @@ class World:
 
         async with await asyncio.start_server(talk, "127.0.0.1", self.app_port):
             yield
+
+    def behind(self, app: Handler) -> Handler:
+        """Makes this the app."""
+        self.app = app
+        return app
 
     async def on_app(self, request: web.Request) -> web.StreamResponse:
         if "X-Forwarded-For" not in request.headers:
