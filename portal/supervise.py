@@ -40,11 +40,6 @@ class TaskHealth:
 health: dict[str, TaskHealth] = {}
 
 
-def is_healthy() -> bool:
-    """Whether every supervised task of this process runs (or ended as asked)."""
-    return all(task.state != "waiting" for task in health.values())
-
-
 def report() -> dict[str, dict[str, Any]]:
     """Health of all tasks, ready for JSON; `for_s` is how long the state has lasted."""
     now = time.monotonic()

@@ -15,6 +15,7 @@ from typing import IO, Any, Self
 
 from portal.backup import BackupError
 from portal.progress import Progress
+from portal.storage.waiting import put_on_disk
 
 ABOUT = "backup.json"
 _MARK = b"homeport-backup sha256 "
@@ -96,11 +97,7 @@ class Writer:
         with Reader(self.unfinished, say, "Reading it back") as reader:
             reader.check_members(say)
         os.rename(self.unfinished, self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        put_on_disk(self.path.parent)
 
     def close(self) -> None:
         """Leaves nothing unfinished behind."""

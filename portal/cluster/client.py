@@ -95,13 +95,10 @@ class Cluster:
         self.calls["get", kind] += 1
         return await self._call("GET", get_kind(kind).path(namespace, name))
 
-    async def list(
-        self, kind: str, namespace: str | None = None, label_selector: str | None = None
-    ) -> list[Object]:
+    async def list(self, kind: str, namespace: str | None = None) -> list[Object]:
         """All objects of a kind, in pages; of all namespaces when none is given."""
         found: list[Object] = []
-        params = {"labelSelector": label_selector} if label_selector else {}
-        async for page in self.pages(kind, namespace, params):
+        async for page in self.pages(kind, namespace, {}):
             body = _decode(page, kind)
             row = get_kind(kind)
             found += [
@@ -217,13 +214,7 @@ class Cluster:
         )
 
     async def merge_patch(
-        self,
-        kind: str,
-        namespace: str | None,
-        name: str,
-        patch: Object,
-        *,
-        subresource: str | None = None,
+        self, kind: str, namespace: str | None, name: str, patch: Object
     ) -> Object:
         """JSON merge patch (RFC 7386); returns the object as stored.
 
@@ -233,7 +224,7 @@ class Cluster:
             Conflict: the object changed meanwhile.
             NotFound, Invalid, Forbidden, Unavailable: see errors.py.
         """
-        path = get_kind(kind).path(namespace, name, subresource or "")
+        path = get_kind(kind).path(namespace, name)
         about = {"kind": kind, "metadata": {"name": name, "namespace": namespace}}
         return await self._mutate(
             "patch", "PATCH", path, about, body=patch, content_type=_MERGE_PATCH

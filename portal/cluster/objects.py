@@ -198,19 +198,11 @@ class KubePod(KubeStruct, frozen=True):
 # --- Job, Deployment, Service ---
 class JobSpec(KubeStruct, frozen=True):
     suspend: bool = False
-    parallelism: int = 1
-    completions: int | None = None
 
 
 class JobStatus(KubeStruct, frozen=True):
-    active: int = 0
-    ready: int = 0
-    terminating: int = 0
-    succeeded: int = 0
     failed: int = 0
     completed_indexes: str = ""
-    failed_indexes: str = ""
-    start_time: datetime | None = None
     conditions: list[Condition] = []
 
 
@@ -225,7 +217,6 @@ class DeploymentSpec(KubeStruct, frozen=True):
 
 
 class DeploymentStatus(KubeStruct, frozen=True):
-    replicas: int = 0
     conditions: list[Condition] = []
 
 
@@ -243,7 +234,6 @@ class ServicePort(KubeStruct, frozen=True):
 
 class ServiceSpec(KubeStruct, frozen=True):
     type: str = "ClusterIP"
-    cluster_ip: str = msgspec.field(default="", name="clusterIP")
     ports: list[ServicePort] = []
 
 

@@ -1,5 +1,7 @@
 """The addresses of the probes as Django answers them, where `serve` has not answered before."""
 
+from collections.abc import Callable
+
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
@@ -12,19 +14,13 @@ def healthz(request: HttpRequest) -> HttpResponse:
     return HttpResponse("ok\n", content_type="text/plain")
 
 
-@require_safe
-def livez(request: HttpRequest) -> JsonResponse:
-    code, body = probes.liveness()
-    return JsonResponse(body, status=code)
+def _told_by(look: Callable[[], probes.Found]) -> Callable[[HttpRequest], HttpResponse]:
+    @require_safe
+    def view(request: HttpRequest) -> HttpResponse:
+        code, body = look()
+        return JsonResponse(body, status=code)
+
+    return view
 
 
-@require_safe
-def readyz(request: HttpRequest) -> JsonResponse:
-    code, body = probes.readiness()
-    return JsonResponse(body, status=code)
-
-
-@require_safe
-def status(request: HttpRequest) -> JsonResponse:
-    code, body = probes.status()
-    return JsonResponse(body, status=code)
+livez, readyz, status = map(_told_by, (probes.liveness, probes.readiness, probes.status))

@@ -18,6 +18,7 @@ from tests.bench.fakelogs import Work
 from tests.bench.processes import ROOT, running
 from tests.bench.relay import Api
 from tests.bench.viewers import Target
+from tests.tools.kubeconfigs import write_kubeconfig
 from tests.tools.servers import answers
 
 DELIVERIES_PER_S, PACED_S = 10_000, 5
@@ -139,17 +140,7 @@ def relay(
 def kubeconfig(folder: Path, api_port: int, token: str = "of-the-portal") -> Path:
     """A kubeconfig of an API server on this machine; the token tells who asks."""
     path = folder / f"kubeconfig-{token}"
-    cluster = {"name": "fake", "cluster": {"server": f"http://127.0.0.1:{api_port}"}}
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "fake",
-        "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
-        "clusters": [cluster],
-        "users": [{"name": "fake", "user": {"token": token}}],
-    }
-    path.write_text(json.dumps(content))
-    return path
+    return write_kubeconfig(path, f"http://127.0.0.1:{api_port}", {"token": token})
 
 
 def seeded(module: str, *arguments: str, environment: dict[str, str]) -> Any:

@@ -38,6 +38,13 @@ _WIND_UP_S = 2.0
 _LOOK_S = 1.0  # between two looks at a database that does not answer
 _THREADS_GRACE_S = 5.0
 _PONG_S = 90.0
+_QUIET = {
+    "access_log": False,
+    "log_config": None,
+    "log_level": "warning",
+    "lifespan": "off",
+    "server_header": False,
+}
 _MAX_FRAME_BYTES = 65_536  # of a websocket; browsers send us next to nothing
 
 
@@ -134,11 +141,7 @@ def _server() -> Server:
         # guessing of passwords is counted under.
         proxy_headers=bool(settings.TRUSTED_PROXIES),
         forwarded_allow_ips=settings.TRUSTED_PROXIES,
-        access_log=False,
-        log_config=None,
-        log_level="warning",
-        lifespan="off",
-        server_header=False,
+        **_QUIET,
     )
     config.load()
     return Server(config)
@@ -299,11 +302,7 @@ async def _answer_probes(probed: socket.socket, stop: Stop) -> None:
         cast(Any, probes.Probes(probes.nothing_else)),
         ws="none",
         timeout_graceful_shutdown=1,
-        access_log=False,
-        log_config=None,
-        log_level="warning",
-        lifespan="off",
-        server_header=False,
+        **_QUIET,
     )
     server = Server(config)
 
@@ -329,7 +328,8 @@ def _start_reconciler(stop: Stop, *, after: "asyncio.Task[None] | None") -> "asy
         await sync_to_async(be_patient)()
         await Reconciler().run(stop.wanted)
 
-    return asyncio.create_task(supervise.run_forever("reconciler", reconcile), name="reconciler")
+    work = supervise.run_forever("reconciler", reconcile, stop=stop.wanted)
+    return asyncio.create_task(work, name="reconciler")
 
 
 async def _wind_up() -> None:

@@ -126,13 +126,7 @@ class Sim(Kubelet, Cluster):
         return copy.deepcopy(made)
 
     async def merge_patch(
-        self,
-        kind: str,
-        namespace: str | None,
-        name: str,
-        patch: Object,
-        *,
-        subresource: str | None = None,
+        self, kind: str, namespace: str | None, name: str, patch: Object
     ) -> Object:
         about = {"kind": kind, "metadata": {"name": name}}
 
@@ -188,11 +182,8 @@ class Sim(Kubelet, Cluster):
         self.is_killed = True
         raise Killed
 
-    async def list(
-        self, kind: str, namespace: str | None = None, label_selector: str | None = None
-    ) -> list[Object]:
-        """Of all namespaces when none is given; no selector is needed here."""
-        del label_selector
+    async def list(self, kind: str, namespace: str | None = None) -> list[Object]:
+        """Of all namespaces when none is given."""
         return [
             copy.deepcopy(obj)
             for obj in self.of(kind)

@@ -20,6 +20,7 @@ from typing import Any
 from aiohttp import web
 
 from portal.cluster.kinds import KINDS, ResourceKind
+from tests.tools.kubeconfigs import write_kubeconfig
 
 Object = dict[str, Any]
 _BY_PATH = {(kind.group, kind.plural): kind for kind in KINDS.values()}
@@ -102,19 +103,7 @@ class FakeApi:
 
     def kubeconfig(self, folder: Path) -> str:
         path = folder / "kubeconfig"
-        path.write_text(
-            json.dumps(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Config",
-                    "current-context": "fake",
-                    "contexts": [{"name": "fake", "context": {"cluster": "c", "user": "u"}}],
-                    "clusters": [{"name": "c", "cluster": {"server": self.url}}],
-                    "users": [{"name": "u", "user": {"token": "secret-token"}}],
-                }
-            )
-        )
-        return str(path)
+        return str(write_kubeconfig(path, self.url, {"token": "secret-token"}))
 
     # --- what tests do behind the clients' backs ---
     def put(self, obj: Object) -> Object:

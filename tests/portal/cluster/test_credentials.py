@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -20,6 +19,7 @@ from portal.cluster import credentials
 from portal.cluster.client import Cluster
 from portal.cluster.errors import CredentialsError, Unavailable
 from tests.portal.cluster.fake_api import FakeApi
+from tests.tools.kubeconfigs import write_kubeconfig
 
 
 class Authority:
@@ -84,19 +84,6 @@ async def tls_api(authority: Authority) -> AsyncIterator[FakeApi]:
     await api.stop()
 
 
-def kubeconfig(path: Path, server: str, cluster: dict[str, Any], user: dict[str, Any]) -> str:
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "here",
-        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": server, **cluster}}],
-        "users": [{"name": "u", "user": user}],
-    }
-    path.write_text(yaml.safe_dump(config))
-    return str(path)
-
-
 async def test_a_client_certificate_opens_the_door(
     tls_api: FakeApi, authority: Authority, tmp_path: Path
 ):
@@ -106,8 +93,8 @@ async def test_a_client_certificate_opens_the_door(
         "client-key": str(key),
     }
     cluster = {"certificate-authority-data": base64.b64encode(authority.pem).decode()}
-    path = kubeconfig(tmp_path / "kubeconfig", tls_api.url, cluster, user)
-    client = await Cluster.connect(path)
+    path = write_kubeconfig(tmp_path / "kubeconfig", tls_api.url, user, cluster)
+    client = await Cluster.connect(str(path))
     try:
         assert await client.list("Node") == []
     finally:
@@ -122,8 +109,8 @@ async def test_a_server_of_another_authority_is_not_believed(
     certificate, key = authority.pair("admin")
     user = {"client-certificate": str(certificate), "client-key": str(key)}
     cluster = {"certificate-authority": str(other.folder / "ca.crt")}
-    path = kubeconfig(tmp_path / "kubeconfig", tls_api.url, cluster, user)
-    client = await Cluster.connect(path)
+    path = write_kubeconfig(tmp_path / "kubeconfig", tls_api.url, user, cluster)
+    client = await Cluster.connect(str(path))
     try:
         with pytest.raises(Unavailable, match=r"no connection to https.*certificate"):
             await client.list("Node")
