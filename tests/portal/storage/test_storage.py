@@ -38,9 +38,14 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(root)
 
 
-@pytest.fixture
-def store(folder: Path) -> FolderStore:
-    return FolderStore(folder / "store", "http://portal.example:8000/")
+@pytest.fixture(params=["folder", "s3"])
+def store(request: pytest.FixtureRequest, folder: Path) -> Store:
+    if request.param == "folder":
+        return FolderStore(folder / "store", "http://portal.example:8000/")
+    found: S3Store = request.getfixturevalue("s3_store")
+    for prefix in ("t/", "t1/", "t2/"):
+        found.delete_prefix(prefix)
+    return found
 
 
 def put(store: Store, key: str, data: bytes) -> None:
