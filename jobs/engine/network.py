@@ -185,7 +185,7 @@ class NetworkCheck:
             is_server=role == "server",
         )
         [document] = await asyncio.to_thread(manifests.render, "network_check.yaml.j2", context)
-        del document["metadata"]["labels"]  # by which the pods of trainings and services are known
+        del document["metadata"]["labels"]  # by which the pods of workloads are known
         await self._make(document)
 
     async def _address(self, side: str) -> str:

@@ -1,4 +1,4 @@
-"""Whether a training fits: its quota and the nodes' free room, with the arithmetic in words.
+"""Whether a workload fits: its quota and the nodes' free room, with the arithmetic in words.
 
 Pure. The form asks it before a submit (can this ever fit?), the reconciler at every look at the
 queue. Packing is a guess about the scheduler (which also knows taints, affinity and images), so the

@@ -25,7 +25,7 @@ from tests.jobs.kinds.training.cases import (
 )
 
 
-@pytest.mark.parametrize(("apart", "times"), [(3, 3), (6, 7)])
+@pytest.mark.parametrize(("apart", "times"), [(3, 3), (6, 7)], ids=["near", "far apart"])
 def test_three_restarts_within_ten_minutes_fail_the_training(apart: int, times: int) -> None:
     rows, observed = job(RUNNING), seen(*ALL_RUN)
     at = NOW
