@@ -21,18 +21,19 @@ def served_kind(
     Args:
         answer: how one looks in REST.
         own: what is its own of a `WorkloadKind`: key, title, icon, open_verb, stop, spec, serializer,
-            lifecycle.
+            form, lifecycle; `render` where its template is not that of all.
     """
-    return WorkloadKind(
-        noun=served.word,
-        record_kind="service",
-        states=STATES,
-        rest=RestResource(one=served.word, answer=answer, event_answer=ServiceEventSerializer),
-        request_field=request_field,
-        overhead=GATE,
-        read_pod=read_pod,
-        observe=observe,
-        render=served.render,
-        complete=complete,
-        **own,
-    )
+    rest = RestResource(one=served.word, answer=answer, event_answer=ServiceEventSerializer)
+    shared: dict[str, Any] = {
+        "noun": served.word,
+        "record_kind": "service",
+        "states": STATES,
+        "rest": rest,
+        "request_field": request_field,
+        "overhead": GATE,
+        "read_pod": read_pod,
+        "observe": observe,
+        "render": served.render,
+        "complete": complete,
+    }
+    return WorkloadKind(**{**shared, **own})

@@ -97,6 +97,14 @@ def render_served(
     Raises:
         ConfigurationError: see portal/cluster/manifests.py.
     """
+    context = served_manifest(served, workload, pods=pods, has_tls=has_tls)
+    return manifests.render("served.yaml.j2", context)
+
+
+def served_manifest(
+    served: Served, workload: Workload, *, pods: PodSettings, has_tls: bool
+) -> ServedManifest:
+    """What a template is rendered of; see `render_served`."""
     spec = spec_of(workload, WorkloadSpec)
     asked = spec.replicas[workload.kind]
     selector = {
@@ -105,7 +113,7 @@ def render_served(
         labels.ROLE: workload.kind,
         labels.ATTEMPT: str(workload.attempt),
     }
-    context = ServedManifest(
+    return ServedManifest(
         owner=str(workload.pk),
         namespace=workload.tenant.namespace,
         kube_name=kube_name(workload.name, workload.pk, workload.attempt),
@@ -129,7 +137,6 @@ def render_served(
         grace_s=GRACE_S,
         pods=pods,
     )
-    return manifests.render("served.yaml.j2", context)
 
 
 def complete(row: WorkloadRow, document: Object, root: Object | None) -> Object:
