@@ -45,9 +45,6 @@ class World:
         )
         self.join_key = passwords.link_for(self.bob).key
 
-    def stopped(self, service: Workload) -> None:
-        Workload.objects.filter(pk=service.pk).update(state="stopped", desired="stop")
-
     def leave(self) -> None:
         User.objects.update(team=None)
         Tenant.objects.update(team=None)
@@ -55,6 +52,12 @@ class World:
     def tenant(self, desired: str, **changes: Any) -> None:
         changes = {"desired": desired, "state": desired, **changes}
         Tenant.objects.filter(pk=self.alice.pk).update(**changes)
+
+
+def _stopped(kind: str) -> Callable[[World], Any]:
+    """Its notebook, or TensorBoard, does not run."""
+    rows = Workload.objects.filter(kind=kind)
+    return lambda world: rows.update(state="stopped", desired="stop")
 
 
 def _deleted(world: World) -> None:
@@ -188,23 +191,16 @@ CHANGES: dict[tuple[str, str], Change] = {
     ("api-job-stop", "POST"): Change("stop"),
 }
 for _kind in ("notebook", "tensorboard"):
-
-    def _service(world: World, kind: str = _kind) -> Any:
-        return getattr(world, kind)
-
+    _start = Change("start", before=_stopped(_kind))
     CHANGES |= {
         (f"{_kind}-new", "POST"): Change("create", body=_notebook),
-        (f"{_kind}-start", "POST"): Change(
-            "start", before=lambda world, get=_service: world.stopped(get(world))
-        ),
+        (f"{_kind}-start", "POST"): _start,
         (f"{_kind}-stop", "POST"): Change("stop"),
         (f"{_kind}-delete", "POST"): Change("delete"),
         (f"{_kind}s-stop", "POST"): Change("stop"),
         (f"api-{_kind}s", "POST"): Change("create", body=_notebook),
         (f"api-{_kind}", "DELETE"): Change("delete"),
-        (f"api-{_kind}-start", "POST"): Change(
-            "start", before=lambda world, get=_service: world.stopped(get(world))
-        ),
+        (f"api-{_kind}-start", "POST"): _start,
         (f"api-{_kind}-stop", "POST"): Change("stop"),
     }
 CHANGES[("tensorboard-of", "POST")] = Change(
