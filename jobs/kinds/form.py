@@ -31,6 +31,7 @@ class WorkloadForm(SpecForm, ABC):
         panel: the template of what the page says beside it at once.
         form_id: the id of its element.
         stand_in: its name while none is typed.
+        takes_like: whether its address may name a workload, `?like=`, that the form begins with.
         wants_file: whether it may bring an upload with it.
     """
 
@@ -40,6 +41,7 @@ class WorkloadForm(SpecForm, ABC):
     panel: ClassVar[str] = "_fit.html"
     form_id: ClassVar[str] = "service-form"
     stand_in: ClassVar[str]
+    takes_like: ClassVar[bool] = True
     wants_file = False
 
     def __init__(

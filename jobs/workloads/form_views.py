@@ -62,11 +62,12 @@ def _page(
 
 def _first_form(request: PageRequest, kind: str) -> WorkloadForm:
     """A form like the workload that the address names, or what else it asks for."""
-    for pk in ids_of([request.GET.get("like", "")]):
+    form = KINDS[kind].form
+    for pk in ids_of([request.GET.get("like", "")] if form.takes_like else []):
         like = _visible(request, kind).filter(pk=pk).first()
         if like is not None:
-            return KINDS[kind].form.like(like, request.user)
-    return KINDS[kind].form.of_query(request.GET)
+            return form.like(like, request.user)
+    return form.of_query(request.GET)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

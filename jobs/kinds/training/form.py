@@ -103,6 +103,7 @@ class TrainingForm(WorkloadForm):
     panel = "training/_fit.html"
     form_id = "training"
     stand_in = "training"
+    takes_like = False  # one to begin with has an address of its own, `again/`
 
     def __init__(
         self,
