@@ -16,7 +16,7 @@ from jobs.kinds.interactive.kind import CAN_START_AGAIN, served_kind
 from jobs.kinds.interactive.lifecycle import InteractiveLifecycle
 from jobs.kinds.interactive.manifests import Served
 from jobs.kinds.interactive.spec import NotebookSpec
-from jobs.kinds.interactive.startup import App
+from jobs.kinds.interactive.startup import ServedApp
 from jobs.kinds.serializer import SpecSerializer
 from jobs.kinds.spec import spec_of
 from jobs.models import Workload
@@ -48,7 +48,7 @@ SERVED = Served(
 
 
 class NotebookLifecycle(InteractiveLifecycle):
-    app = App("the notebook", "JupyterLab")
+    app = ServedApp("the notebook", "JupyterLab")
 
 
 class Locked(Omissible):

@@ -144,7 +144,7 @@ def container_status(
 
 
 def container_end(
-    ended: objects.Terminated | None, *, is_fetch: bool = False
+    ended: objects.ContainerStateTerminated | None, *, is_fetch: bool = False
 ) -> ContainerExit | None:
     """How a container ended; 128 + n when signal n ended it."""
     if ended is None:

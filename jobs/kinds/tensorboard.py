@@ -19,7 +19,7 @@ from jobs.kinds.interactive.kind import CAN_START_AGAIN, served_kind
 from jobs.kinds.interactive.lifecycle import InteractiveLifecycle
 from jobs.kinds.interactive.manifests import Served
 from jobs.kinds.interactive.spec import TensorBoardSpec
-from jobs.kinds.interactive.startup import App
+from jobs.kinds.interactive.startup import ServedApp
 from jobs.kinds.manifests import PodSettings
 from jobs.kinds.serializer import SpecSerializer
 from jobs.kinds.spec import spec_of
@@ -60,7 +60,7 @@ SERVED = Served(
 
 
 class TensorBoardLifecycle(InteractiveLifecycle):
-    app = App("the TensorBoard", "TensorBoard")
+    app = ServedApp("the TensorBoard", "TensorBoard")
 
 
 @extend_schema_field(serializers.UUIDField())

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from jobs.kinds.training.manifests import RESCUE_ROLE
 from portal.cluster import resources
-from portal.cluster.objects import ContainerState, KubePod, Terminated
+from portal.cluster.objects import ContainerState, ContainerStateTerminated, KubePod
 from portal.cluster.resources import Resources
 
 _ENDED = frozenset({"Succeeded", "Failed"})
@@ -104,6 +104,6 @@ def _ended(pod: KubePod, gone_at: datetime | None, now: datetime) -> datetime | 
     return gone_at if deleted_at is None else min(gone_at, deleted_at)
 
 
-def _last(ends: list[Terminated | None]) -> datetime | None:
+def _last(ends: list[ContainerStateTerminated | None]) -> datetime | None:
     times = [end.finished_at for end in ends if end is not None and end.finished_at is not None]
     return max(times, default=None)

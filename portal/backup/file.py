@@ -26,7 +26,7 @@ _LEVEL = 1  # rows pack well at any level, and logs are packed already
 Say = Callable[[str], object]
 
 
-class Writer:
+class BackupWriter:
     """A file that comes to be: under its name only when it is complete and was read back."""
 
     def __init__(self, path: Path) -> None:
@@ -94,7 +94,7 @@ class Writer:
         self._file.write(digest.encode())
         self._file.flush()
         os.fsync(self._file.fileno())
-        with Reader(self.unfinished, say, "Reading it back") as reader:
+        with BackupReader(self.unfinished, say, "Reading it back") as reader:
             reader.check_members(say)
         os.rename(self.unfinished, self.path)
         put_on_disk(self.path.parent)
@@ -106,7 +106,7 @@ class Writer:
         self.unfinished.unlink(missing_ok=True)
 
 
-class Reader:
+class BackupReader:
     """A backup that was found whole."""
 
     def __init__(self, path: Path, say: Say, what: str = "Reading the backup") -> None:
@@ -199,7 +199,7 @@ def _digest_of(file: IO[bytes], what: str, say: Say) -> str:
     return digest.hexdigest()
 
 
-def unpack(reader: Reader, name: str, target: Path, told: Progress) -> None:
+def unpack(reader: BackupReader, name: str, target: Path, told: Progress) -> None:
     """One member as a file of mode 0600 that did not exist.
 
     Raises:

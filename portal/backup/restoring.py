@@ -20,7 +20,7 @@ from django.db.migrations.loader import MigrationLoader
 from portal import environment
 from portal.backup import BackupError
 from portal.backup.about import About, Target, why_not_restore
-from portal.backup.file import Reader, unpack
+from portal.backup.file import BackupReader, unpack
 from portal.backup.rows import MEMBER, load
 from portal.backup.taking import CATALOG, DEMO_PASSWORD, KEY, SQLITE, STORE
 from portal.database import schema, sqlite_copy
@@ -50,7 +50,7 @@ def restore(path: Path, *, find_holder: Callable[[], str], using: str, say: Say)
     Raises:
         BackupError: it was not restored; nothing was changed.
     """
-    with Reader(path, say) as reader:
+    with BackupReader(path, say) as reader:
         about = About.from_json(reader.about)
         if refusal := why_not_restore(about, _look(using, find_holder)):
             raise BackupError(f"{refusal}. Nothing was changed.")
@@ -93,7 +93,7 @@ def _look(using: str, find_holder: Callable[[], str]) -> Target:
     )
 
 
-def _need_room(reader: Reader, using: str) -> None:
+def _need_room(reader: BackupReader, using: str) -> None:
     needed = sum(map(reader.size_bytes, reader.names(STORE)))
     folder = settings.HOMEPORT_HOME
     if SQLITE in reader.names():
@@ -106,7 +106,7 @@ def _need_room(reader: Reader, using: str) -> None:
 
 
 # --- the database ---
-def _put_database(reader: Reader, about: About, using: str, say: Say) -> None:
+def _put_database(reader: BackupReader, about: About, using: str, say: Say) -> None:
     if about.vendor == "sqlite":
         _put_sqlite(reader, using, say)
         return
@@ -120,7 +120,7 @@ def _put_database(reader: Reader, about: About, using: str, say: Say) -> None:
     load(using, about, reader.chunks, told, then)
 
 
-def _put_sqlite(reader: Reader, using: str, say: Say) -> None:
+def _put_sqlite(reader: BackupReader, using: str, say: Say) -> None:
     target = Path(str(connections[using].settings_dict["NAME"]))
     unpacked = target.with_name(f"{target.name}.restoring")
     unpacked.unlink(missing_ok=True)
@@ -142,7 +142,7 @@ def _put_sqlite(reader: Reader, using: str, say: Say) -> None:
 
 # --- what lies beside it; put back as it was when the database cannot be restored ---
 @contextmanager
-def _store_put_back(reader: Reader, say: Say) -> Iterator[None]:
+def _store_put_back(reader: BackupReader, say: Say) -> Iterator[None]:
     names, written = reader.names(STORE), []
     store = get_store() if names else None
     told = Progress("Restoring the store", sum(map(reader.size_bytes, names)), say)
@@ -170,7 +170,7 @@ def _store_put_back(reader: Reader, say: Say) -> Iterator[None]:
 
 
 @contextmanager
-def _key_put_back(reader: Reader, about: About) -> Iterator[None]:
+def _key_put_back(reader: BackupReader, about: About) -> Iterator[None]:
     before: dict[Path, bytes | None] = {}
     if about.has_key and not environment.read("HOMEPORT_SECRET_KEY"):
         for name in (KEY, DEMO_PASSWORD):
@@ -198,7 +198,7 @@ def _write_secret(path: Path, text: bytes) -> None:
     os.replace(unfinished, path)
 
 
-def _put_catalog(reader: Reader, about: About) -> Path | None:
+def _put_catalog(reader: BackupReader, about: About) -> Path | None:
     """Where their own catalog was put; None: it is in use here already, or was the built-in one."""
     text = reader.read(CATALOG)
     in_use = Path(settings.CATALOG)

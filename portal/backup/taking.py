@@ -15,7 +15,7 @@ from django.utils import timezone
 from portal import environment
 from portal.backup import BackupError
 from portal.backup.about import About, fingerprint
-from portal.backup.file import Writer
+from portal.backup.file import BackupWriter
 from portal.backup.rows import dump
 from portal.database import schema, sqlite_copy
 from portal.progress import Progress, in_units
@@ -50,7 +50,7 @@ def take(path: Path, *, with_store: bool, using: str, say: Say) -> None:
             "does not read; keep it by what its server offers, after this backup was taken"
         )
     path = path.absolute()
-    writer = Writer(path)
+    writer = BackupWriter(path)
     try:
         about = _fill(writer, with_store=with_store, using=using, say=say)
         writer.finish(about.as_json(), say)
@@ -66,7 +66,7 @@ def take(path: Path, *, with_store: bool, using: str, say: Say) -> None:
     say(_summary(writer, about))
 
 
-def _fill(writer: Writer, *, with_store: bool, using: str, say: Say) -> About:
+def _fill(writer: BackupWriter, *, with_store: bool, using: str, say: Say) -> About:
     # The database first: what is added to the store meanwhile does no harm, while a row whose
     # object is missing would.
     vendor = connections[using].vendor
@@ -99,7 +99,7 @@ def _fill(writer: Writer, *, with_store: bool, using: str, say: Say) -> About:
     )
 
 
-def _keep_sqlite(writer: Writer, using: str, say: Say) -> tuple[schema.Key, ...]:
+def _keep_sqlite(writer: BackupWriter, using: str, say: Say) -> tuple[schema.Key, ...]:
     source = Path(str(connections[using].settings_dict["NAME"]))
     copied = writer.path.with_name(writer.path.name + ".database")
     copied.unlink(missing_ok=True)
@@ -115,7 +115,7 @@ def _keep_sqlite(writer: Writer, using: str, say: Say) -> tuple[schema.Key, ...]
     return tuple((app, name) for app, name in ran)
 
 
-def _keep_store(writer: Writer, say: Say) -> None:
+def _keep_store(writer: BackupWriter, say: Say) -> None:
     store = get_store()
     assert isinstance(store, FolderStore)  # checked before
     sizes = {key: store.find_size(key) or 0 for key in store.list_keys()}
@@ -136,7 +136,7 @@ def _free_bytes(folder: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def _summary(writer: Writer, about: About) -> str:
+def _summary(writer: BackupWriter, about: About) -> str:
     parts = ["database", "catalog", "secret key" if about.has_key else "mark of the secret key"]
     if about.has_store:
         parts.append(f"{writer.count(STORE)} objects of the store")

@@ -148,16 +148,16 @@ class PodCondition(Condition, frozen=True):
     status: Literal["True", "False", "Unknown", ""] = ""
 
 
-class Waiting(KubeStruct, frozen=True):
+class ContainerStateWaiting(KubeStruct, frozen=True):
     reason: str = ""
     message: str = ""
 
 
-class Running(KubeStruct, frozen=True):
+class ContainerStateRunning(KubeStruct, frozen=True):
     started_at: datetime | None = None
 
 
-class Terminated(KubeStruct, frozen=True):
+class ContainerStateTerminated(KubeStruct, frozen=True):
     exit_code: int = 0
     signal: int = 0
     reason: str = ""
@@ -167,9 +167,9 @@ class Terminated(KubeStruct, frozen=True):
 
 
 class ContainerState(KubeStruct, frozen=True):
-    waiting: Waiting | None = None
-    running: Running | None = None
-    terminated: Terminated | None = None
+    waiting: ContainerStateWaiting | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
 
 
 class ContainerStatus(KubeStruct, frozen=True):

@@ -17,7 +17,7 @@ from django.test import override_settings
 
 from portal.backup import BackupError
 from portal.backup.about import About, Target, fingerprint, why_not_restore
-from portal.backup.file import ABOUT, Reader, Writer
+from portal.backup.file import ABOUT, BackupReader, BackupWriter
 from portal.backup.restoring import EPOCH_JUMP, restore
 from portal.backup.taking import take
 from portal.database import schema
@@ -92,7 +92,7 @@ def quiet(line: str) -> None:
 @pytest.fixture
 def backup(tmp_path: Path) -> Path:
     path = tmp_path / "a.backup"
-    writer = Writer(path)
+    writer = BackupWriter(path)
     for name in ("rows/a", "rows/b"):
         with writer.member(name) as write:
             write(random.Random(name).randbytes(5_000))
@@ -103,7 +103,7 @@ def backup(tmp_path: Path) -> Path:
 
 def test_a_file_with_a_byte_less_or_another_one_is_refused(backup: Path, tmp_path: Path):
     whole = backup.read_bytes()
-    with Reader(backup, quiet) as reader:
+    with BackupReader(backup, quiet) as reader:
         assert About.from_json(reader.about) == ABOUT_ONE
         reader.check_members(quiet)
     assert sorted(zipfile.ZipFile(backup).namelist()) == [ABOUT, "rows/a", "rows/b"]
@@ -117,7 +117,7 @@ def test_a_file_with_a_byte_less_or_another_one_is_refused(backup: Path, tmp_pat
     for data in (*damaged, whole + b"\n", b"PK\5\6" + bytes(18)):
         (other := tmp_path / "other").write_bytes(data)
         with pytest.raises(BackupError, match=r"not (a backup of|as it was)"):
-            Reader(other, quiet)
+            BackupReader(other, quiet)
 
 
 def test_a_format_of_later_is_named():

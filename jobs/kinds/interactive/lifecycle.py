@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from jobs.kinds import crashes
 from jobs.kinds.interactive import startup
-from jobs.kinds.interactive.startup import App
+from jobs.kinds.interactive.startup import ServedApp
 from jobs.kinds.lifecycle import VIEW_LAG_S, Lifecycle
 from jobs.kinds.state import CreateAll, PatchRoot, Plan, PodFacts, ReplicaKey, ReplicaRow, Root
 from jobs.rules import patterns, reasons, waits
@@ -32,7 +32,7 @@ class InteractiveLifecycle(Lifecycle):
     root_kind = "Deployment"
     confirm_s = 90  # pods have a grace of 30 s
     needs_owner = True
-    app: ClassVar[App]
+    app: ClassVar[ServedApp]
 
     # --- generations, the queue ---
     def advance(self) -> None:

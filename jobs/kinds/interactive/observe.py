@@ -112,9 +112,9 @@ def read_pod(row: WorkloadRow, pod: objects.KubePod) -> PodFacts:
 
 def _waiting(
     prepare: objects.ContainerStatus, gate: objects.ContainerStatus, app: objects.ContainerStatus
-) -> tuple[str, objects.Waiting]:
+) -> tuple[str, objects.ContainerStateWaiting]:
     """Which container holds things up, in their order, and what it says."""
-    nothing = objects.Waiting()
+    nothing = objects.ContainerStateWaiting()
     named: tuple[tuple[str, objects.ContainerStatus], ...] = (
         ("prepare", prepare),
         ("gate", gate),

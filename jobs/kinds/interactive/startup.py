@@ -39,7 +39,7 @@ Done = Sequence[tuple[datetime | None, str]]
 
 
 @dataclass(frozen=True)
-class App:
+class ServedApp:
     """What is served, as sentences name it: "the notebook", and its program, "JupyterLab"."""
 
     who: str
@@ -119,7 +119,7 @@ def _with_kept_times(
 
 
 def read(
-    app: App, row: WorkloadRow, root: Root | None, pod: PodFacts | None, problem: str = ""
+    app: ServedApp, row: WorkloadRow, root: Root | None, pod: PodFacts | None, problem: str = ""
 ) -> tuple[Done, str]:
     """The steps that are done by what the pod shows, and a word about the one that goes on."""
     done: list[tuple[datetime | None, str]] = [(row.queued_at, ""), (row.admitted_at, "")]
@@ -144,7 +144,7 @@ def read(
     return done, detail
 
 
-def _problem_words(app: App, row: WorkloadRow, root: Root | None, pod: PodFacts) -> str:
+def _problem_words(app: ServedApp, row: WorkloadRow, root: Root | None, pod: PodFacts) -> str:
     """The cause in one line when something hangs; empty while all goes its way."""
     reason = reason_of_wait(app, row, root, pod)
     if patterns.family_of(reason.code) in PROBLEMS | {"placing"}:
@@ -155,7 +155,9 @@ def _problem_words(app: App, row: WorkloadRow, root: Root | None, pod: PodFacts)
 
 
 # --- words ---
-def reason_of_wait(app: App, row: WorkloadRow, root: Root | None, pod: PodFacts | None) -> Reason:
+def reason_of_wait(
+    app: ServedApp, row: WorkloadRow, root: Root | None, pod: PodFacts | None
+) -> Reason:
     """Why the program does not answer yet, as specific as can be told."""
     if pod is None or pod.is_terminating or pod.has_ended:
         if root is not None and root.refused:
@@ -197,7 +199,7 @@ def probe_words(pod: PodFacts) -> str:
     )
 
 
-def reason_of_end(app: App, row: WorkloadRow, end: ContainerExit) -> Reason:
+def reason_of_end(app: ServedApp, row: WorkloadRow, end: ContainerExit) -> Reason:
     """Why the program ended, with its last words."""
     words = clip(end.message[-500:])
     has_no_python = end.exit_code in _NO_PYTHON and end.cluster_reason in _START_ERRORS
@@ -213,7 +215,7 @@ def reason_of_end(app: App, row: WorkloadRow, end: ContainerExit) -> Reason:
     return found
 
 
-def reason_of_replacement(app: App, gone: PodFacts | None) -> Reason:
+def reason_of_replacement(app: ServedApp, gone: PodFacts | None) -> Reason:
     """Why another pod than the one before is there: the cluster, or somebody, took it away."""
     if gone is not None and gone.disruption is not None:
         return endings.reason_of_disruption(app.who, gone.disruption)

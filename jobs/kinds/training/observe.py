@@ -115,7 +115,7 @@ def read_pod(row: WorkloadRow, pod: objects.KubePod) -> PodFacts:
     failed_fetch = fetch.state.terminated is not None and fetch.state.terminated.exit_code != 0
     ended = main.state.terminated
     holder = fetch if fetch.state.waiting or failed_fetch else main
-    waiting = holder.state.waiting or objects.Waiting()
+    waiting = holder.state.waiting or objects.ContainerStateWaiting()
     return pod_facts(
         pod,
         _key(row, marks),
