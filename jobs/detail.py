@@ -10,10 +10,10 @@ from jobs.archive.logs import Which
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
 from jobs.kinds.training.form import changed_options
+from jobs.kinds.training.pages import shape_text
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Artifact, Bundle, Replica, Workload, WorkloadEvent
 from jobs.rules.states import Desired, WorkloadState
-from jobs.summary import shape_text
 from portal import characters
 from portal.cluster.manifests import to_yaml
 from tenants import policy

@@ -1,17 +1,29 @@
-"""Addresses of jobs: pages under /trainings/, REST under /api/v1/."""
+"""Addresses of pages and of REST: of workloads of all kinds, of nodes and queue, of teams."""
 
-from django.urls import path
+from django.urls import URLPattern, path
 
 from jobs import upload_views, views
 from jobs.fleet import urls as fleet
+from jobs.kinds.base import WorkloadKind
+from jobs.kinds.registry import KINDS
 from jobs.kinds.training.spec import KEY
 from jobs.services import urls as service_pages
 from jobs.team import urls as team_pages
-from jobs.workloads import api, form_views
+from jobs.workloads import api, form_views, home
+from jobs.workloads import views as workloads
+
+
+def _pages(kind: WorkloadKind) -> list[URLPattern]:
+    """The same pages for each kind, named after its key: `jobs`, `job`, `job-new`."""
+    given, base = {"kind": kind}, f"{kind.pages.slug}s/"
+    return [path(base, workloads.show_list, given, name=f"{kind.key}s")]
+
 
 OF_TRAININGS = {"kind": KEY}
 pages = [
-    path("trainings/", views.job_list, name="jobs"),
+    path("", home.home, name="home"),
+    path("tenant/part/<slug:part>/", home.tenant_fragment, name="tenant-fragment"),
+    *(page for kind in KINDS.values() for page in _pages(kind)),
     path("trainings/new/", form_views.workload_new, OF_TRAININGS, name="job-new"),
     path("trainings/new/fit/", form_views.workload_fit, OF_TRAININGS, name="job-fit"),
     path("trainings/<uuid:pk>/", views.job_detail, name="job"),

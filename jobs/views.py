@@ -20,13 +20,11 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from jobs.archive.logs import which_of
 from jobs.detail import JobPage
-from jobs.kinds.training.examples import EXAMPLES
 from jobs.kinds.training.kind import TRAINING
-from jobs.listing import JobListing
 from jobs.logs import downloads
 from jobs.models import Workload
 from jobs.workloads import actions
-from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
+from portal.web.request import PageRequest, is_unchanged, signed_in
 
 PARTS = frozenset({"header", "replicas", "events", "artifacts", "manifests"})
 
@@ -41,16 +39,6 @@ def find_job(request: HttpRequest, pk: UUID) -> Workload:
     jobs = related.filter(kind=TRAINING.key).visible_to(request.user)
     job: Workload = get_object_or_404(jobs, pk=pk)
     return job
-
-
-@require_safe
-@signed_in
-def job_list(request: PageRequest) -> HttpResponseBase:
-    listing = JobListing(request.user, request.GET)
-    if is_unchanged(request, listing.fingerprint):
-        return HttpResponse(status=204)
-    template = "jobs/_list.html" if wants_fragment(request) else "jobs/list.html"
-    return render(request, template, {"listing": listing, "examples": EXAMPLES})
 
 
 @require_safe

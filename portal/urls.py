@@ -6,18 +6,15 @@ import jobs.pod_api.gate
 import jobs.pod_api.runner
 import jobs.urls
 import tenants.urls
-from jobs import home
 from portal.server import health
 from portal.web import errors
 from portal.web.openapi import OpenApiView
 
 urlpatterns = [
-    path("", home.home, name="home"),
     path("healthz", health.healthz, name="healthz"),
     path("livez", health.livez, name="livez"),
     path("readyz", health.readyz, name="readyz"),
     path("status", health.status, name="status"),
-    path("tenant/part/<slug:part>/", home.tenant_fragment, name="tenant-fragment"),
     *tenants.urls.pages,
     *jobs.urls.pages,
     path("api/v1/schema/", OpenApiView.as_view(), name="api-schema"),

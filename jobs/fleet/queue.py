@@ -16,7 +16,6 @@ from django.core.paginator import Page, Paginator
 
 from jobs.kinds.registry import KINDS
 from jobs.models import Workload
-from jobs.summary import shape_text
 from jobs.workloads.usage import totals
 from portal.web.lists import revision_of
 from tenants import policy
@@ -45,7 +44,8 @@ class QueueEntry:
     @property
     def shape(self) -> str:
         """`2 workers, 1 parameter server`; nothing for what is always one pod."""
-        return shape_text(self.row) if KINDS[self.row.kind].has_roles else ""
+        kind = KINDS[self.row.kind]
+        return kind.pages.summary(self.row) if kind.has_roles else ""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from rest_framework.serializers import BaseSerializer
 from jobs.kinds.form import WorkloadForm
 from jobs.kinds.lifecycle import Lifecycle
 from jobs.kinds.observe import CallResults, ReadPod
+from jobs.kinds.pages import KindPages
 from jobs.kinds.serializer import SpecSerializer
 from jobs.kinds.spec import WorkloadSpec
 from jobs.kinds.state import LoadedRow, Observed, PodFacts, Rescue, WorkloadRow
@@ -82,7 +83,7 @@ class StopTexts:
     of_other: Promise
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class WorkloadKind:
     """A kind of workloads.
 
@@ -96,6 +97,7 @@ class WorkloadKind:
         states: those that it may be in, in the order of its life.
         stop: what is said before one is stopped.
         rest: how it looks there.
+        pages: what they are called and say.
         has_roles: whether its replicas have roles; else it is always one pod.
         takes_code: whether it may start from an upload, which its spec has as `source.bundle`.
         spec: what it is asked for by.
@@ -130,6 +132,7 @@ class WorkloadKind:
     states: tuple[WorkloadState, ...] = tuple(WorkloadState)
     stop: StopTexts
     rest: RestResource
+    pages: KindPages
     has_roles: bool = False
     takes_code: bool = False
     spec: type[WorkloadSpec]

@@ -15,6 +15,7 @@ from jobs.kinds.form import WorkloadForm
 from jobs.kinds.interactive.kind import CAN_START_AGAIN, served_kind
 from jobs.kinds.interactive.lifecycle import InteractiveLifecycle
 from jobs.kinds.interactive.manifests import Served
+from jobs.kinds.interactive.pages import served_pages
 from jobs.kinds.interactive.spec import NotebookSpec
 from jobs.kinds.interactive.startup import ServedApp
 from jobs.kinds.serializer import SpecSerializer
@@ -198,6 +199,13 @@ class NotebookForm(WorkloadForm):
         return cls(shown=shown)
 
 
+def _image_title(workload: Workload) -> str:
+    """What the catalog calls its image; "" for one that is not offered any more."""
+    catalog = get_catalog()
+    offered = (*catalog.notebooks.images.offered, *catalog.images.offered)
+    return next((image.title for image in offered if image.reference == workload.image), "")
+
+
 NOTEBOOK = served_kind(
     SERVED,
     key="notebook",
@@ -211,6 +219,18 @@ NOTEBOOK = served_kind(
             "{person} may be working in it: unsaved changes and everything in the memory of running "
             "kernels are lost. What is on the volumes is kept, and it can be started again."
         ),
+    ),
+    pages=served_pages(
+        slug="notebook",
+        title=_("Notebooks"),
+        new=_("New notebook"),
+        none_in_state=_("No notebooks in this state"),
+        summary=lambda workload: _image_title(workload) or workload.image,
+        summary_title=_("Image"),
+        summary_columns=("image",),
+        subtitle=_image_title,
+        stays_at_hand=True,
+        loses_work=True,
     ),
     spec=NotebookSpec,
     serializer=NotebookSerializer,

@@ -11,4 +11,5 @@ KINDS: Mapping[str, WorkloadKind] = {kind.key: kind for kind in (TRAINING, NOTEB
 # Keys of those of a sort, for filters of rows.
 ARCHIVED = tuple(kind.key for kind in KINDS.values() if kind.is_archived)
 TAKE_CODE = tuple(kind.key for kind in KINDS.values() if kind.takes_code)
+STAY_AT_HAND = tuple(kind.key for kind in KINDS.values() if kind.pages.stays_at_hand)
 WITH_GATE = tuple(kind.key for kind in KINDS.values() if kind.has_gate)

@@ -18,6 +18,7 @@ from jobs.kinds.interactive.answers import ServiceSerializer
 from jobs.kinds.interactive.kind import CAN_START_AGAIN, served_kind
 from jobs.kinds.interactive.lifecycle import InteractiveLifecycle
 from jobs.kinds.interactive.manifests import Served
+from jobs.kinds.interactive.pages import served_pages
 from jobs.kinds.interactive.spec import TensorBoardSpec
 from jobs.kinds.interactive.startup import ServedApp
 from jobs.kinds.manifests import PodSettings
@@ -34,6 +35,7 @@ from portal.web.fields import Omissible
 from tenants.models import Tenant, User
 
 MAX_LOG_DIRS = 50
+_TITLES_SHOWN = 3
 _NAME_LENGTH = 80  # the most that a name may have
 
 
@@ -283,6 +285,16 @@ def _trainings_of(tenant: Tenant) -> QuerySet[Workload]:
     return trainings
 
 
+def _shown_titles(workload: Workload) -> str:
+    """What it shows, in a few words."""
+    titles = [str(row["title"]) for row in workload.spec.get("log_dirs", [])]
+    if not titles:
+        return gettext("all of the log volume")
+    text = ", ".join(titles[:_TITLES_SHOWN])
+    more = len(titles) - _TITLES_SHOWN
+    return f"{text} {gettext('and %(n)s more') % {'n': more}}" if more > 0 else text
+
+
 TENSORBOARD = served_kind(
     SERVED,
     key="tensorboard",
@@ -291,6 +303,15 @@ TENSORBOARD = served_kind(
     open_verb="open_shared",
     answer=ShownTensorBoardSerializer,
     stop=StopTexts(button=_("Stop TensorBoard"), own=CAN_START_AGAIN, of_other=CAN_START_AGAIN),
+    pages=served_pages(
+        slug="tensorboard",
+        title=_("TensorBoards"),
+        new=_("New TensorBoard"),
+        none_in_state=_("No TensorBoards in this state"),
+        summary=_shown_titles,
+        summary_title=_("Logs"),
+        summary_columns=("spec",),
+    ),
     find_same=_find_same,
     spec=TensorBoardSpec,
     serializer=TensorBoardSerializer,

@@ -12,7 +12,6 @@ from jobs.kinds.spec import spec_of
 from jobs.kinds.training.kind import TRAINING
 from jobs.models import Artifact, Replica, Workload, WorkloadEvent, WorkloadQuerySet
 from jobs.rules.states import FINAL_STATES, Desired, WorkloadState
-from jobs.services.listing import image_titles
 from jobs.services.startup import StartStep, start_steps, usual_seconds
 from jobs.workloads.usage import Holder, find_holders, totals
 from tenants import policy
@@ -149,7 +148,7 @@ class ServicePage:
 
     @property
     def image_title(self) -> str:
-        return image_titles().get(self.service.image, "")
+        return KINDS[self.service.kind].pages.subtitle(self.service)
 
     @property
     def asked(self) -> dict[str, int]:

@@ -13,7 +13,6 @@ def _pages(kind: str) -> list[URLPattern]:
     given = {"kind": kind}
     one = f"{kind}s/<uuid:pk>/"
     return [
-        path(f"{kind}s/", views.service_list, given, name=f"{kind}s"),
         path(f"{kind}s/new/", form_views.workload_new, given, name=f"{kind}-new"),
         path(f"{kind}s/new/fit/", form_views.workload_fit, given, name=f"{kind}-fit"),
         path(f"{kind}s/stop/", views.service_stop_all, given, name=f"{kind}s-stop"),

@@ -14,12 +14,13 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
+from jobs.kinds.registry import KINDS
 from jobs.models import Workload
 from jobs.services.detail import ServicePage
-from jobs.services.listing import ServiceListing, own_running
 from jobs.workloads import actions
+from jobs.workloads.listing import own_running
 from portal.errors import Refused
-from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
+from portal.web.request import PageRequest, is_unchanged, signed_in
 
 PARTS = frozenset({"header", "startup", "content", "place", "events", "opening"})
 
@@ -38,16 +39,6 @@ def find_service(request: HttpRequest, kind: str, pk: UUID) -> Workload:
 def _part(request: PageRequest, service: Workload, part: str) -> HttpResponse:
     context = {"page": ServicePage(service, request.user), "service": service}
     return render(request, f"services/_{part}.html", context)
-
-
-@require_safe
-@signed_in
-def service_list(request: PageRequest, kind: str) -> HttpResponseBase:
-    listing = ServiceListing(request.user, kind, request.GET)
-    if is_unchanged(request, listing.fingerprint):
-        return HttpResponse(status=204)
-    template = "services/_list.html" if wants_fragment(request) else "services/list.html"
-    return render(request, template, {"listing": listing, "kind": kind})
 
 
 @require_safe
@@ -129,7 +120,7 @@ def service_stop(request: PageRequest, kind: str, pk: UUID) -> HttpResponseBase:
 @signed_in
 def service_stop_all(request: PageRequest, kind: str) -> HttpResponseBase:
     """Stops all of the person's own of this kind."""
-    services = list(own_running(request.user, kind).order_by("name"))
+    services = list(own_running(request.user, KINDS[kind]).order_by("name"))
     if request.method != "POST":
         template = "services/_stop_all.html" if request.htmx else "services/confirm.html"
         context = {

@@ -1,6 +1,6 @@
 """The frame around every page: its navigation, its banner and its warnings."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -45,11 +45,8 @@ class NavItem:
 
 
 # In the order of the page.
-NAV = (
+NAV = [
     NavItem("home", gettext_lazy("Overview"), "house", "/"),
-    NavItem("jobs", gettext_lazy("Trainings"), "layers", ("/trainings/", "/uploads/")),
-    NavItem("notebooks", gettext_lazy("Notebooks"), "notebook", "/notebooks/"),
-    NavItem("tensorboards", gettext_lazy("TensorBoards"), "chart", "/tensorboards/"),
     NavItem("lead-team", gettext_lazy("Team"), "team", "/team/", leads),
     NavItem("nodes", gettext_lazy("Nodes"), "server", "/nodes/"),
     NavItem("queue", gettext_lazy("Queue"), "queue", "/queue/"),
@@ -58,7 +55,12 @@ NAV = (
     NavItem("teams", gettext_lazy("Teams"), "team", "/admin/teams/", admins),
     NavItem("audit", gettext_lazy("Audit trail"), "scroll", "/admin/audit/", admins),
     NavItem("health", gettext_lazy("Health"), "pulse", "/admin/health/", show=admins),
-)
+]
+
+
+def add_lists(items: Iterable[NavItem]) -> None:
+    """Lists of an app, which it brings when it is ready; they come after the first page."""
+    NAV[1:1] = items
 
 
 _CSRF_INPUT = '<input type="hidden" name="csrfmiddlewaretoken" value="{}">'

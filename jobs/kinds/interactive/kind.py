@@ -20,8 +20,8 @@ def served_kind(
 
     Args:
         answer: how one looks in REST.
-        own: what is its own of a `WorkloadKind`: key, title, icon, open_verb, stop, spec, serializer,
-            form, lifecycle; `render` where its template is not that of all.
+        own: what is its own of a `WorkloadKind`: key, title, icon, open_verb, stop, pages, spec,
+            serializer, form, lifecycle; `render` where its template is not that of all.
     """
     rest = RestResource(one=served.word, answer=answer, event_answer=ServiceEventSerializer)
     shared: dict[str, Any] = {

@@ -13,6 +13,7 @@ from jobs.kinds.training.answers import JobSerializer
 from jobs.kinds.training.form import TrainingForm
 from jobs.kinds.training.lifecycle import TrainingLifecycle
 from jobs.kinds.training.observe import observe, read_pod
+from jobs.kinds.training.pages import PAGES
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import KEY, TrainingSpec
 from jobs.kinds.training.submit import check_submit
@@ -57,6 +58,7 @@ TRAINING = WorkloadKind(
         answer=JobSerializer,
         event_answer=EventSerializer,
     ),
+    pages=PAGES,
     has_roles=True,
     takes_code=True,
     spec=TrainingSpec,

@@ -317,7 +317,7 @@ def test_a_failure_of_ours_needs_neither_database_nor_session(
     def fail(*_arguments: Any) -> None:
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr("jobs.home.HomePage", fail)
+    monkeypatch.setattr("jobs.workloads.home.HomePage", fail)
     answer = client.get("/")
     assert answer.status_code == 500
     page = Markup(answer.content.decode())

@@ -1,5 +1,6 @@
 """The first page with its cards: what a person runs, waits for and may use."""
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -7,13 +8,11 @@ from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from jobs.kinds.notebook import NOTEBOOK
+from jobs.kinds.registry import ARCHIVED, STAY_AT_HAND, WITH_GATE
 from jobs.kinds.training.examples import EXAMPLES
-from jobs.kinds.training.kind import TRAINING
 from jobs.models import Workload, WorkloadQuerySet
 from jobs.rules.states import FINAL_STATES, WorkloadState
-from jobs.services.listing import ServiceRow, service_rows
-from jobs.summary import JobRow, job_rows
+from jobs.workloads.listing import ListRow, list_rows
 from jobs.workloads.usage import usage_lines
 from portal.web.lists import revision_of
 from portal.web.request import PageRequest, is_unchanged, signed_in
@@ -22,7 +21,7 @@ from tenants.usage import UsageLine
 
 MAX_UNFINISHED = 50
 MAX_RECENT = 6
-MAX_STOPPED_NOTEBOOKS = 2  # offered to be started again
+MAX_STOPPED = 2  # offered to be started again
 PARTS = frozenset({"quota", "namespace", "now", "closed", "banner"})
 
 
@@ -63,45 +62,46 @@ class HomePage:
         own: WorkloadQuerySet = Workload.objects.visible_to(self.user).filter(tenant=self.tenant)
         return own
 
+    def _rows(self, found: Iterable[Workload]) -> list[ListRow]:
+        return list_rows(found, self.user)
+
     @cached_property
-    def unfinished(self) -> list[JobRow]:
+    def unfinished(self) -> list[ListRow]:
         """Own trainings that have not ended, oldest first as the queue goes."""
-        own = self._own.filter(kind=TRAINING.key).unfinished()
-        return job_rows(own.for_lists().order_by("queued_at", "pk")[:MAX_UNFINISHED])
+        own = self._own.filter(kind__in=ARCHIVED).unfinished().for_lists()
+        return self._rows(own.order_by("queued_at", "pk")[:MAX_UNFINISHED])
 
     @property
-    def running(self) -> list[JobRow]:
-        return [row for row in self.unfinished if row.job.state != WorkloadState.QUEUED]
+    def running(self) -> list[ListRow]:
+        return [row for row in self.unfinished if row.workload.state != WorkloadState.QUEUED]
 
     @property
-    def waiting(self) -> list[JobRow]:
-        return [row for row in self.unfinished if row.job.state == WorkloadState.QUEUED]
+    def waiting(self) -> list[ListRow]:
+        return [row for row in self.unfinished if row.workload.state == WorkloadState.QUEUED]
 
     @cached_property
-    def recent(self) -> list[JobRow]:
+    def recent(self) -> list[ListRow]:
         """Own trainings that ended, the latest first."""
-        own = self._own.filter(kind=TRAINING.key, state__in=FINAL_STATES)
-        return job_rows(own.for_lists().order_by("-finished_at", "pk")[:MAX_RECENT])
+        own = self._own.filter(kind__in=ARCHIVED, state__in=FINAL_STATES)
+        return self._rows(own.for_lists().order_by("-finished_at", "pk")[:MAX_RECENT])
 
     @cached_property
-    def services(self) -> list[ServiceRow]:
+    def served(self) -> list[ListRow]:
         """Own notebooks and TensorBoards that run or wait, then notebooks that were stopped lately."""
-        own = self._own.exclude(kind=TRAINING.key).defer("plan", "notes", "steps")
+        own = self._own.filter(kind__in=WITH_GATE).defer("plan", "notes", "steps")
         own = own.order_by("-queued_at", "pk")
-        stopped = own.filter(kind=NOTEBOOK.key, state__in=FINAL_STATES)
-        found = [*own.unfinished()[:MAX_UNFINISHED], *stopped[:MAX_STOPPED_NOTEBOOKS]]
-        return service_rows(found, self.user)
+        stopped = own.filter(kind__in=STAY_AT_HAND, state__in=FINAL_STATES)
+        return self._rows([*own.unfinished()[:MAX_UNFINISHED], *stopped[:MAX_STOPPED]])
 
     @property
-    def services_running(self) -> int:
-        return sum(row.service.state == WorkloadState.RUNNING for row in self.services)
+    def served_running(self) -> int:
+        return sum(row.workload.state == WorkloadState.RUNNING for row in self.served)
 
     @property
     def revision(self) -> str:
         """Changes when anything on the cards of what runs and of the quota changes."""
-        rows = [*self.unfinished, *self.recent]
-        shown = [(str(row.job.pk), row.job.revision) for row in rows]
-        shown += [(str(row.service.pk), row.service.revision) for row in self.services]
+        rows = [*self.unfinished, *self.recent, *self.served]
+        shown = [(str(row.workload.pk), row.workload.revision) for row in rows]
         tenant = self.tenant.revision if self.tenant else 0
         return revision_of(tenant, shown)
 

@@ -1,0 +1,42 @@
+"""What pages say of trainings."""
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from jobs.kinds.pages import KindPages
+from jobs.models import Workload
+from jobs.rules.states import HOLDING_STATES, WorkloadState
+
+
+def shape_text(job: Workload) -> str:
+    """`2 workers, 1 parameter server`; `single` where one replica is all."""
+    words = {
+        "worker": lambda n: ngettext("%(n)s worker", "%(n)s workers", n) % {"n": n},
+        "ps": lambda n: ngettext("%(n)s parameter server", "%(n)s parameter servers", n) % {"n": n},
+    }
+    counts = {role: asked["count"] for role, asked in job.asked.items()}
+    if sum(counts.values()) == 1:
+        return _("single")
+    return ", ".join(words[role](count) for role, count in counts.items())
+
+
+PAGES = KindPages(
+    slug="training",
+    title=gettext_lazy("Trainings"),
+    new=gettext_lazy("New training"),
+    none_named=gettext_lazy("No training has “%(words)s” in its name."),
+    none_in_state=gettext_lazy("No trainings in this state"),
+    tabs={
+        "": (gettext_lazy("All"), frozenset(WorkloadState)),
+        "queued": (gettext_lazy("Queued"), frozenset({WorkloadState.QUEUED})),
+        "running": (gettext_lazy("Running"), HOLDING_STATES),
+        "succeeded": (gettext_lazy("Succeeded"), frozenset({WorkloadState.SUCCEEDED})),
+        "failed": (gettext_lazy("Failed"), frozenset({WorkloadState.FAILED})),
+        "stopped": (gettext_lazy("Stopped"), frozenset({WorkloadState.STOPPED})),
+    },
+    per_page=25,
+    summary=shape_text,
+    summary_title=gettext_lazy("Replicas"),
+    summary_columns=("replicas",),
+    subtitle=shape_text,
+)

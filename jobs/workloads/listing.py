@@ -1,0 +1,185 @@
+"""The list of a kind: which workloads are shown, in which tab, on which page; and what a row shows."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from django.core.paginator import Page, Paginator
+from django.db.models import Count, F
+from django.http import QueryDict
+
+from jobs.kinds.base import WorkloadKind
+from jobs.kinds.registry import KINDS
+from jobs.models import Replica, Workload, WorkloadQuerySet
+from jobs.rules.states import Desired, ReplicaState
+from jobs.workloads.usage import totals
+from portal.web.lists import Tab, revision_of
+from portal.web.request import search_words
+from tenants import policy
+from tenants.models import Tenant
+
+MAX_LAMPS = 16
+_LAMP_ORDER = (
+    ReplicaState.FAILED,
+    ReplicaState.RUNNING,
+    ReplicaState.SUCCEEDED,
+    ReplicaState.STARTING,
+    ReplicaState.PENDING,
+    ReplicaState.STOPPED,
+)
+# What a row shows of every kind: reading all of a training costs twice as much.
+_SHOWN = (
+    "kind",
+    "name",
+    "replicas",
+    "state",
+    "reason_text",
+    "attempt",
+    "queued_at",
+    "started_at",
+    "finished_at",
+    "revision",
+    *(f"owner__{name}" for name in ("username", "first_name", "last_name")),
+)
+
+
+@dataclass(frozen=True)
+class ListRow:
+    """One workload in a list, for somebody who may see it."""
+
+    workload: Workload
+    is_own: bool
+    counts: Mapping[str, int]  # replica state -> how many, of the current attempt
+
+    @property
+    def kind(self) -> WorkloadKind:
+        return KINDS[self.workload.kind]
+
+    @property
+    def may_open(self) -> bool:
+        """Whoever sees what is shared may open it; what is private is its owner's alone."""
+        return self.is_own or self.kind.open_verb == "open_shared"
+
+    @property
+    def summary(self) -> str:
+        return self.kind.pages.summary(self.workload)
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """By the resources of the quota."""
+        return totals(self.workload.replicas)
+
+    @property
+    def replica_count(self) -> int:
+        return sum(asked["count"] for asked in self.workload.replicas.values())
+
+    @property
+    def lamps(self) -> tuple[str, ...]:
+        """A state for each replica, or nothing where there are too many to look at."""
+        if self.replica_count > MAX_LAMPS:
+            return ()
+        known = [state for state in _LAMP_ORDER for _index in range(self.counts.get(state, 0))]
+        missing = self.replica_count - len(known)
+        return (*map(str, known), *[str(ReplicaState.PENDING)] * missing)
+
+    @property
+    def running_count(self) -> int:
+        return self.counts.get(ReplicaState.RUNNING, 0)
+
+
+def list_rows(workloads: Iterable[Workload], user: Any) -> list[ListRow]:
+    """Rows in the order given. One query for the replicas of those that have roles, however many."""
+    listed = list(workloads)
+    counts: dict[object, dict[str, int]] = defaultdict(dict)
+    with_roles = [row.pk for row in listed if KINDS[row.kind].has_roles]
+    seen = (
+        Replica.objects.filter(workload__in=with_roles, attempt=F("workload__attempt"))
+        .order_by()
+        .values_list("workload_id", "state")
+        .annotate(n=Count("id"))
+    )
+    for pk, state, n in seen:
+        counts[pk][state] = n
+    return [ListRow(row, row.owner_id == user.pk, counts[row.pk]) for row in listed]
+
+
+def own_running(user: Any, kind: WorkloadKind) -> WorkloadQuerySet:
+    """The person's own that run, start or wait, and have not been asked to stop."""
+    own = Workload.objects.visible_to(user).filter(kind=kind.key, owner=user, desired=Desired.RUN)
+    running: WorkloadQuerySet = own.unfinished()
+    return running
+
+
+def _tenant(user: Any, text: str) -> Tenant | None:
+    """The namespace to which the list is narrowed, if the person may see it."""
+    try:
+        pk = UUID(text)
+    except ValueError:
+        return None
+    tenant: Tenant | None = Tenant.objects.visible_to(user).filter(pk=pk).first()
+    return tenant
+
+
+class WorkloadListing:
+    """One page of the workloads of a kind that somebody may see, the latest first."""
+
+    def __init__(self, user: Any, kind: WorkloadKind, query: QueryDict) -> None:
+        self.user = user
+        self.kind = kind
+        self.state = query.get("state", "") if query.get("state") in kind.pages.tabs else ""
+        self.words = search_words(query)
+        self._page_number = query.get("page", "1")
+        self._visible: WorkloadQuerySet = Workload.objects.visible_to(user).filter(kind=kind.key)
+        self.tenant = _tenant(user, query.get("tenant", ""))
+        if self.tenant is not None:
+            self._visible = self._visible.filter(tenant=self.tenant)
+        self.is_shared = policy.may(user, "see")
+
+    @cached_property
+    def _found(self) -> WorkloadQuerySet:
+        if not self.words:
+            return self._visible
+        return self._visible.filter(name__icontains=self.words)
+
+    @cached_property
+    def tabs(self) -> list[Tab]:
+        """How many each tab would show. One query."""
+        counted = self._found.order_by().values("state").annotate(n=Count("pk", distinct=True))
+        by_state = {row["state"]: row["n"] for row in counted}
+        return [
+            Tab(key, title, sum(by_state.get(s, 0) for s in states), key == self.state)
+            for key, (title, states) in self.kind.pages.tabs.items()
+        ]
+
+    @cached_property
+    def page(self) -> Page[Workload]:
+        pages = self.kind.pages
+        _title, states = pages.tabs[self.state]
+        chosen = self._found.filter(state__in=states) if self.state else self._found
+        shown = chosen.only(*_SHOWN, *pages.summary_columns).select_related("owner")
+        paginator = Paginator(shown.order_by("-queued_at", "pk"), pages.per_page)
+        paginator.count = next(tab.count for tab in self.tabs if tab.is_here)  # known already
+        return paginator.get_page(self._page_number)
+
+    @cached_property
+    def rows(self) -> list[ListRow]:
+        return list_rows(self.page.object_list, self.user)
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.words or self.state or self.tenant)
+
+    @cached_property
+    def stoppable_count(self) -> int:
+        """How many of the own ones can be stopped at once."""
+        return own_running(self.user, self.kind).count()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when anything on the page changes."""
+        shown = [(str(row.workload.pk), row.workload.revision) for row in self.rows]
+        numbers = [tab.count for tab in self.tabs]
+        return revision_of(shown, numbers)
