@@ -1,46 +1,61 @@
 """Addresses of pages and of REST: of workloads of all kinds, of nodes and queue, of teams."""
 
+from collections.abc import Callable, Iterator
+
+from django.http import HttpResponseBase
 from django.urls import URLPattern, path
 
-from jobs import upload_views, views
+from jobs import upload_views
 from jobs.fleet import urls as fleet
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.registry import KINDS
-from jobs.kinds.training.spec import KEY
-from jobs.services import urls as service_pages
 from jobs.team import urls as team_pages
-from jobs.workloads import api, form_views, home
-from jobs.workloads import views as workloads
+from jobs.workloads import api, form_views, home, views
 
 
-def _pages(kind: WorkloadKind) -> list[URLPattern]:
-    """The same pages for each kind, named after its key: `jobs`, `job`, `job-new`."""
-    given, base = {"kind": kind}, f"{kind.pages.slug}s/"
-    return [path(base, workloads.show_list, given, name=f"{kind.key}s")]
+def _pages(kind: WorkloadKind) -> Iterator[URLPattern]:
+    """The pages of a kind, named after its key: `notebooks`, `notebook`, `notebook-stop`."""
+    key, all_of_it = kind.key, f"{kind.pages.slug}s/"
+    one = f"{all_of_it}<uuid:pk>/"
+
+    def page(where: str, view: Callable[..., HttpResponseBase], name: str) -> URLPattern:
+        return path(where, view, {"kind": kind}, name=name)
+
+    yield page(all_of_it, views.show_list, f"{key}s")
+    form = {"kind": key}
+    yield path(f"{all_of_it}new/", form_views.workload_new, form, name=f"{key}-new")
+    yield path(f"{all_of_it}new/fit/", form_views.workload_fit, form, name=f"{key}-fit")
+    yield page(one, views.show, key)
+    yield page(f"{one}part/<slug:part>/", views.show_part, f"{key}-fragment")
+    yield page(f"{one}stop/", views.stop, f"{key}-stop")
+    yield page(f"{one}delete/", views.delete, f"{key}-delete")
+    if kind.pages.stop_all is not None:
+        yield page(f"{all_of_it}stop/", views.stop_all, f"{key}s-stop")
+    if kind.can_restart:
+        yield page(f"{one}start/", views.start, f"{key}-start")
+    else:
+        yield path(f"{one}again/", form_views.workload_again, form, name=f"{key}-again")
+    if kind.has_gate:
+        yield page(f"{one}open/", views.open_, f"{key}-open")
+    if kind.is_archived:
+        yield page(f"{one}log/", views.download_log, f"{key}-log-download")
+        file = f"{one}artifacts/<uuid:artifact_id>/"
+        yield page(file, views.download_artifact, f"{key}-artifact")
 
 
-OF_TRAININGS = {"kind": KEY}
 pages = [
     path("", home.home, name="home"),
     path("tenant/part/<slug:part>/", home.tenant_fragment, name="tenant-fragment"),
     *(page for kind in KINDS.values() for page in _pages(kind)),
-    path("trainings/new/", form_views.workload_new, OF_TRAININGS, name="job-new"),
-    path("trainings/new/fit/", form_views.workload_fit, OF_TRAININGS, name="job-fit"),
-    path("trainings/<uuid:pk>/", views.job_detail, name="job"),
-    path("trainings/<uuid:pk>/part/<slug:part>/", views.job_fragment, name="job-fragment"),
-    path("trainings/<uuid:pk>/stop/", views.job_stop, name="job-stop"),
-    path("trainings/<uuid:pk>/delete/", views.job_delete, name="job-delete"),
-    path("trainings/<uuid:pk>/again/", form_views.workload_again, OF_TRAININGS, name="job-again"),
-    path("trainings/<uuid:pk>/log/", views.job_log_download, name="job-log-download"),
     path(
-        "trainings/<uuid:pk>/artifacts/<uuid:artifact_id>/",
-        views.job_artifact,
-        name="job-artifact",
+        "tensorboards/of/",
+        form_views.tensorboard_of,
+        {"kind": "tensorboard"},
+        name="tensorboard-of",
     ),
     path("bundles/", form_views.bundle_upload, name="bundle-upload"),
     path("uploads/", upload_views.upload_list, name="uploads"),
     path("uploads/<uuid:pk>/delete/", upload_views.upload_delete, name="upload-delete"),
-    *service_pages.pages,
     *fleet.pages,
     *team_pages.pages,
 ]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, ClassVar
 
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.drainage import set_override
 from drf_spectacular.utils import extend_schema_serializer
@@ -230,6 +230,15 @@ NOTEBOOK = served_kind(
         summary_columns=("image",),
         subtitle=_image_title,
         stays_at_hand=True,
+        stop_all=ngettext_lazy("Stop 1 notebook?", "Stop %(num)s notebooks?", "num"),
+        stop_all_text=_(
+            "Unsaved changes and everything in the memory of running kernels are lost. Files under "
+            "/data and /log are kept, and each can be started again."
+        ),
+        delete_going=_(
+            "It is stopped at once, and unsaved work in it is lost. Its page and events are deleted "
+            "permanently. The data and log volumes stay as they are."
+        ),
         loses_work=True,
     ),
     spec=NotebookSpec,

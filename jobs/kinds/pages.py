@@ -30,6 +30,11 @@ class KindPages:
         summary_columns: the columns of a row that the summary reads.
         subtitle: the same for the page of one; "" where its page says it elsewhere.
         stays_at_hand: whether those that ended lately are on the first page, to be started again.
+        stop_all: asked before all of one's own are stopped, of `%(num)s`; None: no page asks that.
+        stop_all_text: what becomes of them.
+        asks_reason: whether the owner is asked why, too, before one is stopped.
+        delete_going: what deleting one does that has not ended.
+        delete_ended: the same for one that has.
         loses_work: whether what is not saved is lost when one that runs is stopped.
     """
 
@@ -45,4 +50,9 @@ class KindPages:
     summary_columns: tuple[str, ...]
     subtitle: Callable[[Workload], str] = _nothing
     stays_at_hand: bool = False
+    stop_all: Promise | None = None
+    stop_all_text: Promise | str = ""
+    asks_reason: bool = False
+    delete_going: Promise
+    delete_ended: Promise
     loses_work: bool = False

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 from django.http import QueryDict
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
@@ -311,6 +311,12 @@ TENSORBOARD = served_kind(
         summary=_shown_titles,
         summary_title=_("Logs"),
         summary_columns=("spec",),
+        stop_all=ngettext_lazy("Stop 1 TensorBoard?", "Stop %(num)s TensorBoards?", "num"),
+        stop_all_text=_("Nothing is lost: a TensorBoard only reads, and it can be started again."),
+        delete_going=_(
+            "It is stopped at once. Its page and events are deleted permanently. The data and log "
+            "volumes stay as they are."
+        ),
     ),
     find_same=_find_same,
     spec=TensorBoardSpec,

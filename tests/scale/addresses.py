@@ -8,6 +8,8 @@ from uuid import UUID
 
 from django.urls.converters import IntConverter, SlugConverter, UUIDConverter
 
+from jobs.kinds.registry import KINDS
+from jobs.workloads.page import page_class
 from tests.portal.routes.walk import Route, routes
 from tests.scale.rows import Cast
 
@@ -57,7 +59,7 @@ def _filled(cast: Cast, route: Route) -> Iterator[tuple[str, str]]:
         if isinstance(converter, UUIDConverter):
             path = path.replace(f"<uuid:{key}>", str(_identity(cast, route.name, key)))
         elif isinstance(converter, SlugConverter):
-            words = _words(key, route.view)
+            words = _words(key, route.view, route.name)
             path = path.replace(f"<slug:{key}>", "{word}")
         elif isinstance(converter, IntConverter):
             path = path.replace(f"<int:{key}>", "0")
@@ -67,8 +69,11 @@ def _filled(cast: Cast, route: Route) -> Iterator[tuple[str, str]]:
         yield (f"{route.name} {word}".strip(), path.replace("{word}", word))
 
 
-def _words(key: str, view: Any) -> Sequence[str]:
-    """What the view's own module lists for this key: `PARTS` for `part`, `VERBS` for `verb`."""
+def _words(key: str, view: Any, name: str) -> Sequence[str]:
+    """What a page of this kind has, or the view's own module lists for this key: `PARTS` for `part`."""
+    kind = KINDS.get(name.removesuffix("-fragment"))
+    if kind is not None:
+        return sorted(page_class(kind).parts)
     listed = getattr(sys.modules[view.__module__], f"{key.upper()}S", None)
     return sorted(listed) if listed else ("none",)
 

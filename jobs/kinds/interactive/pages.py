@@ -23,5 +23,8 @@ def served_pages(**own: Any) -> KindPages:
             "failed": (_("Failed"), frozenset({WorkloadState.FAILED})),
         },
         per_page=50,
+        delete_ended=_(
+            "Its page and events are deleted permanently. The data and log volumes stay as they are."
+        ),
         **own,
     )

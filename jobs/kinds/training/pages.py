@@ -39,4 +39,13 @@ PAGES = KindPages(
     summary_title=gettext_lazy("Replicas"),
     summary_columns=("replicas",),
     subtitle=shape_text,
+    asks_reason=True,
+    delete_going=gettext_lazy(
+        "It is stopped at once, and its page, log and files are deleted permanently. What it wrote to "
+        "your data and log volumes stays there."
+    ),
+    delete_ended=gettext_lazy(
+        "Its page, archived log and files are deleted permanently. What it wrote to your data and log "
+        "volumes stays there."
+    ),
 )

@@ -63,7 +63,7 @@ class TrainingSerializer(SpecSerializer):
     source = SourceSerializer(
         label=_("Code"), required=False, allow_null=True, style=_widget("what", 2, "source")
     )  # type: ignore[assignment]  # a declared field named like DRF's own attribute; the metaclass takes it out
-    replicas = Replicas(required=False, style=_widget("where", 2, "replicas"))
+    replicas = Replicas(required=False, style=_widget("where", 2, "replicas_input"))
     env = Variables(
         label=_("Environment variables"), required=False, style=_widget("how", 4, "env")
     )

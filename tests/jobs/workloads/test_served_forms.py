@@ -12,7 +12,7 @@ from pytest_django import Settings
 from jobs.models import Node, Workload
 from tenants.models import Tenant
 from tests.factories import make_job, make_service, make_tenant, make_user, role_request
-from tests.jobs.services.browsing import HTMX, client_of, read, running
+from tests.jobs.workloads.served import HTMX, client_of, read, running
 from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db

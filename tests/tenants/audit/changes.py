@@ -214,7 +214,7 @@ def make_home(person: User) -> None:
 
 
 # POST that only looks: previews of a form, and opening, which writes a row when it succeeds (that
-# needs a gate; tests/jobs/services).
+# needs a gate; tests/jobs/workloads).
 LOOKS = {"job-fit", "api-job-preview", "notebook-fit", "tensorboard-fit"}
 ELSEWHERE = {"notebook-open", "tensorboard-open", "api-notebook-open", "api-tensorboard-open"}
 

@@ -11,7 +11,7 @@ from django.utils.timezone import now
 from jobs.models import Artifact, Workload, WorkloadEvent
 from tenants.models import Team, Tenant
 from tests.factories import make_job, make_service, make_tenant, make_user
-from tests.jobs.services.browsing import HTMX, KEYS, client_of, read, running, steps
+from tests.jobs.workloads.served import HTMX, KEYS, client_of, read, running, steps
 from tests.portal.markup import Markup
 
 pytestmark = pytest.mark.django_db

@@ -6,7 +6,7 @@ from django.test import Client
 from jobs.models import Workload
 from tenants.models import AuditEntry, Team, Tenant
 from tests.factories import make_service, make_tenant, make_user
-from tests.jobs.services.browsing import HTMX, client_of, read, running
+from tests.jobs.workloads.served import HTMX, client_of, read, running
 from tests.portal.markup import Markup
 
 pytestmark = pytest.mark.django_db

@@ -1,0 +1,362 @@
+"""What the page of one workload shows. Each part reads its rows only when it is rendered."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, ClassVar
+
+from jobs import command_line
+from jobs.archive.logs import which_of
+from jobs.kinds.base import WorkloadKind
+from jobs.kinds.interactive.opening import gate_origin
+from jobs.kinds.interactive.spec import TensorBoardSpec
+from jobs.kinds.registry import ARCHIVED, KINDS
+from jobs.kinds.spec import spec_of
+from jobs.kinds.training import private
+from jobs.kinds.training.form import changed_options
+from jobs.kinds.training.spec import TrainingSpec
+from jobs.models import Artifact, Bundle, Replica, Workload, WorkloadEvent, WorkloadQuerySet
+from jobs.rules.states import FINAL_STATES, Desired, WorkloadState
+from jobs.workloads import timeline
+from jobs.workloads.startup import StartStep, start_steps, usual_seconds
+from jobs.workloads.usage import Holder, find_holders, totals
+from portal import characters
+from portal.cluster.manifests import to_yaml
+from tenants import policy
+from tenants.models import User
+
+MAX_EVENTS = 300
+MAX_ARTIFACTS = 1000
+MAX_EARLIER_STARTS = 20
+EVENT_FILES = "tfevents"  # part of the name of every file that TensorBoard reads
+
+
+class WorkloadPage:
+    """One workload, for somebody who may see it.
+
+    Attributes:
+        parts: what of the page is re-read alone.
+        unread: large columns that no part shows.
+    """
+
+    parts: ClassVar[frozenset[str]] = frozenset({"header", "events"})
+    unread: ClassVar[tuple[str, ...]] = ("notes",)
+
+    def __init__(self, workload: Workload, user: User, attempt: str = "") -> None:
+        """
+        Args:
+            attempt: whose log is shown, as the address has it.
+        """
+        self.workload = workload
+        self.kind = KINDS[workload.kind]
+        self.user = user
+
+    @property
+    def is_own(self) -> bool:
+        return bool(self.workload.owner_id == self.user.pk)
+
+    @cached_property
+    def allowed(self) -> frozenset[str]:
+        """What the person may do with it, whatever its state."""
+        verbs = ("start", "stop", "delete", self.kind.open_verb)
+        return policy.allowed(self.user, self.workload.tenant, *filter(None, verbs))
+
+    def require(self, verb: str) -> None:
+        """
+        Raises:
+            PermissionDenied: the person may not do this with it.
+        """
+        policy.require(self.user, verb, self.workload.tenant)
+
+    @property
+    def may_open(self) -> bool:
+        return self.kind.open_verb in self.allowed
+
+    @property
+    def may_stop(self) -> bool:
+        return not self.workload.is_final and "stop" in self.allowed
+
+    @property
+    def may_start(self) -> bool:
+        is_over = self.workload.is_final and not self.is_start_asked
+        return self.kind.can_restart and is_over and "start" in self.allowed
+
+    @property
+    def may_delete(self) -> bool:
+        return "delete" in self.allowed
+
+    @property
+    def is_stop_asked(self) -> bool:
+        """Stop was asked for, and the reconciler has not yet said `stopping`."""
+        asked = self.workload.desired == Desired.STOP and not self.workload.is_final
+        return asked and self.workload.state != WorkloadState.STOPPING
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether there is nothing left to be stopped by hand."""
+        return self.is_stop_asked or self.workload.state == WorkloadState.STOPPING
+
+    @property
+    def is_start_asked(self) -> bool:
+        """Start was asked for, and the reconciler has not yet noticed."""
+        row = self.workload
+        is_new = row.observed_generation != row.generation
+        return bool(row.is_final and row.desired == Desired.RUN and is_new)
+
+    @property
+    def loses_work(self) -> bool:
+        """Whether what is not saved would be lost if it was stopped now."""
+        return self.kind.pages.loses_work and self.workload.state == WorkloadState.RUNNING
+
+    @property
+    def asks_before_stop(self) -> bool:
+        """Work can be lost; a lead or an admin says why."""
+        return not self.is_own or self.loses_work
+
+    @property
+    def is_starting(self) -> bool:
+        return self.workload.state in {WorkloadState.QUEUED, WorkloadState.STARTING}
+
+    @property
+    def shows_reason(self) -> bool:
+        """Whether the header tells why it is as it is."""
+        return bool(self.workload.reason_text)
+
+    @property
+    def subtitle(self) -> str:
+        return self.kind.pages.subtitle(self.workload)
+
+    @cached_property
+    def _latest_events(self) -> list[WorkloadEvent]:
+        return list(self.workload.events.order_by("-at", "-id")[: MAX_EVENTS + 1])
+
+    @property
+    def events(self) -> list[WorkloadEvent]:
+        """Newest first."""
+        return self._latest_events[:MAX_EVENTS]
+
+    @property
+    def has_more_events(self) -> bool:
+        return len(self._latest_events) > MAX_EVENTS
+
+
+@dataclass(frozen=True)
+class ArtifactRow:
+    artifact: Artifact
+
+    @property
+    def folder(self) -> str:
+        folder, slash, _name = self.artifact.path.rpartition("/")
+        return characters.visible(folder) + slash
+
+    @property
+    def file_name(self) -> str:
+        return characters.visible(self.artifact.path.rsplit("/", 1)[-1])
+
+    @property
+    def changed_at(self) -> datetime | None:
+        try:
+            return datetime.fromtimestamp(self.artifact.mtime_ns / 1e9, tz=UTC)
+        except (OverflowError, OSError, ValueError):
+            return None  # a file may carry any time that its program gave it
+
+
+class TrainingPage(WorkloadPage):
+    """A training: its replicas, its log, what it left, what was asked for."""
+
+    parts = WorkloadPage.parts | {"replicas", "artifacts", "manifests"}
+
+    def __init__(self, workload: Workload, user: User, attempt: str = "") -> None:
+        super().__init__(workload, user)
+        self.which = which_of(workload, attempt)  # of which attempt the log is shown
+
+    @cached_property
+    def spec(self) -> TrainingSpec:
+        return spec_of(self.workload, TrainingSpec)
+
+    @cached_property
+    def stages(self) -> list[timeline.Step]:
+        return timeline.steps(self.workload)
+
+    @cached_property
+    def _all_replicas(self) -> list[Replica]:
+        rows = list(self.workload.replica_rows.all())
+        order = {role: place for place, role in enumerate(self.workload.asked)}
+        return sorted(rows, key=lambda r: (r.attempt, order.get(r.role, 99), r.index))
+
+    @property
+    def replicas(self) -> list[Replica]:
+        """Of the current attempt."""
+        return [row for row in self._all_replicas if row.attempt == self.workload.attempt]
+
+    @property
+    def earlier(self) -> list[Replica]:
+        """Of attempts that came before."""
+        return [row for row in self._all_replicas if row.attempt != self.workload.attempt]
+
+    @property
+    def has_gpus(self) -> bool:
+        return any(asked["gpu_count"] for asked in self.workload.replicas.values())
+
+    @property
+    def replica_names(self) -> list[str]:
+        """`worker-0`, ...: all that the request has, whether or not they exist yet."""
+        return [
+            f"{role}-{index}"
+            for role, asked in self.workload.asked.items()
+            for index in range(asked["count"])
+        ]
+
+    @cached_property
+    def artifacts(self) -> list[ArtifactRow]:
+        return [ArtifactRow(artifact) for artifact in self.workload.artifacts.all()[:MAX_ARTIFACTS]]
+
+    @property
+    def artifacts_bytes(self) -> int:
+        return sum(row.artifact.size_bytes for row in self.artifacts)
+
+    @cached_property
+    def manifests(self) -> str:
+        """YAML as rendered at admission; empty before."""
+        plan = self.workload.plan
+        return to_yaml(private.shown_plan(self.workload, self.user)) if plan else ""
+
+    @property
+    def env(self) -> list[tuple[str, str]]:
+        """Variables with what the reader may see of their values."""
+        shown = self._shown.env.items()
+        return [(name, private.HIDDEN if value is None else value) for name, value in shown]
+
+    @property
+    def source(self) -> dict[str, str] | None:
+        return self._shown.source
+
+    @cached_property
+    def _shown(self) -> TrainingSpec:
+        return private.shown_spec(self.spec, self.workload.tenant, self.user)
+
+    @property
+    def command_text(self) -> str:
+        return command_line.join(self.spec.command)
+
+    @cached_property
+    def bundle(self) -> Bundle | None:
+        identity = (self.spec.source or {}).get("bundle")
+        return Bundle.objects.filter(pk=identity).first() if identity else None
+
+    @property
+    def roles(self) -> list[tuple[str, dict[str, Any]]]:
+        """What each replica of a role asks for."""
+        return list(self.workload.asked.items())
+
+    @property
+    def options(self) -> list[tuple[str, str]]:
+        """Label and value of what was asked for beyond the usual."""
+        return changed_options(self.spec)
+
+
+@dataclass(frozen=True)
+class ShownFolder:
+    """One log folder that a TensorBoard shows."""
+
+    title: str
+    path: str
+    job: Workload | None  # None: deleted, or never was a training's
+    is_empty: bool  # the training has ended and left no event file
+
+
+class InteractivePage(WorkloadPage):
+    """What is served behind a gate: how its start goes, what it is, where it runs."""
+
+    parts = WorkloadPage.parts | {"startup", "content", "place", "opening"}
+    unread = ("plan", "notes")
+
+    @cached_property
+    def replica(self) -> Replica | None:
+        """Where it runs, or ran last; None before its first pod."""
+        return self.workload.replica
+
+    @property
+    def shows_reason(self) -> bool:
+        """Why it does not run yet is said at the step that is the current one."""
+        return super().shows_reason and not self.is_starting
+
+    @property
+    def cause(self) -> str:
+        """Why the latest start waits or ended; what is known of an earlier one is not told."""
+        row = self.workload
+        return str(row.reason_text) if row.observed_generation == row.generation else ""
+
+    @cached_property
+    def steps(self) -> list[StartStep]:
+        return start_steps(self.workload)
+
+    @cached_property
+    def usual(self) -> Mapping[str, float]:
+        """Seconds that each step usually takes with this image, from what the person may see."""
+        earlier = (
+            Workload.objects.visible_to(self.user)
+            .filter(kind=self.kind.key, image=self.workload.image, started_at__isnull=False)
+            .exclude(pk=self.workload.pk)
+            .order_by("-started_at")
+            .values_list("steps", flat=True)
+        )
+        return usual_seconds(earlier[:MAX_EARLIER_STARTS])
+
+    @property
+    def address(self) -> str:
+        """Where the gate answers; empty before the cluster has picked a port."""
+        port = self.workload.node_port
+        return gate_origin(port) if port else ""
+
+    @cached_property
+    def holders(self) -> list[Holder]:
+        """What of the owner's holds the quota that this one waits for."""
+        if not (self.is_own and self.is_starting and self.workload.reason_code == "quota"):
+            return []
+        return find_holders(self.workload.tenant, self.user)
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """By the resources of the quota."""
+        return totals(self.workload.replicas)
+
+    @property
+    def _trainings(self) -> WorkloadQuerySet:
+        visible: WorkloadQuerySet = Workload.objects.visible_to(self.user)
+        return visible.filter(kind__in=ARCHIVED)
+
+    @cached_property
+    def folders(self) -> list[ShownFolder]:
+        """What a TensorBoard shows; empty: all of the log volume. Two queries."""
+        rows = spec_of(self.workload, TensorBoardSpec).log_dirs
+        ids = [row["job"] for row in rows if row.get("job")]
+        jobs = {str(job.pk): job for job in self._trainings.filter(pk__in=ids).for_lists()}
+        written = Artifact.objects.filter(workload__in=list(jobs), path__contains=EVENT_FILES)
+        with_events = {str(pk) for pk in written.values_list("workload_id", flat=True).distinct()}
+        return [
+            ShownFolder(
+                title=str(row["title"]),
+                path=str(row["path"]),
+                job=(job := jobs.get(str(row.get("job")))),
+                is_empty=bool(job and job.state in FINAL_STATES and str(job.pk) not in with_events),
+            )
+            for row in rows
+        ]
+
+    @cached_property
+    def has_no_event_files(self) -> bool:
+        """Nothing to show, as far as is known: its pod found none, or the trainings left none."""
+        if self.workload.event_files is not None:
+            return bool(self.workload.event_files == 0)
+        if self.folders:
+            return all(folder.is_empty for folder in self.folders)
+        jobs = self._trainings.filter(tenant=self.workload.tenant_id)
+        written = Artifact.objects.filter(workload__in=jobs, path__contains=EVENT_FILES)
+        return not jobs.unfinished().exists() and not written.exists()
+
+
+def page_class(kind: WorkloadKind) -> type[WorkloadPage]:
+    """What the page of one of this kind shows."""
+    return InteractivePage if kind.has_gate else TrainingPage
