@@ -24,6 +24,7 @@ class KindPages:
         none_named: said of a search without a result; `%(words)s` are those searched for.
         none_in_state: said of an empty tab.
         tabs: of the list, in their order: key in the address -> title, states. "" is open at first.
+        by_namespace: whether the list can be narrowed to one namespace.
         per_page: rows of the list on one page.
         summary: what one is, in a few words, for lists.
         summary_title: of the column that has it.
@@ -48,6 +49,7 @@ class KindPages:
     summary: Callable[[Workload], str]
     summary_title: Promise
     summary_columns: tuple[str, ...]
+    by_namespace: bool = False
     subtitle: Callable[[Workload], str] = _nothing
     stays_at_hand: bool = False
     stop_all: Promise | None = None

@@ -133,7 +133,7 @@ class WorkloadListing:
         self.words = search_words(query)
         self._page_number = query.get("page", "1")
         self._visible: WorkloadQuerySet = Workload.objects.visible_to(user).filter(kind=kind.key)
-        self.tenant = _tenant(user, query.get("tenant", ""))
+        self.tenant = _tenant(user, query.get("tenant", "")) if kind.pages.by_namespace else None
         if self.tenant is not None:
             self._visible = self._visible.filter(tenant=self.tenant)
         self.is_shared = policy.may(user, "see")

@@ -86,8 +86,9 @@ def show_list(request: PageRequest, kind: WorkloadKind) -> HttpResponseBase:
 @require_safe
 @signed_in
 def show(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseBase:
-    """One workload; `?attempt=` is whose log the pane begins with."""
-    return _show(request, _page(request, kind, pk, request.GET.get("attempt", "")), "page")
+    """One workload; where logs are archived, `?attempt=` is whose log the pane begins with."""
+    attempt = request.GET.get("attempt", "") if kind.is_archived else ""
+    return _show(request, _page(request, kind, pk, attempt), "page")
 
 
 @require_safe

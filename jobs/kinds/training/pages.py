@@ -34,6 +34,7 @@ PAGES = KindPages(
         "failed": (gettext_lazy("Failed"), frozenset({WorkloadState.FAILED})),
         "stopped": (gettext_lazy("Stopped"), frozenset({WorkloadState.STOPPED})),
     },
+    by_namespace=True,
     per_page=25,
     summary=shape_text,
     summary_title=gettext_lazy("Replicas"),
