@@ -14,7 +14,15 @@ from msgspec import Meta
 from portal import quantity
 from portal.errors import ConfigurationError
 
-Count = Annotated[int, Meta(ge=0)]
+Id = Annotated[int, Meta(ge=0)]
+
+
+class Scalar(str):
+    """Anything but a list or a mapping, as text: a title may be a number, and a summary left empty."""
+
+
+class Count(int):
+    """A whole number, or one as Kubernetes writes it: 10, "1k"."""
 
 
 class Millicores(int):
@@ -46,15 +54,15 @@ class Amounts(CatalogPart, frozen=True, kw_only=True):
 
 class Image(CatalogPart, frozen=True, kw_only=True):
     reference: str
-    title: str
-    summary: str = ""
+    title: Scalar
+    summary: Scalar = Scalar()
 
 
 class Images(CatalogPart, frozen=True, kw_only=True):
     """Those that are offered; when they are locked there are no others."""
 
     offered: tuple[Image, ...]
-    locked: bool = False
+    locked: bool | None = False
 
     def lists(self, reference: str) -> bool:
         return any(image.reference == reference for image in self.offered)
@@ -73,16 +81,16 @@ class NotebookImages(Images, frozen=True, kw_only=True):
 
 
 class Size(Amounts, frozen=True, kw_only=True):
-    slug: str
-    title: str
+    slug: Scalar
+    title: Scalar
 
 
 class NotebookSizes(CatalogPart, frozen=True, kw_only=True):
     """Slugs of the catalog's sizes."""
 
-    offered: tuple[str, ...]
-    default: str
-    locked: bool = False
+    offered: tuple[Scalar, ...]
+    default: Scalar
+    locked: bool | None = False
 
     def __post_init__(self) -> None:
         if self.default not in self.offered:
@@ -93,7 +101,7 @@ class NotebookGpu(CatalogPart, frozen=True, kw_only=True):
     """How many GPUs a notebook may have; when that is locked, how many every notebook has."""
 
     max: Count
-    locked: bool = False
+    locked: bool | None = False
 
 
 class Notebooks(CatalogPart, frozen=True, kw_only=True):
@@ -129,8 +137,8 @@ class Catalog(CatalogPart, frozen=True, kw_only=True):
     tensorboard: TensorBoards
     default_quota: Quota
     portal_image: str
-    run_as_uid: Count
-    run_as_gid: Count
+    run_as_uid: Id
+    run_as_gid: Id
 
     def __post_init__(self) -> None:
         unknown = set(self.notebooks.sizes.offered) - {size.slug for size in self.sizes}
@@ -144,11 +152,27 @@ class Catalog(CatalogPart, frozen=True, kw_only=True):
         return {size.slug: size for size in self.sizes if size.slug in offered}
 
 
-_QUANTITIES = {Millicores: quantity.cpu_millicores, Bytes: quantity.memory_bytes}
+_QUANTITIES = {
+    Count: quantity.count,
+    Millicores: quantity.cpu_millicores,
+    Bytes: quantity.memory_bytes,
+}
 
 
-def _read_quantity(kind: type[int], given: Any) -> int:
-    return kind(_QUANTITIES[kind](given))
+def _read(kind: type[Any], given: Any) -> int | str:
+    """What the file has, as one of our own classes.
+
+    Raises:
+        ValueError: it is nothing of the kind.
+    """
+    if kind is Scalar:
+        if isinstance(given, list | dict):
+            raise ValueError("Expected text")
+        return Scalar("" if given is None else given)
+    amount: int = kind(_QUANTITIES[kind](given))
+    if amount < 0:
+        raise ValueError("Expected 0 or more")
+    return amount
 
 
 @lru_cache(maxsize=1)
@@ -157,7 +181,7 @@ def _load(path: str, mtime_ns: int) -> Catalog:
     try:
         # Not strict: a number may stand in quotes.
         return msgspec.yaml.decode(
-            Path(path).read_bytes(), type=Catalog, strict=False, dec_hook=_read_quantity
+            Path(path).read_bytes(), type=Catalog, strict=False, dec_hook=_read
         )
     except msgspec.DecodeError as error:
         raise ConfigurationError(
