@@ -55,25 +55,34 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         "jobs/reconciler",
     ),
     "the reconciler of services": (
-        "jobs/kinds/interactive",
+        "jobs/kinds/interactive/lifecycle.py",
+        "jobs/kinds/interactive/observe.py",
+        "jobs/kinds/interactive/startup.py",
         "jobs/kinds/notebook.py",
         "jobs/kinds/tensorboard.py",
         "jobs/services/reconciler",
     ),
-    "rules of services": tuple(
-        f"jobs/services/{name}.py"
-        for name in (
-            "actions",
-            "boards",
-            "fit",
-            "holders",
-            "manifests",
-            "opening",
-            "startup",
-            "submission",
-            "tickets",
-            "tokens",
-        )
+    "rules of services": (
+        "jobs/kinds/interactive/manifests.py",
+        "jobs/kinds/interactive/opening.py",
+        "jobs/kinds/interactive/tokens.py",
+        *(
+            f"jobs/{folder}/{name}.py"
+            for folder in ("services", "workloads")
+            for name in (
+                "actions",
+                "boards",
+                "fit",
+                "holders",
+                "manifests",
+                "opening",
+                "startup",
+                "submission",
+                "tickets",
+                "tokens",
+                "usage",
+            )
+        ),
     ),
     "tenants": ("tenants",),
 }
