@@ -14,15 +14,11 @@ from msgspec import Meta
 from portal import quantity
 from portal.errors import ConfigurationError
 
-Id = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0)]
 
 
 class Scalar(str):
     """Anything but a list or a mapping, as text: a title may be a number, and a summary left empty."""
-
-
-class Count(int):
-    """A whole number, or one as Kubernetes writes it: 10, "1k"."""
 
 
 class Millicores(int):
@@ -137,8 +133,8 @@ class Catalog(CatalogPart, frozen=True, kw_only=True):
     tensorboard: TensorBoards
     default_quota: Quota
     portal_image: str
-    run_as_uid: Id
-    run_as_gid: Id
+    run_as_uid: Count
+    run_as_gid: Count
 
     def __post_init__(self) -> None:
         unknown = set(self.notebooks.sizes.offered) - {size.slug for size in self.sizes}
@@ -152,11 +148,7 @@ class Catalog(CatalogPart, frozen=True, kw_only=True):
         return {size.slug: size for size in self.sizes if size.slug in offered}
 
 
-_QUANTITIES = {
-    Count: quantity.count,
-    Millicores: quantity.cpu_millicores,
-    Bytes: quantity.memory_bytes,
-}
+_QUANTITIES = {Millicores: quantity.cpu_millicores, Bytes: quantity.memory_bytes}
 
 
 def _read(kind: type[Any], given: Any) -> int | str:
@@ -170,8 +162,6 @@ def _read(kind: type[Any], given: Any) -> int | str:
             raise ValueError("Expected text")
         return Scalar("" if given is None else given)
     amount: int = kind(_QUANTITIES[kind](given))
-    if amount < 0:
-        raise ValueError("Expected 0 or more")
     return amount
 
 

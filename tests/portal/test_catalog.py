@@ -80,7 +80,6 @@ def test_texts_may_be_numbers_or_empty(changed: Any) -> None:
 
 
 def test_amounts_are_taken_as_kubernetes_writes_them_and_numbers_in_quotes(changed: Any) -> None:
-    assert changed("default_quota", "pods", to="1k").default_quota.pods == 1000
     assert changed("sizes", 0, "cpu", to=0.5).sizes[0].cpu_millicores == 500
     assert changed("sizes", 0, "cpu", to="1500m").sizes[0].cpu_millicores == 1500
     assert changed("max_gpu_per_replica", to="3").max_gpu_per_replica == 3
