@@ -173,7 +173,11 @@ def _load(path: str, mtime_ns: int) -> Catalog:
         return msgspec.yaml.decode(
             Path(path).read_bytes(), type=Catalog, strict=False, dec_hook=_read
         )
-    except msgspec.DecodeError as error:
+    except (
+        msgspec.DecodeError,
+        KeyError,
+        ValueError,
+    ) as error:  # YAML's scalars raise the last two
         raise ConfigurationError(
             f"the catalog {path} cannot be used: {error}; compare it with portal/catalog.yaml"
         ) from error

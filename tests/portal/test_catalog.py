@@ -62,7 +62,9 @@ def test_what_is_wrong_is_said_with_its_place(
     assert "compare it with portal/catalog.yaml" in str(caught.value)
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"sizes: [", b"a: \xff"])
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"sizes: [", b"a: \xff", b"a: 2026-13-01", b"a: !!bool foo"]
+)
 def test_what_is_no_catalog_at_all_is_no_traceback(
     settings: Any, tmp_path: Path, text: bytes
 ) -> None:
