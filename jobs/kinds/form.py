@@ -89,7 +89,8 @@ class WorkloadForm(SpecForm, ABC):
         Args:
             check: reads a body. Raises Refused.
         """
-        self.errors |= {name: [text] for name, text in self.unreadable().items()}
+        for name, text in self.unreadable().items():
+            self.errors.setdefault(name, [text])  # why an upload was refused says more
         spec = self.attempt(lambda: check(self.body()))
         return None if self.is_wrong else spec
 

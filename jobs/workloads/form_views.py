@@ -120,7 +120,8 @@ def workload_fit(request: PageRequest, kind: str) -> HttpResponseBase:
 @signed_in
 def workload_again(request: PageRequest, pk: UUID, kind: str) -> HttpResponseBase:
     """The form that would ask for the same again."""
-    like = get_object_or_404(_visible(request, kind), pk=pk)
+    rows = _visible(request, kind).select_related("tenant__owner")
+    like = get_object_or_404(rows, pk=pk)
     form = KINDS[kind].form.like(like, request.user)
     return _page(request, kind, form, _find_own_tenant(request))
 

@@ -130,6 +130,14 @@ def test_without_javascript_the_file_comes_with_the_form(client: Client) -> None
     assert job.spec["source"]["bundle"] == str(Bundle.objects.get().pk)
 
 
+def test_without_script_too_a_bad_upload_is_refused_in_words(client: Client) -> None:
+    empty = SimpleUploadedFile("empty.py", b"")
+    answer = client.post("/trainings/new/", fields(source_kind="bundle", file=empty))
+    errors = Markup(answer.content.decode()).one(id="errors").text
+    assert "The upload is empty." in errors
+    assert "Choose an archive" not in errors
+
+
 def test_uploads_of_others_cannot_be_used(client: Client) -> None:
     mallory = make_tenant("mallory")
     bundle = Bundle.objects.create(
