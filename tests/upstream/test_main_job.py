@@ -145,7 +145,12 @@ def test_a_training_is_stopped_and_deleted(portal: Portal, ada: Rest) -> None:
     ada.wait(job, "stopped")
     namespace = ada.tenant()["namespace"]
     owner = f"homeport.dev/owner={job['id']}"
-    assert not kubectl(portal, "-n", namespace, "get", "pods", "-l", owner, "-o", "name")
+    # A pod that has ended is there a moment longer than its end.
+    wait_for(
+        "its pods are gone",
+        lambda: not kubectl(portal, "-n", namespace, "get", "pods", "-l", owner, "-o", "name"),
+        timeout_s=30,
+    )
     assert ada.call("DELETE", f"jobs/{job['id']}/").ok
     assert ada.call("GET", f"jobs/{job['id']}/").status_code == 404
     kinds = "jobs,pods,services,configmaps,secrets"
