@@ -168,7 +168,7 @@ async def test_a_cordoned_or_broken_node_takes_nothing(world: World) -> None:
             for poison in (
                 {"notes": {"committed_at": "yesterday"}},
                 {"state": "confused"},
-                {"kind": "of a later version"},
+                {"kind": "a later one"},
             )
         ),
     ],

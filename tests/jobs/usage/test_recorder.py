@@ -1,6 +1,7 @@
 """Usage rows follow pods: over restarts of the portal, outages, deletions and re-used names."""
 
 from datetime import timedelta
+from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -56,10 +57,10 @@ def lose_pods(world: World) -> None:
 
 def put_pod(world: World, owner: str, role: str) -> None:
     """A pod that runs, of what has this id."""
-    uid = f"uid-{role}-{owner}"
+    uid = str(uuid5(NAMESPACE_OID, f"{role} {owner}"))
     world.sim.life_of[uid] = Life("hang")
     marks = {labels.MANAGED_BY: labels.MANAGER, labels.OWNER: owner, labels.ROLE: role}
-    name = uid.replace(" ", "-")
+    name = f"{role}-{owner}".replace(" ", "-")
     world.sim.put(
         {
             "apiVersion": "v1",
