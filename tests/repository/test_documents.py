@@ -91,6 +91,24 @@ def test_no_line_of_markdown_is_longer_than_a_review_shows() -> None:
     ]
 
 
+_OURS = re.compile(
+    r"(?<![\w/.-])(?P<path>(?:deploy|docs|jobs|portal|static|templates|tenants|tests)/[\w./-]*\w"
+    r"\.(?:css|html|j2|js|json|md|py|sh|toml|yaml))(?:::(?P<test>\w+))?"
+)
+
+
+def test_documents_name_files_and_tests_that_are_there() -> None:
+    missing: list[str] = []
+    for document in tracked():
+        if document.suffix != ".md" or document.name == "CHANGELOG.md":
+            continue  # what happened once stays as it was called
+        for found in _OURS.finditer(document.read_text()):
+            path, test = ROOT / found["path"], found["test"]
+            if not path.is_file() or (test and f"def {test}(" not in path.read_text()):
+                missing.append(f"{document.relative_to(ROOT)}: {found[0]}")
+    assert not missing
+
+
 def test_the_house_has_its_rooms() -> None:
     for name in ("portal", "jobs", "tenants", "templates", "static", "deploy", "tests"):
         assert (ROOT / name).is_dir()
