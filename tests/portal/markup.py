@@ -114,4 +114,6 @@ def find_faults(page: Markup) -> list[str]:
 
 
 def _needs_label(element: Element) -> bool:
-    return element.tag != "input" or (element.get("type") or "") in _LABELLED
+    if element.tag != "input":
+        return True
+    return element.get("hidden") is None and (element.get("type") or "") in _LABELLED

@@ -126,23 +126,6 @@ def test_only_the_services_own_token_opens_the_door(notebook: Workload) -> None:
     assert refusal(404, answer).status == GONE
 
 
-def test_a_session_opens_no_door(notebook: Workload) -> None:
-    client = Client()
-    client.force_login(notebook.owner)
-    answer = client.post(
-        f"/internal/v1/services/{notebook.pk}/gate/",
-        {"start": 2, "subjects": []},
-        content_type="application/json",
-        headers={"Host": "127.0.0.1"},
-    )
-    assert answer.status_code == 404
-
-
-def test_only_post_is_answered(notebook: Workload) -> None:
-    for method in ("GET", "PUT", "PATCH", "DELETE"):
-        assert ask(notebook, notebook.owner, method=method)[0] == 405
-
-
 @pytest.mark.parametrize(
     "body",
     [

@@ -2,16 +2,13 @@
 
 import io
 from typing import Any
-from uuid import uuid4
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 
 from jobs import archive
 from jobs.archive.artifacts import open_artifact
 from jobs.archive.logs import find_log
-from jobs.kinds.training.tokens import job_token
 from jobs.models import Artifact, Bundle, LogSegment, Replica, ReplicaArchive, Workload
 from jobs.pod.protocol import codes
 from jobs.pod_api import base, runner
@@ -47,24 +44,6 @@ CALLS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("path", "body"), CALLS)
-def test_only_the_jobs_own_token_opens_the_door(
-    job: Workload, door: Door, path: str, body: Any
-) -> None:
-    other = make_job(make_tenant("mallory"))
-    for token in ("", "wrong", job_token(other.pk), job_token(job.pk)[:-1]):
-        assert Door(job, token).post(path, body)[0] == 404
-    assert door.post(path, body, job_id=uuid4())[0] == 404
-    assert door.post(path, body, job_id=other.pk)[0] == 404
-    client = Client()
-    client.force_login(job.owner)
-    assert (
-        client.post(f"/internal/v1/jobs/{job.pk}/{path}", headers={"Host": "127.0.0.1"}).status_code
-        == 404
-    )
-    assert not ReplicaArchive.objects.exists()
-
-
-@pytest.mark.parametrize(("path", "body"), CALLS)
 def test_a_job_in_deletion_takes_nothing_more(
     job: Workload, door: Door, path: str, body: Any
 ) -> None:
@@ -73,14 +52,6 @@ def test_a_job_in_deletion_takes_nothing_more(
     status, answer = door.post(path, body)
     assert status == 410
     assert answer["errors"][0]["code"] == "deleted"
-
-
-def test_get_is_not_answered(job: Workload) -> None:
-    answer = Client().get(
-        f"/internal/v1/jobs/{job.pk}/source/",
-        headers={"Authorization": f"Bearer {job_token(job.pk)}", "Host": "127.0.0.1"},
-    )
-    assert answer.status_code == 405
 
 
 @pytest.mark.parametrize(

@@ -254,12 +254,6 @@ def test_each_part_can_be_read_again_by_itself(
     assert client.get(f"/{kind}s/{service.pk}/part/secrets/").status_code == 404
 
 
-def test_the_other_kind_is_not_found(alice: Tenant, client: Client) -> None:
-    service = running(alice)
-    for path in ("", "open/", "stop/", "delete/", "part/header/"):
-        assert client.get(f"/tensorboards/{service.pk}/{path}").status_code == 404
-
-
 # --- TensorBoard ---
 def test_a_tensorboard_names_its_trainings_and_what_they_left(
     alice: Tenant, client: Client

@@ -1,11 +1,9 @@
 """Pages of trainings: the list, one training, stop, delete, downloads."""
 
 import io
-import json
 from datetime import timedelta
 
 import pytest
-from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils.timezone import now
 
@@ -282,26 +280,6 @@ def test_a_lead_may_stop_but_not_delete() -> None:
     assert client.post(f"/trainings/{job.pk}/stop/").status_code == 302
 
 
-def test_nothing_of_a_training_is_there_for_a_stranger(alice: Tenant) -> None:
-    job = full_job(alice)
-    artifact = job.artifacts.filter(uploaded_at__isnull=False).get()
-    client = client_of(make_tenant("mallory"))
-    for path in (
-        "",
-        "part/header/",
-        "stop/",
-        "delete/",
-        "again/",
-        "log/",
-        f"artifacts/{artifact.pk}/",
-    ):
-        assert client.get(f"/trainings/{job.pk}/{path}").status_code == 404, path
-    for path in ("stop/", "delete/"):
-        assert client.post(f"/trainings/{job.pk}/{path}").status_code == 404, path
-    job.refresh_from_db()
-    assert job.desired == "run"
-
-
 # --- downloads ---
 
 
@@ -345,11 +323,6 @@ def test_the_log_is_a_text_file_of_one_or_of_all(alice: Tenant, client: Client) 
     assert "full-all.log" in client.get(f"/trainings/{job.pk}/log/")["Content-Disposition"]
     assert client.get(f"/trainings/{job.pk}/log/?replica=worker-7").status_code == 404
     assert client.get(f"/trainings/{job.pk}/log/?replica=../x").status_code == 404
-
-
-def test_the_listing_of_an_upload_is_json(client: Client) -> None:
-    answer = client.post("/bundles/", {"file": SimpleUploadedFile("train.py", b"print(1)")})
-    assert json.loads(answer.content)["listing"]["is_archive"] is False
 
 
 def test_an_artifact_that_the_store_has_lost_is_not_there(alice: Tenant, client: Client) -> None:

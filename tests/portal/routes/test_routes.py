@@ -3,6 +3,8 @@
 What is expected comes from `table.py`. A route that is not there fails until it has a line.
 """
 
+import socket
+
 import pytest
 from django.http import HttpResponseBase
 from django.test import Client
@@ -51,6 +53,11 @@ def expected(route: Route, rule: Rule, method: str, relations: set[str], *, ther
             return "403"
         return "answer" if method == "OPTIONS" else "405"
     return right
+
+
+def test_every_call_is_answered_without_a_socket(scene: Scene) -> None:
+    with socket.socket() as probe, pytest.raises(AssertionError, match="speak to the network"):
+        probe.connect(("127.0.0.1", 9))
 
 
 def test_every_route_has_a_line_in_the_table() -> None:
@@ -172,7 +179,7 @@ def test_pods_act_for_their_own_job_only(scene: Scene, key: str) -> None:
         path = scene.address(route, rule, whose)
         assert path is not None
         for method in METHODS:
-            for bearer in (own, other, ""):
+            for bearer in (own, other, own[:-1], ""):
                 with undone(), Writes() as writes:
                     answer = scene.send(
                         "nobody", method, path, HTTP_AUTHORIZATION=f"Bearer {bearer}"

@@ -5,6 +5,7 @@ line in `changes.py`.
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from django.urls.converters import SlugConverter, UUIDConverter
 from tenants.models import AuditEntry, User
 from tests.portal.routes.walk import Route, routes
 from tests.tenants.audit.changes import CHANGES, ELSEWHERE, LOOKS, Change, World, identity
+from tests.tools.no_sockets import without_sockets
 
 pytestmark = pytest.mark.django_db
 UNSAFE = ("POST", "PUT", "PATCH", "DELETE")
@@ -29,8 +31,10 @@ def our_routes() -> dict[str, Route]:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> Iterator[World]:
+    made = World()
+    with without_sockets():
+        yield made
 
 
 def path_of(world: World, route: Route) -> str:

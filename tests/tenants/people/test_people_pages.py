@@ -108,19 +108,6 @@ def test_what_an_admin_cannot_do_to_themselves_is_told(page: Client, root: User)
     assert root.has_usable_password()
 
 
-def test_disabling_asks_first(page: Client, crowd: None) -> None:
-    alice = User.objects.get(username="alice")
-    assert "Disable Alice?" in read(page, f"/admin/people/{alice.pk}/disable/")
-    alice.refresh_from_db()
-    assert alice.is_active
-    page.post(f"/admin/people/{alice.pk}/disable/")
-    alice.refresh_from_db()
-    assert not alice.is_active
-    page.post(f"/admin/people/{alice.pk}/enable/")
-    alice.refresh_from_db()
-    assert alice.is_active
-
-
 def test_a_list_that_has_not_changed_is_not_sent_again(page: Client, crowd: None) -> None:
     revision = re.search(r'data-revision="([^"]+)"', read(page, "/admin/people/"))
     assert revision is not None

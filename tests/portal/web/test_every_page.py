@@ -1,4 +1,4 @@
-"""Every page of seeded rows is read for texts that have given way to plainer ones."""
+"""Every page of seeded rows keeps the rules of all pages, and has no text that gave way to another."""
 
 import re
 from html.parser import HTMLParser
@@ -9,6 +9,7 @@ from django.test import Client
 from tenants.models import User
 from tests.e2e.pages import PAGES
 from tests.e2e.seed import seed
+from tests.portal.markup import Markup, find_faults
 from tests.repository.test_texts import MESSAGES
 
 STATUS = {"nothing": 404, "forbidden": 403, "join-over": 410}
@@ -32,7 +33,7 @@ class _Texts(HTMLParser):
 
 
 @pytest.mark.django_db
-def test_no_page_shows_an_old_text() -> None:
+def test_every_page() -> None:
     client = Client(headers={"host": "localhost"})
     ids = {name: getattr(row, "pk", row) for name, row in seed().items()}
     wanted = "|".join(re.escape(old).replace(r"\{\}", ".+") for old in MESSAGES)
@@ -44,6 +45,13 @@ def test_no_page_shows_an_old_text() -> None:
             client.force_login(User.objects.get(username=who))
         answer = client.get(path.format_map(ids), follow=True)
         assert answer.status_code == STATUS.get(name, 200), name
+        page, policy = Markup(answer.content.decode()), answer["Content-Security-Policy"]
+        assert not find_faults(page), name
+        titles = [*page.all("h1"), *page.all("h2", id="dialog-title")]
+        assert len(titles) == len(page.all("main")) == 1, name
+        assert page.one("a", class_="skip").get("href") == "#main", name
+        assert "script-src 'self'" in policy, name
+        assert "unsafe" not in policy, name
         pieces = _Texts(answer.content.decode()).pieces
         if old := sorted(filter(is_old, pieces)):
             back[name] = old
