@@ -13,9 +13,10 @@ from django.test import Client, override_settings
 
 from portal.catalog import get_catalog
 from portal.errors import ConfigurationError
-from tenants.models import Team
+from tenants.models import Team, User
 from tests.factories import make_job, make_tenant, make_user, submit_body
 from tests.portal.routes.scene import undone
+from tests.portal.routes.test_bodies import rows
 from tests.recorded import GIVEN
 from tests.recorded.browsers import as_json, without_ids
 
@@ -28,9 +29,13 @@ def refusals() -> dict[str, str]:
 def _refusals() -> Iterator[tuple[str, str]]:
     tenant = make_tenant("alice", team=Team.objects.create(name="vision"))
     ids = {"<own>": str(make_job(tenant).pk), "<tenant>": str(tenant.pk)}
+    ids["<namespace>"] = tenant.namespace
+    make_user("bob")
+    User.objects.filter(pk=make_user("disabled").pk).update(is_active=False)
     own, admins = Client(HTTP_HOST="localhost"), Client(HTTP_HOST="localhost")
     own.force_login(tenant.owner)
     admins.force_login(make_user("root", role="admin"))
+    before = rows()
     for row in yaml.safe_load((GIVEN / "bodies.yaml").read_text()):
         method, path = row["call"].split()
         client = admins if path.startswith(("users", "teams", "tenants")) else own
@@ -42,6 +47,7 @@ def _refusals() -> Iterator[tuple[str, str]]:
                 body, url = body.replace(word, identity), url.replace(word, identity)
             with undone():
                 answer = client.generic(method, url, body, content_type="application/json")
+                assert answer.status_code < 400 or rows() == before, (url, body)
             errors = as_json(answer).get("errors", ())
             if path.startswith("jobs/"):  # the others have some texts of Django's
                 assert all(e["text"].endswith(".") or "quantity" in e["text"] for e in errors)

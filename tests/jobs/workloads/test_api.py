@@ -72,25 +72,6 @@ def test_a_tensorboard_of_a_training(alice: Tenant) -> None:
     assert answer.json()["event_files"] is None
 
 
-@pytest.mark.parametrize(
-    ("body", "field", "code"),
-    [
-        ([], "", "invalid"),
-        ("x", "", "invalid"),
-        ({"name": "n", "gpu": 3}, "gpu", "never_fits"),
-        ({"name": "n", "cpu": "64"}, "cpu", "never_fits"),
-        ({"name": "\0"}, "name", "invalid_name"),
-    ],
-)
-def test_what_cannot_be_is_refused_on_its_field(
-    alice: Tenant, body: Any, field: str, code: str
-) -> None:
-    answer = send(alice.owner, "POST", "notebooks/", body)
-    assert answer.status_code == 400
-    assert [(e["field"], e["code"]) for e in answer.json()["errors"]] == [(field, code)]
-    assert not Workload.objects.exists()
-
-
 def test_somebody_without_a_namespace_is_told(alice: Tenant) -> None:
     answer = send(person("root"), "POST", "notebooks/", {"name": "n"})
     assert (answer.status_code, answer.json()["errors"][0]["code"]) == (409, "no_tenant")

@@ -85,36 +85,6 @@ def test_a_weak_password_is_refused_and_the_link_still_works(api: Client) -> Non
     assert Client(HTTP_HOST="localhost").get(path).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("body", "wrong"),
-    [
-        *((body, ("", "invalid")) for body in ([], "x", 7)),
-        ({}, ("username", "required")),
-        ({"username": ""}, ("username", "blank")),
-        ({"username": "a b"}, ("username", "invalid")),
-        ({"username": "a\0b"}, ("username", "null_characters_not_allowed")),
-        ({"username": "x" * 151}, ("username", "max_length")),
-        ({"username": ["a"]}, ("username", "invalid")),
-        ({"username": "ROOT"}, ("username", "name_taken")),
-        ({"username": "homeport"}, ("username", "name_taken")),
-        ({"username": "ann", "role": "boss"}, ("role", "invalid_choice")),
-        ({"username": "ann", "team": "nobody's"}, ("team", "invalid_choice")),
-        ({"username": "ann", "team": 7}, ("team", "invalid_choice")),
-        ({"username": "ann", "team": "a\0"}, ("team", "invalid_choice")),
-        ({"username": "ann", "email": "no"}, ("email", "invalid")),
-        ({"username": "ann", "password": "x"}, ("password", "unknown_field")),
-        ({"username": "ann", "is_active": True}, ("is_active", "unknown_field")),
-    ],
-)
-def test_a_bad_invitation_is_refused_with_its_field(
-    api: Client, body: Any, wrong: tuple[str, str]
-) -> None:
-    answer = send(api, "POST", "users/", body)
-    assert answer.status_code == 400
-    assert wrong in codes(answer)
-    assert User.objects.count() == 1
-
-
 def test_who_is_disabled_is_out_at_once(api: Client) -> None:
     alice = make_tenant("alice").owner
     browser, terminal = signed_in(alice), rest(alice)
@@ -214,27 +184,6 @@ def test_a_reset_takes_the_password_and_the_sessions_and_tokens_only_if_asked(
     assert last_entry().detail == {"ended": {"sessions": 0, "tokens": 1}}
     answer = send(api, "POST", f"users/{root.pk}/reset/", {})
     assert codes(answer) == {("", "own_account")}
-
-
-@pytest.mark.parametrize(
-    ("field", "name", "code"),
-    [
-        ("username", "\uff41\uff44\uff41", "name_taken"),  # full-width "ada"
-        ("username", "\u0430da", "invalid_name"),  # a Cyrillic "a" before Latin "da"
-        ("first_name", "Ada\u202eecalevoL", "invalid_name"),
-        ("last_name", "Love\u2066lace", "invalid_name"),
-        ("username", "\u5c71\u7530\u30bf\u30ed\u30a6", ""),  # Japanese uses several scripts
-        ("username", "\u4f50\u3005\u6728", ""),  # Sasaki: its second letter repeats the first
-        ("username", "\u30b5\u30fc\u30d0\u30fc", ""),  # with long vowels
-        ("username", "\u0430\u043d\u043d\u0430", ""),  # "anna", all of it Cyrillic
-    ],
-)
-def test_no_name_can_be_taken_for_another(api: Client, field: str, name: str, code: str) -> None:
-    make_user("ada")
-    answer = send(api, "POST", "users/", {"username": "newcomer", field: name})
-    assert answer.status_code == (400 if code else 201)
-    assert not code or codes(answer) == {(field, code)}
-    assert User.objects.exclude(username__in=["ada", "root"]).exists() == (not code)
 
 
 def test_somebody_who_was_there_is_seen(api: Client) -> None:

@@ -92,14 +92,6 @@ def test_signing_in_by_rest_gives_all_that_one_may_unless_less_is_asked(
     assert (answer.status_code, answer.json().get("scope")) == (status, given)
 
 
-@pytest.mark.parametrize("days", [0, 91, -1, "x", 1e9, None])
-def test_no_token_lives_longer_than_90_days(alice: User, days: Any) -> None:
-    body = {"username": "alice", "password": PASSWORD, "days": days}
-    answer = send(Client(HTTP_HOST="localhost"), "POST", "auth/token/", body)
-    assert answer.status_code == 400
-    assert not ApiToken.objects.exists()
-
-
 def test_what_is_kept_of_a_token_does_not_authenticate(alice: User) -> None:
     token, plain = create_token(by=alice, name="t")
     for stolen in (token.digest, str(token.pk), f"hp_{token.digest}", plain[:-1], plain.upper()):
