@@ -3,10 +3,7 @@
 import hashlib
 import io
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,14 +22,6 @@ from portal.storage.store import ObjectMissingError, Store
 from tests.factories import make_job, make_tenant
 from tests.jobs.browsing import client_of, read
 from tests.portal.markup import find_faults
-
-
-@pytest.fixture
-def store(settings: Any) -> Iterator[Store]:
-    root = Path(tempfile.mkdtemp(prefix="homeport-archive-"))
-    settings.HOMEPORT_HOME = root
-    yield get_store()
-    shutil.rmtree(root)
 
 
 @pytest.fixture

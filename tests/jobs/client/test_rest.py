@@ -10,7 +10,6 @@ import pytest
 
 from homeport_client.exits import NOT_FOUND, REFUSED, UNREACHABLE, ClientError, UnreachableError
 from homeport_client.rest import TRIES, Rest
-from tests.jobs.client import certificates
 from tests.jobs.client.world import (
     Answer,
     CommandLine,
@@ -20,6 +19,7 @@ from tests.jobs.client.world import (
     listed,
     refusal,
 )
+from tests.tools.authority import Authority
 
 BUSY = refusal(503, "throttled", "busy")
 
@@ -186,16 +186,21 @@ def test_a_list_without_end_ends(portal: Scripted, rest: Rest) -> None:
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return certificates.make(tmp_path_factory.mktemp("certificate"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates") / "ca")
 
 
 @pytest.fixture
-def tls_portal(portal: Scripted, certificate: Path) -> Any:
-    """The scripted portal behind a certificate that nobody signed."""
+def certificate(authority: Authority) -> Path:
+    return authority.folder / "ca.crt"
+
+
+@pytest.fixture
+def tls_portal(portal: Scripted, authority: Authority) -> Any:
+    """The scripted portal behind a certificate of an authority that nobody knows."""
     server = QuietServer(("127.0.0.1", 0), handler_of(portal))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+    context.load_cert_chain(*authority.pair("portal"))
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

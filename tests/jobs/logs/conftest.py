@@ -1,14 +1,12 @@
-"""What tests of logs start with: a served portal, a store of its own."""
+"""What tests of logs start with: a served portal."""
 
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from jobs.logs import consumers, hub, tail
+from portal.storage.folder import FolderStore
 from tenants import sockets
 from tests.jobs.logs.fakes import FakeCluster
 from tests.jobs.logs.served import ROUTES, World
@@ -16,16 +14,8 @@ from tests.portal.servers import serving
 
 
 @pytest.fixture
-def store(settings: Any) -> Iterator[None]:
-    root = Path(tempfile.mkdtemp(prefix="homeport-logs-"))
-    settings.HOMEPORT_HOME = root
-    yield
-    shutil.rmtree(root)
-
-
-@pytest.fixture
 async def world(
-    transactional_db: None, settings: Any, store: None, monkeypatch: pytest.MonkeyPatch
+    transactional_db: None, settings: Any, store: FolderStore, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[World]:
     monkeypatch.setattr(tail, "RETRY_FIRST_S", 0.005)
     monkeypatch.setattr(hub, "LINGER_S", 0.05)

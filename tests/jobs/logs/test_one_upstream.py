@@ -20,8 +20,8 @@ from portal.cluster import logs
 from portal.cluster.credentials import Credentials
 from portal.cluster.logs import LogReader
 from tests.jobs.logs.test_tail import Recorder, until
-from tests.portal.cluster.test_credentials import Authority
 from tests.portal.cluster.test_logs import NoConfiguration, chunked
+from tests.tools.authority import Authority
 
 KEY = Key("u-ada", "pod", "main")
 NOTICED_S = 0.6  # more than the pause before a follow is opened again

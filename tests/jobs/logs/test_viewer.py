@@ -1,7 +1,6 @@
 """The queue in front of a websocket: bounded, exact about what it drops."""
 
 import asyncio
-import itertools
 import json
 from typing import Any
 
@@ -231,15 +230,3 @@ def test_the_next_lines_come_from_where_they_are(
 ) -> None:
     found = choose(replica, shown, job_is_final=job_is_final, job_is_cleaned=job_is_cleaned)
     assert found is step
-
-
-def test_every_situation_has_a_step() -> None:
-    for values in itertools.product(
-        ("", "pod"), ("pending", "running", "failed"), (NEW, OVER, GONE, READ), *[(True, False)] * 4
-    ):
-        pod, state, shown, has, whole, final, cleaned = values
-        replica = seen(pod=pod, state=state, has_archive=has or whole, is_archived=whole)
-        found = choose(replica, shown, job_is_final=final, job_is_cleaned=cleaned)
-        if final and cleaned and state == "failed" and (shown is READ or shown is OVER):
-            assert found is NextStep.DONE
-        assert isinstance(found, NextStep)

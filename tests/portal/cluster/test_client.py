@@ -21,7 +21,6 @@ from portal.cluster.errors import (
     TooManyRequests,
     Unavailable,
 )
-from tests.faults import fault
 from tests.portal.cluster.fake_api import FakeApi, Trouble
 
 
@@ -65,23 +64,6 @@ async def test_create_get_patch_delete_go_to_the_right_paths(api: FakeApi, clust
     assert api.asked[3].body["propagationPolicy"] == "Background"
 
 
-@pytest.mark.usefixtures("namespace")
-async def test_delete_tells_gone_from_another_object_of_the_same_name(cluster: Cluster):
-    assert await cluster.delete("ConfigMap", "u-x", "a", uid="u1") == "gone"
-    await cluster.create(config_map())
-    assert await cluster.delete("ConfigMap", "u-x", "a", uid="u1") == "other"
-    assert await cluster.get("ConfigMap", "u-x", "a")
-
-
-@pytest.mark.usefixtures("namespace")
-async def test_a_patch_of_an_older_version_is_a_conflict(cluster: Cluster):
-    made = await cluster.create(config_map())
-    await cluster.merge_patch("ConfigMap", "u-x", "a", {"data": {"x": "1"}})
-    stale = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}}
-    with pytest.raises(Conflict):
-        await cluster.merge_patch("ConfigMap", "u-x", "a", stale)
-
-
 @pytest.mark.parametrize(
     ("status", "reason", "message", "error"),
     [
@@ -106,12 +88,6 @@ async def test_each_answer_is_its_own_error(
         await cluster.get("Pod", "u-x", "a")
     assert type(caught.value) is error
     assert (caught.value.status, caught.value.message) == (status, message)
-
-
-async def test_no_connection_is_unavailable_in_words(api: FakeApi, cluster: Cluster):
-    await api.stop()
-    with pytest.raises(Unavailable, match="no connection to http"):
-        await cluster.get("Pod", "u-x", "a")
 
 
 async def test_a_short_retry_after_is_waited_for(api: FakeApi, cluster: Cluster):
@@ -142,21 +118,6 @@ async def test_a_list_is_whole_with_and_without_pages(api: FakeApi, cluster: Clu
 
 
 @pytest.mark.usefixtures("namespace")
-async def test_adopt_takes_what_an_earlier_try_made(api: FakeApi, cluster: Cluster):
-    first = await cluster.create_or_adopt(config_map())
-    again = await cluster.create_or_adopt(config_map())
-    assert again["metadata"]["uid"] == first["metadata"]["uid"]
-
-
-@pytest.mark.usefixtures("namespace")
-async def test_adopt_repairs_a_lost_reply(api: FakeApi, cluster: Cluster):
-    api.trouble.append(Trouble("POST configmaps", "lost"))
-    made = await cluster.create_or_adopt(config_map())
-    assert made["metadata"]["name"] == "a"
-    assert len(api.requests("POST")) == 1
-
-
-@pytest.mark.usefixtures("namespace")
 async def test_adopt_finds_what_fills_a_quota_by_itself(api: FakeApi, cluster: Cluster):
     """Upstream looks at quotas before it looks whether the name is taken."""
     first = await cluster.create_or_adopt(config_map())
@@ -169,33 +130,6 @@ async def test_adopt_finds_what_fills_a_quota_by_itself(api: FakeApi, cluster: C
     api.remove("ConfigMap", "u-x", "a")
     with pytest.raises(QuotaExceeded):
         await cluster.create_or_adopt(config_map())
-
-
-@pytest.mark.usefixtures("namespace")
-async def test_adopt_says_when_nothing_was_made(api: FakeApi, cluster: Cluster):
-    api.trouble.append(Trouble("POST configmaps", "refuse"))
-    with pytest.raises(Unavailable):
-        await cluster.create_or_adopt(config_map())
-    assert not api.has("ConfigMap", "u-x", "a")
-
-
-@pytest.mark.usefixtures("namespace")
-@pytest.mark.parametrize(
-    ("other", "reason"),
-    [
-        (config_map(owner="somebody"), "Foreign"),
-        (config_map(spec_hash="h2"), "OtherSpec"),
-        ({"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "u-x"}}, "Foreign"),
-    ],
-)
-async def test_adopt_refuses_what_it_did_not_make(
-    api: FakeApi, cluster: Cluster, other: dict[str, Any], reason: str
-):
-    before = api.put(other)
-    with pytest.raises(Conflict) as caught:
-        await cluster.create_or_adopt(config_map())
-    assert caught.value.reason == reason
-    assert api.find("ConfigMap", "u-x", "a") == before
 
 
 async def test_writes_are_held_to_a_burst_and_a_rate(
@@ -265,23 +199,3 @@ async def test_what_nobody_closed_is_closed_at_the_end(api: FakeApi, tmp_path: P
     await client_module.close_all()
     with pytest.raises(RuntimeError, match="closed"):
         await left.list("Node")
-
-
-@pytest.mark.usefixtures("namespace")
-async def test_an_armed_fault_loses_exactly_the_chosen_reply(
-    api: FakeApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(client_module, "fault", fault.parse("create:ConfigMap:2:lost"))
-    await cluster.create(config_map("a"))
-    with pytest.raises(Unavailable):
-        await cluster.create(config_map("b"))
-    await cluster.create(config_map("c"))
-    assert all(api.has("ConfigMap", "u-x", name) for name in "abc")
-
-
-@pytest.mark.parametrize(
-    "text", ["", "create", "make:Job:1:before", "create:Job:x:before", "a:b:1:c"]
-)
-def test_a_fault_that_cannot_be_read_is_a_sentence(text: str):
-    with pytest.raises(ValueError, match="HOMEPORT_FAULT"):
-        fault.parse(text)

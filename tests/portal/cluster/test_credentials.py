@@ -1,68 +1,21 @@
 """Who we are to the cluster: kubeconfigs with tokens and certificates, and the pod's account."""
 
 import base64
-import ipaddress
 import ssl
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from kubernetes.config import incluster_config
 
 from portal.cluster import credentials
 from portal.cluster.client import Cluster
 from portal.cluster.errors import CredentialsError, Unavailable
 from tests.portal.cluster.fake_api import FakeApi
+from tests.tools.authority import Authority
 from tests.tools.kubeconfigs import write_kubeconfig
-
-
-class Authority:
-    """A CA that signs one server and one client."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test ca")])
-        self.pem = self._sign("test ca", self._key.public_key(), is_ca=True)
-        (folder / "ca.crt").write_bytes(self.pem)
-
-    def _sign(self, name: str, key: Any, *, is_ca: bool = False) -> bytes:
-        now = datetime.now(UTC)
-        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-            .issuer_name(self._name)
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(minutes=1))
-            .not_valid_after(now + timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
-        return certificate.public_bytes(serialization.Encoding.PEM)
-
-    def pair(self, name: str) -> tuple[Path, Path]:
-        """Certificate and key files."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate, private = self.folder / f"{name}.crt", self.folder / f"{name}.key"
-        certificate.write_bytes(self._sign(name, key.public_key()))
-        private.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-        return certificate, private
 
 
 @pytest.fixture

@@ -225,7 +225,8 @@ async def test_an_object_of_odd_types_is_left_out_alone(api: FakeApi, cluster: C
     odd = pod("odd")
     odd["spec"] = {"containers": "many", "nodeName": 7}
     api.put(odd)
-    api.put(pod("fine"))
+    foreign = {"type": "example.org/Gate", "status": "Unknown", "reason": "Waits"}
+    api.put(pod("fine", conditions=[foreign]))
     async with watching(cluster) as (watch, _):
         await until(lambda: api.open_watches == 1)
         api.put({**odd, "metadata": {"name": "odd2", "namespace": "u-x", "labels": None}})

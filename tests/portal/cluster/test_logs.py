@@ -23,7 +23,7 @@ from portal.cluster.errors import (
     Unavailable,
 )
 from portal.cluster.logs import LogReader, LogResponse
-from tests.portal.cluster.test_credentials import Authority
+from tests.tools.authority import Authority
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

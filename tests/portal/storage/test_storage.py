@@ -168,23 +168,6 @@ def test_what_dead_uploads_left_is_removed_after_a_day(folder: Path) -> None:
     new.abort()
 
 
-def test_s3_links_sign_size_and_checksum(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    store = S3Store("bucket", "http://s3.example", "eu-central-1")
-    digest = hashlib.sha256(b"hello").hexdigest()
-    link = store.link_put("t/a", 5, 600, sha256=digest)
-    query = parse_qs(urlsplit(link.url).query)
-    assert query["X-Amz-Expires"] == ["600"]
-    signed = query["X-Amz-SignedHeaders"][0].split(";")
-    assert "content-length" in signed
-    assert "x-amz-checksum-sha256" in signed or "x-amz-checksum-sha256" in query
-    assert link.headers["Content-Length"] == "5"
-    assert link.method == "PUT"
-    assert "secret" not in link.url
-    assert urlsplit(store.link_get("t/a").url).path == "/bucket/t/a"
-
-
 # --- links of the folder store, over real HTTP ----------------------------------------------------
 
 

@@ -52,18 +52,6 @@ async def test_a_new_tenant_becomes_active_with_all_its_parts(room: Room):
     assert len(made) == 9
 
 
-async def test_when_nothing_changes_nothing_is_written(room: Room):
-    await room.until_active()
-    commits, writes = room.writer.commits, len(room.writes())
-    revision = room.tenant.revision
-    for _ in range(3):
-        await room.one_pass(everything=True)
-    await room.refresh()
-    assert room.writer.commits == commits
-    assert len(room.writes()) == writes
-    assert room.tenant.revision == revision
-
-
 async def test_nothing_is_done_before_the_view_has_seen_the_cluster(room: Room):
     room.view.pods.watch.synced.clear()
     assert await room.one_pass() is None
@@ -463,10 +451,3 @@ async def test_a_larger_volume_is_asked_for_and_a_smaller_one_is_not(room: Room)
     claim = room.api.find("PersistentVolumeClaim", room.namespace, "log")
     assert claim["spec"]["resources"]["requests"]["storage"] == "10Gi"
     assert "cannot shrink" in (await room.rows())["PersistentVolumeClaim/log"].detail
-
-
-async def test_every_call_stays_in_the_tenants_own_namespace(room: Room):
-    await room.until_active()
-    for asked in room.api.asked:
-        if asked.method != "GET" and "/namespaces/" in asked.path:
-            assert f"/namespaces/{room.namespace}" in asked.path

@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
 from django.db.models import F
 from django.utils import timezone
 
-from tenants.actions import ensure_tenant
 from tenants.models import AuditEntry, Tenant
 from tests.portal.cluster.fake_api import Trouble
 from tests.tenants.conftest import Room
@@ -156,16 +154,6 @@ async def test_a_volume_that_is_not_removed_is_named(room: Room):
     await room.until(lambda r: r.tenant.state == "gone")
 
 
-async def test_a_reply_that_is_lost_or_refused_is_repeated(room: Room):
-    await room.until_active()
-    room.api.trouble.append(Trouble(f"DELETE {room.namespace}", "lost"))
-    room.api.trouble.append(Trouble("PATCH ", "status", status=409, body={"reason": "Conflict"}))
-    await purge(room, "delete")
-    await room.until(lambda r: r.tenant.reason_text != "")
-    await room.until(lambda r: r.tenant.state == "gone", timeout_s=60)
-    assert volumes(room) == {}
-
-
 async def test_the_account_for_purging_is_used_and_no_other(
     room: Room, settings: Any, tmp_path: Path
 ):
@@ -216,17 +204,3 @@ async def test_a_reconciler_that_was_replaced_destroys_nothing(
     await purge(room, "delete")
     await room.until(lambda _: checks)
     assert destroyed(room) == []
-
-
-async def test_who_asks_again_gets_a_namespace_of_another_name(room: Room):
-    await room.until_active()
-    await purge(room)
-    await room.until(lambda r: r.tenant.state == "gone")
-    owner = await sync_to_async(lambda: room.tenant.owner)()
-    again = await sync_to_async(ensure_tenant)(user=owner)
-    assert again.pk != room.tenant.pk
-    assert again.namespace == f"{room.namespace}-2"
-    room.tenant = again
-    await room.until_active()
-    assert len(volumes(room)) == 2
-    assert await sync_to_async(lambda: owner.tenant)() == again

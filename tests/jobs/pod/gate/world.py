@@ -25,6 +25,7 @@ from yarl import URL
 
 from deploy.testcluster.ports import free_port
 from jobs.pod.protocol.tickets import encode
+from tests.tools.authority import Authority
 
 ROOT = Path(__file__).resolve().parents[4]
 SERVICE = "0123abcd-0000-4000-8000-000000000000"
@@ -325,7 +326,8 @@ async def world(*, tls: bool = False, app: bool = True, **environ: str) -> Async
     folder = Path(tempfile.mkdtemp(prefix="homeport-gate-"))
     portal, portal_port, app_port = FakePortal(), free_port(), free_port()
     if tls:
-        make_certificate(folder)
+        for path in Authority(folder / "ca").pair("tls"):
+            path.rename(folder / path.name)
     gate = GateProcess(folder, f"http://127.0.0.1:{portal_port}", app_port, **environ)
     connector = aiohttp.TCPConnector(ssl=False, limit=0)
     async with aiohttp.ClientSession(
@@ -350,12 +352,3 @@ async def world(*, tls: bool = False, app: bool = True, **environ: str) -> Async
 def in_world(**given: Any) -> pytest.MarkDecorator:
     """The fixture `w` of a test is a world like this."""
     return pytest.mark.parametrize("w", [given], indirect=True, ids=[""])
-
-
-def make_certificate(folder: Path) -> None:
-    """A certificate of 127.0.0.1 signed by itself."""
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
-         "-subj", "/CN=127.0.0.1", "-keyout", "tls.key", "-out", "tls.crt"],
-        cwd=folder, check=True, capture_output=True,
-    )  # fmt: skip
