@@ -18,8 +18,8 @@ from jobs.models import Artifact, Replica
 from portal.storage import get_store
 from tenants.actions import create_token
 from tenants.models import ApiToken, AuditEntry, Team, Tenant
+from tests.browsing import body_of, client_of
 from tests.factories import make_job, make_service, make_tenant
-from tests.jobs.browsing import body_of, client_of
 
 pytestmark = pytest.mark.django_db
 

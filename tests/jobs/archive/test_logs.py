@@ -19,8 +19,8 @@ from jobs.logs import archived
 from jobs.models import Artifact, LogSegment, ReplicaArchive, Workload
 from portal.storage import get_store
 from portal.storage.store import ObjectMissingError, Store
+from tests.browsing import client_of, read
 from tests.factories import make_job, make_tenant
-from tests.jobs.browsing import client_of, read
 from tests.portal.markup import find_faults
 
 

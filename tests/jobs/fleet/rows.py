@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from django.test import Client
-
 from jobs.models import Node, Workload
 from tenants.models import Tenant, User
-from tests.portal.markup import Markup, find_faults
+from tests.browsing import client_of, page_of
+from tests.portal.markup import Markup
 
 GIB = 2**30
 
@@ -43,17 +42,11 @@ def held_by(
 
 def get(who: User, path: str, **headers: str) -> Any:
     """The answer to this person."""
-    client = Client(headers={"host": "localhost"})
-    client.force_login(who)
-    return client.get(path, headers=headers)
+    return client_of(who).get(path, headers=headers)
 
 
 def read(who: User, path: str) -> Markup:
-    answer = get(who, path)
-    assert answer.status_code == 200, answer.content[:500]
-    page = Markup(answer.content.decode())
-    assert find_faults(page) == []
-    return page
+    return page_of(get(who, path))
 
 
 def rest(who: User, path: str) -> Any:

@@ -7,15 +7,15 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 
 from jobs.models import Replica, Workload
 from jobs.rules.states import WorkloadState
 from tenants.models import AuditEntry, Team, Tenant, User
+from tests.browsing import client_of, page_of
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.jobs.usage.rows import make_interval
-from tests.portal.markup import Markup, find_faults
+from tests.portal.markup import Markup
 
 pytestmark = pytest.mark.django_db
 
@@ -37,19 +37,6 @@ def team() -> Team:
 
 def tenant_of(name: str) -> Tenant:
     return Tenant.objects.select_related("owner").get(owner__username=name)
-
-
-def client_of(name: str) -> Client:
-    client = Client(HTTP_HOST="localhost")
-    client.force_login(User.objects.get(username=name))
-    return client
-
-
-def read(answer: Any) -> Markup:
-    assert answer.status_code == 200, answer.content[:300]
-    page = Markup(answer.content.decode())
-    assert find_faults(page) == []
-    return page
 
 
 def rows_of(page: Markup, table: str) -> list[str]:
@@ -77,9 +64,9 @@ def test_a_lead_of_several_teams_chooses(team: Team):
     nlp = Team.objects.create(name="nlp")
     nlp.leads.add(User.objects.get(username="lee"))
     make_tenant("eve", team=nlp)
-    first = read(client_of("lee").get("/team/"))
+    first = page_of(client_of("lee").get("/team/"))
     assert first.one("h1").text == "Team nlp"
-    second = read(client_of("lee").get(f"/team/?team={team.pk}"))
+    second = page_of(client_of("lee").get(f"/team/?team={team.pk}"))
     assert second.one("h1").text == "Team vision"
     assert len(rows_of(second, "team-people")) == 3
     assert "eve" not in second.text
@@ -87,7 +74,7 @@ def test_a_lead_of_several_teams_chooses(team: Team):
 
 def test_an_admin_without_teams_is_told_what_a_team_is(db: None):
     make_user("root", role="admin")
-    assert "No team yet" in read(client_of("root").get("/team/")).text
+    assert "No team yet" in page_of(client_of("root").get("/team/")).text
 
 
 # --- what they hold ---
@@ -96,7 +83,7 @@ def test_each_person_has_used_queued_and_hard_of_every_kind(team: Team):
     ada.observed_used = {"cpu": 3500, "memory": 4 * GIB, "gpu": 1, "storage": 20 * GIB}
     ada.save()
     make_job(ada, replicas=TWO_GPUS)
-    page = read(client_of("lee").get("/team/"))
+    page = page_of(client_of("lee").get("/team/"))
     row = next(row for row in rows_of(page, "team-people") if row.startswith("ada"))
     assert "GPU1 of 2 2 queued" in row.replace(" GPU", "GPU").replace("GPU 1", "GPU1")
     assert "3.5 of 8" in row
@@ -110,7 +97,7 @@ def test_who_is_over_the_quota_is_told_that_nothing_new_starts(team: Team):
     ada.observed_used = {"gpu": 2}
     ada.quota_gpu_count = 1
     ada.save()
-    page = read(client_of("lee").get("/team/"))
+    page = page_of(client_of("lee").get("/team/"))
     assert "over by 1, nothing new starts" in page.text
     # It is the fullest, so it comes first.
     assert rows_of(page, "team-people")[0].startswith("ada")
@@ -123,7 +110,7 @@ def test_people_are_sorted_as_wished(team: Team):
         tenant.save()
 
     def order(sort: str) -> list[str]:
-        page = read(client_of("lee").get(f"/team/?sort={sort}"))
+        page = page_of(client_of("lee").get(f"/team/?sort={sort}"))
         return [row.split()[0] for row in rows_of(page, "team-people")]
 
     assert order("pressure") == ["ada", "lin", "lee"]
@@ -133,11 +120,11 @@ def test_people_are_sorted_as_wished(team: Team):
 
 
 def test_the_budget_says_what_is_left_to_give(team: Team):
-    assert "has no budget" in read(client_of("lee").get("/team/")).text
+    assert "has no budget" in page_of(client_of("lee").get("/team/")).text
     team.budget_gpu_count = 8
     team.budget_cpu_millicores = 20_000
     team.save()
-    page = read(client_of("lee").get("/team/")).text
+    page = page_of(client_of("lee").get("/team/")).text
     assert "6 of 8 allocated" in page
     assert "2 available" in page
     assert "24 of 20 allocated" in page
@@ -166,7 +153,7 @@ def test_what_runs_says_whose_where_and_on_which_gpus(
     client = client_of("lee")
     with django_assert_max_num_queries(19):
         page = client.get("/team/")
-    rows = rows_of(read(page), "team-work")
+    rows = rows_of(page_of(page), "team-work")
     ada = next(row for row in rows if "resnet" in row)
     assert "Running ada" in ada
     assert "gpu-03 GPU 0, 1" in ada
@@ -187,18 +174,18 @@ def test_what_waits_says_why_and_runs_come_first(team: Team):
     make_job(tenant_of("ada"), name="runs", state=WorkloadState.RUNNING)
     make_job(tenant_of("ada"), name="over", state=WorkloadState.SUCCEEDED)
     client = client_of("lee")
-    rows = rows_of(read(client.get("/team/")), "team-work")
+    rows = rows_of(page_of(client.get("/team/")), "team-work")
     assert ["runs" in row for row in rows] == [True, False]
     assert "needs 2 GPU, 1 is free of 2" in rows[1]
-    assert "waits" in rows_of(read(client.get("/team/?show=waiting")), "team-work")[0]
-    assert len(rows_of(read(client.get("/team/?show=running")), "team-work")) == 1
+    assert "waits" in rows_of(page_of(client.get("/team/?show=waiting")), "team-work")[0]
+    assert len(rows_of(page_of(client.get("/team/?show=running")), "team-work")) == 1
 
 
 def test_nothing_of_other_teams_is_on_the_page(team: Team):
     eve = make_tenant("eve", team=Team.objects.create(name="nlp"))
     make_job(eve, name="secret thing", state=WorkloadState.RUNNING)
     make_service(eve, name="secret book")
-    assert "secret" not in read(client_of("lee").get("/team/")).text
+    assert "secret" not in page_of(client_of("lee").get("/team/")).text
 
 
 def test_a_card_that_is_shown_already_is_not_sent_again(team: Team):
@@ -206,7 +193,7 @@ def test_a_card_that_is_shown_already_is_not_sent_again(team: Team):
     client = client_of("lee")
     for count, part in enumerate(("work", "holdings"), start=3):
         path = f"/team/part/{part}/?team={team.pk}"
-        shown = read(client.get(path)).one("", id=part).get("data-revision")
+        shown = page_of(client.get(path)).one("", id=part).get("data-revision")
         headers = {"HX-Request": "true", "Homeport-Have": shown}
         assert client.get(path, headers=headers).status_code == 204
         asked = {"worker": {**TWO_GPUS["worker"], "count": count}}
@@ -219,12 +206,12 @@ def test_long_lists_have_pages(team: Team):
     for i in range(52):
         make_job(tenant_of("ada"), name=f"job {i:02}", state=WorkloadState.RUNNING)
     client = client_of("lee")
-    assert len(rows_of(read(client.get("/team/")), "team-work")) == 50
-    assert len(rows_of(read(client.get("/team/?page=2")), "team-work")) == 2
+    assert len(rows_of(page_of(client.get("/team/")), "team-work")) == 50
+    assert len(rows_of(page_of(client.get("/team/?page=2")), "team-work")) == 2
     for i in range(52):
         make_tenant(f"person{i}", team=team)
-    assert len(rows_of(read(client.get("/team/")), "team-people")) == 50
-    assert len(rows_of(read(client.get("/team/?people=2")), "team-people")) == 5
+    assert len(rows_of(page_of(client.get("/team/")), "team-people")) == 50
+    assert len(rows_of(page_of(client.get("/team/?people=2")), "team-people")) == 5
 
 
 # --- stopping ---
@@ -232,7 +219,7 @@ def test_long_lists_have_pages(team: Team):
 def test_a_lead_stops_something_with_a_reason_that_its_owner_sees(team: Team, make: Any):
     thing = make(tenant_of("ada"), state="running")
     client = client_of("lee")
-    page = read(client.get(f"/team/stop/{thing.pk}/"))
+    page = page_of(client.get(f"/team/stop/{thing.pk}/"))
     assert "shown to ada with your name" in page.text
     answer = client.post(f"/team/stop/{thing.pk}/", {"reason": "the demo needs the GPU"})
     assert answer["Location"] == f"/team/?team={team.pk}"
@@ -242,14 +229,14 @@ def test_a_lead_stops_something_with_a_reason_that_its_owner_sees(team: Team, ma
     entry = AuditEntry.objects.get(verb="stop")
     assert (entry.actor_name, entry.detail["why"]) == ("lee", "the demo needs the GPU")
     path = "/trainings/" if thing.kind == "job" else "/notebooks/"
-    told = read(client_of("ada").get(f"{path}{thing.pk}/")).text
+    told = page_of(client_of("ada").get(f"{path}{thing.pk}/")).text
     assert "lee stopped this" in told
     assert "the demo needs the GPU" in told
 
 
 def test_without_a_reason_nothing_of_somebody_else_is_stopped(team: Team):
     job = make_job(tenant_of("ada"), state=WorkloadState.RUNNING)
-    page = read(client_of("lee").post(f"/team/stop/{job.pk}/", {"reason": "   "}))
+    page = page_of(client_of("lee").post(f"/team/stop/{job.pk}/", {"reason": "   "}))
     assert "Give a reason: ada sees it." in page.text
     assert Workload.objects.get(pk=job.pk).desired == "run"
 
@@ -269,10 +256,10 @@ def hours(tenant: Tenant, ago_h: float, **changes: Any) -> None:
 
 
 def test_the_chart_has_its_numbers_as_a_table(team: Team):
-    assert "Nothing has run in the last 8 weeks" in read(client_of("lee").get("/team/")).text
+    assert "Nothing has run in the last 8 weeks" in page_of(client_of("lee").get("/team/")).text
     hours(tenant_of("ada"), 0.5)
     hours(tenant_of("lin"), 0.25)
-    page = read(client_of("lee").get("/team/"))
+    page = page_of(client_of("lee").get("/team/"))
     chart = page.one("div", class_="hours-chart")
     assert chart.get("role") == "img"
     assert "1.5 in total" in (chart.get("aria-label") or "")

@@ -10,15 +10,10 @@ from django.utils import timezone
 from jobs.kinds.interactive.tokens import portal_token
 from jobs.models import Workload, WorkloadEvent
 from tenants.models import AuditEntry, Team, Tenant, User
+from tests.browsing import client_of
 from tests.factories import make_job, make_service, make_tenant, make_user
 
 pytestmark = pytest.mark.django_db
-
-
-def client_of(user: User) -> Client:
-    client = Client(headers={"Host": "localhost"})
-    client.force_login(user)
-    return client
 
 
 def send(user: User, method: str, path: str, body: Any = None) -> Any:

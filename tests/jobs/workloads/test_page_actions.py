@@ -4,30 +4,13 @@ import pytest
 from django.test import Client
 
 from jobs.models import Workload
-from tenants.models import AuditEntry, Team, Tenant
-from tests.factories import make_service, make_tenant, make_user
-from tests.jobs.workloads.served import HTMX, client_of, read, running
+from tenants.models import AuditEntry, Tenant
+from tests.browsing import HTMX, read
+from tests.factories import make_service, make_tenant
+from tests.jobs.workloads.served import running
 from tests.portal.markup import Markup
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def alice() -> Tenant:
-    return make_tenant("alice", team=Team.objects.create(name="vision"))
-
-
-@pytest.fixture
-def client(alice: Tenant) -> Client:
-    return client_of(alice.owner)
-
-
-@pytest.fixture
-def lead(alice: Tenant) -> Client:
-    lead = make_user("lee")
-    assert alice.team
-    alice.team.leads.add(lead)
-    return client_of(lead)
 
 
 # --- opening ---

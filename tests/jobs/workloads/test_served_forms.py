@@ -9,29 +9,15 @@ from django.test import Client
 from django.utils.timezone import now
 from pytest_django import Settings
 
-from jobs.models import Node, Workload
+from jobs.models import Workload
 from tenants.models import Tenant
+from tests.browsing import HTMX, client_of, read
 from tests.factories import make_job, make_service, make_tenant, make_user, role_request
-from tests.jobs.workloads.served import HTMX, client_of, read, running
+from tests.jobs.workloads.served import running
 from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
 LAB = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
-
-
-@pytest.fixture
-def alice() -> Tenant:
-    Node.objects.create(
-        name="node",
-        is_ready=True,
-        allocatable={"cpu": 64000, "memory": 2**38, "gpu": 8, "pods": 100},
-    )
-    return make_tenant("alice")
-
-
-@pytest.fixture
-def client(alice: Tenant) -> Client:
-    return client_of(alice.owner)
 
 
 def lock(tmp_path: Path, settings: Settings, **sections: dict[str, Any]) -> None:

@@ -9,31 +9,14 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
 from jobs.models import Artifact, Workload, WorkloadEvent
-from tenants.models import Team, Tenant
-from tests.factories import make_job, make_service, make_tenant, make_user
-from tests.jobs.workloads.served import HTMX, KEYS, client_of, read, running, steps
+from tenants.models import Tenant
+from tests.browsing import HTMX, read
+from tests.factories import make_job, make_service, make_tenant
+from tests.jobs.workloads.served import KEYS, running, steps
 from tests.portal.markup import Markup
 
 pytestmark = pytest.mark.django_db
 KINDS = ("notebook", "tensorboard")
-
-
-@pytest.fixture
-def alice() -> Tenant:
-    return make_tenant("alice", team=Team.objects.create(name="vision"))
-
-
-@pytest.fixture
-def client(alice: Tenant) -> Client:
-    return client_of(alice.owner)
-
-
-@pytest.fixture
-def lead(alice: Tenant) -> Client:
-    lead = make_user("lee")
-    assert alice.team
-    alice.team.leads.add(lead)
-    return client_of(lead)
 
 
 def names(page: Markup) -> list[str]:

@@ -12,21 +12,11 @@ from jobs.kinds.spec import spec_of
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Bundle, Node, Workload
 from tenants.models import AuditEntry, Tenant
+from tests.browsing import HTMX, read
 from tests.factories import make_job, make_tenant
-from tests.jobs.browsing import HTMX, client_of, read, tenant_with_a_node
 from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def alice() -> Tenant:
-    return tenant_with_a_node("alice")
-
-
-@pytest.fixture
-def client(alice: Tenant) -> Client:
-    return client_of(alice)
 
 
 def fields(**changes: Any) -> dict[str, Any]:

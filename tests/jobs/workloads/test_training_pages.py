@@ -9,21 +9,11 @@ from django.utils.timezone import now
 
 from jobs.models import Artifact, Replica, Workload, WorkloadEvent
 from tenants.models import Team, Tenant
+from tests.browsing import HTMX, body_of, client_of, count_queries, read
 from tests.factories import make_job, make_tenant
-from tests.jobs.browsing import HTMX, body_of, client_of, count_queries, read, tenant_with_a_node
 from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def alice() -> Tenant:
-    return tenant_with_a_node("alice")
-
-
-@pytest.fixture
-def client(alice: Tenant) -> Client:
-    return client_of(alice)
 
 
 # --- the list ---

@@ -118,6 +118,22 @@ async def test_a_list_is_whole_with_and_without_pages(api: FakeApi, cluster: Clu
 
 
 @pytest.mark.usefixtures("namespace")
+async def test_adopt_repairs_a_lost_reply(api: FakeApi, cluster: Cluster):
+    api.trouble.append(Trouble("POST configmaps", "lost"))
+    made = await cluster.create_or_adopt(config_map())
+    assert made["metadata"]["name"] == "a"
+    assert len(api.requests("POST")) == 1
+
+
+@pytest.mark.usefixtures("namespace")
+async def test_adopt_says_when_nothing_was_made(api: FakeApi, cluster: Cluster):
+    api.trouble.append(Trouble("POST configmaps", "refuse"))
+    with pytest.raises(Unavailable):
+        await cluster.create_or_adopt(config_map())
+    assert not api.has("ConfigMap", "u-x", "a")
+
+
+@pytest.mark.usefixtures("namespace")
 async def test_adopt_finds_what_fills_a_quota_by_itself(api: FakeApi, cluster: Cluster):
     """Upstream looks at quotas before it looks whether the name is taken."""
     first = await cluster.create_or_adopt(config_map())

@@ -4,6 +4,7 @@ import pytest
 from django.test import Client
 
 from tenants.models import Team
+from tests.browsing import read
 from tests.factories import make_tenant, make_user
 from tests.portal.markup import Markup
 
@@ -13,12 +14,6 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def client() -> Client:
     return Client(headers={"host": "localhost"})
-
-
-def read(client: Client, path: str) -> Markup:
-    answer = client.get(path)
-    assert answer.status_code == 200, answer.content[:500]
-    return Markup(answer.content.decode())
 
 
 def titles_of(page: Markup) -> list[str]:

@@ -14,6 +14,7 @@ from jobs.models import ReconcilerLease
 from portal.errors import Refused
 from tenants.models import ApiToken, Tenant, TenantObject
 from tenants.people import sessions
+from tests.browsing import read
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.portal.markup import Markup, find_faults
 
@@ -25,12 +26,6 @@ PASSWORD = "a long password"
 def client() -> Client:
     cache.clear()  # tries to sign in are counted there
     return Client(headers={"host": "localhost"})
-
-
-def read(client: Client, path: str, **arguments: Any) -> Markup:
-    answer = client.get(path, **arguments)
-    assert answer.status_code == 200, answer.content[:500]
-    return Markup(answer.content.decode())
 
 
 def lease(**changes: Any) -> None:

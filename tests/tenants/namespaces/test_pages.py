@@ -9,18 +9,11 @@ from django.utils import timezone
 from jobs.rules.states import WorkloadState
 from tenants.models import Team, Tenant, TenantObject, User
 from tenants.namespaces import actions
+from tests.browsing import read
 from tests.factories import make_job, make_tenant, make_user
 from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
-
-
-def read(client: Client, path: str, **headers: str) -> Markup:
-    answer = client.get(path, headers=headers)
-    assert answer.status_code == 200, answer.status_code
-    shown = Markup(answer.content.decode())
-    assert find_faults(shown) == []
-    return shown
 
 
 def listed(client: Client, query: str = "") -> list[str]:
@@ -134,7 +127,7 @@ def test_a_question_keeps_what_was_typed_beside_its_errors(page: Client, part: b
     tenant = make_tenant("alice")
     path = f"/admin/namespaces/{tenant.pk}/delete/"
     headers = {"HX-Request": "true"} if part else {}
-    assert "Delete" in read(page, path, **headers).elements[0].text
+    assert "Delete" in read(page, path, headers=headers).elements[0].text
     typed = {"confirm": "u-alise", "data": "delete", "why": "left the lab"}
     answer = page.post(path, typed, headers=headers)
     shown = Markup(answer.content.decode())

@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-from django.test import Client
 
-from tenants.models import Team, Tenant, User
+from tenants.models import Team, Tenant
+from tests.browsing import client_of, page_of
 from tests.factories import make_tenant, make_user
-from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
 
@@ -21,18 +20,6 @@ def alice() -> Tenant:
     make_tenant("mallory")
     make_user("root", role="admin")
     return make_tenant("alice", team=team)
-
-
-def client_of(name: str) -> Client:
-    client = Client(HTTP_HOST="localhost")
-    client.force_login(User.objects.get(username=name))
-    return client
-
-
-def read(answer: Any) -> Markup:
-    page = Markup(answer.content.decode())
-    assert find_faults(page) == []
-    return page
 
 
 def patch(name: str, tenant: Tenant, body: Any) -> Any:
@@ -53,11 +40,11 @@ def test_a_lead_changes_a_quota(alice: Tenant):
 def test_the_form_says_what_is_held_and_what_the_budget_leaves(alice: Tenant):
     alice.observed_used = {"gpu": 1}
     alice.save()
-    page = read(client_of("lee").get(f"/tenants/{alice.pk}/quota/"))
+    page = page_of(client_of("lee").get(f"/tenants/{alice.pk}/quota/"))
     assert page.value("gpu") == "2"
     assert page.one("p", id="gpu-hint").text == "1 in use. At most 2 within the team's budget."
     # An admin is bound by no budget.
-    page = read(client_of("root").get(f"/tenants/{alice.pk}/quota/"))
+    page = page_of(client_of("root").get(f"/tenants/{alice.pk}/quota/"))
     assert page.one("p", id="gpu-hint").text == "1 in use."
 
 
@@ -65,7 +52,7 @@ def test_a_refused_form_keeps_what_was_typed_and_says_why(alice: Tenant):
     answer = client_of("lee").post(
         f"/tenants/{alice.pk}/quota/", {"cpu": "lots", "gpu": "1"}, headers={"HX-Request": "true"}
     )
-    page = read(answer)
+    page = page_of(answer)
     assert page.value("cpu") == "lots"
     assert "not a quantity" in page.one("p", id="cpu-error").text
     assert page.value("gpu") == "1"
