@@ -172,7 +172,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "No action needed; after the third time within 10 minutes it fails.",
     ),
     "app_crash_loop": (
-        "The {who} ended {count} times within 10 minutes. Last time: {cause}",
+        "{who} ended {count} times within 10 minutes. Last time: {cause}",
         "Start it again with more memory or another image.",
     ),
     "app_ended": ("{program} ended: {detail}", "Start it again."),

@@ -211,7 +211,8 @@ def reason_of_end(app: ServedApp, row: WorkloadRow, end: ContainerExit) -> Reaso
         return reasons.make("app_ended", program=app.program, detail=words or "no message")
     found = endings.reason_of_end(app.program, end, row.memory[row.kind])
     if words and found.code in {"exit_code", "signal"}:
-        return replace(found, text=f"{found.text} Last output: {words}")
+        # It has no log to be read: these are its last lines.
+        return replace(found, text=f"{found.text} Last output: {words}", next_step="")
     return found
 
 

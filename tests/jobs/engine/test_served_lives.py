@@ -96,8 +96,10 @@ async def test_three_crashes_are_enough(world: World) -> None:
     await world.submit("notebook")
     service = await world.until(is_state("failed"))
     assert service.reason_code == "app_crash_loop"
+    assert service.reason_text.startswith("The notebook ended 3 times within 10 minutes.")
     assert "exit code 1" in service.reason_text
     assert "the last words" in service.reason_text
+    assert service.reason_next_step == "Start it again with more memory or another image."
     assert states(service)[-1] == "failed"
     assert service.replica.restarts == 3
     assert (await world.events()).count("app_restarting") == 2
