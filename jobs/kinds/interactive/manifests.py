@@ -8,6 +8,7 @@ reading template files and settings.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from jobs.kinds.interactive import tokens
@@ -81,6 +82,7 @@ class ServedManifest(Manifest):
     app_port: int
     has_tls: bool
     app_env: Mapping[str, str]
+    spec: Mapping[str, Any]  # what of the request is its kind's own, as the row keeps it
     shm: str
     grace_s: int
 
@@ -132,6 +134,7 @@ def served_manifest(
         app_port=APP_PORT,
         has_tls=has_tls,
         app_env=served.environment(workload, pods),
+        spec=workload.spec,
         # Data loaders of PyTorch pass batches through it; the runtime's own 64 MiB are too little.
         shm=quantity.memory_text(asked.memory_bytes // 2),
         grace_s=GRACE_S,
