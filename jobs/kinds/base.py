@@ -16,6 +16,7 @@ from jobs.kinds.spec import WorkloadSpec
 from jobs.kinds.state import LoadedRow, Observed, PodFacts, Rescue, WorkloadRow
 from jobs.models import Workload
 from jobs.rules.admission import Amount, ReplicaRequest
+from jobs.rules.reasons import duration_text
 from jobs.rules.requests import requests_of
 from jobs.rules.states import WorkloadState
 from portal.catalog import get_catalog
@@ -74,7 +75,7 @@ class StopTexts:
 
     Attributes:
         button: the answer that stops it.
-        own: what becomes of it.
+        own: what becomes of it; `{grace}` is how long it has to end.
         of_other: the same to a lead or an admin; `{person}` is its owner.
     """
 
@@ -96,6 +97,7 @@ class WorkloadKind:
         open_verb: the verb of `tenants/policy.py` that it takes to open one; "" when there is nothing to open.
         states: those that it may be in, in the order of its life.
         stop: what is said before one is stopped.
+        grace_s: seconds from SIGTERM to SIGKILL of its pods.
         rest: how it looks there.
         pages: what they are called and say.
         has_roles: whether its replicas have roles; else it is always one pod.
@@ -131,6 +133,7 @@ class WorkloadKind:
     open_verb: str = ""
     states: tuple[WorkloadState, ...] = tuple(WorkloadState)
     stop: StopTexts
+    grace_s: Callable[[Workload], int]
     rest: RestResource
     pages: KindPages
     has_roles: bool = False
@@ -172,6 +175,12 @@ class WorkloadKind:
         context = {"tenant": tenant, "user": user, "catalog": get_catalog()}
         spec: WorkloadSpec = read(self.serializer(data=body, context=context))
         return spec
+
+    def stop_text(self, workload: Workload, *, is_own: bool) -> str:
+        """What becomes of one that is stopped, to its owner or to somebody else."""
+        text = self.stop.own if is_own else self.stop.of_other
+        grace = duration_text(self.grace_s(workload))
+        return str(text).format(grace=grace, person=workload.owner.shown_name)
 
     def requests(self, replicas: Mapping[str, Mapping[str, int]]) -> tuple[ReplicaRequest, ...]:
         """What scheduler and quota count of the column `replicas`."""

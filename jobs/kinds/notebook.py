@@ -12,7 +12,7 @@ from rest_framework import serializers
 
 from jobs.kinds.base import StopTexts
 from jobs.kinds.form import WorkloadForm
-from jobs.kinds.interactive.kind import CAN_START_AGAIN, served_kind
+from jobs.kinds.interactive.kind import served_kind
 from jobs.kinds.interactive.lifecycle import InteractiveLifecycle
 from jobs.kinds.interactive.manifests import Served
 from jobs.kinds.interactive.pages import served_pages
@@ -214,7 +214,10 @@ NOTEBOOK = served_kind(
     open_verb="open_private",
     stop=StopTexts(
         button=_("Stop notebook"),
-        own=CAN_START_AGAIN,
+        own=_(
+            "Unsaved changes and everything in the memory of running kernels are lost. What is on the "
+            "volumes is kept, and it can be started again."
+        ),
         of_other=_(
             "{person} may be working in it: unsaved changes and everything in the memory of running "
             "kernels are lost. What is on the volumes is kept, and it can be started again."

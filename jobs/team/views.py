@@ -98,7 +98,7 @@ def team_stop(request: PageRequest, pk: UUID) -> HttpResponseBase:
         error = _("Give a reason: %(name)s sees it.") % {"name": workload.owner.shown_name}
     context = {
         "workload": workload,
-        "stop": KINDS[workload.kind].stop,
+        "kind": KINDS[workload.kind],
         "is_own": is_own,
         "back": back,
         "error": error,

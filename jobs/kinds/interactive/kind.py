@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobs.kinds.base import RestResource, WorkloadKind
 from jobs.kinds.interactive.answers import ServiceEventSerializer, ServiceSerializer
-from jobs.kinds.interactive.manifests import Served, complete
+from jobs.kinds.interactive.manifests import GRACE_S, Served, complete
 from jobs.kinds.interactive.observe import observe, read_pod
 from jobs.kinds.interactive.spec import GATE, STATES, request_field
 
@@ -28,6 +28,7 @@ def served_kind(
         "noun": served.word,
         "record_kind": "service",
         "states": STATES,
+        "grace_s": lambda workload: GRACE_S,
         "rest": rest,
         "request_field": request_field,
         "overhead": GATE,

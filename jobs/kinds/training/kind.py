@@ -7,6 +7,7 @@ from django.utils.translation import gettext_lazy as _
 from jobs.kinds.answers import EventSerializer
 from jobs.kinds.base import RestResource, StopTexts, WorkloadKind
 from jobs.kinds.manifests import pod_settings
+from jobs.kinds.spec import spec_of
 from jobs.kinds.state import Rescue, WorkloadRow
 from jobs.kinds.training import manifests
 from jobs.kinds.training.answers import JobSerializer
@@ -42,7 +43,7 @@ def _render_rescue(workload: Workload, attempt: int, step: Rescue) -> Object:
 
 
 _STOP = _(
-    "Every replica gets SIGTERM and has two minutes to save before it is killed. Logs and files are kept."
+    "Every replica gets SIGTERM and has {grace} to save before it is killed. Logs and files are kept."
 )
 TRAINING = WorkloadKind(
     key=KEY,
@@ -51,6 +52,7 @@ TRAINING = WorkloadKind(
     icon="layers",
     record_kind="job",
     stop=StopTexts(button=_("Stop training"), own=_STOP, of_other=_STOP),
+    grace_s=lambda workload: spec_of(workload, TrainingSpec).run_policy.pod_grace_s,
     rest=RestResource(
         one="job",
         ask="submits",

@@ -235,7 +235,9 @@ def test_stopping_asks_first_and_then_says_so(alice: Tenant, client: Client) -> 
     job = make_job(alice, state="running", started_at=now())
     path = f"/trainings/{job.pk}/stop/"
     dialog = read(client, path, headers=HTMX)
-    assert "two minutes to save" in dialog.text
+    assert "2 minutes to save" in dialog.text
+    limited = make_job(alice, state="running", started_at=now(), deadline_s=3600)
+    assert "1 minute to save" in read(client, f"/trainings/{limited.pk}/stop/", headers=HTMX).text
     assert not dialog.all("html")
     assert read(client, path).one("h2", id="dialog-title")
     answer = client.post(path, {"reason": "diverged"}, headers=HTMX)
