@@ -9,9 +9,11 @@ class JobsConfig(AppConfig):
     name = "jobs"
 
     def ready(self) -> None:
-        from jobs.kinds.registry import KINDS
+        from jobs.kinds.registry import KINDS, SERVED_TITLE
         from jobs.models import ReconcilerLease
         from portal.web import jinja, layout, reconciler
+        from tenants import usage
+        from tenants.audit import describe
 
         layout.add_lists(
             layout.NavItem(
@@ -23,4 +25,7 @@ class JobsConfig(AppConfig):
             for kind in KINDS.values()
         )
         jinja.add_filters(workload_kind=lambda key: KINDS[key])
+        served = {kind.key: kind.noun for kind in KINDS.values() if kind.record_kind == "service"}
+        describe.add_kind("service", served)
+        usage.TITLES["nodeports"] = SERVED_TITLE
         reconciler.read_leases_by(lambda: ReconcilerLease.objects.filter(pk=1).first())

@@ -20,11 +20,13 @@ def record(
 ) -> None:
     """One audit row; called inside the transaction of the change that it tells of."""
     kind = KINDS[workload.kind].record_kind
+    # Where the trail calls several kinds the same, it is told which of them it was.
+    which = {"kind": workload.kind} if workload.kind != kind else {}
     trail.record(
         by=by,
         verb=verb,
         target=trail.AuditTarget(kind, workload.name, str(workload.pk)),
-        detail=detail,
+        detail={**which, **(detail or {})},
     )
 
 

@@ -12,4 +12,4 @@ class TenantsConfig(AppConfig):
         from portal.web import jinja
         from tenants.audit import describe
 
-        jinja.add_filters(describe=describe.describe, detail_lines=describe.detail_lines)
+        jinja.add_filters(describe=describe.describe, unsaid_lines=describe.unsaid_lines)

@@ -1,17 +1,19 @@
 """How much a tenant holds of what it may hold: one line per kind of resource, for bars and tables."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 
 from tenants.models import Tenant
 
-TITLES = {
+# Kind of resource -> its title; what takes node ports is of an app, which names it when it is ready.
+TITLES: dict[str, Any] = {
     "cpu": _("CPU"),
     "memory": _("Memory"),
     "gpu": _("GPU"),
     "pods": _("Pods"),
-    "nodeports": _("Notebooks and TensorBoards"),
+    "nodeports": _("Open ports"),
 }
 
 

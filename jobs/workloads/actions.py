@@ -44,9 +44,7 @@ def submit(*, by: User, tenant: Tenant, kind: WorkloadKind, spec: WorkloadSpec) 
             observed_generation=0 if kind.can_restart else 1,
             **columns_of(spec),
         )
-        is_told_apart = kind.key != kind.record_kind
-        detail = {"kind": kind.key} if is_told_apart else {}
-        changes.record(by=by, verb=kind.submit_verb, workload=workload, detail=detail)
+        changes.record(by=by, verb=kind.submit_verb, workload=workload)
         changes.tell(workload)
     return workload
 

@@ -8,7 +8,7 @@ from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from jobs.kinds.registry import ARCHIVED, STAY_AT_HAND, WITH_GATE
+from jobs.kinds.registry import ARCHIVED, SERVED_TITLE, STAY_AT_HAND, WITH_GATE
 from jobs.kinds.training.examples import EXAMPLES
 from jobs.models import Workload, WorkloadQuerySet
 from jobs.rules.states import FINAL_STATES, WorkloadState
@@ -27,6 +27,8 @@ PARTS = frozenset({"quota", "namespace", "now", "closed", "banner"})
 
 class HomePage:
     """What the first page shows. Each card reads its rows only when it is rendered."""
+
+    served_title = SERVED_TITLE
 
     def __init__(self, user: Any) -> None:
         self.user = user

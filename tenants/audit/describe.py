@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.text import get_text_list
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -44,16 +45,12 @@ KINDS: dict[str, Any] = {
     "apitoken": gettext_lazy("API token"),
     "bundle": gettext_lazy("code"),
     "job": gettext_lazy("training"),
-    "service": gettext_lazy("notebook or TensorBoard"),
     "team": gettext_lazy("team"),
     "tenant": gettext_lazy("namespace"),
     "user": gettext_lazy("person"),
 }
-# Which of the two a row of kind `service` is about, where its detail tells.
-_SERVICES: dict[str, Any] = {
-    "notebook": gettext_lazy("notebook"),
-    "tensorboard": gettext_lazy("TensorBoard"),
-}
+# Which of several a row of such a kind is about, where its detail tells: kind -> theirs -> its name.
+_SORTS: dict[str, Mapping[str, str]] = {}
 # verb -> the same, where it did not happen
 _REFUSED: dict[str, Any] = {"sign-in": gettext_lazy("failed to sign in as")}
 # What people do to themselves, said without naming them again.
@@ -87,9 +84,20 @@ def describe(entry: Any) -> AuditSentence:
     words = _REFUSED if entry.result == "refused" else {}
     verb = words.get(entry.verb) or VERBS.get(entry.verb, entry.verb)
     kind = KINDS.get(entry.kind, entry.kind)
-    if entry.kind == "service":
-        kind = _SERVICES.get(entry.detail.get("kind"), kind)
+    kind = _SORTS.get(entry.kind, {}).get(entry.detail.get("kind"), kind)
     return AuditSentence(str(verb), str(kind), entry.object_name)
+
+
+def add_kind(kind: str, sorts: Mapping[str, str]) -> None:
+    """A kind of an app, which it brings when it is ready, with the names of what it may be."""
+    KINDS[kind] = get_text_list(list(sorts.values()), gettext_lazy("or"))
+    _SORTS[kind] = sorts
+
+
+def unsaid_lines(entry: Any) -> list[str]:
+    """What of an entry's detail its sentence leaves out."""
+    said = {"kind"} if entry.kind in _SORTS else set()
+    return detail_lines({name: entry.detail[name] for name in entry.detail if name not in said})
 
 
 def detail_lines(detail: Mapping[str, Any]) -> list[str]:

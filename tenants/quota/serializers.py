@@ -17,7 +17,7 @@ TITLES = {
     "memory": gettext_lazy("Memory"),
     "gpu": gettext_lazy("GPUs"),
     "pods": gettext_lazy("Pods"),
-    "nodeports": gettext_lazy("Open ports of notebooks and TensorBoards"),
+    "nodeports": gettext_lazy("Open ports"),
 }
 _FIELDS: dict[str, type[Quantity]] = {"cpu": Cpu, "memory": Memory}
 

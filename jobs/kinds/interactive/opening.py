@@ -38,7 +38,7 @@ def new_link(user: User, service: Workload, kind: WorkloadKind) -> OpenLink:
             "You may not open this one.",
             "not_allowed",
             403,
-            next_step="Only its owner can open a notebook; ask them to share files on a volume.",
+            next_step=f"Only its owner can open a {kind.noun}; ask them to share files on a volume.",
         )
     if service.tenant.desired != Tenant.Desired.ACTIVE:
         raise Refused(
@@ -86,7 +86,7 @@ def _check_installation() -> None:
         )
     if settings.HTTPS and not has_gate_tls():
         raise Refused(
-            "Homeport is served by HTTPS, but notebooks and TensorBoards have no certificate.",
+            "Homeport is served by HTTPS, but the gates of workloads have no certificate.",
             "gate_needs_tls",
             409,
             next_step="Ask an admin to set GATE_TLS_CERT_FILE and GATE_TLS_KEY_FILE, then start it "

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from tenants.audit.describe import describe, detail_lines
+from tenants.audit.describe import describe, detail_lines, unsaid_lines
 from tenants.audit.export import audit_chunks
 from tenants.models import AuditEntry, User
 from tests.factories import make_tenant
@@ -191,3 +191,8 @@ def test_details_in_words(detail: dict[str, Any], lines: list[str]) -> None:
 def test_an_entry_is_said_in_words(changes: dict[str, Any], words: tuple[str, str, str]) -> None:
     said = describe(entry(**changes))
     assert (said.verb, said.kind, said.name) == words
+
+
+def test_what_the_sentence_says_is_not_said_twice() -> None:
+    row = entry(kind="service", detail={"kind": "notebook", "why": "it hangs"})
+    assert (describe(row).kind, unsaid_lines(row)) == ("notebook", ["why: it hangs"])
