@@ -7,7 +7,7 @@ by their app only, because their `visible_to` asks it.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.apps import apps
 from django.db.models import Q, QuerySet, TextChoices
@@ -36,9 +36,32 @@ class AccountRole(TextChoices):
 
 NEW_ACCOUNT = AccountRole.RESEARCHER
 
-# Roles by a place in a team -> the relation of `Team` that says who has them.
-TEAM_ROLES = {LEAD: "leads"}
-TEAMS_LED = "leads_teams"  # the same from the other side, of `User`
+
+class TeamRole(NamedTuple):
+    """A role by a place in a team.
+
+    Attributes:
+        field: the relation of `Team` that says who has it.
+        given: what is said to whoever gives it.
+        taken: likewise.
+        left: what the audit trail calls that somebody lost it with their place in the team.
+    """
+
+    field: str
+    given: Any
+    taken: Any
+    left: str
+
+
+TEAM_ROLES: Mapping[TenantRole, TeamRole] = {
+    LEAD: TeamRole(
+        field="leads",
+        given=_("%(name)s now leads %(team)s."),
+        taken=_("%(name)s no longer leads %(team)s."),
+        left="no longer leads",
+    ),
+}
+TEAMS_LED = "leads_teams"  # the leads' relation from the other side, of `User`
 # Scopes of tokens by which an admin is one; no token at all: a session.
 _FULL_SCOPES = {"", "admin"}
 
@@ -200,6 +223,6 @@ def _has(role: TenantRole, user: Any, tenant: Any) -> bool:
 
 def _teams(user: Any, role: TenantRole) -> QuerySet[Any]:
     """Ids of the teams in which somebody has the role: a join would find a row once per person."""
-    through = getattr(apps.get_model("tenants", "Team"), TEAM_ROLES[role]).through
+    through = getattr(apps.get_model("tenants", "Team"), TEAM_ROLES[role].field).through
     found: QuerySet[Any] = through.objects.filter(user_id=user.pk).values("team_id")
     return found

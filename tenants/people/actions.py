@@ -144,11 +144,13 @@ def _shut_out(person: User) -> dict[str, int]:
 
 
 def _move(person: User, left: Team | None) -> dict[str, Any]:
-    """The tenant goes along to the new team, and the old team loses its lead."""
+    """The tenant goes along to the new team; roles in the old one end."""
     detail: dict[str, Any] = {}
-    led = Team.leads.through.objects.filter(team=left, user=person)
-    if left is not None and led.delete()[0]:
-        detail["no longer leads"] = left.name
+    if left is not None:
+        for role in policy.TEAM_ROLES.values():
+            had = getattr(Team, role.field).through.objects.filter(team=left, user=person)
+            if had.delete()[0]:
+                detail[role.left] = left.name
     tenants = Tenant.objects.existing().filter(owner=person)
     for pk, namespace in tenants.values_list("pk", "namespace"):
         tenants.filter(pk=pk).update(team=person.team, revision=F("revision") + 1)

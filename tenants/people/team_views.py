@@ -91,13 +91,14 @@ def _team_page(request: PageRequest, team: Team, form: SpecForm, status: int = 2
     members = team.members.order_by("username")
     page = Paginator(members, PAGE_SIZE).get_page(request.GET.get("page", "1"))
     [row] = _rows([team])
+    roles = teams.with_roles(team)
     context: dict[str, Any] = {
         "team": team,
         "row": row,
         "form": form,
         "page": page,
-        "lead_ids": {person.pk for person in row.leads},
-        "outside_leads": [person for person in row.leads if person.team_id != team.pk],
+        "roles": roles,
+        "outsiders": [person for person in roles if person.team_id != team.pk],
         "people_elsewhere": User.objects.filter(is_active=True)
         .exclude(team=team)
         .select_related("team")

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db import transaction
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import ngettext
 
 from portal import live
 from tenants import policy
@@ -14,14 +14,6 @@ from tenants.models import BUDGET_COLUMNS, Team, Tenant, User
 from tenants.people.actions import refuse
 from tenants.policy import LEAD, TEAM_ROLES, TenantRole
 from tenants.quota.rules import amount_text
-
-# What is said when somebody is given a role, and when it is taken.
-_SAID = {
-    LEAD: (
-        gettext_lazy("%(name)s now leads %(team)s."),
-        gettext_lazy("%(name)s no longer leads %(team)s."),
-    )
-}
 
 
 @transaction.atomic
@@ -53,7 +45,7 @@ def change(*, by: User, team: Team, changes: Mapping[str, Any]) -> Team:
     quotas smaller until it fits.
 
     Args:
-        changes: `name`; `leads` and what other roles are called in `TEAM_ROLES`: all who have it
+        changes: `name`; `leads` and the fields of other rows of `TEAM_ROLES`: all who have it
             from now on; `budget`: kind -> amount or None for no limit, only what changes.
 
     Raises:
@@ -92,13 +84,21 @@ def set_role(*, by: User, team: Team, person: User, role: TenantRole, has_it: bo
     Raises:
         Refused: somebody who would have it is disabled.
     """
-    field = TEAM_ROLES[role]
-    people = [one for one in getattr(team, field).all() if one.pk != person.pk]
-    changes = {field: [*people, person] if has_it else people}
+    row = TEAM_ROLES[role]
+    people = [one for one in getattr(team, row.field).all() if one.pk != person.pk]
+    changes = {row.field: [*people, person] if has_it else people}
     change(by=by, team=team, changes=changes)
-    given, taken = _SAID[role]
     words = {"name": person.shown_name, "team": team.name}
-    return str(given if has_it else taken) % words
+    return str(row.given if has_it else row.taken) % words
+
+
+def with_roles(team: Team) -> dict[User, set[TenantRole]]:
+    """By user name: all who have a role of the team, members or not."""
+    found: dict[User, set[TenantRole]] = {}
+    for role, row in TEAM_ROLES.items():
+        for person in getattr(team, row.field).all():
+            found.setdefault(person, set()).add(role)
+    return dict(sorted(found.items(), key=lambda item: item[0].username))
 
 
 @transaction.atomic
@@ -133,8 +133,10 @@ def shown(team: Team) -> dict[str, Any]:
         for kind, amount in team.budget.items()
     }
     people = {
-        field: getattr(team, field).order_by("username").values_list("username", flat=True)
-        for field in TEAM_ROLES.values()
+        role.field: getattr(team, role.field)
+        .order_by("username")
+        .values_list("username", flat=True)
+        for role in TEAM_ROLES.values()
     }
     names = {field: ", ".join(found) for field, found in people.items()}
     return {"name": team.name, **names, **budget}
@@ -152,10 +154,10 @@ def _check_name(name: str, but: Team | None = None) -> None:
 
 def _place(team: Team, changes: Mapping[str, Any]) -> None:
     """Gives each role of the team to those who are to have it from now on."""
-    for field in TEAM_ROLES.values() & changes.keys():
+    for field in {role.field for role in TEAM_ROLES.values()} & changes.keys():
         for person in changes[field]:
             if not person.is_active:
-                text = _("%(name)s is disabled and cannot lead a team.")
+                text = _("%(name)s is disabled and cannot have a role in a team.")
                 refuse(field, "disabled", text % {"name": person.username})
         getattr(team, field).set(changes[field])
 
