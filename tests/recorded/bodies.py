@@ -21,6 +21,17 @@ from tests.recorded import GIVEN
 from tests.recorded.browsers import as_json, without_ids
 
 
+def each(fields: dict[str, list[Any]]) -> Iterator[tuple[str, Any]]:
+    """Each field with each of its values."""
+    return ((name, value) for name, values in fields.items() for value in values)
+
+
+def shown(value: Any) -> str:
+    """As it stands in a recorded file."""
+    text = json.dumps(value)
+    return text if len(text) < 90 else text[:60] + "…"
+
+
 def refusals() -> dict[str, str]:
     """What becomes of each body of `given/bodies.yaml`: a status, and each refused field's code."""
     return dict(_refusals())
@@ -39,7 +50,7 @@ def _refusals() -> Iterator[tuple[str, str]]:
     for row in yaml.safe_load((GIVEN / "bodies.yaml").read_text()):
         method, path = row["call"].split()
         client = admins if path.startswith(("users", "teams", "tenants")) else own
-        values = [("", row["good"]), *((k, v) for k, given in row["fields"].items() for v in given)]
+        values = [("", row["good"]), *each(row["fields"])]
         for name, value in values:
             body = json.dumps({**row["good"], name: value} if name else value)
             url = f"/api/v1/{path}"
@@ -52,9 +63,10 @@ def _refusals() -> Iterator[tuple[str, str]]:
             if path.startswith("jobs/"):  # the others have some texts of Django's
                 assert all(e["text"].endswith(".") or "quantity" in e["text"] for e in errors)
             said = [f"{error['code']} {error['field']}".strip() for error in errors]
-            shown = json.dumps(value)
-            key = f"{row['call']} {name}={shown if len(shown) < 90 else shown[:60] + '…'}"
-            yield key, ", ".join([str(answer.status_code), *said])
+            yield (
+                f"{row['call']} {name}={shown(value)}",
+                ", ".join([str(answer.status_code), *said]),
+            )
 
 
 def previews() -> str:

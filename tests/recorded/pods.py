@@ -8,18 +8,22 @@ from typing import Any
 from unittest import mock
 from uuid import UUID
 
+import yaml
 from django.test import Client, override_settings
 
 from jobs.engine.network import namespaces
 from jobs.kinds.interactive.tokens import gate_secrets, new_ticket
 from jobs.kinds.training.tokens import job_token
-from jobs.models import Bundle, Workload
+from jobs.models import Artifact, Bundle, LogSegment, ReplicaArchive, Workload
 from jobs.pod.gatekeeper.tickets import Signer
 from jobs.rules.states import Desired
 from portal.storage import get_store
 from tenants.people.passwords import link_for
 from tests.factories import make_job, make_service, make_tenant, make_user
 from tests.jobs.pods_door import DATA, UID, keep, segment
+from tests.portal.routes.scene import undone
+from tests.recorded import GIVEN
+from tests.recorded.bodies import each, shown
 from tests.recorded.browsers import as_json
 
 KEY = "recorded"
@@ -151,4 +155,40 @@ def doors() -> dict[str, Any]:
     of_gate("that is to stop", "gate/", {"start": 1, "subjects": []})
     for row in found.values():
         row["body"] = json.loads(json.dumps(row["body"]).replace(str(tenant.owner.pk), "<id>"))
+    return found
+
+
+def bodies() -> dict[str, str]:
+    """What becomes of each body of `given/doors.yaml`: a status, and the code of what is refused."""
+    tenant = make_tenant("alice")
+    job, notebook = make_job(tenant), make_service(tenant, generation=1)
+    jobs, services = f"jobs/{job.pk}", f"services/{notebook.pk}"
+    gate = gate_secrets(notebook.pk, 1)["portal_token"]
+    end = {"exit_code": 0, "reason": "completed", "skipped_bytes": 0, "by_rescue": False}
+    file = {"path": "a", "size_bytes": 1, "mtime_ns": 1}
+    calls: dict[str, tuple[str, str, dict[str, Any]]] = {
+        "segments": (f"{jobs}/replicas/worker/0/1/segments/", job_token(job.pk), segment()),
+        "end": (f"{jobs}/replicas/worker/0/1/done/", job_token(job.pk), {**end, "pod_uid": UID}),
+        "artifacts": (f"{jobs}/artifacts/", job_token(job.pk), file),
+        "artifacts done": (f"{jobs}/artifacts/done/", job_token(job.pk), file),
+        "gate": (f"{services}/gate/", gate, {"start": 1, "subjects": []}),
+        "event-files": (f"{services}/event-files/", gate, {"start": 1, "count": 3}),
+    }
+    found = {}
+    for call, fields in yaml.safe_load((GIVEN / "doors.yaml").read_text()).items():
+        path, token, good = calls[call]
+        for name, value in each(fields):
+            body = {**good, name: value} if name else value
+            with undone():
+                answer = Client().post(
+                    f"/internal/v1/{path}",
+                    json.dumps({"files": [body]} if call.startswith("artifacts") else body),
+                    content_type="application/json",
+                    headers={"Authorization": f"Bearer {token}", "Host": "127.0.0.1"},
+                )
+                kept = (ReplicaArchive, LogSegment, Artifact)
+                is_kept = any(model.objects.exists() for model in kept)
+            assert answer.status_code < 400 or not is_kept, (call, body)
+            said = [row["code"] for row in answer.json().get("errors", ())]
+            found[f"{call} {name}={shown(value)}"] = " ".join([str(answer.status_code), *said])
     return found

@@ -19,6 +19,7 @@ RECORDERS: dict[str, Callable[[], Any]] = {
     "browsers.json": browsers.kept_in_browsers,
     "catalogue.json": bodies.catalogue,
     "changes.json": trail.changes,
+    "doors.json": pods.bodies,
     "homeport.json": commands.homeport,
     "logs.json": trail.logs,
     "manage.json": commands.manage,

@@ -139,14 +139,6 @@ def test_a_shell_completes_its_words(bare: Path, tmp_path: Path) -> None:
     assert "--command homeport" in run(program, "completion", "fish").stdout
 
 
-def test_an_editable_install_is_this_checkout(tmp_path: Path) -> None:
-    uv("venv", "--python", sys.executable, tmp_path / "env")
-    python = tmp_path / "env" / "bin" / "python"
-    uv("pip", "install", "--python", python, "--no-deps", "--editable", PROJECT)
-    code = "import homeport_client.exits as found; print(found.__file__)"
-    assert run(python, "-c", code).stdout.strip() == str(SOURCE / "exits.py")
-
-
 def test_its_words_are_those_of_python_3_9() -> None:
     for path in SOURCE.rglob("*.py"):
         ast.parse(path.read_text(), str(path), feature_version=(3, 9))

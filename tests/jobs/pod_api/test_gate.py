@@ -19,6 +19,8 @@ from tests.factories import make_job, make_service, make_tenant, make_user
 
 pytestmark = pytest.mark.django_db
 
+MANY = json.dumps({"start": 2, "subjects": [str(uuid4())] * 1001})
+
 
 @pytest.fixture
 def notebook() -> Workload:
@@ -126,24 +128,7 @@ def test_only_the_services_own_token_opens_the_door(notebook: Workload) -> None:
     assert refusal(404, answer).status == GONE
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "",
-        "null",
-        "[]",
-        b"\xff\x00",
-        '{"start": 2}',
-        '{"start": "2", "subjects": []}',
-        '{"start": 0, "subjects": []}',
-        '{"start": 99999999999999999999, "subjects": []}',
-        '{"start": 2, "subjects": ["x"]}',
-        '{"start": 2, "subjects": ["\\u0000"]}',
-        '{"start": 2, "subjects": [1]}',
-        '{"start": 2, "subjects": {"a": 1}}',
-        json.dumps({"start": 2, "subjects": [str(uuid4())] * 1001}),
-    ],
-)
+@pytest.mark.parametrize("body", ["", b"\xff\x00", MANY], ids=["empty", "no text", "too many"])
 def test_a_malformed_question_is_refused_in_words(notebook: Workload, body: Any) -> None:
     status, answer = ask(notebook, body=body)
     assert (status, answer["errors"][0]["code"]) == (400, "invalid")

@@ -1,4 +1,7 @@
-"""The pods' door: who may ask what, and every call repeated."""
+"""The pods' door: every call, and every call repeated.
+
+Bodies that are refused are rows of tests/recorded (`given/doors.yaml`).
+"""
 
 import io
 from typing import Any
@@ -61,39 +64,14 @@ def test_replicas_that_the_job_does_not_have_are_not_found(door: Door, replica: 
     assert door.post(f"replicas/{replica}/segments/", segment())[0] == 404
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"\xff",
-        "[]",
-        "null",
-        {},
-        segment() | {"number": 0},
-        segment() | {"number": 10**12},
-        segment() | {"number": "1"},
-        segment() | {"number": True},
-        segment() | {"start_byte": -1},
-        segment() | {"size_bytes": 0},
-        segment() | {"size_bytes": runner.MAX_SEGMENT_BYTES + 1},
-        segment() | {"size_bytes": 10**400},
-        segment() | {"sha256": "0" * 63},
-        segment() | {"sha256": "A" * 64},
-        segment() | {"sha256": "0" * 64 + "\n"},
-        segment() | {"pod_uid": "../" * 4},
-    ],
-)
-def test_bodies_that_are_not_what_is_expected_are_refused(door: Door, body: Any) -> None:
-    status, answer = door.post("replicas/worker/0/1/segments/", body)
-    assert status == 400
-    assert answer["errors"][0]["code"] == "invalid"
-    assert not ReplicaArchive.objects.exists()
-
-
 def test_a_body_without_end_is_refused(door: Door) -> None:
     body = b" " * (base.MAX_BODY_BYTES + 1)
     assert door.post("artifacts/", body)[0] == 413
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff"])
+def test_what_is_no_json_is_refused(door: Door, body: bytes) -> None:
+    assert door.post("replicas/worker/0/1/segments/", body)[0] == 400
 
 
 def test_the_source_is_a_link_to_the_tenants_own_bundle(job: Workload, door: Door) -> None:
@@ -196,14 +174,6 @@ def test_the_end_of_a_replica_is_kept_and_told(store: FolderStore, told: list[An
     assert (row.is_complete, row.exit_code, row.skipped_bytes, row.by_rescue) == (True, 3, 9, False)
     assert row.completed_at is not None
     assert told[-4:] == ["wake", ("job", job.pk)] * 2
-
-
-def test_the_exit_code_may_be_unknown_but_not_odd(door: Door) -> None:
-    assert door.post("replicas/worker/0/1/done/", END | {"exit_code": None})[0] == 200
-    for code in (-1, 256, "0", 1.5):
-        assert door.post("replicas/worker/0/1/done/", END | {"exit_code": code})[0] == 400
-    for text in ("a\0b", "\0", "x" * 2001):  # PostgreSQL keeps no NUL
-        assert door.post("replicas/worker/0/1/done/", END | {"reason": text})[0] == 400
 
 
 def test_completeness_is_about_the_latest_pod(door: Door, store: FolderStore) -> None:
@@ -327,29 +297,6 @@ def test_too_many_artifacts_are_refused(door: Door, monkeypatch: pytest.MonkeyPa
     assert sorted(answer["links"]) == ["a", "b"]
     body = {"files": [file(str(number)) for number in range(runner.MAX_BATCH + 1)]}
     assert door.post("artifacts/", body)[0] == 400
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "",
-        "/etc/passwd",
-        "../x",
-        "a/../x",
-        "a//b",
-        "a/",
-        "./a",
-        ".",
-        ".homeport/x",
-        "a\nb",
-        "a\x00",
-        "x" * 501,
-    ],
-)
-def test_paths_that_no_artifact_has_are_refused(door: Door, path: str) -> None:
-    for where in ("artifacts/", "artifacts/done/"):
-        assert door.post(where, {"files": [file(path)]})[0] == 400
-    assert not Artifact.objects.exists()
 
 
 def test_deleting_what_is_stored_leaves_other_jobs_alone(job: Workload, store: FolderStore) -> None:
