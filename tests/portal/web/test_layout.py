@@ -38,18 +38,6 @@ def test_the_navigation_shows_each_role_its_pages(client: Client) -> None:
     assert {"Health", "Namespaces", "People"} <= set(shown["root"])
 
 
-def test_where_it_is_narrow_one_menu_has_the_same_pages(client: Client) -> None:
-    client.force_login(make_user("root", role="admin"))
-    page = read(client, "/queue/")
-    narrow = page.one("nav", class_="nav-narrow")
-    titles = [e.text.strip() for e in page.all("a") if narrow in e.ancestors]
-    assert titles == titles_of(page)
-    here = page.all("a", aria_current="page")
-    assert [e.get("href") for e in here] == ["/queue/", "/queue/"]
-    menu = next(e for e in page.all("summary") if narrow in e.ancestors)
-    assert menu.get("aria-label") == "Menu, current page: Queue"
-
-
 def test_forms_of_a_page_share_a_token_that_no_other_page_has() -> None:
     client = Client(enforce_csrf_checks=True, headers={"host": "localhost"})
     client.force_login(make_user("ada"))

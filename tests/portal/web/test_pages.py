@@ -94,15 +94,6 @@ def test_signing_in_never_leads_to_another_site(client: Client, target: str) -> 
     assert client.get("/sign-in/", {"next": target})["Location"] == "/"
 
 
-def test_a_fragment_without_a_session_takes_the_whole_page_to_the_sign_in(client: Client) -> None:
-    answer = client.get(
-        "/tenant/part/quota/",
-        headers={"HX-Request": "true", "HX-Current-URL": "http://localhost/trainings/?page=2"},
-    )
-    assert answer.status_code == 200
-    assert answer["HX-Redirect"] == "/sign-in/?next=%2Ftrainings%2F%3Fpage%3D2"
-
-
 def test_signing_out_needs_a_post_and_ends_the_session(client: Client) -> None:
     client.force_login(make_tenant().owner)
     assert client.get("/sign-out/").status_code == 405

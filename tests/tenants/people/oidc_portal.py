@@ -1,9 +1,6 @@
 """A portal process without a cluster that signs people in by the provider of these tests."""
 
-import os
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +9,9 @@ from pathlib import Path
 
 import requests
 
-from deploy.testcluster.ports import free_port
-from tests.e2e.portal import ROOT
+from tests.portal.programs import program
+from tests.portal.whole import Whole, whole_portal
 from tests.tenants.people.provider import CLIENT_ID, CLIENT_SECRET, Provider
-from tests.tools.waiting import wait_for
 
 PASSWORD = "a long demo password"
 PEOPLE = {
@@ -40,72 +36,53 @@ PEOPLE = {
 
 @dataclass
 class OidcPortal:
-    url: str
+    """Attributes: `settings` are those of the provider."""
+
+    whole: Whole
     provider: Provider
-    home: Path
-    environment: dict[str, str]
+    settings: dict[str, str]
+
+    @property
+    def url(self) -> str:
+        return self.whole.url
 
     def manage(self, code: str) -> str:
         """What a piece of Python prints inside the portal's Django."""
-        return subprocess.run(
-            [sys.executable, "manage.py", "shell", "--no-imports", "-c", code],
-            cwd=ROOT,
-            env=self.environment,
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.strip()
+        shell = ("manage.py", "shell", "--no-imports", "-c", code)
+        done = program(self.whole.home, *shell, **self.settings)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
 
 
 @contextmanager
-def oidc_portal(**settings: str) -> Iterator[OidcPortal]:
+def oidc_portal(**more: str) -> Iterator[OidcPortal]:
     """Provider and portal, each on its port; ada has a password and an e-mail address."""
     provider = Provider({sub: dict(claims) for sub, claims in PEOPLE.items()})
+    settings = {
+        "OIDC_ISSUER": provider.issuer,
+        "OIDC_CLIENT_ID": CLIENT_ID,
+        "OIDC_CLIENT_SECRET": CLIENT_SECRET,
+        "OIDC_NAME": "Lab login",
+        "OIDC_ALLOWED_GROUP": "lab",
+        "OIDC_ADMIN_GROUP": "homeport-admins",
+        **more,
+    }
     provider.start()
-    port = free_port()
-    with tempfile.TemporaryDirectory(prefix="homeport-oidc-") as folder:
-        environment = {
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "portal.settings",
-            "HOMEPORT_HOME": folder,
-            "PORT": str(port),
-            "POD_PORT": str(free_port()),
-            "OIDC_ISSUER": provider.issuer,
-            "OIDC_CLIENT_ID": CLIENT_ID,
-            "OIDC_CLIENT_SECRET": CLIENT_SECRET,
-            "OIDC_NAME": "Lab login",
-            "OIDC_ALLOWED_GROUP": "lab",
-            "OIDC_ADMIN_GROUP": "homeport-admins",
-            **settings,
-        }
-        for name in ("DATABASE_URL", "REDIS_URL", "S3_BUCKET", "HOMEPORT_KUBECONFIG"):
-            environment.pop(name, None)
-        portal = OidcPortal(f"http://localhost:{port}", provider, Path(folder), environment)
-        provider.redirect_uri = f"{portal.url}/oidc/callback/"
-        manage = [sys.executable, "manage.py"]
-        for command in (["migrate", "-v0"], ["collectstatic", "--noinput", "-v0"]):
-            subprocess.run([*manage, *command], cwd=ROOT, env=environment, check=True)
-        portal.manage(
-            "from tenants.models import User\n"
-            f"User.objects.create_user('ada', 'ada@lab.example', {PASSWORD!r})\n"
-            f"User.objects.create_user('root', password={PASSWORD!r}, role='admin')"
-        )
-        server = subprocess.Popen([*manage, "serve", "--no-reconciler"], cwd=ROOT, env=environment)
-        try:
-            wait_for("the portal answers", lambda: _answers(portal.url, server), timeout_s=60)
-            yield portal
-        finally:
-            server.terminate()
-            server.wait(20)
-            provider.stop()
-
-
-def _answers(url: str, server: subprocess.Popen[bytes]) -> bool:
-    assert server.poll() is None, "the portal ended"
     try:
-        return requests.get(f"{url}/healthz", timeout=2).ok
-    except requests.RequestException:
-        return False
+        with (
+            tempfile.TemporaryDirectory(prefix="homeport-oidc-") as folder,
+            whole_portal(Path(folder), **settings) as whole,
+        ):
+            portal = OidcPortal(whole, provider, settings)
+            provider.redirect_uri = f"{portal.url}/oidc/callback/"
+            portal.manage(
+                "from tenants.models import User\n"
+                f"User.objects.create_user('ada', 'ada@lab.example', {PASSWORD!r})\n"
+                f"User.objects.create_user('root', password={PASSWORD!r}, role='admin')"
+            )
+            yield portal
+    finally:
+        provider.stop()
 
 
 @dataclass

@@ -313,26 +313,6 @@ async def test_a_quarrel_about_a_part_does_not_become_a_storm(room: Room):
     assert len(room.writes()) - began <= 5
 
 
-@pytest.mark.parametrize("what", ["refuse", "lost", "status"])
-async def test_every_fault_of_every_creation_is_survived(room: Room, what: str):
-    room.api.trouble.extend(
-        Trouble(f"POST {plural}", what)
-        for plural in (
-            "namespaces",
-            "rolebindings",
-            "resourcequotas",
-            "limitranges",
-            "networkpolicies",
-            "serviceaccounts",
-            "persistentvolumeclaims",
-        )
-    )
-    await room.until_active()
-    rows = await room.rows()
-    assert {row.repaired_count for row in rows.values()} == {0}
-    assert {trouble.times for trouble in room.api.trouble} == {0}
-
-
 async def test_a_reconciler_that_starts_in_the_middle_goes_on(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ):
@@ -381,16 +361,6 @@ async def test_a_setting_that_cannot_be_used_is_shown(room: Room, settings: Any)
     await room.refresh()
     assert "CLUSTER_CIDRS: 'ten' is no network" in room.tenant.reason_text
     assert room.writes() == []
-
-
-async def test_a_policy_that_settings_no_longer_want_is_removed(room: Room, settings: Any):
-    settings.NODE_CIDRS = ["10.1.0.0/16"]
-    await room.until_active()
-    assert room.api.has("NetworkPolicy", room.namespace, "homeport-gate")
-    settings.NODE_CIDRS = []
-    await room.one_pass()
-    await room.until(lambda r: not r.api.has("NetworkPolicy", r.namespace, "homeport-gate"))
-    assert "NetworkPolicy/homeport-gate" not in await room.rows()
 
 
 async def change(room: Room, **quota: int) -> None:
