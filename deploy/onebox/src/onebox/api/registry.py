@@ -150,16 +150,13 @@ class Api:
     ) -> Obj:
         """Replace an object, or a part of it by its subresource.
 
-        `subresource` is "status", for Namespaces "finalize" (their spec.finalizers), for workloads
-        "scale" (`obj` is the workload), or for Pods "binding" (`obj` is then a Binding). A change of nothing writes nothing and tells
-        nobody. An update that takes the last finalizer of a deleted object removes it.
+        `subresource` is "status", for Namespaces "finalize" (their spec.finalizers), or for workloads
+        "scale" (`obj` is the workload). A change of nothing writes nothing and tells nobody. An
+        update that takes the last finalizer of a deleted object removes it.
 
         Raises:
             StatusError: 404, 409 (metadata.resourceVersion or uid is not the current one), 422.
         """
-        if subresource == "binding":
-            node = (obj.get("target") or {}).get("name", "")
-            return self.bind(namespace, name, node, uid=obj.get("metadata", {}).get("uid"))
         resource = resource_named(plural)
         old = self.get(plural, namespace, name)
         return self._replace(self._context(options), resource, old, obj, subresource)

@@ -10,59 +10,12 @@ from onebox.api.registry import Api
 from onebox.api.status import StatusError
 from onebox.api.strategy import WriteOptions
 
-from .bodies import CLAIM, forbidden, sized, with_change
+from .bodies import forbidden
 from .conftest import Obj, pod
 
 
 def set_limits(api: Api, *limits: Obj) -> None:
     api.create("limitranges", "lab", {"metadata": {"name": "l"}, "spec": {"limits": list(limits)}})
-
-
-def test_a_limit_range_fills_in_and_says_so(api: Api) -> None:
-    set_limits(
-        api,
-        {
-            "type": "Container",
-            "default": {"cpu": "2", "memory": "2Gi"},
-            "defaultRequest": {"cpu": "500m"},
-        },
-    )
-    body = pod("a", initContainers=[{"name": "init", "image": "i"}])
-    body["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1"}}
-    made = api.create("pods", "lab", body)
-    assert made["spec"]["containers"][0]["resources"] == {
-        "limits": {"cpu": "1", "memory": "2Gi"},
-        "requests": {"cpu": "1", "memory": "2Gi"},
-    }
-    assert made["spec"]["initContainers"][0]["resources"]["requests"]["cpu"] == "500m"
-    note = made["metadata"]["annotations"]["kubernetes.io/limit-ranger"]
-    assert note == (
-        "LimitRanger plugin set: memory request for container main; memory limit for container "
-        "main; cpu, memory request for init container init; "
-        "cpu, memory limit for init container init"
-    )
-
-
-def test_a_limit_range_refuses_in_upstreams_words(api: Api) -> None:
-    set_limits(
-        api,
-        {"type": "Container", "max": {"cpu": "1"}, "min": {"memory": "64Mi"}},
-        {"type": "Pod", "max": {"memory": "1Gi"}},
-        {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}},
-    )
-    assert forbidden(api, "pods", sized("a", cpu="2", memory="128Mi")) == (
-        'pods "a" is forbidden: maximum cpu usage per Container is 1, but limit is 2'
-    )
-    text = forbidden(api, "pods", sized("a", cpu="1", memory="32Mi"))
-    assert "minimum memory usage per Container is 64Mi, but request is 32Mi" in text
-    text = forbidden(api, "pods", sized("a", cpu="1", memory="2Gi"))
-    assert "maximum memory usage per Pod is 1Gi, but limit is 2Gi" in text
-    text = forbidden(
-        api,
-        "persistentvolumeclaims",
-        with_change(CLAIM, "spec.resources.requests.storage", "2Gi"),
-    )
-    assert "maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi" in text
 
 
 def test_a_missing_service_account_is_refused_but_not_the_default_one(api: Api) -> None:

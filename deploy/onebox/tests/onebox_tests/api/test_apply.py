@@ -44,46 +44,6 @@ def owned(obj: Obj, manager: str, subresource: str = "") -> Any:
     return None
 
 
-def test_an_apply_creates_and_owns_what_it_says(api: Api) -> None:
-    made = apply(api, config(a="1"))
-    (entry,) = made["metadata"]["managedFields"]
-    assert entry == {
-        "manager": "a",
-        "operation": "Apply",
-        "apiVersion": "v1",
-        "time": "2026-11-20T12:00:00Z",
-        "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:data": {"f:a": {}}},
-    }
-    assert made["data"] == {"a": "1"}
-
-
-def test_what_a_manager_leaves_out_goes_unless_others_own_it(api: Api) -> None:
-    apply(api, config(a="1", b="2", c="3"))
-    apply(api, config(b="2"), "other")
-    left = apply(api, config(a="1"))
-    assert left["data"] == {"a": "1", "b": "2"}
-    assert owned(left, "a") == {"f:data": {"f:a": {}}}
-    assert owned(left, "other") == {"f:data": {"f:b": {}}}
-
-
-def test_another_value_is_a_conflict_until_it_is_forced(api: Api) -> None:
-    apply(api, config(a="1"))
-    with pytest.raises(StatusError) as refused:
-        apply(api, config(a="2"), "other")
-    error = refused.value
-    assert (error.code, error.reason) == (409, "Conflict")
-    assert error.message == 'Apply failed with 1 conflict: conflict with "a": .data.a'
-    assert error.details == {
-        "causes": [
-            {"reason": "FieldManagerConflict", "message": 'conflict with "a"', "field": ".data.a"}
-        ]
-    }
-    forced = apply(api, config(a="2"), "other", force=True)
-    assert forced["data"] == {"a": "2"}
-    assert owned(forced, "a") is None, "a manager without fields is gone"
-
-
 def test_several_conflicts_are_listed_by_manager(api: Api) -> None:
     apply(api, config(a="1", b="1"))
     with pytest.raises(StatusError) as refused:
@@ -92,28 +52,12 @@ def test_several_conflicts_are_listed_by_manager(api: Api) -> None:
     assert refused.value.message == expected
 
 
-def test_an_update_takes_fields_without_asking(api: Api) -> None:
-    apply(api, config(a="1", b="2"))
-    options = WriteOptions(manager="editor")
-    changed = api.patch("configmaps", "lab", "c", {"data": {"a": "9"}}, options=options)
-    assert owned(changed, "a") == {"f:data": {"f:b": {}}}
-    assert owned(changed, "editor") == {"f:data": {"f:a": {}}}
-    with pytest.raises(StatusError, match=r'conflict with "editor" using v1: \.data\.a'):
-        apply(api, config(a="1", b="2"))
-
-
 def test_two_appliers_may_agree(api: Api) -> None:
     apply(api, config(a="1"))
     both = apply(api, config(a="1"), "other")
     assert owned(both, "a") == owned(both, "other") == {"f:data": {"f:a": {}}}
     kept = apply(api, config(), "other")
     assert kept["data"] == {"a": "1"}
-
-
-def test_the_same_again_writes_nothing(api: Api, clock: Any) -> None:
-    made = apply(api, config(a="1"))
-    clock.advance(60)
-    assert apply(api, config(a="1")) is made
 
 
 def test_creates_and_updates_are_followed(api: Api) -> None:

@@ -48,27 +48,6 @@ def test_the_bases_of_these_tests_are_fine_and_defaults_are_stable(
     assert again is made, "defaults applied twice must change nothing"
 
 
-def test_a_pod_gets_upstreams_defaults(api: Api) -> None:
-    spec = api.create("pods", "lab", FULL_POD)["spec"]
-    container = spec["containers"][0]
-    assert {key: spec[key] for key in ("restartPolicy", "dnsPolicy", "securityContext")} == {
-        "restartPolicy": "Always",
-        "dnsPolicy": "ClusterFirst",
-        "securityContext": {},
-    }
-    assert spec["terminationGracePeriodSeconds"] == 30
-    assert spec["schedulerName"] == "default-scheduler"
-    assert spec["enableServiceLinks"] is True
-    assert spec["serviceAccountName"] == spec["serviceAccount"] == "default"
-    assert spec["priority"] == 0
-    assert container["terminationMessagePath"] == "/dev/termination-log"
-    assert container["terminationMessagePolicy"] == "File"
-    assert container["imagePullPolicy"] == "IfNotPresent"
-    assert container["ports"][0]["protocol"] == "TCP"
-    assert container["resources"]["requests"] == {"cpu": "1"}
-    assert spec["initContainers"][0]["imagePullPolicy"] == "Always"
-
-
 @pytest.mark.parametrize(
     ("image", "policy"),
     [
@@ -85,23 +64,6 @@ def test_the_pull_policy_follows_the_tag(api: Api, image: str, policy: str) -> N
     assert made["spec"]["containers"][0]["imagePullPolicy"] == policy
 
 
-def test_probes_get_their_defaults_and_quantities_their_canonical_form(api: Api) -> None:
-    body = pod()
-    body["spec"]["containers"][0] |= {
-        "readinessProbe": {"httpGet": {"port": "http"}},
-        "resources": {"limits": {"cpu": 0.5, "memory": "1024Mi"}},
-    }
-    container = api.create("pods", "lab", body)["spec"]["containers"][0]
-    assert container["readinessProbe"] == {
-        "httpGet": {"port": "http", "path": "/", "scheme": "HTTP"},
-        "timeoutSeconds": 1,
-        "periodSeconds": 10,
-        "successThreshold": 1,
-        "failureThreshold": 3,
-    }
-    assert container["resources"]["limits"] == {"cpu": "500m", "memory": "1Gi"}
-
-
 @pytest.mark.parametrize(
     ("resources", "word"),
     [
@@ -116,56 +78,9 @@ def test_the_quality_of_service_is_worked_out(api: Api, resources: Obj, word: st
     assert made["status"] == {"phase": "Pending", "qosClass": word}
 
 
-def test_a_job_gets_its_selector_and_labels(api: Api) -> None:
-    made = api.create("jobs", "lab", JOB)
-    uid, spec = made["metadata"]["uid"], made["spec"]
-    assert spec["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
-    assert spec["template"]["metadata"]["labels"] == {
-        "batch.kubernetes.io/controller-uid": uid,
-        "batch.kubernetes.io/job-name": "j",
-        "controller-uid": uid,
-        "job-name": "j",
-    }
-    chosen = {key: spec[key] for key in ("completions", "parallelism", "backoffLimit", "suspend")}
-    assert chosen == {"completions": 1, "parallelism": 1, "backoffLimit": 6, "suspend": False}
-    assert spec["completionMode"] == "NonIndexed"
-    assert spec["podReplacementPolicy"] == "TerminatingOrFailed"
-
-
-def test_a_job_with_limits_per_index_or_a_failure_policy_gets_other_defaults(api: Api) -> None:
-    body = with_change(INDEXED, "spec.backoffLimitPerIndex", 1)
-    rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
-    body = with_change(body, "spec.podFailurePolicy", {"rules": [rule]})
-    spec = api.create("jobs", "lab", body)["spec"]
-    assert spec["backoffLimit"] == 2147483647
-    assert spec["podReplacementPolicy"] == "Failed"
-    assert spec["podFailurePolicy"]["rules"][0]["onPodConditions"][0]["status"] == "True"
-
-
-def test_services_deployments_and_claims_get_upstreams_defaults(api: Api) -> None:
-    service = api.create("services", "lab", SERVICE)["spec"]
-    assert service["type"] == "ClusterIP"
-    assert service["sessionAffinity"] == "None"
-    assert service["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
-    assert service["clusterIP"].startswith("10.96.")
-    assert service["ipFamilies"] == ["IPv4"]
-    headless = with_change(with_change(SERVICE, "spec.clusterIP", "None"), "metadata.name", "h")
-    assert api.create("services", "lab", headless)["spec"]["clusterIPs"] == ["None"]
-    deployment = api.create("deployments", "lab", DEPLOYMENT)["spec"]
-    assert deployment["strategy"] == {
-        "type": "RollingUpdate",
-        "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"},
-    }
-    assert (deployment["replicas"], deployment["revisionHistoryLimit"]) == (1, 10)
-    assert deployment["progressDeadlineSeconds"] == 600
-    claim = api.create("persistentvolumeclaims", "lab", CLAIM)
-    assert claim["spec"]["storageClassName"] == "glusterfs"
-    assert claim["spec"]["volumeMode"] == "Filesystem"
-    assert claim["status"] == {"phase": "Pending"}
-    assert claim["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
-
-
 def test_a_claim_may_refuse_the_default_class(api: Api) -> None:
+    made = api.create("persistentvolumeclaims", "lab", with_change(CLAIM, "metadata.name", "a"))
+    assert made["spec"]["storageClassName"] == "glusterfs"
     body = with_change(CLAIM, "spec.storageClassName", "")
     assert api.create("persistentvolumeclaims", "lab", body)["spec"]["storageClassName"] == ""
 

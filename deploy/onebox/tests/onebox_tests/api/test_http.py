@@ -38,47 +38,6 @@ async def test_without_a_known_token_nothing_is_told(http: Http, header: str | N
             assert reply.status == 200
 
 
-async def test_an_object_goes_its_way_through_all_verbs(http: Http) -> None:
-    status, made = await http.post(MAPS, config())
-    assert (status, made["kind"]) == (201, "ConfigMap")
-    status, again = await http.post(MAPS, config())
-    assert (status, again["kind"], again["reason"]) == (409, "Status", "AlreadyExists")
-    assert again["details"] == {"name": "c", "kind": "configmaps"}
-    assert (await http.get(f"{MAPS}/c")) == (200, made)
-    status, new = await http.call("PUT", f"{MAPS}/c", json={**made, "data": {"a": "2"}})
-    assert (status, new["data"]) == (200, {"a": "2"})
-    status, stale = await http.call("PUT", f"{MAPS}/c", json={**made, "data": {"a": "3"}})
-    assert (status, stale["reason"]) == (409, "Conflict")
-    for kind, patch in (
-        ("merge-patch+json", {"data": {"b": "1"}}),
-        ("strategic-merge-patch+json", {"data": {"c": "1"}}),
-        ("json-patch+json", [{"op": "add", "path": "/data/d", "value": "1"}]),
-    ):
-        status, new = await http.patch(f"{MAPS}/c", patch, kind)
-        assert status == 200, new
-    assert new["data"] == {"a": "2", "b": "1", "c": "1", "d": "1"}
-    status, gone = await http.call("DELETE", f"{MAPS}/c")
-    assert (status, gone["kind"], gone["status"]) == (200, "Status", "Success")
-    assert gone["details"] == {"name": "c", "kind": "configmaps", "uid": made["metadata"]["uid"]}
-    status, missing = await http.get(f"{MAPS}/c")
-    assert (status, missing["message"]) == (404, 'configmaps "c" not found')
-
-
-async def test_dry_runs_leave_no_trace(http: Http, api: Api) -> None:
-    version = api.store.resource_version
-    status, made = await http.post(f"{MAPS}?dryRun=All", config())
-    assert (status, made["metadata"]["name"]) == (201, "c")
-    assert api.store.resource_version == version
-    await http.post(MAPS, config())
-    version = api.store.resource_version
-    assert (await http.patch(f"{MAPS}/c?dryRun=All", {"data": {"a": "9"}}))[0] == 200
-    assert (await http.call("DELETE", f"{MAPS}/c?dryRun=All"))[0] == 200
-    assert (await http.call("DELETE", f"{MAPS}/c", json={"dryRun": ["All"]}))[0] == 200
-    assert api.store.resource_version == version
-    status, body = await http.post(f"{MAPS}?dryRun=Some", config("d"))
-    assert (status, body["reason"]) == (422, "Invalid")
-
-
 @pytest.mark.parametrize(
     ("content", "content_type", "status"),
     [
@@ -165,18 +124,6 @@ async def test_methods_that_do_not_fit_are_refused(http: Http, method: str, path
     assert (status, body["reason"]) == (405, "MethodNotAllowed")
 
 
-async def test_unknown_fields_come_back_as_warnings_or_as_a_refusal(http: Http) -> None:
-    body = config() | {"dta": {}}
-    async with http.session.post(http.base + MAPS, json=body) as reply:
-        assert reply.status == 201
-        assert reply.headers["Warning"] == '299 - "unknown field \\"dta\\""'
-    status, refused = await http.post(f"{MAPS}?fieldValidation=Strict", config("d") | {"dta": 1})
-    assert status == 400
-    assert 'strict decoding error: unknown field "dta"' in refused["message"]
-    status, _refused = await http.post(f"{MAPS}?fieldValidation=Loose", config("d"))
-    assert status == 422
-
-
 @pytest.mark.parametrize(
     ("options", "in_query"),
     [
@@ -234,64 +181,6 @@ async def test_kinds_that_give_back_what_they_delete_do_so(http: Http) -> None:
         assert (status, gone["kind"]) == (200, made["kind"])
 
 
-async def test_a_collection_is_deleted_by_selector(http: Http) -> None:
-    for i in range(4):
-        await http.post(MAPS, config(f"c{i}", labels={"even": str(i % 2 == 0).lower()}))
-    status, gone = await http.call("DELETE", f"{MAPS}?labelSelector=even%3Dtrue")
-    assert (status, gone["kind"]) == (200, "ConfigMapList")
-    assert [o["metadata"]["name"] for o in gone["items"]] == ["c0", "c2"]
-    _status, left = await http.get(MAPS)
-    assert [o["metadata"]["name"] for o in left["items"]] == ["c1", "c3"]
-
-
-async def test_lists_are_chosen_by_selectors_and_tell_their_version(http: Http, api: Api) -> None:
-    for name in ("a", "b"):
-        await http.post(PODS, pod(name))
-    api.bind("lab", "a", "box")
-    status, found = await http.get(f"{PODS}?fieldSelector=spec.nodeName%3Dbox")
-    assert status == 200
-    assert [o["metadata"]["name"] for o in found["items"]] == ["a"]
-    assert (found["kind"], found["apiVersion"]) == ("PodList", "v1")
-    assert found["metadata"]["resourceVersion"] == str(api.store.resource_version)
-    _status, everywhere = await http.get("/api/v1/pods")
-    assert len(everywhere["items"]) == 2
-    assert (await http.get(f"{PODS}?labelSelector=a%20b"))[0] == 400
-    assert (await http.get(f"{PODS}?fieldSelector=spec.color%3Dred"))[0] == 400
-    assert (await http.get(f"{PODS}?limit=many"))[0] == 400
-    assert (await http.get(f"{PODS}?resourceVersion=999999"))[0] == 504
-
-
-async def test_pages_agree_with_each_other_whatever_happens_between(http: Http, api: Api) -> None:
-    for i in range(7):
-        api.create("configmaps", "lab", config(f"c{i}"))
-    _status, page = await http.get(f"{MAPS}?limit=3")
-    names = [o["metadata"]["name"] for o in page["items"]]
-    assert page["metadata"]["remainingItemCount"] == 4
-    version = page["metadata"]["resourceVersion"]
-    api.delete("configmaps", "lab", "c5")
-    api.create("configmaps", "lab", config("c3-new"))
-    api.patch("configmaps", "lab", "c6", {"data": {"a": "new"}})
-    while page["metadata"].get("continue"):
-        token = page["metadata"]["continue"]
-        _status, page = await http.get(f"{MAPS}?limit=3&continue={token}")
-        assert page["metadata"]["resourceVersion"] == version
-        names.extend(o["metadata"]["name"] for o in page["items"])
-    assert names == [f"c{i}" for i in range(7)]
-    assert page["items"][-1]["data"] == {"a": "1"}, "the page shows the state of the first page"
-    assert (await http.get(f"{MAPS}?limit=3&continue=nonsense"))[0] == 400
-
-
-async def test_a_page_token_that_is_too_old_gives_410(http: Http, api: Api) -> None:
-    for i in range(3):
-        api.create("configmaps", "lab", config(f"c{i}"))
-    _status, page = await http.get(f"{MAPS}?limit=1")
-    api.create("configmaps", "lab", config("d"))
-    api.store._history["configmaps"].floor = api.store.resource_version
-    token = page["metadata"]["continue"]
-    status, body = await http.get(f"{MAPS}?limit=1&continue={token}")
-    assert (status, body["reason"]) == (410, "Expired")
-
-
 async def test_kubectl_gets_tables_and_metadata_alone(http: Http) -> None:
     await http.post(PODS, pod())
     _status, found = await http.get(PODS, headers={"Accept": TABLE})
@@ -340,28 +229,6 @@ async def test_a_pod_is_bound_through_either_path(http: Http, api: Api) -> None:
         assert (status, body["status"]) == (201, "Success")
         assert api.get("pods", "lab", name)["spec"]["nodeName"] == "box"
         assert (await http.post(path, binding))[0] == 409
-
-
-async def test_events_have_the_newer_shape_too(http: Http, api: Api) -> None:
-    about = api.create("pods", "lab", pod())
-    api.event(about, "Normal", "Started", "go", "kubelet")
-    path = "/apis/events.k8s.io/v1/namespaces/lab/events"
-    _status, found = await http.get(f"{path}?fieldSelector=regarding.name%3Dp")
-    event = found["items"][0]
-    assert (found["apiVersion"], event["note"], event["reason"]) == (
-        "events.k8s.io/v1",
-        "go",
-        "Started",
-    )
-    assert event["regarding"]["name"] == "p"
-    assert event["deprecatedCount"] == 1
-    name = event["metadata"]["name"]
-    _status, core = await http.get(f"/api/v1/namespaces/lab/events/{name}")
-    assert (core["message"], core["involvedObject"]["name"]) == ("go", "p")
-    new = {"metadata": {"name": "n"}, "note": "hi", "regarding": {"namespace": "lab"}}
-    status, made = await http.post(path, new)
-    assert (status, made["note"]) == (201, "hi")
-    assert api.get("events", "lab", "n")["message"] == "hi"
 
 
 async def test_discovery_lists_every_kind_in_both_forms(http: Http) -> None:

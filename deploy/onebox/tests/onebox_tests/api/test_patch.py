@@ -41,14 +41,6 @@ def test_a_merge_patch_sets_removes_and_replaces_lists() -> None:
     assert result["spec"]["containers"] == [{"name": "only"}]
 
 
-def test_a_strategic_patch_merges_containers_by_name_and_env_by_name() -> None:
-    changes = {"spec": {"containers": [{"name": "main", "env": [{"name": "B", "value": "9"}]}]}}
-    containers = pod_after(changes)["spec"]["containers"]
-    assert [c["name"] for c in containers] == ["main", "side"]
-    assert containers[0]["env"] == [{"name": "A", "value": "1"}, {"name": "B", "value": "9"}]
-    assert containers[0]["image"] == "i:1"
-
-
 def test_a_strategic_patch_replaces_lists_without_a_merge_rule() -> None:
     changes = {
         "spec": {
@@ -59,11 +51,6 @@ def test_a_strategic_patch_replaces_lists_without_a_merge_rule() -> None:
     result = pod_after(changes)
     assert result["spec"]["containers"][0]["command"] == ["other"]
     assert result["spec"]["tolerations"] == [{"key": "z"}]
-
-
-def test_a_list_item_is_deleted_by_its_key() -> None:
-    changes = {"spec": {"containers": [{"name": "side", "$patch": "delete"}]}}
-    assert [c["name"] for c in pod_after(changes)["spec"]["containers"]] == ["main"]
 
 
 def test_a_whole_list_is_replaced_on_demand() -> None:

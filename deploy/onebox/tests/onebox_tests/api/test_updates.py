@@ -10,7 +10,6 @@ from onebox.api.status import StatusError
 from .bodies import (
     CLAIM,
     DEPLOYMENT,
-    INDEXED,
     JOB,
     SERVICE,
     with_change,
@@ -23,21 +22,6 @@ def update_refusal(api: Api, plural: str, name: str, patch: Obj) -> str:
         api.patch(plural, "lab", name, patch)
     assert refused.value.code == 422
     return refused.value.message
-
-
-def test_a_job_changes_only_where_it_may(api: Api) -> None:
-    api.create("jobs", "lab", INDEXED)
-    image = {"spec": {"template": {"spec": {"restartPolicy": "OnFailure"}}}}
-    assert "spec.template: Invalid value" in update_refusal(api, "jobs", "j", image)
-    text = update_refusal(api, "jobs", "j", {"spec": {"completionMode": "NonIndexed"}})
-    assert "spec.completionMode: Invalid value" in text
-    assert "field is immutable" in text
-    text = update_refusal(api, "jobs", "j", {"spec": {"completions": 5}})
-    assert "can only be modified in tandem with parallelism" in text
-    elastic = {"spec": {"completions": 5, "parallelism": 5}}
-    assert api.patch("jobs", "lab", "j", elastic)["spec"]["completions"] == 5
-    api.patch("jobs", "lab", "j", {"spec": {"parallelism": 1, "suspend": True}})
-    api.patch("jobs", "lab", "j", {"spec": {"suspend": False, "ttlSecondsAfterFinished": 5}})
 
 
 def test_the_template_of_a_suspended_job_may_still_change_its_place(api: Api) -> None:

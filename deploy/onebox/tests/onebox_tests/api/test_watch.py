@@ -51,33 +51,6 @@ async def watching(http: Http, path: str, **more: Any) -> AsyncIterator[Stream]:
         yield Stream(reply)
 
 
-async def test_without_a_version_the_present_state_comes_first(http: Http, api: Api) -> None:
-    api.create("configmaps", "lab", config("a"))
-    for start in ("", "?resourceVersion=0"):
-        async with watching(http, MAPS + start) as stream:
-            assert await stream.take(1) == [("ADDED", "a")]
-            name = f"b{len(start)}"
-            api.create("configmaps", "lab", config(name))
-            api.patch("configmaps", "lab", name, {"data": {"a": "2"}})
-            api.delete("configmaps", "lab", name)
-            expected = [("ADDED", name), ("MODIFIED", name), ("DELETED", name)]
-            assert await stream.take(3) == expected
-
-
-async def test_from_a_version_on_only_newer_changes_come(http: Http, api: Api) -> None:
-    api.create("configmaps", "lab", config("old"))
-    _status, found = await http.get(MAPS)
-    version = found["metadata"]["resourceVersion"]
-    api.create("configmaps", "lab", config("missed"))
-    api.delete("configmaps", "lab", "old")
-    async with watching(http, f"{MAPS}?resourceVersion={version}") as stream:
-        assert await stream.take(2) == [("ADDED", "missed"), ("DELETED", "old")]
-        api.create("configmaps", "lab", config("new"))
-        event = await stream.next()
-        assert event is not None
-        assert event["object"] == api.get("configmaps", "lab", "new")
-
-
 async def test_other_namespaces_and_kinds_are_not_seen(http: Http, api: Api) -> None:
     api.create("namespaces", None, {"metadata": {"name": "other"}})
     async with (
@@ -89,28 +62,6 @@ async def test_other_namespaces_and_kinds_are_not_seen(http: Http, api: Api) -> 
         api.create("configmaps", "lab", config("y"))
         assert await one.take(1) == [("ADDED", "y")]
         assert await every.take(2) == [("ADDED", "x"), ("ADDED", "y")]
-
-
-async def test_changing_labels_moves_objects_in_and_out_of_a_selection(
-    http: Http, api: Api
-) -> None:
-    api.create("configmaps", "lab", config("a", app="web"))
-    async with watching(http, f"{MAPS}?labelSelector=app%3Dweb") as stream:
-        assert await stream.take(1) == [("ADDED", "a")]
-        api.create("configmaps", "lab", config("b", app="db"))
-        api.patch("configmaps", "lab", "b", {"metadata": {"labels": {"app": "web"}}})
-        api.patch("configmaps", "lab", "b", {"data": {"a": "2"}})
-        left = api.patch("configmaps", "lab", "b", {"metadata": {"labels": {"app": "db"}}})
-        api.delete("configmaps", "lab", "b")
-        api.delete("configmaps", "lab", "a")
-        assert await stream.take(2) == [("ADDED", "b"), ("MODIFIED", "b")]
-        event = await stream.next()
-        assert event is not None
-        assert event["type"] == "DELETED"
-        meta = event["object"]["metadata"]
-        assert meta["labels"] == {"app": "web"}, "the last state that the client knew"
-        assert meta["resourceVersion"] == left["metadata"]["resourceVersion"]
-        assert await stream.take(1) == [("DELETED", "a")]
 
 
 async def test_a_field_selector_follows_one_object(http: Http, api: Api) -> None:
@@ -175,20 +126,6 @@ async def test_bookmarks_come_regularly_and_never_before_what_they_cover(
                 assert seen + len(newest) == 30
             else:
                 seen += 1
-
-
-async def test_initial_events_end_with_a_marked_bookmark_for_those_who_ask(
-    http: Http, api: Api
-) -> None:
-    api.create("configmaps", "lab", config("a"))
-    query = "sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
-    async with watching(http, f"{MAPS}?{query}") as stream:
-        assert await stream.take(1) == [("ADDED", "a")]
-        event = await stream.next()
-        assert event is not None
-        assert event["type"] == "BOOKMARK"
-        notes = event["object"]["metadata"]["annotations"]
-        assert notes == {"k8s.io/initial-events-end": "true"}
 
 
 async def test_kubectl_watches_tables(http: Http, api: Api) -> None:

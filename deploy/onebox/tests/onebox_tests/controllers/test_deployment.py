@@ -81,51 +81,6 @@ def replicasets(world: World) -> list[Obj]:
     return world.api.list("replicasets", "ada")
 
 
-def test_a_deployment_makes_one_replicaset_and_its_pods(world: World) -> None:
-    deploy(world, replicas=2, pod=pod_spec(hostname="ps-0", subdomain="mnist"))
-    (rs,) = replicasets(world)
-    hash_value = rs["metadata"]["labels"][HASH_LABEL]
-    assert name_of(rs) == f"ps-0-{hash_value}"
-    assert rs["spec"]["selector"]["matchLabels"] == {"app": "ps", HASH_LABEL: hash_value}
-    assert rs["metadata"]["annotations"][REVISION] == "1"
-    assert get(world)["metadata"]["annotations"][REVISION] == "1"
-    assert len(world.active()) == 2
-    for pod in world.active():
-        assert name_of(pod).startswith(f"{name_of(rs)}-")
-        assert len(name_of(pod)) == len(name_of(rs)) + 6
-        assert pod["metadata"]["labels"] == {"app": "ps", HASH_LABEL: hash_value}
-        assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("ps-0", "mnist")
-    event = f"Scaled up replica set {name_of(rs)} from 0 to 2"
-    assert world.events("ScalingReplicaSet") == [event]
-
-
-def test_the_status_follows_the_pods(world: World) -> None:
-    deploy(world, replicas=2)
-    (rs,) = replicasets(world)
-    status = get(world)["status"]
-    assert (status["replicas"], status["updatedReplicas"], status["unavailableReplicas"]) == (
-        2,
-        2,
-        2,
-    )
-    assert condition(world, "Available") == (
-        "False",
-        "MinimumReplicasUnavailable",
-        "Deployment does not have minimum availability.",
-    )
-    sentence = f'ReplicaSet "{name_of(rs)}" is progressing.'
-    assert condition(world, "Progressing") == ("True", "ReplicaSetUpdated", sentence)
-    run_all(world)
-    status = get(world)["status"]
-    assert (status["readyReplicas"], status["availableReplicas"]) == (2, 2)
-    assert "unavailableReplicas" not in status
-    assert status["observedGeneration"] == get(world)["metadata"]["generation"]
-    available = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
-    assert condition(world, "Available") == available
-    sentence = f'ReplicaSet "{name_of(rs)}" has successfully progressed.'
-    assert condition(world, "Progressing") == ("True", "NewReplicaSetAvailable", sentence)
-
-
 def test_recreate_waits_until_every_old_pod_has_ended(world: World) -> None:
     deploy(world, replicas=2)
     run_all(world)
@@ -141,18 +96,6 @@ def test_recreate_waits_until_every_old_pod_has_ended(world: World) -> None:
     world.settle()
     assert images(world) == ["new", "new"]
     assert get(world)["metadata"]["annotations"][REVISION] == "2"
-
-
-def test_going_back_reuses_the_old_replicaset_under_a_new_revision(world: World) -> None:
-    deploy(world)
-    (old,) = replicasets(world)
-    set_image(world, "new")
-    set_image(world, "python:3.11-slim")
-    assert images(world) == ["python:3.11-slim"]
-    assert len(replicasets(world)) == 2
-    annotations = world.api.get("replicasets", "ada", name_of(old))["metadata"]["annotations"]
-    assert annotations[REVISION] == "3"
-    assert annotations["deployment.kubernetes.io/revision-history"] == "1"
 
 
 def test_scaling_up_and_down_creates_and_deletes(world: World) -> None:
@@ -267,16 +210,6 @@ def test_a_paused_deployment_scales_but_rolls_nothing_out(world: World) -> None:
     change(world, paused=False)
     end_deleted(world)
     assert images(world) == ["new"] * 2
-
-
-def test_old_replicasets_beyond_the_history_limit_go(world: World) -> None:
-    deploy(world, revisionHistoryLimit=1)
-    for image in ("a", "b", "c"):
-        run_all(world)
-        set_image(world, image)
-        end_deleted(world)
-    run_all(world)
-    assert len(replicasets(world)) == 2
 
 
 def test_a_replicaset_adopts_pods_that_match_and_releases_those_that_no_longer_do(

@@ -49,26 +49,6 @@ def conditions(world: World, ip: str) -> tuple[bool, bool, bool]:
     return found["ready"], found["serving"], found["terminating"]
 
 
-def test_a_service_lists_its_ready_and_unready_pods(world: World) -> None:
-    service = serve(world)
-    pod = start(world, "one", ip="10.244.0.2")
-    start(world, "two", ip="10.244.0.3", ready=False)
-    (made,) = slices(world)
-    assert name_of(made).startswith("web-")
-    assert made["addressType"] == "IPv4"
-    assert made["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
-    assert made["metadata"]["labels"]["tier"] == "front"
-    assert made["metadata"]["ownerReferences"][0]["uid"] == uid_of(service)
-    (port,) = made["ports"]
-    assert (port["name"], port["port"], port["protocol"]) == ("", 80, "TCP")
-    assert conditions(world, "10.244.0.2") == (True, True, False)
-    assert conditions(world, "10.244.0.3") == (False, False, False)
-    found = endpoints(world)["10.244.0.2"]
-    assert found["nodeName"] == "box"
-    target = {"kind": "Pod", "namespace": "ada", "name": "one", "uid": uid_of(pod)}
-    assert found["targetRef"] == target
-
-
 def test_readiness_and_deletion_are_followed(world: World) -> None:
     serve(world)
     pod = start(world, "one", ip="10.244.0.2")
@@ -93,6 +73,7 @@ def test_unready_addresses_are_published_when_asked_for(world: World) -> None:
     assert "hostname" not in endpoints(world)["10.244.0.3"]
     (made,) = slices(world)
     assert "service.kubernetes.io/headless" in made["metadata"]["labels"]
+    assert made["metadata"]["labels"]["tier"] == "front"
 
 
 def test_named_ports_are_looked_up_in_each_pod(world: World) -> None:

@@ -47,36 +47,6 @@ def get(world: World, name: str) -> Obj:
     return world.api.get("configmaps", "ada", name)
 
 
-def test_background_deletes_dependents_of_dependents(world: World) -> None:
-    root = make(world, "root")
-    child = make(world, "child", ref(root))
-    make(world, "grandchild", ref(child))
-    make(world, "other")
-    delete(world, "root", "Background")
-    assert names(world) == ["other"]
-
-
-def test_orphan_leaves_dependents_without_the_reference(world: World) -> None:
-    root = make(world, "root")
-    make(world, "child", ref(root))
-    delete(world, "root", "Orphan")
-    assert names(world) == ["child"]
-    assert "ownerReferences" not in get(world, "child")["metadata"]
-
-
-def test_foreground_keeps_the_owner_until_what_blocks_it_is_gone(world: World) -> None:
-    root = make(world, "root")
-    held = {"finalizers": ["example.org/hold"]}
-    make(world, "blocking", ref(root, blockOwnerDeletion=True), **held)
-    make(world, "plain", ref(root))
-    delete(world, "root", "Foreground")
-    assert names(world) == ["blocking", "root"]
-    assert get(world, "root")["metadata"]["finalizers"] == ["foregroundDeletion"]
-    world.api.patch("configmaps", "ada", "blocking", {"metadata": {"finalizers": None}})
-    world.settle()
-    assert names(world) == []
-
-
 def test_foreground_does_not_wait_for_dependents_that_do_not_block(world: World) -> None:
     root = make(world, "root")
     make(world, "held", ref(root), finalizers=["example.org/hold"])
@@ -93,16 +63,6 @@ def test_an_owner_that_waits_goes_on_when_its_dependent_lets_go_of_it(world: Wor
     world.api.patch("configmaps", "ada", "child", {"metadata": {"ownerReferences": None}})
     world.settle()
     assert names(world) == ["child"]
-
-
-def test_one_living_owner_is_enough_and_the_dead_reference_goes(world: World) -> None:
-    first, second = make(world, "first"), make(world, "second")
-    make(world, "child", ref(first), ref(second))
-    delete(world, "first", "Background")
-    assert names(world) == ["child", "second"]
-    assert get(world, "child")["metadata"]["ownerReferences"] == [ref(second)]
-    delete(world, "second", "Background")
-    assert names(world) == []
 
 
 def test_an_owner_of_the_same_name_with_another_uid_does_not_count(world: World) -> None:

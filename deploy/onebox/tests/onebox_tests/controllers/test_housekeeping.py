@@ -13,7 +13,6 @@ from onebox.api.controllers.objects import find_condition, name_of
 from onebox.api.controllers.podstate import is_ready
 from onebox.api.controllers.quota import QuotaController
 from onebox.api.controllers.ttl import EventTtl
-from onebox.api.status import StatusError
 from onebox.api.timestamps import format_micro_time, format_time
 from onebox_tests.controllers.world import Make, Obj, World, pod_spec
 
@@ -36,19 +35,6 @@ def make_pod(world: World, name: str) -> Obj:
 @pytest.fixture
 def quotas(make_world: MakeWorld) -> World:
     return make_world(lambda api: [QuotaController(api), JobController(api), JobFinalizers(api)])
-
-
-def test_a_new_quota_counts_what_is_there_and_then_admits_only_what_is_left(
-    quotas: World,
-) -> None:
-    make_pod(quotas, "first")
-    make_quota(quotas, pods="2")
-    quotas.settle()
-    status = quotas.api.get("resourcequotas", "ada", "ada")["status"]
-    assert status == {"hard": {"pods": "2"}, "used": {"pods": "1"}}
-    make_pod(quotas, "second")
-    with pytest.raises(StatusError, match="exceeded quota: ada, requested: pods=1, used: pods=2"):
-        make_pod(quotas, "third")
 
 
 def test_what_ends_or_goes_is_given_back_shortly_after(quotas: World) -> None:

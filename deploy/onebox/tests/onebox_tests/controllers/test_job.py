@@ -9,7 +9,7 @@ import pytest
 
 from onebox.api.controllers.gc import GarbageCollector
 from onebox.api.controllers.job import JobController, JobFinalizers
-from onebox.api.controllers.job_facts import INDEX, TRACKING
+from onebox.api.controllers.job_facts import INDEX
 from onebox.api.controllers.objects import find_condition, name_of
 from onebox.api.controllers.ttl import JobTtl
 from onebox.api.store import clone
@@ -68,34 +68,6 @@ def ran_out(world: World) -> tuple[str, str]:
     return last[1], last[2]
 
 
-def test_a_job_creates_one_pod_and_completes_with_it(world: World) -> None:
-    submit(world)
-    (pod,) = world.pods()
-    assert TRACKING in pod["metadata"]["finalizers"]
-    assert status(world)["active"] == 1
-    world.run(pod)
-    world.settle()
-    assert (status(world)["active"], status(world)["ready"]) == (1, 1)
-    world.advance(7)
-    end(world, pod)
-    done = status(world)
-    assert done["succeeded"] == 1
-    assert "active" not in done
-    assert "failed" not in done
-    assert (done["startTime"], done["completionTime"]) == (
-        "2026-11-20T10:00:00Z",
-        "2026-11-20T10:00:07Z",
-    )
-    sentence = "Reached expected number of succeeded pods"
-    assert conditions(world) == [
-        ("SuccessCriteriaMet", "CompletionsReached", sentence),
-        ("Complete", "CompletionsReached", sentence),
-    ]
-    assert "finalizers" not in world.pods()[0]["metadata"]
-    assert world.events("SuccessfulCreate") == [f"Created pod: {name_of(pod)}"]
-    assert world.events("Completed") == ["Job completed"]
-
-
 def test_indexed_pods_know_their_index_in_every_way_that_upstream_tells_it(world: World) -> None:
     first = {"name": "fetch", "image": "homeport", "command": ["true"]}
     indexed(world, 2, pod=pod_spec(restartPolicy="Never", initContainers=[first], subdomain="n"))
@@ -112,25 +84,6 @@ def test_indexed_pods_know_their_index_in_every_way_that_upstream_tells_it(world
             assert variable["name"] == "JOB_COMPLETION_INDEX"
             path = variable["valueFrom"]["fieldRef"]["fieldPath"]
             assert path == f"metadata.labels['{INDEX}']"
-
-
-def test_completed_indexes_are_written_as_intervals(world: World) -> None:
-    indexed(world, 6)
-    for index in (0, 2, 3, 4):
-        end(world, pod_of(world, index))
-    assert status(world)["completedIndexes"] == "0,2-4"
-    assert status(world)["succeeded"] == 4
-
-
-def test_parallelism_bounds_what_runs_at_once(world: World) -> None:
-    submit(world, completions=5, parallelism=2)
-    assert len(world.active()) == 2
-    for left in (2, 2, 2, 1):
-        end(world, world.active()[0])
-        assert len(world.active()) == left
-    end(world, world.active()[0])
-    assert status(world)["succeeded"] == 5
-    assert len(world.pods()) == 5
 
 
 def test_a_work_queue_ends_when_one_succeeded_and_the_others_ended(world: World) -> None:
@@ -168,24 +121,6 @@ def test_the_back_off_survives_a_restart(world: World) -> None:
     assert len(world.active()) == 1
 
 
-def test_the_back_off_limit_fails_the_job_and_ends_its_other_pods(world: World) -> None:
-    submit(world, completions=2, parallelism=2, backoffLimit=0)
-    first, second = world.active()
-    world.run(second)
-    end(world, first, 1)
-    # The other pod has its grace period; until it is over the Job is not Failed.
-    assert [c[0] for c in conditions(world)] == ["FailureTarget"]
-    assert status(world)["terminating"] == 1
-    assert world.events("SuccessfulDelete") == [f"Deleted pod: {name_of(second)}"]
-    world.remove(second)
-    world.settle()
-    sentence = "Job has reached the specified backoff limit"
-    assert ran_out(world) == ("BackoffLimitExceeded", sentence)
-    assert status(world)["failed"] == 2
-    assert status(world)["terminating"] == 0
-    assert world.events("BackoffLimitExceeded") == [sentence]
-
-
 def test_container_restarts_count_against_the_limit_when_pods_restart_in_place(
     world: World,
 ) -> None:
@@ -198,18 +133,6 @@ def test_container_restarts_count_against_the_limit_when_pods_restart_in_place(
     world.set_status(pod, containerStatuses=[{**restarted, "restartCount": 2}])
     world.settle()
     assert conditions(world)[0][1] == "BackoffLimitExceeded"
-
-
-def test_the_deadline_counts_from_the_start_and_needs_no_event(world: World) -> None:
-    submit(world, activeDeadlineSeconds=60)
-    world.run(world.active()[0])
-    world.advance(59)
-    assert not conditions(world)
-    world.advance(1)
-    assert conditions(world)[0][:2] == ("FailureTarget", "DeadlineExceeded")
-    world.remove(world.pods()[0])
-    world.settle()
-    assert ran_out(world) == ("DeadlineExceeded", "Job was active longer than specified deadline")
 
 
 def test_a_suspended_job_has_no_pods_and_its_clock_does_not_run(world: World) -> None:
@@ -252,37 +175,8 @@ def test_fewer_parallel_pods_are_reached_without_counting_the_removed(world: Wor
     ready = world.run(world.active()[0])
     change(world, parallelism=1)
     assert [name_of(pod) for pod in world.active()] == [name_of(ready)]
+    assert len(world.events("SuccessfulDelete")) == 2
     assert "failed" not in status(world)
-
-
-def test_each_index_has_its_own_back_off_and_limit(world: World) -> None:
-    indexed(world, 3, backoffLimitPerIndex=1)
-    end(world, pod_of(world, 1), 1)
-    assert len(world.active()) == 2
-    world.advance(10)
-    second = pod_of(world, 1)
-    assert second["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"] == "1"
-    end(world, second, 1)
-    assert status(world)["failedIndexes"] == "1"
-    world.advance(3600)
-    assert len(world.active()) == 2
-    end(world, pod_of(world, 0))
-    end(world, pod_of(world, 2))
-    assert ran_out(world) == ("FailedIndexes", "Job has failed indexes")
-    assert status(world)["completedIndexes"] == "0,2"
-    assert (status(world)["succeeded"], status(world)["failed"]) == (2, 2)
-
-
-def test_too_many_failed_indexes_end_the_others_at_once(world: World) -> None:
-    indexed(world, 3, backoffLimitPerIndex=0, maxFailedIndexes=0)
-    end(world, pod_of(world, 1), 1)
-    assert not world.active()
-    assert ran_out(world) == (
-        "MaxFailedIndexesExceeded",
-        "Job has exceeded the specified maximal number of failed indexes",
-    )
-    assert status(world)["failedIndexes"] == "1"
-    assert status(world)["failed"] == 3
 
 
 def on_codes(action: str, *codes: int, operator: str = "In", **more: Any) -> Obj:
@@ -329,51 +223,6 @@ def test_exit_code_rules_decide_whether_a_failure_counts(
         assert len(world.active()) == 1
 
 
-def test_a_disrupted_pod_is_replaced_and_not_counted(world: World) -> None:
-    submit(world, backoffLimit=0, podFailurePolicy={"rules": [DISRUPTED]})
-    pod = world.run(world.active()[0])
-    disruption = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
-    end(world, pod, 137, conditions=[disruption])
-    assert "failed" not in status(world)
-    world.advance(10)
-    assert len(world.active()) == 1
-    assert not conditions(world)
-
-
-def test_a_fail_index_rule_fails_the_index_at_the_first_failure(world: World) -> None:
-    rules = [on_codes("FailIndex", 7)]
-    indexed(world, 2, backoffLimitPerIndex=5, podFailurePolicy={"rules": rules})
-    end(world, pod_of(world, 0), 7)
-    assert status(world)["failedIndexes"] == "0"
-    world.advance(3600)
-    assert [p["metadata"]["annotations"][INDEX] for p in world.active()] == ["1"]
-
-
-def test_a_terminating_pod_is_replaced_at_once_by_default(world: World) -> None:
-    submit(world)
-    pod = world.run(world.active()[0])
-    world.api.delete("pods", "ada", name_of(pod))
-    world.settle()
-    assert (status(world)["failed"], status(world)["terminating"]) == (1, 1)
-    world.advance(10)  # a deleted pod counts as failed, and failures are backed off
-    assert len(world.active()) == 1
-
-
-def test_replacement_policy_failed_waits_until_the_old_pod_has_ended(world: World) -> None:
-    submit(world, podReplacementPolicy="Failed")
-    pod = world.run(world.active()[0])
-    world.api.delete("pods", "ada", name_of(pod))
-    world.advance(60)
-    assert not world.active()
-    assert status(world)["terminating"] == 1
-    assert "failed" not in status(world)
-    end(world, world.pods()[0], 143)
-    world.remove(pod)
-    world.advance(10)
-    assert status(world)["failed"] == 1
-    assert len(world.active()) == 1
-
-
 @pytest.mark.parametrize(
     "rule",
     [
@@ -407,31 +256,6 @@ def test_a_finished_job_is_removed_with_its_pods_after_its_time_to_live(world: W
     world.advance(1)
     assert world.api.find("jobs", "ada", "mnist") is None
     assert world.pods() == []
-
-
-def test_deleting_a_job_without_a_policy_leaves_its_pods_as_upstream_does(world: World) -> None:
-    submit(world)
-    world.api.delete("jobs", "ada", "mnist")
-    world.settle()
-    assert world.api.find("jobs", "ada", "mnist") is None
-    (pod,) = world.pods()
-    assert "ownerReferences" not in pod["metadata"]
-    assert "finalizers" not in pod["metadata"]
-
-
-@pytest.mark.parametrize("propagation", ["Background", "Foreground"])
-def test_deleting_a_job_takes_its_pods_along(world: World, propagation: str) -> None:
-    submit(world, completions=2, parallelism=2)
-    running = world.run(world.active()[0])
-    world.api.delete("jobs", "ada", "mnist", propagation=propagation)
-    world.settle()
-    gone = propagation == "Background"
-    assert (world.api.find("jobs", "ada", "mnist") is None) is gone
-    assert [name_of(pod) for pod in world.pods()] == [name_of(running)]
-    world.remove(running)
-    world.settle()
-    assert world.pods() == []
-    assert world.api.find("jobs", "ada", "mnist") is None
 
 
 def test_two_pods_of_one_index_are_reduced_to_one(world: World) -> None:

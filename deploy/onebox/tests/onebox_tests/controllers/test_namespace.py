@@ -84,24 +84,6 @@ def test_a_running_pod_keeps_its_namespace_until_it_has_ended(world: World) -> N
     assert world.api.find("namespaces", None, "ada") is None
 
 
-def test_finalizers_that_hold_a_namespace_are_named(world: World) -> None:
-    metadata = {"name": "held", "finalizers": ["example.org/hold"]}
-    world.api.create("configmaps", "ada", {"metadata": metadata})
-    delete(world)
-    sentence = (
-        "Some content in the namespace has finalizers remaining: "
-        "example.org/hold in 1 resource instances"
-    )
-    assert condition(world, "NamespaceFinalizersRemaining") == (
-        "True",
-        "SomeFinalizersRemain",
-        sentence,
-    )
-    world.api.patch("configmaps", "ada", "held", {"metadata": {"finalizers": None}})
-    world.settle()
-    assert world.api.find("namespaces", None, "ada") is None
-
-
 @pytest.mark.parametrize("commits", range(8))
 def test_a_kill_at_any_write_still_empties_the_namespace(world: World, commits: int) -> None:
     for number in range(3):
