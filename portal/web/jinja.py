@@ -2,10 +2,11 @@
 
 Named in `settings.TEMPLATES`. A template that names something unknown fails loudly
 (StrictUndefined), and everything it prints is escaped. What depends on nothing but its arguments is
-worked out once: addresses, names of static files, and macros that say so (`memoized`).
+worked out once: addresses, names of static files, and macros that say so (`memoized`); what a
+template names outright when it is compiled, so that a page does not ask for its words at all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import urlencode
@@ -13,10 +14,12 @@ from urllib.parse import urlencode
 import jinja2
 from django.http import HttpRequest
 from django.templatetags import static
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext, ngettext
 from django_htmx.jinja import htmx_script
+from jinja2 import nodes
+from jinja2.visitor import NodeTransformer
 from markupsafe import Markup
 
 from portal.web.format import (
@@ -32,6 +35,8 @@ from portal.web.format import (
     hours_text,
 )
 
+# Texts, names of static files and addresses; no template gives another meaning to these names.
+_CONSTANT = frozenset({"_", "static", "url"})
 _of_apps: dict[str, Callable[..., Any]] = {}
 
 
@@ -69,6 +74,34 @@ def text_of_number(singular: str, plural: str, num: int, /, **values: Any) -> Ma
     return Markup(ngettext(singular, plural, num)) % {"num": num, **values}
 
 
+class _Constants(NodeTransformer):
+    """Puts in what `_CONSTANT` functions answer where all their arguments are written out."""
+
+    def __init__(self, of_name: Mapping[str, Any]) -> None:
+        self._of_name = of_name
+
+    def visit_Call(self, node: nodes.Call) -> nodes.Node:  # noqa: N802 (Jinja finds it by this name)
+        self.generic_visit(node)
+        arguments = [argument.value for argument in node.args if isinstance(argument, nodes.Const)]
+        name = node.node.name if isinstance(node.node, nodes.Name) else ""
+        has_others = (
+            node.kwargs or node.dyn_args or node.dyn_kwargs or len(arguments) < len(node.args)
+        )
+        if name not in _CONSTANT or has_others:
+            return node
+        try:
+            return nodes.Const(self._of_name[name](*arguments), lineno=node.lineno)
+        except NoReverseMatch:  # of what is not installed, behind a condition
+            return node
+
+
+class PageEnvironment(jinja2.Environment):
+    """Where constants are not asked for again by every page."""
+
+    def _generate(self, source: nodes.Template, *where: Any, **options: Any) -> str:
+        return super()._generate(_Constants(self.globals).visit(source), *where, **options)
+
+
 def with_query(request: HttpRequest, **changes: Any) -> str:
     """The query string of this request with some parameters changed; None takes one away."""
     query = {name: values for name, values in request.GET.lists() if name not in changes}
@@ -79,7 +112,7 @@ def with_query(request: HttpRequest, **changes: Any) -> str:
 def environment(**options: Any) -> jinja2.Environment:
     """The environment of every page and fragment."""
     options.update(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made = jinja2.Environment(**options, extensions=["jinja2.ext.do"])
+    made = PageEnvironment(**options, extensions=["jinja2.ext.do"])
     made.globals.update(
         _=text,
         ngettext=text_of_number,
