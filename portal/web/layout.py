@@ -43,6 +43,9 @@ class NavItem:
     path_prefix: str | tuple[str, ...]  # the item is marked as current below it
     show: Callable[[Any], bool] = everybody
 
+    def has(self, path: str) -> bool:
+        return path == "/" if self.path_prefix == "/" else path.startswith(self.path_prefix)
+
 
 # In the order of the page.
 NAV = [
@@ -90,10 +93,10 @@ class Layout:
         """The pages of the Admin menu; empty for everybody else."""
         return [item for item in NAV if item.show is admins and item.show(self.user)]
 
-    def is_here(self, item: NavItem) -> bool:
-        if item.path_prefix == "/":
-            return self.path == "/"
-        return self.path.startswith(item.path_prefix)
+    @cached_property
+    def here(self) -> NavItem | None:
+        """The one of these that leads to this page, or to what it is part of."""
+        return next((item for item in (*self.nav, *self.admin_nav) if item.has(self.path)), None)
 
     @cached_property
     def lease(self) -> LeaseRow | None:
