@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 
 from jobs.rules.states import FINAL_STATES, Desired, ReplicaState, WorkloadState
-from jobs.rules.topologies import role_order
+from jobs.rules.topologies import in_role_order
 from tenants import policy
 from tenants.models import Tenant, User
 
@@ -161,8 +161,8 @@ class Workload(models.Model):
 
     @property
     def asked(self) -> dict[str, dict[str, int]]:
-        """`replicas` in the order in which people think of roles, which a database need not keep."""
-        return dict(sorted(self.replicas.items(), key=lambda item: role_order(item[0])))
+        """`replicas` in the order of their roles."""
+        return in_role_order(self.replicas)
 
     @property
     def path_prefix(self) -> str:

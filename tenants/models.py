@@ -32,6 +32,11 @@ BUDGET_COLUMNS = {
 }
 
 
+def shown_name(username: str, first_name: str, last_name: str) -> str:
+    """The full name of a person, or the user name where there is none."""
+    return f"{first_name} {last_name}".strip() or username
+
+
 class User(AbstractUser):
     """Somebody who signs in. `id` never changes and is never given to anybody else."""
 
@@ -81,8 +86,7 @@ class User(AbstractUser):
 
     @property
     def shown_name(self) -> str:
-        """The full name, or the user name where there is none."""
-        return self.get_full_name() or self.username
+        return shown_name(self.username, self.first_name, self.last_name)
 
     @property
     def tenant(self) -> "Tenant | None":

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.utils.functional import Promise
 
@@ -26,7 +27,7 @@ class KindPages:
         tabs: of the list, in their order: key in the address -> title, states. "" is open at first.
         by_namespace: whether the list can be narrowed to one namespace.
         per_page: rows of the list on one page.
-        summary: what one is, in a few words, for lists.
+        summary: what one is, in a few words; lists have no more of it than its columns.
         summary_title: of the column that has it.
         summary_columns: the columns of a row that the summary reads.
         subtitle: the same for the page of one; "" where its page says it elsewhere.
@@ -46,7 +47,7 @@ class KindPages:
     none_in_state: Promise
     tabs: Mapping[str, tuple[Promise, frozenset[WorkloadState]]]
     per_page: int
-    summary: Callable[[Workload], str]
+    summary: Callable[[Any], str]
     summary_title: Promise
     summary_columns: tuple[str, ...]
     by_namespace: bool = False

@@ -3,6 +3,9 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class SuccessPolicy(StrEnum):
@@ -122,3 +125,8 @@ _ROLES = tuple(dict.fromkeys(name for shape in TOPOLOGIES.values() for name in s
 def role_order(role: str) -> int:
     """Where people think of this role among the others; one of no topology comes last."""
     return _ROLES.index(role) if role in _ROLES else len(_ROLES)
+
+
+def in_role_order(replicas: Mapping[str, T]) -> dict[str, T]:
+    """The same in the order in which people think of roles, which a database need not keep."""
+    return dict(sorted(replicas.items(), key=lambda item: role_order(item[0])))

@@ -1,20 +1,22 @@
 """What pages say of trainings."""
 
+from typing import Any
+
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobs.kinds.pages import KindPages
-from jobs.models import Workload
 from jobs.rules.states import HOLDING_STATES, WorkloadState
+from jobs.rules.topologies import in_role_order
 
 
-def shape_text(job: Workload) -> str:
+def shape_text(job: Any) -> str:
     """`2 workers, 1 parameter server`; `single` where one replica is all."""
     words = {
         "worker": lambda n: ngettext("%(n)s worker", "%(n)s workers", n) % {"n": n},
         "ps": lambda n: ngettext("%(n)s parameter server", "%(n)s parameter servers", n) % {"n": n},
     }
-    counts = {role: asked["count"] for role, asked in job.asked.items()}
+    counts = {role: asked["count"] for role, asked in in_role_order(job.replicas).items()}
     if sum(counts.values()) == 1:
         return _("single")
     return ", ".join(words[role](count) for role, count in counts.items())
