@@ -1,6 +1,5 @@
 """The health page: for admins only, from the report alone, with words for everything that can be wrong."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -9,11 +8,11 @@ from django.utils.timezone import now
 
 from jobs.fleet.checks import Check, dependencies, reconciler
 from jobs.fleet.health import HealthPage
-from jobs.models import ReconcilerLease, Workload
+from jobs.models import ReconcilerLease
 from tenants.models import User
 from tests.e2e.seed_fleet import report as seeded_report
 from tests.factories import make_job, make_service, make_tenant, make_user
-from tests.jobs.fleet.rows import get, make_node, read
+from tests.jobs.fleet.rows import make_node, read
 from tests.portal.markup import Markup
 
 pytestmark = pytest.mark.django_db
@@ -207,27 +206,3 @@ def test_the_length_of_the_queue_counts_services_too() -> None:
     lease()
     queue = next(check for check in HealthPage().reconciler if check.title == "Queue")
     assert queue.text == "2 queued"
-
-
-@pytest.mark.parametrize(
-    ("path", "part", "change"),
-    [
-        ("/nodes/", "nodes", lambda: make_node("another")),
-        ("/queue/", "queue", lambda: Workload.objects.update(revision=7)),
-        ("/admin/health/", "health", lease),
-    ],
-)
-def test_a_page_is_sent_again_only_when_something_changed(
-    path: str, part: str, change: Callable[[], Any]
-) -> None:
-    lease()
-    make_node()
-    make_job(make_tenant())
-    root = make_user("root", role="admin")
-    have = read(root, path).one("div", id=part).get("data-revision")
-    headers = {"HX-Request": "true", "Homeport-Have": str(have)}
-    assert get(root, path, **headers).status_code == 204
-    change()
-    again = get(root, path, **headers)
-    assert again.status_code == 200
-    assert b"<html" not in again.content

@@ -188,20 +188,6 @@ def test_nothing_of_other_teams_is_on_the_page(team: Team):
     assert "secret" not in page_of(client_of("lee").get("/team/")).text
 
 
-def test_a_card_that_is_shown_already_is_not_sent_again(team: Team):
-    job = make_job(tenant_of("ada"))
-    client = client_of("lee")
-    for count, part in enumerate(("work", "holdings"), start=3):
-        path = f"/team/part/{part}/?team={team.pk}"
-        shown = page_of(client.get(path)).one("", id=part).get("data-revision")
-        headers = {"HX-Request": "true", "Homeport-Have": shown}
-        assert client.get(path, headers=headers).status_code == 204
-        asked = {"worker": {**TWO_GPUS["worker"], "count": count}}
-        Workload.objects.filter(pk=job.pk).update(revision=job.revision + count, replicas=asked)
-        assert client.get(path, headers=headers).status_code == 200
-    assert client.get("/team/part/hours/").status_code == 404
-
-
 def test_long_lists_have_pages(team: Team):
     for i in range(52):
         make_job(tenant_of("ada"), name=f"job {i:02}", state=WorkloadState.RUNNING)

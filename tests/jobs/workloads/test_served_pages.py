@@ -3,14 +3,12 @@
 from datetime import timedelta
 
 import pytest
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
-from jobs.models import Artifact, Workload, WorkloadEvent
+from jobs.models import Artifact, WorkloadEvent
 from tenants.models import Tenant
-from tests.browsing import HTMX, read
+from tests.browsing import read
 from tests.factories import make_job, make_service, make_tenant
 from tests.jobs.workloads.served import KEYS, running, steps
 from tests.portal.markup import Markup
@@ -72,36 +70,6 @@ def test_a_lead_sees_whose_it_is_and_may_not_open_a_notebook(alice: Tenant, lead
     assert lead.get(f"/notebooks/{notebook.pk}/open/").status_code == 403
     assert lead.post(f"/notebooks/{notebook.pk}/open/").status_code == 403
     assert lead.get(f"/tensorboards/{board.pk}/open/").status_code == 200
-
-
-@pytest.mark.parametrize("path", ["/notebooks/", "/tensorboards/"])
-def test_a_list_asks_the_database_equally_often_for_one_and_for_many(
-    alice: Tenant, client: Client, path: str
-) -> None:
-    kind = path.strip("/").removesuffix("s")
-
-    def count() -> int:
-        with CaptureQueriesContext(connection) as seen:
-            read(client, path)
-        return len(seen)
-
-    running(alice, kind=kind)
-    few = count()
-    for _ in range(8):
-        running(alice, kind=kind)
-        make_service(alice, kind=kind, state="stopped", desired="stop")
-    assert count() == few
-    assert few <= 9
-
-
-def test_the_list_is_re_read_only_when_something_changed(alice: Tenant, client: Client) -> None:
-    service = running(alice)
-    part = read(client, "/notebooks/?q=my", headers=HTMX).elements[0]
-    assert (part.get("id"), part.get("data-live")) == ("list", "service")
-    have = {**HTMX, "Homeport-Have": part.get("data-revision") or ""}
-    assert client.get("/notebooks/?q=my", headers=have).status_code == 204
-    Workload.objects.filter(pk=service.pk).update(state="stopping", revision=2)
-    assert client.get("/notebooks/?q=my", headers=have).status_code == 200
 
 
 def test_fifty_are_on_a_page(alice: Tenant, client: Client) -> None:
@@ -220,21 +188,6 @@ def test_where_it_runs_and_where_it_opens(alice: Tenant, client: Client) -> None
     text = read(client, f"/notebooks/{service.pk}/").text
     for words in ("gpu-01", "number 3", "lab-x", "http://127.0.0.1:31000", "<b>was there", "once"):
         assert words in text
-
-
-@pytest.mark.parametrize("part", ["header", "startup", "content", "place", "events", "opening"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_part_can_be_read_again_by_itself(
-    alice: Tenant, client: Client, part: str, kind: str
-) -> None:
-    service = running(alice, kind=kind)
-    path = f"/{kind}s/{service.pk}/part/{part}/"
-    first = read(client, path, headers=HTMX).elements[0]
-    assert first.get("hx-get") == path
-    assert first.get("data-live") == f"service:{service.pk}"
-    have = {**HTMX, "Homeport-Have": "1"}
-    assert client.get(path, headers=have).status_code == 204
-    assert client.get(f"/{kind}s/{service.pk}/part/secrets/").status_code == 404
 
 
 # --- TensorBoard ---

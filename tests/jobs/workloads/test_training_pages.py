@@ -9,7 +9,7 @@ from django.utils.timezone import now
 
 from jobs.models import Artifact, Replica, Workload, WorkloadEvent
 from tenants.models import Team, Tenant
-from tests.browsing import HTMX, body_of, client_of, count_queries, read
+from tests.browsing import HTMX, body_of, client_of, read
 from tests.factories import make_job, make_tenant
 from tests.portal.markup import Markup, find_faults
 
@@ -50,38 +50,12 @@ def test_pages_of_the_list_keep_the_question(alice: Tenant, client: Client) -> N
     assert read(client, "/trainings/?page=nonsense&state=nonsense").all("a", class_="job-name")
 
 
-def test_the_list_is_re_read_only_when_something_changed(alice: Tenant, client: Client) -> None:
-    job = make_job(alice)
-    fragment = read(client, "/trainings/?q=my", headers=HTMX)
-    assert fragment.elements[0].get("id") == "list"
-    assert fragment.elements[0].get("hx-get") == "/trainings/?q=my"
-    have = {**HTMX, "Homeport-Have": fragment.elements[0].get("data-revision") or ""}
-    assert client.get("/trainings/?q=my", headers=have).status_code == 204
-    Workload.objects.filter(pk=job.pk).update(state="starting", revision=2)
-    assert client.get("/trainings/?q=my", headers=have).status_code == 200
-
-
 def test_going_back_in_the_browser_gives_the_whole_page(client: Client) -> None:
     restored = {**HTMX, "HX-History-Restore-Request": "true"}
     answer = client.get("/trainings/?q=x", headers=restored)
     assert Markup(answer.content.decode()).all("html")
     assert "HX-Request" in answer["Vary"]
     assert not read(client, "/trainings/?q=x", headers=HTMX).all("html")
-
-
-def test_the_list_asks_the_database_equally_often_for_one_and_for_many(
-    alice: Tenant, client: Client
-) -> None:
-    def one_more() -> None:
-        job = make_job(alice, state="running", started_at=now())
-        Replica.objects.create(workload=job, role="worker", index=0, state="running")
-
-    one_more()
-    few = count_queries(client, "/trainings/")
-    for _ in range(10):
-        one_more()
-    assert count_queries(client, "/trainings/") == few
-    assert few <= 9
 
 
 def test_a_lead_sees_whose_trainings_they_are() -> None:
@@ -187,40 +161,6 @@ def test_a_training_tells_all_there_is_to_know(alice: Tenant, client: Client) ->
     names = [e.get("data-replica") for e in page.all("button") if e.get("data-replica") is not None]
     assert names == ["", "worker-0", "worker-1", "ps-0"]
     assert not page.all("a", id="stop")
-
-
-def test_a_training_asks_the_database_equally_often_for_one_and_for_many(
-    alice: Tenant, client: Client
-) -> None:
-    job = full_job(alice)
-    few = count_queries(client, f"/trainings/{job.pk}/")
-    for number in range(20):
-        Replica.objects.create(workload=job, role="worker", index=number + 2, attempt=2)
-        WorkloadEvent.objects.create(
-            workload=job, uid=f"n{number}", at=now(), reason="R", message="m"
-        )
-        Artifact.objects.create(
-            workload=job, path=f"f{number}", size_bytes=1, mtime_ns=1, storage_key="k"
-        )
-    assert count_queries(client, f"/trainings/{job.pk}/") == few
-    assert few <= 9
-
-
-@pytest.mark.parametrize("part", ["header", "replicas", "events", "artifacts", "manifests"])
-def test_each_part_is_re_read_only_when_it_changed(
-    alice: Tenant, client: Client, part: str
-) -> None:
-    job = full_job(alice)
-    path = f"/trainings/{job.pk}/part/{part}/"
-    root = read(client, path, headers=HTMX).elements[0]
-    assert root.get("hx-get") == path
-    assert root.get("data-live") == f"job:{job.pk}"
-    have = {**HTMX, "Homeport-Have": root.get("data-revision") or ""}
-    # Pods report artifacts without a new revision.
-    unchanged = 200 if part == "artifacts" else 204
-    assert client.get(path, headers=have).status_code == unchanged
-    Workload.objects.filter(pk=job.pk).update(revision=99)
-    assert client.get(path, headers=have).status_code == 200
 
 
 def test_a_queued_training_shows_its_way_and_that_it_waits(alice: Tenant, client: Client) -> None:

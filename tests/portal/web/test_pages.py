@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 from django.core.cache import cache
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
 from jobs.models import ReconcilerLease
@@ -15,7 +13,7 @@ from portal.errors import Refused
 from tenants.models import ApiToken, Tenant, TenantObject
 from tenants.people import sessions
 from tests.browsing import read
-from tests.factories import make_job, make_service, make_tenant, make_user
+from tests.factories import make_job, make_tenant, make_user
 from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
@@ -165,33 +163,6 @@ def test_each_object_of_the_namespace_is_shown_with_its_repairs(client: Client) 
     assert "1 of 2 objects healthy" in page.text
     assert "repaired 2 times" in page.text
     assert page.one("details", id="objects").get("open") is not None
-
-
-def test_the_first_page_asks_the_database_equally_often_for_one_and_for_many(
-    client: Client,
-) -> None:
-    tenant = make_tenant()
-    client.force_login(tenant.owner)
-
-    def queries() -> int:
-        with CaptureQueriesContext(connection) as seen:
-            read(client, "/")
-        return len(seen)
-
-    make_job(tenant, state="running", started_at=now())
-    make_job(tenant, state="queued")
-    make_job(tenant, state="failed", finished_at=now())
-    make_service(tenant, state="running", started_at=now())
-    make_service(tenant, state="stopped", finished_at=now())
-    few = queries()
-    for _ in range(5):
-        make_service(tenant, state="running", started_at=now())
-        make_service(tenant, kind="tensorboard", state="queued")
-        make_job(tenant, state="running", started_at=now())
-        make_job(tenant, state="queued")
-        make_job(tenant, state="failed", finished_at=now())
-    assert queries() == few
-    assert few <= 14
 
 
 @pytest.mark.parametrize("part", ["quota", "namespace", "now", "banner"])

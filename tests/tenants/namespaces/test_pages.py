@@ -66,17 +66,6 @@ def test_the_tabs_count_and_filter(page: Client, root: User):
     assert "GPU: over by 2" in read(page, "/admin/namespaces/?state=problems").elements[0].text
 
 
-def test_a_page_that_shows_it_already_is_not_sent_again(page: Client):
-    tenant = make_tenant("alice")
-    path = f"/admin/namespaces/{tenant.pk}/"
-    have = {"HX-Request": "true", "Homeport-Have": str(tenant.revision)}
-    assert page.get(path, headers=have).status_code == 204
-    Tenant.objects.filter(pk=tenant.pk).update(revision=tenant.revision + 1)
-    part = page.get(path, headers=have)
-    assert part.status_code == 200
-    assert b"<html" not in part.content
-
-
 def test_the_page_shows_what_it_is_made_of_and_what_happened(page: Client, root: User):
     tenant = make_tenant("alice")
     TenantObject.objects.create(

@@ -106,12 +106,3 @@ def test_what_an_admin_cannot_do_to_themselves_is_told(page: Client, root: User)
     assert "Change your own password on your account page." in answer.content.decode()
     root.refresh_from_db()
     assert root.has_usable_password()
-
-
-def test_a_list_that_has_not_changed_is_not_sent_again(page: Client, crowd: None) -> None:
-    revision = re.search(r'data-revision="([^"]+)"', read(page, "/admin/people/"))
-    assert revision is not None
-    headers = {"HX-Request": "true", "Homeport-Have": revision.group(1)}
-    assert page.get("/admin/people/", headers=headers).status_code == 204
-    User.objects.filter(username="alice").update(role="admin")
-    assert page.get("/admin/people/", headers=headers).status_code == 200
