@@ -1,6 +1,5 @@
 """Reading archived logs: by byte, by line, with gaps, of one replica and of all."""
 
-import hashlib
 import io
 import json
 from collections.abc import Iterator
@@ -16,11 +15,12 @@ from jobs.archive import logs
 from jobs.archive.artifacts import open_artifact
 from jobs.archive.logs import Log, find_log, job_log, prefixed
 from jobs.logs import archived
-from jobs.models import Artifact, LogSegment, ReplicaArchive, Workload
+from jobs.models import Artifact, ReplicaArchive, Workload
 from portal.storage import get_store
 from portal.storage.store import ObjectMissingError, Store
 from tests.browsing import client_of, read
 from tests.factories import make_job, make_tenant
+from tests.jobs.kept_logs import keep
 from tests.portal.markup import find_faults
 
 
@@ -33,38 +33,6 @@ def job(db: None, store: Store) -> Workload:
         replicas={"ps": tf | {"count": 1}, "worker": tf},
         attempt=2,
     )
-
-
-def keep(
-    job: Workload,
-    pieces: list[tuple[int, bytes]],
-    *,
-    replica: tuple[str, int] = ("worker", 0),
-    attempt: int = 1,
-    skipped_bytes: int = 0,
-    is_complete: bool = True,
-) -> Log:
-    """An archived log of pieces at positions."""
-    row = ReplicaArchive.objects.create(
-        workload=job,
-        role=replica[0],
-        index=replica[1],
-        attempt=attempt,
-        is_complete=is_complete,
-        skipped_bytes=skipped_bytes,
-    )
-    for number, (start, data) in enumerate(pieces, start=1):
-        key = f"{archive.archive_prefix(job)}logs/{replica[0]}-{replica[1]}/{attempt}/{number}"
-        get_store().put_file(key, io.BytesIO(data))
-        LogSegment.objects.create(
-            archive=row,
-            number=number,
-            start_byte=start,
-            size_bytes=len(data),
-            sha256=hashlib.sha256(data).hexdigest(),
-            storage_key=key,
-        )
-    return logs.log_of(row)
 
 
 def whole(chunks: Iterator[bytes]) -> bytes:

@@ -36,6 +36,10 @@ def test_nothing_is_said_of_a_healthy_node() -> None:
     assert notes_on(node(conditions=quiet)) == []
 
 
+def taint(key: str, value: str = "", effect: str = "NoSchedule") -> dict[str, str]:
+    return {"key": key, "value": value, "effect": effect}
+
+
 @pytest.mark.parametrize("status", ["False", "Unknown"])
 def test_a_node_that_is_not_ready_says_why_and_since_when(status: str) -> None:
     ready = condition("Ready", status, "container runtime is down")
@@ -45,54 +49,48 @@ def test_a_node_that_is_not_ready_says_why_and_since_when(status: str) -> None:
     assert said.next_step
 
 
-def test_a_node_that_never_reported_is_out_of_sight() -> None:
-    said = only(node(is_ready=False, conditions=[]))
-    assert said.title == "Not responding"
+PRESSURES = {
+    "MemoryPressure": "Short of memory",
+    "DiskPressure": "Short of disk space",
+    "PIDPressure": "Too many processes",
+    "NetworkUnavailable": "Network not set up",
+    "KernelDeadlock": "KernelDeadlock",  # of the node problem detector, say
+}
+
+
+@pytest.mark.parametrize("kind", PRESSURES)
+def test_trouble_has_a_next_step(kind: str) -> None:
+    said = only(node(conditions=[condition("Ready", "True"), condition(kind, "True", "so it is")]))
+    assert (said.tone, said.title, said.text) == ("warn", PRESSURES[kind], "so it is")
+    assert said.next_step
+
+
+RESERVED = [taint("dedicated", "render"), taint("nvidia.com/gpu", "present")]
 
 
 @pytest.mark.parametrize(
-    ("kind", "title"),
+    ("changes", "titles"),
     [
-        ("MemoryPressure", "Short of memory"),
-        ("DiskPressure", "Short of disk space"),
-        ("PIDPressure", "Too many processes"),
-        ("NetworkUnavailable", "Network not set up"),
-        ("KernelDeadlock", "KernelDeadlock"),  # of the node problem detector, say
+        ({"is_ready": False, "conditions": []}, {"Not responding"}),
+        ({"allocatable": {"gpu": 7}}, {"1 of 8 GPUs out of service"}),
+        (
+            {"allocatable": {"gpu": 1}},
+            {"7 of 8 GPUs out of service", "Pods request 1 GPU more than exists"},
+        ),
+        (
+            {"taints": RESERVED},
+            {"Reserved: dedicated=render:NoSchedule", "Reserved for pods with GPUs"},
+        ),
+        ({"taints": [taint("slow", effect="PreferNoSchedule")]}, set()),
     ],
 )
-def test_trouble_has_a_next_step(kind: str, title: str) -> None:
-    said = only(node(conditions=[condition("Ready", "True"), condition(kind, "True", "so it is")]))
-    assert (said.tone, said.title, said.text) == ("warn", title, "so it is")
-    assert said.next_step
+def test_what_is_told(changes: dict[str, Any], titles: set[str]) -> None:
+    assert {note.title for note in notes_on(node(**changes))} == titles
 
 
 def test_a_cordoned_node_names_the_command_that_opens_it() -> None:
     said = only(node(is_schedulable=False, taints=[taint("node.kubernetes.io/unschedulable")]))
     assert said.next_step.endswith("kubectl uncordon gpu-01")
-
-
-def taint(key: str, value: str = "", effect: str = "NoSchedule") -> dict[str, str]:
-    return {"key": key, "value": value, "effect": effect}
-
-
-def test_a_gpu_that_is_not_offered_is_out_of_service() -> None:
-    said = only(node(allocatable={"gpu": 7}))
-    assert (said.tone, said.title) == ("bad", "1 of 8 GPUs out of service")
-
-
-def test_a_gpu_that_went_away_under_a_pod_is_told() -> None:
-    said = notes_on(node(allocatable={"gpu": 1}))
-    assert "Pods request 1 GPU more than exists" in [note.title for note in said]
-
-
-def test_taints_of_others_are_named_and_those_for_gpus_explained() -> None:
-    taints = [taint("dedicated", "render"), taint("nvidia.com/gpu", "present")]
-    titles = {note.title for note in notes_on(node(taints=taints))}
-    assert titles == {
-        "Reserved: dedicated=render:NoSchedule",
-        "Reserved for pods with GPUs",
-    }
-    assert notes_on(node(taints=[taint("slow", effect="PreferNoSchedule")])) == []
 
 
 def test_what_a_node_says_of_itself_is_told() -> None:

@@ -1,8 +1,6 @@
 """A served portal with a cluster in memory, and websockets of people to it."""
 
 import asyncio
-import hashlib
-import io
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -18,16 +16,15 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from jobs import archive
 from jobs.logs import consumers
-from jobs.models import LogSegment, Replica, ReplicaArchive, Workload
+from jobs.models import Replica, Workload
 from jobs.rules.states import ReplicaState, WorkloadState
 from portal import live
-from portal.storage import get_store
 from tenants import live_socket
 from tenants.models import User
 from tenants.people.models import SessionStore
 from tests.factories import make_job, make_tenant
+from tests.jobs.kept_logs import keep
 from tests.jobs.logs.fakes import FakeCluster, FakeLog
 
 # As portal/asgi.py has it.
@@ -178,24 +175,6 @@ def archive_of(
     cut: int = 10**9,
 ) -> None:
     role, index = name.split("-")
-    row, _ = ReplicaArchive.objects.update_or_create(
-        workload=job,
-        role=role,
-        index=int(index),
-        attempt=attempt,
-        defaults={"is_complete": is_complete},
-    )
-    for number, at in enumerate(range(0, len(data), cut), start=1):
-        piece = data[at : at + cut]
-        key = f"{archive.archive_prefix(job)}logs/{name}/{attempt}/{number}-{len(data)}"
-        get_store().put_file(key, io.BytesIO(piece))
-        LogSegment.objects.update_or_create(
-            archive=row,
-            number=number,
-            defaults={
-                "start_byte": at,
-                "size_bytes": len(piece),
-                "sha256": hashlib.sha256(piece).hexdigest(),
-                "storage_key": key,
-            },
-        )
+    pieces = [(at, data[at : at + cut]) for at in range(0, len(data), cut)]
+    replica = (role, int(index))
+    keep(job, pieces, replica=replica, attempt=attempt, is_complete=is_complete)

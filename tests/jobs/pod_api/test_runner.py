@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from jobs import archive
 from jobs.archive.artifacts import open_artifact
 from jobs.archive.logs import find_log
 from jobs.models import Artifact, Bundle, LogSegment, Replica, ReplicaArchive, Workload
@@ -297,15 +296,3 @@ def test_too_many_artifacts_are_refused(door: Door, monkeypatch: pytest.MonkeyPa
     assert sorted(answer["links"]) == ["a", "b"]
     body = {"files": [file(str(number)) for number in range(runner.MAX_BATCH + 1)]}
     assert door.post("artifacts/", body)[0] == 400
-
-
-def test_deleting_what_is_stored_leaves_other_jobs_alone(job: Workload, store: FolderStore) -> None:
-    other = make_job(job.tenant)
-    for one in (job, other):
-        ship(Door(one), store, segment())
-        leave(Door(one), store, file())
-    store.delete_prefix(archive.archive_prefix(job))
-    kept = [*LogSegment.objects.filter(archive__workload=other), *other.artifacts.all()]
-    gone = [*LogSegment.objects.filter(archive__workload=job), *job.artifacts.all()]
-    assert [store.exists(row.storage_key) for row in kept] == [True, True]
-    assert [store.exists(row.storage_key) for row in gone] == [False, False]

@@ -3,9 +3,7 @@
 import asyncio
 import hashlib
 import io
-import os
 import shutil
-import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -16,7 +14,7 @@ from asgiref.sync import sync_to_async
 from django.core.asgi import get_asgi_application
 
 from jobs.archive.artifacts import open_artifact
-from jobs.archive.logs import find_log, job_log
+from jobs.archive.logs import job_log
 from jobs.kinds.training.tokens import job_token
 from jobs.models import Bundle, ReplicaArchive, Workload
 from portal.storage import get_store
@@ -24,7 +22,6 @@ from portal.storage.folder import FolderStore
 from portal.storage.folder_app import FolderStoreApp
 from tests.factories import make_job, make_tenant
 from tests.jobs.pod.pods import Pod
-from tests.jobs.pods_door import UID
 from tests.portal.servers import serving
 
 
@@ -101,25 +98,3 @@ async def test_fetch_runner_and_rescue_work_with_the_real_door(
 
     await sync_to_async(look)()
     assert told[-4:] == ["wake", ("job", job.pk)] * 2
-
-
-async def test_a_killed_runner_is_finished_by_a_rescue_through_the_real_door(
-    portal: Callable[[], str], pod: Pod
-) -> None:
-    job = await sync_to_async(lambda: make_job(make_tenant("alice")))()
-    _aim(pod, job, portal())
-    pod.python("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
-    process = pod.start()
-    assert process.stdout is not None
-    first = await asyncio.to_thread(process.stdout.readline)
-    process.send_signal(signal.SIGKILL)
-    os.kill(int(first), signal.SIGKILL)
-    await asyncio.to_thread(process.communicate)
-    pod.environ["HOMEPORT_RESCUE_POD_UID"] = UID
-    code, text = await asyncio.to_thread(pod.program, "rescue")
-    assert code == 0, text
-    row = await ReplicaArchive.objects.aget()
-    assert (row.is_complete, row.by_rescue, row.pod_uid) == (True, True, UID)
-    log = await sync_to_async(find_log)(job, "worker", 0)
-    assert log is not None
-    assert log.read(0, 100) == first

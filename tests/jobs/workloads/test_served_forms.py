@@ -1,13 +1,11 @@
 """The forms of a new notebook and a new TensorBoard, and TensorBoard on trainings that were ticked."""
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
 from django.test import Client
 from django.utils.timezone import now
-from pytest_django import Settings
 
 from jobs.models import Workload
 from tenants.models import Tenant
@@ -18,16 +16,6 @@ from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
 LAB = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
-
-
-def lock(tmp_path: Path, settings: Settings, **sections: dict[str, Any]) -> None:
-    """A catalog of its own, with these parts of its section `notebooks` changed."""
-    catalog = yaml.safe_load(Path(settings.CATALOG).read_text())
-    for name, changes in sections.items():
-        catalog["notebooks"][name].update(changes)
-    target = tmp_path / "catalog.yaml"
-    target.write_text(yaml.safe_dump(catalog))
-    settings.CATALOG = str(target)
 
 
 def refused(client: Client, path: str, **fields: Any) -> Markup:
@@ -99,10 +87,9 @@ def test_what_is_wrong_is_told_at_its_field_and_nothing_typed_is_lost(
 
 
 def test_what_an_admin_has_locked_cannot_be_typed(
-    client: Client, tmp_path: Path, settings: Settings
+    client: Client, catalog: Callable[..., None]
 ) -> None:
-    lock(tmp_path, settings, images={"locked": True}, sizes={"locked": True},
-         gpu={"locked": True, "max": 1})  # fmt: skip
+    catalog(images={"locked": True}, sizes={"locked": True}, gpu={"locked": True, "max": 1})
     page = read(client, "/notebooks/new/")
     for name in ("image_other", "cpu", "memory", "gpu"):
         assert not page.all("input", name=name)

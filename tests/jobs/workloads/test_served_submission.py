@@ -5,11 +5,9 @@ Other bodies that are refused are rows of tests/recorded (`given/bodies.yaml`).
 
 import contextlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -31,21 +29,6 @@ JUPYTER = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
 @pytest.fixture
 def tenant() -> Tenant:
     return make_tenant()
-
-
-@pytest.fixture
-def catalog(settings: Any, tmp_path: Path) -> Callable[..., None]:
-    """`catalog(gpu={"locked": True, "max": 1})` changes the section of notebooks."""
-    path = tmp_path / "catalog.yaml"
-    raw = yaml.safe_load(Path(settings.CATALOG).read_text())
-
-    def change(**sections: dict[str, Any]) -> None:
-        for name, values in sections.items():
-            raw["notebooks"][name] |= values
-        path.write_text(yaml.safe_dump(raw))
-        settings.CATALOG = str(path)
-
-    return change
 
 
 def refused(body: Any, tenant: Tenant) -> dict[str, str]:

@@ -185,19 +185,6 @@ async def test_a_follow_does_not_hold_up_calls(api: FakeApi, cluster: Cluster):
         await asyncio.gather(*streams, return_exceptions=True)
 
 
-async def test_a_stream_that_is_silent_for_too_long_is_given_up(api: FakeApi, cluster: Cluster):
-    api.trouble.append(Trouble("watch pods", "stall"))
-
-    async def read() -> None:
-        params = {"watch": "1", "resourceVersion": "1"}
-        async with cluster.stream("/api/v1/pods", params, silence_s=0.2) as chunks:
-            async for _ in chunks:
-                pass
-
-    with pytest.raises(Unavailable):
-        await read()
-
-
 async def test_a_missing_kubeconfig_is_a_sentence(tmp_path: Path):
     with pytest.raises(CredentialsError, match="HOMEPORT_KUBECONFIG"):
         await Cluster.connect(str(tmp_path / "none"))

@@ -32,19 +32,6 @@ async def lab(box: OneBox, transactional_db: None) -> AsyncIterator[Lab]:
         yield lab
 
 
-async def delete_quota(lab: Lab) -> str:
-    """The uid of the ResourceQuota that is gone now."""
-    quota = await lab.cluster.get("ResourceQuota", lab.namespace, "homeport")
-    uid = str(quota["metadata"]["uid"])
-    await lab.cluster.delete("ResourceQuota", lab.namespace, "homeport", uid=uid)
-    return uid
-
-
-def has_another_quota(lab: Lab, uid: str) -> bool:
-    seen = lab.view.quotas.get(lab.namespace, "homeport")
-    return seen is not None and seen.metadata.uid != uid and bool(seen.status.hard)
-
-
 async def test_a_tenant_is_made_as_asked_and_its_quota_is_counted(lab: Lab) -> None:
     assert lab.tenant.observed_hard["cpu"] == lab.tenant.quota_cpu_millicores
     assert lab.tenant.observed_hard["storage"] == 20 * 2**30
@@ -100,18 +87,3 @@ async def test_a_deleted_namespace_comes_back_whole(lab: Lab) -> None:
     await lab.until(is_new, 30)
     await lab.until_active()
     assert {row.repaired_count for row in (await lab.rows()).values()} == {1}
-
-
-async def test_a_cluster_that_dies_and_comes_back_is_followed(lab: Lab, box: OneBox) -> None:
-    box.kill()
-    await lab.until(lambda lab: lab.view.problem, 30)
-    for _ in range(3):
-        await lab.one_pass()
-    await lab.refresh()
-    assert lab.tenant.state == "active"
-    again = start(box.home, gpus="0")
-    box.process, box.log = again.process, again.log
-    await lab.until(lambda lab: not lab.view.problem, 60)
-    uid = await delete_quota(lab)
-    await lab.until(lambda lab: has_another_quota(lab, uid), 60)
-    await lab.until_active()

@@ -1,10 +1,9 @@
 """Access that ends while somebody is inside: withdrawn, over, or unknown for too long.
 
-The intervals of the real program are shortened, but for one test that takes them as they are.
+The intervals of the real program are shortened; tests/e2e takes them as they are.
 """
 
 import asyncio
-import time
 from typing import Any
 
 import aiohttp
@@ -42,20 +41,6 @@ async def closed(ws: aiohttp.ClientWebSocketResponse, timeout_s: float = 20) -> 
 
 async def status(w: World, cookie: str) -> int:
     return (await w.call("__nothing", cookie=cookie, method="HEAD")).status
-
-
-async def test_who_is_revoked_is_out_within_a_minute_by_the_real_intervals(w: World) -> None:
-    assert access_list.POLL_S <= 30
-    alice = await w.cookie()
-    w.app = silent
-    ws = await w.websocket(alice)
-    w.portal.allowed.discard(ALICE)
-    withdrawn = time.monotonic()
-    assert await closed(ws, timeout_s=60) == 1008
-    assert time.monotonic() - withdrawn < 60
-    w.app = None
-    assert await status(w, alice) == 401
-    assert (await w.call("lab", cookie=alice)).code == "access_withdrawn"
 
 
 @in_world(quick=QUICK)
