@@ -40,6 +40,17 @@ def submit_body(**changes: Any) -> dict[str, Any]:
     }
 
 
+# What a body needs of fields that its kind's serializer requires.
+_REQUIRED = {"name": "n", "image": "python:3.11-slim", "command": ["true"]}
+
+
+def smallest_body(kind: WorkloadKind) -> dict[str, Any]:
+    """The smallest body that asks for one of a kind."""
+    return {
+        name: _REQUIRED[name] for name, field in kind.serializer().fields.items() if field.required
+    }
+
+
 def new_job(tenant: Tenant, **changes: Any) -> Workload:
     """A training, not saved; changes are fields of its spec, of its run policy, or columns of its row."""
     wanted: dict[str, Any] = {
@@ -63,7 +74,7 @@ def make_job(tenant: Tenant, **changes: Any) -> Workload:
 
 
 def new_service(tenant: Tenant, kind: str = "notebook", **changes: Any) -> Workload:
-    """A notebook or a TensorBoard, not saved; queued unless told otherwise.
+    """What is served behind a gate, not saved; queued unless told otherwise.
 
     `cpu_millicores`, `memory_bytes` and `gpu_count` are those of its one replica.
     """
@@ -99,6 +110,8 @@ def role_request(**changes: Any) -> dict[str, int]:
 
 def _new(tenant: Tenant, kind: WorkloadKind, wanted: dict[str, Any]) -> Workload:
     fields = set(kind.spec.__struct_fields__)
+    needed = {one.name for one in msgspec.structs.fields(kind.spec) if one.required}
+    wanted = {name: _REQUIRED[name] for name in needed & _REQUIRED.keys()} | wanted
     spec = msgspec.convert({k: v for k, v in wanted.items() if k in fields}, kind.spec)
     columns = {k: v for k, v in wanted.items() if k not in fields}
     return Workload(

@@ -17,6 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls.converters import IntConverter, SlugConverter, UUIDConverter
 from django.utils import timezone
 
+from jobs.kinds.registry import WITH_GATE
 from jobs.models import Artifact, Bundle, Workload
 from jobs.rules.states import WorkloadState
 from portal.storage import get_store
@@ -46,8 +47,7 @@ class Things:
     job: Workload
     bundle: Bundle
     artifact: Artifact
-    notebook: Workload
-    tensorboard: Workload
+    served: dict[str, Workload]  # by their kinds
     token_id: UUID
     session_id: UUID
     cookie: str
@@ -89,8 +89,7 @@ def _things(name: str, team: Team | None) -> Things:
         job,
         Bundle.objects.create(tenant=tenant, file_name="code.zip", sha256="0" * 64, size_bytes=1),
         artifact,
-        make_service(tenant, state="running"),
-        make_service(tenant, kind="tensorboard", state="running"),
+        {kind: make_service(tenant, kind=kind, state="running") for kind in WITH_GATE},
         spare.pk,
         session.id,
         cookie,
@@ -164,7 +163,7 @@ class Scene:
         by_key = {
             "artifact_id": things.artifact.pk,
             "job_id": things.job.pk,
-            "service_id": things.notebook.pk,
+            "service_id": things.served["notebook"].pk,
         }
         if key in by_key:
             return by_key[key]
@@ -179,8 +178,7 @@ class Scene:
             "team": team.pk if team else None,
             "tenant": things.tenant.pk,
             "namespace": things.tenant.pk,
-            "notebook": things.notebook.pk,
-            "tensorboard": things.tensorboard.pk,
+            **{kind: row.pk for kind, row in things.served.items()},
             "job": things.job.pk,
             "bundle": things.bundle.pk,
             "upload-delete": things.bundle.pk,

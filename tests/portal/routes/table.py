@@ -18,6 +18,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
 
+from jobs.kinds.base import WorkloadKind
+from jobs.kinds.registry import KINDS, WITH_GATE
+
 SOMEBODY, OWNER, MATE, LEAD, ADMIN = "somebody", "owner", "mate", "lead", "admin"
 ALL = frozenset({SOMEBODY})
 SEES = frozenset({OWNER, LEAD, ADMIN})  # `visible_to` of tenants, jobs and services
@@ -120,6 +123,27 @@ def _each(names: Iterable[str], rule: Rule) -> dict[str, Rule]:
     return dict.fromkeys(names, rule)
 
 
+def _served(kind: WorkloadKind) -> dict[str, Rule]:
+    """Pages and REST of what is served behind a gate; leads and admins may look inside what is shared."""
+    key, opens = kind.key, {"open_private": OWNS, "open_shared": SEES}[kind.open_verb]
+    return {
+        f"{key}s": _mine("GET"),
+        f"{key}-new": _mine("GET", "POST"),
+        f"{key}-fit": _mine("POST"),
+        f"{key}s-stop": _mine("GET", "POST"),
+        **_each((key, f"{key}-fragment", f"api-{key}-events"), _look()),
+        f"{key}-open": _form(opens),
+        f"{key}-start": _do(OWNS),
+        f"{key}-stop": _form(STOPS),
+        f"{key}-delete": _form(DELETES),
+        f"api-{key}s": _mine("GET", "POST"),
+        f"api-{key}": Rule({"GET": SEES, "DELETE": DELETES}, sees=SEES),
+        f"api-{key}-start": _do(OWNS),
+        f"api-{key}-stop": _do(STOPS),
+        f"api-{key}-open": _do(opens),
+    }
+
+
 _REPLICA = "internal/v1/jobs/<uuid:job_id>/replicas/<slug:role>/<int:index>/<int:attempt>"
 
 TABLE: dict[str, Rule] = {
@@ -149,27 +173,11 @@ TABLE: dict[str, Rule] = {
     "bundle-upload": _mine("POST"),
     "uploads": _mine("GET"),
     "upload-delete": Rule({"GET": OWNS, "POST": OWNS}, sees=OWNS),
-    # --- notebooks ---
-    "notebooks": _mine("GET"),
-    "notebook-new": _mine("GET", "POST"),
-    "notebook-fit": _mine("POST"),
-    "notebooks-stop": _mine("GET", "POST"),
-    **_each(("notebook", "notebook-fragment"), _look()),
+    # --- what is served behind a gate ---
+    **{name: rule for key in WITH_GATE for name, rule in _served(KINDS[key]).items()},
     "notebook-open": _form(OWNS),
-    "notebook-start": _do(OWNS),
-    "notebook-stop": _form(STOPS),
-    "notebook-delete": _form(DELETES),
-    # --- TensorBoards: leads and admins may look inside, too ---
-    "tensorboards": _mine("GET"),
-    "tensorboard-new": _mine("GET", "POST"),
-    "tensorboard-fit": _mine("POST"),
-    "tensorboards-stop": _mine("GET", "POST"),
+    "api-notebook-open": _do(OWNS),
     "tensorboard-of": _mine("POST"),
-    **_each(("tensorboard", "tensorboard-fragment"), _look()),
-    "tensorboard-open": _form(SEES),
-    "tensorboard-start": _do(OWNS),
-    "tensorboard-stop": _form(STOPS),
-    "tensorboard-delete": _form(DELETES),
     # --- the cluster, leads ---
     "nodes": _mine("GET"),
     "queue": _mine("GET"),
@@ -214,18 +222,6 @@ TABLE: dict[str, Rule] = {
         ),
         _look(),
     ),
-    "api-notebooks": _mine("GET", "POST"),
-    "api-notebook": Rule({"GET": SEES, "DELETE": DELETES}, sees=SEES),
-    "api-notebook-start": _do(OWNS),
-    "api-notebook-stop": _do(STOPS),
-    "api-notebook-open": _do(OWNS),
-    "api-notebook-events": _look(),
-    "api-tensorboards": _mine("GET", "POST"),
-    "api-tensorboard": Rule({"GET": SEES, "DELETE": DELETES}, sees=SEES),
-    "api-tensorboard-start": _do(OWNS),
-    "api-tensorboard-stop": _do(STOPS),
-    "api-tensorboard-open": _do(SEES),
-    "api-tensorboard-events": _look(),
     # For somebody else: admins only (`test_bodies.py`).
     "api-tenants": _mine("GET", "POST"),
     "api-tenant": Rule({"GET": SEES, "PATCH": GIVES}, sees=SEES),

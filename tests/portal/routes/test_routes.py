@@ -91,7 +91,7 @@ def test_people_get_what_the_table_says(scene: Scene, key: str) -> None:
 def of_other_kinds(scene: Scene, path: str) -> list[tuple[Workload, str]]:
     """One's own workloads of other kinds than the one in a path, and the path with their ids."""
     own = scene.things["alice"]
-    rows = (own.job, own.notebook, own.tensorboard)
+    rows = (own.job, *own.served.values())
     return [
         (other, path.replace(str(row.pk), str(other.pk)))
         for row in rows
@@ -173,8 +173,8 @@ def test_pods_act_for_their_own_job_only(scene: Scene, key: str) -> None:
     route, rule = ROUTES[key], TABLE[key]
     make = portal_token if "services" in route.path else job_token
     alice, olga = (scene.things[name] for name in ("alice", "olga"))
-    own = make(alice.notebook.pk if make is portal_token else alice.job.pk)
-    other = make(olga.notebook.pk if make is portal_token else olga.job.pk)
+    own = make(alice.served["notebook"].pk if make is portal_token else alice.job.pk)
+    other = make(olga.served["notebook"].pk if make is portal_token else olga.job.pk)
     for whose in ("alice", None):
         path = scene.address(route, rule, whose)
         assert path is not None

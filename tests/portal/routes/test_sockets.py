@@ -99,7 +99,7 @@ async def test_people_get_what_the_table_says(scene: Scene, key: str) -> None:
 
 async def test_there_is_no_log_of_a_notebook(scene: Scene) -> None:
     own = scene.things["alice"]
-    for row in (own.notebook, own.tensorboard):
+    for row in own.served.values():
         found = await outcome(
             f"/ws/jobs/{row.pk}/logs/", headers_of(scene, "alice", "session", OURS)
         )

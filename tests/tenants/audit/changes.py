@@ -8,13 +8,21 @@ from typing import Any
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
+from jobs.kinds.registry import KINDS, WITH_GATE
 from jobs.models import Bundle, Workload
 from jobs.rules.states import WorkloadState
 from tenants.actions import create_token, ensure_tenant
 from tenants.models import Team, Tenant, User
 from tenants.people import passwords
 from tenants.people.models import Session
-from tests.factories import make_job, make_service, make_tenant, make_user, submit_body
+from tests.factories import (
+    make_job,
+    make_service,
+    make_tenant,
+    make_user,
+    smallest_body,
+    submit_body,
+)
 
 PASSWORD = "a long password"
 NEW = {"new_password1": "orange tugboat 7", "new_password2": "orange tugboat 7"}
@@ -32,8 +40,9 @@ class World:
         self.root = make_user("root", role="admin")
         self.bob = make_user("bob")
         self.job = make_job(self.alice, state=WorkloadState.RUNNING)
-        self.notebook = make_service(self.alice, state="running", desired="run")
-        self.tensorboard = make_service(self.alice, kind="tensorboard", state="running")
+        self.served = {
+            kind: make_service(self.alice, kind=kind, state="running") for kind in WITH_GATE
+        }
         self.bundle = Bundle.objects.create(
             tenant=self.alice, file_name="code.zip", sha256="0" * 64, size_bytes=1
         )
@@ -55,7 +64,7 @@ class World:
 
 
 def _stopped(kind: str) -> Callable[[World], Any]:
-    """Its notebook, or TensorBoard, does not run."""
+    """What is of this kind does not run."""
     rows = Workload.objects.filter(kind=kind)
     return lambda world: rows.update(state="stopped", desired="stop")
 
@@ -99,8 +108,8 @@ def _upload(world: World) -> Any:
     return {"file": SimpleUploadedFile("train.py", b"print(1)\n")}
 
 
-def _notebook(world: World) -> Any:
-    return {"name": "n"}
+def _smallest(kind: str) -> Callable[[World], Any]:
+    return lambda world: smallest_body(KINDS[kind])
 
 
 def _training(world: World) -> Any:
@@ -190,15 +199,16 @@ CHANGES: dict[tuple[str, str], Change] = {
     ("api-job", "DELETE"): Change("delete"),
     ("api-job-stop", "POST"): Change("stop"),
 }
-for _kind in ("notebook", "tensorboard"):
+for _kind in WITH_GATE:
     _start = Change("start", before=_stopped(_kind))
+    _create = Change("create", body=_smallest(_kind))
     CHANGES |= {
-        (f"{_kind}-new", "POST"): Change("create", body=_notebook),
+        (f"{_kind}-new", "POST"): _create,
         (f"{_kind}-start", "POST"): _start,
         (f"{_kind}-stop", "POST"): Change("stop"),
         (f"{_kind}-delete", "POST"): Change("delete"),
         (f"{_kind}s-stop", "POST"): Change("stop"),
-        (f"api-{_kind}s", "POST"): Change("create", body=_notebook),
+        (f"api-{_kind}s", "POST"): _create,
         (f"api-{_kind}", "DELETE"): Change("delete"),
         (f"api-{_kind}-start", "POST"): _start,
         (f"api-{_kind}-stop", "POST"): Change("stop"),
@@ -215,8 +225,8 @@ def make_home(person: User) -> None:
 
 # POST that only looks: previews of a form, and opening, which writes a row when it succeeds (that
 # needs a gate; tests/jobs/workloads).
-LOOKS = {"job-fit", "api-job-preview", "notebook-fit", "tensorboard-fit"}
-ELSEWHERE = {"notebook-open", "tensorboard-open", "api-notebook-open", "api-tensorboard-open"}
+LOOKS = {"job-fit", "api-job-preview", *(f"{kind}-fit" for kind in WITH_GATE)}
+ELSEWHERE = {f"{api}{kind}-open" for kind in WITH_GATE for api in ("", "api-")}
 
 
 def identity(world: World, name: str) -> Any:
@@ -233,10 +243,7 @@ def identity(world: World, name: str) -> Any:
         "namespace": world.alice.pk,
         "tenant": world.alice.pk,
         "api-tenant": world.alice.pk,
-        "notebook": world.notebook.pk,
-        "api-notebook": world.notebook.pk,
-        "tensorboard": world.tensorboard.pk,
-        "api-tensorboard": world.tensorboard.pk,
+        **{f"{api}{key}": row.pk for key, row in world.served.items() for api in ("", "api-")},
         "job": world.job.pk,
         "api-job": world.job.pk,
         "lead-stop": world.job.pk,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from tenants.audit.describe import describe, detail_lines, unsaid_lines
+from tenants.audit.describe import KINDS, describe, detail_lines, unsaid_lines
 from tenants.audit.export import audit_chunks
 from tenants.models import AuditEntry, User
 from tests.factories import make_tenant
@@ -177,8 +177,8 @@ def test_details_in_words(detail: dict[str, Any], lines: list[str]) -> None:
         ),
         ({"verb": "sign-in", "object_name": "?"}, ("failed to sign in", "", "")),
         ({"verb": "unheard-of", "kind": "thing"}, ("unheard-of", "thing", "mnist")),
-        # What older versions recorded does not tell which of the two it was.
-        ({"kind": "service"}, ("stopped", "notebook or TensorBoard", "mnist")),
+        # What older versions recorded does not tell which of these it was.
+        ({"kind": "service"}, ("stopped", str(KINDS["service"]), "mnist")),
         *(
             (
                 {"verb": "create", "kind": "service", "detail": {"kind": key}},
@@ -191,6 +191,11 @@ def test_details_in_words(detail: dict[str, Any], lines: list[str]) -> None:
 def test_an_entry_is_said_in_words(changes: dict[str, Any], words: tuple[str, str, str]) -> None:
     said = describe(entry(**changes))
     assert (said.verb, said.kind, said.name) == words
+
+
+def test_what_is_served_is_called_by_all_its_kinds() -> None:
+    assert str(KINDS["service"]).startswith("notebook")
+    assert "TensorBoard" in str(KINDS["service"])
 
 
 def test_what_the_sentence_says_is_not_said_twice() -> None:
