@@ -262,7 +262,10 @@ class TrainingLifecycle(Lifecycle):
             return
         self._recycle()
         waiting = self._active_pods()
-        if waiting and not is_late:
+        # Servers are told to end when the workers have, and then have as long as they had.
+        has_servers = len(waiting) > len(self._active_workers())
+        limit_s = 2 * self.confirm_s if has_servers else self.confirm_s
+        if waiting and not self.wait(self.notes.stopping_at, limit_s):
             return
         why = self.stop_reason() if self.wants_stop else self.row.reason
         if waiting:

@@ -233,6 +233,11 @@ CASES = [
     Case("stopping, nothing runs", STOPS, seen(at=HELD, **BARE), (), STOPPED, "stopped"),
     Case("stopping, a node does not confirm: stopped with words", replace(STOPS, notes=UNCONFIRMED),
          seen(pod(W1, is_terminating=True), at=HELD, **BARE), (), STOPPED, "stop_unconfirmed"),
+    Case("stopping, the servers are in their grace, after that of the workers",
+         replace(STOPS, notes=UNCONFIRMED), seen(pod(PS, is_terminating=True), at=HELD, **BARE)),
+    Case("stopping, servers do not confirm: stopped with words",
+         replace(STOPS, notes=replace(UNCONFIRMED, stopping_at=NOW - timedelta(seconds=400))),
+         seen(pod(PS, is_terminating=True), at=HELD, **BARE), (), STOPPED, "stop_unconfirmed"),
     Case("the tenant is suspended", job(RUNNING, tenant_closed="suspended"), seen(*ALL_RUN),
          (SUSPEND,), STOPPING, "tenant_suspended"),
     # --- after the outcome ---
