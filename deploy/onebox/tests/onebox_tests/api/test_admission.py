@@ -18,16 +18,6 @@ def set_limits(api: Api, *limits: Obj) -> None:
     api.create("limitranges", "lab", {"metadata": {"name": "l"}, "spec": {"limits": list(limits)}})
 
 
-def test_a_missing_service_account_is_refused_but_not_the_default_one(api: Api) -> None:
-    text = forbidden(api, "pods", pod(serviceAccountName="robot"))
-    assert text == (
-        'pods "p" is forbidden: error looking up service account lab/robot: '
-        'serviceaccount "robot" not found'
-    )
-    api.create("serviceaccounts", "lab", {"metadata": {"name": "robot"}})
-    api.create("pods", "lab", pod(serviceAccountName="robot"))
-
-
 def test_priorities_come_from_their_class(api: Api) -> None:
     assert forbidden(api, "pods", pod(priorityClassName="none")) == (
         'pods "p" is forbidden: no PriorityClass with name none was found'

@@ -13,7 +13,7 @@ from onebox.api.http.body import MAX_BODY_BYTES
 from onebox.api.registry import Api
 from onebox.api.resources import SERVED
 
-from .bodies import DEPLOYMENT, JOB
+from .bodies import JOB
 from .conftest import Http, Obj, pod
 
 MAPS = "/api/v1/namespaces/lab/configmaps"
@@ -196,29 +196,6 @@ async def test_kubectl_gets_tables_and_metadata_alone(http: Http) -> None:
     assert (await http.get(PODS, headers=protobuf))[0] == 406
     both = {"Accept": "application/vnd.kubernetes.protobuf,application/json"}
     assert (await http.get(PODS, headers=both))[0] == 200
-
-
-async def test_status_and_scale_have_paths_of_their_own(http: Http) -> None:
-    deployments = "/apis/apps/v1/namespaces/lab/deployments"
-    await http.post(deployments, DEPLOYMENT)
-    status, scale = await http.get(f"{deployments}/d/scale")
-    assert (status, scale["kind"], scale["spec"]) == (200, "Scale", {"replicas": 1})
-    assert scale["status"] == {"replicas": 0, "selector": "app=x"}
-    scale["spec"]["replicas"] = 3
-    status, scale = await http.call("PUT", f"{deployments}/d/scale", json=scale)
-    assert (status, scale["spec"]) == (200, {"replicas": 3})
-    status, _scale = await http.patch(f"{deployments}/d/scale", {"spec": {"replicas": 5}})
-    assert status == 200
-    _status, whole = await http.get(f"{deployments}/d")
-    assert (whole["spec"]["replicas"], whole["metadata"]["generation"]) == (5, 3)
-    status, _body = await http.patch(f"{deployments}/d/scale", {"spec": {"replicas": -1}})
-    assert status == 422
-    stale = {**scale, "metadata": {**scale["metadata"], "resourceVersion": "1"}}
-    assert (await http.call("PUT", f"{deployments}/d/scale", json=stale))[0] == 409
-    change = {"status": {"replicas": 2}, "spec": {"replicas": 99}}
-    _status, whole = await http.patch(f"{deployments}/d/status", change)
-    assert (whole["status"], whole["spec"]["replicas"]) == ({"replicas": 2}, 5)
-    assert (await http.get(f"{deployments}/d/status"))[1] == whole
 
 
 async def test_a_pod_is_bound_through_either_path(http: Http, api: Api) -> None:

@@ -35,15 +35,6 @@ async def test_a_token_tells_where_to_go_on_and_in_which_state(http: Http, api: 
     assert rest["metadata"] == {"resourceVersion": str(version)}
 
 
-async def test_items_say_what_they_are_once_for_all_of_them(http: Http, api: Api) -> None:
-    fill(api, 1)
-    _status, found = await http.get(MAPS)
-    assert (found["kind"], found["apiVersion"]) == ("ConfigMapList", "v1")
-    assert set(found["items"][0]) == {"metadata"}
-    _status, one = await http.get(f"{MAPS}/m0")
-    assert (one["kind"], one["apiVersion"]) == ("ConfigMap", "v1")
-
-
 async def test_namespaces_are_listed_in_the_order_of_their_paths(http: Http, api: Api) -> None:
     for name in ("a", "a-b"):
         api.create("namespaces", None, {"metadata": {"name": name}})

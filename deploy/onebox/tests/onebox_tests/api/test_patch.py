@@ -34,13 +34,6 @@ def pod_after(changes: Any, kind: str = "strategic") -> dict[str, Any]:
     return result
 
 
-def test_a_merge_patch_sets_removes_and_replaces_lists() -> None:
-    result = pod_after({"metadata": {"labels": {"a": None, "c": "3"}}}, "merge")
-    assert result["metadata"]["labels"] == {"b": "2", "c": "3"}
-    result = pod_after({"spec": {"containers": [{"name": "only"}]}}, "merge")
-    assert result["spec"]["containers"] == [{"name": "only"}]
-
-
 def test_a_strategic_patch_replaces_lists_without_a_merge_rule() -> None:
     changes = {
         "spec": {

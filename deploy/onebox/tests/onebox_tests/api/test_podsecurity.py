@@ -28,22 +28,6 @@ def set_level(api: Api, level: str, mode: str = "enforce") -> None:
     api.patch("namespaces", None, "lab", {"metadata": {"labels": label}})
 
 
-def test_the_restricted_sentence_is_upstreams(api: Api) -> None:
-    set_level(api, "restricted")
-    assert forbidden(api, "pods", pod()) == (
-        'pods "p" is forbidden: violates PodSecurity "restricted:latest": '
-        "allowPrivilegeEscalation != false "
-        '(container "main" must set securityContext.allowPrivilegeEscalation=false), '
-        "unrestricted capabilities "
-        '(container "main" must set securityContext.capabilities.drop=["ALL"]), '
-        "runAsNonRoot != true "
-        '(pod or container "main" must set securityContext.runAsNonRoot=true), '
-        'seccompProfile (pod or container "main" must set '
-        'securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost")'
-    )
-    api.create("pods", "lab", SAFE)
-
-
 @pytest.mark.parametrize(
     ("level", "path", "value", "reason"),
     [

@@ -9,9 +9,7 @@ from onebox.api.status import StatusError
 
 from .bodies import (
     CLAIM,
-    DEPLOYMENT,
     JOB,
-    SERVICE,
     with_change,
 )
 from .conftest import Obj, pod
@@ -51,24 +49,6 @@ def test_a_pod_changes_only_where_it_may(api: Api) -> None:
     extra = [*api.get("pods", "lab", "p")["spec"]["containers"], {"name": "n", "image": "i"}]
     text = update_refusal(api, "pods", "p", {"spec": {"containers": extra}})
     assert "pod updates may not add or remove containers" in text
-
-
-def test_other_immutable_fields_stay(api: Api) -> None:
-    api.create("deployments", "lab", DEPLOYMENT)
-    selector = {"spec": {"selector": {"matchLabels": {"app": "x", "b": "c"}}}}
-    template = {"template": {"metadata": {"labels": {"app": "x", "b": "c"}}}}
-    selector["spec"] |= template
-    assert "spec.selector" in update_refusal(api, "deployments", "d", selector)
-    api.create("services", "lab", SERVICE)
-    text = update_refusal(
-        api, "services", "s", {"spec": {"clusterIP": "10.96.1.2", "clusterIPs": ["10.96.1.2"]}}
-    )
-    assert "spec.clusterIPs[0]" in text
-    api.create("configmaps", "lab", {"metadata": {"name": "c"}, "data": {}, "immutable": True})
-    text = update_refusal(api, "configmaps", "c", {"data": {"a": "b"}})
-    assert "field is immutable when `immutable` is set" in text
-    api.create("secrets", "lab", {"metadata": {"name": "s"}})
-    assert "field is immutable" in update_refusal(api, "secrets", "s", {"type": "other"})
 
 
 def test_a_claim_is_bound_once_and_may_grow_where_its_class_allows(api: Api) -> None:

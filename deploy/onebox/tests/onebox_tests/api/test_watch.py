@@ -64,13 +64,6 @@ async def test_other_namespaces_and_kinds_are_not_seen(http: Http, api: Api) -> 
         assert await every.take(2) == [("ADDED", "x"), ("ADDED", "y")]
 
 
-async def test_a_field_selector_follows_one_object(http: Http, api: Api) -> None:
-    async with watching(http, "/api/v1/pods?fieldSelector=spec.nodeName%3Dbox") as stream:
-        api.create("pods", "lab", pod("a"))
-        api.bind("lab", "a", "box")
-        assert await stream.take(1) == [("ADDED", "a")]
-
-
 async def test_a_version_older_than_the_history_ends_in_a_410_event(http: Http, api: Api) -> None:
     api.store._history_limit = 2
     first = api.create("configmaps", "lab", config("a"))["metadata"]["resourceVersion"]

@@ -123,15 +123,6 @@ def test_a_pod_that_ended_is_replaced_and_kept(world: World, code: int) -> None:
     assert len(world.pods()) == 2
 
 
-def test_a_deleted_pod_is_replaced_at_once(world: World) -> None:
-    deploy(world)
-    pod = world.run(world.active()[0])
-    world.api.delete("pods", "ada", name_of(pod))
-    world.settle()
-    assert len(world.active()) == 1
-    assert len(world.pods()) == 2
-
-
 def test_minimum_ready_seconds_delay_availability_without_an_event(world: World) -> None:
     deploy(world, minReadySeconds=30)
     run_all(world)

@@ -10,7 +10,7 @@ import pytest
 from onebox.api.controllers.gc import GarbageCollector
 from onebox.api.controllers.objects import uid_of
 from onebox.api.controllers.volumebinder import VolumeBinder
-from onebox_tests.controllers.world import Make, Obj, World, pod_spec
+from onebox_tests.controllers.world import Make, Obj, World
 
 
 @pytest.fixture
@@ -130,23 +130,6 @@ def test_a_released_volume_is_never_bound_again(world: World) -> None:
     world.api.patch("persistentvolumes", None, "pv-1", {"spec": {"claimRef": None}})
     world.settle()
     assert (phase(world), volume_phase(world, "pv-1")) == ("Bound", "Bound")
-
-
-def test_a_claim_in_use_is_removed_only_when_its_last_pod_has_ended(world: World) -> None:
-    made = claim(world)
-    volume(world, "pv-1", claimRef=reserved(made))
-    mount = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-    spec = {"metadata": {"name": "train"}, "spec": pod_spec(volumes=[mount])}
-    pod = world.run(world.api.create("pods", "ada", spec))
-    world.api.delete("persistentvolumeclaims", "ada", "data")
-    world.settle()
-    assert world.api.get("persistentvolumeclaims", "ada", "data")["metadata"]["finalizers"] == [
-        "kubernetes.io/pvc-protection"
-    ]
-    assert volume_phase(world, "pv-1") == "Bound"
-    world.finish(pod)
-    world.settle()
-    assert world.api.find("persistentvolumeclaims", "ada", "data") is None
 
 
 def test_a_bound_volume_is_removed_only_after_its_claim(world: World) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from onebox.node.ownership import read_owner
-from onebox.testing import IN_PLAIN_CONTAINER, OneBox, start
+from onebox.testing import OneBox, start
 from onebox.testing.kube import Kube, Space, container, shell, sleeper
 from onebox.testing.processes import descendants, wait_for_none
 from tests.tools.waiting import wait_for
@@ -192,21 +190,6 @@ def test_two_onebox_on_one_home_are_refused_in_words(own_box):
     box = own_box()
     with pytest.raises(RuntimeError, match="already runs on"):
         start(box.home)
-
-
-def test_a_machine_without_user_namespaces_is_told_what_is_missing(tmp_path: Path):
-    # Without capabilities, without the right to make namespaces or to answer system calls.
-    drop = [*IN_PLAIN_CONTAINER, "--no-notification", "busy"]
-    done = subprocess.run(
-        [*drop, sys.executable, "-m", "onebox", "--home", str(tmp_path / "onebox")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 3, done.stderr
-    assert "onebox cannot run pods on this machine" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become an ordinary user")
