@@ -1,6 +1,7 @@
 """Quantities to whole numbers and back: "1500m" is 1500 millicores, "16Gi" is bytes, "8h" seconds.
 
-Exact (no floats) and pure. Amounts are as Kubernetes writes them. Grammar:
+Exact (no floats) and pure. Amounts are as Kubernetes writes them; what is none is a ValueError
+whose text says what was given. Grammar:
 https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 """
 
@@ -25,21 +26,17 @@ _SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 _MAX_TEXT = 40  # no honest quantity is longer; keeps absurd numbers cheap
 
 
-class QuantityError(ValueError):
-    """Not a quantity, or not of the wanted kind; the text says what was given."""
-
-
 def parse(text: str | int) -> Fraction:
     """The exact value in base units (cores, bytes, pieces).
 
     Raises:
-        QuantityError: not in the grammar above.
+        ValueError: not in the grammar above.
     """
     given = str(text).strip()
     match = _FORM.match(given) if len(given) <= _MAX_TEXT else None
     if match is None:
         shown = given if len(given) <= _MAX_TEXT else given[:_MAX_TEXT] + "..."
-        raise QuantityError(f"{shown!r} is not a quantity; write for example 500m, 2 or 16Gi")
+        raise ValueError(f"{shown!r} is not a quantity; write for example 500m, 2 or 16Gi")
     sign, digits, exponent, suffix = match.groups()
     value = Fraction(Decimal(digits)) * (
         Fraction(10) ** int(exponent[1:]) if exponent else _SUFFIXES[suffix or ""]
@@ -65,11 +62,11 @@ def count(text: str | int) -> int:
     """A number of pieces (GPUs, pods).
 
     Raises:
-        QuantityError: a fraction of a piece.
+        ValueError: a fraction of a piece.
     """
     value = parse(text)
     if value.denominator != 1:
-        raise QuantityError(f"{text!r} is not a whole number")
+        raise ValueError(f"{text!r} is not a whole number")
     return value.numerator
 
 
@@ -91,11 +88,11 @@ def duration_s(text: str) -> int:
     """ "1d", "2h 30min", "90s" as seconds.
 
     Raises:
-        QuantityError: a number without a unit, or anything else.
+        ValueError: a number without a unit, or anything else.
     """
     packed = re.sub(r"\s+", "", text.lower())
     if not _DURATION.fullmatch(packed):
-        raise QuantityError(f"{text[:40]!r} is no time; write for example 30min, 8h or 2d")
+        raise ValueError(f"{text[:40]!r} is no time; write for example 30min, 8h or 2d")
     return sum(int(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(packed))
 
 

@@ -16,7 +16,7 @@ def is_equal(actual: Any, wanted: Any) -> bool:
     if isinstance(actual, str) and isinstance(wanted, str) and actual != wanted:
         try:
             return quantity.parse(actual) == quantity.parse(wanted)
-        except quantity.QuantityError:
+        except ValueError:
             return False
     return bool(actual == wanted)
 

@@ -65,7 +65,7 @@ def _of_texts(cpu: str, memory: str, gpu: str, pods: str) -> Resources:
             quantity.count(gpu),
             quantity.count(pods),
         )
-    except quantity.QuantityError as error:
+    except ValueError as error:
         # One foreign object with an odd number must not stop the accounts of all others.
         log.warning("resources are counted as nothing: %s", error)
         return NOTHING

@@ -59,10 +59,6 @@ class BodyError(Exception):
         self.wait_s = wait_s
 
 
-class _GoneError(Exception):
-    """The other side hung up."""
-
-
 class FormHandler(ASGIHandler):
     """Django's handler, for requests whose form may have been read already.
 
@@ -152,7 +148,7 @@ class BodyDoor:
         except BodyError as error:
             headers = [CLOSE, *retry_after(error.wait_s)]  # the rest is not read
             await send_error(send, error.status, error.code, str(error), headers)
-        except _GoneError:
+        except RequestAborted:
             pass
 
     def _is_upload(self, scope: Message) -> bool:
@@ -269,7 +265,7 @@ class _Reading:
         """All of it.
 
         Raises:
-            _TooLongError, _GoneError; BodyError: too slow, or given up for the sake of others.
+            _TooLongError, RequestAborted; BodyError: too slow, or given up for the sake of others.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + BODY_S
@@ -278,7 +274,7 @@ class _Reading:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise _GoneError
+                        raise RequestAborted
                     self._parts += message.get("body", b"")
                     if len(self._parts) > MAX_BODY_BYTES:
                         raise _TooLongError
@@ -332,17 +328,17 @@ class _Stream:
         """Some bytes.
 
         Raises:
-            _TooLongError, _GoneError, TimeoutError.
+            _TooLongError, RequestAborted, TimeoutError.
         """
         if self._is_closed:
-            raise _GoneError
+            raise RequestAborted
         self._task = asyncio.current_task()
         found = bytearray()
         async with asyncio.timeout(UPLOAD_SILENCE_S) as timer:
             while not self._is_over and len(found) < _PIECE_BYTES:
                 message = await self._receive()
                 if message["type"] == "http.disconnect":
-                    raise _GoneError
+                    raise RequestAborted
                 found += message.get("body", b"")
                 self.count += len(message.get("body", b""))
                 self._is_over = not message.get("more_body", False)

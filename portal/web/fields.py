@@ -83,7 +83,7 @@ class Quantity(_Strict):
             self.fail("invalid_quantity")
         try:
             amount = self.parse(str(data))
-        except quantity.QuantityError as error:
+        except ValueError as error:
             raise serializers.ValidationError(str(error), "invalid_quantity") from error
         if not self._least <= amount <= self._most:
             self.fail("out_of_range", least=self.show(self._least), most=self.show(self._most))
@@ -218,7 +218,7 @@ class Duration(Integer):
         if isinstance(data, str) and as_whole(data) is None:
             try:
                 data = quantity.duration_s(data)
-            except quantity.QuantityError as error:
+            except ValueError as error:
                 text = self.error_messages["no_duration"].format(given=repr(data[:40]))
                 raise serializers.ValidationError(text, "out_of_range") from error
         return super().to_internal_value(data)

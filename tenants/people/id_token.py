@@ -16,10 +16,6 @@ LEEWAY_S = 60  # clocks of two machines
 MAX_SUBJECT = 191  # characters that are kept
 
 
-class InvalidIdTokenError(Exception):
-    """The statement is not to be believed; the text says why, for the log."""
-
-
 def checked(
     text: str, *, keys: Mapping[str, Any], issuer: str, client_id: str, nonce: str
 ) -> dict[str, Any]:
@@ -31,7 +27,7 @@ def checked(
         nonce: what went along with this sign-in and no other.
 
     Raises:
-        InvalidIdTokenError: wrong key, issuer, audience, time or nonce, or it lacks a claim.
+        jwt.InvalidTokenError: it is not to be believed; the text says why, for the log.
     """
     try:
         key = _key(text, keys)
@@ -45,17 +41,17 @@ def checked(
             options={"require": ["iss", "sub", "aud", "exp", "iat"]},
         )
     except (jwt.PyJWTError, ValueError, TypeError, KeyError) as error:
-        raise InvalidIdTokenError(f"{type(error).__name__}: {error}") from error
+        raise jwt.InvalidTokenError(f"{type(error).__name__}: {error}") from error
     if isinstance(claims["aud"], list) and len(claims["aud"]) > 1:
         if claims.get("azp") != client_id:
-            raise InvalidIdTokenError("it was made for another client")
+            raise jwt.InvalidTokenError("it was made for another client")
     elif claims.get("azp", client_id) != client_id:
-        raise InvalidIdTokenError("it was made for another client")
+        raise jwt.InvalidTokenError("it was made for another client")
     said = claims.get("nonce")
     if not isinstance(said, str) or not nonce or not hmac.compare_digest(said, nonce):
-        raise InvalidIdTokenError("its nonce is not that of this sign-in")
+        raise jwt.InvalidTokenError("its nonce is not that of this sign-in")
     if not 0 < len(claims["sub"]) <= MAX_SUBJECT:
-        raise InvalidIdTokenError("its subject is empty or too long")
+        raise jwt.InvalidTokenError("its subject is empty or too long")
     return claims
 
 
@@ -69,5 +65,5 @@ def _key(text: str, keys: Mapping[str, Any]) -> jwt.PyJWK:
     ]
     fitting = [key for key in usable if key.key_id == named] if named else usable
     if len(fitting) != 1:
-        raise InvalidIdTokenError("it is signed with a key that the provider does not publish")
+        raise jwt.InvalidTokenError("it is signed with a key that the provider does not publish")
     return fitting[0]

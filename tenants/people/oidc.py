@@ -12,6 +12,7 @@ import logging
 import secrets
 from typing import Any, NoReturn
 
+import jwt
 import requests
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
@@ -35,7 +36,7 @@ from portal.web.request import PageRequest, next_page
 from tenants.audit.record import SOMEBODY, UNKNOWN_PERSON, record
 from tenants.models import AuditEntry
 from tenants.people import identities, sessions
-from tenants.people.id_token import InvalidIdTokenError, checked
+from tenants.people.id_token import checked
 
 log = logging.getLogger(__name__)
 
@@ -242,7 +243,7 @@ def callback(request: PageRequest) -> HttpResponseBase:
     except (
         requests.RequestException,
         OAuth2Error,
-        InvalidIdTokenError,
+        jwt.InvalidTokenError,
         ValueError,
         KeyError,
     ) as error:
