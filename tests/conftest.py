@@ -7,10 +7,13 @@ the channel layer.
 """
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from asgiref.sync import SyncToAsync
 from channels.layers import get_channel_layer
+from django.db import connections
 from hypothesis import HealthCheck, settings
 
 # Web servers and reconcilers of tests run apart, mostly without Redis; `serve` would refuse that.
@@ -42,6 +45,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if not uses_servers(item)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if uses_servers(item)]
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> Iterator[None]:
+    """PostgreSQL drops no database with connections: also that of async tests' thread is closed."""
+    yield
+    SyncToAsync.single_thread_executor.submit(connections.close_all).result()
 
 
 @pytest.fixture
