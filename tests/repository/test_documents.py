@@ -1,5 +1,6 @@
 """Documents say what the code says."""
 
+import json
 import re
 import subprocess
 import tomllib
@@ -7,7 +8,9 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.version import Version
+from rest_framework.fields import empty
 
+from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.rules.reasons import ROWS
 from portal.environment import SETTINGS
 from portal.version import VERSION
@@ -50,6 +53,19 @@ def test_every_error_code_of_the_code_is_documented() -> None:
                 used |= set(re.findall(r"self\.fail\(\"([a-z_]+)\"", source))
     assert used >= {"never_fits", "unknown_field", "invalid_name"}
     assert not {code for code in used if f"`{code}`" not in text}
+
+
+def test_the_body_of_a_training_in_the_document_has_every_field_and_its_default() -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    found = re.search(r"## Submitting\n\n```json\n(.*?)```", text, re.DOTALL)
+    assert found
+    body = json.loads(found[1])
+    fields = TrainingSerializer().fields
+    assert list(body) == list(fields)
+    given = {"name", "topology", "image", "command", "source", "replicas", "cluster_flags"}
+    for name in body.keys() - given:
+        default = {} if name == "env" else fields[name].default
+        assert body[name] == (None if default is empty else default), name
 
 
 def test_every_reason_is_documented() -> None:
