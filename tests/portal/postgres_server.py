@@ -42,6 +42,10 @@ class PostgresServer:
     @contextmanager
     def hanging(self) -> Iterator[None]:
         """It stands still, with all its connections open."""
+        # The server itself first: from then on none of its processes is new, and none vanishes.
+        first = self._processes[0]
+        os.kill(first, signal.SIGSTOP)
+        wait_for("it stands still", lambda: _state(first) == "T")
         stopped = self._processes
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
@@ -119,6 +123,11 @@ class PostgresServer:
             found: list[int] = []
             wait_for("all connections are held", has_all)
             yield
+
+
+def _state(pid: int) -> str:
+    """Of a process, as /proc has it: T when it is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @contextmanager

@@ -19,7 +19,6 @@ RESTARTS = 20
 SUBMITTERS = 8
 UNCHANGED = "nothing was changed"
 ANSWER_S = 10.0
-HEALED_S = 30.0
 ON_DISK = {"max_connections": 100, "fsync": "on"}
 
 
@@ -55,7 +54,7 @@ class Load:
     def goes_on(self) -> None:
         """Waits until trainings are acknowledged that were submitted after this began."""
         enough = len(self.acknowledged) + SUBMITTERS + 1
-        wait_for("it is well", lambda: len(self.acknowledged) >= enough, timeout_s=HEALED_S)
+        wait_for("it is well", lambda: len(self.acknowledged) >= enough)
 
     def is_refused(self) -> None:
         enough = len(self.refused) + SUBMITTERS
