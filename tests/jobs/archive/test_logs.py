@@ -202,6 +202,7 @@ def tried_again(job: Workload) -> Workload:
     [
         ("", OF_SECOND + "ps-0 | p\n", "mnist-all.log"),
         ("attempt=latest", OF_SECOND + "ps-0 | p\n", "mnist-all.log"),
+        ("replica=worker-1", "x\n", "mnist-worker-1.log"),
         ("attempt=1", OF_FIRST, "mnist-attempt1-all.log"),
         ("attempt=2", OF_SECOND, "mnist-attempt2-all.log"),
         ("attempt=all", OF_ALL, "mnist-attempts-all.log"),
@@ -216,7 +217,8 @@ def test_the_log_of_each_attempt_can_be_read(
     for path in (f"/trainings/{tried_again.pk}/log/?", f"{rest_of(tried_again)}?download=1&"):
         answer = client.get(path + query)
         assert whole(answer.streaming_content).decode() == shown
-        assert f'filename="{name}"' in answer["Content-Disposition"]
+        assert answer["Content-Type"] == "text/plain; charset=utf-8"
+        assert answer["Content-Disposition"] == f'attachment; filename="{name}"'
     tail = client.get(f"{rest_of(tried_again)}?tail=1&{query}")
     assert whole(tail.streaming_content).decode() == shown
 
@@ -237,6 +239,12 @@ def test_no_such_attempt_says_how_many_there_were(tried_again: Workload, attempt
     (error,) = answer.json()["errors"]
     assert (error["field"], error["code"]) == ("attempt", "not_found")
     assert error["text"].endswith("It has had 2 attempts.")
+
+
+@pytest.mark.parametrize("replica", ["worker-7", "../x"])
+def test_no_such_replica_has_no_log(tried_again: Workload, replica: str) -> None:
+    path = f"/trainings/{tried_again.pk}/log/"
+    assert client_of(tried_again.tenant).get(path, {"replica": replica}).status_code == 404
 
 
 def test_an_earlier_attempt_whose_rest_may_come_says_so(tried_again: Workload) -> None:

@@ -10,6 +10,7 @@ import pytest
 from django.utils import timezone
 
 from jobs.models import Replica, Workload
+from jobs.rules import reasons
 from jobs.rules.states import WorkloadState
 from tenants.models import AuditEntry, Team, Tenant, User
 from tests.browsing import client_of, page_of
@@ -233,6 +234,20 @@ def test_the_own_work_needs_no_reason(team: Team):
     assert answer["HX-Refresh"] == "true"
     assert Workload.objects.get(pk=job.pk).desired == "stop"
     assert Workload.objects.get(pk=job.pk).stopped_by == ""
+
+
+@pytest.mark.parametrize(
+    ("by", "why", "text"),
+    [
+        ("", "", "Stopped on request."),
+        ("", "it diverged", "Stopped: it diverged"),
+        ("Lee", "it diverged", "Lee stopped this: it diverged"),
+        ("Lee", "", "Lee stopped this: no reason was given."),
+        ("Lee\n{who}", "a{b}\nc", "Lee {who} stopped this: a{b} c"),
+    ],
+)
+def test_the_words_of_a_stop(by: str, why: str, text: str):
+    assert reasons.stopped(by=by, why=why).text == text
 
 
 # --- GPU-hours ---

@@ -111,13 +111,6 @@ async def test_the_row_says_what_was_held_and_the_team_of_that_time(world: World
     assert row.ended_at is not None
 
 
-async def test_a_pod_that_never_ran_has_no_row(world: World):
-    world.sim.lives = {"worker-0": [Life("image")]}
-    await world.submit(starting_deadline_s=20)
-    await world.rest(30)
-    assert await rows() == []
-
-
 async def test_every_try_counts(world: World):
     world.sim.lives = {"worker-0": [Life("fail"), Life("ok")]}
     await world.submit(retries=1)

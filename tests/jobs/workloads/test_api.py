@@ -114,13 +114,15 @@ def test_a_stop_says_why_and_by_whom(alice: Tenant) -> None:
 
 
 def test_another_start_counts_up_and_is_queued_at_once(alice: Tenant) -> None:
-    notebook = stopped(alice, desired="stop", stop_reason="over", reason_text="Stopped: over")
+    told = {"stop_reason": "over", "stop_requested_by": person("lee"), "reason_text": "It stopped."}
+    notebook = stopped(alice, desired="stop", **told)
+    assert notebook.stopped_by == "lee"
     told = send(alice.owner, "POST", f"notebooks/{notebook.pk}/start/").json()
     assert (told["state"], told["start_count"], told["reason"]["text"]) == ("queued", 2, "")
     again = send(alice.owner, "POST", f"notebooks/{notebook.pk}/start/").json()
     assert again["start_count"] == 2  # it is on its way already
     notebook.refresh_from_db()
-    assert (notebook.desired, notebook.stop_reason) == ("run", "")
+    assert (notebook.desired, notebook.stop_reason, notebook.stopped_by) == ("run", "", "")
 
 
 # --- opening ---

@@ -140,12 +140,12 @@ def test_one_like_it_starts_from_what_it_asked_for(alice: Tenant, client: Client
 
 def test_an_admin_without_a_namespace_is_told_where_to_get_one() -> None:
     client = client_of(make_user("root", role="admin"))
-    for kind in ("notebook", "tensorboard"):
+    for kind in ("training", "notebook", "tensorboard"):
         assert "Create one on the overview" in read(client, f"/{kind}s/new/").text
         assert client.post(f"/{kind}s/new/", {"name": "n"}).status_code == 200
         assert client.post(f"/{kind}s/new/fit/").status_code == 404
     assert client.post("/tensorboards/of/").status_code == 404
-    assert not Workload.objects.exclude(kind="job").exists()
+    assert not Workload.objects.exists()
 
 
 # --- TensorBoards ---

@@ -55,11 +55,6 @@ def asked(name: str, image: str, *size: int) -> NotebookSpec:
     return NotebookSpec(name=name, image=image, replicas={"notebook": RoleRequest(1, *size)})
 
 
-def test_a_name_is_enough(tenant: Tenant) -> None:
-    request = notebook_of({"name": "notes"}, tenant)
-    assert request == asked("notes", JUPYTER, 1000, 2 * GI, 0)
-
-
 def test_a_size_gives_what_is_not_said(tenant: Tenant) -> None:
     body = {"name": "notes", "size": "large", "cpu": "1500m", "gpu": 2, "image": "lab/own:1"}
     request = notebook_of(body, tenant)
@@ -83,12 +78,6 @@ def test_what_the_admin_locked_cannot_be_typed(
 
 
 # --- TensorBoards ---
-def test_without_a_training_it_shows_all_of_the_log_volume(tenant: Tenant) -> None:
-    request = board_of({"name": "all"}, tenant)
-    assert (request.log_dirs, request.image) == ((), JUPYTER)
-    assert board_of({"name": "all", "jobs": [], "job": None}, tenant).log_dirs == ()
-
-
 def test_one_training_and_several_under_titles_of_their_own(tenant: Tenant) -> None:
     first, second = make_job(tenant, name="run"), make_job(tenant, name="run")
     path = f"/log/jobs/{job_name('run', first.pk)}"

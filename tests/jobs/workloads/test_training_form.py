@@ -191,17 +191,6 @@ def test_the_panel_shows_the_manifests_when_asked(client: Client) -> None:
     assert "mnist-aaaaaa" in shown
 
 
-def test_an_admin_without_a_namespace_is_told_where_to_get_one() -> None:
-    from tests.factories import make_user
-
-    client = Client(headers={"host": "localhost"})
-    client.force_login(make_user("root", role="admin"))
-    assert "you have none" in read(client, "/trainings/new/").text
-    assert client.post("/trainings/new/", fields()).status_code == 200
-    assert client.post("/trainings/new/fit/", fields()).status_code == 404
-    assert not Workload.objects.exists()
-
-
 def test_running_again_fills_the_form(alice: Tenant, client: Client) -> None:
     job = make_job(alice, name="once", command=["python", "x.py", "a b"], env={"A": "1"})
     page = read(client, f"/trainings/{job.pk}/again/")

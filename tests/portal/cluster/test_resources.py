@@ -1,5 +1,7 @@
 """What a pod holds is what the scheduler counts."""
 
+import pytest
+
 from portal.cluster.objects import ContainerSpec, PodSpec, ResourceRequirements
 from portal.cluster.resources import NOTHING, Resources, of_pod, of_resources
 
@@ -15,29 +17,30 @@ def container(
     )
 
 
-def test_containers_add_up():
+ONE = container("1")
+INITS = [container("200m", sidecar=True), ONE]
+
+
+@pytest.mark.parametrize(
+    ("spec", "cpu_millicores"),
+    [
+        (PodSpec(containers=[container("500m"), ONE]), 1500),
+        # An init container counts only when it is larger.
+        (PodSpec(containers=[ONE], init_containers=[container("500m")]), 1000),
+        (PodSpec(containers=[ONE], init_containers=[container("3")]), 3000),
+        # A sidecar adds to containers and to later init containers.
+        (PodSpec(containers=[ONE], init_containers=INITS), 1200),
+        (PodSpec(containers=[container("100m")], init_containers=INITS), 1200),
+        (PodSpec(containers=[ONE], overhead={"cpu": "250m"}), 1250),
+    ],
+)
+def test_a_pod_holds_what_the_scheduler_counts(spec: PodSpec, cpu_millicores: int):
+    assert of_pod(spec).cpu_millicores == cpu_millicores
+
+
+def test_all_kinds_are_counted():
     spec = PodSpec(containers=[container("500m", memory="1Gi"), container("1", gpu="2")])
     assert of_pod(spec) == Resources(1500, 2**30, 2, 1)
-
-
-def test_an_init_container_counts_only_when_it_is_larger():
-    small = PodSpec(containers=[container("1")], init_containers=[container("500m")])
-    large = PodSpec(containers=[container("1")], init_containers=[container("3")])
-    assert of_pod(small).cpu_millicores == 1000
-    assert of_pod(large).cpu_millicores == 3000
-
-
-def test_a_sidecar_adds_to_containers_and_to_later_init_containers():
-    inits = [container("200m", sidecar=True), container("1")]
-    spec = PodSpec(containers=[container("1")], init_containers=inits)
-    assert of_pod(spec).cpu_millicores == 1200
-    spec = PodSpec(containers=[container("100m")], init_containers=inits)
-    assert of_pod(spec).cpu_millicores == 1200
-
-
-def test_overhead_is_added():
-    spec = PodSpec(containers=[container("1")], overhead={"cpu": "250m"})
-    assert of_pod(spec).cpu_millicores == 1250
 
 
 def test_an_odd_number_of_a_foreign_pod_counts_as_nothing():

@@ -28,15 +28,6 @@ def patch(name: str, tenant: Tenant, body: Any) -> Any:
     )
 
 
-def test_a_lead_changes_a_quota(alice: Tenant):
-    answer = patch("lee", alice, {"quota": {"cpu": "500m", "gpu": 1, "nodeports": 2}})
-    assert answer.status_code == 200
-    now = {"cpu": "500m", "memory": "16Gi", "gpu": 1, "pods": 20, "nodeports": 2}
-    assert answer.json()["quota"] == now
-    alice.refresh_from_db()
-    assert (alice.quota_cpu_millicores, alice.quota_gpu_count) == (500, 1)
-
-
 def test_the_form_says_what_is_held_and_what_the_budget_leaves(alice: Tenant):
     alice.observed_used = {"gpu": 1}
     alice.save()

@@ -118,30 +118,6 @@ async def test_it_waits_for_pods_that_are_still_ending(room: Room):
     await room.until(lambda r: r.tenant.state == "gone")
 
 
-async def test_what_holds_a_namespace_is_named(room: Room):
-    await room.until_active()
-    room.api.empties_namespaces = False
-    held = {"finalizers": ["backup.example.org/keep"]}
-    room.api.change("PersistentVolumeClaim", room.namespace, "data", {"metadata": held})
-    await purge(room)
-    await room.until(lambda r: destroyed(r))
-    left = {
-        "type": "NamespaceContentRemaining",
-        "status": "True",
-        "message": "Some resources are remaining: persistentvolumeclaims. has 1 resource instances",
-    }
-    room.api.change("Namespace", "", room.namespace, {"status": {"conditions": [left]}})
-    room.api.remove("PersistentVolumeClaim", room.namespace, "log")
-    await room.until(lambda r: "backup.example.org/keep" in r.tenant.reason_text)
-    assert "PersistentVolumeClaim data is held by the finalizer" in room.tenant.reason_text
-    assert "kubectl edit persistentvolumeclaim data" in room.tenant.reason_next_step
-    rows = await room.rows()
-    assert "backup.example.org/keep" in rows["PersistentVolumeClaim/data"].detail
-    assert room.tenant.state == "deleting"
-    room.api.remove("Namespace", "", room.namespace)
-    await room.until(lambda r: r.tenant.state == "gone")
-
-
 async def test_a_volume_that_is_not_removed_is_named(room: Room):
     await room.until_active()
     room.api.removes_volumes = False
