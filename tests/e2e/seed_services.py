@@ -110,7 +110,7 @@ def make_notebooks(tenant: Any, at: datetime) -> dict[str, Any]:
         steps=start_steps(asked, 4, state="failed", at=(at - timedelta(minutes=37)).isoformat()),
         reason_code="image_not_found",
         reason_text="Image registry.example/lab/jupyter-jax:latest was not found.",
-        reason_next_step="Look at its name and tag, or choose an image of the list.",
+        reason_next_step="Check its name and tag, or choose another image.",
         node="gpu-01",
     )
     event(failed, at - timedelta(minutes=38), "Failed", "Failed to pull image.", is_warning=True)
