@@ -62,11 +62,14 @@ def count(text: str | int) -> int:
     """A number of pieces (GPUs, pods).
 
     Raises:
-        ValueError: a fraction of a piece.
+        ValueError: no number, or a fraction of a piece.
     """
-    value = parse(text)
-    if value.denominator != 1:
-        raise ValueError(f"{text!r} is not a whole number")
+    try:
+        value = parse(text)
+    except ValueError:
+        value = None
+    if value is None or value.denominator != 1:
+        raise ValueError(f"{str(text)[:_MAX_TEXT]!r} is not a whole number")
     return value.numerator
 
 

@@ -30,7 +30,7 @@ from tenants.quota.serializers import QuotaSerializer
 _MOST_OWNERS = 200  # people that the field suggests
 _DONE = {
     "suspend": gettext_lazy("%(name)s is suspended: its workloads are being stopped."),
-    "resume": gettext_lazy("%(name)s is open again."),
+    "resume": gettext_lazy("%(name)s is resumed."),
     "delete": gettext_lazy("%(name)s is deleted. It can be restored for seven days."),
     "restore": gettext_lazy("%(name)s is restored, with its data."),
     "purge": gettext_lazy("%(name)s is being deleted permanently."),

@@ -45,10 +45,11 @@ def test_parts_are_rounded_up_as_kubernetes_does() -> None:
     assert quantity.memory_bytes("1.5") == 2
 
 
-def test_pieces_are_whole() -> None:
+@pytest.mark.parametrize("text", ["500m", "x", ""])
+def test_pieces_are_whole(text: str) -> None:
     assert quantity.count("2") == 2
-    with pytest.raises(ValueError, match="not a whole number"):
-        quantity.count("500m")
+    with pytest.raises(ValueError, match=f"'{text}' is not a whole number"):
+        quantity.count(text)
 
 
 @given(st.integers(min_value=0, max_value=2**60))
