@@ -28,7 +28,7 @@ from tenants.reconcile.store import NOT_CHANGED, ObjectKey, ObjectStatus
 _WAIT_S = (0.2, 20.0)  # when a cause is mended, nobody waits longer than half a minute
 _CALM_S = 60.0  # an object left alone for so long starts with short waits again
 _CLASS_KNOWN_S = 60.0
-_RIGHTS = "our permissions in the namespace"
+_RIGHTS = "Homeport's permissions in the namespace"
 _NO_RIGHT = " cannot create resource "  # as the API server's authorizer says it
 _HEARD_S = 10.0  # by then every API server knows of a RoleBinding
 _JUST_MADE = "created a moment ago"
@@ -141,7 +141,7 @@ class Provisioner:
             return sync.status(difference.state, difference.detail)
         if waits_for:
             state = State.WAITING if sync.had_it else State.MISSING
-            return sync.status(state, f"waits for {waits_for}")
+            return sync.status(state, f"waiting for {waits_for}")
         self._open.add(key)
         if self._tries.is_backing_off(key):
             return self._held_back(sync)

@@ -22,6 +22,7 @@ def picture(page: Page, name: str, *, at: str = "", height: int = 800) -> None:
     """What is on the screen now, with the element `at` in view; nothing without PICTURES."""
     if "PICTURES" not in os.environ:
         return
+    expect(page.locator(".toast")).to_have_count(0)
     if at:
         page.locator(at).first.evaluate(
             "e => scrollTo(0, e.getBoundingClientRect().top + scrollY - 90)"

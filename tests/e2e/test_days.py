@@ -119,8 +119,8 @@ def test_the_day_of_a_researcher(
 
     # 1. The first page
     joined(page, invited.json()["join_url"])
-    picture(page, "researcher-home")
     expect(page.locator("#namespace .badge")).to_have_text("Ready", timeout=RUN_MS)
+    picture(page, "researcher-home")
 
     # 2. A notebook, which takes its time when it is the first
     page.get_by_role("link", name="New notebook").click()

@@ -132,7 +132,7 @@ async def test_while_a_namespace_is_going_nothing_is_made_in_it(room: Room):
     assert "pods are left" in room.tenant.reason_text
     assert room.tenant.state == "provisioning"
     rows = await room.rows()
-    assert rows["ResourceQuota/homeport"].detail == "waits for the namespace"
+    assert rows["ResourceQuota/homeport"].detail == "waiting for the namespace"
     assert not room.api.has("ResourceQuota", room.namespace, "homeport")
 
 
@@ -288,7 +288,7 @@ async def test_nothing_is_made_before_we_have_our_rights(room: Room):
     assert set(room.writes()) == {"POST namespaces", "POST rolebindings"}
     assert (await room.rows())[
         "LimitRange/homeport"
-    ].detail == "waits for our permissions in the namespace"
+    ].detail == "waiting for Homeport's permissions in the namespace"
     broken.times = 0
     await room.until_active()
 
