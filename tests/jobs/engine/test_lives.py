@@ -1,12 +1,15 @@
 """Whole lives of trainings, and what every kind has of them: each way in, through and out."""
 
+import io
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from jobs.models import Workload
 from portal import live
+from portal.storage.folder import FolderStore
 from tenants.models import User
 from tests.jobs.engine.kubelet import START, Life
 from tests.jobs.engine.world import TF_PS, World
@@ -240,13 +243,21 @@ async def test_stop_at_any_moment_ends_stopped_or_as_it_would(world: World, roun
     ("kind", "rounds"),
     [*(("training", n) for n in (*range(9), 45, 60)), *(("notebook", n) for n in (*range(6), 8))],
 )
-async def test_delete_at_any_moment_leaves_nothing(world: World, kind: str, rounds: int) -> None:
+async def test_delete_at_any_moment_leaves_nothing(
+    world: World, store: FolderStore, kind: str, rounds: int
+) -> None:
     world.sim.lives = {"worker-0": [Life("oom")]}
-    await world.submit(kind, **ASKED[kind])
+    row = await world.submit(kind, **ASKED[kind])
+    kept = f"{row.tenant_id}/jobs/{uuid4()}/log"
+    for key in (f"{row.tenant_id}/jobs/{row.pk}/log", kept):
+        store.put_file(key, io.BytesIO(b"said"))
     await world.rest(rounds)
     await world.intend(desired="delete")
     assert await world.until(lambda row: False) is None
     assert world.sim.live_things() == []
+    assert store.exists(kept)
+    # What serves keeps nothing in the store, and nothing is looked for there.
+    assert store.exists(f"{row.tenant_id}/jobs/{row.pk}/log") is (kind == "notebook")
 
 
 # --- past Homeport ---

@@ -112,9 +112,25 @@ async def _none(rows: Any) -> bool:
     return not await rows.aexists()
 
 
-async def test_stop_gives_the_lease_back(lab: Lab) -> None:
+async def test_stop_waits_for_steps_and_gives_the_lease_back(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_go_on, create = asyncio.Event(), asyncio.Event(), Cluster.create_or_adopt
+
+    async def created_late(cluster: Cluster, obj: Any) -> Any:
+        begun.set()
+        await may_go_on.wait()
+        return await create(cluster, obj)
+
+    monkeypatch.setattr(Cluster, "create_or_adopt", created_late)
+    await lab.submit()
+    await asyncio.wait_for(begun.wait(), 20)
     lab.stop.set()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(lab.task), 0.5)
+    may_go_on.set()
     await asyncio.wait_for(lab.task, 20)
+    assert lab.roots()
     row = await ReconcilerLease.objects.aget()
     assert (row.holder, row.epoch) == ("", 1)
 
