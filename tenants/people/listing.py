@@ -85,7 +85,7 @@ class PeopleListing:
     def fingerprint(self) -> str:
         """Changes when anything on the page changes but when somebody was last seen."""
         shown = [
-            (str(one.pk), one.state, one.role, str(one.team), one.teams_led)
+            (str(one.pk), one.shown_name, one.state, one.role, str(one.team), one.teams_led)
             for one in self.page.object_list
         ]
         numbers = [tab.count for tab in self.tabs]

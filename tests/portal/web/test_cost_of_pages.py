@@ -63,7 +63,7 @@ def change_all() -> None:
         model.objects.update(revision=F("revision") + 90)
     Node.objects.create(name="another")
     ReconcilerLease.objects.update(renewed_at=now(), epoch=F("epoch") + 1)
-    User.objects.filter(username="lee").update(role="admin")
+    User.objects.filter(username="lee").update(first_name="Leonie")
 
 
 @pytest.mark.parametrize(("who", "path"), PARTS, ids=lambda value: value)
