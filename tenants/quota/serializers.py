@@ -9,16 +9,12 @@ from rest_framework import serializers
 from rest_framework.fields import SkipField, empty
 
 from portal.web.fields import Body, Cpu, Memory, Quantity, Whole
+from tenants import usage
 from tenants.models import QUOTA_COLUMNS
 from tenants.quota.rules import MOST, amount_text
 
-TITLES = {
-    "cpu": gettext_lazy("CPU cores"),
-    "memory": gettext_lazy("Memory"),
-    "gpu": gettext_lazy("GPUs"),
-    "pods": gettext_lazy("Pods"),
-    "nodeports": gettext_lazy("Open ports"),
-}
+# Where a form says which pieces it counts; else they are called as on the bars.
+_TITLES = {"cpu": gettext_lazy("CPU cores"), "gpu": gettext_lazy("GPUs")}
 _FIELDS: dict[str, type[Quantity]] = {"cpu": Cpu, "memory": Memory}
 
 
@@ -55,7 +51,8 @@ class QuotaSerializer(Body):
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         return {
-            kind: amount_field(kind, required=False, label=TITLES[kind]) for kind in QUOTA_COLUMNS
+            kind: amount_field(kind, required=False, label=_TITLES.get(kind, usage.TITLES[kind]))
+            for kind in QUOTA_COLUMNS
         }
 
     def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
