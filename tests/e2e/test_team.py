@@ -106,7 +106,7 @@ def test_a_quota_that_a_lead_changes_is_the_clusters_and_lets_the_next_one_start
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("GPU").fill("many")
     dialog.get_by_role("button", name="Change quota").click()
-    expect(dialog).to_contain_text("not a quantity")
+    expect(dialog).to_contain_text("not a whole number")
     dialog.get_by_label("GPU").fill("3")
     dialog.get_by_role("button", name="Change quota").click()
     expect(page.get_by_text("The quota of Lin is changed.")).to_be_visible()
