@@ -31,7 +31,7 @@ def _cost_ms(work: Callable[[], object], rounds: int) -> float:
         return threads.submit(measured).result()
 
 
-def _training(ps: int, workers: int) -> Any:
+def _documents(ps: int, workers: int) -> list[dict[str, Any]]:
     from jobs.kinds.training.kind import TRAINING
     from jobs.kinds.training.spec import TrainingSpec
     from jobs.rules.requests import RoleRequest
@@ -65,15 +65,7 @@ def submit(repeats: int) -> list[Result]:
 def _measure(repeats: int) -> list[Result]:
     import msgspec
 
-    from jobs.kinds.manifests import pod_settings
-    from jobs.kinds.training.manifests import render_training
-
-    settings = pod_settings()
-
-    def documents(ps: int, workers: int) -> list[Any]:
-        return render_training(_training(ps, workers), attempt=1, pods=settings)
-
-    made = documents(PS, WORKERS)
+    made = _documents(PS, WORKERS)
     flat = marshal.dumps(made)
 
     def plainly() -> bytes:
@@ -82,9 +74,9 @@ def _measure(repeats: int) -> list[Result]:
 
     cost = Sides()
     for _ in range(repeats):
-        ours = _cost_ms(lambda: documents(PS, WORKERS), _ROUNDS)
+        ours = _cost_ms(lambda: _documents(PS, WORKERS), _ROUNDS)
         cost.add(ours, _cost_ms(plainly, 20 * _ROUNDS))
-    more = len(documents(PS, WORKERS)) - len(documents(PS, 2))
+    more = len(_documents(PS, WORKERS)) - len(_documents(PS, 2))
     return [
         Result(
             "M13",

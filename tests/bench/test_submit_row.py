@@ -1,0 +1,10 @@
+"""That the row of a submit can be measured at all: it renders what the product renders."""
+
+from tests.bench.submit_row import _measure
+
+
+def test_it_measures_what_a_submit_renders() -> None:
+    ratio, ours_ms, more_objects = _measure(repeats=1)
+    assert ratio.value > 1
+    assert ours_ms.value > 0
+    assert more_objects.value == 0
