@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.core.paginator import Page, Paginator
-from django.db.models import Count, F
+from django.db.models import Count
 from django.http import QueryDict
 
 from jobs.kinds.base import WorkloadKind
@@ -57,6 +57,7 @@ class ListedWorkload(SimpleNamespace):
     kind: str
     replicas: dict[str, dict[str, int]]
     state: str
+    attempt: int
     revision: int
     owner__username: str
     owner__first_name: str
@@ -120,15 +121,16 @@ def list_rows(workloads: Iterable[Workload | ListedWorkload], user: Any) -> list
     listed = list(workloads)
     counts: dict[object, dict[str, int]] = defaultdict(dict)
     with_roles = [row.pk for row in listed if KINDS[row.kind].has_roles]
+    # Of all attempts: to leave out the earlier ones would take a join, which costs more than they do.
     seen = (
-        Replica.objects.filter(workload__in=with_roles, attempt=F("workload__attempt"))
+        Replica.objects.filter(workload__in=with_roles)
         .order_by()
-        .values_list("workload_id", "state")
+        .values_list("workload_id", "attempt", "state")
         .annotate(n=Count("id"))
     )
-    for pk, state, n in seen:
-        counts[pk][state] = n
-    return [ListRow(row, row.owner_id == user.pk, counts[row.pk]) for row in listed]
+    for pk, attempt, state, n in seen:
+        counts[pk, attempt][state] = n
+    return [ListRow(row, row.owner_id == user.pk, counts[row.pk, row.attempt]) for row in listed]
 
 
 def own_running(user: Any, kind: WorkloadKind) -> WorkloadQuerySet:
@@ -172,7 +174,7 @@ class WorkloadListing:
     @cached_property
     def tabs(self) -> list[Tab]:
         """How many each tab would show. One query."""
-        counted = self._found.order_by().values("state").annotate(n=Count("pk", distinct=True))
+        counted = self._found.order_by().values("state").annotate(n=Count("pk"))
         by_state = {row["state"]: row["n"] for row in counted}
         return [
             Tab(key, title, sum(by_state.get(s, 0) for s in states), key == self.state)
