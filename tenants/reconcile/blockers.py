@@ -122,7 +122,7 @@ def _next_step(held: Blocker) -> str:
     if not held.finalizers:
         if held.kind == "Pod":
             return (
-                "Pods have time to end, two minutes and more. One that stays longer is on a node that does "
+                "Pods have up to two minutes to end. One that stays longer is on a node that does "
                 "not respond: bring the node back, or remove it from the cluster."
             )
         return ""

@@ -30,7 +30,7 @@ Object = dict[str, Any]
 
 AGAIN_S = 1.0
 FAILED_AGAIN_S = 5.0
-# What was asked to end gets its grace before its namespace is removed; a pod keeps a longer one.
+# What was asked to end gets its grace (pods: at most two minutes) before its namespace is removed.
 ENDING = timedelta(minutes=5)
 
 
