@@ -6,6 +6,7 @@ waited for) were taken over, each with the seconds (of the clock, of the process
 """
 
 import asyncio
+import gc
 import json
 import os
 import resource
@@ -21,6 +22,8 @@ class Marks:
     """What each of both parts took."""
 
     def __init__(self) -> None:
+        # Else it is chance whether all that was imported is looked through again while it lists, a tenth of our time.
+        gc.collect()
         self._bytes = rss_bytes(os.getpid())
         self._began = time.perf_counter()
         self._began_cpu = _cpu()
