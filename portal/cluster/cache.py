@@ -196,13 +196,13 @@ class ClusterCache:
 
     def _note_pod(self, change: WatchEvent[KubePod]) -> None:
         old, new = change.old, change.new
-        if new is None and old is not None and old.metadata.owner:
+        if old is not None and new is None and _is_ours(old):
             self._deleted_pods.append(old)
         if old is not None and new is not None and _is_held_alike(old, new):
             is_news = self._renew(change.key, old, new)
         else:
             is_news = self._hold_anew(change)
-        if any(seen is not None and seen.metadata.owner for seen in (old, new)):
+        if _is_ours(old) or _is_ours(new):
             self._note(change)
         elif is_news:
             self._wake()
@@ -276,6 +276,10 @@ class ClusterCache:
 
 def _is_about_tenant(event: KubeEvent) -> bool:
     return event.involved_object.namespace.startswith(_TENANT_PREFIX)
+
+
+def _is_ours(pod: KubePod | None) -> bool:
+    return pod is not None and bool(pod.metadata.owner)
 
 
 def _is_held_alike(old: KubePod, new: KubePod) -> bool:

@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from weakref import WeakSet
 
 import msgspec
@@ -23,10 +23,12 @@ from portal.cluster.errors import (
     Unavailable,
 )
 from portal.cluster.kinds import get_kind
+from portal.cluster.objects import ListMeta
 from portal.cluster.ratelimit import TokenBucket
 from portal.cluster.transport import JSON, Request, Transport
 
 Object = dict[str, Any]
+T = TypeVar("T")
 Deleted = Literal["deleted", "gone", "other"]
 # Asked before and after each mutating call: (point, verb, object). May raise, may end the process.
 Fault = Callable[[Literal["before", "after"], str, Object], None]
@@ -39,11 +41,11 @@ _PAGE = 500
 _MERGE_PATCH = "application/merge-patch+json"
 
 
-def _decode(body: bytes, path: str) -> Any:
+def _decode(body: bytes, path: str, wanted: Any = Any) -> Any:
     try:
-        return msgspec.json.decode(body)
+        return msgspec.json.decode(body, type=wanted)
     except (msgspec.DecodeError, ValueError) as error:
-        raise Unavailable(0, "BadAnswer", f"{path} answered what is not JSON: {error}") from error
+        raise Unavailable(0, "BadAnswer", f"{path} answered no readable JSON: {error}") from error
 
 
 _open: "WeakSet[Cluster]" = WeakSet()
@@ -97,20 +99,30 @@ class Cluster:
 
     async def list(self, kind: str, namespace: str | None = None) -> list[Object]:
         """All objects of a kind, in pages; of all namespaces when none is given."""
-        found: list[Object] = []
-        async for page in self.pages(kind, namespace, {}):
-            body = _decode(page, kind)
-            row = get_kind(kind)
-            found += [
-                {"apiVersion": row.api_version, "kind": kind, **item}
-                for item in body.get("items") or []
-            ]
-        return found
+        api_version = get_kind(kind).api_version
+
+        def read(body: bytes) -> tuple[ListMeta, list[Object]]:
+            page: _Page = _decode(body, kind, _Page)
+            return page.metadata, page.items or []
+
+        return [
+            {"apiVersion": api_version, "kind": kind, **item}
+            async for _, items in self.pages(kind, namespace, {}, read)
+            for item in items
+        ]
 
     async def pages(
-        self, kind: str, namespace: str | None, params: Mapping[str, str], *, accept: str = JSON
-    ) -> AsyncIterator[bytes]:
-        """The raw pages of a list; a server that does not page answers with one.
+        self,
+        kind: str,
+        namespace: str | None,
+        params: Mapping[str, str],
+        read: Callable[[bytes], tuple[ListMeta, T]],
+        *,
+        accept: str = JSON,
+    ) -> AsyncIterator[tuple[ListMeta, T]]:
+        """The pages of a list as `read` decodes them; a server that does not page answers with one.
+
+        Each is decoded once: looking for the token of the next page alone costs a third of that again.
 
         Raises:
             Gone: the server forgot the list between two pages; start again.
@@ -123,8 +135,9 @@ class Cluster:
             body = await self._transport.request(
                 Request("GET", path, params=asked, timeout_s=_LIST_S, accept=accept)
             )
-            yield body
-            more = msgspec.json.decode(body, type=_Page).metadata.more
+            meta, page = read(body)
+            yield meta, page
+            more = meta.more
             if not more:
                 return
 
@@ -307,9 +320,6 @@ class Cluster:
         return answer
 
 
-class _PageMeta(msgspec.Struct, frozen=True):
-    more: str = msgspec.field(default="", name="continue")
-
-
 class _Page(msgspec.Struct, frozen=True):
-    metadata: _PageMeta = _PageMeta()
+    metadata: ListMeta = ListMeta()
+    items: list[Object] | None = None

@@ -21,7 +21,7 @@ from portal.backoff import Backoff
 from portal.cluster.client import Cluster
 from portal.cluster.errors import ClusterError, Gone, Unavailable, error_of
 from portal.cluster.kinds import get_kind
-from portal.cluster.objects import Watchable
+from portal.cluster.objects import ListMeta, Watchable
 from portal.cluster.transport import JSON
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ Key = tuple[str, str]  # namespace ("" for cluster-scoped kinds), name
 T = TypeVar("T", bound=Watchable)
 
 
-class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """One object came (`old` is None), changed, or went (`new` is None)."""
 
     key: Key
@@ -128,12 +128,8 @@ class ReconnectGate:
             self._over.set()
 
 
-class _ListMeta(msgspec.Struct, rename="camel", frozen=True):
-    resource_version: str = ""
-
-
 class _RawPage(msgspec.Struct):
-    metadata: _ListMeta = _ListMeta()
+    metadata: ListMeta = ListMeta()
     items: list[msgspec.Raw] | None = None
 
 
@@ -143,7 +139,7 @@ class _Event(msgspec.Struct):
 
 
 class _Bookmark(msgspec.Struct):
-    metadata: _ListMeta = _ListMeta()
+    metadata: ListMeta = ListMeta()
 
 
 _CHANGES = ("ADDED", "MODIFIED", "DELETED")
@@ -179,7 +175,7 @@ class ListWatch(Generic[T]):
         seen = options.seen
         self._objects = msgspec.json.Decoder(seen)
         # Whole pages and events in one go; what does not fit is taken apart object by object.
-        page = [("metadata", _ListMeta, _ListMeta()), ("items", list[seen] | None, None)]  # type: ignore[valid-type]
+        page = [("metadata", ListMeta, ListMeta()), ("items", list[seen] | None, None)]  # type: ignore[valid-type]
         self._pages: Any = msgspec.json.Decoder(msgspec.defstruct("Page", page))
         event = [("type", str), ("object", seen)]
         self._events: Any = msgspec.json.Decoder(msgspec.defstruct("Event", event))
@@ -210,8 +206,9 @@ class ListWatch(Generic[T]):
         version = ""
         accept = _METADATA_LIST if self.options.only_metadata else JSON
         kind, chosen = self.options.kind, self._selectors()
-        async for page in self._cluster.pages(kind, None, chosen, accept=accept):
-            version, objects = self._read_page(page)
+        pages = self._cluster.pages(kind, None, chosen, self._read_page, accept=accept)
+        async for meta, objects in pages:
+            version = meta.resource_version
             for seen in objects:
                 if self.options.keep is None or self.options.keep(seen):
                     key = _key(seen)
@@ -248,17 +245,17 @@ class ListWatch(Generic[T]):
             self._on_changes(piece)
             await asyncio.sleep(0)
 
-    def _read_page(self, page: bytes) -> tuple[str, list[T]]:
-        """The version of the list, and those of its objects that can be read."""
+    def _read_page(self, page: bytes) -> tuple[ListMeta, list[T]]:
+        """What is said of the list, and those of its objects that can be read."""
         with suppress(msgspec.DecodeError):
             read = self._pages.decode(page)
-            return read.metadata.resource_version, read.items or []
+            return read.metadata, read.items or []
         try:
             raw = _RAW_PAGES.decode(page)
         except msgspec.DecodeError as error:
             raise Unavailable(0, "BadAnswer", f"a list that is not one: {error}") from error
         objects = [seen for item in raw.items or () if (seen := self._decode(item)) is not None]
-        return raw.metadata.resource_version, objects
+        return raw.metadata, objects
 
     # --- watch ---
     async def _watch(self) -> None:

@@ -54,6 +54,13 @@ class Meta(ObjectMeta, frozen=True):
         return self.labels.get(labels.OWNER, "") if is_ours else ""
 
 
+class ListMeta(KubeStruct, frozen=True):
+    """metadata of a list; `more` asks for its next page, "" on the last."""
+
+    resource_version: str = ""
+    more: str = msgspec.field(default="", name="continue")
+
+
 class PodLabels(KubeStruct, frozen=True):
     """The labels that are read of a pod: there are many pods, and controllers add long labels."""
 
