@@ -224,8 +224,24 @@ class ArchivedViewSet(WorkloadViewSet):
         return self.visible().only(*_READ)
 
     def list(self, request: Request) -> Response:
-        rows = _completed(self.paginate_queryset(self.get_queryset()) or [])
-        return self.get_paginated_response(self.get_serializer(rows, many=True).data)
+        return self.get_paginated_response(self.get_serializer(self._page(), many=True).data)
+
+    def _page(self) -> Sequence[Workload]:
+        """The rows of a page with what else it shows of them: three queries.
+
+        There are few people and namespaces, so each is made once; Django's prefetch asks for them by
+        conditions that it is slow to write.
+        """
+        rows = self.paginate_queryset(self.get_queryset()) or []
+        tenants = Tenant.objects.only("namespace", "owner").in_bulk({row.tenant_id for row in rows})
+        owners = User.objects.only("username").in_bulk({row.owner_id for row in rows})
+        replicas: dict[UUID, list[Replica]] = {row.pk: [] for row in rows}
+        for replica in Replica.objects.filter(workload__in=replicas):
+            replicas[replica.workload_id].append(replica)
+        for row in rows:
+            row.tenant, row.owner = tenants[row.tenant_id], owners[row.owner_id]
+            row.shown_replicas = replicas[row.pk]
+        return rows
 
     @action(detail=False, methods=["post"])
     def preview(self, request: Request) -> Response:
@@ -287,23 +303,6 @@ class ArchivedViewSet(WorkloadViewSet):
     def artifact(self, request: Request, pk: UUID, artifact_id: UUID) -> StreamingHttpResponse:
         found = get_object_or_404(self.find().artifacts, pk=artifact_id, uploaded_at__isnull=False)
         return downloads.artifact_answer(request._request, found)
-
-
-def _completed(rows: Sequence[Workload]) -> Sequence[Workload]:
-    """The rows of a list with what else it shows of them: three queries.
-
-    There are few people and namespaces, so each is made once; Django's prefetch asks for them by
-    conditions that it is slow to write.
-    """
-    tenants = Tenant.objects.only("namespace", "owner").in_bulk({row.tenant_id for row in rows})
-    owners = User.objects.only("username").in_bulk({row.owner_id for row in rows})
-    replicas: dict[UUID, list[Replica]] = {row.pk: [] for row in rows}
-    for replica in Replica.objects.filter(workload__in=replicas):
-        replicas[replica.workload_id].append(replica)
-    for row in rows:
-        row.tenant, row.owner = tenants[row.tenant_id], owners[row.owner_id]
-        row.shown_replicas = replicas[row.pk]
-    return rows
 
 
 def _parse_replica(job: Workload, name: str | None) -> tuple[str, int] | None:

@@ -10,7 +10,7 @@ import click
 
 from .cli import COMPLETE_VARIABLE, cli
 from .exits import ERROR, INTERRUPTED, OUTPUT_CLOSED, USAGE, ClientError
-from .session import Session
+from .session import CliSession
 from .terminal import Terminal
 
 
@@ -21,7 +21,7 @@ def run(given: list[str], terminal: Terminal) -> int:
         ClientError, click.ClickException: it cannot be done.
     """
     at = given.index("--") if "--" in given else len(given)
-    session = Session(terminal, given[at + 1 :])
+    session = CliSession(terminal, given[at + 1 :])
     try:
         with cli.make_context("homeport", given[:at], obj=session) as context:
             code: int = cli.invoke(context)

@@ -17,7 +17,7 @@ from .exits import NOT_FOUND, NOT_SIGNED_IN, OK, ClientError, usage_error
 from .options import Command, Group, context_names, number_option, on_tab, output_option
 from .output import Column
 from .sanitize import one_line
-from .session import Session
+from .session import CliSession
 
 if TYPE_CHECKING:
     from .rest import Rest
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @number_option("--days", low=1, high=90, text="how long it is good (90)")
 @click.pass_obj
 def login(
-    session: Session,
+    session: CliSession,
     url: str | None,
     user: str | None,
     token: str | None,
@@ -85,7 +85,7 @@ def login(
 
 
 def _by_password(
-    session: Session, rest: Rest, ca_file: str, user: str | None, limits: dict[str, object]
+    session: CliSession, rest: Rest, ca_file: str, user: str | None, limits: dict[str, object]
 ) -> Context:
     terminal = session.terminal
     user = user or terminal.ask("User name")
@@ -117,7 +117,7 @@ def _by_password(
     return Context(rest.url, token, user, str(answer.get("expires_at") or ""), ca_file)
 
 
-def _by_token(session: Session, rest: Rest, ca_file: str, token: str) -> Context:
+def _by_token(session: CliSession, rest: Rest, ca_file: str, token: str) -> Context:
     if token in {"", "-"}:
         token = session.terminal.ask_secret(f"Token (created at {rest.url}/account/)")
     token = token.strip()
@@ -148,7 +148,7 @@ def _good_until(context: Context) -> str:
 
 @click.command(cls=Command)
 @click.pass_obj
-def logout(session: Session) -> int:
+def logout(session: CliSession) -> int:
     """Forget the token and revoke it at the portal."""
     from .rest import Rest
 
@@ -178,7 +178,7 @@ def logout(session: Session) -> int:
 @click.command(cls=Command)
 @output_option
 @click.pass_obj
-def whoami(session: Session) -> int:
+def whoami(session: CliSession) -> int:
     """Show who you are, and your namespace and quota."""
     me, tenant = session.me, part(session.me, "tenant")
     if session.output.row(me, key="username"):
@@ -218,7 +218,7 @@ context = Group("context", help="Portals that you are signed in to.")
 @context.command("list")
 @output_option
 @click.pass_obj
-def list_contexts(session: Session) -> int:
+def list_contexts(session: CliSession) -> int:
     """List them; tokens are never shown."""
     saved = contexts.load(session.folder, session.terminal)
     rows = [
@@ -243,7 +243,7 @@ def list_contexts(session: Session) -> int:
 @context.command("use")
 @click.argument("name", shell_complete=on_tab(context_names))
 @click.pass_obj
-def use_context(session: Session, name: str) -> int:
+def use_context(session: CliSession, name: str) -> int:
     """Choose the one to work with."""
     saved = contexts.load(session.folder, session.terminal)
     if name not in saved.by_name:

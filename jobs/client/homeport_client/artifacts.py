@@ -24,7 +24,7 @@ from .find import find_job
 from .options import Group, job_argument, output_option
 from .output import Column
 from .sanitize import one_line, written_out
-from .session import Session
+from .session import CliSession
 
 TRIES = 5
 PART = ".homeport-part"
@@ -50,7 +50,7 @@ patterns_argument = click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
 @patterns_argument
 @output_option
 @click.pass_obj
-def list_artifacts(session: Session, job: str, patterns: Sequence[str]) -> int:
+def list_artifacts(session: CliSession, job: str, patterns: Sequence[str]) -> int:
     """List them, or those that match: '*.ckpt', checkpoints/."""
     training, rows = _artifacts(session, job, patterns)
     state = one_line(training.get("state", ""))
@@ -64,7 +64,7 @@ def list_artifacts(session: Session, job: str, patterns: Sequence[str]) -> int:
     return OK
 
 
-def _artifacts(session: Session, word: str, patterns: Sequence[str]) -> tuple[Json, list[Json]]:
+def _artifacts(session: CliSession, word: str, patterns: Sequence[str]) -> tuple[Json, list[Json]]:
     job = find_job(session.rest, word, session.terminal)
     rows = list(session.rest.every(f"jobs/{job['id']}/artifacts/"))
     if not patterns:
@@ -96,7 +96,7 @@ def _matches(path: str, pattern: str) -> bool:
 @output_option
 @click.pass_obj
 def download_artifacts(
-    session: Session, job: str, patterns: Sequence[str], directory: str | None, *, again: bool
+    session: CliSession, job: str, patterns: Sequence[str], directory: str | None, *, again: bool
 ) -> int:
     """Download them, or those that match: '*.ckpt', checkpoints/.
 
@@ -151,7 +151,7 @@ def safe_path(target: Path, path: str) -> Path:
     return found
 
 
-def _download(session: Session, address: str, row: Json, path: Path, *, again: bool) -> bool:
+def _download(session: CliSession, address: str, row: Json, path: Path, *, again: bool) -> bool:
     """Brings one file; False when it is here already."""
     size = row.get("size_bytes")
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
@@ -195,7 +195,7 @@ class Note:
 
 
 def _fetch(
-    session: Session,
+    session: CliSession,
     address: str,
     file: BinaryIO,
     size: int,

@@ -21,7 +21,7 @@ INTERRUPTED = 130
 OUTPUT_CLOSED = 141  # as the shell says of a program that wrote into a closed pipe
 
 
-class Refusal(NamedTuple):
+class RefusedField(NamedTuple):
     """One thing wrong with a request, as the portal says it."""
 
     field: str
@@ -40,7 +40,7 @@ class ClientError(Exception):
     next_step: str = ""
     code: int = ERROR
     status: int = 0
-    refusals: Sequence[Refusal] = ()
+    refusals: Sequence[RefusedField] = ()
 
     def __str__(self) -> str:
         return self.text

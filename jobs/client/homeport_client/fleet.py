@@ -10,7 +10,7 @@ from .exits import OK
 from .options import Command, Group, output_option
 from .output import Column
 from .sanitize import one_line
-from .session import Session
+from .session import CliSession
 from .terminal import wrap
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -109,7 +109,7 @@ top = Group("top", help="What nodes have and who uses it.")
 @top.command("node")
 @output_option
 @click.pass_obj
-def top_node(session: Session) -> int:
+def top_node(session: CliSession) -> int:
     """Show GPUs, CPU and memory of each node, and who holds GPUs."""
     nodes, output, terminal = list(session.rest.every("nodes/")), session.output, session.terminal
     output.rows(
@@ -162,7 +162,7 @@ QUEUE_COLUMNS = (
 @click.command(cls=Command)
 @output_option
 @click.pass_obj
-def queue(session: Session) -> int:
+def queue(session: CliSession) -> int:
     """Show what waits, its place, and why."""
     session.output.rows(list(session.rest.every("queue/")), QUEUE_COLUMNS, "Nothing queued")
     return OK

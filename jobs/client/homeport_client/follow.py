@@ -26,7 +26,7 @@ from .exits import ClientError, UnreachableError
 from .logs import LineWriter
 from .refusals import not_homeport
 from .sanitize import one_line
-from .session import Session
+from .session import CliSession
 from .sockets import LOST, give_up_on, open_socket
 
 FIRST_TRIES = 4  # of a portal that has not answered yet
@@ -76,7 +76,7 @@ def cursor_file(job_id: str) -> Path:
 class Follower:
     """Reads the log's websocket, again and again, and writes each line once."""
 
-    session: Session
+    session: CliSession
     job_id: str
     writer: LineWriter
     replica: str = ""

@@ -14,7 +14,7 @@ from .exits import NOT_FOUND, OK, ClientError, UnreachableError, usage_error
 from .find import find_job
 from .options import Command, job_argument, number_option
 from .sanitize import one_line, sanitize
-from .session import Session
+from .session import CliSession
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def attempt_type(text: str) -> str:
 )
 @click.pass_obj
 def logs(  # noqa: PLR0913
-    session: Session,
+    session: CliSession,
     *,
     job: str,
     follows: bool,
@@ -179,7 +179,7 @@ def _why_empty(job: Json, earlier_attempt: str) -> str:
     return f"Nothing has been written yet; the training's state is {state}. {why} {step}".rstrip()
 
 
-def _lines_of(session: Session, answer: urllib3.BaseHTTPResponse) -> Iterator[list[str]]:
+def _lines_of(session: CliSession, answer: urllib3.BaseHTTPResponse) -> Iterator[list[str]]:
     """The lines of an answer as it comes; one without end is cut."""
     rest = b""
     try:

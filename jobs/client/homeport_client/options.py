@@ -16,7 +16,7 @@ from . import contexts
 from .exits import usage_error
 from .output import FORMATS
 from .sanitize import one_line
-from .session import Session
+from .session import CliSession
 from .terminal import Terminal
 
 NAMES = 100
@@ -47,7 +47,7 @@ def names_of(path: str) -> Callable[[], list[str]]:
     """The names of the newest of a list in REST."""
 
     def names() -> list[str]:
-        session = Session(Terminal(err=StringIO()), is_hasty=True)
+        session = CliSession(Terminal(err=StringIO()), is_hasty=True)
         rows, _count = session.rest.page(path, {"page_size": NAMES})
         return [str(row.get("name", "")) for row in rows]
 

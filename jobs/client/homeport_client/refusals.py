@@ -10,7 +10,15 @@ import urllib3
 from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError, SSLError
 
 from .answers import parts
-from .exits import ERROR, NOT_FOUND, NOT_SIGNED_IN, REFUSED, ClientError, Refusal, UnreachableError
+from .exits import (
+    ERROR,
+    NOT_FOUND,
+    NOT_SIGNED_IN,
+    REFUSED,
+    ClientError,
+    RefusedField,
+    UnreachableError,
+)
 from .sanitize import one_line
 
 MAX_REFUSALS = 50
@@ -20,7 +28,7 @@ _CODES = {401: NOT_SIGNED_IN, 404: NOT_FOUND}
 def refused(url: str, status: int, answer: Any, path: str, *, has_token: bool) -> ClientError:
     """The error for an answer of 400 and more, as far as it has a form."""
     refusals = [
-        Refusal(*(str(row.get(name, "")) for name in ("field", "code", "text")))
+        RefusedField(*(str(row.get(name, "")) for name in ("field", "code", "text")))
         for row in parts(answer, "errors")[:MAX_REFUSALS]
     ]
     text = "; ".join(

@@ -22,7 +22,7 @@ from .options import (
 )
 from .output import Column
 from .sanitize import one_line
-from .session import Session
+from .session import CliSession
 
 COLUMNS = (
     Column("ID", short_id),
@@ -52,7 +52,7 @@ class Kind(NamedTuple):
         return f"{self.title} {named(row)}"
 
 
-def _run(session: Session, kind: Kind, row: Json) -> Json:
+def _run(session: CliSession, kind: Kind, row: Json) -> Json:
     """The service once it runs; tells why it does not yet. Raises ClientError: it ended instead."""
     from .watching import wait_until
 
@@ -66,7 +66,7 @@ def _run(session: Session, kind: Kind, row: Json) -> Json:
     return row
 
 
-def _open(session: Session, kind: Kind, row: Json, *, only_prints: bool) -> None:
+def _open(session: CliSession, kind: Kind, row: Json, *, only_prints: bool) -> None:
     """A link that is good once and for a minute."""
     import webbrowser
 
@@ -90,7 +90,7 @@ def _open(session: Session, kind: Kind, row: Json, *, only_prints: bool) -> None
 
 
 def _create(
-    session: Session, kind: Kind, body: Json, *, wait: bool, opens: bool, only_prints: bool
+    session: CliSession, kind: Kind, body: Json, *, wait: bool, opens: bool, only_prints: bool
 ) -> int:
     given = {key: value for key, value in body.items() if value not in (None, ())}
     if words := given.pop("jobs", ()):
@@ -131,7 +131,7 @@ def _group(kind: Kind, help_text: str, *fields: Callable[..., Any]) -> Group:
     @output_option
     @click.pass_obj
     def create(
-        session: Session, /, *, wait: bool, opens: bool, only_prints: bool, **body: Any
+        session: CliSession, /, *, wait: bool, opens: bool, only_prints: bool, **body: Any
     ) -> int:
         """Make one and start it."""
         return _create(session, kind, body, wait=wait, opens=opens, only_prints=only_prints)
@@ -139,7 +139,7 @@ def _group(kind: Kind, help_text: str, *fields: Callable[..., Any]) -> Group:
     @group.command("list")
     @output_option
     @click.pass_obj
-    def list_(session: Session) -> int:
+    def list_(session: CliSession) -> int:
         """List them."""
         empty = f"No {kind.title}s yet. Create one: homeport {kind.name} create --name NAME"
         session.output.rows(list(session.rest.every(kind.path)), COLUMNS, empty)
@@ -150,7 +150,7 @@ def _group(kind: Kind, help_text: str, *fields: Callable[..., Any]) -> Group:
     @print_option
     @output_option
     @click.pass_obj
-    def open_(session: Session, word: str, *, only_prints: bool) -> int:
+    def open_(session: CliSession, word: str, *, only_prints: bool) -> int:
         """Open one in the browser, as soon as it runs."""
         row = find_service(session.rest, kind.title, word)
         if row.get("state") not in {*_ENDED, "running"}:
@@ -163,7 +163,7 @@ def _group(kind: Kind, help_text: str, *fields: Callable[..., Any]) -> Group:
         @word_argument
         @output_option
         @click.pass_obj
-        def act(session: Session, word: str) -> int:
+        def act(session: CliSession, word: str) -> int:
             found = find_service(session.rest, kind.title, word)
             row = session.rest.post(f"{kind.path}{found['id']}/{verb}/") or {}
             if not session.output.row(row):
@@ -177,7 +177,7 @@ def _group(kind: Kind, help_text: str, *fields: Callable[..., Any]) -> Group:
     @word_argument
     @yes_option
     @click.pass_obj
-    def delete(session: Session, word: str, *, yes: bool) -> int:
+    def delete(session: CliSession, word: str, *, yes: bool) -> int:
         """Delete one; what is on /data stays."""
         row = find_service(session.rest, kind.title, word)
         shown = kind.shown(row)

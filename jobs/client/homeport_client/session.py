@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .rest import Rest
 
 
-class Session:
+class CliSession:
     """One run of the command line."""
 
     def __init__(

@@ -22,7 +22,7 @@ from .exits import (
 )
 from .options import Command, files_on_tab, output_option
 from .sanitize import one_line, sanitize
-from .session import Session
+from .session import CliSession
 
 REFUSED_TEXT = "The training is refused:"
 EXAMPLES = """\b
@@ -80,7 +80,7 @@ def _no_more(ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
 @output_option
 @click.pass_obj
 def submit(
-    session: Session,
+    session: CliSession,
     /,
     *,
     dry_run: bool,
@@ -110,7 +110,7 @@ def submit(
     return _stay(session, job, follows=follow) if wait or follow else OK
 
 
-def _list_files(session: Session, path: Path | None) -> int:
+def _list_files(session: CliSession, path: Path | None) -> int:
     if path is None or not path.is_dir():
         raise usage_error("--list-files needs a folder of code.")
     from .pack import select
@@ -127,7 +127,7 @@ def _list_files(session: Session, path: Path | None) -> int:
     return OK
 
 
-def _preview(session: Session, wanted: Json) -> tuple[Json, str]:
+def _preview(session: CliSession, wanted: Json) -> tuple[Json, str]:
     """Whether it fits, and the manifests."""
     with refused_line_by_line(REFUSED_TEXT, body.flag_of):
         seen = session.rest.post("jobs/preview/", wanted)
@@ -137,7 +137,7 @@ def _preview(session: Session, wanted: Json) -> tuple[Json, str]:
     return fit, str(seen.get("manifests", ""))
 
 
-def _bundle(session: Session, wanted: body.SubmitRequest, *, sends: bool) -> str | None:
+def _bundle(session: CliSession, wanted: body.SubmitRequest, *, sends: bool) -> str | None:
     """The id of the code at the portal; None: it is not there and would have to be sent."""
     from .upload import Code
 
@@ -162,7 +162,7 @@ def _bundle(session: Session, wanted: body.SubmitRequest, *, sends: bool) -> str
         return known
 
 
-def _dry_run(session: Session, wanted: body.SubmitRequest, *, is_without_code: bool) -> int:
+def _dry_run(session: CliSession, wanted: body.SubmitRequest, *, is_without_code: bool) -> int:
     """What a submit would do. Nothing is sent: code that the portal lacks is left out."""
     fit, manifests = _preview(session, wanted.body)
     if session.output.is_data:
@@ -175,7 +175,7 @@ def _dry_run(session: Session, wanted: body.SubmitRequest, *, is_without_code: b
     return REFUSED if fit.get("kind") == "never" else OK
 
 
-def _post(session: Session, wanted: Json) -> Json:
+def _post(session: CliSession, wanted: Json) -> Json:
     try:
         with refused_line_by_line(REFUSED_TEXT, body.flag_of):
             job = session.rest.post("jobs/", wanted)
@@ -191,7 +191,7 @@ def _post(session: Session, wanted: Json) -> Json:
     return job
 
 
-def _tell(session: Session, job: Json, *, stays: bool) -> None:
+def _tell(session: CliSession, job: Json, *, stays: bool) -> None:
     """Says what was submitted."""
     if session.output.form == "name" or (not stays and session.output.is_data):
         session.output.row(job)
@@ -202,7 +202,7 @@ def _tell(session: Session, job: Json, *, stays: bool) -> None:
         session.terminal.tell(f"Watch it: homeport logs -f {short_id(job)}", "dim")
 
 
-def _stay(session: Session, job: Json, *, follows: bool) -> int:
+def _stay(session: CliSession, job: Json, *, follows: bool) -> int:
     """Until the training has ended; its own exit code."""
     from .watching import code_of, tell_end, wait_for_end
 

@@ -32,7 +32,7 @@ from .options import (
 )
 from .output import Column
 from .sanitize import one_line
-from .session import Session
+from .session import CliSession
 
 
 def _replicas(job: Json) -> str:
@@ -95,7 +95,7 @@ COLUMNS = (
 @output_option
 @click.pass_obj
 def list_jobs(
-    session: Session,
+    session: CliSession,
     /,
     *,
     all_people: bool,
@@ -173,7 +173,7 @@ EVENT_COLUMNS = (
 @click.option("-e", "--events", "all_events", is_flag=True, help="all events")
 @output_option
 @click.pass_obj
-def get_job(session: Session, job: str, *, all_events: bool) -> int:
+def get_job(session: CliSession, job: str, *, all_events: bool) -> int:
     """Show one training: state, reason, replicas, events."""
     found = find_job(session.rest, job, session.terminal)
     events = f"jobs/{found['id']}/events/"
@@ -200,7 +200,7 @@ def _gpu_text(count: object) -> str:
     return ", 1 GPU" if count == 1 else f", {count} GPUs"
 
 
-def _show_facts(session: Session, job: Json) -> None:
+def _show_facts(session: CliSession, job: Json) -> None:
     reason, next_step = reason_of(job)
     command = job.get("command")
     words = command if isinstance(command, list) else []
@@ -231,7 +231,7 @@ def _show_facts(session: Session, job: Json) -> None:
 # --- stop and delete ------------------------------------------------------------------------------
 
 
-def _found(session: Session, words: Sequence[str], one_of: str) -> list[Json]:
+def _found(session: CliSession, words: Sequence[str], one_of: str) -> list[Json]:
     """The trainings that were named, each once, all found before anything is done to one."""
     rows = [find_job(session.rest, word, session.terminal, one_of=one_of) for word in words]
     return list({str(row["id"]): row for row in rows}.values())
@@ -242,7 +242,7 @@ def _found(session: Session, words: Sequence[str], one_of: str) -> list[Json]:
 @click.option("--reason", default="", help="why; its owner sees it")
 @output_option
 @click.pass_obj
-def stop_jobs(session: Session, jobs: Sequence[str], reason: str) -> int:
+def stop_jobs(session: CliSession, jobs: Sequence[str], reason: str) -> int:
     """Stop trainings, with time to save."""
     answers = []
     for job in _found(session, jobs, "running"):
@@ -264,7 +264,7 @@ def stop_jobs(session: Session, jobs: Sequence[str], reason: str) -> int:
 @jobs_argument(required=True)
 @yes_option
 @click.pass_obj
-def delete_jobs(session: Session, jobs: Sequence[str], *, yes: bool) -> int:
+def delete_jobs(session: CliSession, jobs: Sequence[str], *, yes: bool) -> int:
     """Delete trainings with logs and artifacts."""
     for job in _found(session, jobs, "only"):
         state = one_line(job.get("state", ""))

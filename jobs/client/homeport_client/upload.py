@@ -13,7 +13,7 @@ from .body import name_of
 from .exits import ClientError, usage_error
 from .pack import Selection, pack, select, sha256_of
 from .sanitize import one_line
-from .session import Session
+from .session import CliSession
 
 BIG_BYTES = 100 * 1024**2  # of code; more is mostly data by mistake
 SPOOL_BYTES = 16 * 1024**2
@@ -21,7 +21,7 @@ CHUNK_BYTES = 256 * 1024
 SHOWN_WARNINGS = 10
 
 
-def tell_selection(session: Session, chosen: Selection) -> None:
+def tell_selection(session: CliSession, chosen: Selection) -> None:
     """What of a folder is sent and what is not."""
     terminal, count = session.terminal, len(chosen.entries)
     for warning in chosen.warnings[:SHOWN_WARNINGS]:
@@ -42,7 +42,7 @@ def tell_selection(session: Session, chosen: Selection) -> None:
 class Code:
     """Code as one file that can be sent: an archive of a folder, else the file itself."""
 
-    def __init__(self, session: Session, path: Path) -> None:
+    def __init__(self, session: CliSession, path: Path) -> None:
         """Raises ClientError: it cannot be read or cannot be sent."""
         self._session = session
         self._file: BinaryIO

@@ -17,7 +17,7 @@ from homeport_client import contexts
 from homeport_client.__main__ import main
 from homeport_client.cli import cli
 from homeport_client.contexts import Context, Contexts
-from homeport_client.session import Session
+from homeport_client.session import CliSession
 from homeport_client.terminal import Terminal
 
 JOB_ID = "12345678-1234-4234-8234-123456789abc"
@@ -211,4 +211,4 @@ def parsed(*words: str) -> dict[str, Any]:
         name = rest.pop(0)
         command = command.get_command(click.Context(command), name)
     assert command is not None
-    return command.make_context(name, rest, obj=Session(Terminal())).params
+    return command.make_context(name, rest, obj=CliSession(Terminal())).params
