@@ -3,13 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 from django.core.paginator import Page, Paginator
-from django.db.models import Count
+from django.db.models import Count, QuerySet
 from django.http import QueryDict
 
 from jobs.kinds.base import WorkloadKind
@@ -98,7 +98,7 @@ class ListRow:
         """By the resources of the quota."""
         return totals(self.workload.replicas)
 
-    @property
+    @cached_property
     def replica_count(self) -> int:
         return sum(asked["count"] for asked in self.workload.replicas.values())
 
@@ -121,16 +121,32 @@ def list_rows(workloads: Iterable[Workload | ListedWorkload], user: Any) -> list
     listed = list(workloads)
     counts: dict[object, dict[str, int]] = defaultdict(dict)
     with_roles = [row.pk for row in listed if KINDS[row.kind].has_roles]
-    # Of all attempts: to leave out the earlier ones would take a join, which costs more than they do.
-    seen = (
-        Replica.objects.filter(workload__in=with_roles)
-        .order_by()
-        .values_list("workload_id", "attempt", "state")
-        .annotate(n=Count("id"))
-    )
-    for pk, attempt, state, n in seen:
+    for pk, attempt, state, n in _replica_counts().filter(workload__in=with_roles):
         counts[pk, attempt][state] = n
-    return [ListRow(row, row.owner_id == user.pk, counts[row.pk, row.attempt]) for row in listed]
+    own = user.pk
+    return [ListRow(row, row.owner_id == own, counts[row.pk, row.attempt]) for row in listed]
+
+
+# What is the same for everybody about a query is said once: it is a third of what asking costs.
+@cache
+def _replica_counts() -> QuerySet[Replica, tuple[UUID, int, str, int]]:
+    # Of all attempts: to leave out the earlier ones would take a join, which costs more than they do.
+    columns = Replica.objects.order_by().values_list("workload_id", "attempt", "state")
+    return columns.annotate(n=Count("id"))
+
+
+@cache
+def _shown(kind: WorkloadKind) -> Any:
+    """All of a kind, the latest first, as columns of a list."""
+    rows = Workload.objects.filter(kind=kind.key).order_by("-queued_at", "pk")
+    return rows.values(*_SHOWN, *kind.pages.summary_columns)
+
+
+@cache
+def _counted(kind: WorkloadKind) -> Any:
+    """How many of a kind are in each state."""
+    rows = Workload.objects.filter(kind=kind.key).order_by()
+    return rows.values_list("state").annotate(n=Count("pk"))
 
 
 def own_running(user: Any, kind: WorkloadKind) -> WorkloadQuerySet:
@@ -159,23 +175,20 @@ class WorkloadListing:
         self.state = query.get("state", "") if query.get("state") in kind.pages.tabs else ""
         self.words = search_words(query)
         self._page_number = query.get("page", "1")
-        self._visible: WorkloadQuerySet = Workload.objects.visible_to(user).filter(kind=kind.key)
         self.tenant = _tenant(user, query.get("tenant", "")) if kind.pages.by_namespace else None
-        if self.tenant is not None:
-            self._visible = self._visible.filter(tenant=self.tenant)
         self.is_shared = policy.may(user, "see")
 
-    @cached_property
-    def _found(self) -> WorkloadQuerySet:
-        if not self.words:
-            return self._visible
-        return self._visible.filter(name__icontains=self.words)
+    def _found(self, rows: Any) -> Any:
+        """Those of a query's workloads that the person may see and looks for, in any state."""
+        found = rows.visible_to(self.user)
+        if self.tenant is not None:
+            found = found.filter(tenant=self.tenant)
+        return found.filter(name__icontains=self.words) if self.words else found
 
     @cached_property
     def tabs(self) -> list[Tab]:
         """How many each tab would show. One query."""
-        counted = self._found.order_by().values("state").annotate(n=Count("pk"))
-        by_state = {row["state"]: row["n"] for row in counted}
+        by_state = dict(self._found(_counted(self.kind)))
         return [
             Tab(key, title, sum(by_state.get(s, 0) for s in states), key == self.state)
             for key, (title, states) in self.kind.pages.tabs.items()
@@ -185,8 +198,8 @@ class WorkloadListing:
     def page(self) -> Page[dict[str, Any]]:
         pages = self.kind.pages
         _title, states = pages.tabs[self.state]
-        chosen = self._found.filter(state__in=states) if self.state else self._found
-        shown = chosen.order_by("-queued_at", "pk").values(*_SHOWN, *pages.summary_columns)
+        found = self._found(_shown(self.kind))
+        shown = found.filter(state__in=states) if self.state else found
         paginator = Paginator(shown, pages.per_page)
         paginator.count = next(tab.count for tab in self.tabs if tab.is_here)  # known already
         return paginator.get_page(self._page_number)

@@ -25,6 +25,9 @@ from portal.web import refusals
 
 T = TypeVar("T")
 
+# A turn is taken to compute for so long, which is more than most pages need; who lasts longer waits for
+# something (the database, the disk), or has much to compute, and others begin beside it.
+COMPUTES_S = 0.01
 _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -33,13 +36,21 @@ class NoThreadError(Exception):
 
 
 class Threads:
-    """A fixed number of threads, each lent to one request at a time, in the order of asking."""
+    """A fixed number of threads, each lent to one request at a time, in the order of asking.
+
+    The next turn begins when the one before it has ended, or has lasted for `COMPUTES_S`. Threads that
+    compute at once are no faster for it: they wait for the interpreter's lock, and where it goes from core
+    to core, what it guards goes along.
+    """
 
     def __init__(self, count: int, wait_s: float) -> None:
         self._wait_s = wait_s
         # The one that was used last is used next: quiet times need few connections.
         self._free = [ThreadPoolExecutor(1, f"request-{number}") for number in range(count)]
         self._waiting: deque[_Waiting] = deque()
+        # The turn that began last, while it is taken to compute, and when that ends.
+        self._computing: RequestExecutor | None = None
+        self._until: asyncio.TimerHandle | None = None
 
     def ask(self, turn: "RequestExecutor", call: Callable[[], T]) -> "Future[T]":
         """Runs the first call of a turn, in the thread that it then has.
@@ -49,28 +60,42 @@ class Threads:
         """
         if outage.is_on:
             raise NoThreadError
-        if self._free:
-            turn.thread = self._free.pop()
-            return turn.thread.submit(call)
+        if self._may_begin():
+            return self._lend(turn).submit(call)
         waiting = _Waiting(turn, call, Future())
         late = asyncio.get_running_loop().call_later(self._wait_s, self._give_up, waiting)
         waiting.answer.add_done_callback(lambda _answer: late.cancel())
         self._waiting.append(waiting)
         return waiting.answer
 
-    def give_back(self, thread: ThreadPoolExecutor) -> None:
-        """Lends the thread to whoever has waited longest."""
-        while self._waiting:
+    def give_back(self, turn: "RequestExecutor", thread: ThreadPoolExecutor) -> None:
+        """Lends the thread of a turn that is over to whoever has waited longest."""
+        self._free.append(thread)
+        self._go_on(turn)
+
+    def _go_on(self, after: "RequestExecutor") -> None:
+        """This turn computes no longer: whoever has waited longest may begin."""
+        if self._computing is after:
+            self._computing = None
+            if self._until is not None:
+                self._until.cancel()
+        while self._waiting and self._may_begin():
             waiting = self._waiting.popleft()
             if waiting.answer.done():  # it was given up, and its request has yet to hear of that
                 continue
             if outage.is_on:
                 self._give_up(waiting)
             elif not waiting.turn.is_over and waiting.answer.set_running_or_notify_cancel():
-                waiting.turn.thread = thread
-                thread.submit(waiting.run)
-                return
-        self._free.append(thread)
+                self._lend(waiting.turn).submit(waiting.run)
+
+    def _may_begin(self) -> bool:
+        return bool(self._free) and self._computing is None
+
+    def _lend(self, turn: "RequestExecutor") -> ThreadPoolExecutor:
+        self._computing = turn
+        self._until = asyncio.get_running_loop().call_later(COMPUTES_S, self._go_on, turn)
+        turn.thread = self._free.pop()
+        return turn.thread
 
     @staticmethod
     def _give_up(waiting: "_Waiting") -> None:
@@ -118,7 +143,7 @@ class RequestExecutor(Executor):
         if not self.is_over:
             self.is_over = True
             if self.thread is not None:
-                self._threads.give_back(self.thread)
+                self._threads.give_back(self, self.thread)
 
 
 class RequestThreads:

@@ -5,7 +5,7 @@ current; tests hold the two together.
 """
 
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 
 from django.utils.timezone import now
 from django.utils.translation import gettext
@@ -90,41 +90,44 @@ def age_text(at: datetime, at_now: datetime) -> str:
 
 def exact_text(at: datetime) -> str:
     """ "20 Nov 2026, 10:02:03 UTC"."""
-    return _exact(at, _iso(at))
+    _iso, exact = _moment(at)
+    return exact
 
 
 # Lists have two of these in each row: they are put together without format_html, whose arguments are
-# digits but for the texts, which are escaped here.
+# digits but for the texts, which are escaped here. What does not depend on the time is kept.
 def age(at: datetime) -> Markup:
     """`<time>` that says the age, keeps saying it (ages.js), and has the exact moment as title."""
-    iso, text = _iso(at), escape(age_text(at, now()))
-    return Markup(f'<time datetime="{iso}" title="{_exact(at, iso)}" data-age>{text}</time>')
+    iso, exact = _moment(at)
+    text = escape(age_text(at, now()))
+    return Markup(f'<time datetime="{iso}" title="{exact}" data-age>{text}</time>')
 
 
 def clock(at: datetime) -> Markup:
     """`<time>` with hours, minutes and seconds; the browser shows them in its own time zone."""
-    iso = _iso(at)
-    return Markup(
-        f'<time datetime="{iso}" title="{_exact(at, iso)}" data-clock>{iso[11:19]}</time>'
-    )
+    iso, exact = _moment(at)
+    return Markup(f'<time datetime="{iso}" title="{exact}" data-clock>{iso[11:19]}</time>')
 
 
 def elapsed(start: datetime, end: datetime | None = None) -> Markup:
     """`<time>` with a duration; without an end it goes on counting in the browser."""
-    if end is None:
-        iso, seconds = _iso(start), (now() - start).total_seconds()
-        title = escape(_("since %(when)s") % {"when": _exact(start, iso)})
-        mark = " data-since"
-    else:
-        seconds = max(0, int((end - start).total_seconds()))
-        iso, title = f"PT{seconds}S", escape(_("until %(when)s") % {"when": exact_text(end)})
-        mark = ""
-    return Markup(f'<time datetime="{iso}" title="{title}"{mark}>{duration_text(seconds)}</time>')
+    if end is not None:
+        return _took(start, end)
+    iso, exact = _moment(start)
+    title = escape(_("since %(when)s") % {"when": exact})
+    text = duration_text((now() - start).total_seconds())
+    return Markup(f'<time datetime="{iso}" title="{title}" data-since>{text}</time>')
 
 
-def _exact(at: datetime, iso: str) -> str:
-    return f"{day_text(at)}, {iso[11:19]} UTC"
+@lru_cache(maxsize=4096)
+def _took(start: datetime, end: datetime) -> Markup:
+    seconds = max(0, int((end - start).total_seconds()))
+    title = escape(_("until %(when)s") % {"when": exact_text(end)})
+    return Markup(f'<time datetime="PT{seconds}S" title="{title}">{duration_text(seconds)}</time>')
 
 
-def _iso(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+@lru_cache(maxsize=4096)
+def _moment(at: datetime) -> tuple[str, str]:
+    """A moment for programs, and for people."""
+    iso = at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return iso, f"{day_text(at)}, {iso[11:19]} UTC"

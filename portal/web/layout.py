@@ -84,14 +84,14 @@ class Layout:
         self.path = request.path
 
     @cached_property
-    def nav(self) -> list[NavItem]:
+    def nav(self) -> tuple[NavItem, ...]:
         """The pages that this person works with."""
-        return [item for item in NAV if item.show is not admins and item.show(self.user)]
+        return tuple(item for item in NAV if item.show is not admins and item.show(self.user))
 
     @cached_property
-    def admin_nav(self) -> list[NavItem]:
+    def admin_nav(self) -> tuple[NavItem, ...]:
         """The pages of the Admin menu; empty for everybody else."""
-        return [item for item in NAV if item.show is admins and item.show(self.user)]
+        return tuple(item for item in NAV if item.show is admins and item.show(self.user))
 
     @cached_property
     def here(self) -> NavItem | None:

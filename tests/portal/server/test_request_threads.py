@@ -9,6 +9,7 @@ import pytest
 from asgiref.sync import AsyncToSync
 from django.test import AsyncRequestFactory
 
+from portal.server import request_threads
 from portal.server.bodies import FormHandler
 from portal.server.request_threads import NoThreadError, RequestExecutor, RequestThreads, Threads
 
@@ -24,6 +25,30 @@ async def test_who_was_given_up_takes_no_thread_from_others() -> None:
     first.end()  # before the request of `late` has heard of it
     async with asyncio.timeout(10):
         assert await asyncio.wrap_future(next_one.submit(lambda: "works")) == "works"
+
+
+@pytest.mark.parametrize("computes_s", [0.01, 600.0])
+async def test_one_computes_at_a_time_and_who_lasts_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch, computes_s: float
+) -> None:
+    monkeypatch.setattr(request_threads, "COMPUTES_S", computes_s)
+    threads = Threads(3, wait_s=60.0)
+    turns = [RequestExecutor(threads) for _ in range(3)]
+    may_end = Event()
+    first = turns[0].submit(may_end.wait)
+    others = [turn.submit(lambda: "works") for turn in turns[1:]]
+    assert [turn.thread is None for turn in turns] == [False, True, True]
+    if computes_s > 1:  # only the end of the one before it lets the next begin
+        may_end.set()
+        await asyncio.wrap_future(first)
+        turns[0].end()
+        assert [turn.thread is None for turn in turns] == [False, False, True]
+        turns[1].end()
+    async with asyncio.timeout(10):
+        for other in others:
+            assert await asyncio.wrap_future(other) == "works"
+    assert first.done() == (computes_s > 1)
+    may_end.set()
 
 
 async def test_who_has_a_thread_may_take_longer_than_it_waited() -> None:
