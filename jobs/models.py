@@ -301,6 +301,27 @@ class Artifact(models.Model):
         return self.path
 
 
+class IdempotentRequest(models.Model):
+    """A request that carried an `Idempotency-Key`, and its answer (jobs/workloads/idempotency.py)."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    key = models.CharField(max_length=255)
+    request_sha256 = models.CharField(max_length=64)
+    created_at = models.DateTimeField(db_index=True)
+    # Who carries it out, and since when.
+    claim = models.UUIDField()
+    claimed_at = models.DateTimeField()
+    # Of HTTP; null while there is no answer.
+    status = models.IntegerField(null=True)
+    answer = models.JSONField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint("user", "key", name="one_request_per_key")]
+
+    def __str__(self) -> str:
+        return f"{self.key} of {self.user_id}"
+
+
 class ReconcilerLease(models.Model):
     """Which reconciler may write; every write transaction checks the epoch (fencing)."""
 

@@ -12,11 +12,13 @@ from django.conf import settings
 from django.utils import timezone
 
 from jobs import uploads
+from jobs.models import IdempotentRequest
 from tenants.models import ApiToken, AuditEntry
 from tenants.people.models import Session, SignInCount
 
 _TOKENS_DAYS = 30  # after the end of a token its name still says what it was
 _COUNTS_DAYS = 1
+_REQUESTS_DAYS = 1
 _BATCH = 1000
 
 
@@ -75,10 +77,16 @@ def _sign_in_counts(now: datetime, is_dry: bool) -> Pruned:
     return Pruned("counts of tries to sign in", old.count() if is_dry else old.delete()[0])
 
 
+def _requests(now: datetime, is_dry: bool) -> Pruned:
+    old = IdempotentRequest.objects.filter(created_at__lt=now - timedelta(days=_REQUESTS_DAYS))
+    return Pruned("answers kept for repeated requests", old.count() if is_dry else old.delete()[0])
+
+
 _RULES: tuple[Callable[[datetime, bool], Pruned], ...] = (
     _uploads,
     _audit,
     _tokens,
     _sessions,
     _sign_in_counts,
+    _requests,
 )

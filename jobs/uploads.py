@@ -4,6 +4,7 @@ Uploads of the same bytes by one namespace share an object of the store; it goes
 them. Both sides take the namespace's row, so that no upload is kept whose bytes go at that moment.
 """
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -23,8 +24,13 @@ from tenants.audit.record import record
 from tenants.models import Tenant, User
 
 
-def add(*, by: User, tenant: Tenant, file: WaitingFile) -> Bundle:
+def add(
+    *, by: User, tenant: Tenant, file: WaitingFile, then: Callable[[Bundle], None] | None = None
+) -> Bundle:
     """Keeps an upload, content-addressed.
+
+    Args:
+        then: called with it in the transaction that keeps it.
 
     Raises:
         Refused: nothing in it, more than BUNDLE_MAX_BYTES, no room in the namespace, or too many
@@ -58,6 +64,8 @@ def add(*, by: User, tenant: Tenant, file: WaitingFile) -> Bundle:
             raise Refused([FieldError("file", "deleted", text)], status=409)
         bundle.save()
         record(by=by, verb="upload", target=bundle)
+        if then is not None:
+            then(bundle)
     return bundle
 
 

@@ -137,14 +137,23 @@ def start_or_submit(
 
 
 @transaction.atomic
-def delete(*, by: User, workload: Workload) -> None:
+def delete(*, by: User, workload: Workload, revision: int | None = None) -> None:
     """Deletes it in any state: gone from view now, from cluster and store soon after; volumes stay.
+
+    Args:
+        revision: only if it is still this one; None: whatever has changed.
 
     Raises:
         PermissionDenied: see `tenants/policy.py`.
+        Refused: 412, it has another revision by now.
     """
     policy.require(by, "delete", workload.tenant)
-    if _intend(workload, {"desired": Desired.DELETE}):
+    only_if = {} if revision is None else {"revision": revision}
+    is_deleted = _intend(workload, {"desired": Desired.DELETE}, **only_if)
+    if not is_deleted and only_if:
+        text = "It has changed since you looked at it. Look again, then delete it."
+        raise Refused(text, "changed_meanwhile", 412)
+    if is_deleted:
         changes.record(by=by, verb="delete", workload=workload)
         changes.tell(workload)
 

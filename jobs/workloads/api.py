@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
+from django.utils.cache import patch_vary_headers
+from django.utils.http import parse_etags
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework import mixins, parsers, status
@@ -28,8 +31,9 @@ from jobs.kinds.training import private
 from jobs.kinds.training.fields import SHA256
 from jobs.logs import downloads
 from jobs.models import Bundle, Replica, Workload
-from jobs.workloads import actions
+from jobs.workloads import actions, idempotency
 from jobs.workloads.fit import fit
+from jobs.workloads.idempotency import Keep
 from jobs.workloads.preview import preview_documents
 from jobs.workloads.serializers import (
     ArtifactSerializer,
@@ -51,6 +55,17 @@ _READ = (
     *("kind", "tenant", "owner", "name", "image", "replicas", "spec", "revision"),
     *("state", "reason_code", "reason_text", "reason_next_step"),
     *("attempt", "queued_at", "started_at", "finished_at"),
+)
+
+_IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match",
+    location=OpenApiParameter.HEADER,
+    description="the ETag of an answer: 304 without a body while it is still the same",
+)
+_IF_MATCH = OpenApiParameter(
+    "If-Match",
+    location=OpenApiParameter.HEADER,
+    description="the ETag of an answer: 412 if it has changed since",
 )
 
 
@@ -175,16 +190,31 @@ class WorkloadViewSet(mixins.ListModelMixin, _Rows):
         return Response(self.get_serializer(workload).data, status=status_code)
 
     def create(self, request: Request) -> Response:
-        tenant = own_tenant(self.user)
-        spec = self.read(tenant)
-        made = actions.submit(by=self.user, tenant=tenant, kind=self.kind, spec=spec)
-        return self.answered(made, status.HTTP_201_CREATED)
+        def submit(keep: Keep) -> Response:
+            tenant = own_tenant(self.user)
+            spec = self.read(tenant)
+            with transaction.atomic():
+                made = actions.submit(by=self.user, tenant=tenant, kind=self.kind, spec=spec)
+                answer = self.answered(made, status.HTTP_201_CREATED)
+                keep(answer.status_code, answer.data)
+            return answer
+
+        return idempotency.answered(request, self.user, request.data, submit)
 
     def retrieve(self, request: Request, pk: UUID) -> Response:
-        return self.answered(self.find())
+        workload = self.find()
+        tag = f'"{workload.revision}"'
+        asked = request.headers.get("If-None-Match", "")
+        is_known = not {tag, f"W/{tag}", "*"}.isdisjoint(parse_etags(asked))
+        answer = Response(status=304) if is_known else self.answered(workload)
+        # People may see different things of the same revision.
+        answer.headers["ETag"] = tag
+        patch_vary_headers(answer, ["Accept", "Authorization", "Cookie"])
+        return answer
 
     def destroy(self, request: Request, pk: UUID) -> Response:
-        actions.delete(by=self.user, workload=self.find())
+        revision = _revision_asked(request)
+        actions.delete(by=self.user, workload=self.find(), revision=revision)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @action(detail=True, methods=["post"])
@@ -305,6 +335,22 @@ class ArchivedViewSet(WorkloadViewSet):
         return downloads.artifact_answer(request._request, found)
 
 
+def _revision_asked(request: Request) -> int | None:
+    """The revision to which a change is bound by `If-Match`; None: to none.
+
+    Raises:
+        Refused: 412, no revision is like this.
+    """
+    tags = parse_etags(request.headers.get("If-Match", "*"))
+    if tags == ["*"]:
+        return None
+    revision = as_whole(tags[0].strip('"')) if len(tags) == 1 else None
+    if revision is None:
+        text = "If-Match takes one ETag, as the answer to GET has it."
+        raise Refused([FieldError("If-Match", "invalid", text)], status=412)
+    return revision
+
+
 def _parse_replica(job: Workload, name: str | None) -> tuple[str, int] | None:
     """`worker-0` as (role, index), None for all.
 
@@ -359,6 +405,7 @@ class BundleViewSet(mixins.ListModelMixin, _Rows):
     @extend_schema(
         description="The caller's uploads, newest first; POST takes code: an archive or one file, "
         "field `file`.",
+        parameters=[idempotency.PARAMETER],
         request={
             "multipart/form-data": {
                 "type": "object",
@@ -368,12 +415,21 @@ class BundleViewSet(mixins.ListModelMixin, _Rows):
         responses={201: BundleSerializer},
     )
     def create(self, request: Request) -> Response:
-        tenant = own_tenant(self.user)
         file = find_upload(request)
         if file is None:
             raise Refused([FieldError("file", "required", "Send the code as `file`.")])
-        bundle = uploads.add(by=self.user, tenant=tenant, file=file)
-        return Response(BundleSerializer(bundle).data, status=status.HTTP_201_CREATED)
+
+        def add(keep: Keep) -> Response:
+            tenant, created = own_tenant(self.user), status.HTTP_201_CREATED
+            bundle = uploads.add(
+                by=self.user,
+                tenant=tenant,
+                file=file,
+                then=lambda bundle: keep(created, BundleSerializer(bundle).data),
+            )
+            return Response(BundleSerializer(bundle).data, status=created)
+
+        return idempotency.answered(request, self.user, [file.name, file.waiting.sha256], add)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
@@ -396,10 +452,15 @@ def _descriptions(kind: WorkloadKind) -> dict[str, Any]:
     said = {
         "list": extend_schema(description=both, parameters=filters),
         "create": extend_schema(
-            description=both, request=kind.serializer, responses={201: rest.answer}
+            description=both,
+            parameters=[idempotency.PARAMETER],
+            request=kind.serializer,
+            responses={201: rest.answer},
         ),
-        "retrieve": extend_schema(description=f"One {one}."),
-        "destroy": extend_schema(description=f"One {one}.", responses={204: None}),
+        "retrieve": extend_schema(description=f"One {one}.", parameters=[_IF_NONE_MATCH]),
+        "destroy": extend_schema(
+            description=f"One {one}.", parameters=[_IF_MATCH], responses={204: None}
+        ),
         "events": extend_schema(
             description=f"What happened to a {one}, oldest first.",
             responses=rest.event_answer(many=True),

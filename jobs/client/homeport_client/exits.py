@@ -48,10 +48,14 @@ class ClientError(Exception):
 
 @dataclass(eq=False)
 class UnreachableError(ClientError):
-    """The portal does not answer. `may_have_happened`: the request was sent all the same."""
+    """The portal does not answer. `may_have_happened`: the request was sent all the same.
+
+    `is_final`: another try would end in the same way.
+    """
 
     code: int = UNREACHABLE
     may_have_happened: bool = False
+    is_final: bool = False
 
 
 @contextmanager

@@ -96,7 +96,7 @@ def certificate_error(url: str, text: str) -> ClientError:
     return UnreachableError(
         f"The certificate of {url} is not trusted: {_short(text)}",
         "If it is your own: --ca-file FILE, or SSL_CERT_FILE=FILE in the environment.",
-        may_have_happened=True,  # no second try
+        is_final=True,
     )
 
 

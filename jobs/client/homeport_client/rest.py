@@ -1,7 +1,8 @@
 """Speaks with the REST API of one portal: tokens, errors in words, patience.
 
 A portal that is busy (429, 503) is asked again, with growing pauses or after what it says; a lost
-connection is tried again where nothing can happen twice. What comes back is believed only as far as
+connection is tried again where nothing can happen twice: reading, and what has an Idempotency-Key.
+What comes back is believed only as far as
 it has the form of an answer of Homeport.
 """
 
@@ -13,6 +14,7 @@ import random
 import ssl
 import time
 import urllib.request
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable, Optional
 from urllib.parse import quote, urlencode, urlsplit
@@ -32,7 +34,14 @@ MAX_ANSWER_BYTES = 64 * 1024**2
 PAGE_SIZE = 200
 CHUNK_BYTES = 256 * 1024
 
+_KEY = "Idempotency-Key"
+
 Query = Mapping[str, Optional[object]]
+
+
+def once() -> dict[str, str]:
+    """Headers of a request that the portal carries out once, however often it is sent."""
+    return {_KEY: str(uuid.uuid4())}
 
 
 def tls_context(ca_file: str) -> ssl.SSLContext:
@@ -95,6 +104,10 @@ class Rest:
     def post(self, path: str, body: Any = None) -> Any:
         return self.call("POST", path, body={} if body is None else body)
 
+    def post_once(self, path: str, body: Any) -> Any:
+        """What is to happen once even if the answer to it is lost."""
+        return self.call("POST", path, body=body, headers=once())
+
     def delete(self, path: str) -> None:
         self.call("DELETE", path)
 
@@ -124,7 +137,8 @@ class Rest:
         """
         if body is not None:
             options["content"] = json.dumps(body).encode()
-            options["headers"] = {"Content-Type": "application/json"}
+            headers = options.get("headers") or {}
+            options["headers"] = {"Content-Type": "application/json", **headers}
         return self.read_json(self.open(method, path, **options))
 
     def open(
@@ -139,12 +153,14 @@ class Rest:
     ) -> urllib3.BaseHTTPResponse:
         """A good answer whose body is still to be read; the caller gives the connection back.
 
-        `content` is bytes, or gives those of each try. `patient` False: one try.
+        `content` is bytes, or gives those of each try. `patient` False: one try. What has a key (`once`)
+        is sent again when the connection is lost.
         """
         asked = {key: value for key, value in (query or {}).items() if value is not None}
         url = f"{self.url}/api/v1/{quote(path)}" + (f"?{urlencode(asked)}" if asked else "")
         tries = TRIES if patient and not self._is_hasty else 1
-        number = 0
+        sent = {**self.headers, **(headers or {})}
+        number, was_sent = 0, False
         while True:
             number += 1
             try:
@@ -153,13 +169,15 @@ class Rest:
                         method,
                         url,
                         body=content() if callable(content) else content,
-                        headers={**self.headers, **(headers or {})},
+                        headers=sent,
                         preload_content=False,
                         redirect=False,
                     )
             except UnreachableError as error:
+                was_sent = error.may_have_happened = was_sent or error.may_have_happened
                 # Half of the tries: who mistyped an address should not wait for half a minute.
-                if number >= min(tries, TRIES // 2) or error.may_have_happened:
+                is_last = number >= min(tries, TRIES // 2) or error.is_final
+                if is_last or (was_sent and _KEY not in sent):
                     raise
                 self._pause(number, None, "The portal does not answer")
                 continue
@@ -167,7 +185,9 @@ class Rest:
                 return answer
             wait_s = _asked_wait_s(answer)
             is_worth_waiting = wait_s is None or wait_s <= MAX_PAUSE_S
-            if answer.status not in {429, 503} or number == tries or not is_worth_waiting:
+            # A first try whose connection was lost is still worked on: 409 that says when to come back.
+            may_pass = answer.status in {429, 503} or (answer.status == 409 and wait_s is not None)
+            if not may_pass or number == tries or not is_worth_waiting:
                 raise self._refusal(answer, path)
             answer.drain_conn()
             self._pause(number, wait_s, "The portal is busy")

@@ -178,7 +178,7 @@ def _dry_run(session: CliSession, wanted: body.SubmitRequest, *, is_without_code
 def _post(session: CliSession, wanted: Json) -> Json:
     try:
         with refused_line_by_line(REFUSED_TEXT, body.flag_of):
-            job = session.rest.post("jobs/", wanted)
+            job = session.rest.post_once("jobs/", wanted)
     except UnreachableError as error:
         if error.may_have_happened:
             error.next_step = (

@@ -12,6 +12,7 @@ from .amounts import size_text
 from .body import name_of
 from .exits import ClientError, usage_error
 from .pack import Selection, pack, select, sha256_of
+from .rest import once
 from .sanitize import one_line
 from .session import CliSession
 
@@ -81,7 +82,9 @@ class Code:
         rest = self._session.rest
         with self._session.terminal.progress("sending", self.size_bytes) as moved:
             body, headers = multipart(self._file, self.size_bytes, self.name, moved)
-            sent = rest.read_json(rest.open("POST", "bundles/", content=body, headers=headers))
+            sent = rest.read_json(
+                rest.open("POST", "bundles/", content=body, headers={**headers, **once()})
+            )
         if not isinstance(sent, dict) or sent.get("sha256") != self.sha256 or not sent.get("id"):
             raise ClientError("The code did not arrive as it was sent.", "Submit again.")
         self._session.terminal.tell(f"Sent {size_text(self.size_bytes)}.", "dim")

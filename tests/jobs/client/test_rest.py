@@ -109,6 +109,25 @@ def test_a_submit_whose_answer_was_lost_is_not_sent_twice(portal: Scripted, rest
     assert len(portal.asked) == 4, "looking does no harm, so it is tried again"
 
 
+def test_a_submit_with_a_key_is_sent_until_its_answer_comes(portal: Scripted, rest: Rest) -> None:
+    def hang_up(asked: Any) -> Any:
+        raise ConnectionError
+
+    busy = refusal(409, "in_progress", "The first one is still worked on.")
+    busy.headers["Retry-After"] = "1"
+    portal.answers["POST jobs/"] = [hang_up, busy, {"id": "1"}]
+    assert rest.post_once("jobs/", {"name": "x"}) == {"id": "1"}
+    keys = [asked.headers["Idempotency-Key"] for asked in portal.asked]
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
+    assert rest.post_once("jobs/", {"name": "x"}) == {"id": "1"}
+    assert portal.asked[-1].headers["Idempotency-Key"] != keys[0], "another submit is another one"
+    portal.answers["POST jobs/"] = hang_up
+    with pytest.raises(UnreachableError) as caught:
+        rest.post_once("jobs/", {})
+    assert caught.value.may_have_happened, "nobody knows, when patience ends"
+
+
 CODES = {400: 5, 401: 3, 403: 5, 404: 4, 409: 5, 413: 5, 500: 1}
 
 
