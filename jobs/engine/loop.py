@@ -24,6 +24,7 @@ from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connections
 from django.utils import timezone
 
+from jobs.archive.purged import forget_of_tenant
 from jobs.engine.admission import AdmissionPass
 from jobs.engine.controller import Controller
 from jobs.engine.executor import Executor
@@ -144,7 +145,7 @@ class LeaderRun:
         )
         self._admission = AdmissionPass(self._cache, lease, self._clock)
         self._usage = UsageRecorder(self._cache, lease, self._clock)
-        self._tenants = TenantController(self._cache, cluster, lease)
+        self._tenants = TenantController(self._cache, cluster, lease, forget_of_tenant)
         self._tenants_changes = ClusterChanges()
         self._tenants_wanted = asyncio.Event()
         self._nodes = NodesPass(self._cache, lease)

@@ -135,7 +135,7 @@ def delete(*, by: User, tenant: Tenant, confirm: str, data: str, why: str = "") 
 
     Args:
         confirm: the namespace's name, typed.
-        data: what a purge does to the volumes, "keep" or "delete".
+        data: what a purge does to volumes and to what the object store keeps, "keep" or "delete".
     """
     row = _locked(by, tenant)
     _check_typed(row, confirm)

@@ -23,6 +23,7 @@ from portal.cluster.cache import ClusterCache, ClusterChanges
 from portal.cluster.client import Cluster
 from portal.cluster.workqueue import WorkQueue
 from portal.errors import ConfigurationError
+from portal.storage import get_store
 from tenants import manifests
 from tenants.models import Tenant
 from tenants.reconcile import blockers, purge, status, store
@@ -36,6 +37,7 @@ T = TypeVar("T")
 
 _AT_ONCE = 8  # tenants; each waits for one call at a time
 _BACKOFF_S = (1.0, 20.0)  # of a tenant that cannot be looked at, with jitter
+_ERASE_WAIT_S = 1.0  # until the next look tells whether the object store has done
 _REMOVAL_S = 5.0  # between two looks at a namespace that somebody else is removing
 
 
@@ -54,14 +56,27 @@ class Writer(Protocol):
 class TenantController:
     """Remembers between passes what it has seen and when it wants to try again."""
 
-    def __init__(self, cache: ClusterCache, cluster: Cluster, writer: Writer) -> None:
+    def __init__(
+        self,
+        cache: ClusterCache,
+        cluster: Cluster,
+        writer: Writer,
+        forget_stored: Callable[[UUID], bool],
+    ) -> None:
+        """
+        Args:
+            forget_stored: removes some of the rows that name what a tenant keeps in the object
+                store, in a transaction; whether there are more.
+        """
         self._cache = cache
         self._cluster = cluster
         self._writer = writer
+        self._forget_stored = forget_stored
         self._provisioner = Provisioner(cache, cluster)
         self._revisions: dict[UUID, int] = {}
         self._queue = WorkQueue[str](time.monotonic, *_BACKOFF_S)  # ids as labels have them
         self._quiet_since: dict[UUID, float] = {}  # monotonic; closed tenants without workload
+        self._erasing: dict[UUID, asyncio.Task[None]] = {}
 
     async def run_once(self, changes: ClusterChanges, *, everything: bool = False) -> float | None:
         """Reconciles the tenants that changed, are due or have a newer row; all of them on demand.
@@ -184,13 +199,38 @@ class TenantController:
             # In a transaction that checks our epoch: a reconciler that was replaced destroys nothing.
             return await self._writer.commit(partial(store.is_to_be_purged, tenant.pk))
 
-        done = await purge.step(self._cluster, tenant, running, confirm)
+        erase = partial(self._go_on_erasing, tenant.pk)
+        done = await purge.step(self._cluster, tenant, running, confirm, erase)
         if done.is_gone:
             return self._update(tenant, rows, [], TenantStatus(Tenant.State.GONE))
         self._queue.add_after(str(tenant.pk), done.again_s)
         found = TenantStatus(Tenant.State.DELETING, done.text, done.next_step)
         objects = list(done.objects) or self._still_there(tenant, rows)
         return self._update(tenant, rows, objects, found, done.memo)
+
+    async def _go_on_erasing(self, pk: UUID) -> bool:
+        """Removes what the object store keeps of a tenant; whether that is over.
+
+        It may take long, and other tenants do not wait for it.
+
+        Raises:
+            Exception: what the store or the database says; the next call begins anew.
+        """
+        task = self._erasing.get(pk)
+        if task is None:
+            task = self._erasing[pk] = asyncio.create_task(self._erase(pk))
+        await asyncio.wait({task}, timeout=_ERASE_WAIT_S)
+        if not task.done():
+            return False
+        del self._erasing[pk]
+        task.result()
+        return True
+
+    async def _erase(self, pk: UUID) -> None:
+        """All keys of a tenant begin with its id (`portal/storage/store.py`)."""
+        await asyncio.to_thread(get_store().delete_prefix, f"{pk}/")
+        while await self._writer.commit(partial(self._forget_stored, pk)):
+            pass
 
     def _still_there(self, tenant: Tenant, rows: dict[store.ObjectKey, Any]) -> list[ObjectStatus]:
         """The tenant's objects that the cluster still has."""

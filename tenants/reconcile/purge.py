@@ -1,4 +1,4 @@
-"""Removes a purged tenant from the cluster: its namespace, and its volumes if that was chosen.
+"""Removes a purged tenant: its namespace, and its data if that was chosen, on volumes and in the object store.
 
 The only code of Homeport that removes a namespace or a volume, under an account of its own
 (PURGE_KUBECONFIG), so that the account of every day needs no such right. In steps that each survive
@@ -6,7 +6,8 @@ a kill, with fresh reads, and uid preconditions on whatever destroys:
 
     note what there is (in the row)  ->  label the volumes with whose they are, and make sure that
     they outlive their claims  ->  remove the namespace  ->  wait until it is gone  ->  if the data
-    is to go: hand each volume to its provisioner (reclaim policy Delete) and wait  ->  gone
+    is to go: remove what the object store keeps of it, hand each volume to its provisioner (reclaim
+    policy Delete) and wait  ->  gone
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -69,7 +70,11 @@ async def account(everyday: Cluster) -> AsyncIterator[Cluster]:
 
 
 async def step(
-    everyday: Cluster, tenant: Tenant, running: int, confirm: Callable[[], Awaitable[bool]]
+    everyday: Cluster,
+    tenant: Tenant,
+    running: int,
+    confirm: Callable[[], Awaitable[bool]],
+    erase: Callable[[], Awaitable[bool]],
 ) -> Purged:
     """The next step of one purge; safe to repeat.
 
@@ -77,10 +82,11 @@ async def step(
         running: pods in the namespace that have not ended.
         confirm: asked right before something is destroyed: whether we are still the ones who may,
             and the row still says so.
+        erase: removes what the object store keeps of the tenant; whether it has come to its end.
     """
     try:
         async with account(everyday) as cluster:
-            return await _Purge(cluster, tenant, confirm).step(running)
+            return await _Purge(cluster, tenant, confirm, erase).step(running)
     except CredentialsError as error:
         fix = "Correct PURGE_KUBECONFIG, then start Homeport again."
         return Purged(f"The account for purging cannot be used: {error.message}", fix, again_s=60)
@@ -105,11 +111,16 @@ class _Purge:
     """One look at one tenant that is being purged."""
 
     def __init__(
-        self, cluster: Cluster, tenant: Tenant, confirm: Callable[[], Awaitable[bool]]
+        self,
+        cluster: Cluster,
+        tenant: Tenant,
+        confirm: Callable[[], Awaitable[bool]],
+        erase: Callable[[], Awaitable[bool]],
     ) -> None:
         self._cluster = cluster
         self._tenant = tenant
         self._confirm = confirm
+        self._erase = erase
         self._memo: Mapping[str, Any] = tenant.purge_memo
 
     async def step(self, running: int) -> Purged:
@@ -127,6 +138,10 @@ class _Purge:
             return Purged(memo=await self._inventory(uid), again_s=0.0)
         if namespace is not None:
             return await self._remove_namespace(namespace, running)
+        if self._tenant.purge_data != Tenant.Data.DELETE:
+            return Purged(is_gone=True)
+        if not self._memo.get("is_erased"):  # not in memos of earlier versions
+            return await self._empty_store()
         return await self._remove_volumes()
 
     async def _find(self, kind: str, name: str) -> Object | None:
@@ -176,6 +191,24 @@ class _Purge:
             f"{held_up_by.text}.", held_up_by.next_step, objects=objects, again_s=2 * AGAIN_S
         )
 
+    # --- the object store ---
+    async def _empty_store(self) -> Purged:
+        """Nothing that writes is left of the namespace by now."""
+        if not await self._confirm():
+            return Purged()
+        try:
+            is_over = await self._erase()
+        except Exception as error:  # noqa: BLE001  the named fence: stores fail in many ways
+            return Purged(
+                f"The object store cannot remove its data now: {error}",
+                "Homeport tries again automatically.",
+                again_s=FAILED_AGAIN_S,
+            )
+        if not is_over:
+            text = "The namespace is gone; its uploads, logs and files are being removed."
+            return Purged(text, again_s=2 * AGAIN_S)
+        return Purged(memo={**self._memo, "is_erased": True}, again_s=0.0)
+
     # --- volumes ---
     async def _volume(self, known: Mapping[str, str]) -> Object | None:
         """The volume as it is now; None when it is gone or its name is another one's."""
@@ -210,8 +243,6 @@ class _Purge:
         await self._cluster.merge_patch("PersistentVolume", None, meta["name"], patch)
 
     async def _remove_volumes(self) -> Purged:
-        if self._tenant.purge_data != Tenant.Data.DELETE:
-            return Purged(is_gone=True)
         left = []
         for known in self._memo["volumes"]:
             volume = await self._volume(known)

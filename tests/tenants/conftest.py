@@ -17,6 +17,7 @@ from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
+from jobs.archive.purged import forget_of_tenant
 from portal.cluster.cache import ClusterCache
 from portal.cluster.client import Cluster
 from portal.cluster.listwatch import WatchTiming
@@ -75,7 +76,7 @@ class Lab:
     writer: DirectWriter = field(default_factory=DirectWriter)
 
     def __post_init__(self) -> None:
-        self.reconciler = TenantController(self.view, self.cluster, self.writer)
+        self.reconciler = TenantController(self.view, self.cluster, self.writer, forget_of_tenant)
 
     async def one_pass(self, *, everything: bool = True) -> float | None:
         """One pass over what changed (or everything)."""

@@ -8,6 +8,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db.models import F
 
+from jobs.archive.purged import forget_of_tenant
 from portal.cluster import client as client_module
 from tenants.models import Tenant
 from tenants.quota.rules import change_quota
@@ -332,7 +333,7 @@ async def test_a_reconciler_that_starts_in_the_middle_goes_on(
             await room.until_active()
         monkeypatch.setattr(client_module, "fault", None)
         writer = DirectWriter()
-        room.reconciler = TenantController(room.view, room.cluster, writer)
+        room.reconciler = TenantController(room.view, room.cluster, writer, forget_of_tenant)
         await room.until_active()
         mine = [key for key in room.api.objects if room.namespace in key[1:]]
         assert len(mine) == 9

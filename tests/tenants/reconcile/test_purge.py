@@ -1,14 +1,22 @@
 """A purge: the namespace goes, the volumes go or stay as was chosen, and nobody else's are touched."""
 
+import io
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.db.models import F
 from django.utils import timezone
 
+from jobs.archive import purged
+from jobs.models import Artifact, Bundle, LogSegment, ReplicaArchive, Workload
+from portal.storage import get_store
+from portal.storage.folder import FolderStore
 from tenants.models import AuditEntry, Tenant
+from tenants.reconcile import purge as purge_module
+from tests.factories import make_job, make_tenant
 from tests.portal.cluster.fake_api import Trouble
 from tests.tenants.conftest import Room
 
@@ -180,3 +188,55 @@ async def test_a_reconciler_that_was_replaced_destroys_nothing(
     await purge(room, "delete")
     await room.until(lambda _: checks)
     assert destroyed(room) == []
+
+
+@pytest.mark.parametrize("data", ["keep", "delete"])
+async def test_what_the_object_store_keeps_goes_with_the_data(room: Room, data: str):
+    await room.until_active()
+    store = get_store()
+
+    def fill(tenant: Tenant, sha256: str) -> list[str]:
+        job = make_job(tenant, state="failed")
+        made: list[Any] = [
+            Bundle.objects.create(tenant=tenant, file_name="a", sha256=sha256, size_bytes=1),
+            Artifact.objects.create(
+                workload=job, path="a", size_bytes=1, mtime_ns=0, storage_key=f"{tenant.pk}/jobs/a"
+            ),
+        ]
+        for attempt in (1, 2):
+            row = ReplicaArchive.objects.create(
+                workload=job, role="worker", index=0, attempt=attempt
+            )
+            key = f"{tenant.pk}/jobs/log{attempt}"
+            made += [
+                LogSegment.objects.create(
+                    archive=row, number=1, start_byte=0, size_bytes=1, sha256="", storage_key=key
+                )
+            ]
+        for row in made:
+            store.put_file(row.storage_key, io.BytesIO(b"x"))
+        return [row.storage_key for row in made]
+
+    ours = await sync_to_async(fill)(room.tenant, "a" * 64)
+    theirs = await sync_to_async(fill)(await sync_to_async(make_tenant)("bob"), "b" * 64)
+    troubles = iter([OSError("no room to list")])
+
+    def failing(prefix: str) -> None:
+        for trouble in troubles:
+            raise trouble
+        FolderStore.delete_prefix(store, prefix)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "delete_prefix", failing)
+        patch.setattr(purge_module, "FAILED_AGAIN_S", 0.2)
+        patch.setattr(purged, "_BATCH", 1)
+        await purge(room, data)
+        if data == "delete":
+            await room.until(lambda r: "no room to list" in r.tenant.reason_text)
+        await room.until(lambda r: r.tenant.state == "gone")
+    is_kept = data == "keep"
+    assert [store.exists(key) for key in ours] == [is_kept] * 4
+    assert all(store.exists(key) for key in theirs)
+    for table, count in ((Bundle, 1), (Artifact, 1), (ReplicaArchive, 2), (LogSegment, 2)):
+        assert await table.objects.acount() == count * (1 + is_kept), table
+    assert await Workload.objects.acount() == 2
