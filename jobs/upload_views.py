@@ -33,6 +33,7 @@ def upload_list(request: PageRequest) -> HttpResponseBase:
         "page": Paginator(_own(request), PER_PAGE).get_page(request.GET.get("page")),
         "stored": stored_of(tenant.pk) if tenant else None,
         "keep_days": settings.BUNDLE_KEEP_DAYS,
+        "unnamed_keep_days": uploads.unnamed_keep_days(),
     }
     return render(request, "jobs/uploads.html", context)
 

@@ -23,6 +23,9 @@ from portal.web.uploads import WaitingFile
 from tenants.audit.record import record
 from tenants.models import Tenant, User
 
+# No training names it: it was sent and not used, or its trainings are deleted.
+_UNNAMED_DAYS = 7
+
 
 def add(
     *, by: User, tenant: Tenant, file: WaitingFile, then: Callable[[Bundle], None] | None = None
@@ -120,14 +123,29 @@ def _last_used_at(trainings: QuerySet[Workload], now: datetime) -> dict[str, dat
     return found
 
 
+def unnamed_keep_days() -> int:
+    """Days that an upload is kept which no training names; 0: for good."""
+    return min(_UNNAMED_DAYS, int(settings.BUNDLE_KEEP_DAYS))
+
+
+def _is_unused(bundle: Bundle, used_at: datetime | None, now: datetime) -> bool:
+    """
+    Args:
+        used_at: when a training last needed it; None: none that is there names it.
+    """
+    if used_at is None:
+        return bundle.created_at < now - timedelta(days=unnamed_keep_days())
+    return used_at < now - timedelta(days=settings.BUNDLE_KEEP_DAYS)
+
+
 def unused(now: datetime) -> list[Bundle]:
-    """Uploads that no training has needed for BUNDLE_KEEP_DAYS; none when that is 0."""
+    """Uploads that no training has needed for BUNDLE_KEEP_DAYS, or that none names; none when that is 0."""
     if not settings.BUNDLE_KEEP_DAYS:
         return []
-    before = now - timedelta(days=settings.BUNDLE_KEEP_DAYS)
+    before = now - timedelta(days=unnamed_keep_days())
     old = Bundle.objects.filter(created_at__lt=before).order_by("created_at", "pk")
     used_at = _last_used_at(Workload.objects.filter(kind__in=TAKE_CODE), now)
-    return [bundle for bundle in old if used_at.get(str(bundle.pk), bundle.created_at) < before]
+    return [bundle for bundle in old if _is_unused(bundle, used_at.get(str(bundle.pk)), now)]
 
 
 def remove_unused(bundle: Bundle) -> None:
@@ -136,7 +154,6 @@ def remove_unused(bundle: Bundle) -> None:
         Tenant.objects.select_for_update().only("pk").get(pk=bundle.tenant_id)
         row = Bundle.objects.filter(pk=bundle.pk).first()
         now = timezone.now()
-        before = now - timedelta(days=settings.BUNDLE_KEEP_DAYS)
         used_at = _last_used_at(_users_of(bundle), now).get(str(bundle.pk))
-        if row is not None and (used_at is None or used_at < before):
+        if row is not None and _is_unused(row, used_at, now):
             _remove(row)

@@ -246,8 +246,8 @@ def test_what_is_past_its_time_goes_and_nothing_else(
         return made
 
     never, fresh, queued, ended = (
-        bundle("a", 40),
-        bundle("b", 10),
+        bundle("a", 8),
+        bundle("b", 6),
         bundle("c", 40),
         bundle("d", 90),
     )
