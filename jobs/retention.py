@@ -1,7 +1,7 @@
 """What is removed automatically, and when: applied nightly by the reconciler, or by `manage.py prune`.
 
 Each kind of row has its time in one table; docs/operations.md lists the same. What people made stays
-until they delete it, but for uploads that nothing uses.
+until they delete it, but for uploads that nothing uses, and for trainings where RETENTION_DAYS is set.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.utils import timezone
 
-from jobs import uploads
-from jobs.models import IdempotentRequest
+from jobs import pruning, uploads
+from jobs.models import IdempotentRequest, Workload
 from tenants.models import ApiToken, AuditEntry
 from tenants.people.models import Session, SignInCount
 
@@ -40,6 +40,20 @@ def prune(*, is_dry: bool = False, now: datetime | None = None) -> list[Pruned]:
     """
     at = now or timezone.now()
     return [rule(at, is_dry) for rule in _RULES]
+
+
+def _trainings(now: datetime, is_dry: bool) -> Pruned:
+    """Deletes them as people do: the reconciler removes what they hold."""
+    days = settings.RETENTION_DAYS
+    rows = pruning.finished(now - timedelta(days=days)) if days else Workload.objects.none()
+    held = pruning.holdings(rows)
+    count, size_bytes = held.count, held.size_bytes
+    if not is_dry:
+        count = size_bytes = 0
+        detail = {"older_than": f"{days}d"}
+        while (done := pruning.delete(rows, by=None, detail=detail)[1]).count:
+            count, size_bytes = count + done.count, size_bytes + done.size_bytes
+    return Pruned("finished trainings", count, size_bytes)
 
 
 def _uploads(now: datetime, is_dry: bool) -> Pruned:
@@ -83,6 +97,7 @@ def _requests(now: datetime, is_dry: bool) -> Pruned:
 
 
 _RULES: tuple[Callable[[datetime, bool], Pruned], ...] = (
+    _trainings,
     _uploads,
     _audit,
     _tokens,

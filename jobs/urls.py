@@ -38,6 +38,7 @@ def _pages(kind: WorkloadKind) -> Iterator[URLPattern]:
     if kind.has_gate:
         yield page(f"{one}open/", views.open_, f"{key}-open")
     if kind.is_archived:
+        yield page(f"{all_of_it}prune/", views.prune, f"{key}s-prune")
         yield page(f"{one}log/", views.download_log, f"{key}-log-download")
         file = f"{one}artifacts/<uuid:artifact_id>/"
         yield page(file, views.download_artifact, f"{key}-artifact")

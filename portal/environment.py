@@ -83,6 +83,18 @@ def parse_number(text: str) -> int:
         raise ConfigurationError("a whole number is needed") from error
 
 
+def parse_days(text: str) -> int:
+    """A whole number of days, from 0 to a hundred years.
+
+    Raises:
+        ConfigurationError: anything else; less than 0 would be a time to come.
+    """
+    days = parse_number(text)
+    if not 0 <= days <= 36_500:
+        raise ConfigurationError("a number of days from 0 to 36500 is needed")
+    return days
+
+
 def parse_port(text: str) -> int | None:
     """A number, or None for empty text.
 
@@ -311,6 +323,13 @@ SETTINGS: tuple[Setting, ...] = (
         "30",
         "days after which an upload that no training uses is removed; 0: never",
         parse_number,
+    ),
+    Setting(
+        "RETENTION_DAYS",
+        "0",
+        "days after their end that trainings are deleted with their logs and files, every night; "
+        "0: they are kept",
+        parse_days,
     ),
     Setting("AUDIT_KEEP_DAYS", "400", "days that the audit trail is kept; 0: for good", int),
     Setting(

@@ -258,6 +258,8 @@ class LeaderRun:
                 log.warning("what is past its time cannot be removed: %r", error)
                 continue
             done_on = now.date()
+            self._heard = True  # trainings to delete
+            self._wanted.set()
             counts = ", ".join(f"{row.count} {row.what}" for row in removed if row.count)
             if counts:
                 log.info("removed what was past its time: %s", counts)

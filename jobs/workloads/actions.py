@@ -1,12 +1,15 @@
 """Everything that changes workloads on somebody's behalf: intent in the database, never the cluster."""
 
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from jobs import changes, limits
+from jobs import changes, limits, pruning
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.interactive.opening import OpenLink, new_link
 from jobs.kinds.registry import KINDS
@@ -14,8 +17,9 @@ from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.models import Workload
 from jobs.rules.states import FINAL_STATES, Desired, WorkloadState
 from jobs.workloads.fit import fit
-from portal import room
+from portal import live, room
 from portal.errors import FieldError, Refused
+from portal.quantity import duration_text
 from tenants import policy
 from tenants.models import Tenant, User
 
@@ -156,6 +160,58 @@ def delete(*, by: User, workload: Workload, revision: int | None = None) -> None
     if is_deleted:
         changes.record(by=by, verb="delete", workload=workload)
         changes.tell(workload)
+
+
+def _tell_of(workloads: Collection[Workload]) -> None:
+    """Browsers re-read them, the reconciler looks once."""
+    live.wake_reconciler()
+    for workload in workloads:
+        changes.tell_browsers(workload)
+
+
+@dataclass(frozen=True)
+class PruneResult:
+    """What a `prune` found: deleted by this call unless it was a dry run.
+
+    Attributes:
+        before: they ended before this time.
+        held: what they hold, or held.
+        remaining: how many match and are still there.
+    """
+
+    is_dry: bool
+    before: datetime
+    held: pruning.Holdings
+    remaining: int
+
+
+def prune(
+    *, by: User, tenant: Tenant | None, older_than_s: int, states: Collection[str], is_dry: bool
+) -> PruneResult:
+    """Deletes finished trainings as `delete` does, `pruning.MOST` at most; audited once.
+
+    Args:
+        tenant: whose; None: the person's own, of all of their namespaces.
+        older_than_s: since they ended.
+        is_dry: only counts all of them.
+
+    Raises:
+        PermissionDenied: see `tenants/policy.py`.
+    """
+    before = timezone.now() - timedelta(seconds=older_than_s)
+    rows = pruning.finished(before, states)
+    if tenant is not None:
+        policy.require(by, "delete", tenant)
+        rows = rows.filter(tenant=tenant)
+    else:
+        rows = rows.filter(policy.within_tenants(by, "delete"), tenant__owner=by)
+    if is_dry:
+        held = pruning.holdings(rows)
+        return PruneResult(is_dry, before, held, held.count)
+    asked = {"older_than": duration_text(older_than_s), "states": sorted(states)}
+    deleted, held = pruning.delete(rows, by=by, detail=asked)
+    transaction.on_commit(lambda: _tell_of(deleted))
+    return PruneResult(is_dry, before, held, rows.count())
 
 
 @transaction.atomic

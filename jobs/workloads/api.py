@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import QuerySet
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils.cache import patch_vary_headers
 from django.utils.http import parse_etags
@@ -22,7 +22,7 @@ from rest_framework.routers import DynamicRoute, Route, SimpleRouter
 from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import GenericViewSet
 
-from jobs import uploads
+from jobs import pruning, uploads
 from jobs.archive.logs import Which, which_of
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.registry import KINDS
@@ -31,15 +31,19 @@ from jobs.kinds.training import private
 from jobs.kinds.training.fields import SHA256
 from jobs.logs import downloads
 from jobs.models import Bundle, Replica, Workload
+from jobs.rules.states import FINAL_STATES
 from jobs.workloads import actions, idempotency
 from jobs.workloads.fit import fit
 from jobs.workloads.idempotency import Keep
+from jobs.workloads.listing import find_tenant
 from jobs.workloads.preview import preview_documents
 from jobs.workloads.serializers import (
     ArtifactSerializer,
     BundleSerializer,
     LinkSerializer,
     PreviewSerializer,
+    PrunedSerializer,
+    PruneSerializer,
     StopSerializer,
 )
 from portal.cluster.manifests import to_yaml
@@ -93,6 +97,14 @@ def own_tenant(user: User) -> Tenant:
         text = "You have no namespace; ask for one on the home page."
         raise Refused(text, "no_tenant", 409)
     return tenant
+
+
+def _named_tenant(user: User, text: str) -> Tenant | None:
+    """The namespace of this id; None where none is given. 404 for those that one may not see."""
+    found = find_tenant(user, text)
+    if text and found is None:
+        raise Http404
+    return found
 
 
 def _id_range(start: str) -> tuple[UUID, UUID]:
@@ -281,6 +293,29 @@ class ArchivedViewSet(WorkloadViewSet):
         manifests = to_yaml(preview_documents(self.kind, spec, tenant))
         told = {"fit": {"kind": found.kind, "text": found.text}, "manifests": manifests}
         return Response(told)
+
+    @extend_schema(
+        description=f"Deletes finished trainings by age with rows, logs and files, {pruning.MOST} by a "
+        "call; unless `dry_run` is false it only says what would go.",
+        parameters=[
+            OpenApiParameter("tenant", OpenApiTypes.UUID, description="a namespace; absent: own")
+        ],
+        request=PruneSerializer,
+        responses={200: PrunedSerializer},
+    )
+    @action(detail=False, methods=["post"])
+    def prune(self, request: Request) -> Response:
+        body = PruneSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked = body.validated_data
+        done = actions.prune(
+            by=self.user,
+            tenant=_named_tenant(self.user, request.query_params.get("tenant", "")),
+            older_than_s=asked["older_than"],
+            states=asked.get("states", FINAL_STATES),
+            is_dry=asked["dry_run"],
+        )
+        return Response(PrunedSerializer(done).data)
 
     @extend_schema(
         description="The manifests that were rendered at admission, as YAML; secret values are never "

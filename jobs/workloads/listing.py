@@ -156,8 +156,8 @@ def own_running(user: Any, kind: WorkloadKind) -> WorkloadQuerySet:
     return running
 
 
-def _tenant(user: Any, text: str) -> Tenant | None:
-    """The namespace to which the list is narrowed, if the person may see it."""
+def find_tenant(user: Any, text: str) -> Tenant | None:
+    """The namespace of this id, if the person may see it."""
     try:
         pk = UUID(text)
     except ValueError:
@@ -175,7 +175,9 @@ class WorkloadListing:
         self.state = query.get("state", "") if query.get("state") in kind.pages.tabs else ""
         self.words = search_words(query)
         self._page_number = query.get("page", "1")
-        self.tenant = _tenant(user, query.get("tenant", "")) if kind.pages.by_namespace else None
+        self.tenant = (
+            find_tenant(user, query.get("tenant", "")) if kind.pages.by_namespace else None
+        )
         self.is_shared = policy.may(user, "see")
 
     def _found(self, rows: Any) -> Any:
@@ -216,6 +218,12 @@ class WorkloadListing:
     def stoppable_count(self) -> int:
         """How many of the own ones can be stopped at once."""
         return own_running(self.user, self.kind).count()
+
+    @property
+    def may_prune(self) -> bool:
+        """Whether the person may delete what is finished here."""
+        may = self.tenant is None or policy.may(self.user, "delete", self.tenant)
+        return self.kind.is_archived and may
 
     @cached_property
     def fingerprint(self) -> str:

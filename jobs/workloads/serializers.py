@@ -4,7 +4,10 @@ from typing import Any
 
 from rest_framework import serializers
 
+from jobs import pruning
 from jobs.models import Artifact, Bundle
+from jobs.rules.states import FINAL_STATES
+from portal.web.fields import Body, Duration
 
 
 class StopSerializer(serializers.Serializer[Any]):
@@ -31,6 +34,44 @@ class BundleSerializer(serializers.ModelSerializer[Bundle]):
     class Meta:
         model = Bundle
         fields = ("id", "file_name", "sha256", "size_bytes", "created_at")
+
+
+_ENDED = sorted(state.value for state in FINAL_STATES)
+
+
+class PruneSerializer(Body):
+    """Which finished trainings are deleted."""
+
+    older_than = Duration(
+        most=100 * 365 * 86400, help_text='since they ended: seconds, or text such as "30d"'
+    )
+    states = serializers.MultipleChoiceField(
+        choices=_ENDED, required=False, allow_empty=False, help_text="all of them when absent"
+    )
+    dry_run = serializers.BooleanField(default=True)
+
+
+class HeldSerializer(serializers.Serializer[Any]):
+    state = serializers.CharField()
+    count = serializers.IntegerField()
+    logs_bytes = serializers.IntegerField()
+    artifacts_bytes = serializers.IntegerField()
+
+
+class PrunedSerializer(serializers.Serializer[Any]):
+    """What would go, or what has gone with this call."""
+
+    dry_run = serializers.BooleanField(source="is_dry")
+    before = serializers.DateTimeField(help_text="they ended before this time")
+    states = HeldSerializer(many=True, source="held.states")
+    count = serializers.IntegerField(source="held.count")
+    logs_bytes = serializers.IntegerField(source="held.logs_bytes")
+    artifacts_bytes = serializers.IntegerField(source="held.artifacts_bytes")
+    remaining = serializers.IntegerField(help_text="that match and are still there")
+    note = serializers.SerializerMethodField(help_text="what is not deleted")
+
+    def get_note(self, pruned: Any) -> str:
+        return pruning.folders_note()
 
 
 class LinkSerializer(serializers.Serializer[Any]):

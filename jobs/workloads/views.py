@@ -5,6 +5,7 @@ action, answers.
 """
 
 from functools import cache
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import messages
@@ -17,15 +18,18 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
+from jobs import pruning
 from jobs.archive.logs import which_of
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.training.examples import EXAMPLES
 from jobs.logs import downloads
 from jobs.models import Workload
 from jobs.workloads import actions
-from jobs.workloads.listing import WorkloadListing, own_running
+from jobs.workloads.listing import WorkloadListing, find_tenant, own_running
 from jobs.workloads.page import WorkloadPage, page_class
+from jobs.workloads.prune_form import PruneForm
 from portal.errors import Refused
+from portal.web.format import bytes_text
 from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
 
 # Parts that change without a new revision: pods report them, and only the reconciler counts.
@@ -188,6 +192,52 @@ def delete(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseBa
         answer: HttpResponseBase = HttpResponseClientRedirect(reverse(f"{kind.key}s"))
         return answer
     return redirect(f"{kind.key}s")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def prune(request: PageRequest, kind: WorkloadKind) -> HttpResponseBase:
+    """Deletes finished ones by age; shows first how many ended how, and what they hold."""
+    is_asking = request.method != "POST"
+    asked = request.GET if is_asking else request.POST
+    named = asked.get("tenant", "")
+    tenant = find_tenant(request.user, named)
+    if named and tenant is None:
+        raise Http404(named)
+    form, done = PruneForm(asked), None
+    if form.is_valid():
+        chosen = {"by": request.user, "tenant": tenant, **form.chosen}
+        done = actions.prune(**chosen, is_dry=is_asking)
+    if is_asking or done is None:
+        name = "_prune" if wants_fragment(request) else "prune"
+        more = {"note": pruning.folders_note(), "most": pruning.MOST}
+        page = _render(request, kind, name, form=form, tenant=tenant, done=done, **more)
+        page.status_code = 200 if is_asking else 400
+        return page
+    messages.success(request, _said_of(done))
+    where = {"tenant": named} if named else {}
+    if done.remaining:
+        where = {**where, **form.cleaned_data}
+    route = f"{kind.key}s-prune" if done.remaining else f"{kind.key}s"
+    query = f"?{urlencode(where, doseq=True)}" if where else ""
+    return redirect(f"{reverse(route)}{query}")
+
+
+def _said_of(done: actions.PruneResult) -> str:
+    """What a page tells of trainings that were deleted."""
+    count = done.held.count
+    words = {"num": count, "size": bytes_text(done.held.size_bytes), "left": done.remaining}
+    if not count:
+        return _("There was nothing left to delete.")
+    if done.remaining:
+        text = _("%(num)s trainings are deleted, %(size)s of logs and files; %(left)s more to go.")
+        return text % words
+    text = ngettext(
+        "%(num)s training is deleted, %(size)s of logs and files.",
+        "%(num)s trainings are deleted, %(size)s of logs and files.",
+        count,
+    )
+    return text % words
 
 
 @require_safe

@@ -23,6 +23,7 @@ VERBS: dict[str, Any] = {
     "join": gettext_lazy("joined as"),
     "open": gettext_lazy("opened"),
     "password": gettext_lazy("changed the password of"),
+    "prune": gettext_lazy("cleaned up"),
     "purge": gettext_lazy("started to purge"),
     "purged": gettext_lazy("purged"),
     "quota": gettext_lazy("changed the quota of"),
@@ -50,7 +51,7 @@ KINDS: dict[str, Any] = {
     "user": gettext_lazy("person"),
 }
 # Which of several a row of such a kind is about, where its detail tells: kind -> theirs -> its name.
-_SORTS: dict[str, Mapping[str, str]] = {}
+_SORTS: dict[str, Mapping[str, Any]] = {"job": {"finished": gettext_lazy("finished trainings")}}
 # verb -> the same, where it did not happen
 _REFUSED: dict[str, Any] = {"sign-in": gettext_lazy("failed to sign in as")}
 # What people do to themselves, said without naming them again.

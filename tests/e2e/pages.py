@@ -13,6 +13,11 @@ PAGES = {
     "home-admin": ("root", "/"),
     "list": ("ada", "/trainings/"),
     "list-none": ("ada", "/trainings/?q=nothing+like+this"),
+    "clean-up": (
+        "ada",
+        "/trainings/prune/?older_than=0s&states=succeeded&states=failed&states=stopped",
+    ),
+    "clean-up-none": ("lin", "/trainings/prune/"),
     "new": ("ada", "/trainings/new/"),
     "new-example": ("ada", "/trainings/new/?example=meet"),
     "running": ("ada", "/trainings/{running}/"),

@@ -11,10 +11,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import requests
 
+from portal.cluster.names import short_id
 from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest, global_steps
 from tests.tools.waiting import wait_for
 
@@ -305,6 +307,40 @@ def test_the_queue_and_the_nodes_are_told(homeport: CommandLine, project: Path) 
         assert "the whole quota is" in never.stderr
     finally:
         homeport("delete", "-y", holding, waiting)
+
+
+def test_finished_trainings_go_with_all_that_they_left_but_their_folders(
+    homeport: CommandLine, project: Path, portal: Portal, lin: Rest
+) -> None:
+    homeport("login", portal.url, "-u", "lin", "--context", "lin", stdin=PASSWORD + "\n")
+    failed = [submit(homeport, project, f"old {n}", "python", "train.py", 1, 0, 3) for n in (1, 2)]
+    runs = submit(homeport, project, "runs", "python", "train.py", 600, 1, 0)
+    jobs = portal.home / "store" / lin.tenant()["id"] / "jobs"
+    wait_for(
+        "logs and files of both are kept",
+        lambda: all(
+            homeport.json("get", one)["state"] == "failed"
+            and "report.txt" in homeport("artifacts", "list", one, "-o", "name").stdout
+            for one in failed
+        ),
+        timeout_s=120,
+    )
+    asked = ("prune", "--since", "0s", "--state", "failed")
+    shown = homeport(*asked, "--dry-run").stdout.splitlines()
+    assert shown[1].split()[:2] == ["failed", "2"]
+    assert "no terminal to ask at" in homeport(*asked, code=2).stderr
+    assert all((jobs / one).is_dir() for one in failed)
+    assert "Deleted 2 trainings, " in homeport(*asked, "--yes").stderr
+    assert homeport("list", "-o", "name").stdout.split() == [runs]
+    wait_for(
+        "the object store has forgotten them",
+        lambda: not any((jobs / one).exists() for one in failed),
+    )
+    assert homeport.json("get", runs)["state"] in {"starting", "running"}
+    left = (portal.home / "onebox/node/volumes").rglob("report.txt")
+    folders = {f"old-{n}-{short_id(UUID(one))}" for n, one in enumerate(failed, 1)}
+    assert folders == {part for path in left for part in path.parts if part in folders}
+    homeport("stop", runs)
 
 
 def test_signing_out_ends_the_token(homeport: CommandLine, portal: Portal) -> None:

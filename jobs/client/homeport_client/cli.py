@@ -40,6 +40,7 @@ COMMANDS = {
     "logs": ("logs:logs", "what a training printed; -f: live"),
     "stop": ("trainings:stop_jobs", "stop trainings, with time to save"),
     "delete": ("trainings:delete_jobs", "delete trainings with logs and artifacts"),
+    "prune": ("trainings:prune_jobs", "delete finished trainings by age"),
     "artifacts": ("artifacts:artifacts", "files that a training left"),
     "top": ("fleet:top", "what nodes have and who uses it"),
     "queue": ("fleet:queue", "what waits, its place, and why"),

@@ -1,4 +1,4 @@
-"""Commands about trainings: list, get, stop, delete."""
+"""Commands about trainings: list, get, stop, delete, prune."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from .amounts import age_text, lasted_text
+from .amounts import age_text, lasted_text, size_text
 from .answers import (
     FINAL,
     STATES,
@@ -272,4 +272,75 @@ def delete_jobs(session: CliSession, jobs: Sequence[str], *, yes: bool) -> int:
         if session.terminal.may_delete(question, yes=yes):
             session.rest.delete(f"jobs/{job['id']}/")
             session.terminal.tell(f"Deleted {named(job)}.")
+    return OK
+
+
+# --- prune ----------------------------------------------------------------------------------------
+
+
+def _total(answer: Json) -> int:
+    """Bytes of logs and files."""
+    return int(answer.get("logs_bytes") or 0) + int(answer.get("artifacts_bytes") or 0)
+
+
+def _trainings(answer: Json) -> str:
+    """`12 trainings, 3.1 MiB`."""
+    count = int(answer.get("count") or 0)
+    return f"{count} training{'' if count == 1 else 's'}, {size_text(_total(answer))}"
+
+
+HELD_COLUMNS = (
+    Column("STATE", colour=state_colour),
+    Column("TRAININGS", lambda row: row.get("count"), is_right=True),
+    Column("LOGS", lambda row: size_text(row.get("logs_bytes")), is_right=True),
+    Column("FILES", lambda row: size_text(row.get("artifacts_bytes")), is_right=True),
+)
+
+
+@click.command(cls=Command)
+@click.option("--since", required=True, metavar="AGE", help="those that ended longer ago: 30d, 12h")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(sorted(FINAL)),
+    help="only those that ended so; may be repeated",
+)
+@click.option("--dry-run", is_flag=True, help="only show what would be deleted")
+@yes_option
+@output_option
+@click.pass_obj
+def prune_jobs(
+    session: CliSession, since: str, states: Sequence[str], *, dry_run: bool, yes: bool
+) -> int:
+    """Delete your finished trainings by age, with logs and artifacts."""
+    body: Json = {"older_than": since, **({"states": list(states)} if states else {})}
+    output, terminal = session.output, session.terminal
+    found = session.rest.post("jobs/prune/", {**body, "dry_run": True})
+    if not output.is_data:
+        output.rows(
+            parts(found, "states"),
+            HELD_COLUMNS,
+            f"No finished trainings older than {since}",
+            name=lambda row: one_line(row.get("state", "")),
+        )
+    if found.get("note") and found.get("count"):
+        terminal.tell(one_line(found["note"]), "dim")
+    if dry_run or not found.get("count"):
+        if output.is_data:
+            output.data(found)
+        return OK
+    if not terminal.may_delete(f"Delete {_trainings(found)}?", yes=yes):
+        return OK
+    answers = []
+    while True:
+        answer = session.rest.post("jobs/prune/", {**body, "dry_run": False})
+        answers.append(answer)
+        left = int(answer.get("remaining") or 0)
+        more = f"; {left} remain" if left else ""
+        terminal.tell(f"Deleted {_trainings(answer)}{more}.")
+        if not left or not answer.get("count"):
+            break
+    if output.is_data:
+        output.data(answers)
     return OK

@@ -11,7 +11,7 @@ from portal.web.format import bytes_text
 class Command(BaseCommand):
     """The reconciler does the same every night."""
 
-    help = "Remove uploads, audit entries, tokens and sessions that are past their time."
+    help = "Remove trainings, uploads, audit entries, tokens and sessions that are past their time."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="only say what would go")

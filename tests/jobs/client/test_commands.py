@@ -137,3 +137,42 @@ class Full(io.StringIO):
 def test_a_full_disk_is_said() -> None:
     with pytest.raises(ClientError, match="cannot be written: No space left"):
         Terminal(Full(), io.StringIO()).write("x")
+
+
+# --- prune ---
+HELD = {"logs_bytes": 2048, "artifacts_bytes": 0}
+
+
+def pruned(count: int, remaining: int) -> dict[str, object]:
+    states = [{"state": "failed", "count": count, **HELD}] if count else []
+    more = {"note": "Folders stay."} if count else {}
+    return {"states": states, "count": count, **HELD, "remaining": remaining, **more}
+
+
+def test_prune_shows_asks_and_goes_on_until_nothing_remains(
+    homeport: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = pruned(700, 700)
+    homeport.answers["POST jobs/prune/"] = found
+    assert homeport("prune").code == USAGE
+    shown = homeport("prune", "--since", "30d", "--state", "failed", "--dry-run")
+    assert (shown.code, "700" in shown.out, "Folders stay." in shown.err) == (0, True, True)
+    # Into a pipe: shown, and nothing more is asked of the portal.
+    assert homeport("prune", "--since", "30d").code == USAGE
+    assert {asked.json["dry_run"] for asked in homeport.asked} == {True}
+    assert homeport.asked[0].json["states"] == ["failed"]
+    monkeypatch.setattr(Terminal, "can_ask", True)
+    refused = homeport("prune", "--since", "30d", stdin="no\n")
+    assert "Not deleted." in refused.err
+    assert {asked.json["dry_run"] for asked in homeport.asked} == {True}
+    homeport.asked.clear()
+    homeport.answers["POST jobs/prune/"] = [found, pruned(500, 200), pruned(200, 0)]
+    done = homeport("prune", "--since", "30d", stdin="y\n")
+    assert [asked.json["dry_run"] for asked in homeport.asked] == [True, False, False]
+    assert "Delete 700 trainings, 2.0 KiB? [y/N]" in done.err
+    assert "Deleted 500 trainings, 2.0 KiB; 200 remain." in done.err
+    # Whoever runs a prune at the same time leaves nothing to this one.
+    homeport.answers["POST jobs/prune/"] = [found, pruned(0, 5)]
+    assert homeport("prune", "--since", "30d", "--yes", "-o", "json").json[0]["count"] == 0
+    homeport.answers["POST jobs/prune/"] = pruned(0, 0)
+    assert "No finished trainings older than 30d" in homeport("prune", "--since", "30d").err

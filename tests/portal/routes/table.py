@@ -165,6 +165,7 @@ TABLE: dict[str, Rule] = {
     "tenant-quota": _form(GIVES),
     # --- trainings ---
     "jobs": _mine("GET"),
+    "jobs-prune": _mine("GET", "POST"),
     "job-new": _mine("GET", "POST"),
     "job-fit": _mine("POST"),
     **_each(("job", "job-again", "job-log-download", "job-artifact", "job-fragment"), _look()),
@@ -210,6 +211,7 @@ TABLE: dict[str, Rule] = {
     "api-bundle": Rule({"DELETE": OWNS}, sees=OWNS),
     "api-jobs": _mine("GET", "POST"),
     "api-job-preview": _mine("POST"),
+    "api-job-prune": _mine("POST"),
     "api-job": Rule({"GET": SEES, "DELETE": DELETES}, sees=SEES),
     "api-job-stop": _do(STOPS),
     **_each(

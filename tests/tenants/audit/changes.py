@@ -104,6 +104,14 @@ def _typed(world: World) -> Any:
     return {"confirm": world.alice.namespace, "data": "keep"}
 
 
+def _ended(world: World) -> None:
+    make_job(world.alice, state="failed", finished_at=timezone.now())
+
+
+def _of_any_age(world: World) -> Any:
+    return {"older_than": "0s", "states": ["failed"]}
+
+
 def _upload(world: World) -> Any:
     return {"file": SimpleUploadedFile("train.py", b"print(1)\n")}
 
@@ -188,6 +196,7 @@ CHANGES: dict[tuple[str, str], Change] = {
     ),
     # --- what runs ---
     ("job-new", "POST"): Change("submit", body=_training),
+    ("jobs-prune", "POST"): Change("prune", body=_of_any_age, before=_ended),
     ("job-stop", "POST"): Change("stop"),
     ("job-delete", "POST"): Change("delete"),
     ("bundle-upload", "POST"): Change("upload", body=_upload),
@@ -196,6 +205,9 @@ CHANGES: dict[tuple[str, str], Change] = {
     ("api-bundles", "POST"): Change("upload", body=_upload),
     ("api-bundle", "DELETE"): Change("delete"),
     ("api-jobs", "POST"): Change("submit", body=lambda world: submit_body()),
+    ("api-job-prune", "POST"): Change(
+        "prune", body=lambda world: {**_of_any_age(world), "dry_run": False}, before=_ended
+    ),
     ("api-job", "DELETE"): Change("delete"),
     ("api-job-stop", "POST"): Change("stop"),
 }
