@@ -215,6 +215,34 @@ class Replica(models.Model):
         return f"{self.role}-{self.index}"
 
 
+class Attempt(models.Model):
+    """One run of a training from its objects' creation to their end, with a log of its own.
+
+    Trainings alone have them, and only attempts that began, or changed, since there are such rows.
+    """
+
+    # Without a constraint in the database: the version before this table may delete workloads.
+    workload = models.ForeignKey(
+        Workload, on_delete=models.CASCADE, related_name="attempts", db_constraint=False
+    )
+    number = models.IntegerField()  # 1 is the first; `Replica.attempt`
+    # Why it began, one of `jobs/rules/restarts.py`: Cause.
+    cause = models.CharField(max_length=16)
+    admitted_at = models.DateTimeField(null=True)  # since when it has had room
+    started_at = models.DateTimeField(null=True)  # first time that all of it ran
+    ended_at = models.DateTimeField(null=True)  # when its outcome was known
+    reason_code = models.CharField(max_length=64, blank=True, default="")  # why it ended
+    reason_text = models.TextField(blank=True, default="")
+    exit_code = models.IntegerField(null=True)  # of the replica that decided, when one did
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [models.UniqueConstraint("workload", "number", name="one_row_per_attempt")]
+
+    def __str__(self) -> str:
+        return f"attempt {self.number}"
+
+
 class WorkloadEvent(models.Model):
     """Something that happened to a workload: from the cluster (with its uid) or from Homeport."""
 

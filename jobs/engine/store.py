@@ -33,8 +33,16 @@ from jobs.kinds import notes
 from jobs.kinds.interactive import startup
 from jobs.kinds.manifests import kube_name
 from jobs.kinds.registry import KINDS
-from jobs.kinds.state import ArchiveRow, LoadedRow, ReplicaKey, ReplicaRow, Rescue, WorkloadRow
-from jobs.models import WITH_WORK, Replica, ReplicaArchive, Workload
+from jobs.kinds.state import (
+    ArchiveRow,
+    AttemptRow,
+    LoadedRow,
+    ReplicaKey,
+    ReplicaRow,
+    Rescue,
+    WorkloadRow,
+)
+from jobs.models import WITH_WORK, Attempt, Replica, ReplicaArchive, Workload
 from jobs.rules.queue import Queued
 from jobs.rules.reasons import Reason
 from jobs.rules.states import (
@@ -59,6 +67,7 @@ _INTENT = (
 _REPLICA_KEY = ReplicaKey.__struct_fields__
 _REPLICA_VALUES = tuple(found.name for found in fields(ReplicaRow))[1:]
 _ARCHIVE_VALUES = tuple(found.name for found in fields(ArchiveRow))[1:]
+_ATTEMPT = tuple(found.name for found in fields(AttemptRow))
 _STATE = _REPLICA_VALUES.index("state")
 # What a `WorkloadRow` has just as its row does.
 _AS_STORED = (
@@ -113,12 +122,17 @@ def load(ids: Iterable[UUID]) -> Loaded:
         return Loaded({}, {})
     replicas = _of_workloads(Replica, wanted, (*_REPLICA_KEY, *_REPLICA_VALUES))
     archives = _of_workloads(ReplicaArchive, wanted, (*_REPLICA_KEY, *_ARCHIVE_VALUES))
+    current = Attempt.objects.filter(workload__in=wanted, number=F("workload__attempt")).order_by()
+    attempts = {
+        pk: AttemptRow(*rest) for pk, *rest in current.values_list("workload_id", *_ATTEMPT)
+    }
     found: dict[UUID, LoadedRow] = {}
     broken: dict[UUID, str] = {}
     for one in workloads:
         try:
             found[one.pk] = LoadedRow(
                 _row_of(one),
+                attempts.get(one.pk),
                 {row.key: row for row in starmap(_replica_row, sorted(replicas[one.pk]))},
                 {row.key: row for row in starmap(_archive_row, sorted(archives[one.pk]))},
             )
@@ -325,6 +339,7 @@ def save_admission(change: Change, documents: Sequence[Object] | None) -> Change
     if not queued.update(revision=F("revision") + 1, **columns):
         return None
     [changed] = _changed_rows([change.workload_id])
+    _save_attempts([change])
     save_events(changed.workload_id, changed.generation, _events_of(change))
     return changed
 
@@ -389,6 +404,7 @@ def _write(changes: Sequence[Change]) -> list[ChangedRow]:
     found = {row.workload_id: row for row in _changed_rows(ids)}
     written = [change for change in kept if change.workload_id in found]
     save_replicas((change.workload_id, row) for change in written for row in change.plan.replicas)
+    _save_attempts(written)
     for change in written:
         for key in change.plan.forgotten:
             Replica.objects.filter(
@@ -450,6 +466,22 @@ def save_replicas(rows: Iterable[tuple[UUID, ReplicaRow]]) -> None:
         unique_fields=["workload", *_REPLICA_KEY],
         update_fields=_REPLICA_VALUES,
     )
+
+
+def _save_attempts(changes: Sequence[Change]) -> None:
+    """Writes the attempts that plans tell, new or not."""
+    made = [
+        Attempt(workload_id=change.workload_id, **{name: getattr(row, name) for name in _ATTEMPT})
+        for change in changes
+        for row in change.plan.attempts
+    ]
+    if made:
+        Attempt.objects.bulk_create(
+            made,
+            update_conflicts=True,
+            unique_fields=["workload", "number"],
+            update_fields=_ATTEMPT[1:],
+        )
 
 
 def _events_of(change: Change) -> list[EventRow]:

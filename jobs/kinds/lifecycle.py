@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from jobs.kinds.notes import Notes
 from jobs.kinds.state import (
+    AttemptRow,
     CreateAll,
     Delete,
     EventNote,
@@ -74,6 +75,7 @@ class Lifecycle(ABC):
 
     Attributes:
         before: the row as committed.
+        attempts: by number: the current one as it is stored, and those that this look writes.
         observed: what the cluster shows of it.
         now: our clock; never compared with times of the cluster.
         is_settled: nothing more is to be done but wait for a timer or a person.
@@ -88,6 +90,8 @@ class Lifecycle(ABC):
         self.before = row
         self.row = row
         self.replicas = dict(observed.replicas)
+        stored = observed.attempt
+        self.attempts: dict[int, AttemptRow] = {} if stored is None else {stored.number: stored}
         self.observed = observed
         self.now = now
         self.is_settled = False
@@ -476,6 +480,7 @@ class Lifecycle(ABC):
             columns={k: value for k, value in columns.items() if value != getattr(before, k)},
             replicas=tuple(row for key, row in self.replicas.items() if known.get(key) != row),
             forgotten=tuple(key for key in known if key not in self.replicas),
+            attempts=tuple(one for one in self.attempts.values() if one != self.observed.attempt),
             events=tuple(self._events),
             render=self.renders,
             deadline_s=self.deadline_left_s if self.renders else None,

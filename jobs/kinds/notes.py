@@ -34,6 +34,8 @@ class Notes:
     Attributes of trainings:
         spent_s: seconds that earlier attempts ran, held against the deadline.
         retries_used: attempts begun because a replica failed.
+        attempt_cause: why the attempt that waits in the queue begins, see `restarts.Cause`; empty: nobody
+            noted it.
         stopping_at: since when it stops with grace.
         worker0_ended_at: when worker 0 was seen to have succeeded.
         verdict_at: when the cluster's verdict was first seen without the replica that caused it.
@@ -68,6 +70,7 @@ class Notes:
 
     spent_s: int = 0
     retries_used: int = 0
+    attempt_cause: str = ""
     stopping_at: datetime | None = None
     worker0_ended_at: datetime | None = None
     verdict_at: datetime | None = None

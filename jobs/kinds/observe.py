@@ -95,6 +95,7 @@ def observed(
         trouble=results.trouble,
         replicas=loaded.replicas,
         archives=loaded.archives,
+        attempt=loaded.attempt,
         **more,
     )
 

@@ -69,6 +69,20 @@ class ArchiveRow:
 
 
 @dataclass(frozen=True)
+class AttemptRow:
+    """A row of `jobs.models.Attempt`, which says what they mean."""
+
+    number: int
+    cause: str
+    admitted_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    reason_code: str = ""
+    reason_text: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True)
 class StartupStep:
     """One step of a start-up; `state` is done, now, wait or failed; `at` is when it was done (or failed)."""
 
@@ -143,9 +157,10 @@ class WorkloadRow:
 
 @dataclass(frozen=True)
 class LoadedRow:
-    """A workload's rows, as loaded in one go."""
+    """A workload's rows, as loaded in one go; `attempt` is the current one, where attempts are kept."""
 
     row: WorkloadRow
+    attempt: AttemptRow | None = None
     replicas: Mapping[ReplicaKey, ReplicaRow] = field(default_factory=dict)
     archives: Mapping[ReplicaKey, ArchiveRow] = field(default_factory=dict)
 
@@ -305,6 +320,7 @@ class Observed:
         rescues: pods that rescue logs.
         deleted_pods: those that went since the last look, with their last status.
         refusal: the latest event about a pod that could not be made.
+        attempt: what is stored of the current one; None: nothing yet.
     """
 
     is_current: bool = True
@@ -325,6 +341,7 @@ class Observed:
     replicas: Mapping[ReplicaKey, ReplicaRow] = field(default_factory=dict)
     archives: Mapping[ReplicaKey, ArchiveRow] = field(default_factory=dict)
     refusal: str = ""
+    attempt: AttemptRow | None = None
 
     @property
     def pod(self) -> PodFacts | None:
@@ -414,6 +431,7 @@ class Plan:
         columns: changed fields of the row.
         replicas: changed or new replica rows, whole.
         forgotten: replica rows to remove (of attempts that never ran, of generations that are over).
+        attempts: changed or new attempts, whole.
         render: render the manifests of the (new) attempt into the row, in the same transaction.
         deadline_s: for `render`: what is left of the deadline in seconds; None without one.
         next_due: when to look again though nothing happens; None: never.
@@ -424,6 +442,7 @@ class Plan:
     columns: Mapping[str, Any] = field(default_factory=dict)
     replicas: tuple[ReplicaRow, ...] = ()
     forgotten: tuple[ReplicaKey, ...] = ()
+    attempts: tuple[AttemptRow, ...] = ()
     events: tuple[EventNote, ...] = ()
     render: bool = False
     deadline_s: int | None = None
@@ -434,6 +453,5 @@ class Plan:
     @property
     def writes(self) -> bool:
         """Whether any row changes."""
-        return bool(
-            self.columns or self.replicas or self.forgotten or self.events or self.delete_row
-        )
+        rows = self.replicas or self.forgotten or self.attempts or self.events
+        return bool(self.columns or rows or self.delete_row)

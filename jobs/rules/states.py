@@ -9,12 +9,14 @@ class WorkloadState(StrEnum):
 
     queued -> starting -> running -> succeeded | failed | stopped, with `stopping` on the way to
     `stopped`; starting -> queued when the cluster did not place all replicas in time; running ->
-    starting when the cluster took replicas away.
+    starting when the cluster replaces replicas that it took away; restarting between two attempts of a
+    training, which keeps its room meanwhile.
     """
 
     QUEUED = "queued"
     STARTING = "starting"
     RUNNING = "running"
+    RESTARTING = "restarting"
     STOPPING = "stopping"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -23,16 +25,19 @@ class WorkloadState(StrEnum):
 
 FINAL_STATES = frozenset({WorkloadState.SUCCEEDED, WorkloadState.FAILED, WorkloadState.STOPPED})
 _S = WorkloadState
-# state -> what may follow; docs/states.md draws it, and the reconciler's tests hold it to it.
+# state -> what may follow; the reconciler's tests hold it to it.
 FOLLOWERS: Mapping[WorkloadState, frozenset[WorkloadState]] = {
     _S.QUEUED: frozenset({_S.STARTING, _S.STOPPED, _S.FAILED}),
-    _S.STARTING: frozenset({_S.QUEUED, _S.RUNNING, _S.STOPPING, _S.SUCCEEDED, _S.FAILED}),
-    _S.RUNNING: frozenset({_S.STARTING, _S.STOPPING, _S.SUCCEEDED, _S.FAILED}),
+    _S.STARTING: frozenset(
+        {_S.QUEUED, _S.RUNNING, _S.RESTARTING, _S.STOPPING, _S.SUCCEEDED, _S.FAILED}
+    ),
+    _S.RUNNING: frozenset({_S.STARTING, _S.RESTARTING, _S.STOPPING, _S.SUCCEEDED, _S.FAILED}),
+    _S.RESTARTING: frozenset({_S.STARTING, _S.STOPPING, _S.FAILED}),
     _S.STOPPING: frozenset({_S.STOPPED}),
     **dict.fromkeys(FINAL_STATES, frozenset[WorkloadState]()),
 }
 # States in which a workload counts against quota and capacity.
-HOLDING_STATES = frozenset({WorkloadState.STARTING, WorkloadState.RUNNING, WorkloadState.STOPPING})
+HOLDING_STATES = frozenset({_S.STARTING, _S.RUNNING, _S.RESTARTING, _S.STOPPING})
 
 
 class ReplicaState(StrEnum):

@@ -9,6 +9,7 @@ from jobs.kinds.training import replicas
 from jobs.kinds.training.replicas import Situation
 from jobs.rules import endings, patterns, reasons, waits
 from jobs.rules.reasons import Reason
+from jobs.rules.restarts import ReplicaEnd
 from jobs.rules.states import ReplicaState, WorkloadState
 from jobs.rules.topologies import SuccessPolicy, is_success, success_policy
 
@@ -21,11 +22,13 @@ class Outcome:
         is_success: the training is a success.
         reason: why it failed.
         may_retry: another attempt may do better (never after the deadline or a broken image).
+        exit_code: of the replica that decided; None: none did, or its code is not known.
     """
 
     is_success: bool
     reason: Reason = reasons.NONE
     may_retry: bool = False
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True)
@@ -67,22 +70,25 @@ def is_failure(now: Situation) -> bool:
     return root is not None and root.uid == now.row.root_uid and root.verdict == "failed"
 
 
-def find_cause(now: Situation) -> Reason | None:
-    """The reason of the replica that failed first."""
-    failed = {row.key: row for row in _deciding(now) if row.state is ReplicaState.FAILED}
-    pods = [
-        pod
-        for pod in (*now.observed.pods, *now.observed.deleted_pods)
-        if pod.key in failed and pod.uid == failed[pod.key].pod_uid
-    ]
-    for pod in replicas.earliest(pods):
-        reason = replicas.reason_of_failure(now, pod)
+def find_cause(now: Situation) -> ReplicaEnd | None:
+    """How the replica ended that failed first."""
+    found = list(_failures(now))
+    return min(found, key=ReplicaEnd.order) if found else None
+
+
+def _failures(now: Situation) -> Iterator[ReplicaEnd]:
+    """How each deciding replica failed, by its pod, or by what is stored of a pod that is gone."""
+    pods = {pod.uid: pod for pod in (*now.observed.deleted_pods, *now.observed.pods)}
+    for row in _deciding(now):
+        if row.state is not ReplicaState.FAILED:
+            continue
+        pod = pods.get(row.pod_uid)
+        if pod is None:
+            reason, at = _of_row(now, row), row.finished_at
+        else:
+            reason, at = replicas.reason_of_failure(now, pod), pod.finished_at
         if reason.code:
-            return reason
-    for row in sorted(failed.values(), key=_ended):
-        if row.reason_code:
-            return _of_row(now, row)
-    return None
+            yield ReplicaEnd(row.key.who, reason, row.exit_code, at)
 
 
 def _ended(row: ReplicaRow) -> float:
@@ -91,6 +97,8 @@ def _ended(row: ReplicaRow) -> float:
 
 def _of_row(now: Situation, row: ReplicaRow) -> Reason:
     """A row keeps code and text; the next step is in the table."""
+    if not row.reason_code:
+        return reasons.NONE
     if row.exit_code:
         memory = now.row.memory[row.key.role]
         again = endings.reason_of_end(row.key.who, endings.ContainerExit(row.exit_code), memory)

@@ -5,17 +5,21 @@ and what the clean policy says is removed
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from jobs.kinds import crashes
 from jobs.kinds.lifecycle import Lifecycle, words_of
 from jobs.kinds.state import (
+    AttemptRow,
     Erase,
     ObjectRef,
     Observed,
     PatchRoot,
+    Plan,
     PodFacts,
     ReplicaKey,
     Rescue,
@@ -28,6 +32,7 @@ from jobs.kinds.training.replicas import Situation, is_server
 from jobs.kinds.training.spec import GRACE_S, RunPolicy
 from jobs.rules import patterns, reasons, waits
 from jobs.rules.reasons import Reason
+from jobs.rules.restarts import Cause
 from jobs.rules.states import WorkloadState
 from jobs.rules.topologies import SuccessPolicy, get_topology
 
@@ -63,6 +68,42 @@ class TrainingLifecycle(Lifecycle):
         if self.row.desired != "delete" and self.row.state is not WorkloadState.QUEUED:
             self.replicas.update(replicas.update(self.situation))
         super().advance()
+
+    # --- attempts ---
+    @property
+    def attempt(self) -> AttemptRow:
+        """The current one as it is by now; of one that an earlier version began, what is known of it."""
+        row = self.row
+        if row.attempt in self.attempts:
+            return self.attempts[row.attempt]
+        since = row.started_at if row.attempt == 1 else self.notes.committed_at
+        return AttemptRow(row.attempt, self._cause, row.admitted_at, since)
+
+    @property
+    def _cause(self) -> Cause:
+        """Why the current attempt began, as far as the row tells."""
+        if self.notes.attempt_cause:
+            return Cause(self.notes.attempt_cause)
+        if self.row.attempt == 1:
+            return Cause.FIRST
+        return Cause.RETRY if self.notes.retries_used else Cause.WITHDRAWN
+
+    def _tell_attempt(self, **columns: Any) -> None:
+        self.attempts[self.row.attempt] = replace(self.attempt, **columns)
+
+    def _end_attempt(self, why: Reason, exit_code: int | None = None) -> None:
+        """Its outcome is known. What is learned later is about the training, not about this attempt."""
+        if self.attempt.ended_at is None:
+            told = {"reason_code": why.code, "reason_text": why.text, "exit_code": exit_code}
+            self._tell_attempt(ended_at=self.now, **told)
+
+    def admit(self) -> Plan:
+        self.attempts[self.row.attempt] = AttemptRow(self.row.attempt, self._cause, self.now)
+        return super().admit()
+
+    def begin_teardown(self, goal: str, why: Reason) -> None:
+        self._end_attempt(why)
+        super().begin_teardown(goal, why)
 
     @property
     def leaves_queue(self) -> bool:
@@ -111,6 +152,8 @@ class TrainingLifecycle(Lifecycle):
             self.note(restart_reason=(), starting_since=None)
             if self.row.started_at is None:
                 self.set(started_at=self.now)
+            if self.attempt.started_at is None:
+                self._tell_attempt(started_at=self.now)
         late = self._wait_for_stragglers()
         if late is not None and self.row.reason.code != late.code:
             self.say("straggler", late.text, warning=True)
@@ -164,8 +207,8 @@ class TrainingLifecycle(Lifecycle):
         if cause is None:
             if not self.wait_from("verdict_at", EXPLANATION_S):
                 return None
-            cause = decision.without_cause(now)
-        return Outcome(False, cause, may_retry=True)
+            return Outcome(False, decision.without_cause(now), may_retry=True)
+        return Outcome(False, cause.reason, may_retry=True, exit_code=cause.exit_code)
 
     def _deadline_reason(self) -> Reason:
         deadline = reasons.duration_text(self.run_policy.deadline_s or 0)
@@ -182,7 +225,9 @@ class TrainingLifecycle(Lifecycle):
         has_retries = self.topology.is_coupled and self.notes.retries_used < self.run_policy.retries
         if outcome.is_success:
             self._succeed()
-        elif outcome.may_retry and has_retries:
+            return
+        self._end_attempt(outcome.reason, outcome.exit_code)
+        if outcome.may_retry and has_retries:
             self._try_again(outcome.reason)
         else:
             self.fail(outcome.reason)
@@ -191,10 +236,14 @@ class TrainingLifecycle(Lifecycle):
         self.set(deciders_ended_at=self.now, finished_at=self.now)
         if self.row.started_at is None:
             self.set(started_at=self.now)
+        if self.attempt.started_at is None:
+            self._tell_attempt(started_at=self.now)
+        self._end_attempt(reasons.NONE, 0)
         self.turn(WorkloadState.SUCCEEDED)
         self.settle()
 
     def fail(self, reason: Reason) -> None:
+        self._end_attempt(reason)
         self.set(deciders_ended_at=self.now, finished_at=self.now)
         self.turn(WorkloadState.FAILED, reason)
         self.settle()
@@ -230,8 +279,10 @@ class TrainingLifecycle(Lifecycle):
         notes = self.notes.for_new_attempt()
         self.set(attempt=self.row.attempt + 1, root_uid="", has_plan=False, notes=notes)
         if goal == "queue":
+            self.note(attempt_cause=Cause.WITHDRAWN.value)
             self.requeue(why)
             return
+        self.attempts[self.row.attempt] = AttemptRow(self.row.attempt, Cause.RETRY, self.now)
         self.note(starting_since=self.now, restart_reason=words_of(why))
         self.set(has_plan=True)
         self.renders = True
@@ -274,6 +325,7 @@ class TrainingLifecycle(Lifecycle):
         self.conclude("stop", why)
 
     def conclude(self, goal: str, why: Reason) -> None:
+        self._end_attempt(why)
         self.set(finished_at=self.now)
         if self.row.deciders_ended_at is None:
             self.set(deciders_ended_at=self.now)

@@ -242,12 +242,3 @@ def all_run(now: Situation) -> bool:
     """Whether every replica runs, or has succeeded."""
     good = {ReplicaState.RUNNING, ReplicaState.SUCCEEDED}
     return all(now.replicas[key].state in good for key in now.expected)
-
-
-def earliest(pods: Iterable[PodFacts]) -> list[PodFacts]:
-    """By the time at which they ended, unknown ones last."""
-
-    def ended(pod: PodFacts) -> tuple[float, str]:
-        return (pod.finished_at.timestamp() if pod.finished_at else float("inf"), pod.name)
-
-    return sorted(pods, key=ended)

@@ -30,6 +30,14 @@ def is_state(*states: str) -> Any:
     return lambda job: job.state in states
 
 
+async def attempts_of(job: Workload) -> list[tuple[str, str, int | None, bool]]:
+    """Why each began, why it ended and by which code, and whether it ever ran."""
+    rows = [row async for row in job.attempts.all()]
+    assert [row.number for row in rows] == list(range(1, len(rows) + 1))
+    assert all(row.admitted_at for row in rows)
+    return [(row.cause, row.reason_code, row.exit_code, bool(row.started_at)) for row in rows]
+
+
 @pytest.fixture
 def world() -> World:
     return World()
@@ -148,6 +156,7 @@ async def test_a_coupled_training_is_tried_again_as_a_whole(world: World) -> Non
         (1, "failed"),
         (2, "succeeded"),
     }
+    assert await attempts_of(job) == [("first", "exit_code", 1, True), ("retry", "", 0, True)]
 
 
 async def test_a_replica_that_the_cluster_took_away_starts_again_for_free(world: World) -> None:
@@ -197,6 +206,8 @@ async def test_what_is_not_placed_in_time_goes_back_to_the_queue(world: World) -
     assert "next attempt" in job.reason_text
     job = await world.until(is_final)
     assert (job.state, job.attempt) == ("succeeded", 2)
+    told = [("first", "not_placed", None, False), ("withdrawn", "", 0, True)]
+    assert await attempts_of(job) == told
     assert job.admitted_at - job.queued_at > timedelta(seconds=45)
 
 
@@ -224,6 +235,7 @@ async def test_stop_gives_grace_and_then_says_stopped(world: World) -> None:
     assert (job.state, job.reason_code) == ("stopping", "stopped_by")
     job = await world.until(is_final)
     assert (job.state, job.reason_text) == ("stopped", "Lee stopped this: the demo needs it")
+    assert await attempts_of(job) == [("first", "stopped_by", None, True)]
     await world.until(lambda job: job.notes.get("archive") == "complete")
     assert not world.sim.of("Deployment")
     assert {(r.state, r.exit_code) for r in (await world.replicas()).values()} == {("stopped", 143)}

@@ -11,7 +11,7 @@ from pytest_django import DjangoAssertNumQueries
 from jobs.engine import store
 from jobs.engine.events import base_name
 from jobs.engine.rows import Change
-from jobs.kinds.state import ArchiveRow, EventNote, Plan, ReplicaKey, ReplicaRow
+from jobs.kinds.state import ArchiveRow, AttemptRow, EventNote, Plan, ReplicaKey, ReplicaRow
 from jobs.models import WITH_WORK, Replica, ReplicaArchive, Workload
 from jobs.rules.states import ReplicaState
 from portal.cluster import names
@@ -52,9 +52,9 @@ def test_many_jobs_cost_no_more_queries_than_one(
     with django_assert_num_queries(5):
         store.save(changes(jobs[1:]))
     assert Replica.objects.filter(restarts=3).count() == 21
-    with django_assert_num_queries(3):
+    with django_assert_num_queries(4):
         store.load([job.pk for job in jobs[:1]])
-    with django_assert_num_queries(3):
+    with django_assert_num_queries(4):
         store.load([job.pk for job in jobs])
 
 
@@ -90,7 +90,10 @@ def test_what_is_read_is_what_was_written(tenant: Tenant) -> None:
         finished_at=at + timedelta(seconds=9),
     )
     other = ReplicaRow(ReplicaKey("ps", 1, 1))
-    store.save(changes([job], replicas=(row, other)))
+    attempt = AttemptRow(1, "first", at, at, at + timedelta(seconds=9), "oom", "No memory.", 137)
+    past = AttemptRow(7, "retry")  # of another number than the row's
+    store.save(changes([job], replicas=(row, other), attempts=(AttemptRow(1, "retry"), past)))
+    store.save(changes([job], attempts=(attempt,)))
     kept = ArchiveRow(KEY, True, "its uid", 137, at)
     columns = {name: getattr(kept, name) for name in ("is_complete", "pod_uid", "exit_code")}
     ReplicaArchive.objects.create(
@@ -99,6 +102,8 @@ def test_what_is_read_is_what_was_written(tenant: Tenant) -> None:
     loaded = store.load([job.pk]).rows[job.pk]
     assert list(loaded.replicas.values()) == [other, row]  # by role and index
     assert loaded.archives == {KEY: kept}
+    assert loaded.attempt == attempt
+    assert job.attempts.count() == 2
 
 
 def test_one_that_cannot_be_written_stops_no_other(
