@@ -289,13 +289,15 @@ def _in_queue(workload: Workload) -> Queued:
 
 def _read_admitted() -> Iterator[Admitted]:
     """Workloads that hold room, or are about to."""
-    rows = Workload.objects.filter(state__in=(WorkloadState.STARTING, WorkloadState.RUNNING))
-    columns = ("kind", "replicas", "attempt", "tenant__namespace")
+    holding = (WorkloadState.STARTING, WorkloadState.RUNNING, WorkloadState.RESTARTING)
+    rows = Workload.objects.filter(state__in=holding)
+    columns = ("kind", "state", "replicas", "attempt", "tenant__namespace")
     teardown = KT("notes__teardown")
     found = list(rows.select_related("tenant").only(*columns).annotate(teardown=teardown))
     ended: dict[UUID, Counter[str]] = defaultdict(Counter)
     over = Replica.objects.filter(
-        workload__in=[one.pk for one in found],
+        # Between two attempts all have ended, and all of them will want their room again.
+        workload__in=[one.pk for one in found if one.state != WorkloadState.RESTARTING],
         attempt=F("workload__attempt"),
         state__in=FINAL_REPLICA_STATES,
     )

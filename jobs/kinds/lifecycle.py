@@ -40,8 +40,8 @@ VIEW_LAG_S = 2
 # been away. A pod that we delete before its ReplicaSet has gone would be made once more.
 CASCADE_S = 10
 REPLICA_SETS_S = 90
-# Goals of taking everything down after which it comes up again.
-_COMES_BACK = frozenset({"queue", "retry"})
+# Goals of taking everything down after which it comes up again, and the state until then.
+_STATE_OF = {"queue": WorkloadState.STARTING, "retry": WorkloadState.RESTARTING}
 _IDLE_STATES = FINAL_STATES | {WorkloadState.QUEUED}
 # What planning may change of a row; a plan tells those that it did.
 _COLUMNS = (
@@ -148,7 +148,10 @@ class Lifecycle(ABC):
 
     @abstractmethod
     def come_back(self, goal: str, why: Reason) -> None:
-        """Everything is down and it is not over: to the queue ("queue"), or at once ("retry")."""
+        """Everything is down and it is not over: to the queue ("queue"), or once more ("retry").
+
+        It may wait: it is called again at each look until the teardown is over.
+        """
 
     def stop(self) -> None:
         """Ends what runs, because somebody wants it; called until it is over."""
@@ -334,13 +337,13 @@ class Lifecycle(ABC):
         """Takes everything down, then goes where it was meant to go."""
         why = Reason(*self.notes.teardown_reason)
         goal = self.notes.teardown
-        if goal in _COMES_BACK and self.wants_stop:
+        if goal in _STATE_OF and self.wants_stop:
             goal, why = "stop", self.stop_reason()
             self.note(teardown=goal, teardown_reason=words_of(why))
-        self.turn(WorkloadState.STARTING if goal in _COMES_BACK else WorkloadState.STOPPING, why)
+        self.turn(_STATE_OF.get(goal, WorkloadState.STOPPING), why)
         if not self.delete_objects():
             return
-        if goal in _COMES_BACK:
+        if goal in _STATE_OF:
             self.come_back(goal, why)
             return
         self.note(teardown="", teardown_at=None)

@@ -34,8 +34,10 @@ class Notes:
     Attributes of trainings:
         spent_s: seconds that earlier attempts ran, held against the deadline.
         retries_used: attempts begun because a replica failed.
+        short_attempts: attempts in a row that ended before they had run for 10 minutes.
+        free_attempts: those in a row of them that cost no retry, for the cluster had ended them.
         attempt_cause: why the attempt that waits in the queue begins, see `restarts.Cause`; empty: nobody
-            noted it.
+            noted it. While one is restarting, of the attempt that comes.
         stopping_at: since when it stops with grace.
         worker0_ended_at: when worker 0 was seen to have succeeded.
         verdict_at: when the cluster's verdict was first seen without the replica that caused it.
@@ -70,6 +72,8 @@ class Notes:
 
     spent_s: int = 0
     retries_used: int = 0
+    short_attempts: int = 0
+    free_attempts: int = 0
     attempt_cause: str = ""
     stopping_at: datetime | None = None
     worker0_ended_at: datetime | None = None
@@ -93,7 +97,12 @@ class Notes:
     def for_new_attempt(self) -> "Notes":
         """What stays true when everything of an attempt is down and the next one may begin."""
         return Notes(
-            event_count=self.event_count, spent_s=self.spent_s, retries_used=self.retries_used
+            event_count=self.event_count,
+            spent_s=self.spent_s,
+            retries_used=self.retries_used,
+            short_attempts=self.short_attempts,
+            free_attempts=self.free_attempts,
+            attempt_cause=self.attempt_cause,
         )
 
     def for_new_generation(self) -> "Notes":

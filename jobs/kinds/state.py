@@ -183,7 +183,9 @@ class Root(ObjectRef):
     Attributes:
         verdict: of a Job: "complete", "failed", or empty while it goes on. A verdict counts as soon as
             the controller announces it (SuccessCriteriaMet, FailureTarget), before all pods are gone.
-        fail_reason: such as BackoffLimitExceeded or DeadlineExceeded.
+        retries_itself: a Job of one replica as version 1 of the template made it: the cluster starts that
+            again when it fails or was lost, as often as its retries say.
+        fail_reason: such as MaxFailedIndexesExceeded or DeadlineExceeded.
         completed: indexes that have succeeded.
         failed_count: pods that have failed and counted.
         replicas: of a Deployment, how many pods it is to have.
@@ -191,6 +193,7 @@ class Root(ObjectRef):
     """
 
     is_suspended: bool = False
+    retries_itself: bool = False
     verdict: Literal["", "complete", "failed"] = ""
     fail_reason: str = ""
     fail_message: str = ""

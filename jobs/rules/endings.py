@@ -109,6 +109,12 @@ class Disruption:
     pod_message: str = ""
 
 
+# The codes of the function below: the cluster took a replica away, and its program did not fail.
+DISRUPTIONS = frozenset(
+    {"evicted_retrying", "preempted", "node_lost", "drained", "cluster_restarted"}
+)
+
+
 def reason_of_disruption(who: str, disruption: Disruption) -> Reason:
     """Why the replica starts again although nobody failed."""
     if disruption.pod_reason == "Evicted":

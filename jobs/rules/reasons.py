@@ -147,6 +147,13 @@ ROWS: dict[str, tuple[str, str]] = {
         "{cause} It is retried ({number} of {most}).",
         "No action needed; what it saved in its log directory is kept.",
     ),
+    "disrupted_often": (
+        (
+            "The cluster has ended {count} attempts in a row within 10 minutes of their start, this "
+            "one by taking {who} away; each further one counts as a failure."
+        ),
+        _ADMIN,
+    ),
     "cluster_restarted": (
         "The cluster was restarted: {who} starts again. It does not count as a failure.",
         "No action needed; what it saved in its log directory is kept.",

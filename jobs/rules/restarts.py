@@ -1,10 +1,18 @@
-"""Why an attempt of a training begins, and which replica's end decided over the one before. Pure."""
+"""Whether an attempt of a training follows another one, what it costs, and when it begins. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from jobs.rules.endings import DISRUPTIONS
 from jobs.rules.reasons import Reason
+
+# As the Job controller waits before it makes a pod again.
+# https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-backoff-failure-policy
+BACKOFF_S = 10
+BACKOFF_MOST_S = 360
+STEADY_S = 600  # what ran for so long is no part of a row of failures
+FREE_IN_A_ROW = 10  # attempts that may cost nothing before each further one costs a retry
 
 
 class Cause(StrEnum):
@@ -34,6 +42,16 @@ class ReplicaEnd:
     exit_code: int | None = None
     at: datetime | None = None
 
+    @property
+    def is_lost(self) -> bool:
+        """The cluster took it away: whatever its code, that was not its program's doing."""
+        return self.reason.code in DISRUPTIONS
+
     def order(self) -> tuple[float, str]:
         """Sorts the first first, and last what has no time."""
         return (self.at.timestamp() if self.at is not None else float("inf"), self.who)
+
+
+def backoff_s(failures: int) -> int:
+    """Seconds from an attempt's end to the next one, after so many unsteady ones in a row, it included."""
+    return int(min(BACKOFF_S * 2 ** min(max(0, failures - 1), 30), BACKOFF_MOST_S))

@@ -25,11 +25,14 @@ class Role:
         max_count: most replicas; None: as many as the catalog allows.
         decides: its replicas end by themselves, and their ends are the training's end.
             The others serve until the deciding ones have ended.
+        replaced_when_lost: a replica that the cluster took away is replaced by itself, and the others
+            go on meanwhile; else the attempt ends with it.
     """
 
     name: str
     max_count: int | None = None
     decides: bool = True
+    replaced_when_lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,10 @@ class Topology:
 
     Attributes:
         roles: in the order in which people think of them; exactly these must be asked for.
-        is_coupled: replicas talk to each other, so none is of use when another has failed, and
-            only the whole can be tried again.
     """
 
     name: str
     roles: tuple[Role, ...]
-    is_coupled: bool
 
     @property
     def role_names(self) -> tuple[str, ...]:
@@ -68,8 +68,14 @@ class Topology:
         return (SuccessPolicy.ALL, SuccessPolicy.WORKER0)
 
 
-SINGLE = Topology("single", (Role("worker", max_count=1),), is_coupled=False)
-TF_PS = Topology("tf-ps", (Role("worker"), Role("ps", decides=False)), is_coupled=True)
+SINGLE = Topology("single", (Role("worker", max_count=1),))
+TF_PS = Topology(
+    "tf-ps",
+    (
+        Role("worker", replaced_when_lost=True),
+        Role("ps", decides=False, replaced_when_lost=True),
+    ),
+)
 TOPOLOGIES: Mapping[str, Topology] = {shape.name: shape for shape in (SINGLE, TF_PS)}
 
 

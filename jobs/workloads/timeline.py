@@ -20,6 +20,8 @@ class Step:
     is_now: bool
 
 
+_RESTARTING = WorkloadState.RESTARTING
+_RUN_TITLES = {_RESTARTING: _("Restarting"), WorkloadState.STOPPING: _("Stopping")}
 _END_TITLES = {
     WorkloadState.SUCCEEDED: _("Succeeded"),
     WorkloadState.FAILED: _("Failed"),
@@ -34,6 +36,8 @@ def steps(job: Workload) -> list[Step]:
     is_waiting = job.state == WorkloadState.QUEUED
     admitted_at = None if is_waiting else job.admitted_at
     started_at = None if is_waiting else job.started_at
+    state = WorkloadState(job.state)
+    is_running = state in {WorkloadState.RUNNING, *_RUN_TITLES} and started_at is not None
     found = [
         Step("queued", _("Queued"), job.queued_at, admitted_at or end, is_waiting),
         Step(
@@ -41,18 +45,12 @@ def steps(job: Workload) -> list[Step]:
             _("Starting"),
             admitted_at,
             started_at or end,
-            job.state == WorkloadState.STARTING,
+            state == WorkloadState.STARTING or (state == _RESTARTING and not started_at),
         ),
-        Step(
-            "running",
-            _("Stopping") if job.state == WorkloadState.STOPPING else _("Running"),
-            started_at,
-            end,
-            job.state in {WorkloadState.RUNNING, WorkloadState.STOPPING},
-        ),
+        Step("running", _RUN_TITLES.get(state, _("Running")), started_at, end, is_running),
         Step(
             "finished",
-            _END_TITLES.get(WorkloadState(job.state), _("Finished")),
+            _END_TITLES.get(state, _("Finished")),
             end,
             None,
             False,

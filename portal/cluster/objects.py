@@ -205,6 +205,7 @@ class KubePod(KubeStruct, frozen=True):
 # --- Job, Deployment, Service ---
 class JobSpec(KubeStruct, frozen=True):
     suspend: bool = False
+    backoff_limit_per_index: int | None = None
 
 
 class JobStatus(KubeStruct, frozen=True):

@@ -14,6 +14,7 @@ STATES = {
     "queued": "yellow",
     "starting": "cyan",
     "running": "cyan",
+    "restarting": "yellow",
     "stopping": "yellow",
     "succeeded": "green",
     "failed": "red",

@@ -86,7 +86,7 @@ COLUMNS = (
 @click.option(
     "--state",
     shell_complete=on_tab(lambda: STATES),
-    help="queued, starting, running, succeeded, failed, stopped, ...",
+    help="queued, starting, running, restarting, succeeded, failed, stopped, ...",
 )
 @click.option("--name", help="part of the name")
 @number_option("-n", "--limit", low=1, high=200, default=20, text="how many to show (20)")

@@ -23,12 +23,14 @@ class Outcome:
         reason: why it failed.
         may_retry: another attempt may do better (never after the deadline or a broken image).
         exit_code: of the replica that decided; None: none did, or its code is not known.
+        lost: the replica that the cluster took away, and that it was it that ended the attempt; else empty.
     """
 
     is_success: bool
     reason: Reason = reasons.NONE
     may_retry: bool = False
     exit_code: int | None = None
+    lost: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,19 +73,24 @@ def is_failure(now: Situation) -> bool:
 
 
 def find_cause(now: Situation) -> ReplicaEnd | None:
-    """How the replica ended that failed first."""
-    found = list(_failures(now))
-    return min(found, key=ReplicaEnd.order) if found else None
+    """How the replica ended that decides: one that the cluster took away, else the first that failed.
+
+    To be taken away ends a replica's peers too, often before it has ended itself.
+    """
+    found = sorted(_failures(now), key=ReplicaEnd.order)
+    return next((end for end in found if end.is_lost), found[0]) if found else None
 
 
 def _failures(now: Situation) -> Iterator[ReplicaEnd]:
     """How each deciding replica failed, by its pod, or by what is stored of a pod that is gone."""
     pods = {pod.uid: pod for pod in (*now.observed.deleted_pods, *now.observed.pods)}
     for row in _deciding(now):
-        if row.state is not ReplicaState.FAILED:
-            continue
         pod = pods.get(row.pod_uid)
-        if pod is None:
+        if pod is not None and pod.disruption is not None:
+            reason, at = endings.reason_of_disruption(row.key.who, pod.disruption), pod.finished_at
+        elif row.state is not ReplicaState.FAILED:
+            continue
+        elif pod is None:
             reason, at = _of_row(now, row), row.finished_at
         else:
             reason, at = replicas.reason_of_failure(now, pod), pod.finished_at
@@ -190,8 +197,9 @@ def find_new_starts(now: Situation, root: Root) -> Iterator[Reason]:
             if now.row.state is WorkloadState.RUNNING and _was_replaced(now, row):
                 yield reasons.make("replaced", who=row.key.who)
         elif pod.disruption is not None:
-            yield endings.reason_of_disruption(row.key.who, pod.disruption)
-        elif not now.topology.is_coupled:
+            if root.retries_itself or now.topology.deciding.replaced_when_lost:
+                yield endings.reason_of_disruption(row.key.who, pod.disruption)
+        elif root.retries_itself:
             number, most = max(1, root.failed_count), now.run_policy.retries
             if number <= most:
                 cause = replicas.reason_of_failure(now, pod).text or f"{row.key.who} failed."

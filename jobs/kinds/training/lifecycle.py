@@ -2,6 +2,9 @@
 
 running -> a decision -> succeeded | failed, then servers are recycled, the archive is waited for,
 and what the clean policy says is removed
+
+Each retry, of whatever topology, is an attempt: everything of the one before is taken down, the
+training waits as `restarting`, and all is made anew under new names, with logs of their own.
 """
 
 from collections.abc import Collection
@@ -30,7 +33,7 @@ from jobs.kinds.training import decision, replicas, rescue
 from jobs.kinds.training.decision import Outcome
 from jobs.kinds.training.replicas import Situation, is_server
 from jobs.kinds.training.spec import GRACE_S, RunPolicy
-from jobs.rules import patterns, reasons, waits
+from jobs.rules import patterns, reasons, restarts, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.restarts import Cause
 from jobs.rules.states import WorkloadState
@@ -208,7 +211,8 @@ class TrainingLifecycle(Lifecycle):
             if not self.wait_from("verdict_at", EXPLANATION_S):
                 return None
             return Outcome(False, decision.without_cause(now), may_retry=True)
-        return Outcome(False, cause.reason, may_retry=True, exit_code=cause.exit_code)
+        lost = cause.who if cause.is_lost else ""
+        return Outcome(False, cause.reason, may_retry=True, exit_code=cause.exit_code, lost=lost)
 
     def _deadline_reason(self) -> Reason:
         deadline = reasons.duration_text(self.run_policy.deadline_s or 0)
@@ -221,14 +225,16 @@ class TrainingLifecycle(Lifecycle):
         return decision.find_hopeless_start(self.situation, is_late=is_late)
 
     def _follow_outcome(self, outcome: Outcome) -> None:
-        # Retries of a single replica are the cluster's own (backoffLimit).
-        has_retries = self.topology.is_coupled and self.notes.retries_used < self.run_policy.retries
         if outcome.is_success:
             self._succeed()
             return
         self._end_attempt(outcome.reason, outcome.exit_code)
-        if outcome.may_retry and has_retries:
-            self._try_again(outcome.reason)
+        root = self.observed.root
+        if outcome.lost:
+            self._follow_loss(outcome)
+        elif outcome.may_retry and self._has_retries and not (root and root.retries_itself):
+            self.note(free_attempts=0)
+            self._try_again(Cause.RETRY, self._count_retry(outcome.reason))
         else:
             self.fail(outcome.reason)
 
@@ -257,32 +263,66 @@ class TrainingLifecycle(Lifecycle):
             self.fail(reason)
 
     # --- another attempt ---
-    def _try_again(self, cause: Reason) -> None:
-        """Another attempt of a coupled topology: everything is made anew under new names."""
+    @property
+    def _has_retries(self) -> bool:
+        return self.notes.retries_used < self.run_policy.retries
+
+    @property
+    def _was_steady(self) -> bool:
+        """Whether the current attempt ran for long enough to begin counting anew."""
+        since = self.attempt.started_at
+        return since is not None and (self.now - since).total_seconds() >= restarts.STEADY_S
+
+    def _count_retry(self, cause: Reason) -> Reason:
+        """The next attempt costs a retry: says so."""
         number, most = self.notes.retries_used + 1, self.run_policy.retries
-        why = reasons.make("retrying", cause=cause.text, number=number, most=most)
         self.note(retries_used=number)
-        self.say("retrying", why.text, warning=True)
+        return reasons.make("retrying", cause=cause.text, number=number, most=most)
+
+    def _follow_loss(self, outcome: Outcome) -> None:
+        """The cluster ended the attempt: another one costs nothing, unless that has become the rule."""
+        free = 0 if self._was_steady else self.notes.free_attempts
+        if free < restarts.FREE_IN_A_ROW:
+            self.note(free_attempts=0 if self._was_steady else free + 1)
+            self._try_again(Cause.DISRUPTED, outcome.reason)
+            return
+        why = reasons.make("disrupted_often", count=free, who=outcome.lost)
+        if self._has_retries:
+            self._try_again(Cause.DISRUPTED, self._count_retry(why))
+        else:
+            self.fail(why)
+
+    def _try_again(self, cause: Cause, why: Reason) -> None:
+        """Another attempt: everything is made anew under new names."""
+        short = 1 if self._was_steady else self.notes.short_attempts + 1
+        self.note(attempt_cause=cause.value, short_attempts=short)
+        self.say(why.code, why.text, warning=True)
         self.begin_teardown("retry", why)
         self.tear_down()
 
     def come_back(self, goal: str, why: Reason) -> None:
-        for row in self.situation.current:
-            if row.started_at is None:
-                del self.replicas[row.key]
-        self.note(spent_s=self.notes.spent_s + self._attempt_s())
-        deadline_s = self.run_policy.deadline_s
-        if deadline_s is not None and deadline_s <= self.notes.spent_s:
+        spent_s, deadline_s = self.notes.spent_s + self._attempt_s(), self.run_policy.deadline_s
+        if deadline_s is not None and deadline_s <= spent_s:
             self.note(teardown="", teardown_at=None)
             self.fail(self._deadline_reason())
             return
+        rest_s = restarts.backoff_s(self.notes.short_attempts) if goal == "retry" else 0
+        if not self.wait(self.notes.teardown_at, rest_s):
+            if deadline_s is not None:  # its clock goes on, for the room is kept
+                self.wait(self.now, deadline_s - spent_s)
+            return
+        for row in self.situation.current:
+            if row.started_at is None:
+                del self.replicas[row.key]
+        self.note(spent_s=spent_s)
         notes = self.notes.for_new_attempt()
         self.set(attempt=self.row.attempt + 1, root_uid="", has_plan=False, notes=notes)
         if goal == "queue":
             self.note(attempt_cause=Cause.WITHDRAWN.value)
             self.requeue(why)
             return
-        self.attempts[self.row.attempt] = AttemptRow(self.row.attempt, Cause.RETRY, self.now)
+        self.attempts[self.row.attempt] = AttemptRow(self.row.attempt, self._cause, self.now)
+        self.turn(WorkloadState.STARTING, why)
         self.note(starting_since=self.now, restart_reason=words_of(why))
         self.set(has_plan=True)
         self.renders = True

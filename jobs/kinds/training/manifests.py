@@ -31,7 +31,7 @@ UPLOAD_RETRY_S = (
 RESCUE_DEADLINE_S = 1800
 DATA_DIR = "/data"
 LOG_ROOT = "/log/jobs"
-TEMPLATE_VERSION = "job-1"
+TEMPLATE_VERSION = "job-2"
 JOB_LABEL = "homeport.dev/job"  # NAME; on the replicas' pods, which the Service selects by it
 RESCUE_ROLE = "rescue"
 
@@ -57,8 +57,7 @@ class JobManifest(Manifest):
     selector: Mapping[str, str]
     workers: RoleManifest
     servers: Sequence[RoleManifest]
-    is_coupled: bool
-    retries: int
+    replaces_lost: bool
     deadline_s: int | None
     dead_man_ttl_s: int
     grace_s: int
@@ -189,8 +188,7 @@ def render_training(
             for role in topology.serving
             for index in range(spec.replicas[role.name].count)
         ),
-        is_coupled=topology.is_coupled,
-        retries=policy.retries,
+        replaces_lost=topology.deciding.replaced_when_lost,
         deadline_s=deadline_s if deadline_s is not None else policy.deadline_s,
         dead_man_ttl_s=policy.ttl_s + DEAD_MAN_S,
         grace_s=spec.run_policy.pod_grace_s,

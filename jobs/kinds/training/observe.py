@@ -97,6 +97,7 @@ def _root(seen: objects.KubeJob) -> Root:
         "Job",
         seen.metadata,
         is_suspended=seen.spec.suspend,
+        retries_itself=seen.spec.backoff_limit_per_index is None,
         verdict="failed" if failed else "complete" if complete else "",
         fail_reason=failed.reason if failed else "",
         fail_message=failed.message if failed else "",

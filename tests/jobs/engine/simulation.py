@@ -295,12 +295,13 @@ class Sim(Kubelet, Cluster):
         if done:
             status["completedIndexes"] = ",".join(map(str, sorted(done)))
         counted = self.counted[job["metadata"]["uid"]]
+        [rule] = job["spec"].get("podFailurePolicy", {}).get("rules", [{}])
         for pod in pods:
-            disrupted = any(
-                c["type"] == "DisruptionTarget" for c in pod["status"].get("conditions", [])
-            )
-            if pod["status"].get("phase") == "Failed" and not disrupted:
+            is_lost = _is_lost(pod)
+            is_ignored = is_lost and rule.get("action") == "Ignore"
+            if pod["status"].get("phase") == "Failed" and not is_ignored:
                 counted.add(pod["metadata"]["uid"])
+                status["lost"] = status.get("lost", False) or is_lost
         if counted:
             status["failed"] = len(counted)
 
@@ -312,6 +313,8 @@ class Sim(Kubelet, Cluster):
         deadline_s = spec.get("activeDeadlineSeconds")
         if deadline_s is not None and self.seconds - began >= deadline_s:
             self._end(job, active, "Failed", "DeadlineExceeded")
+        elif status.get("lost"):
+            self._end(job, active, "Failed", "PodFailurePolicy")
         elif spec.get("maxFailedIndexes") == 0 and failed:
             self._end(job, active, "Failed", "MaxFailedIndexesExceeded")
         elif "backoffLimit" in spec and failed > spec["backoffLimit"]:
@@ -354,6 +357,10 @@ class Sim(Kubelet, Cluster):
                 "status": {"phase": "Pending"},
             }
         )
+
+
+def _is_lost(pod: Object) -> bool:
+    return any(c["type"] == "DisruptionTarget" for c in pod["status"].get("conditions", []))
 
 
 def _index(pod: Object) -> int:

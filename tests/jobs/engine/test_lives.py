@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from jobs.engine import store
 from jobs.models import Workload
 from portal import live
 from portal.storage.folder import FolderStore
@@ -120,16 +121,21 @@ async def test_a_rescue_that_fails_is_tried_three_times_and_then_said(world: Wor
     assert job.state == "failed"
 
 
-async def test_a_single_replica_is_tried_again_by_the_cluster(world: World) -> None:
-    world.sim.lives = {"worker-0": [Life("fail"), Life("ok")]}
+async def test_a_single_replica_is_tried_again_as_a_new_attempt(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("fail", 137), Life("ok")]}
     await world.submit(retries=1)
-    job = await world.until(lambda job: job.reason_code == "retrying")
-    assert job.state == "starting"
+    job = await world.until(is_state("restarting"))
+    assert (job.reason_code, job.attempt) == ("retrying", 1)
     job = await world.until(is_final)
-    assert (job.state, job.attempt, job.reason_text) == ("succeeded", 1, "")
-    assert None not in (job.started_at, job.finished_at)
-    row = (await world.replicas())["worker-0"]
-    assert (row.incarnation, row.restarts, row.exit_code, row.node) == (2, 1, 0, "node")
+    assert (job.state, job.attempt, job.reason_text) == ("succeeded", 2, "")
+    rows = [row async for row in job.replica_rows.order_by("attempt")]
+    assert [(row.incarnation, row.restarts, row.exit_code) for row in rows] == [
+        (1, 0, 137),
+        (1, 0, 0),
+    ]
+    first, second = [row async for row in job.attempts.all()]
+    assert second.admitted_at - first.ended_at >= timedelta(seconds=10)
+    assert await attempts_of(job) == [("first", "signal", 137, True), ("retry", "", 0, True)]
     # 4 objects and the commit.
     assert [m.split()[0] for m in world.sim.mutations][:5] == ["create"] * 4 + ["patch"]
 
@@ -137,17 +143,53 @@ async def test_a_single_replica_is_tried_again_by_the_cluster(world: World) -> N
 async def test_retries_that_are_used_up_fail(world: World) -> None:
     world.sim.lives = {"worker-0": [Life("fail", 9)]}
     await world.submit(retries=2)
-    job = await world.until(is_final)
+    job = await world.until(is_final, rounds=100)
     assert (job.state, job.reason_text) == ("failed", "worker-0 ended with exit code 9.")
     assert (job.reason_code, bool(job.reason_next_step)) == ("exit_code", True)
     assert world.sim.born["worker-0"] == 3
+    first, second, third = [row async for row in job.attempts.all()]
+    waits = (second.admitted_at - first.ended_at, third.admitted_at - second.ended_at)
+    assert [wait.total_seconds() // 10 for wait in waits] == [1, 2]
+
+
+@pytest.mark.parametrize("codes", [(9, 9, 9), (9, 0), ("evict", 0)])
+async def test_what_an_earlier_version_admitted_is_tried_again_by_its_job(
+    world: World, monkeypatch: pytest.MonkeyPatch, codes: tuple[Any, ...]
+) -> None:
+    """Its stored plan is that of version 1 of the template, and has nothing of attempts."""
+    render = store.render
+
+    def render_as_before(*args: Any) -> Any:
+        job, *rest = render(*args)
+        spec = {
+            k: v
+            for k, v in job["spec"].items()
+            if k not in {"backoffLimitPerIndex", "maxFailedIndexes"}
+        }
+        lost = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+        ignored = {"rules": [{"action": "Ignore", **lost}]}
+        return [{**job, "spec": {**spec, "backoffLimit": 2, "podFailurePolicy": ignored}}, *rest]
+
+    monkeypatch.setattr(store, "render", render_as_before)
+    lives = {0: Life("ok"), 9: Life("fail", 9), "evict": Life("evict")}
+    world.sim.lives = {"worker-0": [lives[code] for code in codes]}
+    await world.submit(retries=2)
+    job = await world.until(is_state("running"))
+    await job.attempts.all().adelete()
+    job = await world.until(is_final)
+    assert world.sim.born["worker-0"] == len(codes)
+    end = ("failed", "exit_code", 9) if codes[-1] else ("succeeded", "", 0)
+    assert (job.attempt, job.state) == (1, end[0])
+    assert "restarting" not in str([event.message async for event in job.events.all()])
+    assert await attempts_of(job) == [("first", *end[1:], True)]
 
 
 async def test_a_coupled_training_is_tried_again_as_a_whole(world: World) -> None:
     world.sim.lives = {"worker-1": [Life("fail"), Life("ok")]}
     await world.submit(topology="tf-ps", replicas=TF_PS, retries=1)
+    job = await world.until(is_state("restarting"))
+    assert job.reason_code == "retrying"
     job = await world.until(lambda job: job.attempt == 2)
-    assert (job.state, job.reason_code) == ("starting", "retrying")
     assert not [t for t in world.sim.live_things() if "-2" not in t]
     job = await world.until(is_final)
     assert (job.state, job.attempt) == ("succeeded", 2)
@@ -167,6 +209,17 @@ async def test_a_replica_that_the_cluster_took_away_starts_again_for_free(world:
     assert "does not count as a failure" in job.reason_text
     job = await world.until(is_final)
     assert (job.state, job.attempt, job.notes.get("retries_used")) == ("succeeded", 1, None)
+
+
+async def test_a_single_one_that_the_cluster_took_away_begins_anew_for_free(world: World) -> None:
+    world.sim.lives = {"worker-0": [Life("evict"), Life("ok")]}
+    await world.submit()
+    job = await world.until(is_state("restarting"))
+    assert "does not count as a failure" in job.reason_text
+    job = await world.until(is_final)
+    assert (job.state, job.attempt, job.notes.get("retries_used")) == ("succeeded", 2, None)
+    told = [("first", "node_lost", 137, True), ("disrupted", "", 0, True)]
+    assert await attempts_of(job) == told
 
 
 async def test_worker0_decides_and_the_others_are_ended_after_the_grace(world: World) -> None:

@@ -185,6 +185,19 @@ def test_what_is_taken_down_for_good_or_for_the_queue_holds_no_room(
     assert [bool(one.requests) for one in admitted] == [is_held, is_held]
 
 
+def test_between_two_attempts_all_room_is_held(tenant: Tenant) -> None:
+    make_service(tenant, observed_generation=1)
+    for state in ("restarting", "running"):
+        job = make_job(tenant, name=state, state=state, notes={"teardown": "retry"})
+        Replica.objects.create(workload=job, role="worker", index=0, attempt=1, state="failed")
+    outstanding = {str(one.workload_id): dict(one.ended) for one in store.read_queue().admitted}
+    names = {str(job.pk): job.name for job in Workload.objects.all()}
+    assert {names[pk]: ended for pk, ended in outstanding.items()} == {
+        "restarting": {},
+        "running": {"worker": 1},
+    }
+
+
 def test_events_are_of_the_generation_that_is_observed(tenant: Tenant) -> None:
     rows = [
         make_job(tenant),

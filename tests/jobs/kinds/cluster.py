@@ -16,7 +16,7 @@ from jobs.rules.endings import ContainerExit, Disruption
 from jobs.rules.states import WorkloadState
 from tests.jobs.kinds import plan
 
-ALIVE = {WorkloadState.STARTING, WorkloadState.RUNNING}
+ALIVE = {WorkloadState.STARTING, WorkloadState.RUNNING, WorkloadState.RESTARTING}
 ENDS = {"fail": ContainerExit(1, "Error"), "oom": ContainerExit(137, "OOMKilled")}
 KILLED = ContainerExit(143, "Error")
 
@@ -254,12 +254,11 @@ class Workload:
         workers = [pod for pod in self.pods if pod.key.role == "worker"]
         alive = [pod for pod in workers if not pod.has_ended]
         done = {pod.key.index for pod in workers if pod.phase == "Succeeded"}
-        most = self.row.run_policy["retries"] if self.row.topology == "single" else 0
         if root.verdict:
             return
         if root.is_suspended:
             self._end(alive)
-        elif self.failures > most:
+        elif self.failures:
             self.root = replace(root, verdict="failed", failed_count=self.failures)
             self._end(alive)
         elif len(done) == self.row.counts["worker"]:
@@ -282,6 +281,7 @@ class Workload:
             return replace(pod, phase="Running", is_running=True, **started)
         if self.fate == "evict" and pod.key.role != "ps":
             lost = replace(pod, disruption=Disruption("DeletionByTaintManager"))
+            self.failures += self.row.topology == "single"  # whose podFailurePolicy says FailJob
             return self._ended(lost, "Failed", None, now)
         if pod.key.role == "ps" or self.fate == "hang":
             return pod

@@ -7,6 +7,7 @@ from typing import Any
 from jobs.kinds.notes import Notes
 from jobs.kinds.state import (
     ArchiveRow,
+    AttemptRow,
     CreateAll,
     Delete,
     Erase,
@@ -110,6 +111,7 @@ NO_SERVERS = (
 MISSING = Notes(children_of="root-uid", committed_at=EARLIER, missing_since=EARLIER)
 ARCHIVED = replace(GOING, archive="complete", pods_ended_at=EARLIER)
 STARTING, RUNNING, STOPPING = WorkloadState.STARTING, WorkloadState.RUNNING, WorkloadState.STOPPING
+RESTARTING = WorkloadState.RESTARTING
 SUCCEEDED, FAILED, STOPPED = WorkloadState.SUCCEEDED, WorkloadState.FAILED, WorkloadState.STOPPED
 
 HELD = root(is_suspended=True)
@@ -127,12 +129,30 @@ ONE_FAILED = (pod(W0), pod(W1, "Failed"), pod(PS))
 UNPLACED = pod(W1, "Pending", node="", started_at=None, unplaced_why="full")
 NO_IMAGE = pod(W0, "Pending", started_at=None, waiting_reason="InvalidImageName")
 TAKEN = pod(W1, "Failed", disruption=Disruption("DeletionByTaintManager"))
+LOST = pod(W0, "Failed", disruption=Disruption("DeletionByTaintManager"))
+EVICTED = pod(W1, disruption=Disruption("EvictionByEvictionAPI"), is_terminating=True)
+OFTEN = replace(GOING, free_attempts=10)
+STEADY = AttemptRow(1, "disrupted", EARLIER, NOW - timedelta(minutes=10))
+DOWN = replace(
+    GOING,
+    teardown="retry",
+    teardown_at=EARLIER,
+    teardown_reason=("retrying", "worker-0 ended with exit code 1. It is retried (1 of 1).", ""),
+    swept=True,
+    short_attempts=1,
+)
+OLD = {"retries_itself": True}
 KILLED = pod(PS, restarts=3, last_end=ContainerExit(137, "Error", "the node was restarted"))
 RESTARTED = pod(PS, is_running=False, restarts=1, last_end=ContainerExit(1, "Error"))
 NAME_TAKEN = reasons.make("name_taken", detail="x")
 REFUSED = reasons.make("quota_refused", detail="exceeded quota")
 NO_CAUSE = root(verdict="failed", fail_reason="MaxFailedIndexesExceeded")
 PAST_DEADLINE = root(verdict="failed", fail_reason="DeadlineExceeded")
+
+
+def single(notes: Notes = GOING, **more: Any) -> WorkloadRow:
+    """One that runs, and of which one replica is all."""
+    return job(RUNNING, notes, topology="single", counts={"worker": 1}, **more)
 
 
 def deleted(notes: Notes = GOING, **more: Any) -> WorkloadRow:
@@ -208,12 +228,55 @@ CASES = [
     Case("the verdict is there, its cause is not yet: waits", job(RUNNING),
          seen(*ALL_RUN, at=NO_CAUSE), (), RUNNING),
     Case("a failure with retries left: another attempt", job(RUNNING, retries=1),
-         seen(*ONE_FAILED, at=BROKEN), (NO_ROOT,), STARTING, "retrying", {"teardown": "retry"}),
+         seen(*ONE_FAILED, at=BROKEN), (NO_ROOT,), RESTARTING, "retrying", {"teardown": "retry"}),
+    Case("a single one with retries left: another attempt, too", single(retries=1),
+         seen(pod(W0, "Failed"), at=BROKEN), (NO_ROOT,), RESTARTING, "retrying",
+         {"teardown": "retry"}),
     Case("the deadline, with retries left: no other attempt",
          job(RUNNING, retries=1, deadline_s=3600), seen(*ALL_RUN, at=PAST_DEADLINE), (), FAILED,
          "deadline"),
     Case("the cluster took a worker away", job(RUNNING), seen(pod(W0), TAKEN, pod(PS)), (),
          STARTING, "node_lost"),
+    Case("the cluster took a single one away, no verdict yet: waits", single(),
+         seen(LOST), (), RUNNING),
+    Case("the cluster took a single one away: another attempt for nothing", single(),
+         seen(LOST, at=BROKEN), (NO_ROOT,), RESTARTING, "node_lost", {"teardown": "retry"}),
+    Case("the cluster takes a worker away, and its peer failed first: for nothing, too",
+         job(RUNNING), seen(pod(W0, "Failed"), EVICTED, pod(PS), at=BROKEN), (NO_ROOT,), RESTARTING,
+         "drained", {"teardown": "retry"}),
+    Case("the eleventh time in a row costs a retry", single(OFTEN, retries=1),
+         seen(LOST, at=BROKEN), (NO_ROOT,), RESTARTING, "retrying", {"teardown": "retry"}),
+    Case("the eleventh time in a row without a retry: failed", single(OFTEN),
+         seen(LOST, at=BROKEN), NO_SERVERS, FAILED, "disrupted_often"),
+    Case("the eleventh time, after it ran for long: for nothing", single(OFTEN),
+         seen(LOST, at=BROKEN, attempt=STEADY), (NO_ROOT,), RESTARTING, "node_lost",
+         {"teardown": "retry"}),
+    # --- restarting ---
+    Case("all is down, the back-off is not over: waits",
+         job(RESTARTING, replace(DOWN, teardown_at=NOW)), ABSENT, (), RESTARTING, "retrying",
+         {"teardown": "retry"}),
+    Case("all is down, the second one in a row waits for longer",
+         job(RESTARTING, replace(DOWN, short_attempts=5)), ABSENT, more={"teardown": "retry"}),
+    Case("the back-off is over: the next attempt", job(RESTARTING, DOWN), ABSENT, (), STARTING,
+         "retrying", {"root_uid": ""}),
+    Case("stopped during the back-off", job(RESTARTING, DOWN, desired="stop"), ABSENT, (), STOPPED,
+         "stopped"),
+    Case("the tenant is suspended during the back-off",
+         job(RESTARTING, DOWN, tenant_closed="suspended"), ABSENT, (), STOPPED, "tenant_suspended"),
+    Case("deleted during the back-off", job(RESTARTING, DOWN, desired="delete"), ABSENT, (Erase(),),
+         more={"teardown": "retry"}),
+    Case("the deadline comes during the back-off",
+         job(RESTARTING, replace(DOWN, teardown_at=NOW), deadline_s=90), ABSENT, (), FAILED,
+         "deadline"),
+    # --- admitted by an earlier version, whose Job tries a single one again by itself ---
+    Case("a Job that retries does so", single(retries=2), seen(pod(W0, "Failed"), at=root(**OLD)),
+         (), STARTING, "retrying"),
+    Case("a Job that replaces what was lost does so", single(), seen(LOST, at=root(**OLD)), (),
+         STARTING, "node_lost"),
+    Case("a Job that has used up its retries: no other attempt", single(retries=2),
+         seen(pod(W0, "Failed"), at=root(verdict="failed", failed_count=3, **OLD)), NO_SERVERS, FAILED,
+         "exit_code"),
+    # --- servers ---
     Case("a parameter server's program starts again: still running", job(RUNNING),
          seen(pod(W0), pod(W1), RESTARTED), (), RUNNING, more={"restarts": 1}),
     Case("the node of a parameter server went down: no restart of it", job(RUNNING),
