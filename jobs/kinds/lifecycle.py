@@ -30,7 +30,7 @@ from jobs.kinds.state import (
     Verify,
     WorkloadRow,
 )
-from jobs.rules import patterns, queue, reasons
+from jobs.rules import conditions, patterns, queue, reasons
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_STATES, WorkloadState
 
@@ -114,7 +114,7 @@ class Lifecycle(ABC):
     # --- admission ---
     def admit(self) -> Plan:
         """It has room: what is written together with its manifests. Call it instead of `plan`."""
-        self.say("admitted", "Admitted")
+        self.say(conditions.ADMITTED, "Admitted")
         self.set(state=WorkloadState.STARTING, reason=reasons.make("creating"))
         self.set(admitted_at=self.now, not_before=None)
         self.renders = True
@@ -122,10 +122,8 @@ class Lifecycle(ABC):
 
     def refuse(self, reason: Reason) -> Plan:
         """It has room, but its manifests cannot be rendered."""
-        self.say("state", reason.text, warning=True)
-        self.set(
-            state=WorkloadState.FAILED, reason=reason, finished_at=self.now, cleaned_at=self.now
-        )
+        self.turn(WorkloadState.FAILED, reason)
+        self.set(finished_at=self.now, cleaned_at=self.now)
         return self.made()
 
     def keep_waiting(self, reason: Reason) -> Plan:
@@ -425,9 +423,8 @@ class Lifecycle(ABC):
     def turn(self, state: WorkloadState, reason: Reason = reasons.NONE) -> None:
         """Changes state and reason; a change of state is an event."""
         if state != self.row.state:
-            text = f"{self.row.state.value} -> {state.value}"
-            is_failure = state is WorkloadState.FAILED
-            self.say("state", f"{text}: {reason.text}" if reason.text else text, warning=is_failure)
+            text = conditions.change_text(self.row.state, state, reason.text)
+            self.say(conditions.CHANGED, text, warning=state is WorkloadState.FAILED)
         self.set(state=state, reason=reason)
 
     def explain(self, reason: Reason) -> None:

@@ -39,6 +39,8 @@ class Workload:
     fate: str = "ok"
     replicas: dict[state.ReplicaKey, state.ReplicaRow] = field(default_factory=dict)
     archives: dict[state.ReplicaKey, state.ArchiveRow] = field(default_factory=dict)
+    attempts: dict[int, state.AttemptRow] = field(default_factory=dict)
+    events: list[state.EventNote] = field(default_factory=list)
     root: state.Root | None = None
     owned: list[state.ObjectRef] = field(default_factory=list)  # Deployments, Services, ConfigMaps
     pods: list[state.PodFacts] = field(default_factory=list)
@@ -93,6 +95,7 @@ class Workload:
             deleted_pods=tuple(self.deleted_pods),
             replicas=dict(self.replicas),
             archives=dict(self.archives),
+            attempt=self.attempts.get(self.row.attempt),
             **self.news,
         )
         self.deleted_pods, self.news = [], {}
@@ -125,6 +128,10 @@ class Workload:
             self.failures = 0
             self.row = replace(self.row, kube_name=name, root_name=name)
         self.replicas |= {one.key: one for one in made.replicas}
+        ended = {number for number, one in self.attempts.items() if one.ended_at is not None}
+        assert not ended & {one.number for one in made.attempts}, "an attempt that had ended changed"
+        self.attempts |= {one.number: one for one in made.attempts}
+        self.events += made.events
         for key in made.forgotten:
             del self.replicas[key]
         self.is_gone = made.delete_row

@@ -5,6 +5,7 @@ each of them ends, as soon as its cluster does what it is told, and leaves nothi
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import Observed, WorkloadRow
+from jobs.rules import conditions
 from jobs.rules.admission import Amount, NodeCapacity, ReplicaRequest
 from jobs.rules.queue import Queued, QuotaHeadroom, decide
 from jobs.rules.reasons import Reason
@@ -43,6 +45,7 @@ class AnyLife(RuleBasedStateMachine):
         self.now = START
         self.workloads: list[Workload] = []
         self.submit("notebook", "ok", 0, "all", None)
+        self.submit("single", "fail", 3, "all", None)
 
     def _one(self, which: int) -> Workload:
         return self.workloads[which % len(self.workloads)]
@@ -52,7 +55,7 @@ class AnyLife(RuleBasedStateMachine):
     @rule(
         what=st.sampled_from(sorted(ASKED)),
         fate=st.sampled_from(FATES),
-        retries=st.integers(0, 1),
+        retries=st.integers(0, 3),
         clean_policy=st.sampled_from(["all", "running", "none"]),
         deadline_s=st.sampled_from([None, 60]),
     )
@@ -85,9 +88,12 @@ class AnyLife(RuleBasedStateMachine):
         one.row = replace(one.row, tenant_closed=closed)
 
     # --- the cluster ---
-    @rule(which=WHICH, fate=st.sampled_from(FATES))
-    def change_fate(self, which: int, fate: str) -> None:
+    @rule(which=WHICH, fate=st.sampled_from(FATES), turns=st.sampled_from([0, 12]))
+    def change_fate(self, which: int, fate: str, turns: int) -> None:
+        """For so long that an attempt may end by it, and the next one begin."""
         self._one(which).fate = fate
+        for _ in range(turns):
+            self._turn(5)
 
     @rule(which=WHICH)
     def lose_root(self, which: int) -> None:
@@ -185,6 +191,35 @@ class AnyLife(RuleBasedStateMachine):
                 one.look(self.now)  # may write what became of its replicas
                 rest = one.look(self.now)
                 assert (rest.steps, rest.writes) == ((), False)
+            if one.row.kind == "job" and not one.is_gone:
+                attempts_logs_and_conditions_agree(one)
+
+
+def attempts_logs_and_conditions_agree(one: Workload) -> None:
+    """Of a training that has ended, and of which nothing is left in the cluster."""
+    told = [one.attempts[number] for number in sorted(one.attempts)]
+    texts = [(event.reason, event.message, START) for event in one.events]
+    began = sum(reason == "admitted" for reason, _, _ in texts)
+    again = sum(text.startswith("restarting -> starting") for _, text, _ in texts)
+    # Each begins by an admission, or after a back-off, and ends before the next one begins.
+    assert [attempt.number for attempt in told] == list(range(1, began + again + 1))
+    assert again == sum(attempt.cause in {"retry", "disrupted"} for attempt in told)
+    for before, attempt in pairwise(told):
+        assert before.admitted_at <= before.ended_at <= attempt.admitted_at
+        assert before.reason_code
+    if told:
+        last = told[-1]
+        assert (last.exit_code == 0, last.reason_code == "") == (one.row.state == "succeeded",) * 2
+        assert last.ended_at <= one.row.finished_at
+    # What ran is of one of them, and its log is kept or known to be lost.
+    ran = {key for key, row in one.replicas.items() if row.started_at is not None}
+    assert {key.attempt for key in ran} <= set(one.attempts)
+    kept = {key.text for key, row in one.archives.items() if row.is_complete}
+    notes = one.row.notes
+    assert {key.text for key in ran} <= kept | set(notes.lost) | set(notes.rescued)
+    # In the end, one condition says how it ended.
+    found = {one.type for one in conditions.find(START, texts) if one.is_true}
+    assert found == {"Created", one.row.state.value.capitalize()}
 
 
 def is_over(one: Workload) -> bool:
