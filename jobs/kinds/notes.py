@@ -40,7 +40,8 @@ class Notes:
             noted it. While one is restarting, of the attempt that comes.
         stopping_at: since when it stops with grace.
         worker0_ended_at: when worker 0 was seen to have succeeded.
-        verdict_at: when the cluster's verdict was first seen without the replica that caused it.
+        verdict_at: when the cluster's verdict was first seen, while the replica that caused it was not
+            known for sure.
         restarts: server replica ("ps-0") -> times of its restarts, see `crashes`.
         pods_ended_at: when the last replica was seen to have ended.
         rescues: replica key -> number of the try that is on its way (1 is the first).

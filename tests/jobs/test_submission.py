@@ -19,6 +19,7 @@ from jobs.kinds.training.spec import RunPolicy, TrainingSpec
 from jobs.models import Bundle
 from jobs.pod.protocol.placeholders import DEFAULT_FLAGS
 from jobs.rules.requests import RoleRequest
+from jobs.rules.restarts import RestartPolicy
 from portal.catalog import Image, Images, get_catalog
 from portal.errors import Refused
 from tenants.models import Tenant
@@ -82,6 +83,19 @@ def test_a_spec_is_written_as_the_body_that_asks_for_it(alice: Tenant) -> None:
 def test_a_time_is_seconds_or_has_units(alice: Tenant, given: object, seconds: int) -> None:
     asked = accepted(alice, deadline_s=given, starting_deadline_s=given, ttl_s=given).run_policy
     assert (asked.deadline_s, asked.starting_deadline_s, asked.ttl_s) == (seconds,) * 3
+
+
+@pytest.mark.parametrize("policy", list(RestartPolicy))
+@pytest.mark.parametrize("retries", [0, 3])
+def test_a_restart_policy_that_contradicts_the_retries_is_refused(
+    alice: Tenant, policy: RestartPolicy, retries: int
+) -> None:
+    asked = {"restart_policy": policy.value, "retries": retries}
+    if (policy, retries) in {(RestartPolicy.NEVER, 3), (RestartPolicy.EXIT_CODE, 0)}:
+        assert refused(alice, **asked) == {"restart_policy": "contradiction"}
+        return
+    run = accepted(alice, **asked).run_policy
+    assert (run.restart_policy, run.retries) == (policy, retries)
 
 
 @pytest.mark.parametrize("name", ["a", "2layer net", "A.b_c-d 9", "x" * 80])

@@ -52,7 +52,8 @@ FIELDS = {
     "shm": _flag("--shm", "size of /dev/shm", "SIZE"),
     "success_policy": _flag("--success-policy", "worker0 or all", "RULE"),
     "priority": _flag("--priority", "normal"),
-    "retries": _flag("--retries", "tries after a failure", "N", _COUNT),
+    "restart_policy": _flag("--restart-policy", "never, on_failure or exit_code", "RULE"),
+    "retries": _flag("--retries", "new attempts after a failure", "N", _COUNT),
     "deadline_s": _flag("--deadline", "at most so long: 90m, 2d", "TIME", duration_s),
     "starting_deadline_s": _flag(
         "--starting-deadline", "back to the queue after (5m)", "TIME", duration_s

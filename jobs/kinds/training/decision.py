@@ -7,9 +7,9 @@ from jobs.kinds import crashes
 from jobs.kinds.state import PodFacts, ReplicaKey, ReplicaRow, Root
 from jobs.kinds.training import replicas
 from jobs.kinds.training.replicas import Situation
-from jobs.rules import endings, patterns, reasons, waits
+from jobs.rules import endings, patterns, reasons, restarts, waits
 from jobs.rules.reasons import Reason
-from jobs.rules.restarts import ReplicaEnd
+from jobs.rules.restarts import ReplicaEnd, RestartPolicy
 from jobs.rules.states import ReplicaState, WorkloadState
 from jobs.rules.topologies import SuccessPolicy, is_success, success_policy
 
@@ -73,12 +73,21 @@ def is_failure(now: Situation) -> bool:
 
 
 def find_cause(now: Situation) -> ReplicaEnd | None:
-    """How the replica ended that decides: one that the cluster took away, else the first that failed.
+    """How the replica ended that decides."""
+    return restarts.decisive(restart_policy(now), _failures(now))
 
-    To be taken away ends a replica's peers too, often before it has ended itself.
-    """
-    found = sorted(_failures(now), key=ReplicaEnd.order)
-    return next((end for end in found if end.is_lost), found[0]) if found else None
+
+def restart_policy(now: Situation) -> RestartPolicy:
+    """Which of its failures are retried."""
+    return RestartPolicy(now.run_policy.restart_policy)
+
+
+def may_change(now: Situation, cause: ReplicaEnd) -> bool:
+    """Whether a replica that ended just after this one, and is not seen yet, may still outdo it."""
+    policy = restart_policy(now)
+    is_alone = now.row.counts[now.topology.deciding.name] == 1
+    is_final = restarts.is_retried(policy, cause.reason.code, cause.exit_code)
+    return policy is RestartPolicy.EXIT_CODE and not is_alone and not is_final
 
 
 def _failures(now: Situation) -> Iterator[ReplicaEnd]:

@@ -35,7 +35,7 @@ from jobs.kinds.training.replicas import Situation, is_server
 from jobs.kinds.training.spec import GRACE_S, RunPolicy
 from jobs.rules import patterns, reasons, restarts, waits
 from jobs.rules.reasons import Reason
-from jobs.rules.restarts import Cause
+from jobs.rules.restarts import Cause, ReplicaEnd
 from jobs.rules.states import WorkloadState
 from jobs.rules.topologies import SuccessPolicy, get_topology
 
@@ -210,9 +210,12 @@ class TrainingLifecycle(Lifecycle):
         if cause is None:
             if not self.wait_from("verdict_at", EXPLANATION_S):
                 return None
-            return Outcome(False, decision.without_cause(now), may_retry=True)
-        lost = cause.who if cause.is_lost else ""
-        return Outcome(False, cause.reason, may_retry=True, exit_code=cause.exit_code, lost=lost)
+            cause = ReplicaEnd("", decision.without_cause(now))
+        elif decision.may_change(now, cause) and not self.wait_from("verdict_at", restarts.NEAR_S):
+            return None
+        code = cause.exit_code
+        may_retry = restarts.is_retried(decision.restart_policy(now), cause.reason.code, code)
+        return Outcome(False, cause.reason, may_retry, code, cause.who if cause.is_lost else "")
 
     def _deadline_reason(self) -> Reason:
         deadline = reasons.duration_text(self.run_policy.deadline_s or 0)

@@ -18,9 +18,11 @@ from jobs.kinds.training.fields import (
     TopologyName,
     Variables,
     readers_of,
+    refuse,
     written,
 )
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
+from jobs.rules.restarts import RestartPolicy
 from jobs.rules.topologies import SINGLE
 from portal.web.fields import (
     Duration,
@@ -89,6 +91,25 @@ class TrainingSerializer(SpecSerializer):
         ),
     )
     priority = FixedChoice(("normal",), default="normal")  # the queue knows no other
+    restart_policy = FixedChoice(
+        tuple(policy.value for policy in RestartPolicy),
+        source="run_policy.restart_policy",
+        label=_("Restart policy"),
+        default=_RUN.restart_policy,
+        style=_widget(
+            "more",
+            1,
+            hint=_(
+                "By exit code: 1 to 127 end the training, 128 and above (ended by a signal) are "
+                "retried. Lost nodes never count."
+            ),
+            choices=(
+                ("on_failure", _("retry every failure")),
+                ("exit_code", _("retry by exit code")),
+                ("never", _("never retry")),
+            ),
+        ),
+    )
     retries = FixedInteger(
         source="run_policy.retries",
         label=_("Retries"),
@@ -96,7 +117,7 @@ class TrainingSerializer(SpecSerializer):
         default=_RUN.retries,
         style=_widget(
             "more",
-            1,
+            0,
             hint=_("New attempts after a failure, 0 to 10. Lost nodes do not count."),
             attributes=_NUMERIC,
         ),
@@ -177,7 +198,15 @@ class TrainingSerializer(SpecSerializer):
     )
 
     def validate(self, attrs: dict[str, Any]) -> TrainingSpec:
-        return msgspec.convert(attrs, TrainingSpec)  # which has no priority
+        spec = msgspec.convert(attrs, TrainingSpec)  # which has no priority
+        policy, retries = spec.run_policy.restart_policy, spec.run_policy.retries
+        if policy == RestartPolicy.NEVER and retries:
+            text = _("With retries this cannot be never.")
+            refuse("contradiction", str(text), "restart_policy")
+        if policy == RestartPolicy.EXIT_CODE and not retries:
+            text = _("Nothing is retried without retries: enter 1 to 10 of them.")
+            refuse("contradiction", str(text), "restart_policy")
+        return spec
 
     def to_representation(self, instance: TrainingSpec) -> dict[str, Any]:
         """The body that asks for the same."""

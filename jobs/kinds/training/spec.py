@@ -14,6 +14,7 @@ class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How a training ends, and what comes then: the part that planning reads, small on purpose."""
 
     success_policy: str | None = None  # worker0 | all; None: the topology's default
+    restart_policy: str = "on_failure"  # one of jobs/rules/restarts.py
     retries: int = 0
     deadline_s: int | None = None
     starting_deadline_s: int = 300

@@ -129,7 +129,9 @@ class Workload:
             self.row = replace(self.row, kube_name=name, root_name=name)
         self.replicas |= {one.key: one for one in made.replicas}
         ended = {number for number, one in self.attempts.items() if one.ended_at is not None}
-        assert not ended & {one.number for one in made.attempts}, "an attempt that had ended changed"
+        assert not ended & {one.number for one in made.attempts}, (
+            "an attempt that had ended changed"
+        )
         self.attempts |= {one.number: one for one in made.attempts}
         self.events += made.events
         for key in made.forgotten:

@@ -142,6 +142,7 @@ DOWN = replace(
     short_attempts=1,
 )
 OLD = {"retries_itself": True}
+BY_CODE = {"restart_policy": "exit_code"}
 KILLED = pod(PS, restarts=3, last_end=ContainerExit(137, "Error", "the node was restarted"))
 RESTARTED = pod(PS, is_running=False, restarts=1, last_end=ContainerExit(1, "Error"))
 NAME_TAKEN = reasons.make("name_taken", detail="x")
@@ -250,6 +251,23 @@ CASES = [
          seen(LOST, at=BROKEN), NO_SERVERS, FAILED, "disrupted_often"),
     Case("the eleventh time, after it ran for long: for nothing", single(OFTEN),
          seen(LOST, at=BROKEN, attempt=STEADY), (NO_ROOT,), RESTARTING, "node_lost",
+         {"teardown": "retry"}),
+    Case("by exit code: 1 ends it, whatever retries are left", single(retries=2, **BY_CODE),
+         seen(pod(W0, "Failed"), at=BROKEN), NO_SERVERS, FAILED, "exit_code"),
+    Case("by exit code: 137 is retried", single(retries=2, **BY_CODE),
+         seen(pod(W0, "Failed", end=ContainerExit(137, "Error")), at=BROKEN), (NO_ROOT,),
+         RESTARTING, "retrying", {"teardown": "retry"}),
+    Case("by exit code: what may still have ended just before is waited for",
+         job(RUNNING, retries=1, **BY_CODE), seen(*ONE_FAILED, at=BROKEN), (), RUNNING),
+    Case("by exit code: of two that ended together the one that is retried decides",
+         job(RUNNING, retries=1, **BY_CODE),
+         seen(pod(W0, "Failed", end=ContainerExit(143, "Error")), *ONE_FAILED[1:], at=BROKEN),
+         (NO_ROOT,), RESTARTING, "retrying", {"teardown": "retry"}),
+    Case("by exit code: nothing else has ended by then",
+         job(RUNNING, replace(GOING, verdict_at=NOW - timedelta(seconds=2)), retries=1, **BY_CODE),
+         seen(*ONE_FAILED, at=BROKEN), (), FAILED, "exit_code"),
+    Case("never, and the cluster took it away: another attempt for nothing",
+         single(restart_policy="never"), seen(LOST, at=BROKEN), (NO_ROOT,), RESTARTING, "node_lost",
          {"teardown": "retry"}),
     # --- restarting ---
     Case("all is down, the back-off is not over: waits",

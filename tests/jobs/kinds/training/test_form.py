@@ -189,6 +189,7 @@ def test_running_again_asks_for_exactly_the_same() -> None:
         "env": {"A": "1", "B": " two  words "},
         "cluster_flags": ["task_index", "ps_hosts"],
         "success_policy": "worker0",
+        "restart_policy": "exit_code",
         "retries": 2,
         "deadline_s": 5400,
         "starting_deadline_s": 61,
