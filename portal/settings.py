@@ -262,6 +262,9 @@ SPECTACULAR_SETTINGS = {
         "PurgeDataEnum": "tenants.models.Tenant.Data",
         "DataEnum": ["keep", "delete"],
         "State8bcEnum": "jobs.kinds.interactive.spec.STATES",
+        "JobStateEnum": "jobs.rules.states.WORKLOAD_STATES",
+        "JobConditionTypeEnum": "jobs.rules.conditions.TYPES",
+        "JobConditionStatusEnum": ["True", "False"],
     },
 }
 

@@ -59,6 +59,7 @@ class RestResource:
         ask: what POST does of one: "submits".
         stop: of its `stop/`; "": nothing is to be said of it.
         answer: how one looks.
+        list_answer: how each of a list looks; None: as one does.
         event_answer: how what happened to it looks.
     """
 
@@ -66,6 +67,7 @@ class RestResource:
     ask: str = "asks for"
     stop: str = ""
     answer: type[BaseSerializer[Any]]
+    list_answer: type[BaseSerializer[Any]] | None = None
     event_answer: type[BaseSerializer[Any]]
 
 

@@ -23,6 +23,7 @@ class WorkloadState(StrEnum):
     STOPPED = "stopped"
 
 
+WORKLOAD_STATES = tuple(WorkloadState)  # the OpenAPI document knows them by it
 FINAL_STATES = frozenset({WorkloadState.SUCCEEDED, WorkloadState.FAILED, WorkloadState.STOPPED})
 _S = WorkloadState
 # state -> what may follow; the reconciler's tests hold it to it.

@@ -187,6 +187,10 @@ class WorkloadViewSet(mixins.ListModelMixin, _Rows):
         name = _text(asked, "name")
         return rows.filter(name__icontains=name[:80]) if name else rows
 
+    def get_serializer_class(self) -> type[BaseSerializer[Any]]:
+        rest = self.kind.rest
+        return (rest.list_answer if self.action == "list" else None) or rest.answer
+
     def find(self) -> Workload:
         """The one that the address names, if the caller may see it; 404 for all else."""
         workload: Workload = get_object_or_404(self.for_one(), pk=self.kwargs["pk"])
@@ -525,8 +529,7 @@ def _view_set(kind: WorkloadKind) -> type[WorkloadViewSet]:
     """REST of a kind: what all have, and what its sort has."""
     sorts = {ArchivedViewSet: kind.is_archived, GatedViewSet: kind.has_gate}
     bases = tuple(view for view, is_so in sorts.items() if is_so) or (WorkloadViewSet,)
-    own = {"kind": kind, "serializer_class": kind.rest.answer}
-    made = type(f"{kind.key.capitalize()}ViewSet", bases, own)
+    made = type(f"{kind.key.capitalize()}ViewSet", bases, {"kind": kind})
     view: type[WorkloadViewSet] = extend_schema_view(**_descriptions(kind))(made)
     return view
 

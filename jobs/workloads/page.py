@@ -16,7 +16,15 @@ from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
 from jobs.kinds.training.form import changed_options
 from jobs.kinds.training.spec import TrainingSpec
-from jobs.models import Artifact, Bundle, Replica, Workload, WorkloadEvent, WorkloadQuerySet
+from jobs.models import (
+    Artifact,
+    Attempt,
+    Bundle,
+    Replica,
+    Workload,
+    WorkloadEvent,
+    WorkloadQuerySet,
+)
 from jobs.rules.states import FINAL_STATES, Desired, WorkloadState
 from jobs.workloads import timeline
 from jobs.workloads.startup import StartStep, start_steps, usual_seconds
@@ -27,6 +35,7 @@ from tenants import policy
 from tenants.models import User
 
 MAX_EVENTS = 300
+MAX_ATTEMPTS = 100
 MAX_ARTIFACTS = 1000
 MAX_EARLIER_STARTS = 20
 EVENT_FILES = "tfevents"  # part of the name of every file that TensorBoard reads
@@ -194,6 +203,11 @@ class TrainingPage(WorkloadPage):
     def earlier(self) -> list[Replica]:
         """Of attempts that came before."""
         return [row for row in self._all_replicas if row.attempt != self.workload.attempt]
+
+    @cached_property
+    def attempts(self) -> list[Attempt]:
+        """The latest first, without those of before there were such rows."""
+        return list(self.workload.attempts.order_by("-number")[:MAX_ATTEMPTS])
 
     @property
     def has_gpus(self) -> bool:

@@ -155,6 +155,19 @@ REPLICA_COLUMNS = (
     Column("REASON", shrinks_to=12, wraps=True),
 )
 ATTEMPTS_COLUMN = Column("REPLICA", lambda row: f"{_replica(row)} #{row.get('attempt')}")
+ATTEMPT_COLUMNS = (
+    Column("ATTEMPT", lambda row: row.get("number"), is_right=True),
+    Column("CAUSE"),
+    Column("AGE", lambda row: age_text(row.get("admitted_at")), leaves_at=90, is_right=True),
+    Column(
+        "LASTED",
+        lambda row: lasted_text(row.get("started_at"), row.get("ended_at")),
+        leaves_at=60,
+        is_right=True,
+    ),
+    Column("CODE", lambda row: row.get("exit_code"), is_right=True),
+    Column("REASON", shrinks_to=12, wraps=True),
+)
 EVENT_COLUMNS = (
     Column("AGE", lambda event: age_text(event.get("at")), is_right=True),
     Column("FROM", lambda event: event.get("source"), leaves_at=130),
@@ -174,7 +187,7 @@ EVENT_COLUMNS = (
 @output_option
 @click.pass_obj
 def get_job(session: CliSession, job: str, *, all_events: bool) -> int:
-    """Show one training: state, reason, replicas, events."""
+    """Show one training: state, reason, attempts, replicas, events."""
     found = find_job(session.rest, job, session.terminal)
     events = f"jobs/{found['id']}/events/"
     if session.output.is_data and all_events:
@@ -182,6 +195,9 @@ def get_job(session: CliSession, job: str, *, all_events: bool) -> int:
     if session.output.row(found):
         return OK
     _show_facts(session, found)
+    attempts = parts(found, "attempts")  # portals of before have none
+    if len(attempts) > 1:
+        session.output.section(attempts, ATTEMPT_COLUMNS)
     replicas = parts(found, "replicas")
     has_attempts = any(row.get("attempt") != 1 for row in replicas)
     first = ATTEMPTS_COLUMN if has_attempts else REPLICA_COLUMNS[0]

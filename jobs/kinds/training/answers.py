@@ -3,6 +3,7 @@
 from functools import cached_property
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
 from jobs.kinds.answers import INT64, ReasonSerializer, reason_json, stamp
@@ -11,7 +12,9 @@ from jobs.kinds.training import private
 from jobs.kinds.training.fields import ResourcesSerializer, SourceSerializer
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
-from jobs.models import Replica, Workload
+from jobs.models import Attempt, Replica, Workload
+from jobs.rules import conditions
+from jobs.rules.restarts import Cause
 from portal.web.fields import Integer, Quantity
 from portal.web.forms import AnyField
 
@@ -21,7 +24,7 @@ class ReplicaSerializer(serializers.ModelSerializer[Replica]):
 
     class Meta:
         model = Replica
-        fields = (
+        fields: tuple[str, ...] = (
             "role",
             "index",
             "attempt",
@@ -54,6 +57,37 @@ class ReplicaSerializer(serializers.ModelSerializer[Replica]):
         }
 
 
+class AttemptSerializer(serializers.ModelSerializer[Attempt]):
+    cause = serializers.ChoiceField([cause.value for cause in Cause])
+    reason = serializers.CharField(source="reason_text")
+
+    class Meta:
+        model = Attempt
+        fields: tuple[str, ...] = (
+            "number",
+            "cause",
+            "admitted_at",
+            "started_at",
+            "ended_at",
+            "reason_code",
+            "reason",
+            "exit_code",
+        )
+
+
+@extend_schema_serializer(component_name="JobCondition")
+class ConditionSerializer(serializers.Serializer[conditions.Condition]):
+    type = serializers.ChoiceField(list(conditions.TYPES))
+    status = serializers.SerializerMethodField()
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    at = serializers.DateTimeField()
+
+    @extend_schema_field(serializers.ChoiceField(["True", "False"]))
+    def get_status(self, condition: conditions.Condition) -> str:
+        return str(condition.is_true)
+
+
 def _answered(each: AnyField) -> AnyField:
     """How the document describes what REST answers of an option."""
     if isinstance(each, Integer):
@@ -81,7 +115,7 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
 
     class Meta:
         model = Workload
-        fields = (
+        fields: tuple[str, ...] = (
             "id",
             "name",
             "owner",
@@ -136,3 +170,23 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
     @cached_property
     def _request(self) -> TrainingSerializer:
         return TrainingSerializer()
+
+
+class OneJobSerializer(JobSerializer):
+    """One job, with what a list of them would take too long to read."""
+
+    attempts = AttemptSerializer(many=True)
+    conditions = ConditionSerializer(many=True)
+
+    class Meta(JobSerializer.Meta):
+        fields = (*JobSerializer.Meta.fields, "attempts", "conditions")
+
+    def to_representation(self, instance: Workload) -> dict[str, Any]:
+        told = instance.events.filter(reason__in=(conditions.ADMITTED, conditions.CHANGED))
+        changes = told.order_by("at", "id").values_list("reason", "message", "at")
+        found = conditions.find(instance.queued_at, changes)
+        return {
+            **super().to_representation(instance),
+            "attempts": self.fields["attempts"].to_representation(instance.attempts),
+            "conditions": self.fields["conditions"].to_representation(found),
+        }

@@ -10,7 +10,7 @@ from jobs.kinds.manifests import pod_settings
 from jobs.kinds.spec import spec_of
 from jobs.kinds.state import Rescue, WorkloadRow
 from jobs.kinds.training import manifests
-from jobs.kinds.training.answers import JobSerializer
+from jobs.kinds.training.answers import JobSerializer, OneJobSerializer
 from jobs.kinds.training.form import TrainingForm
 from jobs.kinds.training.lifecycle import TrainingLifecycle
 from jobs.kinds.training.observe import observe, read_pod
@@ -57,7 +57,8 @@ TRAINING = WorkloadKind(
         one="job",
         ask="submits",
         stop="Stops a job with its grace; harmless when it has ended.",
-        answer=JobSerializer,
+        answer=OneJobSerializer,
+        list_answer=JobSerializer,
         event_answer=EventSerializer,
     ),
     pages=PAGES,

@@ -6,12 +6,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from asgiref.sync import sync_to_async
 
 from jobs.engine import store
 from jobs.models import Workload
 from portal import live
 from portal.storage.folder import FolderStore
 from tenants.models import User
+from tests.browsing import client_of
 from tests.jobs.engine.kubelet import START, Life
 from tests.jobs.engine.world import TF_PS, World
 
@@ -150,6 +152,39 @@ async def test_retries_that_are_used_up_fail(world: World) -> None:
     first, second, third = [row async for row in job.attempts.all()]
     waits = (second.admitted_at - first.ended_at, third.admitted_at - second.ended_at)
     assert [wait.total_seconds() // 10 for wait in waits] == [1, 2]
+
+
+async def test_by_exit_code_what_a_signal_ended_is_retried_and_told_by_rest(world: World) -> None:
+    lives = [Life("fail", code) for code in (137, 143, 1)]
+    world.sim.lives = {"worker-0": lives}
+    await world.submit(retries=5, restart_policy="exit_code")
+    job = await world.until(is_final, rounds=100)
+    assert (job.state, job.attempt, job.reason_code) == ("failed", 3, "exit_code")
+
+    def answers() -> tuple[Any, Any]:
+        client = client_of(User.objects.get(pk=job.owner_id))
+        one = client.get(f"/api/v1/jobs/{job.pk}/").json()
+        [listed] = client.get("/api/v1/jobs/").json()["results"]
+        return one, listed
+
+    one, listed = await sync_to_async(answers)()
+    assert {*one} - {*listed} == {"attempts", "conditions"}
+    told = [(each["number"], each["cause"], each["exit_code"]) for each in one["attempts"]]
+    assert told == [(1, "first", 137), (2, "retry", 143), (3, "retry", 1)]
+    assert one["attempts"][2]["reason"] == "worker-0 ended with exit code 1."
+    found = {each["type"]: (each["status"], each["reason"]) for each in one["conditions"]}
+    assert found == {
+        "Created": ("True", "queued"),
+        "Queued": ("False", "starting"),
+        "Admitted": ("False", "failed"),
+        "Running": ("False", "failed"),
+        "Restarting": ("False", "starting"),
+        "Failed": ("True", "failed"),
+    }
+    assert one["conditions"][-1]["message"] == "worker-0 ended with exit code 1."
+    times = [each["at"] for each in one["conditions"]]
+    assert times[0] == one["queued_at"]
+    assert times[-1] == one["finished_at"]
 
 
 @pytest.mark.parametrize("codes", [(9, 9, 9), (9, 0), ("evict", 0)])

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils.timezone import now
 
-from jobs.models import Artifact, Replica, Workload, WorkloadEvent
+from jobs.models import Artifact, Attempt, Replica, Workload, WorkloadEvent
 from tenants.models import Tenant
 from tests.browsing import HTMX, body_of, read
 from tests.factories import make_job, make_tenant
@@ -98,6 +98,10 @@ def full_job(tenant: Tenant) -> Workload:
         cluster_flags=["task_index"],
         deadline_s=7200,
     )
+    for number, cause, reason in ((1, "first", "worker-0 was killed."), (2, "retry", "")):
+        Attempt.objects.create(
+            workload=job, number=number, cause=cause, admitted_at=now(), reason_text=reason
+        )
     for attempt, role, index in (
         (1, "worker", 0),
         (2, "worker", 0),
@@ -139,6 +143,7 @@ def test_a_training_tells_all_there_is_to_know(alice: Tenant, client: Client) ->
         "worker-1 ended with exit code 3.",
         "Read the end of its log.",
         "attempt 2 of 2",
+        "worker-0 was killed.",
         "reason of ps-0",
         "1 replica of earlier attempts",
         "BackOff",
@@ -153,6 +158,8 @@ def test_a_training_tells_all_there_is_to_know(alice: Tenant, client: Client) ->
         str(job.pk),
     ):
         assert text in page.text, text
+    menu = [e.get("href") for e in page.all("a") if "?attempt=" in (e.get("href") or "")]
+    assert menu == [f"/trainings/{job.pk}/?attempt={n}#log-pane" for n in (2, 1)]
     links = [e.text for e in page.all("a") if "/artifacts/" in (e.get("href") or "")]
     assert links == ["model/checkpoint"]
     assert page.one("section", id="log-pane").get("data-log-socket") == f"/ws/jobs/{job.pk}/logs/"
