@@ -47,7 +47,7 @@ def test_every_error_code_of_the_code_is_documented() -> None:
             used |= set(re.findall(r"Refused\([^\n]+?,\s*\"([a-z_]+)\"", source))
             used |= set(re.findall(r"refuse\(\s*[^,()]+,\s*\"([a-z_]+)\"", source))
             used |= set(re.findall(r"return \"([a-z_]+)\", \"", source))
-            used |= set(re.findall(r"refuse\(\s*\"([a-z_]+)\",", source))
+            used |= set(re.findall(r"_refuse\(\s*\"([a-z_]+)\",", source))
             used |= set(re.findall(r"(?:Detail|ValidationError)\([^\n]+, \"([a-z_]+)\"", source))
             if path.name == "fields.py":  # elsewhere keys of messages may be no codes
                 used |= set(re.findall(r"self\.fail\(\"([a-z_]+)\"", source))

@@ -49,7 +49,7 @@ FORBIDDEN_ENV = re.compile(
 )
 
 
-def refuse(code: str, text: str, at: str | None = None) -> NoReturn:
+def _refuse(code: str, text: str, at: str | None = None) -> NoReturn:
     """
     Args:
         at: the part of the field that is wrong.
@@ -76,9 +76,9 @@ class TopologyName(Text):
     def to_internal_value(self, data: Any) -> str:
         name = super().to_internal_value(data)
         if name in LATER_TOPOLOGIES:
-            refuse("not_available_yet", f"{name} is not available yet.")
+            _refuse("not_available_yet", f"{name} is not available yet.")
         if name not in TOPOLOGIES:
-            refuse("invalid_choice", f"This must be {' or '.join(TOPOLOGIES)}.")
+            _refuse("invalid_choice", f"This must be {' or '.join(TOPOLOGIES)}.")
         return name
 
 
@@ -97,13 +97,13 @@ class Command(AnyField):
         if not isinstance(data, list | tuple) or not data:
             self.fail("required")
         if not all(isinstance(word, str) for word in data) or not data[0].strip():
-            refuse("invalid", "Each word of the command must be text.")
+            _refuse("invalid", "Each word of the command must be text.")
         size_bytes = sum(len(word.encode("utf-8", "surrogatepass")) for word in data)
         if len(data) > MAX_COMMAND_WORDS or size_bytes > MAX_COMMAND_BYTES:
             most = f"At most {MAX_COMMAND_WORDS} words and {MAX_COMMAND_BYTES // 1024} KiB."
-            refuse("too_long", most)
+            _refuse("too_long", most)
         if any(_has_controls(word) for word in data):
-            refuse("invalid", "The command has characters that cannot be passed on.")
+            _refuse("invalid", "The command has characters that cannot be passed on.")
         return tuple(data)
 
     def to_representation(self, value: tuple[str, ...]) -> list[str]:
@@ -122,18 +122,18 @@ class SourceSerializer(serializers.Serializer[Any]):
         if data == {}:
             return None
         if not isinstance(data, Mapping):
-            refuse("invalid", "This must be an object with bundle, url or path.")
+            _refuse("invalid", "This must be an object with bundle, url or path.")
         kinds = set(map(str, data)) - {"sha256"}
         if kinds & {"git"}:
-            refuse("not_available_yet", "Code from git is not available yet.")
+            _refuse("not_available_yet", "Code from git is not available yet.")
         if len(kinds) != 1 or not kinds <= {"bundle", "url", "path"}:
-            refuse("invalid", "Give exactly one of bundle, url and path.")
+            _refuse("invalid", "Give exactly one of bundle, url and path.")
         kind = kinds.pop()
         if "sha256" in data and kind != "url":
-            refuse("invalid", "A sha256 goes with a url only.", "sha256")
+            _refuse("invalid", "A sha256 goes with a url only.", "sha256")
         given = data[kind]
         if not isinstance(given, str) or not given or len(given) > 2000 or _has_controls(given):
-            refuse("invalid", "This must be text of at most 2,000 characters.", kind)
+            _refuse("invalid", "This must be text of at most 2,000 characters.", kind)
         if kind == "bundle":
             return self._bundle(given)
         return _url(given, data.get("sha256")) if kind == "url" else _path(given)
@@ -148,7 +148,7 @@ class SourceSerializer(serializers.Serializer[Any]):
         except ValueError:
             bundle = None
         if bundle is None:
-            refuse(NO_UPLOAD.code, NO_UPLOAD.text, "bundle")
+            _refuse(NO_UPLOAD.code, NO_UPLOAD.text, "bundle")
         return {"bundle": str(bundle.pk), "sha256": bundle.sha256, "file_name": bundle.file_name}
 
     def to_representation(self, instance: Mapping[str, str]) -> dict[str, str]:
@@ -165,24 +165,24 @@ def _url(given: str, sha256: Any) -> dict[str, str]:
     except ValueError:
         usable = False
     if not usable or re.search(r"[\s\x00-\x20\x7f]", given):
-        refuse("invalid_url", "This is not a URL; write https://host/train.py.", "url")
+        _refuse("invalid_url", "This is not a URL; write https://host/train.py.", "url")
     if has_userinfo:
         text = (
             "A URL with a user name or a password is refused. Upload the code instead, or fetch "
             "it in your program with a token from a variable."
         )
-        refuse("invalid_url", text, "url")
+        _refuse("invalid_url", text, "url")
     if sha256 in (None, ""):
         return {"url": given}
     if not isinstance(sha256, str) or not SHA256.fullmatch(sha256.lower()):
-        refuse("invalid", "A sha256 has 64 digits of 0-9 and a-f.", "sha256")
+        _refuse("invalid", "A sha256 has 64 digits of 0-9 and a-f.", "sha256")
     return {"url": given, "sha256": sha256.lower()}
 
 
 def _path(given: str) -> dict[str, str]:
     parts = given.split("/")
     if not (given == "/data" or given.startswith("/data/")) or ".." in parts:
-        refuse("invalid_path", "The path must lie on the data volume: /data/...", "path")
+        _refuse("invalid_path", "The path must lie on the data volume: /data/...", "path")
     return {"path": given}
 
 
@@ -244,10 +244,10 @@ class Replicas(AnyField):
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         if not isinstance(data, Mapping):
-            refuse("invalid", "This must be an object with one entry for each role.")
+            _refuse("invalid", "This must be an object with one entry for each role.")
         topology = _topology_of(self)
         if problem := find_role_problem(topology, set(map(str, data))):
-            refuse("wrong_roles", problem)
+            _refuse("wrong_roles", problem)
         found, wrong = {}, {}
         for role in topology.roles:
             most = role.max_count or _catalog(self).max_replicas_per_role
@@ -277,13 +277,13 @@ class Variables(AnyField):
 
     def to_internal_value(self, data: Any) -> dict[str, str]:
         if not isinstance(data, Mapping):
-            refuse("invalid", "This must be an object of names and values.")
+            _refuse("invalid", "This must be an object of names and values.")
         if len(data) > MAX_ENV:
-            refuse("too_many", f"At most {MAX_ENV} variables; there are {len(data)}.")
+            _refuse("too_many", f"At most {MAX_ENV} variables; there are {len(data)}.")
         for name, value in data.items():
             if problem := _env_problem(name, value):
                 # The first is enough: a pasted file of wrong lines would flood the page.
-                refuse(*problem, at=str(name)[:80])
+                _refuse(*problem, at=str(name)[:80])
         return dict(data)
 
     def to_representation(self, value: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -318,7 +318,7 @@ class ClusterFlags(AnyField):
             return ()
         if not isinstance(data, list | tuple) or not all(flag in FLAGS for flag in data):
             text = f"This must be true, false or some of {', '.join(FLAGS)}."
-            refuse("invalid_choice", text)
+            _refuse("invalid_choice", text)
         return tuple(dict.fromkeys(data))
 
     def to_representation(self, value: tuple[str, ...]) -> list[str]:
@@ -331,9 +331,9 @@ class SuccessPolicyName(Omissible):
 
     def to_internal_value(self, data: Any) -> str:
         if data == "chief":
-            refuse("invalid_choice", "No topology with a chief is available yet.")
+            _refuse("invalid_choice", "No topology with a chief is available yet.")
         if data not in SUCCESS_POLICIES:
-            refuse("invalid_choice", "This must be worker0 or all.")
+            _refuse("invalid_choice", "This must be worker0 or all.")
         return str(data)
 
     def to_representation(self, value: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import extend_schema_serializer
+from rest_framework import serializers
 
 from jobs.kinds.serializer import SpecSerializer
 from jobs.kinds.training.fields import (
@@ -18,7 +19,6 @@ from jobs.kinds.training.fields import (
     TopologyName,
     Variables,
     readers_of,
-    refuse,
     written,
 )
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
@@ -200,12 +200,14 @@ class TrainingSerializer(SpecSerializer):
     def validate(self, attrs: dict[str, Any]) -> TrainingSpec:
         spec = msgspec.convert(attrs, TrainingSpec)  # which has no priority
         policy, retries = spec.run_policy.restart_policy, spec.run_policy.retries
+        wrong = None
         if policy == RestartPolicy.NEVER and retries:
-            text = _("With retries this cannot be never.")
-            refuse("contradiction", str(text), "restart_policy")
+            wrong = _("With retries this cannot be never.")
         if policy == RestartPolicy.EXIT_CODE and not retries:
-            text = _("Nothing is retried without retries: enter 1 to 10 of them.")
-            refuse("contradiction", str(text), "restart_policy")
+            wrong = _("Nothing is retried without retries: enter 1 to 10 of them.")
+        if wrong is not None:
+            told = serializers.ErrorDetail(str(wrong), "contradiction")
+            raise serializers.ValidationError({"restart_policy": [told]})
         return spec
 
     def to_representation(self, instance: TrainingSpec) -> dict[str, Any]:
