@@ -1,8 +1,8 @@
 """Workloads, their replicas and events; bundles, archived logs, artifacts.
 
 Who writes what: actions write intent (`desired`, `generation` and the request itself), the
-reconciler writes everything observed, and `/internal/` (called by pods) writes only archive rows:
-`ReplicaArchive`, `LogSegment`, `Artifact`.
+reconciler writes everything observed, and `/internal/` (called by pods) writes archive rows
+(`ReplicaArchive`, `LogSegment`, `Artifact`) and what only pods can find out (`event_files`, `source_commit`).
 """
 
 import uuid
@@ -128,6 +128,9 @@ class Workload(models.Model):
     node_port = models.IntegerField(null=True)  # of the gate
     # TensorBoard: how many event files its pod found, as it told `/internal/`; null: not told yet.
     event_files = models.IntegerField(null=True)
+    # Of a training with code from git: what its first pod found, as it told `/internal/`; all later
+    # pods and attempts take the same. Empty: not told yet.
+    source_commit = models.CharField(max_length=64, blank=True, default="", db_default="")
     # Rendered at admission and never again: [{"apiVersion", "kind", ...}], without secret values.
     plan = models.JSONField(null=True)
     root_uid = models.CharField(max_length=36, blank=True, default="")

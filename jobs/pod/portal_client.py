@@ -13,6 +13,7 @@ from jobs.pod.protocol import codes
 
 NET_TIMEOUT_S = 30
 SEND_BYTES = 256 * 1024
+STARTING_RETRY_S = 180  # of a pod whose program has not begun
 
 
 class PortalClient:
@@ -151,3 +152,10 @@ class RetryBudget:
                         raise
                     time.sleep(min(0.25, pause_s))
                 pause_s = min(30.0, pause_s * 2)
+
+
+def starting_budget(config: Dict[str, Any]) -> RetryBudget:
+    """Of a pod that waits for the portal before its program can begin."""
+    budget = RetryBudget(min(STARTING_RETRY_S, float(config.get("retry_s") or STARTING_RETRY_S)))
+    budget.ending_at = time.monotonic()
+    return budget

@@ -1,4 +1,4 @@
-"""Brings the user's code into the working directory: an upload, a web address, or a folder of /data.
+"""Brings the user's code into the working directory: an upload, a web address, a commit, or a folder of /data.
 
 Archives are unpacked by `unpack.py`; a lone top folder is stripped; one plain file is taken as it
 is. Every refusal has a reason code (see `jobs/pod/protocol/codes.py`) and a sentence.
@@ -7,12 +7,10 @@ is. Every refusal has a reason code (see `jobs/pod/protocol/codes.py`) and a sen
 import base64
 import hashlib
 import http.client
-import ipaddress
 import os
 import re
 import secrets
 import shutil
-import socket
 import stat
 import time
 import urllib.error
@@ -20,13 +18,13 @@ import urllib.request
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from jobs.pod import unpack
+from jobs.pod import git, unpack
+from jobs.pod.addresses import check_url, shown, unreachable
 from jobs.pod.errors import PodError, PortalError
-from jobs.pod.portal_client import PortalClient, RetryBudget
+from jobs.pod.portal_client import PortalClient, starting_budget
 from jobs.pod.protocol import codes
 
 BUNDLE_MAX_BYTES = 512 * 1024**2  # unless the configuration says otherwise
-PORTAL_RETRY_S = 180
 URL_TRIES = 3
 URL_TIMEOUT_S = 30
 URL_TOTAL_S = 900
@@ -45,6 +43,8 @@ def bring(config: dict[str, Any], portal: PortalClient, workspace: str) -> str:
     limit_bytes = int(config["limits"].get("bundle_bytes") or BUNDLE_MAX_BYTES)
     if not source:
         return "no code was requested; the working directory is empty"
+    if "git" in source:
+        return git.bring(config, portal, workspace, limit_bytes)
     if "path" in source:
         return copy_folder(str(source["path"]), str(config["data_dir"]), workspace)
     download = os.path.join(workspace, f".homeport-{secrets.token_hex(8)}")
@@ -54,7 +54,7 @@ def bring(config: dict[str, Any], portal: PortalClient, workspace: str) -> str:
         name, digest = _download_url(str(source["url"]), download, limit_bytes)
         wanted = str(source.get("sha256") or digest)
         if digest != wanted:
-            text = f"what {_shown(source['url'])} answered has the SHA-256 {digest}"
+            text = f"what {shown(source['url'])} answered has the SHA-256 {digest}"
             raise PodError(codes.SHA256_MISMATCH, f"{text}, asked for is {wanted}")
     return _place(download, name, workspace, limit_bytes)
 
@@ -105,18 +105,13 @@ def _too_large(limit_bytes: int) -> PodError:
     return PodError(codes.BUNDLE_TOO_LARGE, f"{text}; put large data on the data volume instead")
 
 
-def _unreachable(text: str) -> PodError:
-    return PodError(codes.SOURCE_UNREACHABLE, text)
-
-
 # --- an upload ------------------------------------------------------------------------------------
 
 
 def _download_bundle(
     config: dict[str, Any], portal: PortalClient, path: str, limit_bytes: int
 ) -> tuple[str, str]:
-    budget = RetryBudget(min(PORTAL_RETRY_S, float(config.get("retry_s") or PORTAL_RETRY_S)))
-    budget.ending_at = time.monotonic()
+    budget = starting_budget(config)
 
     def once() -> tuple[str, str]:
         answer = portal.post(f"jobs/{config['id']}/source/", {})
@@ -155,7 +150,7 @@ def _save(response: Any, path: str, limit_bytes: int) -> str:
             if size > limit_bytes:
                 raise _too_large(limit_bytes)
             if time.monotonic() > until:
-                raise _unreachable(f"the code was not fetched within {URL_TOTAL_S} s")
+                raise unreachable(f"the code was not fetched within {URL_TOTAL_S} s")
             digest.update(piece)
             file.write(piece)
     # Reading in pieces does not notice by itself that the connection ended too early.
@@ -197,44 +192,6 @@ def _opener(proxies: urllib.request.ProxyHandler) -> urllib.request.OpenerDirect
     return opener
 
 
-def check_url(url: str) -> None:
-    """Refuses what is no address of the web, and what leads to the node's own services.
-
-    Which hosts can be reached is for the network policy to say; this catches only addresses that
-    never hold code: link-local ones (the metadata service of clouds), unspecified, multicast.
-
-    Raises:
-        PodError: source_unreachable, in words.
-    """
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError as error:
-        raise _unreachable(f"{_shown(url)} is no web address") from error
-    if parts.scheme not in ("http", "https") or not host:
-        raise _unreachable(f"{_shown(url)} is no web address; it must begin with https://")
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return  # perhaps a proxy knows the name; if not, opening it says so
-    for row in found:
-        address = ipaddress.ip_address(str(row[4][0]).split("%")[0])
-        address = getattr(address, "ipv4_mapped", None) or address
-        if address.is_link_local or address.is_multicast or address.is_unspecified:
-            text = f"{_shown(url)} leads to {address}, which holds no code"
-            raise _unreachable(text)
-
-
-def _shown(url: str) -> str:
-    """The address without what may be secret in it: user, password, path, query."""
-    try:
-        parts = urlsplit(url)
-        host = parts.netloc.rsplit("@", 1)[-1]
-    except ValueError:
-        return "the address"
-    return f"{parts.scheme}://{host}"[:300]
-
-
 def _request(url: str) -> urllib.request.Request:
     """A request; user and password of the address go into a header, and to its own host only."""
     parts = urlsplit(url)
@@ -259,13 +216,13 @@ def _download_url(url: str, path: str, limit_bytes: int) -> tuple[str, str]:
                 name = safe_name(unquote(urlsplit(url).path), "download")
                 return name, digest
         except urllib.error.HTTPError as error:
-            problem = f"{_shown(url)} answered {error.code} {error.reason}"
+            problem = f"{shown(url)} answered {error.code} {error.reason}"
             if error.code < 500 and error.code != 429:
                 break
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", None) or error
-            problem = f"{_shown(url)} cannot be reached: {why}"
-    raise _unreachable(problem)
+            problem = f"{shown(url)} cannot be reached: {why}"
+    raise unreachable(problem)
 
 
 # --- a folder of the data volume ------------------------------------------------------------------
@@ -290,7 +247,7 @@ def copy_folder(path: str, data_dir: str, workspace: str) -> str:
         return f"the code is {path}"
     if not os.path.isdir(real):
         text = f"there is no {path} on the data volume"
-        raise _unreachable(text)
+        raise unreachable(text)
     copier = _Copier(base, path)
     copier.copy(real, workspace)
     return f"the code is {path} ({copier.count} files)"

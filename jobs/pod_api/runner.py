@@ -3,19 +3,21 @@
 Authorised by the job's own token (`jobs/kinds/training/tokens.py`) and nothing else: no cookie is looked at. What
 is not this job's answers 404; a job that is being deleted, or archived, 410. Every call may be
 repeated. Only
-`ReplicaArchive`, `LogSegment` and `Artifact` rows are written here; bytes go past us, over links of
-the object store that live ten minutes and take exactly the announced size.
+`ReplicaArchive`, `LogSegment` and `Artifact` rows and the commit of code from git are written here;
+bytes go past us, over links of the object store that live ten minutes and take exactly the announced
+size.
 """
 
 import hashlib
 import time
+from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Sum
+from django.db.models import Count, F, Sum
 from django.http import HttpRequest
 from django.urls import path
 from django.utils import timezone
@@ -156,6 +158,27 @@ def source(request: HttpRequest, job: Workload) -> dict[str, Any]:
         "size_bytes": bundle.size_bytes,
         "file_name": bundle.file_name,
     }
+
+
+class CommitBody(msgspec.Struct):
+    """The commit that a pod has found; empty: it only asks."""
+
+    commit: Annotated[str, Meta(pattern=r"^([0-9a-f]{40})?\Z")]
+
+
+@of_job
+def commit(request: HttpRequest, job: Workload) -> dict[str, Any]:
+    """The commit that all pods of this job take: the first that one of them told; empty: none yet."""
+    found = read_body(request, CommitBody).commit
+    if "git" not in (spec_of(job, TrainingSpec).source or {}):
+        raise Refused("the code of this training does not come from git", "not_found", 404)
+    with transaction.atomic():
+        first = Workload.objects.filter(pk=job.pk, source_commit="")
+        if found and first.update(source_commit=found, revision=F("revision") + 1):
+            job.refresh_from_db(fields=["revision"])
+            transaction.on_commit(partial(changes.tell_browsers, job))
+        told = Workload.objects.values_list("source_commit", flat=True).get(pk=job.pk)
+    return {"commit": told}
 
 
 # --- logs -----------------------------------------------------------------------------------------
@@ -429,6 +452,7 @@ def artifacts_done(request: HttpRequest, job: Workload) -> dict[str, Any]:
 _REPLICA = "jobs/<uuid:job_id>/replicas/<slug:role>/<int:index>/<int:attempt>/"
 internal_urls = [
     path("jobs/<uuid:job_id>/source/", source),
+    path("jobs/<uuid:job_id>/commit/", commit),
     path(_REPLICA + "segments/", segment),
     path(_REPLICA + "segments/<int:number>/done/", segment_done),
     path(_REPLICA + "segments/<int:number>/drop/", segment_drop),

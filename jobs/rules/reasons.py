@@ -313,13 +313,33 @@ ROWS: dict[str, tuple[str, str]] = {
         "The code that {who} fetched does not match its sha256: {detail}",
         "Correct the sha256, or find out why the file changed.",
     ),
+    "git_denied": (
+        "{who} may not read the git repository: {detail}",
+        "Check the address. Of a private repository, upload the code instead.",
+    ),
+    "git_ref": (
+        "{who} did not find the requested revision: {detail}",
+        "Correct the branch or tag, or give a commit with all of its digits.",
+    ),
+    "git_gone": (
+        "The commit that this training uses is gone: {detail}",
+        "Submit again with the newest commit, or push that commit again.",
+    ),
+    "git_path": (
+        "{who} did not find the folder in the git repository: {detail}",
+        "Correct the folder; it is relative to the top of the repository.",
+    ),
+    "no_git": (
+        "{who} cannot fetch from git on its node: {detail}",
+        "Tell your admin: the image that fetches code needs the program git.",
+    ),
     "bundle_unsafe": (
-        "The code archive was refused: {detail}",
-        "Create the archive again without links, absolute paths and '..'.",
+        "The code was refused: {detail}",
+        "Create it again without links, absolute paths, '..' and names that are too long.",
     ),
     "bundle_broken": ("The code archive cannot be read: {detail}", "Create and upload it again."),
     "bundle_too_large": (
-        "The code archive is too large: {detail}",
+        "The code is too large: {detail}",
         "Put data on the data volume instead of into the code.",
     ),
     "volume_not_writable": ("A volume cannot be written by {who}: {detail}", _ADMIN),

@@ -58,7 +58,7 @@ MAX_TAIL = 10_000
 _READ = (
     *("kind", "tenant", "owner", "name", "image", "replicas", "spec", "revision"),
     *("state", "reason_code", "reason_text", "reason_next_step"),
-    *("attempt", "queued_at", "started_at", "finished_at"),
+    *("attempt", "queued_at", "started_at", "finished_at", "source_commit"),
 )
 
 _IF_NONE_MATCH = OpenApiParameter(

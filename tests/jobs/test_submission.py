@@ -137,6 +137,13 @@ def test_an_upload_of_somebody_else_is_not_there(alice: Tenant) -> None:
     assert refused(mallory, source={"bundle": str(bundle.pk)}) == {"source.bundle": "not_found"}
 
 
+def test_parts_of_a_repository_that_are_not_given_are_not_kept(alice: Tenant) -> None:
+    git = {"git": "https://host/r.git"}
+    assert accepted(alice, source={**git, "ref": None, "path": ""}).source == git
+    whole = {**git, "ref": "r" * 200, "path": "sub/dir"}
+    assert accepted(alice, source={**whole, "path": "sub/dir/"}).source == whole
+
+
 def test_only_what_the_readme_plans_comes_later(alice: Tenant) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     [planned] = re.findall(

@@ -152,6 +152,17 @@ def test_the_secret_value_is_only_in_what_is_sent() -> None:
     assert "canary-token" not in json.dumps(documents)
 
 
+def test_code_from_git_is_named_in_the_secret_with_the_commit_that_is_known() -> None:
+    source = {"git": "https://host/canary.git", "ref": "main"}
+    for commit, more in (("", {}), ("ab" * 20, {"commit": "ab" * 20})):
+        training = altered(TF_PS, source=source)
+        training.source_commit = commit
+        documents = render_training(training, attempt=2, pods=PODS)
+        assert "canary" not in json.dumps(documents)
+        [secret] = [with_private(training, d) for d in documents if d["kind"] == "Secret"]
+        assert json.loads(secret["stringData"]["private.json"])["source"] == {**source, **more}
+
+
 def test_children_of_another_root_are_never_taken_for_ours() -> None:
     documents = render_training(TF_PS, attempt=1, pods=PODS)
 

@@ -109,6 +109,12 @@ def doors() -> dict[str, Any]:
         "pod_uid": UID,
     }
     of_job("the code", "source/", {})
+    of_job("not from git", "commit/", {"commit": ""})
+    from_git = {**job.spec, "source": {"git": "https://x/y.git"}}
+    Workload.objects.filter(pk=job.pk).update(spec=from_git)
+    told = {"none yet": "", "no commit": "main", "the first": "ab" * 20, "a later one": "cd" * 20}
+    for what, commit in told.items():
+        of_job(what, "commit/", {"commit": commit})
     link = of_job("new", f"{replica}segments/", segment())
     of_job("too early", f"{replica}segments/1/done/", segment())
     keep(get_store(), link, DATA)

@@ -21,6 +21,7 @@ LANDED = {
     "jobs/migrations/0007_old_columns_go.py": "b00001c0feb07bac8f81d7b14d58d68e83dfb0861558638f57abee79acea18d4",
     "jobs/migrations/0008_idempotent_requests.py": "3f98ac3281eff80befb1ddebf1c4859f1d4764d14180c76f4118f904f66267ac",
     "jobs/migrations/0009_attempts.py": "9fa983529b02094099b0c31ad788117071551b1bd2ab8093b7911fbced71390e",
+    "jobs/migrations/0010_source_commit.py": "470814bdca5f3c4bcd36ac6de8ee7ce14afc7071b164c6891052b3fcb8b46f14",
     "jobs/usage/migrations/0001_from_jobs.py": "77805004d00d4cd1c9559d2afd21b13a245517f50b4fc5878c9bb0b39d3eb904",
     "jobs/usage/migrations/0002_any_kind.py": "f4bc5bdb1c6a27931caee9bac349c0c0caf0742b7edf759bc238f7dc8d7e68e2",
     "portal/migrations/0001_initial.py": "7be889019828ee90114542b717981c8feab42b779f44a4d251fb8015bbd190d7",

@@ -61,13 +61,20 @@ FIELDS = {
     "clean_policy": _flag("--clean-policy", "pods at the end: running, all, none", "RULE"),
     "ttl_s": _flag("--ttl", "cleaned up so long after (1d)", "TIME", duration_s),
 }
-# Likewise; one of them stands for all of `source`.
+# Likewise; one of them stands for all of `source`, with what goes with it.
 SOURCES = {
     "source.url": _flag("--source-url", "code from an address instead of PATH", "URL"),
     "source.sha256": _flag("--sha256", "what that code must be", "HEX"),
-    "source.path": _flag("--source-path", "code from the data volume", "/data/.."),
+    "source.git": _flag("--git", "code from a git repository instead of PATH", "URL"),
+    "source.ref": _flag("--ref", "its branch, tag or commit (the default branch)"),
+    "source.path": _flag(
+        "--source-path", "code from the data volume; with --git a folder of that", "/data/.."
+    ),
     "source.bundle": _flag("--bundle", "code that was sent before", "ID"),
 }
+
+
+GOES_WITH = {"source.sha256": "source.url", "source.ref": "source.git"}
 
 
 @dataclass
@@ -154,14 +161,16 @@ def cluster_flags(text: str) -> Any:
 
 
 def _source(wanted: SubmitRequest, options: Mapping[str, Any]) -> None:
-    """Code by one of PATH, --source-url, --source-path, --bundle, or as the file says."""
+    """Code by one of PATH, --source-url, --git, --source-path, --bundle, or as the file says."""
     given = {path: value for path, flag in SOURCES.items() if (value := options[str(flag.name)])}
     said = ["PATH"] if options["path"] else []
-    said += [SOURCES[path].opts[0] for path in given if path != "source.sha256"]
+    beside = {*GOES_WITH, "source.path"} if "source.git" in given else GOES_WITH.keys()
+    said += [SOURCES[path].opts[0] for path in given if path not in beside]
     if len(said) > 1:
         raise usage_error(f"{' and '.join(said)} name different code.", "Give one of them.")
-    if "source.sha256" in given and "source.url" not in given:
-        raise usage_error("--sha256 goes with --source-url only.")
+    for path, other in GOES_WITH.items():
+        if path in given and other not in given:
+            raise usage_error(f"{SOURCES[path].opts[0]} goes with {SOURCES[other].opts[0]} only.")
     if said:
         wanted.path = Path(options["path"]) if options["path"] else None
         wanted.body.pop("source", None)

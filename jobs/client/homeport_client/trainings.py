@@ -234,6 +234,7 @@ def _show_facts(session: CliSession, job: Json) -> None:
         "Owner": f"{job.get('owner', '')} in {job.get('namespace', '')}",
         "Image": job.get("image", ""),
         "Command": " ".join(shlex.quote(str(word)) for word in words),
+        "Commit": job.get("source_commit") or "",
         "Resources": "; ".join(asked),
         "Queued": f"{age_text(job.get('queued_at'))} ago",
         "Lasted": _lasted(job),

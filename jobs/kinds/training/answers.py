@@ -105,6 +105,9 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
     topology = serializers.CharField(max_length=16)
     command = serializers.JSONField()
     source = SourceSerializer(allow_null=True, read_only=True)  # type: ignore[assignment]
+    source_commit = serializers.CharField(
+        allow_null=True, read_only=True, help_text="of code from git, once a pod has fetched it"
+    )
     resources = serializers.DictField(child=ResourcesSerializer(), read_only=True)
     env = serializers.DictField(
         child=serializers.CharField(allow_null=True),
@@ -131,6 +134,7 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
             "image",
             "command",
             "source",
+            "source_commit",
             "resources",
             "env",
             "cluster_flags",
@@ -150,6 +154,8 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
         tenant, reader = instance.tenant, self.context["request"].user
         spec = private.shown_spec(spec_of(instance, TrainingSpec), tenant, reader)
         _name, *request = self._request.to_representation(spec).items()
+        # What a body calls replicas is the pods' own here.
+        asked = {"resources" if name == "replicas" else name: part for name, part in request}
         return {
             "id": str(instance.pk),
             "name": spec.name,
@@ -162,8 +168,8 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
             "started_at": stamp(instance.started_at),
             "finished_at": stamp(instance.finished_at),
             "replicas": self.fields["replicas"].to_representation(instance.shown_replicas),
-            # What a body calls replicas is the pods' own here.
-            **{"resources" if name == "replicas" else name: asked for name, asked in request},
+            **asked,
+            "source_commit": instance.source_commit or None,
             "revision": instance.revision,
         }
 

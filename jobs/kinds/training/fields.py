@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
@@ -38,6 +38,14 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 LATER_TOPOLOGIES = frozenset({"array", "tf-multiworker", "tf-ingraph", "torch-ddp", "mpi", "jax"})
 SUCCESS_POLICIES = (SuccessPolicy.WORKER0.value, SuccessPolicy.ALL.value)
 NO_UPLOAD = FieldError("source.bundle", "not_found", "You have no such upload.")
+MAX_SOURCE_CHARS = 2000
+MAX_REF_CHARS = 200
+# What no name of a branch or tag has: https://git-scm.com/docs/git-check-ref-format. A word that begins with
+# `-` is an option, one that begins with `+` or has `:` says where to keep what is fetched.
+NO_REF = re.compile(
+    r"[-+/].*|.*(\.\.|//|@\{|[\x00-\x20\x7f~^:?*\[\\]).*|.*(/|\.|\.lock)", re.DOTALL
+)
+SSH = re.compile(r"ssh://.*|[^/:@]+@[^/:]+:.*", re.DOTALL)  # the second as scp writes it
 MAX_ENV = 64
 MAX_ENV_VALUE_BYTES = 4096
 MAX_COMMAND_WORDS = 256
@@ -111,29 +119,34 @@ class Command(AnyField):
 
 
 class SourceSerializer(serializers.Serializer[Any]):
-    """Exactly one of bundle, url and path."""
+    """Exactly one of bundle, url, git and path, which beside git is a folder of the repository."""
 
     bundle = serializers.UUIDField(required=False)
     url = serializers.URLField(required=False)
     sha256 = serializers.CharField(required=False, help_text="of what the url gives")
-    path = serializers.CharField(required=False, help_text="below /data")
+    git = serializers.URLField(required=False, help_text="of a repository, by https")
+    ref = serializers.CharField(
+        required=False,
+        help_text="with git: a branch, a tag or a commit; absent: the default branch",
+    )
+    path = serializers.CharField(
+        required=False, help_text="below /data; with git: a folder of the repository"
+    )
 
     def to_internal_value(self, data: Any) -> dict[str, str] | None:
         if data == {}:
             return None
         if not isinstance(data, Mapping):
-            _refuse("invalid", "This must be an object with bundle, url or path.")
+            _refuse("invalid", "This must be an object with bundle, url, git or path.")
+        if "git" in data:
+            return _git(data)
         kinds = set(map(str, data)) - {"sha256"}
-        if kinds & {"git"}:
-            _refuse("not_available_yet", "Code from git is not available yet.")
         if len(kinds) != 1 or not kinds <= {"bundle", "url", "path"}:
-            _refuse("invalid", "Give exactly one of bundle, url and path.")
+            _refuse("invalid", "Give exactly one of bundle, url, git and path.")
         kind = kinds.pop()
         if "sha256" in data and kind != "url":
             _refuse("invalid", "A sha256 goes with a url only.", "sha256")
-        given = data[kind]
-        if not isinstance(given, str) or not given or len(given) > 2000 or _has_controls(given):
-            _refuse("invalid", "This must be text of at most 2,000 characters.", kind)
+        given = _source_text(data, kind)
         if kind == "bundle":
             return self._bundle(given)
         return _url(given, data.get("sha256")) if kind == "url" else _path(given)
@@ -153,20 +166,70 @@ class SourceSerializer(serializers.Serializer[Any]):
 
     def to_representation(self, instance: Mapping[str, str]) -> dict[str, str]:
         """The source as it was given; what we added for the pods is left out."""
-        keys = ("bundle",) if "bundle" in instance else ("url", "sha256", "path")
+        keys = ("bundle",) if "bundle" in instance else ("url", "sha256", "git", "ref", "path")
         return {key: instance[key] for key in keys if key in instance}
 
 
-def _url(given: str, sha256: Any) -> dict[str, str]:
+def _source_text(data: Mapping[str, Any], kind: str) -> str:
+    given = data[kind]
+    is_text = isinstance(given, str) and 0 < len(given) <= MAX_SOURCE_CHARS
+    if not is_text or _has_controls(given):
+        _refuse("invalid", "This must be text of at most 2,000 characters.", kind)
+    return str(given)
+
+
+def _web_address(given: str) -> SplitResult | None:
+    """Its parts; None: it is no URL."""
     try:
         parts = urlsplit(given)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-        has_userinfo = "@" in parts.netloc
     except ValueError:
-        usable = False
-    if not usable or re.search(r"[\s\x00-\x20\x7f]", given):
+        return None
+    return parts if usable and not re.search(r"[\s\x00-\x20\x7f]", given) else None
+
+
+def _git(data: Mapping[str, Any]) -> dict[str, str]:
+    """A repository with what of it is wanted; parts that are null or empty are left out."""
+    if "secret" in data:
+        text = "Secrets are not available yet; use a repository that needs no password."
+        _refuse("not_available_yet", text, "secret")
+    if not set(map(str, data)) <= {"git", "ref", "path"}:
+        _refuse("invalid", "Beside git there may be ref and path only.")
+    named = {name for name in ("ref", "path") if data.get(name) not in (None, "")}
+    given = {name: _source_text(data, name) for name in ("git", *sorted(named))}
+    _check_repository(given["git"])
+    if "ref" in given and (len(given["ref"]) > MAX_REF_CHARS or NO_REF.fullmatch(given["ref"])):
+        _refuse("invalid", "This is not a branch, a tag or a commit.", "ref")
+    if "path" in given:
+        folder = given["path"].removesuffix("/")
+        if not {"", ".", ".."}.isdisjoint(folder.split("/")):
+            text = "The folder must lie in the repository; write sub/dir."
+            _refuse("invalid_path", text, "path")
+        given["path"] = folder
+    return given
+
+
+def _check_repository(given: str) -> None:
+    if SSH.fullmatch(given):
+        text = (
+            "Code over SSH needs a key in a secret, and secrets are not available yet. Give the "
+            "https:// address of a repository that needs no password."
+        )
+        _refuse("not_available_yet", text, "git")
+    parts = _web_address(given)
+    if parts is None or parts.scheme != "https" or parts.query or parts.fragment:
+        text = "This is not the address of a repository; write https://host/repo.git."
+        _refuse("invalid_url", text, "git")
+    if "@" in parts.netloc:
+        text = "A URL with a user name or a password is refused, for others could read it."
+        _refuse("secret_in_url", text, "git")
+
+
+def _url(given: str, sha256: Any) -> dict[str, str]:
+    parts = _web_address(given)
+    if parts is None:
         _refuse("invalid_url", "This is not a URL; write https://host/train.py.", "url")
-    if has_userinfo:
+    if "@" in parts.netloc:
         text = (
             "A URL with a user name or a password is refused. Upload the code instead, or fetch "
             "it in your program with a token from a variable."

@@ -39,7 +39,7 @@ from portal.web.forms import AnyField, Input, blank_texts, inputs_of, shown_text
 from tenants import policy
 from tenants.models import Tenant, User
 
-SOURCE_KINDS = ("bundle", "url", "path", "none")
+SOURCE_KINDS = ("bundle", "git", "url", "path", "none")
 _PARTS = {
     "count": gettext_lazy("count"),
     "cpu": gettext_lazy("CPU"),
@@ -83,6 +83,8 @@ class TrainingForm(WorkloadForm):
     Attributes:
         flags: names of the cluster flags that are ticked.
         env: rows of names and values.
+        values: `source.commit` is the commit of a training like which this one is to be, and `source.take` whether
+            it is taken ("same") or the newest of `source.ref`.
         is_command_blank: whether no command was typed.
     """
 
@@ -90,6 +92,11 @@ class TrainingForm(WorkloadForm):
     labels: ClassVar[Mapping[str, Any]] = {
         "source_kind": gettext_lazy("Code"),
         "source.bundle": gettext_lazy("Code"),
+        "source.git": gettext_lazy("Repository"),
+        "source.ref": gettext_lazy("Branch, tag or commit"),
+        "source.git_path": gettext_lazy("Folder in the repository"),
+        "source.take": gettext_lazy("Revision"),
+        "source.commit": gettext_lazy("Commit"),
         "source.url": gettext_lazy("URL"),
         "source.sha256": gettext_lazy("SHA-256"),
         "source.path": gettext_lazy("Folder on the data volume"),
@@ -137,7 +144,8 @@ class TrainingForm(WorkloadForm):
     def blank(cls) -> dict[str, str]:
         each = {f"replicas.{role}.{part}": _EACH[part] for role in _ROLES for part in _PARTS}
         found = blank_texts(_plain_fields())
-        return {**found, **each, "source_kind": "bundle", "source.path": "/data/"}
+        source = {"source_kind": "bundle", "source.path": "/data/", "source.take": "newest"}
+        return {**found, **each, **source}
 
     @classmethod
     def of_query(cls, query: QueryDict) -> "TrainingForm":
@@ -164,11 +172,14 @@ class TrainingForm(WorkloadForm):
             shown[f"replicas.{role}.memory"] = quantity.memory_text(asked.memory_bytes)
             shown[f"replicas.{role}.gpu"] = str(asked.gpu_count)
         source = dict(spec.source or {})
-        if "url" in source and not may_read:
-            source["url"] = ""
+        source |= {name: "" for name in ("url", "git") if name in source and not may_read}
         shown["source_kind"] = next((kind for kind in SOURCE_KINDS if kind in source), "none")
-        parts = ("url", "sha256") if "url" in source else ("bundle", "path")
-        shown |= {f"source.{name}": source[name] for name in parts if name in source}
+        if "git" in source:
+            source["git_path"] = source.pop("path", "")
+            is_other = workload.source_commit != source.get("ref")
+            source["commit"] = workload.source_commit if is_other else ""
+        inputs = [name for name in source if f"source.{name}" in cls.labels]
+        shown |= {f"source.{name}": source[name] for name in inputs}
         env = tuple((name, value if may_read else "") for name, value in spec.env.items())
         return cls(shown=shown, flags=spec.cluster_flags, env=env)
 
@@ -209,10 +220,9 @@ class TrainingForm(WorkloadForm):
         with suppress(ValueError):
             found["command"] = self._words()
         kind = self.values["source_kind"]
-        given = self.values.get(f"source.{kind}")
-        if given:
-            sha256 = self.values["source.sha256"] if kind == "url" else ""
-            found["source"] = {kind: given, **({"sha256": sha256} if sha256 else {})}
+        if self.values.get(f"source.{kind}"):
+            parts = {part: self.values[name] for part, name in self._source_inputs(kind).items()}
+            found["source"] = {part: text for part, text in parts.items() if text}
         return {
             **found,
             "replicas": {role: self._role(role) for role in self._roles},
@@ -251,6 +261,9 @@ class TrainingForm(WorkloadForm):
             return f"env-{names.index(variable)}" if variable in names else "env", text
         if name == "command" and error.code == "required":
             text = _("Enter a command, for example: python train.py")
+        if name.startswith("source."):
+            of_source = self._source_inputs(self.values["source_kind"])
+            name = of_source.get(name.removeprefix("source."), name)
         return _PLACES.get(name, name.removesuffix("_s")), text
 
     def fill_blanks(self) -> None:
@@ -270,6 +283,15 @@ class TrainingForm(WorkloadForm):
             self.values["source.bundle"] = str(add().pk)
         except Refused as refusal:
             self.errors["source.bundle"] = [str(refusal)]
+
+    def _source_inputs(self, kind: str) -> dict[str, str]:
+        """What a body has of such a source, and the names of its inputs."""
+        if kind == "git":
+            takes_same = self.values["source.take"] == "same" and self.values["source.commit"]
+            ref = "source.commit" if takes_same else "source.ref"
+            return {"git": "source.git", "ref": ref, "path": "source.git_path"}
+        names = ("url", "sha256") if kind == "url" else (kind,)
+        return {name: f"source.{name}" for name in names}
 
     @property
     def _roles(self) -> tuple[str, ...]:
@@ -315,6 +337,7 @@ def changed_options(spec: TrainingSpec) -> list[tuple[str, str]]:
 _COMPOSED = frozenset({"command", "source", "replicas", "env", "cluster_flags"})
 _SOURCE_NEEDED = {
     "bundle": gettext_lazy("Choose an archive or a script, or another source of the code."),
+    "git": gettext_lazy("Enter the address of the repository, for example https://host/repo.git."),
     "url": gettext_lazy("Enter the URL of the script or archive."),
     "path": gettext_lazy("Enter the folder on the data volume, for example /data/src."),
 }

@@ -120,11 +120,13 @@ def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSet
 
 def _is_private(source: Mapping[str, str] | None) -> bool:
     """Whether where the code comes from may hold a secret, as an address may."""
-    return source is not None and "url" in source
+    return source is not None and ("url" in source or "git" in source)
 
 
 def with_private(training: Workload, document: Object) -> Object:
     """A stored document; a Secret with what is not stored and not secret to the reconciler.
+
+    The commit of code from git is there as soon as an earlier pod has told it.
 
     That is what `job.json` leaves to a file beside the token, since others may read a ConfigMap.
     """
@@ -133,7 +135,8 @@ def with_private(training: Workload, document: Object) -> Object:
     spec = spec_of(training, TrainingSpec)
     content: dict[str, Any] = {"env": spec.env}
     if _is_private(spec.source):
-        content["source"] = spec.source
+        commit = {"commit": training.source_commit} if training.source_commit else {}
+        content["source"] = {**(spec.source or {}), **commit}
     return {**document, "stringData": {PRIVATE_FILE: json.dumps(content, ensure_ascii=False)}}
 
 

@@ -25,8 +25,9 @@ def shown_spec(spec: TrainingSpec, tenant: Tenant, user: User) -> TrainingSpec:
     if policy.may(user, "read_values", tenant):
         return spec
     source = spec.source
-    if source is not None and "url" in source:
-        source = {**source, "url": shown_url(source["url"])}
+    if source is not None:
+        hidden = {key: shown_url(text) for key, text in source.items() if key in {"url", "git"}}
+        source = {**source, **hidden}
     return msgspec.structs.replace(spec, env=dict.fromkeys(spec.env), source=source)
 
 

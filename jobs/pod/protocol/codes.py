@@ -16,6 +16,11 @@ CONFIGURATION_BROKEN = "configuration_broken"
 SOURCE_UNREACHABLE = "source_unreachable"
 SOURCE_OUTSIDE_VOLUME = "source_outside_volume"
 SHA256_MISMATCH = "sha256_mismatch"
+GIT_DENIED = "git_denied"
+GIT_REF = "git_ref"
+GIT_GONE = "git_gone"
+GIT_PATH = "git_path"
+NO_GIT = "no_git"
 BUNDLE_UNSAFE = "bundle_unsafe"
 BUNDLE_BROKEN = "bundle_broken"
 BUNDLE_TOO_LARGE = "bundle_too_large"
@@ -61,6 +66,11 @@ EXPLAINED = frozenset(
     {
         SOURCE_UNREACHABLE,
         SHA256_MISMATCH,
+        GIT_DENIED,
+        GIT_REF,
+        GIT_GONE,
+        GIT_PATH,
+        NO_GIT,
         BUNDLE_UNSAFE,
         BUNDLE_BROKEN,
         BUNDLE_TOO_LARGE,

@@ -60,6 +60,7 @@ class FakeDoor(LocalServer):
         self.ends: list[dict[str, Any]] = []
         self.bundle: tuple[str, bytes] = ("train.py", b"")
         self.bundle_sha256 = ""
+        self.commit = ""  # that the training takes
         self.calls: list[str] = []
         self.fail_next = 0  # so many calls are cut off without an answer
         self.status: int | None = None  # every call is answered with this
@@ -131,6 +132,9 @@ class FakeDoor(LocalServer):
                 "size_bytes": len(data),
                 "file_name": name,
             }
+        if parts == ["commit"]:
+            self.commit = self.commit or body["commit"]
+            return {"commit": self.commit}
         if parts == ["artifacts"]:
             missing = [f for f in body["files"] if self.artifacts.get(f["path"]) != f]
             return {

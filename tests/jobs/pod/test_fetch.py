@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from jobs.pod import fetch, sources
+from jobs.pod.addresses import check_url
 from jobs.pod.errors import PodError
-from jobs.pod.sources import check_url, safe_name
+from jobs.pod.sources import safe_name
 from tests.jobs.archives import tar_of, zip_of
 from tests.jobs.pod.pods import FakeDoor, LocalServer, Pod
 

@@ -243,6 +243,7 @@ TABLE: dict[str, Rule] = {
     **_each(
         (
             "internal/v1/jobs/<uuid:job_id>/source/",
+            "internal/v1/jobs/<uuid:job_id>/commit/",
             f"{_REPLICA}/segments/",
             f"{_REPLICA}/segments/<int:number>/done/",
             f"{_REPLICA}/segments/<int:number>/drop/",

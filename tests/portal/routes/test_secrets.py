@@ -18,6 +18,7 @@ VALUE, PATH, QUERY = "canary-of-a-value", "canary-of-a-path", "canary-of-a-query
 CANARIES = (VALUE, PATH, QUERY)
 ENV = {"DB_PASSWORD": VALUE}
 SOURCE = {"url": f"https://code.example/{PATH}/train.py?token={QUERY}"}
+GIT = {"git": f"https://code.example/{PATH}/{QUERY}.git"}
 PRIVATE = {"env": ENV, "source": SOURCE}
 # As versions before rendered them: everything is in the ConfigMap.
 OLD_PLAN = [{"kind": "ConfigMap", "data": {"job.json": json.dumps({"env": ENV, "source": SOURCE})}}]
@@ -53,23 +54,27 @@ def test_values_and_addresses_are_shown_to_the_owner_alone(scene: Scene) -> None
         assert {"job", "job-again", "api-job", "api-jobs", "api-job-manifests"} <= shown["alice"]
 
 
-def test_others_see_names_and_hosts(scene: Scene) -> None:
+@pytest.mark.parametrize("source", [SOURCE, GIT], ids=["url", "git"])
+def test_others_see_names_and_hosts(scene: Scene, source: dict[str, str]) -> None:
     with undone():
         job = scene.things["alice"].job
-        Workload.objects.filter(pk=job.pk).update(spec={**job.spec, **PRIVATE})
+        Workload.objects.filter(pk=job.pk).update(spec={**job.spec, **PRIVATE, "source": source})
         seen = json.loads(text_of(scene.send("lee", "GET", f"/api/v1/jobs/{job.pk}/", by="token")))
         assert (seen["env"], seen["source"]) == (
             {"DB_PASSWORD": None},
-            {"url": "https://code.example/…"},
+            dict.fromkeys(source, "https://code.example/…"),
         )
         page = text_of(scene.send("lee", "GET", f"/trainings/{job.pk}/"))
+        page += text_of(scene.send("lee", "GET", f"/trainings/{job.pk}/again/"))
+        assert not any(canary in page for canary in CANARIES)
         assert "DB_PASSWORD" in page
         assert "https://code.example/…" in page
 
 
-def test_the_cluster_keeps_them_in_the_secret_alone(scene: Scene) -> None:
+@pytest.mark.parametrize("source", [SOURCE, GIT], ids=["url", "git"])
+def test_the_cluster_keeps_them_in_the_secret_alone(scene: Scene, source: dict[str, str]) -> None:
     job = scene.things["alice"].job
-    job.spec = {**job.spec, **PRIVATE}
+    job.spec = {**job.spec, **PRIVATE, "source": source}
     stored = render_training(job, attempt=1, pods=pod_settings())
     assert not any(canary in json.dumps(stored) for canary in CANARIES)
     sent = [

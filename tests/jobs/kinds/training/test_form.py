@@ -15,7 +15,7 @@ from jobs.kinds.training.spec import RunPolicy, TrainingSpec
 from jobs.workloads.actions import submit
 from portal import quantity
 from portal.errors import FieldError, Refused
-from tests.factories import make_tenant
+from tests.factories import make_job, make_tenant, make_user
 
 
 def posted(**fields: Any) -> TrainingForm:
@@ -83,7 +83,7 @@ def test_a_missing_quote_is_told_at_the_command() -> None:
     assert "Look for a missing quote" in form.unreadable()["command"]
 
 
-@pytest.mark.parametrize("kind", ["bundle", "url", "path"])
+@pytest.mark.parametrize("kind", ["bundle", "git", "url", "path"])
 def test_a_source_that_was_chosen_must_be_given(kind: str) -> None:
     form = posted(source_kind=kind, **{f"source.{kind}": " "})
     assert "source" not in form.body()
@@ -203,3 +203,21 @@ def test_running_again_asks_for_exactly_the_same() -> None:
     again = form.read(lambda body: TRAINING.read(body, tenant=tenant, user=tenant.owner))
     assert not form.told
     assert again == asked
+
+
+@pytest.mark.django_db
+def test_running_code_from_git_again_asks_for_the_same_commit_or_the_newest() -> None:
+    tenant = make_tenant()
+    source = {"git": "https://host/r.git", "ref": "main", "path": "sub/dir"}
+    job = make_job(tenant, source=source, source_commit="ab" * 20)
+    form = TrainingForm.like(job, job.owner)
+    assert (form.values["source.commit"], form.values["source.take"]) == ("ab" * 20, "newest")
+    assert form.body()["source"] == source
+    form.values["source.take"] = "same"
+    assert form.body()["source"] == {**source, "ref": "ab" * 20}
+    form.take([FieldError("source.path", "x", "Wrong."), FieldError("source.ref", "x", "Wrong.")])
+    assert list(form.errors) == ["source.git_path", "source.commit"]
+    # One that named its commit has no newer one, and nobody else sees where the code is.
+    job.source_commit = job.spec["source"]["ref"] = "cd" * 20
+    assert TrainingForm.like(job, job.owner).values["source.commit"] == ""
+    assert TrainingForm.like(job, make_user("root", role="admin")).values["source.git"] == ""

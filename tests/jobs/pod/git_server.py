@@ -1,0 +1,155 @@
+"""A git server over HTTPS: `git http-backend` behind a server with a certificate of a test's own authority."""
+
+import os
+import ssl
+import subprocess
+import time
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+from tests.jobs.pod.pods import LocalServer
+from tests.tools.authority import Authority
+
+_QUIET = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+_AUTHOR = ("-c", "user.name=ada", "-c", "user.email=ada@lab.example")
+
+
+def git(folder: Path, *words: str) -> str:
+    """What git says in that folder."""
+    done = subprocess.run(
+        ["git", *_AUTHOR, *words],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), **_QUIET},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+class GitServer(LocalServer):
+    """Serves `work`, a repository with a branch `main`.
+
+    Attributes:
+        address: of the repository.
+        ca_file: the authority that signed the certificate.
+        password: what an `Authorization` header must have; None: anybody may read.
+        redirect: where every request is sent to.
+        hangs: answers nothing.
+        floods: answers a pack without end.
+        flooded_bytes: how much of it was taken.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        authority = Authority(folder / "authority")
+        certificate, key = authority.pair("server")
+        self.ca_file = folder / "authority/ca.crt"
+        self.work = folder / "work"
+        self.work.mkdir()
+        git(self.work, "init", "--quiet", "--initial-branch=main")
+        # As the hosts that people use have it.
+        git(self.work, "config", "uploadpack.allowAnySHA1InWant", "true")
+        self.password: str | None = None
+        self.redirect = ""
+        self.hangs = self.floods = False
+        self.flooded_bytes = 0
+        self.asked: list[str] = []
+        super().__init__(_handler(self))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        # The handshake belongs to the thread of the connection.
+        self.server.socket = context.wrap_socket(
+            self.server.socket, server_side=True, do_handshake_on_connect=False
+        )
+        self.url = self.url.replace("http:", "https:")
+        self.address = f"{self.url}/work/.git"
+
+    def commit(self, **files: str) -> str:
+        """Adds files by their names (`a__b` is a/b); the commit."""
+        for name, text in files.items():
+            path = self.work / name.replace("__", "/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        git(self.work, "add", "--all")
+        git(self.work, "commit", "--quiet", "--allow-empty", "-m", "a change")
+        return git(self.work, "rev-parse", "HEAD")
+
+
+def _handler(git_server: GitServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            git_server.asked.append(self.path)
+            while git_server.hangs:
+                time.sleep(0.05)
+            if git_server.redirect:
+                self._answer(301, Location=git_server.redirect + self.path)
+            elif git_server.password and self.headers["Authorization"] != git_server.password:
+                self._answer(401, **{"WWW-Authenticate": 'Basic realm="git"'})
+            else:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                if git_server.floods and b"command=fetch" in body:
+                    self._flood()
+                else:
+                    self._serve(body)
+
+        do_POST = do_GET  # noqa: N815 (the name that http.server asks for)
+
+        def _answer(self, status: int, **headers: str) -> None:
+            """The head of an answer, of one without a body unless `headers` say otherwise."""
+            self.send_response(status)
+            length = {} if "Content-Type" in headers else {"Content-Length": "0"}
+            for name, text in {**length, **headers}.items():
+                self.send_header(name, text)
+            self.end_headers()
+
+        def _serve(self, body: bytes) -> None:
+            """By https://git-scm.com/docs/git-http-backend, a CGI program."""
+            path, _mark, query = self.path.partition("?")
+            done = subprocess.run(
+                ["git", "http-backend"],
+                env={
+                    **_QUIET,
+                    "PATH": os.environ["PATH"],
+                    "GIT_PROJECT_ROOT": str(git_server.work.parent),
+                    "GIT_HTTP_EXPORT_ALL": "1",
+                    "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+                    "REQUEST_METHOD": self.command,
+                    "PATH_INFO": path,
+                    "QUERY_STRING": query,
+                    "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+                    "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+                },
+                input=body,
+                capture_output=True,
+                check=False,
+            )
+            head, _blank, answer = done.stdout.partition(b"\r\n\r\n")
+            headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
+            headers["Content-Length"] = str(len(answer))
+            self._answer(int(headers.pop("Status", "200").split()[0]), **headers)
+            self.wfile.write(answer)
+
+        def _flood(self) -> None:
+            """A pack of one blob of 4 GiB, as https://git-scm.com/docs/pack-format has it; its data are
+            stored blocks of https://www.rfc-editor.org/rfc/rfc1951#section-3.2.4."""
+            self._answer(200, **{"Content-Type": "application/x-git-upload-pack-result"})
+            self._line(b"packfile\n")
+            self._line(
+                b"\x01PACK\x00\x00\x00\x02\x00\x00\x00\x01" + b"\xbf\xff\xff\xff\x7f" + b"\x78\x01"
+            )
+            block = b"\x00" + b"\x00\x80" + b"\xff\x7f" + bytes(0x8000)
+            try:
+                while git_server.flooded_bytes < 2**32 - 0x8000:
+                    self._line(b"\x01" + block)
+                    git_server.flooded_bytes += 0x8000
+            except OSError:
+                self.close_connection = True
+
+        def _line(self, data: bytes) -> None:
+            self.wfile.write(b"%04x" % (len(data) + 4) + data)
+
+    return Handler
