@@ -17,9 +17,9 @@ class Authority:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir()
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        self.key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test ca")])
-        self.pem = self._sign("test ca", self._key.public_key(), is_ca=True)
+        self.pem = self._sign("test ca", self.key.public_key(), is_ca=True)
         (folder / "ca.crt").write_bytes(self.pem)
 
     def _sign(self, name: str, key: Any, *, is_ca: bool = False) -> bytes:
@@ -35,7 +35,7 @@ class Authority:
             .not_valid_after(now + timedelta(hours=1))
             .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
             .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-            .sign(self._key, hashes.SHA256())
+            .sign(self.key, hashes.SHA256())
         )
         return certificate.public_bytes(serialization.Encoding.PEM)
 

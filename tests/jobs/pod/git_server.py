@@ -1,31 +1,14 @@
 """A git server over HTTPS: `git http-backend` behind a server with a certificate of a test's own authority."""
 
-import os
 import ssl
-import subprocess
 import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+from tests.jobs.pod.git_backend import backend_answer, git
 from tests.jobs.pod.pods import LocalServer
 from tests.tools.authority import Authority
-
-_QUIET = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
-_AUTHOR = ("-c", "user.name=ada", "-c", "user.email=ada@lab.example")
-
-
-def git(folder: Path, *words: str) -> str:
-    """What git says in that folder."""
-    done = subprocess.run(
-        ["git", *_AUTHOR, *words],
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder), **_QUIET},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout.strip()
 
 
 class GitServer(LocalServer):
@@ -107,30 +90,8 @@ def _handler(git_server: GitServer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
 
         def _serve(self, body: bytes) -> None:
-            """By https://git-scm.com/docs/git-http-backend, a CGI program."""
-            path, _mark, query = self.path.partition("?")
-            done = subprocess.run(
-                ["git", "http-backend"],
-                env={
-                    **_QUIET,
-                    "PATH": os.environ["PATH"],
-                    "GIT_PROJECT_ROOT": str(git_server.work.parent),
-                    "GIT_HTTP_EXPORT_ALL": "1",
-                    "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-                    "REQUEST_METHOD": self.command,
-                    "PATH_INFO": path,
-                    "QUERY_STRING": query,
-                    "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-                    "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-                },
-                input=body,
-                capture_output=True,
-                check=False,
-            )
-            head, _blank, answer = done.stdout.partition(b"\r\n\r\n")
-            headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
-            headers["Content-Length"] = str(len(answer))
-            self._answer(int(headers.pop("Status", "200").split()[0]), **headers)
+            status, headers, answer = backend_answer(git_server.work.parent, self, body)
+            self._answer(status, **headers)
             self.wfile.write(answer)
 
         def _flood(self) -> None:

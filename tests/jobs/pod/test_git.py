@@ -11,7 +11,9 @@ from jobs.pod import git as pod_git
 from jobs.pod import sources
 from jobs.pod.errors import PodError
 from jobs.pod.portal_client import PortalClient
-from tests.jobs.pod.git_server import GitServer, git
+from onebox.testing.processes import naming
+from tests.jobs.pod.git_backend import git
+from tests.jobs.pod.git_server import GitServer
 from tests.jobs.pod.pods import TOKEN, FakeDoor, Pod
 from tests.jobs.pod.test_fetch import brought, refused, workspace
 from tests.tools.waiting import wait_for
@@ -268,6 +270,8 @@ def test_a_server_that_does_not_answer_is_left(
     found = failure(here, git=server.address)
     assert (found.reason, "within 1 s" in str(found)) == ("source_unreachable", True)
     assert time.monotonic() - started < 10
+    # Neither is its helper, which has the connection.
+    wait_for("no helper is left", lambda: not naming(server.address), timeout_s=5)
 
 
 def test_a_server_that_is_away_is_tried_again(here: Pod, server: GitServer) -> None:

@@ -208,6 +208,23 @@ def test_running_again_forgets_an_upload_that_is_gone(alice: Tenant, client: Cli
     assert page.value("source_kind") == "bundle"
 
 
+def test_running_code_from_git_again_shows_which_commit_it_was(
+    alice: Tenant, client: Client
+) -> None:
+    source = {"git": "https://host/r.git", "ref": "main", "path": "sub/dir"}
+    job = make_job(alice, source=source, source_commit="ab" * 20)
+    assert read(client, f"/trainings/{job.pk}/").one("span", id="commit").text == "ab" * 20
+    page = read(client, f"/trainings/{job.pk}/again/")
+    inputs = {name: page.value(f"source.{name}") for name in ("git", "ref", "git_path", "commit")}
+    assert list(inputs.values()) == [*source.values(), "ab" * 20]
+    choices = page.all("input", name="source.take")
+    assert [(one.get("value"), one.get("checked") is not None) for one in choices] == [
+        ("newest", True),
+        ("same", False),
+    ]
+    assert not read(client, "/trainings/new/").all("input", name="source.take")
+
+
 def test_an_upload_says_what_is_inside(client: Client, alice: Tenant) -> None:
     file = zip_file(**{"p/train.py": "print(1)", "p/data.txt": "x" * 300})
     answer = client.post("/bundles/", {"file": file})

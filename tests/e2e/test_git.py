@@ -1,0 +1,91 @@
+"""Code from git on the embedded cluster: all replicas and attempts run the commit that came first."""
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from deploy import image
+from tests.e2e.portal import ROOT, Portal, Rest, new_home, thrown_away
+from tests.tools.authority import Authority
+from tests.tools.waiting import wait_for
+
+pytestmark = pytest.mark.e2e
+SMALL = {"cpu": "100m", "memory": "128Mi"}
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[tuple[Rest, Authority]]:
+    """Somebody on an installation whose image for fetching code trusts an authority of its own."""
+    installation = Portal(new_home("git"))
+    trusted = installation.home.parent / "trusted"
+    authority = Authority(trusted)
+    trusted.chmod(0o755)
+    images = installation.home / "onebox/node/images"
+    image.offer_image(images.parent)
+    shipped = (images / image.FILE).read_text().rstrip()
+    assert shipped.endswith(" }]")
+    mount = f', {{ source = {json.dumps(str(trusted))}, path = "/opt/trusted" }}]\n'
+    (images / "10-trusted.toml").write_text(
+        shipped.removesuffix("]") + mount + 'env = { SSL_CERT_FILE = "/opt/trusted/ca.crt" }\n'
+    )
+    with thrown_away(installation) as portal:
+        ada = portal.sign_in("ada")
+        ada.tenant()
+        yield ada, authority
+
+
+def serve(ada: Rest, authority: Authority, folder: Path) -> tuple[str, str]:
+    """A pod that serves a repository; where, and its first commit."""
+    key = authority.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    with zipfile.ZipFile(folder / "serve.zip", "w") as code:
+        code.write(ROOT / "tests/e2e/git_in_pod.py", "serve.py")
+        code.write(ROOT / "tests/jobs/pod/git_backend.py", "git_backend.py")
+        code.writestr("ca.crt", authority.pem)
+        code.writestr("ca.key", key)
+    source = {"bundle": ada.upload(folder / "serve.zip")}
+    command, replicas = ["python", "serve.py"], {"worker": SMALL}
+    job = ada.submit(name="git", command=command, replicas=replicas, source=source)
+    ada.wait(job, "running")
+    found = wait_for(
+        "the repository is served",
+        lambda: re.search(r"serving (\S+) (\w+)", ada.text(f"jobs/{job['id']}/logs/")),
+        timeout_s=60,
+    )
+    return found.group(1), found.group(2)
+
+
+def test_a_second_attempt_runs_the_same_commit_and_a_private_repository_is_denied(
+    lab: tuple[Rest, Authority], tmp_path: Path
+) -> None:
+    ada, authority = lab
+    url, first = serve(ada, authority, tmp_path)
+    source = {"git": f"{url}/work/.git", "ref": "main", "path": "src"}
+    job = ada.submit(
+        name="from git",
+        topology="tf-ps",
+        command=["python", "main.py"],
+        replicas={"worker": SMALL, "ps": SMALL},
+        source=source,
+        retries=1,
+    )
+    assert (job["source"], job["source_commit"]) == (source, None)
+    done = ada.wait(job, "succeeded", timeout_s=240)
+    assert (done["attempt"], done["source_commit"]) == (2, first)
+    log = ada.text(f"jobs/{job['id']}/logs/?attempt=all&replica=worker-0")
+    assert re.findall("this is version .*", log) == ["this is version 1"] * 2
+    log = ada.text(f"jobs/{job['id']}/logs/?attempt=all&replica=ps-0")
+    assert set(re.findall("this is version .*", log)) == {"this is version 1"}
+    page = ada.portal.session("ada").get(f"{ada.portal.url}/trainings/{job['id']}/", timeout=60)
+    assert first in page.text
+    # What is asked for anew gets the branch as it is now.
+    later = ada.submit(command=["true"], replicas={"worker": SMALL}, source=source)
+    assert ada.wait(later, "succeeded")["source_commit"] not in {None, first}
+
+    private = {"git": f"{url}/private/.git"}
+    job = ada.submit(command=["true"], replicas={"worker": SMALL}, source=private)
+    assert ada.wait(job, "failed")["reason"]["code"] == "git_denied"
