@@ -10,7 +10,7 @@ from jobs.kinds.training.replicas import Situation
 from jobs.rules import endings, patterns, reasons, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.states import ReplicaState, WorkloadState
-from jobs.rules.topologies import SuccessPolicy, is_success, success_policy
+from jobs.rules.topologies import SuccessPolicy, needed, success_policy
 
 
 @dataclass(frozen=True)
@@ -39,24 +39,26 @@ class Restarts:
 
 def policy_of(now: Situation) -> SuccessPolicy:
     """When it counts as succeeded."""
-    return success_policy(now.topology, now.run_policy.success_policy)
+    return success_policy(now.topology, now.run_policy.success_policy, now.row.counts)
 
 
 def _deciding(now: Situation) -> list[ReplicaRow]:
-    role = now.topology.deciding.name
+    role = now.deciding.name
     return [row for row in now.current if row.key.role == role]
 
 
 # --- success, failure ---
 def find_success(now: Situation) -> Outcome | None:
     """Set when all that has to succeed has."""
-    root = now.observed.root
-    done = {row.key.index for row in _deciding(now) if row.state is ReplicaState.SUCCEEDED}
+    root, role, counts = now.observed.root, now.deciding.name, now.row.counts
+    done = {
+        (row.key.role, row.key.index) for row in now.current if row.state is ReplicaState.SUCCEEDED
+    }
     if root is not None and root.uid == now.row.root_uid:
-        done |= root.completed
-        if root.verdict == "complete":
-            return Outcome(is_success=True)
-    if is_success(policy_of(now), done, now.row.counts[now.topology.deciding.name]):
+        is_complete = root.verdict == "complete"
+        indexes = range(counts[role]) if is_complete else root.completed
+        done |= {(role, index) for index in indexes}
+    if needed(now.topology, policy_of(now), counts) <= done:
         return Outcome(is_success=True)
     return None
 
@@ -116,7 +118,7 @@ def without_cause(now: Situation) -> Reason:
 # --- servers ---
 def find_restarts(now: Situation) -> Iterator[Restarts]:
     """Of servers whose program ended since the last look."""
-    serving = {role.name for role in now.topology.serving}
+    serving = {role.name for role in now.topology.serving(now.row.counts)}
     for key, pod in replicas.newest(now.observed.pods).items():
         if key.role in serving and key.attempt == now.row.attempt:
             count = replicas.new_restarts(now, pod)

@@ -70,7 +70,7 @@ class TrainingLifecycle(Lifecycle):
         return self.row.desired == "stop" or self.row.tenant_closed == "deleting"
 
     def is_made_again(self, thing: ObjectRef) -> bool:
-        return is_server(self.topology, thing)
+        return is_server(self.row, thing)
 
     # --- starting and running ---
     def release(self, root: Root) -> None:
@@ -284,7 +284,7 @@ class TrainingLifecycle(Lifecycle):
         return [pod for pod in self.observed.pods if not pod.has_ended]
 
     def _active_workers(self) -> list[PodFacts]:
-        role = self.topology.deciding.name
+        role = self.topology.deciding(self.row.counts).name
         return [pod for pod in self._active_pods() if pod.key.role == role]
 
     def _end_workers(self) -> None:
@@ -338,7 +338,9 @@ class TrainingLifecycle(Lifecycle):
     def _finish_servers(self) -> bool:
         """Recycles servers and Service when their time has come; True when no server runs."""
         ended_at = self.row.deciders_ended_at
-        has_grace = self.row.state is WorkloadState.SUCCEEDED and bool(self.topology.serving)
+        has_grace = self.row.state is WorkloadState.SUCCEEDED and bool(
+            self.topology.serving(self.row.counts)
+        )
         if has_grace and not self.wait(ended_at, RECYCLE_S):
             return False
         self._recycle()

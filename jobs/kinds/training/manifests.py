@@ -17,7 +17,7 @@ from jobs.kinds.state import Rescue
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Workload
 from jobs.rules.hosts import PORT, addresses
-from jobs.rules.topologies import get_topology
+from jobs.rules.topologies import environment, get_topology
 from portal.cluster import labels, names
 from portal.cluster.manifests import Object, render
 
@@ -88,8 +88,9 @@ def log_dir(training: Workload) -> str:
 def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSettings) -> str:
     """What the programs in the pods read from /etc/homeport/job.json."""
     base = kube_name(training.name, training.pk, attempt)
+    topology = get_topology(spec.topology)
     hosts = addresses(
-        get_topology(spec.topology),
+        topology,
         {role: asked.count for role, asked in spec.replicas.items()},
         lambda role, index: names.replica_address(base, role, index),
     )
@@ -105,6 +106,7 @@ def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSet
         "source": None if _is_private(spec.source) else spec.source,
         "private": PRIVATE_FILE,
         "hosts": hosts,
+        "environment": environment_of(spec),
         "data_dir": DATA_DIR,
         "limits": {
             "log_archive_bytes": pods.log_archive_bytes,
@@ -117,6 +119,12 @@ def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSet
         "grace_s": spec.run_policy.pod_grace_s,
     }
     return json.dumps(content, ensure_ascii=False, indent=1)
+
+
+def environment_of(spec: TrainingSpec) -> dict[str, dict[str, str]]:
+    """Role -> variable -> template of what the topology tells each replica."""
+    gpus = {role: asked.gpu_count for role, asked in spec.replicas.items()}
+    return environment(get_topology(spec.topology), gpus)
 
 
 def _is_private(source: Mapping[str, str] | None) -> bool:
@@ -183,10 +191,10 @@ def render_training(
         attempt=attempt,
         labels={labels.OWNER: owner, JOB_LABEL: base, labels.ATTEMPT: str(attempt)},
         selector={JOB_LABEL: base, labels.OWNER: owner},
-        workers=_role(training, spec, attempt, topology.deciding.name),
+        workers=_role(training, spec, attempt, topology.deciding(spec.replicas).name),
         servers=tuple(
             _role(training, spec, attempt, role.name, index)
-            for role in topology.serving
+            for role in topology.serving(spec.replicas)
             for index in range(spec.replicas[role.name].count)
         ),
         is_coupled=topology.is_coupled,

@@ -11,7 +11,7 @@ from jobs.rules import endings, reasons, waits
 from jobs.rules.endings import ContainerExit
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_REPLICA_STATES, FINAL_STATES, ReplicaState, WorkloadState
-from jobs.rules.topologies import Topology, get_topology
+from jobs.rules.topologies import Role, Topology, get_topology
 from jobs.rules.waits import WaitingPod
 
 KILLED = frozenset({137, 255})  # SIGKILL, and what a node reports of containers that it lost
@@ -30,6 +30,11 @@ class Situation:
     @property
     def topology(self) -> Topology:
         return get_topology(self.row.topology)
+
+    @property
+    def deciding(self) -> Role:
+        """The role whose replicas are the root Job."""
+        return self.topology.deciding(self.row.counts)
 
     @property
     def current(self) -> list[ReplicaRow]:
@@ -119,7 +124,7 @@ def _with(row: ReplicaRow, **values: Any) -> ReplicaRow:
 def _state(now: Situation, pod: PodFacts) -> ReplicaState:
     if pod.phase == "Succeeded":
         is_stop = now.row.state in {WorkloadState.STOPPING, WorkloadState.STOPPED}
-        if is_stop or is_server(now.topology, pod):
+        if is_stop or is_server(now.row, pod):
             return ReplicaState.STOPPED
         return ReplicaState.SUCCEEDED
     if pod.phase == "Failed":
@@ -127,11 +132,9 @@ def _state(now: Situation, pod: PodFacts) -> ReplicaState:
     return pod.replica_state
 
 
-def is_server(topology: Topology, thing: ObjectRef) -> bool:
-    """Whether it is the pod of a server replica: one that serves until it is stopped, and does not
-    succeed.
-    """
-    serving = {role.name for role in topology.serving}
+def is_server(now: WorkloadRow, thing: ObjectRef) -> bool:
+    """Whether it is the pod of a replica that serves the deciding ones until it is stopped."""
+    serving = {role.name for role in get_topology(now.topology).serving(now.counts)}
     return isinstance(thing, PodFacts) and thing.key.role in serving
 
 
@@ -140,7 +143,7 @@ def _was_stopped(now: Situation, pod: PodFacts) -> bool:
     if pod.disruption is not None:
         return False
     is_ours = now.row.state is WorkloadState.STOPPING or now.row.state in FINAL_STATES
-    was_asked = pod.is_terminating or (is_ours and is_server(now.topology, pod))
+    was_asked = pod.is_terminating or (is_ours and is_server(now.row, pod))
     return was_asked and (pod.end is None or not pod.end.is_fetch)
 
 

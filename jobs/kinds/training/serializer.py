@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import extend_schema_serializer
+from rest_framework import serializers
 
 from jobs.kinds.serializer import SpecSerializer
 from jobs.kinds.training.fields import (
@@ -21,7 +22,7 @@ from jobs.kinds.training.fields import (
     written,
 )
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
-from jobs.rules.topologies import SINGLE
+from jobs.rules.topologies import SINGLE, get_topology, success_policy
 from portal.web.fields import (
     Duration,
     FixedChoice,
@@ -82,9 +83,10 @@ class TrainingSerializer(SpecSerializer):
             "more",
             4,
             choices=(
-                ("", _("all workers")),
+                ("", _("all workers, or the chief where there is one")),
+                ("chief", _("the chief")),
                 ("worker0", _("worker 0")),
-                ("all", _("all workers (explicit)")),
+                ("all", _("all workers, and the chief")),
             ),
         ),
     )
@@ -177,7 +179,15 @@ class TrainingSerializer(SpecSerializer):
     )
 
     def validate(self, attrs: dict[str, Any]) -> TrainingSpec:
-        return msgspec.convert(attrs, TrainingSpec)  # which has no priority
+        spec = msgspec.convert(attrs, TrainingSpec)  # which has no priority
+        try:
+            success_policy(
+                get_topology(spec.topology), spec.run_policy.success_policy, spec.replicas
+            )
+        except ValueError as error:
+            wrong = serializers.ErrorDetail(f"{error}.", "invalid_choice")
+            raise serializers.ValidationError({"success_policy": [wrong]}) from error
+        return spec
 
     def to_representation(self, instance: TrainingSpec) -> dict[str, Any]:
         """The body that asks for the same."""
