@@ -137,6 +137,15 @@ class Topology:
         return (*chief, SuccessPolicy.ALL, SuccessPolicy.WORKER0)
 
 
+def _starts_processes(command: Collection[str]) -> bool:
+    """Whether a command starts one process per GPU by itself."""
+    return any(
+        launcher in word
+        for word in command
+        for launcher in ("torchrun", "torch.distributed", "accelerate", "deepspeed")
+    )
+
+
 # TF_CONFIG comes to nothing where a training has one replica, which needs none.
 _TENSORFLOW = {"TF_CONFIG": "{{tf_config}}"}
 _WORKER = Role("worker", "worker", "workers")
@@ -178,7 +187,70 @@ TF_PS = Topology(
         ),
     ),
 )
-TOPOLOGIES: Mapping[str, Topology] = {shape.name: shape for shape in (SINGLE, TF_PS)}
+TF_MULTIWORKER = Topology(
+    "tf-multiworker",
+    "TensorFlow workers",
+    (
+        "For MultiWorkerMirroredStrategy with a custom loop, as fit of Keras 3 does not support it.",
+        "Synchronous: each worker has all variables, and gradients are summed at every step.",
+    ),
+    (_WORKER,),
+    env=_TENSORFLOW,
+)
+# torchrun reads PET_..., and sets the others anew for each process that it starts. WORLD_SIZE is
+# the number of replicas, also with several GPUs each; Kubeflow multiplies it by nprocPerNode.
+# https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
+TORCH_DDP = Topology(
+    "torch-ddp",
+    "PyTorch DDP",
+    (
+        "For DistributedDataParallel, started by torchrun, accelerate, deepspeed or plain python.",
+        "Synchronous: each worker has the whole model, and gradients are averaged at every step.",
+    ),
+    (_WORKER,),
+    env={
+        "MASTER_ADDR": "{{first_host}}",
+        "MASTER_PORT": "29500",
+        "RANK": "{{task_index}}",
+        "WORLD_SIZE": "{{task_count}}",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "PET_NNODES": "{{task_count}}",
+        "PET_NODE_RANK": "{{task_index}}",
+        "PET_NPROC_PER_NODE": "{{processes}}",
+        "PET_MASTER_ADDR": "{{first_host}}",
+        "PET_MASTER_PORT": "29500",
+    },
+    advice=(
+        Advice(
+            lambda asked: asked.gpus.get("worker", 0) > 1 and not _starts_processes(asked.command),
+            "One process uses one GPU: start the program by torchrun, accelerate or deepspeed.",
+        ),
+    ),
+)
+# The first three for jax.distributed.initialize, the others as Kubeflow's JAXJob has them.
+# https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/jax/
+JAX = Topology(
+    "jax",
+    "JAX processes",
+    (
+        "For jax.distributed, with one process per worker; the program passes count and ID on.",
+        "Synchronous: all workers run the same program, and collectives join their devices.",
+    ),
+    (_WORKER,),
+    env={
+        "JAX_COORDINATOR_ADDRESS": "{{first_host}}:{{first_port}}",
+        "JAX_NUM_PROCESSES": "{{task_count}}",
+        "JAX_PROCESS_ID": "{{task_index}}",
+        "COORDINATOR_ADDRESS": "{{first_host}}",
+        "COORDINATOR_PORT": "{{first_port}}",
+        "NUM_PROCESSES": "{{task_count}}",
+        "PROCESS_ID": "{{task_index}}",
+    },
+)
+TOPOLOGIES: Mapping[str, Topology] = {
+    shape.name: shape for shape in (SINGLE, TF_PS, TF_MULTIWORKER, TORCH_DDP, JAX)
+}
 ADVICE = (
     Advice(
         lambda asked: any(

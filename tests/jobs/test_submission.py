@@ -12,13 +12,14 @@ from msgspec.structs import replace
 from rest_framework import serializers
 
 from jobs.kinds import base
-from jobs.kinds.training.fields import LATER_TOPOLOGIES, ResourcesSerializer
+from jobs.kinds.training.fields import OTHER_WORDS, PLANNED_TOPOLOGIES, ResourcesSerializer
 from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
 from jobs.models import Bundle
 from jobs.pod.protocol.placeholders import DEFAULT_FLAGS
 from jobs.rules.requests import RoleRequest
+from jobs.rules.topologies import TOPOLOGIES, Topology
 from portal.catalog import Image, Images, get_catalog
 from portal.errors import Refused
 from tenants.models import Tenant
@@ -116,6 +117,22 @@ def test_a_cluster_of_parameter_servers_and_workers(alice: Tenant) -> None:
     assert given.cluster_flags == DEFAULT_FLAGS
 
 
+def test_words_of_others_are_answered_with_ours() -> None:
+    for text in OTHER_WORDS.values():
+        named = set(re.findall(r"\b(?:tf-\w+|torch-\w+|mpi)\b", text)) - {*OTHER_WORDS}
+        assert named <= {*TOPOLOGIES} | PLANNED_TOPOLOGIES
+        assert named or "operators" in text
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES.values(), ids=lambda topology: topology.name)
+def test_what_the_topology_sets_cannot_be_chosen(alice: Tenant, topology: Topology) -> None:
+    for name in (*topology.env, "TF_CONFIG"):
+        given = {"topology": topology.name, "env": {name: "x"}}
+        assert refused(alice, **given) == {f"env.{name}": "forbidden_name"}
+    free = {"RANK": "x", "PET_NNODES": "x", "NUM_PROCESSES": "x"}
+    assert accepted(alice, env=free).env == free
+
+
 def test_an_upload_of_somebody_else_is_not_there(alice: Tenant) -> None:
     mallory = make_tenant("mallory")
     bundle = Bundle.objects.create(tenant=alice, file_name="a.py", sha256="0" * 64, size_bytes=1)
@@ -129,8 +146,10 @@ def test_only_what_the_readme_plans_comes_later(alice: Tenant) -> None:
         r"answered with `not_available_yet` until then: (.*?)\.", readme, re.DOTALL
     )
     topologies = planned.partition("code from")[0]
-    assert set(re.findall(r"`([\w-]+)`", topologies)) == LATER_TOPOLOGIES
-    for unknown in ("tf-mwms", "ray", "SINGLE", "x" * 300):
+    assert set(re.findall(r"`([\w-]+)`", topologies)) == PLANNED_TOPOLOGIES
+    for planned_name in PLANNED_TOPOLOGIES:
+        assert refused(alice, topology=planned_name) == {"topology": "not_available_yet"}
+    for unknown in (*OTHER_WORDS, "PyTorch", "SINGLE", "x" * 300):
         assert refused(alice, topology=unknown) == {"topology": "invalid_choice"}
     assert refused(alice, source={"svn": "https://x/y"}) == {"source": "invalid"}
 

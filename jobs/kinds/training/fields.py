@@ -41,8 +41,20 @@ from portal.web.fields import (
 AnyField = serializers.Field[Any, Any, Any, Any]
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
-# Planned, as README.md says: their names are answered, others are unknown.
-LATER_TOPOLOGIES = frozenset({"array", "tf-multiworker", "tf-ingraph", "torch-ddp", "mpi", "jax"})
+# Planned, as README.md says.
+PLANNED_TOPOLOGIES = frozenset({"array", "tf-ingraph", "mpi"})
+_BY_DDP = "PyTorch, DeepSpeed and Accelerate run by the topology torch-ddp."
+_OWN_SCHEDULER = (
+    "Ray, Dask and Spark bring a scheduler of their own, which would be a second queue inside one "
+    "training. Run them on a cluster with their operators."
+)
+# What others call topologies -> what to take here, or why there is none.
+OTHER_WORDS = {
+    "tf-mwms": "tf-mwms is called tf-multiworker here.",
+    **dict.fromkeys(("pytorch", "ddp", "deepspeed", "accelerate"), _BY_DDP),
+    "horovod": "Horovod runs under mpirun: by the topology mpi, which is not available yet.",
+    **dict.fromkeys(("ray", "dask", "spark"), _OWN_SCHEDULER),
+}
 SUCCESS_POLICIES = tuple(SuccessPolicy)
 NO_UPLOAD = FieldError("source.bundle", "not_found", "You have no such upload.")
 MAX_ENV = 64
@@ -82,10 +94,12 @@ class TopologyName(Text):
 
     def to_internal_value(self, data: Any) -> str:
         name = super().to_internal_value(data)
-        if name in LATER_TOPOLOGIES:
+        if name in PLANNED_TOPOLOGIES:
             _refuse("not_available_yet", f"{name} is not available yet.")
         if name not in TOPOLOGIES:
-            _refuse("invalid_choice", f"This must be {' or '.join(TOPOLOGIES)}.")
+            *others, last = TOPOLOGIES
+            choices = f"This must be {', '.join(others)} or {last}."
+            _refuse("invalid_choice", OTHER_WORDS.get(name.lower(), choices))
         return name
 
 
