@@ -165,6 +165,7 @@ TF_PS = Topology(
         "Asynchronous: servers hold the variables and are stopped when the workers have ended.",
     ),
     (
+        Role("chief", "chief", "chiefs", place=0, least=0, most=1),
         _WORKER,
         Role(
             "ps",
@@ -173,6 +174,18 @@ TF_PS = Topology(
             place=2,
             decides=False,
             kind=RoleKind.DEPLOYMENT,
+        ),
+        # It evaluates checkpoints, the last one after the others have ended.
+        Role(
+            "evaluator",
+            "evaluator",
+            "evaluators",
+            place=3,
+            least=0,
+            most=1,
+            decides=False,
+            is_apart=True,
+            outlives_s=600,
         ),
     ),
     env=_TENSORFLOW,

@@ -100,9 +100,23 @@ def test_yaml_in_a_value_is_just_text(alice: Tenant) -> None:
     assert accepted(alice, env={"EVIL": text}).env == {"EVIL": text}
 
 
-@pytest.mark.parametrize("given", [{}, {"ps": {}}, {"worker": {}, "ps": {}, "chief": {}}, [], 7])
+@pytest.mark.parametrize("given", [{}, {"ps": {}}, {"worker": {}, "ps": {}, "master": {}}, [], 7])
 def test_roles_are_exactly_those_of_the_topology(alice: Tenant, given: object) -> None:
     assert set(refused(alice, topology="tf-ps", replicas=given)) == {"replicas"}
+
+
+def test_an_optional_role_with_no_replica_is_left_out(alice: Tenant) -> None:
+    pair = {"worker": {"count": 2}, "ps": {}}
+    for count in (0, "0"):
+        given = {**pair, "chief": {"count": count, "cpu": "no"}, "evaluator": {"count": count}}
+        assert [*accepted(alice, topology="tf-ps", replicas=given).replicas] == ["worker", "ps"]
+    both = {"evaluator": {}, "chief": {}, **pair}
+    policy = {"topology": "tf-ps", "success_policy": "chief"}
+    found = accepted(alice, replicas=both, **policy).replicas
+    assert [*found] == ["chief", "worker", "ps", "evaluator"]
+    assert refused(alice, replicas=pair, **policy) == {"success_policy": "invalid_choice"}
+    two = refused(alice, topology="tf-ps", replicas={**both, "chief": {"count": 2}})
+    assert two == {"replicas.chief.count": "out_of_range"}
 
 
 def test_a_cluster_of_parameter_servers_and_workers(alice: Tenant) -> None:

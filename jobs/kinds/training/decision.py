@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jobs.kinds import crashes
-from jobs.kinds.state import PodFacts, ReplicaKey, ReplicaRow, Root
+from jobs.kinds.state import PodFacts, ReplicaKey, ReplicaRow, Root, Serving
 from jobs.kinds.training import replicas
 from jobs.kinds.training.replicas import Situation
 from jobs.rules import endings, patterns, reasons, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.states import ReplicaState, WorkloadState
-from jobs.rules.topologies import SuccessPolicy, needed, success_policy
+from jobs.rules.topologies import ROLES, SuccessPolicy, needed, success_policy
 
 
 @dataclass(frozen=True)
@@ -58,20 +58,47 @@ def find_success(now: Situation) -> Outcome | None:
         is_complete = root.verdict == "complete"
         indexes = range(counts[role]) if is_complete else root.completed
         done |= {(role, index) for index in indexes}
+    done |= {(job.role, index) for job in now.observed.serving_jobs for index in job.completed}
     if needed(now.topology, policy_of(now), counts) <= done:
         return Outcome(is_success=True)
     return None
 
 
 def is_failure(now: Situation) -> bool:
-    """Whether the cluster has said so."""
+    """Whether the cluster has said so: of the root, or of replicas that serve it."""
     root = now.observed.root
-    return root is not None and root.uid == now.row.root_uid and root.verdict == "failed"
+    if root is None or root.uid != now.row.root_uid:
+        return False
+    return root.verdict == "failed" or bool(_find_lost(now))
+
+
+def _find_lost(now: Situation) -> set[tuple[str, int]]:
+    """Serving replicas that have failed for good and are missed: one that must succeed, or all of a
+    role; nobody misses what is apart.
+    """
+    must = needed(now.topology, policy_of(now), now.row.counts)
+    lost: set[tuple[str, int]] = set()
+    for job in now.observed.serving_jobs:
+        failed = {(job.role, index) for index in job.failed}
+        is_all = len(failed) >= now.row.counts[job.role]
+        if not ROLES[job.role].is_apart and (is_all or failed & must):
+            lost |= failed
+    return lost
+
+
+def _failing(now: Situation) -> list[ReplicaRow]:
+    """Replicas whose failure is the training's."""
+    lost = _find_lost(now)
+    return [
+        row
+        for row in now.current
+        if row.key.role == now.deciding.name or (row.key.role, row.key.index) in lost
+    ]
 
 
 def find_cause(now: Situation) -> Reason | None:
     """The reason of the replica that failed first."""
-    failed = {row.key: row for row in _deciding(now) if row.state is ReplicaState.FAILED}
+    failed = {row.key: row for row in _failing(now) if row.state is ReplicaState.FAILED}
     pods = [
         pod
         for pod in (*now.observed.pods, *now.observed.deleted_pods)
@@ -103,7 +130,7 @@ def _of_row(now: Situation, row: ReplicaRow) -> Reason:
 
 def without_cause(now: Situation) -> Reason:
     """A failure that nothing explains."""
-    rows = _deciding(now)
+    rows = _failing(now)
     lost = [row for row in rows if row.state is ReplicaState.FAILED]
     if lost:
         return reasons.make("lost_outcome", who=lost[0].key.who)
@@ -124,6 +151,18 @@ def find_restarts(now: Situation) -> Iterator[Restarts]:
             count = replicas.new_restarts(now, pod)
             if count:
                 yield Restarts(key.who, count, _restart_cause(now, pod))
+
+
+def find_replaced(now: Situation) -> Iterator[Restarts]:
+    """Of serving replicas whose Job has started them again since the last look."""
+    roles = {job.role for job in now.observed.serving_jobs}
+    for row in sorted(now.current, key=lambda r: r.key):
+        before = now.observed.replicas.get(row.key)
+        if row.key.role not in roles or before is None or before.pod_uid == row.pod_uid:
+            continue
+        pod = _ended_pod(now, row)
+        if pod is not None and pod.disruption is None:
+            yield Restarts(row.key.who, 1, replicas.reason_of_failure(now, pod))
 
 
 def _restart_cause(now: Situation, pod: PodFacts) -> Reason:
@@ -155,7 +194,8 @@ def waiting_reasons(now: Situation) -> list[Reason]:
         for row in now.current
         if row.state in {ReplicaState.PENDING, ReplicaState.STARTING} and row.reason_code
     ]
-    refused = [server.refused for server in now.observed.servers if server.refused]
+    serving: tuple[Serving, ...] = (*now.observed.servers, *now.observed.serving_jobs)
+    refused = [one.refused for one in serving if one.refused]
     refusal = now.observed.refusal or (refused[0] if refused else "")
     if refusal and any(not row.pod_uid for row in now.current):
         found.append(reasons.make(patterns.find_code("quota_refused", refusal), detail=refusal))

@@ -50,6 +50,7 @@ _OWN_SCHEDULER = (
 )
 # What others call topologies -> what to take here, or why there is none.
 OTHER_WORDS = {
+    "tf-chief": "For a chief choose tf-ps, and ask for the role chief with count 1.",
     "tf-mwms": "tf-mwms is called tf-multiworker here.",
     **dict.fromkeys(("pytorch", "ddp", "deepspeed", "accelerate"), _BY_DDP),
     "horovod": "Horovod runs under mpirun: by the topology mpi, which is not available yet.",

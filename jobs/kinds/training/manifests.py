@@ -17,7 +17,7 @@ from jobs.kinds.state import Rescue
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Workload
 from jobs.rules.hosts import PORT, addresses
-from jobs.rules.topologies import environment, get_topology
+from jobs.rules.topologies import RoleKind, environment, get_topology
 from portal.cluster import labels, names
 from portal.cluster.manifests import Object, render
 
@@ -29,6 +29,8 @@ UPLOAD_RETRY_S = (
     600  # how long the runner tries to reach the portal before it leaves it to a rescue
 )
 RESCUE_DEADLINE_S = 1800
+# Of a serving replica that may fail alone: what it serves goes on meanwhile.
+REPLICA_RESTARTS = 3
 DATA_DIR = "/data"
 LOG_ROOT = "/log/jobs"
 TEMPLATE_VERSION = "job-1"
@@ -38,7 +40,7 @@ RESCUE_ROLE = "rescue"
 
 @dataclass(frozen=True)
 class RoleManifest:
-    """One role (the workers' Job) or one replica of it (a server's Deployment)."""
+    """One role (a Job) or one replica of it (a server's Deployment)."""
 
     role: str
     name: str
@@ -57,6 +59,8 @@ class JobManifest(Manifest):
     selector: Mapping[str, str]
     workers: RoleManifest
     servers: Sequence[RoleManifest]
+    serving_jobs: Sequence[RoleManifest]
+    replica_restarts: int
     is_coupled: bool
     retries: int
     deadline_s: int | None
@@ -195,8 +199,15 @@ def render_training(
         servers=tuple(
             _role(training, spec, attempt, role.name, index)
             for role in topology.serving(spec.replicas)
+            if role.kind is RoleKind.DEPLOYMENT
             for index in range(spec.replicas[role.name].count)
         ),
+        serving_jobs=tuple(
+            _role(training, spec, attempt, role.name)
+            for role in topology.serving(spec.replicas)
+            if role.kind is RoleKind.JOB
+        ),
+        replica_restarts=max(REPLICA_RESTARTS, policy.retries),
         is_coupled=topology.is_coupled,
         retries=policy.retries,
         deadline_s=deadline_s if deadline_s is not None else policy.deadline_s,

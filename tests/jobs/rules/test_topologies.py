@@ -40,7 +40,9 @@ def test_an_unknown_topology_is_refused_with_the_known_ones() -> None:
 
 def test_roles_are_exactly_those_of_the_topology() -> None:
     assert find_role_problem(TF_PS, ["ps", "worker"]) == ""
-    assert find_role_problem(TF_PS, ["worker"]) == "tf-ps has exactly the roles worker and ps."
+    assert find_role_problem(TF_PS, ["evaluator", "ps", "worker", "chief"]) == ""
+    problem = "tf-ps has the roles worker and ps and may have chief and evaluator."
+    assert find_role_problem(TF_PS, ["worker"]) == problem
     assert find_role_problem(SINGLE, ["worker", "ps"]) == "single has exactly the role worker."
 
 
@@ -49,6 +51,7 @@ def test_policies() -> None:
     assert success_policy(SINGLE, "worker0", ["worker"]) is SuccessPolicy.WORKER0
     with pytest.raises(ValueError, match="cannot end by 'chief'; choose all or worker0"):
         success_policy(TF_PS, "chief", PAIR)
+    assert success_policy(TF_PS, None, {**PAIR, "chief": 1}) is SuccessPolicy.CHIEF
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,8 @@ def test_policies() -> None:
     [
         ("all", PAIR, {("worker", 0), ("worker", 1)}),
         ("worker0", PAIR, {("worker", 0)}),
-        ("all", {"worker": 1}, {("worker", 0)}),
+        ("all", {"chief": 1, **PAIR}, {("chief", 0), ("worker", 0), ("worker", 1)}),
+        ("chief", {"chief": 1, **PAIR}, {("chief", 0)}),
     ],
 )
 def test_who_must_succeed(policy, counts, expected) -> None:
