@@ -13,6 +13,7 @@ from django.utils.translation import ngettext
 
 from jobs.models import LogSegment, ReplicaArchive, Workload
 from jobs.pod.protocol.notices import notice
+from jobs.rules.topologies import role_order
 from portal.storage import get_store
 from portal.storage.store import ObjectMissingError, Store
 from portal.web.streaming import AbsentError
@@ -267,7 +268,7 @@ def replicas_of(job: Workload) -> list[tuple[str, int]]:
     """All replicas of a job in the order in which they are shown."""
     return [
         (role, index)
-        for role in sorted(job.replicas, key=lambda role: (role == "ps", role))
+        for role in sorted(job.replicas, key=role_order)
         for index in range(int(job.replicas[role]["count"]))
     ]
 

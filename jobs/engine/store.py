@@ -161,7 +161,7 @@ def _row_of(workload: Any) -> WorkloadRow:
         kind=workload.kind,
         namespace=workload.tenant.namespace,
         kube_name=base,
-        root_name=KINDS[workload.kind].root_name(base, topology),
+        root_name=KINDS[workload.kind].root_name(base, topology, workload.replicas),
         memory={
             role: quantity.memory_text(asked["memory_bytes"])
             for role, asked in workload.replicas.items()

@@ -1,6 +1,6 @@
 """What a kind of workload is to everything that works on all kinds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ RenderRescue = Callable[[Workload, int, Rescue], Object]
 _NOTHING = Amount()
 
 
-def _is_its_own_root(kube_name: str, topology: str) -> str:
+def _is_its_own_root(kube_name: str, _topology: str, _roles: Collection[str]) -> str:
     return kube_name
 
 
@@ -118,7 +118,7 @@ class WorkloadKind:
         lifecycle: what follows from a look.
         read_pod: a pod by the names of its containers.
         observe: what the cache shows, with the pods that are there and those that were deleted.
-        root_name: name of the root, of an attempt's NAME and the topology.
+        root_name: name of the root, of an attempt's NAME, the topology and the roles.
         render: the manifests of an attempt, with so many seconds left of its deadline. Raises
             ConfigurationError and ValueError when it cannot.
         with_private: a stored document with what of the request is not stored in it.
@@ -152,7 +152,7 @@ class WorkloadKind:
     lifecycle: type[Lifecycle]
     read_pod: ReadPod
     observe: Observe
-    root_name: Callable[[str, str], str] = _is_its_own_root
+    root_name: Callable[[str, str, Collection[str]], str] = _is_its_own_root
     render: Render
     with_private: Callable[[Workload, Object], Object] = _as_stored
     complete: Complete

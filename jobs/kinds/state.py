@@ -204,10 +204,33 @@ class Root(ObjectRef):
 
 
 @dataclass(frozen=True)
-class ServerDeployment(ObjectRef):
-    """A Deployment of one server replica; `refused` is why its pod cannot be made, else empty."""
+class Serving(ObjectRef):
+    """What starts replicas that serve the deciding ones.
 
+    Attributes:
+        role: whose replicas they are.
+        refused: why a pod of it cannot be made, else empty.
+    """
+
+    role: str = ""
     refused: str = ""
+
+
+@dataclass(frozen=True)
+class ServerDeployment(Serving):
+    """A Deployment of one server replica."""
+
+
+@dataclass(frozen=True)
+class ServingJob(Serving):
+    """The Job of a role.
+
+    Attributes:
+        completed, failed: indexes that have succeeded, and that have failed and are not tried again.
+    """
+
+    completed: frozenset[int] = frozenset()
+    failed: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -316,7 +339,7 @@ class Observed:
         is_swept, is_erased: our last steps removed what no watch shows, what was stored.
         blocked: why its objects can never be created, from the last try; none when they can.
         trouble: why its objects cannot be created now.
-        servers: Deployments of the servers of a training.
+        servers, serving_jobs: Deployments and Jobs of the serving replicas of a training.
         services: Services of the current attempt.
         others: objects of ours that belong to no current replica: those of other attempts, ConfigMaps.
         pods: of the current attempt; where one pod is all, the newest last.
@@ -336,6 +359,7 @@ class Observed:
     blocked: Reason = field(default_factory=Reason)
     trouble: Reason = field(default_factory=Reason)
     servers: tuple[ServerDeployment, ...] = ()
+    serving_jobs: tuple[ServingJob, ...] = ()
     services: tuple[GateService, ...] = ()
     others: tuple[ObjectRef, ...] = ()
     pods: tuple[PodFacts, ...] = ()
@@ -357,7 +381,14 @@ class Observed:
     def objects(self) -> list[ObjectRef]:
         """Every object that a watch shows."""
         roots: list[ObjectRef] = [self.root] if self.root is not None else []
-        owned = (*self.servers, *self.services, *self.others, *self.pods, *self.rescues)
+        owned = (
+            *self.servers,
+            *self.serving_jobs,
+            *self.services,
+            *self.others,
+            *self.pods,
+            *self.rescues,
+        )
         return [*roots, *owned]
 
 

@@ -148,9 +148,16 @@ def _widen(fd: int) -> None:
 
 
 def whole_environment(
-    asked: Dict[str, str], context: ReplicaContext, inherited: Dict[str, str]
+    asked: Dict[str, str],
+    given: Dict[str, str],
+    context: ReplicaContext,
+    inherited: Dict[str, str],
 ) -> Dict[str, str]:
-    """All variables of the program: the pod's, what it asked for, and what makes both work."""
+    """All variables of the program: the pod's, what it asked for, and what makes both work.
+
+    Args:
+        asked, given: by the person, by the topology; see `final_environment`.
+    """
     env = dict(inherited)
     # A program that writes to a pipe would show its output only every few KiB.
     env.setdefault("PYTHONUNBUFFERED", "1")
@@ -161,7 +168,7 @@ def whole_environment(
         names = [host.rsplit(":", 1)[0] for role in context.hosts.values() for host in role]
         kept = [word for word in env.get("no_proxy", env.get("NO_PROXY", "")).split(",") if word]
         env["no_proxy"] = env["NO_PROXY"] = ",".join(kept + names)
-    env.update(final_environment(asked, context))
+    env.update(final_environment(asked, given, context))
     return env
 
 

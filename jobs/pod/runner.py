@@ -49,7 +49,7 @@ from jobs.pod.program import (
 )
 from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
-from jobs.pod.protocol.placeholders import ReplicaContext, final_command
+from jobs.pod.protocol.placeholders import OLDER_ENVIRONMENT, ReplicaContext, final_command
 from jobs.pod.protocol.termination import TerminationMessage
 from jobs.pod.segments import READ_BYTES, attempt_folders, ends_line, kept_segments
 from jobs.pod.shipping import Shipper
@@ -163,7 +163,8 @@ class Runner:
             return Ending(codes.EXIT_CONFIGURATION, codes.PEER_UNRESOLVED, text)
         config, context = self._config, self._context
         command = final_command(config["command"], config.get("cluster_flags") or (), context)
-        env = whole_environment(config.get("env") or {}, context, dict(os.environ))
+        of_role = config.get("environment", {}).get(context.role, OLDER_ENVIRONMENT)
+        env = whole_environment(config.get("env") or {}, of_role, context, dict(os.environ))
         try:
             self._program = Program(command, env)
         except (OSError, ValueError) as error:

@@ -1,7 +1,12 @@
-"""The shapes that a training can have: which roles, who decides its end, who depends on whom."""
+"""The shapes that a training can have: roles, who decides its end, what each replica is told.
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+A new topology is one entry of the table here, one program in `docs/examples` and one test. Names of
+variables are those of Kubeflow's operators and of torchrun, so that scripts written for these run
+unchanged.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
@@ -9,11 +14,18 @@ T = TypeVar("T")
 
 
 class SuccessPolicy(StrEnum):
-    """Which workers must succeed for the training to be a success."""
+    """Which replicas must succeed for the training to be a success."""
 
     CHIEF = "chief"
     WORKER0 = "worker0"
     ALL = "all"
+
+
+class RoleKind(StrEnum):
+    """What starts the replicas of a role."""
+
+    JOB = "job"  # one Indexed Job; a program may end by itself
+    DEPLOYMENT = "deployment"  # one Deployment per replica, which starts again in place at once
 
 
 @dataclass(frozen=True)
@@ -22,17 +34,59 @@ class Role:
 
     Attributes:
         name: at most 9 characters, as it becomes part of host names.
-        max_count: most replicas; None: as many as the catalog allows.
-        decides: its replicas end by themselves, and their ends are the training's end.
-            The others serve until the deciding ones have ended.
+        one, many: what one replica and several are called in sentences.
+        place: where people think of it among the others: workers have 1.
+        least: fewest replicas; 0: the role may be left out.
+        most: most replicas; None: as many as the catalog allows.
+        decides: its replicas may decide the training's end. Those of the first such role that a
+            training has do; all others serve until they have ended.
+        kind: what starts its replicas.
+        is_apart: no other replica talks to it, so it is in no list of hosts, and it may fail.
+        outlives_s: how long a serving replica may go on after the deciding ones have succeeded.
         replaced_when_lost: a replica that the cluster took away is replaced by itself, and the others
             go on meanwhile; else the attempt ends with it.
     """
 
     name: str
-    max_count: int | None = None
+    one: str
+    many: str
+    place: int = 1
+    least: int = 1
+    most: int | None = None
     decides: bool = True
+    kind: RoleKind = RoleKind.JOB
     replaced_when_lost: bool = False
+    is_apart: bool = False
+    outlives_s: int = 30
+
+    def title_of(self, count: int = 2) -> str:
+        """Heading of so many replicas."""
+        words = self.one if count == 1 else self.many
+        return words[0].upper() + words[1:]
+
+
+@dataclass(frozen=True)
+class AskedRoles:
+    """What advice goes by.
+
+    Attributes:
+        counts, gpus: role -> replicas, and GPUs of each.
+        command: the words.
+        node_gpus: most GPUs of one node; 0: unknown.
+    """
+
+    counts: Mapping[str, int]
+    gpus: Mapping[str, int] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    node_gpus: int = 0
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A sentence for people whose request works, but may work better otherwise."""
+
+    applies: Callable[[AskedRoles], bool]
+    text: str
 
 
 @dataclass(frozen=True)
@@ -40,43 +94,186 @@ class Topology:
     """One row of the table below.
 
     Attributes:
-        roles: in the order in which people think of them; exactly these must be asked for.
+        title: what people choose.
+        help: two sentences: what it is for, and how its replicas work together.
+        roles: in the order in which people think of them.
+        env: variable -> template of its value, filled for each replica as the command is
+            (`jobs/pod/protocol/placeholders.py`); one that comes to the empty text is left out.
+        advice: of this topology; `ADVICE` holds for all.
     """
 
     name: str
+    title: str
+    help: tuple[str, str]
     roles: tuple[Role, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    advice: tuple[Advice, ...] = ()
 
     @property
     def role_names(self) -> tuple[str, ...]:
         return tuple(role.name for role in self.roles)
 
     @property
-    def deciding(self) -> Role:
-        """The role whose replicas are the root Job."""
-        return next(role for role in self.roles if role.decides)
+    def is_one_machine(self) -> bool:
+        """Whether a single replica is all it can have."""
+        return all(role.most == 1 for role in self.roles)
 
-    @property
-    def serving(self) -> tuple[Role, ...]:
+    def present(self, roles: Collection[str]) -> tuple[Role, ...]:
+        """Those of a training that asks for these."""
+        return tuple(role for role in self.roles if role.name in roles)
+
+    def deciding(self, roles: Collection[str]) -> Role:
+        """The role whose replicas are the root Job of a training that has these roles."""
+        return next(role for role in self.present(roles) if role.decides)
+
+    def serving(self, roles: Collection[str]) -> tuple[Role, ...]:
         """Roles that serve the deciding one and are recycled after it."""
-        return tuple(role for role in self.roles if not role.decides)
+        deciding = self.deciding(roles)
+        return tuple(role for role in self.present(roles) if role is not deciding)
 
-    @property
-    def success_policies(self) -> tuple[SuccessPolicy, ...]:
-        """The policies that make sense here, the default first."""
-        if "chief" in self.role_names:
-            return (SuccessPolicy.CHIEF, SuccessPolicy.WORKER0, SuccessPolicy.ALL)
-        return (SuccessPolicy.ALL, SuccessPolicy.WORKER0)
+    def success_policies(self, roles: Collection[str]) -> tuple[SuccessPolicy, ...]:
+        """The policies that make sense for these roles, the default first."""
+        chief = (SuccessPolicy.CHIEF,) if "chief" in roles else ()
+        return (*chief, SuccessPolicy.ALL, SuccessPolicy.WORKER0)
 
 
-SINGLE = Topology("single", (Role("worker", max_count=1),))
+def _starts_processes(command: Collection[str]) -> bool:
+    """Whether a command starts one process per GPU by itself."""
+    return any(
+        launcher in word
+        for word in command
+        for launcher in ("torchrun", "torch.distributed", "accelerate", "deepspeed")
+    )
+
+
+# TF_CONFIG comes to nothing where a training has one replica, which needs none.
+_TENSORFLOW = {"TF_CONFIG": "{{tf_config}}"}
+_WORKER = Role("worker", "worker", "workers")
+
+SINGLE = Topology(
+    "single",
+    "Single",
+    ("One worker does all the work.", "It may use several GPUs of its node."),
+    (Role("worker", "worker", "workers", most=1),),
+)
 TF_PS = Topology(
     "tf-ps",
+    "Parameter servers and workers",
     (
-        Role("worker", replaced_when_lost=True),
-        Role("ps", decides=False, replaced_when_lost=True),
+        "For TensorFlow's ParameterServerStrategy, and for scripts that read the cluster from flags.",
+        "Asynchronous: servers hold the variables and are stopped when the workers have ended.",
+    ),
+    (
+        Role("chief", "chief", "chiefs", place=0, least=0, most=1),
+        Role("worker", "worker", "workers", replaced_when_lost=True),
+        Role(
+            "ps",
+            "parameter server",
+            "parameter servers",
+            place=2,
+            decides=False,
+            kind=RoleKind.DEPLOYMENT,
+            replaced_when_lost=True,
+        ),
+        # It evaluates checkpoints, the last one after the others have ended.
+        Role(
+            "evaluator",
+            "evaluator",
+            "evaluators",
+            place=3,
+            least=0,
+            most=1,
+            decides=False,
+            is_apart=True,
+            replaced_when_lost=True,
+            outlives_s=600,
+        ),
+    ),
+    env=_TENSORFLOW,
+    advice=(
+        Advice(
+            lambda asked: asked.counts["ps"] > asked.counts["worker"],
+            "There are more parameter servers than workers; fewer servers would do.",
+        ),
+        Advice(
+            lambda asked: asked.counts["worker"] > 16,
+            "gRPC traffic grows with workers times servers; above 16 workers try tf-multiworker.",
+        ),
     ),
 )
-TOPOLOGIES: Mapping[str, Topology] = {shape.name: shape for shape in (SINGLE, TF_PS)}
+TF_MULTIWORKER = Topology(
+    "tf-multiworker",
+    "TensorFlow workers",
+    (
+        "For MultiWorkerMirroredStrategy with a custom loop, as fit of Keras 3 does not support it.",
+        "Synchronous: each worker has all variables, and gradients are summed at every step.",
+    ),
+    (_WORKER,),
+    env=_TENSORFLOW,
+)
+# torchrun reads PET_..., and sets the others anew for each process that it starts. WORLD_SIZE is
+# the number of replicas, also with several GPUs each; Kubeflow multiplies it by nprocPerNode.
+# https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
+TORCH_DDP = Topology(
+    "torch-ddp",
+    "PyTorch DDP",
+    (
+        "For DistributedDataParallel, started by torchrun, accelerate, deepspeed or plain python.",
+        "Synchronous: each worker has the whole model, and gradients are averaged at every step.",
+    ),
+    (_WORKER,),
+    env={
+        "MASTER_ADDR": "{{first_host}}",
+        "MASTER_PORT": "29500",
+        "RANK": "{{task_index}}",
+        "WORLD_SIZE": "{{task_count}}",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "PET_NNODES": "{{task_count}}",
+        "PET_NODE_RANK": "{{task_index}}",
+        "PET_NPROC_PER_NODE": "{{processes}}",
+        "PET_MASTER_ADDR": "{{first_host}}",
+        "PET_MASTER_PORT": "29500",
+    },
+    advice=(
+        Advice(
+            lambda asked: asked.gpus.get("worker", 0) > 1 and not _starts_processes(asked.command),
+            "One process uses one GPU: start the program by torchrun, accelerate or deepspeed.",
+        ),
+    ),
+)
+# The first three for jax.distributed.initialize, the others as Kubeflow's JAXJob has them.
+# https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/jax/
+JAX = Topology(
+    "jax",
+    "JAX processes",
+    (
+        "For jax.distributed, with one process per worker; the program passes count and ID on.",
+        "Synchronous: all workers run the same program, and collectives join their devices.",
+    ),
+    (_WORKER,),
+    env={
+        "JAX_COORDINATOR_ADDRESS": "{{first_host}}:{{first_port}}",
+        "JAX_NUM_PROCESSES": "{{task_count}}",
+        "JAX_PROCESS_ID": "{{task_index}}",
+        "COORDINATOR_ADDRESS": "{{first_host}}",
+        "COORDINATOR_PORT": "{{first_port}}",
+        "NUM_PROCESSES": "{{task_count}}",
+        "PROCESS_ID": "{{task_index}}",
+    },
+)
+TOPOLOGIES: Mapping[str, Topology] = {
+    shape.name: shape for shape in (SINGLE, TF_PS, TF_MULTIWORKER, TORCH_DDP, JAX)
+}
+ADVICE = (
+    Advice(
+        lambda asked: any(
+            asked.node_gpus == count and asked.gpus.get(role) == 1 and count > 1
+            for role, count in asked.counts.items()
+        ),
+        "One replica with all GPUs of a node is faster than as many replicas with one GPU each.",
+    ),
+)
 
 
 def get_topology(name: str) -> Topology:
@@ -87,50 +284,82 @@ def get_topology(name: str) -> Topology:
     """
     found = TOPOLOGIES.get(name)
     if found is None:
-        raise ValueError(f"there is no topology {name!r}; choose {' or '.join(TOPOLOGIES)}")
+        raise ValueError(f"there is no topology {name!r}; choose {_joined(TOPOLOGIES, 'or')}")
     return found
 
 
+def _joined(names: Collection[str], last: str) -> str:
+    """`a, b or c`."""
+    *others, final = names
+    return f"{', '.join(others)} {last} {final}" if others else final
+
+
 def find_role_problem(topology: Topology, roles: Collection[str]) -> str:
-    """A sentence when the roles are not exactly those of the topology, else empty."""
-    if set(roles) == set(topology.role_names):
+    """A sentence when the roles are not those of the topology, else empty."""
+    needed = [role.name for role in topology.roles if role.least]
+    optional = [role.name for role in topology.roles if not role.least]
+    if set(needed) <= set(roles) <= set(topology.role_names):
         return ""
-    return f"{topology.name} has exactly the roles {' and '.join(topology.role_names)}."
+    noun = "role" if len(needed) == 1 else "roles"
+    allowed = f" and may have {_joined(optional, 'and')}" if optional else ""
+    exactly = "" if optional else "exactly "
+    return f"{topology.name} has {exactly}the {noun} {_joined(needed, 'and')}{allowed}."
 
 
-def success_policy(topology: Topology, asked: str | None) -> SuccessPolicy:
-    """The policy that holds: what was asked for, else the topology's default.
+def success_policy(topology: Topology, asked: str | None, roles: Collection[str]) -> SuccessPolicy:
+    """The policy that holds for these roles: what was asked for, else their default.
 
     Raises:
-        ValueError: the topology does not know the policy.
+        ValueError: these roles do not know the policy.
     """
+    allowed = topology.success_policies(roles)
     if not asked:
-        return topology.success_policies[0]
-    if asked not in set(topology.success_policies):
-        allowed = " or ".join(topology.success_policies)
-        raise ValueError(f"{topology.name} cannot end by {asked!r}; choose {allowed}")
+        return allowed[0]
+    if asked not in set(allowed):
+        choices = _joined(allowed, "or")
+        raise ValueError(f"{topology.name} cannot end by {asked!r}; choose {choices}")
     return SuccessPolicy(asked)
 
 
-def is_success(policy: SuccessPolicy, succeeded: Collection[int], count: int) -> bool:
-    """Whether the training is a success already.
+def needed(
+    topology: Topology, policy: SuccessPolicy, counts: Mapping[str, int]
+) -> frozenset[tuple[str, int]]:
+    """Role and index of each replica that must succeed for the training to be a success."""
+    if policy is SuccessPolicy.ALL:
+        deciding = [role.name for role in topology.present(counts) if role.decides]
+        return frozenset((role, index) for role in deciding for index in range(counts[role]))
+    return frozenset({("chief" if policy is SuccessPolicy.CHIEF else "worker", 0)})
+
+
+def advice(topology: Topology, asked: AskedRoles) -> list[str]:
+    """Sentences that apply to a request."""
+    return [one.text for one in (*topology.advice, *ADVICE) if one.applies(asked)]
+
+
+def environment(topology: Topology, gpus: Mapping[str, int]) -> dict[str, dict[str, str]]:
+    """Role -> variable -> template, with what is known before anything runs.
 
     Args:
-        policy: worker0 or all (a chief would be index 0 of its own deciding role).
-        succeeded: indexes of the deciding role that ended with success.
-        count: replicas of the deciding role.
+        gpus: role -> GPUs of each of its replicas.
     """
-    if policy in (SuccessPolicy.WORKER0, SuccessPolicy.CHIEF):
-        return 0 in succeeded
-    return len(set(succeeded)) >= count
+    return {
+        role: {
+            name: text.replace("{{processes}}", str(max(1, count)))
+            for name, text in topology.env.items()
+        }
+        for role, count in gpus.items()
+    }
 
 
-_ROLES = tuple(dict.fromkeys(name for shape in TOPOLOGIES.values() for name in shape.role_names))
+# What a role is called does not depend on the topology.
+ROLES: Mapping[str, Role] = {
+    role.name: role for shape in TOPOLOGIES.values() for role in shape.roles
+}
 
 
 def role_order(role: str) -> int:
     """Where people think of this role among the others; one of no topology comes last."""
-    return _ROLES.index(role) if role in _ROLES else len(_ROLES)
+    return ROLES[role].place if role in ROLES else len(ROLES)
 
 
 def in_role_order(replicas: Mapping[str, T]) -> dict[str, T]:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, ClassVar
 
+from django.utils.translation import gettext as _
+
 from jobs import command_line
 from jobs.archive.logs import which_of
 from jobs.kinds.base import WorkloadKind
@@ -26,6 +28,7 @@ from jobs.models import (
     WorkloadQuerySet,
 )
 from jobs.rules.states import FINAL_STATES, Desired, WorkloadState
+from jobs.rules.topologies import ROLES
 from jobs.workloads import timeline
 from jobs.workloads.startup import StartStep, start_steps, usual_seconds
 from jobs.workloads.usage import Holder, find_holders, totals
@@ -261,8 +264,11 @@ class TrainingPage(WorkloadPage):
 
     @property
     def roles(self) -> list[tuple[str, dict[str, Any]]]:
-        """What each replica of a role asks for."""
-        return list(self.workload.asked.items())
+        """What each replica of a role asks for, by the role's title."""
+        return [
+            (_(ROLES[role].title_of(asked["count"])), asked)
+            for role, asked in self.workload.asked.items()
+        ]
 
     @property
     def options(self) -> list[tuple[str, str]]:

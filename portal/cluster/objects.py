@@ -211,6 +211,7 @@ class JobSpec(KubeStruct, frozen=True):
 class JobStatus(KubeStruct, frozen=True):
     failed: int = 0
     completed_indexes: str = ""
+    failed_indexes: str = ""
     conditions: list[Condition] = []
 
 

@@ -55,6 +55,49 @@ function removeRow(button) {
   (next ?? document.querySelector("[data-row-add]")).focus();
 }
 
+/** Shows the roles and texts of the topology that is chosen; of optional roles those that are wanted.
+ * @param {HTMLFormElement} form
+ */
+function showTopology(form) {
+  const name = form.elements.topology.value;
+  for (const part of form.querySelectorAll("[data-topologies]")) {
+    part.hidden = !part.dataset.topologies.split(" ").includes(name);
+  }
+  for (const add of form.querySelectorAll('[data-role-count="1"]')) {
+    const role = add.parentElement.querySelector("[data-role]");
+    const count = document.getElementById(`replicas.${role.dataset.role}.count`);
+    role.hidden = count.value === "0";
+    add.hidden = !role.hidden;
+  }
+}
+
+/** @param {HTMLElement} button that adds an optional role, or removes it */
+function countRole(button) {
+  const place = button.closest("[data-topologies]");
+  const role = place.querySelector("[data-role]");
+  const count = document.getElementById(`replicas.${role.dataset.role}.count`);
+  fill(count, button.dataset.roleCount);
+  showTopology(button.form);
+  const target = role.hidden ? "[data-role-count='1']" : `[id='replicas.${role.dataset.role}.cpu']`;
+  place.querySelector(target).focus();
+}
+
+/** A card of machines stands for the first of its topologies until another is chosen there.
+ * @param {HTMLFormElement} form
+ */
+function followTopology(form) {
+  form.addEventListener("change", ({ target }) => {
+    if (target.name === "machines") {
+      const within = form.querySelector(`[data-when="machines=${target.value}"]`);
+      const chosen = within.querySelector(":checked") ?? within.querySelector("input");
+      chosen.checked = true;
+    }
+    if (target.name === "machines" || target.name === "topology") showTopology(form);
+  });
+  form.addEventListener("refresh", () => showTopology(form));
+  showTopology(form);
+}
+
 /** @param {HTMLFormElement} form */
 function listenToClicks(form) {
   form.addEventListener("click", (event) => {
@@ -64,6 +107,7 @@ function listenToClicks(form) {
     else if ("fill" in button.dataset) {
       fill(document.getElementById(button.dataset.fill), button.dataset.value);
     } else if ("size" in button.dataset) fillSize(button);
+    else if ("roleCount" in button.dataset) countRole(button);
     else if ("rowAdd" in button.dataset) addRow(form);
     else if ("rowRemove" in button.dataset) {
       removeRow(button);
@@ -141,6 +185,7 @@ if (form) {
   const zone = new UploadZone(form.querySelector("[data-drop]"));
   listenToClicks(form);
   markImage(form);
+  followTopology(form);
   openTargets(form);
   guardSubmit(form, zone);
   keepDraft(form);

@@ -43,6 +43,7 @@ def test_a_distributed_training_from_upload_to_artifacts(
     page.locator("input[type=file]").set_input_files(SCRIPT)
     expect(page.locator("[data-upload]")).to_contain_text("ps_v1.py")
     page.get_by_label("Command").fill("python ps_v1.py --log_dir={{log_dir}}")
+    page.get_by_label("Several machines").check()
     page.get_by_label("Parameter servers and workers").check()
     for flag in ("ps_hosts", "worker_hosts", "job_name", "task_index"):
         page.get_by_label(f"--{flag}", exact=True).check()

@@ -179,13 +179,43 @@ def test_the_panel_follows_what_is_typed(seeded: Seeded) -> None:
     page.goto("/trainings/new/")
     fit = page.locator("#fit")
     expect(fit).to_contain_text("this request: 1")
-    page.get_by_label("Parameter servers and workers").check()
+    page.get_by_label("Several machines").check()
     page.locator("[name='replicas.worker.count']").fill("2")
     expect(fit).to_contain_text("this request: 3")
     page.locator("[name='replicas.worker.gpu']").fill("3")
     expect(fit).to_contain_text("Does not fit")
     page.locator("[name='replicas.worker.gpu']").fill("none")
     expect(fit).to_contain_text("Workers, GPU:")
+    page.context.close()
+
+
+def test_roles_follow_the_topology(seeded: Seeded) -> None:
+    page = seeded.page()
+    page.goto("/trainings/new/")
+
+    def shown() -> list[str]:
+        return page.locator("[data-role]:visible > legend").all_inner_texts()
+
+    assert shown() == ["Worker"]
+    expect(page.get_by_label("PyTorch DDP")).to_be_hidden()
+    page.get_by_label("Several machines").check()
+    assert shown() == ["Workers", "Parameter servers"]
+    page.get_by_role("button", name="Add chief").click()
+    assert shown() == ["Chief", "Workers", "Parameter servers"]
+    expect(page.locator("[name='replicas.chief.cpu']")).to_be_focused()
+    page.get_by_label("PyTorch DDP").check()
+    assert shown() == ["Workers"]
+    page.get_by_label("Command").fill("python train.py")
+    page.locator("[name='replicas.worker.gpu']").fill("2")
+    expect(page.locator("#preview")).to_contain_text("PET_NPROC_PER_NODE=2")
+    expect(page.locator("#advice")).to_contain_text("start the program by torchrun")
+    page.get_by_label("One machine").check()
+    assert shown() == ["Worker"]
+    page.get_by_label("Several machines").check()
+    page.get_by_label("Parameter servers and workers").check()
+    page.get_by_role("button", name="Remove chief").click()
+    assert shown() == ["Workers", "Parameter servers"]
+    expect(page.get_by_role("button", name="Add chief")).to_be_focused()
     page.context.close()
 
 

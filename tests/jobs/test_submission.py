@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rest_framework import serializers
 
 from jobs.kinds import base
-from jobs.kinds.training.fields import LATER_TOPOLOGIES, ResourcesSerializer
+from jobs.kinds.training.fields import OTHER_WORDS, PLANNED_TOPOLOGIES, ResourcesSerializer
 from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
@@ -20,6 +20,7 @@ from jobs.models import Bundle
 from jobs.pod.protocol.placeholders import DEFAULT_FLAGS
 from jobs.rules.requests import RoleRequest
 from jobs.rules.restarts import RestartPolicy
+from jobs.rules.topologies import TOPOLOGIES, Topology
 from portal.catalog import Image, Images, get_catalog
 from portal.errors import Refused
 from tenants.models import Tenant
@@ -113,9 +114,23 @@ def test_yaml_in_a_value_is_just_text(alice: Tenant) -> None:
     assert accepted(alice, env={"EVIL": text}).env == {"EVIL": text}
 
 
-@pytest.mark.parametrize("given", [{}, {"ps": {}}, {"worker": {}, "ps": {}, "chief": {}}, [], 7])
+@pytest.mark.parametrize("given", [{}, {"ps": {}}, {"worker": {}, "ps": {}, "master": {}}, [], 7])
 def test_roles_are_exactly_those_of_the_topology(alice: Tenant, given: object) -> None:
     assert set(refused(alice, topology="tf-ps", replicas=given)) == {"replicas"}
+
+
+def test_an_optional_role_with_no_replica_is_left_out(alice: Tenant) -> None:
+    pair = {"worker": {"count": 2}, "ps": {}}
+    for count in (0, "0"):
+        given = {**pair, "chief": {"count": count, "cpu": "no"}, "evaluator": {"count": count}}
+        assert [*accepted(alice, topology="tf-ps", replicas=given).replicas] == ["worker", "ps"]
+    both = {"evaluator": {}, "chief": {}, **pair}
+    policy = {"topology": "tf-ps", "success_policy": "chief"}
+    found = accepted(alice, replicas=both, **policy).replicas
+    assert [*found] == ["chief", "worker", "ps", "evaluator"]
+    assert refused(alice, replicas=pair, **policy) == {"success_policy": "invalid_choice"}
+    two = refused(alice, topology="tf-ps", replicas={**both, "chief": {"count": 2}})
+    assert two == {"replicas.chief.count": "out_of_range"}
 
 
 def test_a_cluster_of_parameter_servers_and_workers(alice: Tenant) -> None:
@@ -128,6 +143,22 @@ def test_a_cluster_of_parameter_servers_and_workers(alice: Tenant) -> None:
     assert given.replicas["worker"].count == 2
     assert given.replicas["worker"].gpu_count == 1
     assert given.cluster_flags == DEFAULT_FLAGS
+
+
+def test_words_of_others_are_answered_with_ours() -> None:
+    for text in OTHER_WORDS.values():
+        named = set(re.findall(r"\b(?:tf-\w+|torch-\w+|mpi)\b", text)) - {*OTHER_WORDS}
+        assert named <= {*TOPOLOGIES} | PLANNED_TOPOLOGIES
+        assert named or "operators" in text
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES.values(), ids=lambda topology: topology.name)
+def test_what_the_topology_sets_cannot_be_chosen(alice: Tenant, topology: Topology) -> None:
+    for name in (*topology.env, "TF_CONFIG"):
+        given = {"topology": topology.name, "env": {name: "x"}}
+        assert refused(alice, **given) == {f"env.{name}": "forbidden_name"}
+    free = {"RANK": "x", "PET_NNODES": "x", "NUM_PROCESSES": "x"}
+    assert accepted(alice, env=free).env == free
 
 
 def test_an_upload_of_somebody_else_is_not_there(alice: Tenant) -> None:
@@ -150,8 +181,10 @@ def test_only_what_the_readme_plans_comes_later(alice: Tenant) -> None:
         r"answered with `not_available_yet` until then: (.*?)\.", readme, re.DOTALL
     )
     topologies = planned.partition("code from")[0]
-    assert set(re.findall(r"`([\w-]+)`", topologies)) == LATER_TOPOLOGIES
-    for unknown in ("tf-mwms", "ray", "SINGLE", "x" * 300):
+    assert set(re.findall(r"`([\w-]+)`", topologies)) == PLANNED_TOPOLOGIES
+    for planned_name in PLANNED_TOPOLOGIES:
+        assert refused(alice, topology=planned_name) == {"topology": "not_available_yet"}
+    for unknown in (*OTHER_WORDS, "PyTorch", "SINGLE", "x" * 300):
         assert refused(alice, topology=unknown) == {"topology": "invalid_choice"}
     assert refused(alice, source={"svn": "https://x/y"}) == {"source": "invalid"}
 

@@ -55,6 +55,15 @@ TF_PS = unsaved(
     run_policy=RunPolicy(retries=1, deadline_s=3600),
     shm_bytes=2**28,
 )
+CHIEF = altered(
+    TF_PS,
+    replicas={
+        "chief": {**PS, "count": 1},
+        "worker": WORKER,
+        "ps": PS,
+        "evaluator": {**PS, "count": 1},
+    },
+)
 SINGLE = altered(
     TF_PS,
     name="digits",
@@ -83,6 +92,10 @@ def test_parameter_servers_and_workers_in_their_second_attempt() -> None:
     golden("job-tf-ps.yaml", render_training(TF_PS, attempt=2, pods=PODS, deadline_s=3000))
 
 
+def test_a_chief_decides_and_workers_serve_it() -> None:
+    golden("job-chief.yaml", render_training(CHIEF, attempt=1, pods=PODS))
+
+
 def test_a_rescue_pod() -> None:
     lost = Rescue(ReplicaKey("worker", 1, 1), "7a6b", 2)
     golden("rescue.yaml", [render_rescue(TF_PS, lost, attempt=2, pods=PODS)])
@@ -98,7 +111,7 @@ def pod_specs(documents: list[Object]) -> list[Object]:
 
 def everything() -> list[Object]:
     rescue = render_rescue(TF_PS, Rescue(ReplicaKey("ps", 0, 1), "", 1), attempt=1, pods=PODS)
-    return [*render_training(TF_PS, attempt=1, pods=PODS), rescue]
+    return [*render_training(CHIEF, attempt=1, pods=PODS), rescue]
 
 
 @pytest.mark.parametrize("spec", pod_specs(everything()), ids=str)

@@ -56,15 +56,12 @@ def reason_of(row: Json) -> tuple[str, str]:
 
 
 def resources_of(job: Json) -> dict[str, Json]:
-    """Role -> what each of its replicas asks for, parameter servers last."""
-    asked = {
-        str(role): row for role, row in part(job, "resources").items() if isinstance(row, dict)
-    }
-    return {role: asked[role] for role in sorted(asked, key=lambda name: (name == "ps", name))}
+    """Role -> what each of its replicas asks for, in the portal's order: who serves comes last."""
+    return {str(role): row for role, row in part(job, "resources").items() if isinstance(row, dict)}
 
 
 def replica_names(job: Json) -> list[str]:
-    """`worker-0` and so on, parameter servers last."""
+    """`worker-0` and so on, in the order of the roles."""
     return [
         f"{role}-{index}"
         for role, amounts in resources_of(job).items()

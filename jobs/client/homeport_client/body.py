@@ -40,7 +40,7 @@ _COUNT = click.IntRange(0, 100_000)
 FIELDS = {
     "name": _flag("--name", "name of the training (the folder's)"),
     "image": _flag("--image", "container image"),
-    "topology": _flag("--topology", "single or tf-ps (tf-ps with --ps)"),
+    "topology": _flag("--topology", "single, tf-ps (with --ps), tf-multiworker, torch-ddp, jax"),
     "replicas.worker.count": _flag("--workers", "workers (1)", "N", _COUNT),
     "replicas.worker.cpu": _flag("--cpu", "CPUs of each worker (1), also as 500m"),
     "replicas.worker.memory": _flag("--memory", "memory of each worker (1Gi)"),

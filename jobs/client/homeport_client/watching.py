@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, suppress
 from websockets.sync.client import ClientConnection
 
 from .amounts import lasted_text
-from .answers import FINAL, Json, parts, reason_of, state_colour
+from .answers import FINAL, Json, parts, reason_of, resources_of, state_colour
 from .exits import ERROR, OK, ClientError, UnreachableError
 from .rest import Rest
 from .sanitize import one_line
@@ -110,7 +110,8 @@ def tell_end(job: Json, terminal: Terminal) -> None:
 def code_of(job: Json) -> int:
     """The training's own exit code: 0 when it succeeded, else that of the replica that failed.
 
-    Of several the worker that failed first counts. 1 when none has one: never started, stopped.
+    Of several the one that failed first counts, of the first role that has one: parameter servers
+    come last. 1 when none has one: never started, stopped.
     """
     if job.get("state") == "succeeded":
         return OK
@@ -121,6 +122,12 @@ def code_of(job: Json) -> int:
         and isinstance(row.get("exit_code"), int)
         and row.get("attempt") in (None, job.get("attempt"))
     ]
-    failed.sort(key=lambda row: (row.get("role") == "ps", str(row.get("finished_at") or "~")))
+    place = {role: number for number, role in enumerate(resources_of(job))}
+
+    def order(row: Json) -> tuple[int, str]:
+        at = place.get(str(row.get("role")), len(place))
+        return at, str(row.get("finished_at") or "~")
+
+    failed.sort(key=order)
     codes = [int(row["exit_code"]) & 0xFF for row in failed]
     return next((code for code in codes if code), ERROR)

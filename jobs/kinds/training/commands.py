@@ -1,4 +1,4 @@
-"""The command line that each replica of a training will really get, for the form.
+"""The command line and the variables that replicas of a training will really get, for the form.
 
 The rules are those of the runner (`jobs/pod/protocol/placeholders.py`); only the last six characters of
 the training's name in the cluster are not known before it is submitted.
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from jobs import command_line
+from jobs.kinds.training.manifests import environment_of
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.pod.protocol import placeholders
 from jobs.pod.protocol.placeholders import ReplicaContext
@@ -33,9 +34,10 @@ class ReplicaCommand:
 
 @dataclass(frozen=True)
 class CommandPreview:
-    """Command lines, each once; `hidden` counts those that are left out."""
+    """Command lines, each once; `hidden` counts replicas that are left out."""
 
     lines: tuple[ReplicaCommand, ...]
+    variables: tuple[str, ...]  # of the first replica, `NAME=value`: what its topology tells it
     hidden: int
     shell_word: str  # a word that only a shell understands, empty when there is none
     unknown_placeholder: str
@@ -51,18 +53,26 @@ def preview_command(spec: TrainingSpec) -> CommandPreview:
     )
     log_dir = f"/log/jobs/{kube_name}"
     replicas: dict[str, list[str]] = {}
-    for role in topology.role_names:
-        for index in range(min(counts[role], MAX_SHOWN)):
+    for role, count in counts.items():
+        for index in range(min(count, MAX_SHOWN)):
             context = ReplicaContext(role, index, hosts, "/data", log_dir)
             words = placeholders.final_command(spec.command, spec.cluster_flags, context)
             replicas.setdefault(command_line.join(words), []).append(f"{role}-{index}")
     shown = sum(map(len, replicas.values()))
     return CommandPreview(
         lines=tuple(ReplicaCommand(tuple(who), text) for text, who in replicas.items()),
+        variables=_variables(spec, hosts),
         hidden=sum(counts.values()) - shown,
         shell_word=next((word for word in spec.command if word in _SHELL_WORDS), ""),
         unknown_placeholder=_find_unknown_placeholder(spec),
     )
+
+
+def _variables(spec: TrainingSpec, hosts: placeholders.Hosts) -> tuple[str, ...]:
+    first = next(iter(spec.replicas))
+    given = environment_of(spec)[first]
+    filled = placeholders.final_environment({}, given, ReplicaContext(first, 0, hosts, "", ""))
+    return tuple(f"{name}={filled[name]}" for name in given if name in filled)
 
 
 def _find_unknown_placeholder(spec: TrainingSpec) -> str:

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jobs.kinds import crashes
-from jobs.kinds.state import PodFacts, ReplicaKey, ReplicaRow, Root
+from jobs.kinds.state import PodFacts, ReplicaKey, ReplicaRow, Root, Serving
 from jobs.kinds.training import replicas
 from jobs.kinds.training.replicas import Situation
 from jobs.rules import endings, patterns, reasons, restarts, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.restarts import ReplicaEnd, RestartPolicy
 from jobs.rules.states import ReplicaState, WorkloadState
-from jobs.rules.topologies import SuccessPolicy, is_success, success_policy
+from jobs.rules.topologies import ROLES, SuccessPolicy, needed, success_policy
 
 
 @dataclass(frozen=True)
@@ -44,32 +44,61 @@ class Restarts:
 
 def policy_of(now: Situation) -> SuccessPolicy:
     """When it counts as succeeded."""
-    return success_policy(now.topology, now.run_policy.success_policy)
+    return success_policy(now.topology, now.run_policy.success_policy, now.row.counts)
 
 
 def _deciding(now: Situation) -> list[ReplicaRow]:
-    role = now.topology.deciding.name
+    role = now.deciding.name
     return [row for row in now.current if row.key.role == role]
 
 
 # --- success, failure ---
 def find_success(now: Situation) -> Outcome | None:
     """Set when all that has to succeed has."""
-    root = now.observed.root
-    done = {row.key.index for row in _deciding(now) if row.state is ReplicaState.SUCCEEDED}
+    root, role, counts = now.observed.root, now.deciding.name, now.row.counts
+    done = {
+        (row.key.role, row.key.index) for row in now.current if row.state is ReplicaState.SUCCEEDED
+    }
     if root is not None and root.uid == now.row.root_uid:
-        done |= root.completed
-        if root.verdict == "complete":
-            return Outcome(is_success=True)
-    if is_success(policy_of(now), done, now.row.counts[now.topology.deciding.name]):
+        is_complete = root.verdict == "complete"
+        indexes = range(counts[role]) if is_complete else root.completed
+        done |= {(role, index) for index in indexes}
+    done |= {(job.role, index) for job in now.observed.serving_jobs for index in job.completed}
+    if needed(now.topology, policy_of(now), counts) <= done:
         return Outcome(is_success=True)
     return None
 
 
 def is_failure(now: Situation) -> bool:
-    """Whether the cluster has said so."""
+    """Whether the cluster has said so: of the root, or of replicas that serve it."""
     root = now.observed.root
-    return root is not None and root.uid == now.row.root_uid and root.verdict == "failed"
+    if root is None or root.uid != now.row.root_uid:
+        return False
+    return root.verdict == "failed" or bool(_find_lost(now))
+
+
+def _find_lost(now: Situation) -> set[tuple[str, int]]:
+    """Serving replicas that have failed for good and are missed: one that must succeed, or all of a
+    role; nobody misses what is apart.
+    """
+    must = needed(now.topology, policy_of(now), now.row.counts)
+    lost: set[tuple[str, int]] = set()
+    for job in now.observed.serving_jobs:
+        failed = {(job.role, index) for index in job.failed}
+        is_all = len(failed) >= now.row.counts[job.role]
+        if not ROLES[job.role].is_apart and (is_all or failed & must):
+            lost |= failed
+    return lost
+
+
+def _failing(now: Situation) -> list[ReplicaRow]:
+    """Replicas whose failure is the training's."""
+    lost = _find_lost(now)
+    return [
+        row
+        for row in now.current
+        if row.key.role == now.deciding.name or (row.key.role, row.key.index) in lost
+    ]
 
 
 def find_cause(now: Situation) -> ReplicaEnd | None:
@@ -85,7 +114,7 @@ def restart_policy(now: Situation) -> RestartPolicy:
 def may_change(now: Situation, cause: ReplicaEnd) -> bool:
     """Whether a replica that ended just after this one, and is not seen yet, may still outdo it."""
     policy = restart_policy(now)
-    is_alone = now.row.counts[now.topology.deciding.name] == 1
+    is_alone = now.row.counts[now.deciding.name] == 1
     is_final = restarts.is_retried(policy, cause.reason.code, cause.exit_code)
     return policy is RestartPolicy.EXIT_CODE and not is_alone and not is_final
 
@@ -93,7 +122,7 @@ def may_change(now: Situation, cause: ReplicaEnd) -> bool:
 def _failures(now: Situation) -> Iterator[ReplicaEnd]:
     """How each deciding replica failed, by its pod, or by what is stored of a pod that is gone."""
     pods = {pod.uid: pod for pod in (*now.observed.deleted_pods, *now.observed.pods)}
-    for row in _deciding(now):
+    for row in _failing(now):
         pod = pods.get(row.pod_uid)
         if pod is not None and pod.disruption is not None:
             reason, at = endings.reason_of_disruption(row.key.who, pod.disruption), pod.finished_at
@@ -125,7 +154,7 @@ def _of_row(now: Situation, row: ReplicaRow) -> Reason:
 
 def without_cause(now: Situation) -> Reason:
     """A failure that nothing explains."""
-    rows = _deciding(now)
+    rows = _failing(now)
     lost = [row for row in rows if row.state is ReplicaState.FAILED]
     if lost:
         return reasons.make("lost_outcome", who=lost[0].key.who)
@@ -140,12 +169,24 @@ def without_cause(now: Situation) -> Reason:
 # --- servers ---
 def find_restarts(now: Situation) -> Iterator[Restarts]:
     """Of servers whose program ended since the last look."""
-    serving = {role.name for role in now.topology.serving}
+    serving = {role.name for role in now.topology.serving(now.row.counts)}
     for key, pod in replicas.newest(now.observed.pods).items():
         if key.role in serving and key.attempt == now.row.attempt:
             count = replicas.new_restarts(now, pod)
             if count:
                 yield Restarts(key.who, count, _restart_cause(now, pod))
+
+
+def find_replaced(now: Situation) -> Iterator[Restarts]:
+    """Of serving replicas whose Job has started them again since the last look."""
+    roles = {job.role for job in now.observed.serving_jobs}
+    for row in sorted(now.current, key=lambda r: r.key):
+        before = now.observed.replicas.get(row.key)
+        if row.key.role not in roles or before is None or before.pod_uid == row.pod_uid:
+            continue
+        pod = _ended_pod(now, row)
+        if pod is not None and pod.disruption is None:
+            yield Restarts(row.key.who, 1, replicas.reason_of_failure(now, pod))
 
 
 def _restart_cause(now: Situation, pod: PodFacts) -> Reason:
@@ -177,7 +218,8 @@ def waiting_reasons(now: Situation) -> list[Reason]:
         for row in now.current
         if row.state in {ReplicaState.PENDING, ReplicaState.STARTING} and row.reason_code
     ]
-    refused = [server.refused for server in now.observed.servers if server.refused]
+    serving: tuple[Serving, ...] = (*now.observed.servers, *now.observed.serving_jobs)
+    refused = [one.refused for one in serving if one.refused]
     refusal = now.observed.refusal or (refused[0] if refused else "")
     if refusal and any(not row.pod_uid for row in now.current):
         found.append(reasons.make(patterns.find_code("quota_refused", refusal), detail=refusal))
@@ -206,7 +248,7 @@ def find_new_starts(now: Situation, root: Root) -> Iterator[Reason]:
             if now.row.state is WorkloadState.RUNNING and _was_replaced(now, row):
                 yield reasons.make("replaced", who=row.key.who)
         elif pod.disruption is not None:
-            if root.retries_itself or now.topology.deciding.replaced_when_lost:
+            if root.retries_itself or now.role_of(row.key).replaced_when_lost:
                 yield endings.reason_of_disruption(row.key.who, pod.disruption)
         elif root.retries_itself:
             number, most = max(1, root.failed_count), now.run_policy.retries

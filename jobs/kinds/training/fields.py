@@ -19,7 +19,14 @@ from rest_framework.fields import empty
 from jobs.models import Bundle
 from jobs.pod.protocol.placeholders import DEFAULT_FLAGS, FLAGS
 from jobs.rules.requests import RoleRequest
-from jobs.rules.topologies import SINGLE, TOPOLOGIES, SuccessPolicy, Topology, find_role_problem
+from jobs.rules.topologies import (
+    SINGLE,
+    TOPOLOGIES,
+    SuccessPolicy,
+    Topology,
+    find_role_problem,
+    in_role_order,
+)
 from portal.catalog import Catalog, get_catalog
 from portal.errors import FieldError
 from portal.web.fields import (
@@ -34,9 +41,22 @@ from portal.web.fields import (
 AnyField = serializers.Field[Any, Any, Any, Any]
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
-# Planned, as README.md says: their names are answered, others are unknown.
-LATER_TOPOLOGIES = frozenset({"array", "tf-multiworker", "tf-ingraph", "torch-ddp", "mpi", "jax"})
-SUCCESS_POLICIES = (SuccessPolicy.WORKER0.value, SuccessPolicy.ALL.value)
+# Planned, as README.md says.
+PLANNED_TOPOLOGIES = frozenset({"array", "tf-ingraph", "mpi"})
+_BY_DDP = "PyTorch, DeepSpeed and Accelerate run by the topology torch-ddp."
+_OWN_SCHEDULER = (
+    "Ray, Dask and Spark bring a scheduler of their own, which would be a second queue inside one "
+    "training. Run them on a cluster with their operators."
+)
+# What others call topologies -> what to take here, or why there is none.
+OTHER_WORDS = {
+    "tf-chief": "For a chief choose tf-ps, and ask for the role chief with count 1.",
+    "tf-mwms": "tf-mwms is called tf-multiworker here.",
+    **dict.fromkeys(("pytorch", "ddp", "deepspeed", "accelerate"), _BY_DDP),
+    "horovod": "Horovod runs under mpirun: by the topology mpi, which is not available yet.",
+    **dict.fromkeys(("ray", "dask", "spark"), _OWN_SCHEDULER),
+}
+SUCCESS_POLICIES = tuple(SuccessPolicy)
 NO_UPLOAD = FieldError("source.bundle", "not_found", "You have no such upload.")
 MAX_SOURCE_CHARS = 2000
 MAX_REF_CHARS = 200
@@ -83,10 +103,12 @@ class TopologyName(Text):
 
     def to_internal_value(self, data: Any) -> str:
         name = super().to_internal_value(data)
-        if name in LATER_TOPOLOGIES:
+        if name in PLANNED_TOPOLOGIES:
             _refuse("not_available_yet", f"{name} is not available yet.")
         if name not in TOPOLOGIES:
-            _refuse("invalid_choice", f"This must be {' or '.join(TOPOLOGIES)}.")
+            *others, last = TOPOLOGIES
+            choices = f"This must be {', '.join(others)} or {last}."
+            _refuse("invalid_choice", OTHER_WORDS.get(name.lower(), choices))
         return name
 
 
@@ -300,7 +322,9 @@ class Replicas(AnyField):
     """Role -> what each of its replicas asks for; exactly the roles of the topology."""
 
     def get_default(self) -> dict[str, Any]:
-        return self.to_internal_value({role: {} for role in _topology_of(self).role_names})
+        return self.to_internal_value(
+            {role.name: {} for role in _topology_of(self).roles if role.least}
+        )
 
     def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
         return super().validate_empty_values(empty if data is None else data)
@@ -309,12 +333,16 @@ class Replicas(AnyField):
         if not isinstance(data, Mapping):
             _refuse("invalid", "This must be an object with one entry for each role.")
         topology = _topology_of(self)
-        if problem := find_role_problem(topology, set(map(str, data))):
+        asked = {str(name): body for name, body in data.items()}
+        for role in topology.roles:
+            if role.least == 0 and _is_none(asked.get(role.name)):
+                asked.pop(role.name, None)
+        if problem := find_role_problem(topology, asked):
             _refuse("wrong_roles", problem)
         found, wrong = {}, {}
-        for role in topology.roles:
-            most = role.max_count or _catalog(self).max_replicas_per_role
-            body = ResourcesSerializer(data=data[role.name], most=most, context=self.context)
+        for role in topology.present(asked):
+            most = role.most or _catalog(self).max_replicas_per_role
+            body = ResourcesSerializer(data=asked[role.name], most=most, context=self.context)
             if body.is_valid():
                 found[role.name] = body.validated_data
             else:
@@ -324,11 +352,17 @@ class Replicas(AnyField):
         return found
 
     def to_representation(self, value: Mapping[str, RoleRequest]) -> dict[str, Any]:
-        return {role: written(asked, self._readers) for role, asked in value.items()}
+        return {role: written(asked, self._readers) for role, asked in in_role_order(value).items()}
 
     @cached_property
     def _readers(self) -> "Readers":
         return readers_of(ResourcesSerializer())
+
+
+def _is_none(body: Any) -> bool:
+    """Whether an optional role is asked for with no replica, as a form with empty fields does."""
+    count = body.get("count") if isinstance(body, Mapping) else None
+    return count in ("0", 0) and not isinstance(count, bool)
 
 
 @extend_schema_field(serializers.DictField(child=serializers.CharField()))
@@ -343,8 +377,9 @@ class Variables(AnyField):
             _refuse("invalid", "This must be an object of names and values.")
         if len(data) > MAX_ENV:
             _refuse("too_many", f"At most {MAX_ENV} variables; there are {len(data)}.")
+        topology = _topology_of(self)
         for name, value in data.items():
-            if problem := _env_problem(name, value):
+            if problem := _env_problem(name, value, topology):
                 # The first is enough: a pasted file of wrong lines would flood the page.
                 _refuse(*problem, at=str(name)[:80])
         return dict(data)
@@ -353,9 +388,11 @@ class Variables(AnyField):
         return dict(value)
 
 
-def _env_problem(name: Any, value: Any) -> tuple[str, str] | None:
+def _env_problem(name: Any, value: Any, topology: Topology) -> tuple[str, str] | None:
     if not isinstance(name, str) or not ENV_NAME.fullmatch(name):
         return "invalid_name", "A variable's name has letters, digits and underscores only."
+    if name in topology.env:
+        return "forbidden_name", f"{name} is set by the topology {topology.name}."
     if FORBIDDEN_ENV.fullmatch(name):
         return "forbidden_name", f"{name} is set by the cluster and cannot be chosen."
     if not isinstance(value, str):
@@ -393,10 +430,8 @@ class SuccessPolicyName(Omissible):
     """Which workers must succeed."""
 
     def to_internal_value(self, data: Any) -> str:
-        if data == "chief":
-            _refuse("invalid_choice", "No topology with a chief is available yet.")
         if data not in SUCCESS_POLICIES:
-            _refuse("invalid_choice", "This must be worker0 or all.")
+            _refuse("invalid_choice", "This must be chief, worker0 or all.")
         return str(data)
 
     def to_representation(self, value: str) -> str:

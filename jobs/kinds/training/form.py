@@ -28,9 +28,18 @@ from jobs.kinds.training.commands import preview_command
 from jobs.kinds.training.examples import find_example
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
-from jobs.models import Bundle, Workload
+from jobs.models import Bundle, Node, Workload
 from jobs.pod.protocol import placeholders
-from jobs.rules.topologies import SINGLE, TOPOLOGIES
+from jobs.rules.topologies import (
+    ROLES,
+    SINGLE,
+    TOPOLOGIES,
+    AskedRoles,
+    Role,
+    Topology,
+    advice,
+    in_role_order,
+)
 from portal import quantity
 from portal.catalog import get_catalog
 from portal.errors import FieldError, Refused
@@ -46,14 +55,12 @@ _PARTS = {
     "memory": gettext_lazy("memory"),
     "gpu": gettext_lazy("GPU"),
 }
-_ROLES = {"worker": gettext_lazy("Workers"), "ps": gettext_lazy("Parameter servers")}
 _EACH = {"count": "1", "cpu": "1", "memory": "2Gi", "gpu": "0"}  # of a blank form
 # What parts of a body have no input of their name are told at these.
 _PLACES = {
     "source": "source_kind",
     "replicas": "replicas.worker.count",
-    "replicas.worker": "replicas.worker.count",
-    "replicas.ps": "replicas.ps.count",
+    **{f"replicas.{role}": f"replicas.{role}.count" for role in ROLES},
 }
 
 
@@ -101,8 +108,8 @@ class TrainingForm(WorkloadForm):
         "source.sha256": gettext_lazy("SHA-256"),
         "source.path": gettext_lazy("Folder on the data volume"),
         **{
-            f"replicas.{role}.{part}": format_lazy("{}, {}", title, label)
-            for role, title in _ROLES.items()
+            f"replicas.{name}.{part}": format_lazy("{}, {}", gettext_lazy(role.title_of()), label)
+            for name, role in ROLES.items()
             for part, label in _PARTS.items()
         },
     }
@@ -142,10 +149,11 @@ class TrainingForm(WorkloadForm):
 
     @classmethod
     def blank(cls) -> dict[str, str]:
-        each = {f"replicas.{role}.{part}": _EACH[part] for role in _ROLES for part in _PARTS}
+        each = {f"replicas.{role}.{part}": _EACH[part] for role in ROLES for part in _PARTS}
+        none = {f"replicas.{name}.count": "0" for name, role in ROLES.items() if not role.least}
         found = blank_texts(_plain_fields())
         source = {"source_kind": "bundle", "source.path": "/data/", "source.take": "newest"}
-        return {**found, **each, **source}
+        return {**found, **each, **none, **source}
 
     @classmethod
     def of_query(cls, query: QueryDict) -> "TrainingForm":
@@ -204,11 +212,19 @@ class TrainingForm(WorkloadForm):
             "bundle": Bundle.objects.filter(tenant=tenant, pk__in=ids).first() if ids else None,
             "bundle_max_bytes": settings.BUNDLE_MAX_BYTES,
             "flag_names": placeholders.FLAGS,
+            "machines": MACHINES,
+            "topology": self.topology,
+            "topologies": tuple(TOPOLOGIES.values()),
+            "roles": _ROLE_INPUTS,
         }
 
     def panel_context(self, spec: TrainingSpec | None) -> dict[str, Any]:
         shows = spec is not None and not self.is_command_blank
-        return {"form": self, "preview": preview_command(spec) if spec and shows else None}
+        return {
+            "form": self,
+            "preview": preview_command(spec) if spec and shows else None,
+            "advice": advice(TOPOLOGIES[spec.topology], _asked_roles(spec)) if spec else [],
+        }
 
     # --- the request ---
     def body(self) -> dict[str, Any]:
@@ -225,7 +241,7 @@ class TrainingForm(WorkloadForm):
             found["source"] = {part: text for part, text in parts.items() if text}
         return {
             **found,
-            "replicas": {role: self._role(role) for role in self._roles},
+            "replicas": {role.name: self._role(role) for role in self.topology.roles},
             "env": dict(self.env),
             "cluster_flags": self.flags,
         }
@@ -294,12 +310,13 @@ class TrainingForm(WorkloadForm):
         return {name: f"source.{name}" for name in names}
 
     @property
-    def _roles(self) -> tuple[str, ...]:
-        return TOPOLOGIES.get(self.values["topology"], SINGLE).role_names
+    def topology(self) -> Topology:
+        """The one that is chosen."""
+        return TOPOLOGIES.get(self.values["topology"], SINGLE)
 
-    def _role(self, role: str) -> dict[str, str]:
-        asked = {part: self.values[f"replicas.{role}.{part}"] for part in _PARTS}
-        return {**asked, "count": "1"} if self.values["topology"] == SINGLE.name else asked
+    def _role(self, role: Role) -> dict[str, str]:
+        asked = {part: self.values[f"replicas.{role.name}.{part}"] for part in _PARTS}
+        return {**asked, "count": "1"} if role.least == role.most == 1 else asked
 
     def _words(self) -> list[str]:
         # A backslash at the end of a line continues it, as in a shell.
@@ -309,6 +326,56 @@ class TrainingForm(WorkloadForm):
     def _lacks_unit(self, name: str) -> bool:
         is_number = re.fullmatch(r"[-\d.]+", self.values[name])
         return isinstance(self.fields[name], Duration) and is_number is not None
+
+
+# Key and title of each card, what it is for, and the topologies that it opens.
+MACHINES = (
+    (
+        "one",
+        gettext_lazy("One machine"),
+        gettext_lazy("One program on one node, with as many of its GPUs as it needs."),
+        tuple(shape for shape in TOPOLOGIES.values() if shape.is_one_machine),
+    ),
+    (
+        "several",
+        gettext_lazy("Several machines"),
+        gettext_lazy("Replicas that work together, on one node or on many."),
+        tuple(shape for shape in TOPOLOGIES.values() if not shape.is_one_machine),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class RoleInput:
+    """A role on the page.
+
+    Attributes:
+        many, one: names of the topologies in which it may have several replicas, and at most one.
+    """
+
+    role: Role
+    many: tuple[str, ...]
+    one: tuple[str, ...]
+
+
+def _role_input(role: Role) -> RoleInput:
+    found = [(shape.name, own) for shape in TOPOLOGIES.values() for own in shape.roles]
+    same = [(name, own.most) for name, own in found if own.name == role.name]
+    many = tuple(name for name, most in same if most != 1)
+    return RoleInput(role, many, tuple(name for name, most in same if most == 1))
+
+
+_ROLE_INPUTS = tuple(_role_input(role) for role in in_role_order(ROLES).values())
+
+
+def _asked_roles(spec: TrainingSpec) -> AskedRoles:
+    """What advice goes by."""
+    return AskedRoles(
+        counts={role: asked.count for role, asked in spec.replicas.items()},
+        gpus={role: asked.gpu_count for role, asked in spec.replicas.items()},
+        command=spec.command,
+        node_gpus=max((node.allocatable.get("gpu", 0) for node in Node.objects.all()), default=0),
+    )
 
 
 @cache

@@ -1,5 +1,6 @@
 """The kind of trainings."""
 
+from collections.abc import Collection
 from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
@@ -25,8 +26,8 @@ from portal.cluster import names
 from portal.cluster.manifests import Object
 
 
-def _root_name(kube_name: str, topology: str) -> str:
-    return names.role_name(kube_name, get_topology(topology).deciding.name)
+def _root_name(kube_name: str, topology: str, roles: Collection[str]) -> str:
+    return names.role_name(kube_name, get_topology(topology).deciding(roles).name)
 
 
 def _render(workload: Workload, attempt: int, deadline_s: int | None) -> list[Object]:

@@ -27,6 +27,7 @@ from jobs.kinds.state import (
     ReplicaKey,
     Rescue,
     Root,
+    Serving,
     WorkloadRow,
 )
 from jobs.kinds.training import decision, replicas, rescue
@@ -37,7 +38,7 @@ from jobs.rules import patterns, reasons, restarts, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.restarts import Cause, ReplicaEnd
 from jobs.rules.states import WorkloadState
-from jobs.rules.topologies import SuccessPolicy, get_topology
+from jobs.rules.topologies import Role, SuccessPolicy, get_topology
 
 RECYCLE_S = 30  # servers outlive the deciding replicas by so long
 STRAGGLER_S = 120
@@ -114,7 +115,7 @@ class TrainingLifecycle(Lifecycle):
         return self.row.desired == "stop" or self.row.tenant_closed == "deleting"
 
     def is_made_again(self, thing: ObjectRef) -> bool:
-        return is_server(self.topology, thing)
+        return is_server(self.row, thing)
 
     # --- starting and running ---
     def release(self, root: Root) -> None:
@@ -148,6 +149,9 @@ class TrainingLifecycle(Lifecycle):
             self.say("restarted", found.cause.text, subject=found.who, warning=True)
         if restarts != self.notes.restarts:
             self.note(restarts=restarts)
+        # The cluster counts these and gives up by itself.
+        for found in decision.find_replaced(self.situation):
+            self.say("restarted", found.cause.text, subject=found.who, warning=True)
 
     def _run(self) -> None:
         if self.row.state is not WorkloadState.RUNNING:
@@ -379,7 +383,7 @@ class TrainingLifecycle(Lifecycle):
         return [pod for pod in self.observed.pods if not pod.has_ended]
 
     def _active_workers(self) -> list[PodFacts]:
-        role = self.topology.deciding.name
+        role = self.topology.deciding(self.row.counts).name
         return [pod for pod in self._active_pods() if pod.key.role == role]
 
     def _end_workers(self) -> None:
@@ -431,21 +435,44 @@ class TrainingLifecycle(Lifecycle):
         return not self.wait(self.row.finished_at, self.run_policy.ttl_s)
 
     def _finish_servers(self) -> bool:
-        """Recycles servers and Service when their time has come; True when no server runs."""
-        ended_at = self.row.deciders_ended_at
-        has_grace = self.row.state is WorkloadState.SUCCEEDED and bool(self.topology.serving)
-        if has_grace and not self.wait(ended_at, RECYCLE_S):
-            return False
+        """Recycles what serves, and the Service, when its time has come; True when nothing runs."""
         self._recycle()
-        if self.observed.servers:
+        if self._staying() or self.observed.servers or self.observed.serving_jobs:
             return False
-        return not self._active_pods() or self.wait(ended_at, RECYCLE_S + self.confirm_s)
+        last_s = max((role.outlives_s for role in self._serving), default=RECYCLE_S)
+        ended_at = self.row.deciders_ended_at
+        return not self._active_pods() or self.wait(ended_at, last_s + self.confirm_s)
+
+    @property
+    def _serving(self) -> tuple[Role, ...]:
+        return self.topology.serving(self.row.counts)
+
+    def _staying(self) -> list[Role]:
+        """Serving roles whose time after a success is not over, and which use it."""
+        if self.row.state is not WorkloadState.SUCCEEDED:
+            return []
+        ended = {
+            job.role
+            for job in self.observed.serving_jobs
+            if len(job.completed | job.failed) >= self.row.counts[job.role]
+        }
+        return [
+            role
+            for role in self._serving
+            if role.name not in ended and not self.wait(self.row.deciders_ended_at, role.outlives_s)
+        ]
 
     def _recycle(self) -> None:
-        """Deletes servers and Services; what the servers leave is archived from then on."""
-        if any(not server.is_terminating for server in self.observed.servers):
+        """Deletes what serves and has no time left, and Services; what it leaves is archived then."""
+        staying = self._staying()
+        names = {role.name for role in staying}
+        seen = self.observed
+        serving: tuple[Serving, ...] = (*seen.servers, *seen.serving_jobs)
+        going = [one for one in serving if one.role not in names]
+        if any(not one.is_terminating for one in going):
             self.note(pods_ended_at=None, rescue_at=None)
-        self.delete(*self.observed.servers, *self.observed.services)
+        needs_names = any(not role.is_apart for role in staying)
+        self.delete(*going, *(() if needs_names else seen.services))
 
     # --- the archive ---
     def _archive(self) -> bool:

@@ -17,7 +17,7 @@ from jobs.kinds.state import Rescue
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Workload
 from jobs.rules.hosts import PORT, addresses
-from jobs.rules.topologies import get_topology
+from jobs.rules.topologies import RoleKind, environment, get_topology
 from portal.cluster import labels, names
 from portal.cluster.manifests import Object, render
 
@@ -29,6 +29,8 @@ UPLOAD_RETRY_S = (
     600  # how long the runner tries to reach the portal before it leaves it to a rescue
 )
 RESCUE_DEADLINE_S = 1800
+# Of a serving replica that may fail alone: what it serves goes on meanwhile.
+REPLICA_RESTARTS = 3
 DATA_DIR = "/data"
 LOG_ROOT = "/log/jobs"
 TEMPLATE_VERSION = "job-2"
@@ -38,7 +40,7 @@ RESCUE_ROLE = "rescue"
 
 @dataclass(frozen=True)
 class RoleManifest:
-    """One role (the workers' Job) or one replica of it (a server's Deployment)."""
+    """One role (a Job) or one replica of it (a server's Deployment)."""
 
     role: str
     name: str
@@ -57,6 +59,8 @@ class JobManifest(Manifest):
     selector: Mapping[str, str]
     workers: RoleManifest
     servers: Sequence[RoleManifest]
+    serving_jobs: Sequence[RoleManifest]
+    replica_restarts: int
     replaces_lost: bool
     deadline_s: int | None
     dead_man_ttl_s: int
@@ -87,8 +91,9 @@ def log_dir(training: Workload) -> str:
 def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSettings) -> str:
     """What the programs in the pods read from /etc/homeport/job.json."""
     base = kube_name(training.name, training.pk, attempt)
+    topology = get_topology(spec.topology)
     hosts = addresses(
-        get_topology(spec.topology),
+        topology,
         {role: asked.count for role, asked in spec.replicas.items()},
         lambda role, index: names.replica_address(base, role, index),
     )
@@ -104,6 +109,7 @@ def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSet
         "source": None if _is_private(spec.source) else spec.source,
         "private": PRIVATE_FILE,
         "hosts": hosts,
+        "environment": environment_of(spec),
         "data_dir": DATA_DIR,
         "limits": {
             "log_archive_bytes": pods.log_archive_bytes,
@@ -116,6 +122,12 @@ def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSet
         "grace_s": spec.run_policy.pod_grace_s,
     }
     return json.dumps(content, ensure_ascii=False, indent=1)
+
+
+def environment_of(spec: TrainingSpec) -> dict[str, dict[str, str]]:
+    """Role -> variable -> template of what the topology tells each replica."""
+    gpus = {role: asked.gpu_count for role, asked in spec.replicas.items()}
+    return environment(get_topology(spec.topology), gpus)
 
 
 def _is_private(source: Mapping[str, str] | None) -> bool:
@@ -176,6 +188,7 @@ def render_training(
     """
     spec = spec_of(training, TrainingSpec)
     policy, topology = spec.run_policy, get_topology(spec.topology)
+    deciding = topology.deciding(spec.replicas)
     owner, base = str(training.pk), kube_name(training.name, training.pk, attempt)
     context = JobManifest(
         owner=owner,
@@ -185,13 +198,20 @@ def render_training(
         attempt=attempt,
         labels={labels.OWNER: owner, JOB_LABEL: base, labels.ATTEMPT: str(attempt)},
         selector={JOB_LABEL: base, labels.OWNER: owner},
-        workers=_role(training, spec, attempt, topology.deciding.name),
+        workers=_role(training, spec, attempt, deciding.name),
         servers=tuple(
             _role(training, spec, attempt, role.name, index)
-            for role in topology.serving
+            for role in topology.serving(spec.replicas)
+            if role.kind is RoleKind.DEPLOYMENT
             for index in range(spec.replicas[role.name].count)
         ),
-        replaces_lost=topology.deciding.replaced_when_lost,
+        serving_jobs=tuple(
+            _role(training, spec, attempt, role.name)
+            for role in topology.serving(spec.replicas)
+            if role.kind is RoleKind.JOB
+        ),
+        replica_restarts=max(REPLICA_RESTARTS, policy.retries),
+        replaces_lost=deciding.replaced_when_lost,
         deadline_s=deadline_s if deadline_s is not None else policy.deadline_s,
         dead_man_ttl_s=policy.ttl_s + DEAD_MAN_S,
         grace_s=spec.run_policy.pod_grace_s,

@@ -26,10 +26,11 @@ from jobs.kinds.state import (
     ReplicaKey,
     Root,
     ServerDeployment,
+    ServingJob,
     WorkloadRow,
 )
 from jobs.kinds.training.manifests import RESCUE_ROLE
-from portal.cluster import objects
+from portal.cluster import labels, names, objects
 from portal.cluster.cache import ClusterCache
 
 
@@ -44,7 +45,9 @@ def observe(
     row = loaded.row
     jobs = cache.jobs.of_owner(row.id)
     roots = [seen for seen in jobs if seen.metadata.name == row.root_name]
-    others = [thing("Job", s.metadata) for s in jobs if s.metadata.name != row.root_name]
+    serving = {names.role_name(row.kube_name, role) for role in row.counts} - {row.root_name}
+    current = {row.root_name, *serving}
+    others = [thing("Job", s.metadata) for s in jobs if s.metadata.name not in current]
     others += [thing("ConfigMap", s.metadata) for s in cache.config_maps.of_owner(row.id)]
     told = [_with_mounts(cache, row, pod) for pod in pods]
     return observed(
@@ -53,8 +56,17 @@ def observe(
         results,
         _root(roots[0]) if roots else None,
         servers=tuple(
-            seen_as(ServerDeployment, "Deployment", seen.metadata, refused=refusal(seen))
+            seen_as(
+                ServerDeployment,
+                "Deployment",
+                seen.metadata,
+                role=seen.metadata.labels.get(labels.ROLE, ""),
+                refused=refusal(seen),
+            )
             for seen in cache.deployments.of_owner(row.id)
+        ),
+        serving_jobs=tuple(
+            _serving_job(cache, row, seen) for seen in jobs if seen.metadata.name in serving
         ),
         services=tuple(service(seen) for seen in cache.services.of_owner(row.id)),
         others=tuple(others),
@@ -103,6 +115,19 @@ def _root(seen: objects.KubeJob) -> Root:
         fail_message=failed.message if failed else "",
         completed=parse_indexes(seen.status.completed_indexes),
         failed_count=seen.status.failed,
+    )
+
+
+def _serving_job(cache: ClusterCache, row: WorkloadRow, seen: objects.KubeJob) -> ServingJob:
+    name = seen.metadata.name
+    return seen_as(
+        ServingJob,
+        "Job",
+        seen.metadata,
+        role=seen.metadata.labels.get(labels.ROLE, ""),
+        completed=parse_indexes(seen.status.completed_indexes),
+        failed=parse_indexes(seen.status.failed_indexes),
+        refused=latest_event(cache, row.namespace, "Job", name, {"FailedCreate"}),
     )
 
 

@@ -7,19 +7,20 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from jobs.kinds.pages import KindPages
 from jobs.rules.states import HOLDING_STATES, WorkloadState
-from jobs.rules.topologies import in_role_order
+from jobs.rules.topologies import ROLES, in_role_order
 
 
 def shape_text(job: Any) -> str:
     """`2 workers, 1 parameter server`; `single` where one replica is all."""
-    words = {
-        "worker": lambda n: ngettext("%(n)s worker", "%(n)s workers", n) % {"n": n},
-        "ps": lambda n: ngettext("%(n)s parameter server", "%(n)s parameter servers", n) % {"n": n},
-    }
     counts = {role: asked["count"] for role, asked in in_role_order(job.replicas).items()}
     if sum(counts.values()) == 1:
         return _("single")
-    return ", ".join(words[role](count) for role, count in counts.items())
+    return ", ".join(_counted(role, count) for role, count in counts.items())
+
+
+def _counted(role: str, n: int) -> str:
+    called = ROLES[role]
+    return f"{n} {ngettext(called.one, called.many, n)}"
 
 
 PAGES = KindPages(

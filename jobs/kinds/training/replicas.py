@@ -11,7 +11,7 @@ from jobs.rules import endings, reasons, waits
 from jobs.rules.endings import ContainerExit
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_REPLICA_STATES, FINAL_STATES, ReplicaState, WorkloadState
-from jobs.rules.topologies import Topology, get_topology
+from jobs.rules.topologies import ROLES, Role, RoleKind, Topology, get_topology
 from jobs.rules.waits import WaitingPod
 
 KILLED = frozenset({137, 255})  # SIGKILL, and what a node reports of containers that it lost
@@ -30,6 +30,15 @@ class Situation:
     @property
     def topology(self) -> Topology:
         return get_topology(self.row.topology)
+
+    @property
+    def deciding(self) -> Role:
+        """The role whose replicas are the root Job."""
+        return self.topology.deciding(self.row.counts)
+
+    def role_of(self, key: ReplicaKey) -> Role:
+        """The role of a replica, as this topology has it."""
+        return next(role for role in self.topology.roles if role.name == key.role)
 
     @property
     def current(self) -> list[ReplicaRow]:
@@ -119,7 +128,8 @@ def _with(row: ReplicaRow, **values: Any) -> ReplicaRow:
 def _state(now: Situation, pod: PodFacts) -> ReplicaState:
     if pod.phase == "Succeeded":
         is_stop = now.row.state in {WorkloadState.STOPPING, WorkloadState.STOPPED}
-        if is_stop or is_server(now.topology, pod):
+        # A Deployment's program is only ever ended, but that of a Job may end by itself.
+        if is_stop or (is_server(now.row, pod) and _role(pod).kind is RoleKind.DEPLOYMENT):
             return ReplicaState.STOPPED
         return ReplicaState.SUCCEEDED
     if pod.phase == "Failed":
@@ -127,12 +137,14 @@ def _state(now: Situation, pod: PodFacts) -> ReplicaState:
     return pod.replica_state
 
 
-def is_server(topology: Topology, thing: ObjectRef) -> bool:
-    """Whether it is the pod of a server replica: one that serves until it is stopped, and does not
-    succeed.
-    """
-    serving = {role.name for role in topology.serving}
+def is_server(now: WorkloadRow, thing: ObjectRef) -> bool:
+    """Whether it is the pod of a replica that serves the deciding ones until it is stopped."""
+    serving = {role.name for role in get_topology(now.topology).serving(now.counts)}
     return isinstance(thing, PodFacts) and thing.key.role in serving
+
+
+def _role(pod: PodFacts) -> Role:
+    return ROLES[pod.key.role]
 
 
 def _was_stopped(now: Situation, pod: PodFacts) -> bool:
@@ -140,7 +152,9 @@ def _was_stopped(now: Situation, pod: PodFacts) -> bool:
     if pod.disruption is not None:
         return False
     is_ours = now.row.state is WorkloadState.STOPPING or now.row.state in FINAL_STATES
-    was_asked = pod.is_terminating or (is_ours and is_server(now.topology, pod))
+    # What serves may end when it loses those that it served; nobody talks to what is apart.
+    is_left = is_ours and is_server(now.row, pod) and not _role(pod).is_apart
+    was_asked = pod.is_terminating or is_left
     return was_asked and (pod.end is None or not pod.end.is_fetch)
 
 
@@ -239,6 +253,9 @@ def all_placed(now: Situation) -> bool:
 
 
 def all_run(now: Situation) -> bool:
-    """Whether every replica runs, or has succeeded."""
+    """Whether every replica runs, has succeeded, or has failed for good while others go on."""
     good = {ReplicaState.RUNNING, ReplicaState.SUCCEEDED}
-    return all(now.replicas[key].state in good for key in now.expected)
+    given_up = {(job.role, index) for job in now.observed.serving_jobs for index in job.failed}
+    return all(
+        now.replicas[key].state in good or (key.role, key.index) in given_up for key in now.expected
+    )

@@ -23,7 +23,7 @@ from jobs.kinds.training.fields import (
 )
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
 from jobs.rules.restarts import RestartPolicy
-from jobs.rules.topologies import SINGLE
+from jobs.rules.topologies import SINGLE, get_topology, success_policy
 from portal.web.fields import (
     Duration,
     FixedChoice,
@@ -84,9 +84,10 @@ class TrainingSerializer(SpecSerializer):
             "more",
             4,
             choices=(
-                ("", _("all workers")),
+                ("", _("all workers, or the chief where there is one")),
+                ("chief", _("the chief")),
                 ("worker0", _("worker 0")),
-                ("all", _("all workers (explicit)")),
+                ("all", _("all workers, and the chief")),
             ),
         ),
     )
@@ -208,6 +209,13 @@ class TrainingSerializer(SpecSerializer):
         if wrong is not None:
             told = serializers.ErrorDetail(str(wrong), "contradiction")
             raise serializers.ValidationError({"restart_policy": [told]})
+        try:
+            success_policy(
+                get_topology(spec.topology), spec.run_policy.success_policy, spec.replicas
+            )
+        except ValueError as error:
+            unknown = serializers.ErrorDetail(f"{error}.", "invalid_choice")
+            raise serializers.ValidationError({"success_policy": [unknown]}) from error
         return spec
 
     def to_representation(self, instance: TrainingSpec) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-# ruff: noqa: UP006, UP035, UP045 (the syntax of Python 3.6: images bring their own Python)
+# ruff: noqa: UP006, UP035 (the syntax of Python 3.6: images bring their own Python)
 """The command line and the variables that one replica gets: placeholders, flags, TF_CONFIG.
 
 The runner starts programs by it, and the portal shows it to people before they submit.
@@ -6,14 +6,16 @@ The runner starts programs by it, and the portal shows it to people before they 
 
 import json
 import re
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Dict, List, Mapping, NamedTuple, Sequence
 
-Hosts = Mapping[str, Sequence[str]]  # role -> addresses by index, `host:port`
+Hosts = Mapping[str, Sequence[str]]  # role -> addresses by index, `host:port`; in the roles' order
 
 _FORM = re.compile(r"\{\{ *([a-z_]+) *\}\}")
 # What `cluster_flags` may name; `log_path` is the older name of `log_dir`.
 FLAGS = ("ps_hosts", "worker_hosts", "job_name", "task_index", "data_dir", "log_dir", "log_path")
 DEFAULT_FLAGS = FLAGS[:4]  # of `cluster_flags: true`
+# What job.json says of the environment since topologies have their own; before, all had this.
+OLDER_ENVIRONMENT = {"TF_CONFIG": "{{tf_config}}"}
 
 
 class ReplicaContext(NamedTuple):
@@ -22,7 +24,7 @@ class ReplicaContext(NamedTuple):
     Attributes:
         role: such as `worker`.
         task_index: of the replica within its role.
-        hosts: of all replicas.
+        hosts: of all replicas that others talk to.
         data_dir: folder of the data volume.
         log_dir: the training's own folder on the log volume.
         attempt: of the training, from 1 on.
@@ -42,6 +44,17 @@ class ReplicaContext(NamedTuple):
         return f"{self.role}-{self.task_index}"
 
     @property
+    def task_count(self) -> int:
+        """Replicas of its role; a role that nobody talks to has one."""
+        return len(self.hosts.get(self.role, ())) or 1
+
+    @property
+    def first_address(self) -> str:
+        """Where all replicas can meet, `host:port`: the first of the first role."""
+        addresses = [address for role in self.hosts.values() for address in role]
+        return addresses[0] if addresses else ""
+
+    @property
     def artifacts_dir(self) -> str:
         return f"{self.log_dir}/artifacts"
 
@@ -57,11 +70,16 @@ class ReplicaContext(NamedTuple):
 
 def values(context: ReplicaContext) -> Dict[str, str]:
     """Placeholder name -> text; a role that the training does not have gives the empty text."""
+    first_host, _, first_port = context.first_address.rpartition(":")
     return {
         "ps_hosts": ",".join(context.hosts.get("ps", ())),
         "worker_hosts": ",".join(context.hosts.get("worker", ())),
         "job_name": context.role,
         "task_index": str(context.task_index),
+        "task_count": str(context.task_count),
+        "first_host": first_host,
+        "first_port": first_port,
+        "tf_config": _tf_config(context),
         "data_dir": context.data_dir,
         "log_dir": context.log_dir,
         "log_path": context.log_dir,
@@ -85,10 +103,22 @@ def final_command(
     return [fill(word, known) for word in command] + [f"--{flag}={known[flag]}" for flag in flags]
 
 
-def final_environment(env: Mapping[str, str], context: ReplicaContext) -> Dict[str, str]:
-    """The asked-for variables with placeholders filled, then ours, which win."""
+def final_environment(
+    env: Mapping[str, str], given: Mapping[str, str], context: ReplicaContext
+) -> Dict[str, str]:
+    """All variables that a training sets, with placeholders filled.
+
+    Args:
+        env: what was asked for. What every training has since later versions only does not
+            outdo it: TASK_COUNT and ATTEMPT.
+        given: templates of the topology, which outdo it; one that comes to the empty text is left
+            out.
+    """
     known = values(context)
-    filled = {name: fill(text, known) for name, text in env.items()}
+    filled = {"TASK_COUNT": str(context.task_count), "ATTEMPT": str(context.attempt)}
+    filled.update((name, fill(text, known)) for name, text in env.items())
+    of_topology = {name: fill(text, known) for name, text in given.items()}
+    filled.update((name, text) for name, text in of_topology.items() if text)
     filled.update(
         LOG_DIR=context.log_dir,
         DATA_DIR=context.data_dir,
@@ -96,19 +126,17 @@ def final_environment(env: Mapping[str, str], context: ReplicaContext) -> Dict[s
         JOB_NAME=context.role,
         TASK_INDEX=str(context.task_index),
     )
-    config = _tf_config(context)
-    if config is not None:
-        filled["TF_CONFIG"] = config
     return filled
 
 
-def _tf_config(context: ReplicaContext) -> Optional[str]:
-    """TF_CONFIG as JSON; None for a training of one replica, which needs none.
+def _tf_config(context: ReplicaContext) -> str:
+    """TF_CONFIG as JSON; empty for a training of one replica, which needs none.
 
     https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
+    "environment" is what tf-operator sets: estimators of TensorFlow 1 ask for it.
     """
     cluster = {role: list(names) for role, names in context.hosts.items() if names}
     if sum(map(len, cluster.values())) <= 1:
-        return None
+        return ""
     task = {"type": context.role, "index": context.task_index}
-    return json.dumps({"cluster": cluster, "task": task}, sort_keys=True)
+    return json.dumps({"cluster": cluster, "environment": "cloud", "task": task}, sort_keys=True)

@@ -14,11 +14,14 @@ from jobs.kinds.registry import KINDS
 from jobs.rules import reasons
 from jobs.rules.endings import ContainerExit, Disruption
 from jobs.rules.states import WorkloadState
+from jobs.rules.topologies import Role, RoleKind, get_topology
 from tests.jobs.kinds import plan
 
 ALIVE = {WorkloadState.STARTING, WorkloadState.RUNNING, WorkloadState.RESTARTING}
 ENDS = {"fail": ContainerExit(1, "Error"), "oom": ContainerExit(137, "OOMKilled")}
 KILLED = ContainerExit(143, "Error")
+HOLD_GPUS = {"chief", "worker", "notebook"}
+REPLICA_RESTARTS = 3  # of each index of a Job that serves
 
 
 @dataclass
@@ -48,6 +51,7 @@ class Workload:
     deleted_pods: list[state.PodFacts] = field(default_factory=list)
     secret: str | None = None
     failures: int = 0
+    failed_serving: Counter[state.ReplicaKey] = field(default_factory=Counter)
     absent: str = ""
     news: dict[str, Any] = field(default_factory=dict)
     is_admitted: bool = False
@@ -72,14 +76,30 @@ class Workload:
     @property
     def gpus(self) -> int:
         """Held by pods."""
-        return sum(pod.key.role != "ps" and not pod.has_ended for pod in self.pods)
+        return sum(pod.key.role in HOLD_GPUS and not pod.has_ended for pod in self.pods)
+
+    @property
+    def root_role(self) -> str:
+        row = self.row
+        return (
+            get_topology(row.topology).deciding(row.counts).name if self.is_training else row.kind
+        )
+
+    @property
+    def serving(self) -> tuple[Role, ...]:
+        row = self.row
+        return get_topology(row.topology).serving(row.counts) if self.is_training else ()
+
+    @property
+    def serving_jobs(self) -> list[state.ServingJob]:
+        return [one for one in self.owned if isinstance(one, state.ServingJob)]
 
     @property
     def held(self) -> int:
         """GPUs that nobody else may have: also those of pods that may still be made."""
         root = self.root
         goes_on = root is not None and not root.verdict and not root.is_suspended
-        return self.size if self.has_room or goes_on else self.gpus
+        return self.size if self.has_room or goes_on or self.serving_jobs else self.gpus
 
     # --- the engine ---
     def observe(self) -> state.Observed:
@@ -88,6 +108,7 @@ class Workload:
             root=self.root,
             is_root_absent=is_absent,
             servers=tuple(one for one in self.owned if isinstance(one, state.ServerDeployment)),
+            serving_jobs=tuple(self.serving_jobs),
             services=tuple(one for one in self.owned if isinstance(one, state.GateService)),
             others=tuple(one for one in self.owned if one.kind == "ConfigMap"),
             pods=tuple(self.pods),
@@ -126,6 +147,7 @@ class Workload:
         if name != self.row.root_name:
             assert not self.objects, "the next try begins while something of the last one is left"
             self.failures = 0
+            self.failed_serving.clear()
             self.row = replace(self.row, kube_name=name, root_name=name)
         self.replicas |= {one.key: one for one in made.replicas}
         ended = {number for number, one in self.attempts.items() if one.ended_at is not None}
@@ -173,9 +195,18 @@ class Workload:
         if self.root is None:
             self.root = state.Root(kind, row.root_name, self._uid(), is_suspended=self.is_training)
         assert self.root.name == row.root_name, "two roots at once"
-        children = [
-            state.ServerDeployment("Deployment", f"{row.kube_name}-ps-{n}", "")
-            for n in range(row.counts.get("ps", 0))
+        children: list[state.ObjectRef] = [
+            state.ServerDeployment(
+                "Deployment", f"{row.kube_name}-{role.name}-{n}", "", role=role.name
+            )
+            for role in self.serving
+            if role.kind is RoleKind.DEPLOYMENT
+            for n in range(row.counts[role.name])
+        ]
+        children += [
+            state.ServingJob("Job", f"{row.kube_name}-{role.name}", "", role=role.name)
+            for role in self.serving
+            if role.kind is RoleKind.JOB
         ]
         if children or not self.is_training:
             children.append(state.GateService("Service", row.kube_name, "", node_port=30001))
@@ -226,6 +257,8 @@ class Workload:
             self._make([self._key(self.row.kind, 0)], now)
         servers = [one for one in self.owned if isinstance(one, state.ServerDeployment)]
         self._make([self._key("ps", int(one.name.rpartition("-")[2])) for one in servers], now)
+        for job in self.serving_jobs:
+            self._serve(job, now)
 
     def _collect(self) -> None:
         """Removes what is owned by nothing that exists."""
@@ -238,6 +271,9 @@ class Workload:
             for pod in self.pods
             if self.root is None
             or (pod.key.role == "ps" and f"{self.row.kube_name}-{pod.key.who}" not in names)
+            or (
+                self._is_of_serving_job(pod) and f"{self.row.kube_name}-{pod.key.role}" not in names
+            )
         ]
         self.pods = [pod for pod in self.pods if pod not in orphans or not pod.has_ended]
         self._end(orphans)
@@ -258,9 +294,27 @@ class Workload:
                 uid = self._uid()
                 self.pods.append(state.PodFacts("Pod", f"pod-{uid}", uid, key=key, created_at=now))
 
+    def _is_of_serving_job(self, pod: state.PodFacts) -> bool:
+        return any(r.name == pod.key.role and r.kind is RoleKind.JOB for r in self.serving)
+
+    def _serve(self, job: state.ServingJob, now: datetime) -> None:
+        """What the Job controller does for replicas that are started again one by one."""
+        of_it = [pod for pod in self.pods if pod.key.role == job.role]
+        done = {pod.key.index for pod in of_it if pod.phase == "Succeeded"}
+        failed = {
+            key.index
+            for key, times in self.failed_serving.items()
+            if key.role == job.role and times > REPLICA_RESTARTS
+        }
+        known = replace(job, completed=frozenset(done), failed=frozenset(failed))
+        self.owned = [known if one.uid == job.uid else one for one in self.owned]
+        missing = set(range(self.row.counts[job.role])) - done - failed
+        self._make([self._key(job.role, index) for index in sorted(missing)], now)
+
     def _go_on(self, root: state.Root, now: datetime) -> None:
         """What the Job controller does."""
-        workers = [pod for pod in self.pods if pod.key.role == "worker"]
+        role = self.root_role
+        workers = [pod for pod in self.pods if pod.key.role == role]
         alive = [pod for pod in workers if not pod.has_ended]
         done = {pod.key.index for pod in workers if pod.phase == "Succeeded"}
         if root.verdict:
@@ -270,12 +324,12 @@ class Workload:
         elif self.failures:
             self.root = replace(root, verdict="failed", failed_count=self.failures)
             self._end(alive)
-        elif len(done) == self.row.counts["worker"]:
+        elif len(done) == self.row.counts[role]:
             self.root = replace(root, verdict="complete", completed=frozenset(done))
         else:
             self.root = replace(root, completed=frozenset(done), failed_count=self.failures)
-            missing = set(range(self.row.counts["worker"])) - done
-            self._make([self._key("worker", index) for index in sorted(missing)], now)
+            missing = set(range(self.row.counts[role])) - done
+            self._make([self._key(role, index) for index in sorted(missing)], now)
 
     # --- pods ---
     def _lived(self, pod: state.PodFacts, now: datetime) -> state.PodFacts:
@@ -299,7 +353,10 @@ class Workload:
                 return replace(pod, restarts=pod.restarts + 1, last_end=end, is_ready=False)
             return replace(pod, is_ready=True, ready_at=now)
         if end := ENDS.get(self.fate):
-            self.failures += 1
+            if self._is_of_serving_job(pod):
+                self.failed_serving[pod.key] += 1
+            else:
+                self.failures += 1
             return self._ended(pod, "Failed", end, now)
         return self._ended(pod, "Succeeded", ContainerExit(0, "Completed"), now)
 

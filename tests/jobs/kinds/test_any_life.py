@@ -18,16 +18,24 @@ from jobs.rules.admission import Amount, NodeCapacity, ReplicaRequest
 from jobs.rules.queue import Queued, QuotaHeadroom, decide
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_STATES, WorkloadState
-from tests.jobs.kinds.cluster import Workload
+from tests.jobs.kinds.cluster import HOLD_GPUS, Workload
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 QUOTA = 3
 MOST_EACH = 2  # GPUs of a workload
 HARD = Amount(gpu=QUOTA, pods=10**6)
 NODE = NodeCapacity("a", HARD, HARD)
-TRAINING = {"kind": "job", "memory": {"worker": "1Gi", "ps": "1Gi"}}
+TRAINING = {
+    "kind": "job",
+    "memory": dict.fromkeys(("chief", "worker", "ps", "evaluator"), "1Gi"),
+}
 ASKED = {
     "tf-ps": {**TRAINING, "topology": "tf-ps", "counts": {"worker": 2, "ps": 1}},
+    "chief": {
+        **TRAINING,
+        "topology": "tf-ps",
+        "counts": {"chief": 1, "worker": 1, "ps": 1, "evaluator": 1},
+    },
     "single": {**TRAINING, "topology": "single", "counts": {"worker": 1}},
     "notebook": {"kind": "notebook", "memory": {"notebook": "1Gi"}, "observed_generation": 0},
 }
@@ -67,7 +75,9 @@ class AnyLife(RuleBasedStateMachine):
         policy = {"retries": retries, "clean_policy": clean_policy, "deadline_s": deadline_s}
         policy["ttl_s"] = 600
         row = WorkloadRow(id=str(number), queued_at=at, run_policy=policy, **NAMES, **ASKED[what])
-        self.workloads.append(Workload(row, row.counts.get("worker", 1), fate))
+        self.workloads.append(
+            Workload(row, max(1, sum(row.counts.get(r, 0) for r in HOLD_GPUS)), fate)
+        )
 
     @rule(which=WHICH, desired=st.sampled_from(["stop", "stop", "delete"]))
     def end(self, which: int, desired: str) -> None:

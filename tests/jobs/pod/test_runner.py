@@ -108,6 +108,18 @@ def test_the_environment_is_complete_and_proxies_do_not_reach_grpc(pod: Pod) -> 
     assert "TF_CONFIG" not in env
 
 
+@pytest.mark.parametrize("is_of_an_older_version", [False, True])
+def test_the_topology_tells_the_program_its_cluster(pod: Pod, is_of_an_older_version: bool) -> None:
+    pod.config["hosts"] = {"worker": ["localhost:2222", "localhost:2223"]}
+    if not is_of_an_older_version:
+        pod.config["environment"] = {"worker": {"RANK": "{{task_index}}", "NONE": "{{ps_hosts}}"}}
+    pod.python("import json, os; print(json.dumps(dict(os.environ)))")
+    env = json.loads(pod.run()[1])
+    told = {name: env[name] for name in ("TF_CONFIG", "RANK", "NONE") if name in env}
+    assert set(told) == ({"TF_CONFIG"} if is_of_an_older_version else {"RANK"})
+    assert (env["TASK_COUNT"], env["ATTEMPT"]) == ("2", "1")
+
+
 def test_sigterm_reaches_the_whole_group_once_and_leaves_time_to_ship(
     pod: Pod, door: FakeDoor
 ) -> None:

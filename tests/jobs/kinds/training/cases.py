@@ -85,7 +85,7 @@ def pod(key: ReplicaKey, phase: str = "Running", **more: Any) -> PodFacts:
     return PodFacts("Pod", f"{key.who}-pod", f"{key.who}-uid", **facts)
 
 
-SERVER = ServerDeployment("Deployment", "mnist-abc123-ps-0", "ps-uid")
+SERVER = ServerDeployment("Deployment", "mnist-abc123-ps-0", "ps-uid", role="ps")
 SERVICE = GateService("Service", "mnist-abc123", "service-uid")
 CONFIG = ObjectRef("ConfigMap", "mnist-abc123", "config-uid")
 ALL_RUN = (pod(W0), pod(W1), pod(PS))

@@ -16,9 +16,10 @@ CASES = json.loads(Path(__file__).with_name("placeholder_cases.json").read_text(
 def test_what_a_replica_gets(case: dict[str, Any]) -> None:
     given = dict(case["given"])
     command, flags, env = given.pop("command"), given.pop("flags"), given.pop("env")
+    of_topology = given.pop("given")
     context = ReplicaContext(**given)
     assert placeholders.final_command(command, flags, context) == case["command"]
-    assert placeholders.final_environment(env, context) == case["environment"]
+    assert placeholders.final_environment(env, of_topology, context) == case["environment"]
 
 
 def test_every_flag_has_a_value() -> None:
