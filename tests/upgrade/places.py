@@ -81,6 +81,7 @@ def training(job: Read) -> dict[str, Any]:
         "steps": [],
         "node_port": None,
         "event_files": None,
+        "source_commit": "",
     }
 
 
@@ -104,6 +105,7 @@ def service(row: Read) -> dict[str, Any]:
         "notes": notes,
         "stop_requested_at": None,
         "deciders_ended_at": None,
+        "source_commit": "",
     }
 
 

@@ -22,6 +22,7 @@ def test_every_row_and_column_has_its_place(tables: OldTables) -> None:
     all_were_read(before)
     with pytest.raises(IrreversibleError):
         call_command("migrate", *BEFORE, database=ALIAS, verbosity=0)
+    migrate()  # what came later may have gone back
     compare(before)
 
 
