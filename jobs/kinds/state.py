@@ -253,7 +253,7 @@ class PodFacts(ObjectRef):
             it runs again.
         last_end: how its previous run ended, of a container that was started again.
         restarts: of the program, within this pod.
-        waiting_in: name of the container that holds things up; empty when none does.
+        waiting_in: name of the container that holds things up; empty when none says why.
         waiting_reason, waiting_message: of that container.
         unplaced_why: why it has no node yet.
         mount_problem: latest event about its volumes.

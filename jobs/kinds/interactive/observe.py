@@ -25,7 +25,7 @@ from portal.cluster import objects
 from portal.cluster.cache import ClusterCache
 
 _PULL_EVENTS = frozenset({"Pulling", "Pulled", "Failed", "BackOff", "ErrImageNeverPull"})
-# Before these have run, a container's place in the order says more than its own reason.
+# A container whose turn has not come, or that is just being created: that is no trouble to tell of.
 _NOT_YET = frozenset({"", "PodInitializing", "ContainerCreating"})
 _NO_ATTEMPT = -1  # of a pod whose label tells none
 
@@ -113,8 +113,7 @@ def read_pod(row: WorkloadRow, pod: objects.KubePod) -> PodFacts:
 def _waiting(
     prepare: objects.ContainerStatus, gate: objects.ContainerStatus, app: objects.ContainerStatus
 ) -> tuple[str, objects.ContainerStateWaiting]:
-    """Which container holds things up, in their order, and what it says."""
-    nothing = objects.ContainerStateWaiting()
+    """Which container says why things do not go on, the first in their order, and what it says."""
     named: tuple[tuple[str, objects.ContainerStatus], ...] = (
         ("prepare", prepare),
         ("gate", gate),
@@ -124,13 +123,7 @@ def _waiting(
         waiting = status.state.waiting
         if waiting is not None and waiting.reason not in _NOT_YET:
             return name, waiting
-    if prepare.state.terminated is None or prepare.state.terminated.exit_code != 0:
-        return "prepare", prepare.state.waiting or nothing
-    if gate.state.running is None:
-        return "gate", gate.state.waiting or nothing
-    if app.state.running is None:
-        return "app", app.state.waiting or nothing
-    return "", nothing
+    return "", objects.ContainerStateWaiting()
 
 
 def _failure(status: objects.ContainerStatus) -> ContainerExit | None:

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from jobs.kinds.interactive.tokens import portal_token
 from jobs.models import Workload, WorkloadEvent
+from jobs.workloads import actions
 from tenants.models import AuditEntry, Team, Tenant, User
 from tests.browsing import client_of
 from tests.factories import make_job, make_service, make_tenant, make_user
@@ -117,11 +118,15 @@ def test_another_start_counts_up_and_is_queued_at_once(alice: Tenant) -> None:
     told = {"stop_reason": "over", "stop_requested_by": person("lee"), "reason_text": "It stopped."}
     notebook = stopped(alice, desired="stop", **told)
     assert notebook.stopped_by == "lee"
+    seen_before = Workload.objects.get()
     told = send(alice.owner, "POST", f"notebooks/{notebook.pk}/start/").json()
     assert (told["state"], told["start_count"], told["reason"]["text"]) == ("queued", 2, "")
     again = send(alice.owner, "POST", f"notebooks/{notebook.pk}/start/").json()
     assert again["start_count"] == 2  # it is on its way already
+    actions.start(by=alice.owner, workload=seen_before)  # read before the other start was written
+    assert AuditEntry.objects.filter(verb="start").count() == 1
     notebook.refresh_from_db()
+    assert notebook.generation == 2
     assert (notebook.desired, notebook.stop_reason, notebook.stopped_by) == ("run", "", "")
 
 

@@ -97,8 +97,9 @@ def test_what_an_admin_has_locked_cannot_be_typed(
     assert "Every notebook has 1 GPU" in page.text
     client.post("/notebooks/new/", {"name": "n"})
     assert Workload.objects.get().replicas["notebook"]["gpu_count"] == 1
-    body = {"name": "n", "image": "other", "image_other": "lab/jax:1"}
-    refused(client, "/notebooks/new/", **body)
+    body = {"name": "n", "image": "other", "image_other": "lab/jax:1", "gpu": "2"}
+    told = refused(client, "/notebooks/new/", **body).one(id="errors").text
+    assert "GPU: Your admin gives each notebook 1 GPU." in told
 
 
 def test_the_panel_tells_at_once_whether_it_fits(alice: Tenant, client: Client) -> None:
@@ -114,9 +115,11 @@ def test_the_panel_tells_at_once_whether_it_fits(alice: Tenant, client: Client) 
     assert "this request: 1.05" in now_text
     assert "Does not fit" in panel(size="own", cpu="64", memory="1Gi")
     assert "Check the form" in panel(gpu="x")
+    make_service(alice)
+    assert "Will be queued Fits, but is queued behind 1 of your workloads." in panel()
     alice.observed_used = {"cpu": 7500, "memory": 0, "gpu": 0, "pods": 1, "nodeports": 4}
     alice.save()
-    assert "Will be queued" in panel()
+    assert "Will be queued Waiting for quota: needs" in panel()
 
 
 def test_one_like_it_starts_from_what_it_asked_for(alice: Tenant, client: Client) -> None:

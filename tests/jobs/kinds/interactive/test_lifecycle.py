@@ -28,6 +28,13 @@ def test_what_it_looks_at_again_by_itself_is_bounded_in_time() -> None:
     assert plan(row(), UP).next_due is None
 
 
+def test_an_answer_ends_every_wait_so_that_the_next_one_has_its_whole_time() -> None:
+    since = ("starting_since", "problem_since", "running_since", "silent_since")
+    again = {"restart_reason": ("replaced", "It starts again.", "")}
+    answers = plan(starting(**dict.fromkeys(since, ago(301)), **again), UP)
+    assert answers.columns["notes"] == notes(event_count=1)
+
+
 def test_the_memory_limit_is_named_when_it_was_too_little() -> None:
     end = ContainerExit(137, "OOMKilled")
     decided = plan(row(), runs(restarts=1, last_end=end))
