@@ -189,6 +189,8 @@ EVENT_COLUMNS = (
 def get_job(session: CliSession, job: str, *, all_events: bool) -> int:
     """Show one training: state, reason, attempts, replicas, events."""
     found = find_job(session.rest, job, session.terminal)
+    if "attempts" not in found:  # it was found by a list, which does not tell them
+        found = session.rest.get(f"jobs/{found['id']}/")
     events = f"jobs/{found['id']}/events/"
     if session.output.is_data and all_events:
         found = {**found, "events": list(session.rest.every(events))}
