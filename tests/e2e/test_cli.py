@@ -144,6 +144,37 @@ def test_the_portal_offers_the_command_line_that_fits_it(portal: Portal, tmp_pat
     assert done.stdout.startswith("homeport ")
 
 
+RUNS = """
+import os, signal, sys
+path = os.environ["LOG_DIR"] + "/runs"
+open(path, "a").write("x")
+count = os.path.getsize(path)
+print("run", count, flush=True)
+if count == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.exit(143 if count == 2 else 1)
+"""
+
+
+def test_by_exit_code_each_attempt_has_its_log_and_the_last_ends_the_command(
+    homeport: CommandLine,
+) -> None:
+    by_code = ("--restart-policy", "exit_code", "--retries", 5)
+    done = homeport(
+        *("submit", *SMALL, "--name", "codes", *by_code, "--wait", "--", "python", "-c", RUNS),
+        code=1,
+    )
+    assert "worker-0 ended with exit code 1." in done.stderr
+    shown = homeport("get", "codes").stdout
+    assert re.findall(r"^ +(\d)  (\w+) +.* (\d+)  worker-0", shown, re.MULTILINE) == [
+        ("1", "first", "137"),
+        ("2", "retry", "143"),
+        ("3", "retry", "1"),
+    ]
+    for number in (1, 2, 3):
+        assert homeport("logs", "codes", "--attempt", number).stdout == f"run {number}\n"
+
+
 def test_a_failing_program_ends_the_command_with_its_own_code(
     homeport: CommandLine, project: Path, tmp_path: Path
 ) -> None:
