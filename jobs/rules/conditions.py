@@ -34,7 +34,7 @@ def change_text(before: WorkloadState, after: WorkloadState, why: str) -> str:
 
 
 @dataclass(frozen=True)
-class Condition:
+class JobCondition:
     """Whether something is so, since when, and by which change.
 
     Attributes:
@@ -49,19 +49,19 @@ class Condition:
     at: datetime
 
 
-def find(queued_at: datetime, events: Iterable[tuple[str, str, datetime]]) -> list[Condition]:
+def find(queued_at: datetime, events: Iterable[tuple[str, str, datetime]]) -> list[JobCondition]:
     """Of each type that was ever true the latest change.
 
     Args:
         events: (reason, message, time) of those that are `ADMITTED` or `CHANGED`, the oldest first.
     """
-    found: dict[str, Condition] = {}
+    found: dict[str, JobCondition] = {}
 
     def enter(state: WorkloadState, message: str, at: datetime) -> None:
         for name, states in TYPES.items():
             known = found.get(name)
             if (state in states) != (known is not None and known.is_true):
-                found[name] = Condition(name, state in states, state.value, message, at)
+                found[name] = JobCondition(name, state in states, state.value, message, at)
 
     enter(_S.QUEUED, "", queued_at)
     for reason, text, at in events:

@@ -20,7 +20,7 @@ from .answers import (
     state_colour,
 )
 from .exits import OK
-from .find import find_job
+from .find import FULL_ID, find_job
 from .options import (
     Command,
     job_argument,
@@ -189,7 +189,7 @@ EVENT_COLUMNS = (
 def get_job(session: CliSession, job: str, *, all_events: bool) -> int:
     """Show one training: state, reason, attempts, replicas, events."""
     found = find_job(session.rest, job, session.terminal)
-    if "attempts" not in found:  # it was found by a list, which does not tell them
+    if not FULL_ID.fullmatch(job):  # it was found by a list, which does not tell its attempts
         found = session.rest.get(f"jobs/{found['id']}/")
     events = f"jobs/{found['id']}/events/"
     if session.output.is_data and all_events:

@@ -3,7 +3,7 @@
 from functools import cached_property
 from typing import Any
 
-from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from jobs.kinds.answers import INT64, ReasonSerializer, reason_json, stamp
@@ -75,8 +75,7 @@ class AttemptSerializer(serializers.ModelSerializer[Attempt]):
         )
 
 
-@extend_schema_serializer(component_name="JobCondition")
-class ConditionSerializer(serializers.Serializer[conditions.Condition]):
+class JobConditionSerializer(serializers.Serializer[conditions.JobCondition]):
     type = serializers.ChoiceField(list(conditions.TYPES))
     status = serializers.SerializerMethodField()
     reason = serializers.CharField()
@@ -84,7 +83,7 @@ class ConditionSerializer(serializers.Serializer[conditions.Condition]):
     at = serializers.DateTimeField()
 
     @extend_schema_field(serializers.ChoiceField(["True", "False"]))
-    def get_status(self, condition: conditions.Condition) -> str:
+    def get_status(self, condition: conditions.JobCondition) -> str:
         return str(condition.is_true)
 
 
@@ -182,7 +181,7 @@ class OneJobSerializer(JobSerializer):
     """One job, with what a list of them would take too long to read."""
 
     attempts = AttemptSerializer(many=True)
-    conditions = ConditionSerializer(many=True)
+    conditions = JobConditionSerializer(many=True)
 
     class Meta(JobSerializer.Meta):
         fields = (*JobSerializer.Meta.fields, "attempts", "conditions")
