@@ -34,6 +34,8 @@ def test_what_was_moved_is_read_by_the_engine(tables: OldTables) -> None:
     for row in rows:
         spec = spec_of(row, KINDS[row.kind].spec)
         columns = json.loads(json.dumps(columns_of(spec)))
+        # A field that came later has its default.
+        columns["spec"].get("run_policy", {}).pop("restart_policy", None)
         assert (row.spec, row.replicas) == (columns["spec"], columns["replicas"])
     full = [row.notes for row in rows if "children_of" in row.notes]
     assert len(full) == 2
