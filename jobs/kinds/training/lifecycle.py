@@ -451,15 +451,19 @@ class TrainingLifecycle(Lifecycle):
         """Serving roles whose time after a success is not over, and which use it."""
         if self.row.state is not WorkloadState.SUCCEEDED:
             return []
+        jobs = {job.role: job for job in self.observed.serving_jobs}
         ended = {
-            job.role
-            for job in self.observed.serving_jobs
-            if len(job.completed | job.failed) >= self.row.counts[job.role]
+            role
+            for role, job in jobs.items()
+            if len(job.completed | job.failed) >= self.row.counts[role]
         }
+        # Once nothing of it is left there is nothing to wait for.
+        ended |= {role.name for role in self._serving if role.is_apart} - set(jobs)
+        ended_at = self.row.deciders_ended_at
         return [
             role
             for role in self._serving
-            if role.name not in ended and not self.wait(self.row.deciders_ended_at, role.outlives_s)
+            if role.name not in ended and not self.wait(ended_at, role.outlives_s)
         ]
 
     def _recycle(self) -> None:

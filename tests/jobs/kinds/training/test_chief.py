@@ -10,7 +10,7 @@ from jobs.kinds.state import Delete, PodFacts, ReplicaKey, Root, ServingJob
 from jobs.rules.endings import ContainerExit
 from jobs.rules.states import ReplicaState, WorkloadState
 from tests.jobs.kinds import NOW, after, plan
-from tests.jobs.kinds.training.cases import PS, SERVER, SERVICE, W0, W1, job, pod, seen
+from tests.jobs.kinds.training.cases import ARCHIVED, PS, SERVER, SERVICE, W0, W1, job, pod, seen
 
 CHIEF, EVALUATOR = ReplicaKey("chief", 0, 1), ReplicaKey("evaluator", 0, 1)
 COUNTS = {"chief": 1, "worker": 2, "ps": 1, "evaluator": 1}
@@ -122,6 +122,15 @@ def test_what_serves_is_removed_after_the_chief_and_the_evaluator_last(
     row = with_chief(SUCCEEDED, deciders_ended_at=ended_at, finished_at=ended_at)
     made = plan(row, shown({**ALL, CHIEF: "Succeeded"}, "complete", evaluator=evaluator))
     assert {step for step in made.steps if isinstance(step, Delete)} == expected
+
+
+def test_an_evaluator_that_is_gone_is_not_waited_for() -> None:
+    ended_at = NOW - timedelta(seconds=31)
+    times = {"deciders_ended_at": ended_at, "finished_at": ended_at}
+    row = with_chief(SUCCEEDED, notes=ARCHIVED, clean_policy="all", **times)
+    left = shown({CHIEF: "Succeeded"}, "complete")
+    left = replace(left, servers=(), services=(), serving_jobs=())
+    assert gone(left.root) <= set(plan(row, left).steps)
 
 
 def test_after_a_failure_nothing_stays() -> None:
