@@ -27,12 +27,29 @@ _REFERENCE = re.compile(
     re.ASCII,
 )
 _KNOWN_FIELDS = frozenset(
-    {"reference", "requirements", "python", "programs", "env", "mounts", "working_dir"}
+    {
+        "reference",
+        "requirements",
+        "python",
+        "programs",
+        "env",
+        "mounts",
+        "working_dir",
+        "host_files",
+    }
 )
 
 
 class DefinitionError(ValueError):
     """A definition file is wrong; the text names the file and what is wrong."""
+
+
+@dataclass(frozen=True)
+class HostFile:
+    """What the image needs of this machine's own files, and the command that installs it."""
+
+    path: str
+    install: str
 
 
 @dataclass(frozen=True)
@@ -53,6 +70,7 @@ class Definition:
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     working_dir: str = "/"
+    host_files: tuple[HostFile, ...] = ()
 
 
 def normalize_reference(reference: str) -> str | None:
@@ -116,6 +134,10 @@ def _parse_entry(path: Path, entry: Mapping[str, Any]) -> Definition:
             env={str(key): str(value) for key, value in entry.get("env", {}).items()},
             mounts=_parse_mounts(path, entry.get("mounts", ())),
             working_dir=str(entry.get("working_dir", "/")),
+            host_files=tuple(
+                HostFile(str(one["path"]), str(one["install"]))
+                for one in entry.get("host_files", ())
+            ),
         )
     except (OSError, TypeError, KeyError, AttributeError, ValueError) as error:
         raise DefinitionError(f'{path}: "{reference}": {error}') from error

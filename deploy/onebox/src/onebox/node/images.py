@@ -157,6 +157,10 @@ class Images:
         if definition.python and not f"{running}.".startswith(f"{definition.python}."):
             text = f'"{reference}" needs Python {definition.python}; this node runs {running}'
             raise ImageError("ErrImagePull", text)
+        for needed in definition.host_files:
+            if not os.path.exists(needed.path):
+                text = f'"{reference}" needs {needed.path} of this machine: {needed.install}'
+                raise ImageError("ErrImagePull", text)
         for mount in definition.mounts:
             if not os.path.exists(mount.source):
                 text = f'"{reference}" contains {mount.source}, which does not exist here'

@@ -311,6 +311,12 @@ async def test_another_python_than_the_image_needs_is_refused(home):
     assert error.message == f'"test/hello:1" needs Python 3.99; this node runs {running}'
 
 
+async def test_what_the_machine_lacks_is_named_with_the_way_to_install_it(home):
+    define(home, "", 'host_files = [{ path = "/no/such/torch", install = "apt-get install x" }]\n')
+    error = await failure(Images(home), "test/hello:1")
+    assert error.message == '"test/hello:1" needs /no/such/torch of this machine: apt-get install x'
+
+
 async def test_a_folder_of_an_image_that_is_missing_is_named(home):
     define(home, "", 'mounts = [{ source = "no/such/folder", path = "/opt/x" }]\n')
     error = await failure(Images(home), "test/hello:1")

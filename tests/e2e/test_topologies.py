@@ -1,0 +1,130 @@
+"""Each topology of several machines with its framework: the examples as people submit them by REST."""
+
+import re
+from dataclasses import dataclass
+from math import cos, sin
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.portal import ROOT, Portal, Rest, kubectl
+from tests.tools.missing import is_missing
+from tests.tools.waiting import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.tensorflow]
+
+EXAMPLES = ROOT / "docs" / "examples"
+TORCH = Path("/usr/lib/python3/dist-packages/torch")
+TENSORFLOW = "tensorflow/tensorflow:2.21.0"
+PULL_S = 300  # of TensorFlow or JAX for the first time, with all else that the machine does
+RUN_S = 240
+EACH = {"cpu": "400m", "memory": "1536Mi"}
+
+
+@dataclass(frozen=True)
+class Proof:
+    topology: str
+    image: str
+    command: str
+
+    @property
+    def script(self) -> Path:
+        return EXAMPLES / next(word for word in self.command.split() if word.endswith(".py"))
+
+
+PROOFS = (
+    Proof("tf-multiworker", TENSORFLOW, "python multiworker.py --log_dir={{log_dir}}"),
+    Proof("torch-ddp", "lab/torch:1.13-cpu", "python ddp.py"),
+    Proof("torch-ddp", "lab/torch:1.13-cpu", "python -m torch.distributed.run ddp.py"),
+    Proof("jax", "lab/jax:0.10", "python jax_sum.py"),
+)
+
+
+def trained_on(*shards: int) -> list[float]:
+    """The weights that a single process comes to with the samples of these ranks."""
+    numbers = [(100 * shard + n, 2 + shard) for shard in shards for n in range(100)]
+    samples = [(cos(n), sin(n), slope * cos(n) - 3 * sin(n)) for n, slope in numbers]
+    a = b = 0.0
+    for _step in range(100):
+        errors = [(x, y, a * x + b * y - target) for x, y, target in samples]
+        a, b = (
+            a - 0.2 * sum(x * error for x, _y, error in errors) / len(samples),
+            b - 0.2 * sum(y * error for _x, y, error in errors) / len(samples),
+        )
+    return [a, b]
+
+
+def run_to_the_end(ada: Rest, script: Path, **body: Any) -> tuple[dict[str, Any], str]:
+    """A training that succeeds, and its log."""
+    bundle = ada.upload(script)
+    job = ada.submit(name=script.stem, source={"bundle": bundle}, clean_policy="all", **body)
+    ada.wait(job, "running", "succeeded", timeout_s=PULL_S)
+    done = ada.wait(job, "succeeded", timeout_s=RUN_S)
+    return done, ada.text(f"jobs/{job['id']}/logs/?download=1")
+
+
+def check_that_nothing_is_left(portal: Portal, ada: Rest, job: dict[str, Any], most_s: int) -> None:
+    namespace = ada.tenant()["namespace"]
+    found = ("-n", namespace, "get", "jobs,deployments,services,pods,configmaps,secrets")
+    mark = ("-l", f"homeport.dev/owner={job['id']}", "-o", "name")
+    wait_for("all is gone", lambda: not kubectl(portal, *found, *mark).strip(), timeout_s=most_s)
+
+
+@pytest.mark.parametrize("proof", PROOFS, ids=lambda proof: proof.command)
+def test_two_ranks_come_to_what_one_process_would(portal: Portal, ada: Rest, proof: Proof) -> None:
+    if "torch" in proof.image and not TORCH.exists():
+        is_missing("there is no PyTorch on this machine: apt-get install python3-torch")
+    done, log = run_to_the_end(
+        ada,
+        proof.script,
+        topology=proof.topology,
+        image=proof.image,
+        command=proof.command.split(),
+        replicas={"worker": {**EACH, "count": 2}},
+    )
+    ends = re.findall(r"rank (\d) weights (\S+) (\S+) loss (\S+)", log)
+    assert sorted(rank for rank, *_rest in ends) == ["0", "1"]
+    for rank, first, second, loss in ends:
+        weights = [float(first), float(second)]
+        assert weights == pytest.approx(trained_on(0, 1), abs=1e-4)
+        assert weights != pytest.approx(trained_on(int(rank)), abs=1e-1)
+        assert float(loss) < 0.2
+    addresses = dict(re.findall(r"rank (\d) of 2 at (\S+)", log))
+    assert len(set(addresses.values())) == len(addresses) == 2
+    assert len({replica["pod"] for replica in done["replicas"]}) == 2
+    check_that_nothing_is_left(portal, ada, done, 120)
+
+
+def test_a_chief_goes_on_without_a_worker_and_the_last_checkpoint_is_evaluated(
+    portal: Portal, ada: Rest
+) -> None:
+    one = {**EACH, "cpu": "300m"}
+    job = ada.submit(
+        name="chief",
+        topology="tf-ps",
+        image=TENSORFLOW,
+        command=["python", "parameter_server.py", "--log_dir={{log_dir}}", "--steps=3000"],
+        source={"bundle": ada.upload(EXAMPLES / "parameter_server.py")},
+        replicas={"chief": one, "worker": {**one, "count": 2}, "ps": one, "evaluator": one},
+        clean_policy="all",
+    )
+
+    def log() -> str:
+        return ada.text(f"jobs/{job['id']}/logs/?tail=5000")
+
+    ada.wait(job, "running", timeout_s=PULL_S)
+    wait_for("it trains", lambda: re.search(r"step 100 loss", log()), timeout_s=RUN_S)
+    seen = ada.get(f"jobs/{job['id']}/")["replicas"]
+    [lost] = [one["pod"] for one in seen if (one["role"], one["index"]) == ("worker", 1)]
+    kubectl(portal, "-n", ada.tenant()["namespace"], "delete", "pod", lost, "--grace-period=1")
+    done = ada.wait(job, "succeeded", timeout_s=RUN_S)
+    assert done["attempt"] == 1
+    end = wait_for("its log is whole", lambda: re.search(r"\| step 3000 loss (\S+)", log()))
+    assert float(end[1]) < 0.001
+    wait_for("it is evaluated", lambda: "evaluated step 3000 loss 0.000" in log(), timeout_s=120)
+    replicas = ada.get(f"jobs/{job['id']}/")["replicas"]
+    assert len({replica["pod"] for replica in replicas}) == len(replicas) == 5
+    addresses = re.findall(r"(?:chief|worker|ps|evaluator)-\d at (\S+)", log())
+    assert len(set(addresses)) >= 5
+    check_that_nothing_is_left(portal, ada, job, 240)
