@@ -19,6 +19,8 @@ from jobs.rules.topologies import in_role_order
 from tenants import policy
 from tenants.models import Tenant, User
 
+_SHOWN_ATTEMPTS = 100
+
 
 def _choices(enum: Any) -> list[tuple[str, str]]:
     return [(member.value, member.value) for member in enum]
@@ -171,6 +173,11 @@ class Workload(models.Model):
     def path_prefix(self) -> str:
         """Where its gate answers on its NodePort: cookies of several on one host do not collide."""
         return f"/s/{self.pk.hex[:8]}/"
+
+    @property
+    def latest_attempts(self) -> "list[Attempt]":
+        """The latest first, at most 100: what never finds room is withdrawn some seventy times a day."""
+        return list(self.attempts.order_by("-number")[:_SHOWN_ATTEMPTS])
 
     @cached_property
     def shown_replicas(self) -> "list[Replica]":

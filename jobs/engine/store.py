@@ -299,7 +299,8 @@ def _read_admitted() -> Iterator[Admitted]:
         # Between two attempts all have ended, and all of them will want their room again.
         workload__in=[one.pk for one in found if one.state != WorkloadState.RESTARTING],
         attempt=F("workload__attempt"),
-        state__in=FINAL_REPLICA_STATES,
+        # One that has failed is made again, or ends the attempt.
+        state__in=FINAL_REPLICA_STATES - {ReplicaState.FAILED},
     )
     for pk, role in over.order_by().values_list("workload_id", "role"):
         ended[pk][role] += 1

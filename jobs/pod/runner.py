@@ -148,7 +148,9 @@ class Runner:
             self.say(f"{context.name} was started again (pod {context.pod_uid[:8]})")
 
     def _run_program(self) -> Ending:
-        names = peer_names(self._context)
+        context = self._context
+        # Nobody speaks with who is in no list of hosts: an evaluator may begin when others have gone.
+        names = peer_names(context) if context.role in context.hosts else []
         timeout_s = float(self._config.get("peer_timeout_s") or 300)
         missing = wait_for_peers(names, timeout_s, self.say, lambda: self._asked_at is not None)
         if self._asked_at is not None:
@@ -161,7 +163,7 @@ class Runner:
             text = f"{some_names(missing)} did not get an address within {timeout_s:.0f} s"
             self.say(text)
             return Ending(codes.EXIT_CONFIGURATION, codes.PEER_UNRESOLVED, text)
-        config, context = self._config, self._context
+        config = self._config
         command = final_command(config["command"], config.get("cluster_flags") or (), context)
         of_role = config.get("environment", {}).get(context.role, OLDER_ENVIRONMENT)
         env = whole_environment(config.get("env") or {}, of_role, context, dict(os.environ))

@@ -38,7 +38,6 @@ from tenants import policy
 from tenants.models import User
 
 MAX_EVENTS = 300
-MAX_ATTEMPTS = 100
 MAX_ARTIFACTS = 1000
 MAX_EARLIER_STARTS = 20
 EVENT_FILES = "tfevents"  # part of the name of every file that TensorBoard reads
@@ -210,7 +209,7 @@ class TrainingPage(WorkloadPage):
     @cached_property
     def attempts(self) -> list[Attempt]:
         """The latest first, without those of before there were such rows."""
-        return list(self.workload.attempts.order_by("-number")[:MAX_ATTEMPTS])
+        return self.workload.latest_attempts
 
     @property
     def has_gpus(self) -> bool:

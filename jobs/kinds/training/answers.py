@@ -143,10 +143,10 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
     def get_fields(self) -> dict[str, AnyField]:
         """With all other options of a request, in its order."""
         found: dict[str, AnyField] = super().get_fields()
-        revision = found.pop("revision")
+        ours = {name: found.pop(name) for name in ("source_commit", "revision")}
         asked = TrainingSerializer().fields.items()
         options = {name: _answered(each) for name, each in asked if name not in found}
-        return {**found, **options, "revision": revision}
+        return {**found, **options, **ours}
 
     def to_representation(self, instance: Workload) -> dict[str, Any]:
         """As the fields say, at a part of the price: a page of the list has 200 trainings."""
@@ -192,6 +192,6 @@ class OneJobSerializer(JobSerializer):
         found = conditions.find(instance.queued_at, changes)
         return {
             **super().to_representation(instance),
-            "attempts": self.fields["attempts"].to_representation(instance.attempts),
+            "attempts": self.fields["attempts"].to_representation(instance.latest_attempts[::-1]),
             "conditions": self.fields["conditions"].to_representation(found),
         }

@@ -125,6 +125,8 @@ def _failures(now: Situation) -> Iterator[ReplicaEnd]:
     for row in _failing(now):
         pod = pods.get(row.pod_uid)
         if pod is not None and pod.disruption is not None:
+            if now.role_of(row.key).replaced_when_lost:
+                continue  # it is made again, and ended nothing
             reason, at = endings.reason_of_disruption(row.key.who, pod.disruption), pod.finished_at
         elif row.state is not ReplicaState.FAILED:
             continue
@@ -150,6 +152,14 @@ def _of_row(now: Situation, row: ReplicaRow) -> Reason:
         if again.code == row.reason_code:
             return again
     return Reason(row.reason_code, row.reason_text, reasons.ROWS[row.reason_code][1])
+
+
+def unseen_loss(now: Situation) -> ReplicaEnd:
+    """Of a Job that says that a replica was taken away, when no pod says so any more."""
+    known = {pod.uid for pod in now.observed.pods}
+    rows = sorted(_deciding(now), key=lambda row: (row.pod_uid in known, row.key))
+    who = rows[0].key.who
+    return ReplicaEnd(who, reasons.make("cluster_restarted", who=who))
 
 
 def without_cause(now: Situation) -> Reason:
@@ -215,8 +225,10 @@ def waiting_reasons(now: Situation) -> list[Reason]:
     """Why each replica that does not run yet does not."""
     found = [
         Reason(row.reason_code, row.reason_text, _next_step(row.reason_code))
-        for row in now.current
-        if row.state in {ReplicaState.PENDING, ReplicaState.STARTING} and row.reason_code
+        for row in map(now.replicas.get, now.awaited)
+        if row is not None
+        and row.state in {ReplicaState.PENDING, ReplicaState.STARTING}
+        and row.reason_code
     ]
     serving: tuple[Serving, ...] = (*now.observed.servers, *now.observed.serving_jobs)
     refused = [one.refused for one in serving if one.refused]

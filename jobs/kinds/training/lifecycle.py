@@ -44,6 +44,9 @@ RECYCLE_S = 30  # servers outlive the deciding replicas by so long
 STRAGGLER_S = 120
 # How long the cluster's verdict waits for the pod that explains it; they come by different watches.
 EXPLANATION_S = 5
+# Why a Job failed whose podFailurePolicy said so. Ours has one rule that fails it: a replica was taken away.
+# https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
+LOSS = "PodFailurePolicy"
 _URGENT = frozenset({"image_name", "image_pull", "container_config", "volume", "quota_refused"})
 
 
@@ -206,20 +209,31 @@ class TrainingLifecycle(Lifecycle):
     def _explain_failure(self) -> Outcome | None:
         """The cluster's verdict, as soon as it can be explained."""
         now, root = self.situation, self.observed.root
+        if root is not None and root.verdict == "complete" and self._is_over_time():
+            return Outcome(False, self._deadline_reason())
         if root is None or not decision.is_failure(now):
             return None
         if root.fail_reason == "DeadlineExceeded":
             return Outcome(False, self._deadline_reason())
         cause = decision.find_cause(now)
-        if cause is None:
+        is_loss = root.fail_reason == LOSS
+        if cause is None or (is_loss and not cause.is_lost):
             if not self.wait_from("verdict_at", EXPLANATION_S):
                 return None
-            cause = ReplicaEnd("", decision.without_cause(now))
+            unseen = ReplicaEnd("", decision.without_cause(now))
+            cause = decision.unseen_loss(now) if is_loss else unseen
         elif decision.may_change(now, cause) and not self.wait_from("verdict_at", restarts.NEAR_S):
             return None
         code = cause.exit_code
         may_retry = restarts.is_retried(decision.restart_policy(now), cause.reason.code, code)
         return Outcome(False, cause.reason, may_retry, code, cause.who if cause.is_lost else "")
+
+    def _is_over_time(self) -> bool:
+        """Whether replicas that must still succeed have run for too long: a Job that is complete, as
+        that of a chief may be before its workers are, keeps no time limit any more.
+        """
+        left_s = self.deadline_left_s
+        return left_s is not None and self.wait(self.notes.committed_at, left_s)
 
     def _deadline_reason(self) -> Reason:
         deadline = reasons.duration_text(self.run_policy.deadline_s or 0)

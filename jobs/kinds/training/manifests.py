@@ -17,7 +17,8 @@ from jobs.kinds.state import Rescue
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Workload
 from jobs.rules.hosts import PORT, addresses
-from jobs.rules.topologies import RoleKind, environment, get_topology
+from jobs.rules.restarts import RestartPolicy
+from jobs.rules.topologies import RoleKind, environment, get_topology, needed, success_policy
 from portal.cluster import labels, names
 from portal.cluster.manifests import Object, render
 
@@ -63,7 +64,7 @@ class JobManifest(Manifest):
     replica_restarts: int
     replaces_lost: bool
     deadline_s: int | None
-    dead_man_ttl_s: int
+    dead_man_ttl_s: int | None
     grace_s: int
     shm_bytes: int | None
     image: str
@@ -189,6 +190,11 @@ def render_training(
     spec = spec_of(training, TrainingSpec)
     policy, topology = spec.run_policy, get_topology(spec.topology)
     deciding = topology.deciding(spec.replicas)
+    counts = {role: asked.count for role, asked in spec.replicas.items()}
+    success = success_policy(topology, policy.success_policy, counts)
+    decides_after = any(role != deciding.name for role, _ in needed(topology, success, counts))
+    is_retried = policy.restart_policy != RestartPolicy.NEVER
+    replica_restarts = max(REPLICA_RESTARTS, policy.retries) if is_retried else 0
     owner, base = str(training.pk), kube_name(training.name, training.pk, attempt)
     context = JobManifest(
         owner=owner,
@@ -210,10 +216,11 @@ def render_training(
             for role in topology.serving(spec.replicas)
             if role.kind is RoleKind.JOB
         ),
-        replica_restarts=max(REPLICA_RESTARTS, policy.retries),
+        replica_restarts=replica_restarts,
         replaces_lost=deciding.replaced_when_lost,
         deadline_s=deadline_s if deadline_s is not None else policy.deadline_s,
-        dead_man_ttl_s=policy.ttl_s + DEAD_MAN_S,
+        # What it owns would go with it, and must still succeed where a chief does not decide.
+        dead_man_ttl_s=None if decides_after else policy.ttl_s + DEAD_MAN_S,
         grace_s=spec.run_policy.pod_grace_s,
         shm_bytes=spec.shm_bytes,
         image=spec.image,

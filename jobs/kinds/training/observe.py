@@ -140,6 +140,7 @@ def read_pod(row: WorkloadRow, pod: objects.KubePod) -> PodFacts:
     fetch = container_status(pod.status.init_container_statuses, "fetch")
     failed_fetch = fetch.state.terminated is not None and fetch.state.terminated.exit_code != 0
     ended = main.state.terminated
+    at_end = fetch.state.terminated if failed_fetch else ended
     holder = fetch if fetch.state.waiting or failed_fetch else main
     waiting = holder.state.waiting or objects.ContainerStateWaiting()
     return pod_facts(
@@ -160,7 +161,7 @@ def read_pod(row: WorkloadRow, pod: objects.KubePod) -> PodFacts:
         restarts=main.restart_count + fetch.restart_count,
         pod_reason=pod.status.reason,
         started_at=_started(main),
-        finished_at=ended.finished_at if ended is not None else None,
+        finished_at=at_end.finished_at if at_end is not None else None,
     )
 
 

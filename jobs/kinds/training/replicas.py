@@ -54,6 +54,17 @@ class Situation:
             for index in range(count)
         ]
 
+    @property
+    def awaited(self) -> list[ReplicaKey]:
+        """Those without which the attempt has not started.
+
+        Nobody waits for what is apart once all of it has run: it may be lost, and come back late.
+        """
+        attempt = self.observed.attempt
+        if attempt is None or attempt.started_at is None:
+            return self.expected
+        return [key for key in self.expected if not self.role_of(key).is_apart]
+
 
 def newest(pods: Iterable[PodFacts]) -> dict[ReplicaKey, PodFacts]:
     """The pod that stands for each replica: the youngest, as a replaced one may still be there."""
@@ -249,7 +260,7 @@ def new_restarts(now: Situation, pod: PodFacts) -> int:
 
 def all_placed(now: Situation) -> bool:
     """Whether every replica has been given a node."""
-    return all(now.replicas[key].node for key in now.expected)
+    return all(now.replicas[key].node for key in now.awaited)
 
 
 def all_run(now: Situation) -> bool:
@@ -257,5 +268,5 @@ def all_run(now: Situation) -> bool:
     good = {ReplicaState.RUNNING, ReplicaState.SUCCEEDED}
     given_up = {(job.role, index) for job in now.observed.serving_jobs for index in job.failed}
     return all(
-        now.replicas[key].state in good or (key.role, key.index) in given_up for key in now.expected
+        now.replicas[key].state in good or (key.role, key.index) in given_up for key in now.awaited
     )

@@ -189,7 +189,7 @@ def test_between_two_attempts_all_room_is_held(tenant: Tenant) -> None:
     make_service(tenant, observed_generation=1)
     for state in ("restarting", "running"):
         job = make_job(tenant, name=state, state=state, notes={"teardown": "retry"})
-        Replica.objects.create(workload=job, role="worker", index=0, attempt=1, state="failed")
+        Replica.objects.create(workload=job, role="worker", index=0, attempt=1, state="succeeded")
     outstanding = {str(one.workload_id): dict(one.ended) for one in store.read_queue().admitted}
     names = {str(job.pk): job.name for job in Workload.objects.all()}
     assert {names[pk]: ended for pk, ended in outstanding.items()} == {

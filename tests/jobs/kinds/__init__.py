@@ -30,6 +30,7 @@ class Case:
     """One row of a table: what is, and what follows.
 
     Attributes:
+        steps: None: not looked at.
         state: None: as it was.
         code: of the reason; None: not looked at.
         more: of notes, row and plan, what is not as usual.
@@ -38,7 +39,7 @@ class Case:
     about: str
     row: WorkloadRow
     seen: Observed
-    steps: Sequence[Step] = ()
+    steps: Sequence[Step] | None = ()
     state: WorkloadState | None = None
     code: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict)

@@ -17,7 +17,7 @@ def test_what_follows(case: Case) -> None:
     before, more = case.row, case.more
     made = plan(before, case.seen)
     row = replace(before, **made.columns)
-    assert made.steps == tuple(case.steps)
+    assert case.steps is None or made.steps == tuple(case.steps)
     assert row.state == (case.state or before.state)
     assert case.code in {None, row.reason.code}
     assert row.notes.teardown == more.get("teardown", "")

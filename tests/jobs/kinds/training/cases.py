@@ -21,6 +21,7 @@ from jobs.kinds.state import (
     Rescue,
     Root,
     ServerDeployment,
+    ServingJob,
     Sweep,
     Verify,
     WorkloadRow,
@@ -122,6 +123,10 @@ LEFT: dict[str, Any] = {"at": None, "is_root_absent": True, "others": (), **BARE
 LATE = replace(GOING, starting_since=NOW - timedelta(seconds=300))
 JUST = {"deciders_ended_at": NOW, "finished_at": NOW}
 STOPS = job(STOPPING, desired="stop", notes=replace(GOING, stopping_at=NOW))
+CHIEF, EVALUATOR = ReplicaKey("chief", 0, 1), ReplicaKey("evaluator", 0, 1)
+WORKS: dict[str, Any] = {"serving_jobs": (ServingJob("Job", "w", "w-uid", role="worker"),)}
+GONE = pod(EVALUATOR, "Pending", node="", started_at=None, unplaced_why="full")
+POLICY_FAILED = root(verdict="failed", fail_reason="PodFailurePolicy")
 UNCONFIRMED = replace(GOING, stopping_at=NOW - timedelta(seconds=200))
 OVER = job(SUCCEEDED, notes=ARCHIVED, ttl_s=60, **ENDED)
 SWEPT = replace(GOING, swept=True)
@@ -154,6 +159,13 @@ PAST_DEADLINE = root(verdict="failed", fail_reason="DeadlineExceeded")
 def single(notes: Notes = GOING, **more: Any) -> WorkloadRow:
     """One that runs, and of which one replica is all."""
     return job(RUNNING, notes, topology="single", counts={"worker": 1}, **more)
+
+
+def chief(notes: Notes = GOING, **more: Any) -> WorkloadRow:
+    """One whose chief decides, with a worker and an evaluator that serve it."""
+    counts = {"chief": 1, "worker": 1, "ps": 1, "evaluator": 1}
+    memory = dict.fromkeys(counts, "1Gi")
+    return job(RUNNING, notes, counts=counts, memory=memory, **more)
 
 
 def deleted(notes: Notes = GOING, **more: Any) -> WorkloadRow:
@@ -242,9 +254,21 @@ CASES = [
          seen(LOST), (), RUNNING),
     Case("the cluster took a single one away: another attempt for nothing", single(),
          seen(LOST, at=BROKEN), (NO_ROOT,), RESTARTING, "node_lost", {"teardown": "retry"}),
-    Case("the cluster takes a worker away, and its peer failed first: for nothing, too",
-         job(RUNNING), seen(pod(W0, "Failed"), EVICTED, pod(PS), at=BROKEN), (NO_ROOT,), RESTARTING,
-         "drained", {"teardown": "retry"}),
+    Case("the cluster took it away, and nobody saw its pod go: for nothing, after a while",
+         single(replace(GOING, verdict_at=EARLIER)), seen(at=POLICY_FAILED), (NO_ROOT,), RESTARTING,
+         "cluster_restarted", {"teardown": "retry"}),
+    Case("the cluster takes a worker that is replaced away, and its peer fails: a failure",
+         job(RUNNING), seen(pod(W0, "Failed"), EVICTED, pod(PS), at=BROKEN), (), FAILED, "exit_code"),
+    Case("the same where it is not replaced: another attempt for nothing",
+         job(RUNNING, topology="torch-ddp", counts={"worker": 2}),
+         seen(pod(W0, "Failed"), EVICTED, at=BROKEN), (NO_ROOT,), RESTARTING, "drained",
+         {"teardown": "retry"}),
+    Case("an evaluator that the cluster takes away holds nobody up",
+         chief(replace(GOING, starting_since=None)),
+         seen(pod(CHIEF), pod(W0), pod(PS), GONE, attempt=STEADY, **WORKS), (), RUNNING, ""),
+    Case("a chief that has ended leaves its workers the time that they have",
+         chief(success_policy="all", deadline_s=60), seen(pod(W0), pod(PS), at=COMPLETE, **WORKS),
+         None, FAILED, "deadline"),
     Case("the eleventh time in a row costs a retry", single(OFTEN, retries=1),
          seen(LOST, at=BROKEN), (NO_ROOT,), RESTARTING, "retrying", {"teardown": "retry"}),
     Case("the eleventh time in a row without a retry: failed", single(OFTEN),
