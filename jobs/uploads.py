@@ -36,8 +36,8 @@ def add(
         then: called with it in the transaction that keeps it.
 
     Raises:
-        Refused: nothing in it, more than BUNDLE_MAX_BYTES, no room in the namespace, or too many
-            changes in a minute.
+        Refused: nothing in it, more than BUNDLE_MAX_BYTES, no room in the namespace, too many
+            changes in a minute, or the namespace is being deleted.
     """
     size_bytes = file.waiting.size_bytes
     if size_bytes > settings.BUNDLE_MAX_BYTES:
@@ -60,8 +60,13 @@ def add(
     if not store.exists(bundle.storage_key):
         store.take(bundle.storage_key, file.waiting)
     with transaction.atomic():
-        # The same content may be deleted at this moment (jobs/uploads.py).
-        Tenant.objects.select_for_update().only("pk").get(pk=tenant.pk)
+        # The same content or the namespace may be deleted at this moment.
+        row = Tenant.objects.select_for_update().only("desired").get(pk=tenant.pk)
+        if row.desired in {Tenant.Desired.DELETED, Tenant.Desired.PURGED}:
+            _remove(bundle)  # which was not saved: its bytes
+            text = _("Your namespace has been deleted, so no upload is kept.")
+            step = _("Ask your admin to restore it, or for a new one once it is purged.")
+            raise Refused(text, "tenant_deleted", 409, next_step=step)
         if not store.exists(bundle.storage_key):
             text = _("The same upload was deleted just now. Upload it again.")
             raise Refused([FieldError("file", "deleted", text)], status=409)

@@ -16,6 +16,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from jobs.pod.addresses import check_url, shown, unreachable
 from jobs.pod.errors import PodError, PortalError
@@ -308,10 +309,12 @@ class _Repository:
             return file.read().decode("utf-8", "replace")
 
     def _last_words(self) -> str:
-        """Its last complaint, without the address, which may hold a secret."""
+        """Its last complaint without the address, nor what names the repository: others read it."""
         said = [line.strip() for line in self._said().splitlines() if line.strip()]
         complaints = [line for line in said if line.startswith(("fatal:", "error:"))]
         last = (complaints or said or ["it does not say why"])[-1]
+        for name in _names_in(self._url):
+            last = re.sub(re.escape(name), "…", last, flags=re.IGNORECASE)
         bare = re.sub(r"https?://[^\s']+", shown(self._url), last)
         return bare.partition(": ")[2][:300] if complaints else bare[:300]
 
@@ -327,6 +330,14 @@ class _Repository:
             text = saying.text.format(where=shown(self._url), ref=_named(ref))
             return PodError(saying.reason, text)
         return None
+
+
+def _names_in(url: str) -> list[str]:
+    """The path of the address and its parts, the longest first; parts of 3 letters are in many words."""
+    path = urlsplit(url).path
+    parts = [part for text in (path, unquote(path)) for part in text.split("/")]
+    names = {path, unquote(path), *parts, *(part.removesuffix(".git") for part in parts)}
+    return sorted((name for name in names if len(name) > 3), key=len, reverse=True)
 
 
 def _named(ref: str) -> str:

@@ -231,6 +231,8 @@ class TenantController:
         await asyncio.to_thread(get_store().delete_prefix, f"{pk}/")
         while await self._writer.commit(partial(self._forget_stored, pk)):
             pass
+        # What was on its way meanwhile: its bytes are put before its row is refused.
+        await asyncio.to_thread(get_store().delete_prefix, f"{pk}/")
 
     def _still_there(self, tenant: Tenant, rows: dict[store.ObjectKey, Any]) -> list[ObjectStatus]:
         """The tenant's objects that the cluster still has."""

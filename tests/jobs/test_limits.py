@@ -1,5 +1,6 @@
 """Ends of what people store and queue: totals with arithmetic, caps, pace, and what goes by itself."""
 
+import hashlib
 import io
 import zipfile
 from datetime import timedelta
@@ -89,6 +90,23 @@ def test_an_upload_that_was_deleted_a_moment_ago_starts_no_training(
         actions.submit(by=alice.owner, tenant=alice, kind=TRAINING, spec=checked)
     assert [error.field for error in refusal.value.errors] == ["source.bundle"]
     assert not Workload.objects.exists()
+
+
+@pytest.mark.parametrize("desired", ["deleted", "purged"])
+def test_nothing_is_kept_for_a_namespace_that_is_being_deleted(
+    rest: Client, alice: Tenant, desired: str
+) -> None:
+    kept = Bundle.objects.get(pk=upload(rest).json()["id"])
+    Tenant.objects.filter(pk=alice.pk).update(desired=desired, state="deleting")
+    for text, are_kept in (("print(1)", True), ("print(2)", False)):
+        answer = upload(rest, text)
+        [(code, said)] = errors(answer)
+        assert (answer.status_code, code) == (409, "tenant_deleted")
+        assert "Ask your admin" in said
+        sha256 = hashlib.sha256(archive(text).read()).hexdigest()
+        lone = Bundle(tenant=alice, sha256=sha256)
+        assert get_store().exists(lone.storage_key) == are_kept
+    assert Bundle.objects.get() == kept
 
 
 def test_uploads_of_others_are_not_there(rest: Client) -> None:

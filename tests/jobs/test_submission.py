@@ -175,6 +175,14 @@ def test_parts_of_a_repository_that_are_not_given_are_not_kept(alice: Tenant) ->
     assert accepted(alice, source={**whole, "path": "sub/dir/"}).source == whole
 
 
+def test_what_git_reads_otherwise_is_refused(alice: Tenant) -> None:
+    git = {"git": "https://host/r.git"}
+    assert refused(alice, source={"git": "HTTPS://host/r.git"}) == {"source.git": "invalid_url"}
+    assert refused(alice, source={**git, "ref": "tag"}) == {"source.ref": "invalid"}
+    for ref in ("refs/heads/tag", "refs/tags/tag", "tags", "Tag"):
+        assert accepted(alice, source={**git, "ref": ref}).source == {**git, "ref": ref}
+
+
 def test_only_what_the_readme_plans_comes_later(alice: Tenant) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     [planned] = re.findall(

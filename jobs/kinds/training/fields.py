@@ -222,6 +222,9 @@ def _git(data: Mapping[str, Any]) -> dict[str, str]:
     _check_repository(given["git"])
     if "ref" in given and (len(given["ref"]) > MAX_REF_CHARS or NO_REF.fullmatch(given["ref"])):
         _refuse("invalid", "This is not a branch, a tag or a commit.", "ref")
+    if given.get("ref") == "tag":
+        text = "git takes this word for a keyword; write refs/heads/tag or refs/tags/tag."
+        _refuse("invalid", text, "ref")
     if "path" in given:
         folder = given["path"].removesuffix("/")
         if not {"", ".", ".."}.isdisjoint(folder.split("/")):
@@ -239,7 +242,9 @@ def _check_repository(given: str) -> None:
         )
         _refuse("not_available_yet", text, "git")
     parts = _web_address(given)
-    if parts is None or parts.scheme != "https" or parts.query or parts.fragment:
+    # git looks for a helper by the scheme as it is written, and has one for lower case only.
+    is_https = given.startswith("https://")
+    if parts is None or not is_https or parts.query or parts.fragment:
         text = "This is not the address of a repository; write https://host/repo.git."
         _refuse("invalid_url", text, "git")
     if "@" in parts.netloc:

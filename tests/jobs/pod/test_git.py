@@ -1,6 +1,7 @@
 """Code from git: a real git, a real server of git's own, and servers that do what they should not."""
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -280,6 +281,22 @@ def test_a_server_that_is_away_is_tried_again(here: Pod, server: GitServer) -> N
     found = failure(here, **here.config["source"])
     assert found.reason == "source_unreachable"
     assert "work" not in str(found)  # a path may be a secret
+
+
+def test_what_a_server_says_names_no_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = "https://host:8443/Lab/secret%20plans/model.git"
+    repository = pod_git._Repository(address, str(tmp_path), 2**20)
+    for said in (
+        f"unable to access '{address}/': The requested URL returned error: 500",
+        "remote error: /Lab/secret plans/model.git is locked",
+        "MODEL of 'secret plans' is locked (secret%20plans)",
+    ):
+        monkeypatch.setattr(repository, "_said", lambda said=said: f"fatal: {said}\n")
+        found = repository._last_words()
+        assert not re.search("secret|plans|model", found, re.IGNORECASE), found
+        assert "is locked" in found or "'https://host:8443': The requested URL" in found
 
 
 def test_a_pod_without_git_says_so(pod: Pod, server: GitServer) -> None:

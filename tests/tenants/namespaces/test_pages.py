@@ -111,6 +111,15 @@ def test_only_what_can_be_done_is_offered(
     assert {link.get("id") for link in shown.all("a")} & names == offered
 
 
+@pytest.mark.parametrize("data", ["keep", "delete"])
+def test_logs_of_a_purged_namespace_are_promised_only_where_they_are_kept(page: Client, data: str):
+    tenant = make_tenant("alice")
+    Tenant.objects.filter(pk=tenant.pk).update(desired="purged", state="gone", purge_data=data)
+    text = read(page, f"/admin/namespaces/{tenant.pk}/").elements[0].text
+    assert "Its history is kept" in text
+    assert ("read them and their logs" in text) == (data == "keep")
+
+
 @pytest.mark.parametrize("part", [True, False])
 def test_a_question_keeps_what_was_typed_beside_its_errors(page: Client, part: bool):
     tenant = make_tenant("alice")

@@ -221,10 +221,15 @@ async def test_what_the_object_store_keeps_goes_with_the_data(room: Room, data: 
     theirs = await sync_to_async(fill)(await sync_to_async(make_tenant)("bob"), "b" * 64)
     troubles = iter([OSError("no room to list")])
 
+    late = f"{room.tenant.pk}/late"
+    uploads_late = iter([late])
+
     def failing(prefix: str) -> None:
         for trouble in troubles:
             raise trouble
         FolderStore.delete_prefix(store, prefix)
+        for key in uploads_late:
+            store.put_file(key, io.BytesIO(b"x"))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "delete_prefix", failing)
@@ -235,6 +240,7 @@ async def test_what_the_object_store_keeps_goes_with_the_data(room: Room, data: 
             await room.until(lambda r: "no room to list" in r.tenant.reason_text)
         await room.until(lambda r: r.tenant.state == "gone")
     is_kept = data == "keep"
+    assert not store.exists(late)
     assert [store.exists(key) for key in ours] == [is_kept] * 4
     assert all(store.exists(key) for key in theirs)
     for table, count in ((Bundle, 1), (Artifact, 1), (ReplicaArchive, 2), (LogSegment, 2)):
