@@ -340,7 +340,7 @@ class Artifact(models.Model):
 
 
 class IdempotentRequest(models.Model):
-    """A request that carried an `Idempotency-Key`, and its answer (jobs/workloads/idempotency.py)."""
+    """A request that carried an `Idempotency-Key`, and what it created (jobs/workloads/idempotency.py)."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=255)
@@ -351,7 +351,8 @@ class IdempotentRequest(models.Model):
     claimed_at = models.DateTimeField()
     # Of HTTP; null while there is no answer.
     status = models.IntegerField(null=True)
-    answer = models.JSONField(null=True)
+    # The id of what it created. Not the answer itself, which is large and holds values of variables.
+    created_id = models.UUIDField(null=True)
 
     class Meta:
         constraints = [models.UniqueConstraint("user", "key", name="one_request_per_key")]

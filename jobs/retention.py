@@ -93,7 +93,7 @@ def _sign_in_counts(now: datetime, is_dry: bool) -> Pruned:
 
 def _requests(now: datetime, is_dry: bool) -> Pruned:
     old = IdempotentRequest.objects.filter(created_at__lt=now - timedelta(days=_REQUESTS_DAYS))
-    return Pruned("answers kept for repeated requests", old.count() if is_dry else old.delete()[0])
+    return Pruned("keys of repeated requests", old.count() if is_dry else old.delete()[0])
 
 
 _RULES: tuple[Callable[[datetime, bool], Pruned], ...] = (

@@ -1,4 +1,4 @@
-"""Answers of requests that may be sent again."""
+"""Requests that may be sent again, and what they created."""
 
 import django.db.models.deletion
 from django.conf import settings
@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
                 ('claim', models.UUIDField()),
                 ('claimed_at', models.DateTimeField()),
                 ('status', models.IntegerField(null=True)),
-                ('answer', models.JSONField(null=True)),
+                ('created_id', models.UUIDField(null=True)),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
             options={

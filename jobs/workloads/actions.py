@@ -186,7 +186,13 @@ class PruneResult:
 
 
 def prune(
-    *, by: User, tenant: Tenant | None, older_than_s: int, states: Collection[str], is_dry: bool
+    *,
+    by: User,
+    tenant: Tenant | None,
+    older_than_s: int,
+    states: Collection[str],
+    is_dry: bool,
+    before: datetime | None = None,
 ) -> PruneResult:
     """Deletes finished trainings as `delete` does, `pruning.MOST` at most; audited once.
 
@@ -194,11 +200,13 @@ def prune(
         tenant: whose; None: the person's own, of all of their namespaces.
         older_than_s: since they ended.
         is_dry: only counts all of them.
+        before: of the result that was shown; what has come of age since then stays.
 
     Raises:
         PermissionDenied: see `tenants/policy.py`.
     """
-    before = timezone.now() - timedelta(seconds=older_than_s)
+    limit = timezone.now() - timedelta(seconds=older_than_s)
+    before = min(limit, before or limit)
     rows = pruning.finished(before, states)
     if tenant is not None:
         policy.require(by, "delete", tenant)

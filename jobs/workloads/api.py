@@ -38,6 +38,7 @@ from jobs.workloads.idempotency import Keep
 from jobs.workloads.listing import find_tenant
 from jobs.workloads.preview import preview_documents
 from jobs.workloads.serializers import (
+    ANSWER_VERSION,
     ArtifactSerializer,
     BundleSerializer,
     LinkSerializer,
@@ -191,9 +192,9 @@ class WorkloadViewSet(mixins.ListModelMixin, _Rows):
         rest = self.kind.rest
         return (rest.list_answer if self.action == "list" else None) or rest.answer
 
-    def find(self) -> Workload:
-        """The one that the address names, if the caller may see it; 404 for all else."""
-        workload: Workload = get_object_or_404(self.for_one(), pk=self.kwargs["pk"])
+    def find(self, pk: UUID | None = None) -> Workload:
+        """The one of this id, else that the address names, if the caller may see it; 404 for all else."""
+        workload: Workload = get_object_or_404(self.for_one(), pk=pk or self.kwargs["pk"])
         return workload
 
     def read(self, tenant: Tenant) -> WorkloadSpec:
@@ -212,14 +213,17 @@ class WorkloadViewSet(mixins.ListModelMixin, _Rows):
             with transaction.atomic():
                 made = actions.submit(by=self.user, tenant=tenant, kind=self.kind, spec=spec)
                 answer = self.answered(made, status.HTTP_201_CREATED)
-                keep(answer.status_code, answer.data)
+                keep(answer.status_code, made.pk)
             return answer
 
-        return idempotency.answered(request, self.user, request.data, submit)
+        def show(pk: UUID) -> object:
+            return self.get_serializer(self.find(pk)).data
+
+        return idempotency.answered(request, self.user, request.data, submit, show)
 
     def retrieve(self, request: Request, pk: UUID) -> Response:
         workload = self.find()
-        tag = f'"{workload.revision}"'
+        tag = f'"{workload.revision}-{ANSWER_VERSION}"'
         asked = request.headers.get("If-None-Match", "")
         is_known = not {tag, f"W/{tag}", "*"}.isdisjoint(parse_etags(asked))
         answer = Response(status=304) if is_known else self.answered(workload)
@@ -317,6 +321,7 @@ class ArchivedViewSet(WorkloadViewSet):
             tenant=_named_tenant(self.user, request.query_params.get("tenant", "")),
             older_than_s=asked["older_than"],
             states=asked.get("states", FINAL_STATES),
+            before=asked.get("before"),
             is_dry=asked["dry_run"],
         )
         return Response(PrunedSerializer(done).data)
@@ -383,7 +388,7 @@ def _revision_asked(request: Request) -> int | None:
     tags = parse_etags(request.headers.get("If-Match", "*"))
     if tags == ["*"]:
         return None
-    revision = as_whole(tags[0].strip('"')) if len(tags) == 1 else None
+    revision = as_whole(tags[0].strip('"').partition("-")[0]) if len(tags) == 1 else None
     if revision is None:
         text = "If-Match takes one ETag, as the answer to GET has it."
         raise Refused([FieldError("If-Match", "invalid", text)], status=412)
@@ -464,18 +469,25 @@ class BundleViewSet(mixins.ListModelMixin, _Rows):
                 by=self.user,
                 tenant=tenant,
                 file=file,
-                then=lambda bundle: keep(created, BundleSerializer(bundle).data),
+                then=lambda bundle: keep(created, bundle.pk),
             )
             return Response(BundleSerializer(bundle).data, status=created)
 
-        return idempotency.answered(request, self.user, [file.name, file.waiting.sha256], add)
+        def show(pk: UUID) -> object:
+            return BundleSerializer(self._find(pk)).data
+
+        asked = [file.name, file.waiting.sha256]
+        return idempotency.answered(request, self.user, asked, add, show)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
         """Removes it; 409 while a training that has not ended uses it."""
-        own = Bundle.objects.filter(tenant__owner=self.user)
-        uploads.delete(by=self.user, bundle=get_object_or_404(own, pk=pk))
+        uploads.delete(by=self.user, bundle=self._find(pk))
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+    def _find(self, pk: UUID) -> Bundle:
+        bundle: Bundle = get_object_or_404(Bundle, tenant__owner=self.user, pk=pk)
+        return bundle
 
 
 def _descriptions(kind: WorkloadKind) -> dict[str, Any]:

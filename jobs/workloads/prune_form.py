@@ -21,18 +21,26 @@ _AT_FIRST = {"older_than": "30d", "states": [state for state, _title in STATES]}
 
 
 class PruneForm(forms.Form):
-    """All states and 30 days until somebody has chosen."""
+    """What is counted, and then deleted."""
 
-    older_than = forms.ChoiceField(choices=AGES)
+    older_than = forms.ChoiceField(
+        choices=AGES, error_messages={"required": _("Select how long ago they ended.")}
+    )
     states = forms.MultipleChoiceField(
         choices=STATES, error_messages={"required": _("Select at least one state.")}
     )
 
-    def __init__(self, asked: QueryDict) -> None:
-        super().__init__(asked if "older_than" in asked else _AT_FIRST)
+    # As the page that counted them said, and not chosen by anybody.
+    before = forms.DateTimeField(required=False)
+
+    def __init__(self, asked: QueryDict, *, has_defaults: bool) -> None:
+        """`has_defaults`: all states and 30 days until somebody has chosen; never to delete."""
+        is_new = has_defaults and "older_than" not in asked
+        super().__init__(_AT_FIRST if is_new else asked)
 
     @property
     def chosen(self) -> dict[str, Any]:
         """What `actions.prune` is asked for; only of a valid form."""
         values = self.cleaned_data
-        return {"older_than_s": duration_s(values["older_than"]), "states": values["states"]}
+        older_than_s = duration_s(values["older_than"])
+        return {"older_than_s": older_than_s, **{k: values[k] for k in ("states", "before")}}

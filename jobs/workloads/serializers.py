@@ -9,6 +9,10 @@ from jobs.models import Artifact, Bundle
 from jobs.rules.states import FINAL_STATES
 from portal.web.fields import Body, Duration
 
+# Part of the ETag of one training, notebook or TensorBoard: to be raised with each change of the fields
+# that `RestResource.answer` shows, or clients go on with the old ones while the row does not change.
+ANSWER_VERSION = 1
+
 
 class StopSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(max_length=500, allow_blank=True, default="")
@@ -47,6 +51,10 @@ class PruneSerializer(Body):
     )
     states = serializers.MultipleChoiceField(
         choices=_ENDED, required=False, allow_empty=False, help_text="all of them when absent"
+    )
+    before = serializers.DateTimeField(
+        required=False,
+        help_text="as a dry run answered it: what has come of age since then is not deleted",
     )
     dry_run = serializers.BooleanField(default=True)
 

@@ -204,7 +204,7 @@ def prune(request: PageRequest, kind: WorkloadKind) -> HttpResponseBase:
     tenant = find_tenant(request.user, named)
     if named and tenant is None:
         raise Http404(named)
-    form, done = PruneForm(asked), None
+    form, done = PruneForm(asked, has_defaults=is_asking), None
     if form.is_valid():
         chosen = {"by": request.user, "tenant": tenant, **form.chosen}
         done = actions.prune(**chosen, is_dry=is_asking)
@@ -217,7 +217,7 @@ def prune(request: PageRequest, kind: WorkloadKind) -> HttpResponseBase:
     messages.success(request, _said_of(done))
     where = {"tenant": named} if named else {}
     if done.remaining:
-        where = {**where, **form.cleaned_data}
+        where |= {name: form.cleaned_data[name] for name in ("older_than", "states")}
     route = f"{kind.key}s-prune" if done.remaining else f"{kind.key}s"
     query = f"?{urlencode(where, doseq=True)}" if where else ""
     return redirect(f"{reverse(route)}{query}")

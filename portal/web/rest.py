@@ -1,10 +1,10 @@
 """What all REST answers share: one error form, one pagination, the caller's address."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
 from rest_framework import exceptions, serializers
 from rest_framework.pagination import PageNumberPagination
 from rest_framework.request import Request
@@ -13,6 +13,22 @@ from rest_framework.views import exception_handler as drf_exception_handler
 
 from portal.errors import FieldError, NotAllowedError, Refused
 from portal.web.streaming import AbsentError
+
+
+class FeaturesMiddleware:
+    """Says in every answer of REST what a client cannot find out by trying, as `Tus-Extension` does.
+
+    Who sends an `Idempotency-Key` again to a portal that does not know it does a thing twice.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        answer = self.get_response(request)
+        if request.path.startswith("/api/"):
+            answer.headers["Homeport-Features"] = "idempotency-key"
+        return answer
 
 
 class Pagination(PageNumberPagination):

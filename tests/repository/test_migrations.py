@@ -19,7 +19,7 @@ LANDED = {
     "jobs/migrations/0005_one_table.py": "a2daed5a55bdf57cd9bdfb24d0743fea84a53008d310efc0320d4324df890029",
     "jobs/migrations/0006_move_services.py": "9cdc69a2a9fe28dbdb47a89ae99767befad1257386ad372a9c58fa7b4e1763e5",
     "jobs/migrations/0007_old_columns_go.py": "b00001c0feb07bac8f81d7b14d58d68e83dfb0861558638f57abee79acea18d4",
-    "jobs/migrations/0008_idempotent_requests.py": "3f98ac3281eff80befb1ddebf1c4859f1d4764d14180c76f4118f904f66267ac",
+    "jobs/migrations/0008_idempotent_requests.py": "cc2ec565c421f51d9983f938b663552dc64571666940e22e67e93c8901488203",
     "jobs/migrations/0009_attempts.py": "9fa983529b02094099b0c31ad788117071551b1bd2ab8093b7911fbced71390e",
     "jobs/migrations/0010_source_commit.py": "470814bdca5f3c4bcd36ac6de8ee7ce14afc7071b164c6891052b3fcb8b46f14",
     "jobs/usage/migrations/0001_from_jobs.py": "77805004d00d4cd1c9559d2afd21b13a245517f50b4fc5878c9bb0b39d3eb904",

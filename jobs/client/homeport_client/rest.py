@@ -1,9 +1,8 @@
 """Speaks with the REST API of one portal: tokens, errors in words, patience.
 
 A portal that is busy (429, 503) is asked again, with growing pauses or after what it says; a lost
-connection is tried again where nothing can happen twice: reading, and what has an Idempotency-Key.
-What comes back is believed only as far as
-it has the form of an answer of Homeport.
+connection is tried again where nothing can happen twice: reading, and what has an Idempotency-Key if the
+portal knows such keys. What comes back is believed only as far as it has the form of an answer of Homeport.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Callable, Optional
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -35,6 +35,7 @@ PAGE_SIZE = 200
 CHUNK_BYTES = 256 * 1024
 
 _KEY = "Idempotency-Key"
+_FEATURES = "Homeport-Features"
 
 Query = Mapping[str, Optional[object]]
 
@@ -82,6 +83,7 @@ class Rest:
         self.tell = tell
         self._sleep = sleep
         self._is_hasty = is_hasty
+        self._knows_keys: bool | None = None  # as the latest answer says; None: there was none
         short, long = urllib3.Timeout(total=1), urllib3.Timeout(connect=10, read=120)
         options: dict[str, Any] = {
             "ssl_context": self.tls,
@@ -154,7 +156,7 @@ class Rest:
         """A good answer whose body is still to be read; the caller gives the connection back.
 
         `content` is bytes, or gives those of each try. `patient` False: one try. What has a key (`once`)
-        is sent again when the connection is lost.
+        is sent again when the connection is lost, if the portal knows keys.
         """
         asked = {key: value for key, value in (query or {}).items() if value is not None}
         url = f"{self.url}/api/v1/{quote(path)}" + (f"?{urlencode(asked)}" if asked else "")
@@ -177,10 +179,12 @@ class Rest:
                 was_sent = error.may_have_happened = was_sent or error.may_have_happened
                 # Half of the tries: who mistyped an address should not wait for half a minute.
                 is_last = number >= min(tries, TRIES // 2) or error.is_final
-                if is_last or (was_sent and _KEY not in sent):
+                if is_last or (was_sent and not (_KEY in sent and self._still_knows_keys())):
                     raise
                 self._pause(number, None, "The portal does not answer")
                 continue
+            if answer.status < 500:  # others may be of a proxy
+                self._knows_keys = _KEY.lower() in answer.headers.get(_FEATURES, "").split(", ")
             if answer.status < 300:
                 return answer
             wait_s = _asked_wait_s(answer)
@@ -191,6 +195,18 @@ class Rest:
                 raise self._refusal(answer, path)
             answer.drain_conn()
             self._pause(number, wait_s, "The portal is busy")
+
+    def _still_knows_keys(self) -> bool:
+        """Whether the portal carries out once what has a key: the one that lost the reply, and the one now.
+
+        An older one ignores keys, and the reply may be lost because one replaces the other.
+        """
+        if self._knows_keys is False:
+            return False
+        self._knows_keys = None
+        with suppress(ClientError):
+            self.open("GET", "me/").release_conn()
+        return self._knows_keys is True
 
     @property
     def headers(self) -> dict[str, str]:

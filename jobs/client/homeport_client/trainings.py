@@ -351,6 +351,8 @@ def prune_jobs(
         return OK
     if not terminal.may_delete(f"Delete {_trainings(found)}?", yes=yes):
         return OK
+    if found.get("before"):
+        body["before"] = found["before"]  # what was shown, and nothing that comes of age meanwhile
     answers = []
     while True:
         answer = session.rest.post("jobs/prune/", {**body, "dry_run": False})

@@ -145,8 +145,9 @@ HELD = {"logs_bytes": 2048, "artifacts_bytes": 0}
 
 def pruned(count: int, remaining: int) -> dict[str, object]:
     states = [{"state": "failed", "count": count, **HELD}] if count else []
+    held = {"before": f"so that {remaining} remain", **HELD}
     more = {"note": "Folders stay."} if count else {}
-    return {"states": states, "count": count, **HELD, "remaining": remaining, **more}
+    return {"states": states, "count": count, **held, "remaining": remaining, **more}
 
 
 def test_prune_shows_asks_and_goes_on_until_nothing_remains(
@@ -169,6 +170,8 @@ def test_prune_shows_asks_and_goes_on_until_nothing_remains(
     homeport.answers["POST jobs/prune/"] = [found, pruned(500, 200), pruned(200, 0)]
     done = homeport("prune", "--since", "30d", stdin="y\n")
     assert [asked.json["dry_run"] for asked in homeport.asked] == [True, False, False]
+    seen = [asked.json.get("before") for asked in homeport.asked]
+    assert seen == [None, *["so that 700 remain"] * 2], "what was shown, and no more"
     assert "Delete 700 trainings, 2.0 KiB? [y/N]" in done.err
     assert "Deleted 500 trainings, 2.0 KiB; 200 remain." in done.err
     # Whoever runs a prune at the same time leaves nothing to this one.

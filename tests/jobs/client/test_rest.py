@@ -109,23 +109,54 @@ def test_a_submit_whose_answer_was_lost_is_not_sent_twice(portal: Scripted, rest
     assert len(portal.asked) == 4, "looking does no harm, so it is tried again"
 
 
-def test_a_submit_with_a_key_is_sent_until_its_answer_comes(portal: Scripted, rest: Rest) -> None:
-    def hang_up(asked: Any) -> Any:
-        raise ConnectionError
+def hang_up(asked: Any) -> Any:
+    raise ConnectionError
 
+
+KEYS = Answer({}, headers={"Homeport-Features": "idempotency-key"})
+
+
+def test_a_submit_with_a_key_is_sent_until_its_answer_comes(portal: Scripted, rest: Rest) -> None:
+    portal.answers["GET me/"] = KEYS
     busy = refusal(409, "in_progress", "The first one is still worked on.")
     busy.headers["Retry-After"] = "1"
     portal.answers["POST jobs/"] = [hang_up, busy, {"id": "1"}]
     assert rest.post_once("jobs/", {"name": "x"}) == {"id": "1"}
-    keys = [asked.headers["Idempotency-Key"] for asked in portal.asked]
-    assert len(keys) == 3
+    assert portal.paths() == ["POST jobs/", "GET me/", "POST jobs/", "POST jobs/"]
+    keys = [asked.headers["Idempotency-Key"] for asked in portal.asked if asked.method == "POST"]
     assert len(set(keys)) == 1
     assert rest.post_once("jobs/", {"name": "x"}) == {"id": "1"}
     assert portal.asked[-1].headers["Idempotency-Key"] != keys[0], "another submit is another one"
     portal.answers["POST jobs/"] = hang_up
+    portal.asked.clear()
     with pytest.raises(UnreachableError) as caught:
         rest.post_once("jobs/", {})
     assert caught.value.may_have_happened, "nobody knows, when patience ends"
+    assert portal.paths().count("POST jobs/") == 1, "an answer without the header came before"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "posts"),
+    [
+        (None, KEYS, 3),
+        (KEYS, KEYS, 3),
+        (Answer({}), KEYS, 1),  # the older one may have done it
+        (KEYS, Answer({}), 1),  # rolled back
+        (None, refusal(401, "not_authenticated", "no"), 1),
+        (None, refusal(503, "busy", "busy"), 1),
+        (KEYS, hang_up, 1),
+    ],
+)
+def test_a_key_is_sent_again_only_to_a_portal_that_knows_keys(
+    portal: Scripted, rest: Rest, before: Any, after: Any, posts: int
+) -> None:
+    portal.answers.update({"GET queue/": before, "GET me/": after, "POST jobs/": hang_up})
+    if before is not None:
+        rest.get("queue/")
+    with pytest.raises(UnreachableError) as caught:
+        rest.post_once("jobs/", {})
+    assert caught.value.may_have_happened
+    assert portal.paths().count("POST jobs/") == posts
 
 
 CODES = {400: 5, 401: 3, 403: 5, 404: 4, 409: 5, 413: 5, 500: 1}

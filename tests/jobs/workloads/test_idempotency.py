@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from jobs.models import Bundle, IdempotentRequest, Workload
 from jobs.retention import prune
-from jobs.workloads import actions
+from jobs.workloads import actions, idempotency
 from jobs.workloads.idempotency import HEADER, KEPT, REPLAYED
 from portal.storage.folder import FolderStore
 from tenants.models import Tenant
@@ -38,6 +38,7 @@ def test_the_same_request_is_answered_as_the_first(client: Client) -> None:
     assert again.json() == first.json()
     assert REPLAYED not in first.headers
     assert again.headers[REPLAYED] == "true"
+    assert first.headers["Homeport-Features"] == "idempotency-key"  # clients rely on it
     assert Workload.objects.count() == 1
     post(client, "k2")
     assert Workload.objects.count() == 2, "another key is another request"
@@ -61,6 +62,28 @@ def test_keys_that_are_none_and_keys_of_other_requests(
     assert answer.status_code == status
     assert answer.json()["errors"][0]["code"] == code
     assert Workload.objects.count() == 1
+
+
+def test_only_what_was_created_is_kept(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is shown as it is now, and not at all when it is gone; values of variables are not kept."""
+    first = post(client, env={"PASSWORD": "sesame"}).json()
+    assert "sesame" not in str(IdempotentRequest.objects.values())
+    path = f"/api/v1/jobs/{first['id']}/"
+    client.post(f"{path}stop/", {}, "application/json")
+    again = post(client, env={"PASSWORD": "sesame"})
+    assert (again.status_code, again.headers[REPLAYED]) == (201, "true")
+    assert again.json() == client.get(path).json() != first
+    assert client.delete(path).status_code == 204
+    gone = post(client, env={"PASSWORD": "sesame"})
+    assert (gone.status_code, gone.json()["errors"][0]["code"]) == (404, "not_found")
+    assert "has been deleted since" in gone.json()["errors"][0]["text"]
+    # Of a person so many are kept, the newest, and all that are not answered yet.
+    monkeypatch.setattr(idempotency, "MOST_KEPT", 3)
+    IdempotentRequest.objects.filter(key="k1").update(status=None)
+    for number in range(5):
+        post(client, f"of {number}".replace(" ", "-"))
+    kept = IdempotentRequest.objects.order_by("pk").values_list("key", flat=True)
+    assert list(kept) == ["k1", "of-2", "of-3", "of-4"]
 
 
 def test_keys_of_two_people_do_not_meet(client: Client, alice: Tenant) -> None:
@@ -179,12 +202,23 @@ def test_an_answer_that_is_known_is_not_sent_again(client: Client, alice: Tenant
     assert client.get(path, headers={"If-None-Match": tag}).status_code == 200
 
 
+def test_an_answer_with_other_fields_is_not_known(
+    client: Client, alice: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/api/v1/jobs/{make_job(alice).pk}/"
+    old = client.get(path).headers["ETag"]
+    monkeypatch.setattr("jobs.workloads.api.ANSWER_VERSION", 0)
+    assert client.get(path, headers={"If-None-Match": old}).status_code == 200
+    # What is to be deleted has not changed.
+    assert client.delete(path, headers={"If-Match": old}).status_code == 204
+
+
 def test_a_deletion_may_be_bound_to_what_was_looked_at(client: Client, alice: Tenant) -> None:
     job = make_job(alice, state="running")
     path = f"/api/v1/jobs/{job.pk}/"
     old = client.get(path).headers["ETag"]
     assert client.post(f"{path}stop/", {}, "application/json").status_code == 200
-    for wrong in (old, f"{old}, {old}", '"x"', f"W/{old}", ""):
+    for wrong in (old, f"{old}, {old}", '"x"', '"-1"', f"W/{old}", ""):
         answer = client.delete(path, headers={"If-Match": wrong})
         assert answer.status_code == 412, wrong
         assert client.get(path).status_code == 200

@@ -115,6 +115,22 @@ def test_only_what_matches_goes(alice: Tenant, body: dict[str, Any], expected: s
     )
 
 
+def test_what_comes_of_age_after_it_was_shown_stays(alice: Tenant) -> None:
+    shown = prune(rest(alice.owner), older_than="39d").json()
+    client = client_of(alice)
+    seen = read(client, f"{PAGE}?older_than=30d&states=succeeded").one("input", name="before")
+    ended(alice, "of age since", days=30)
+    chosen = {"older_than": "30d", "states": "succeeded", "before": seen.get("value")}
+    assert client.post(PAGE, {**chosen, "before": "soon"}).status_code == 400
+    client.post(PAGE, chosen)
+    assert deleted() == {"old", "older"}
+    # The earlier of the two counts, so that nobody deletes more than `older_than` says.
+    now = timezone.now().isoformat()
+    for before, gone in ((shown["before"], {"broken"}), (now, {"broken", "of age since"})):
+        prune(rest(alice.owner), before=before, dry_run=False)
+        assert deleted() == {"old", "older"} | gone
+
+
 def test_a_call_deletes_so_many_the_oldest_first(
     alice: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +172,7 @@ def test_of_another_namespace_an_admin_may(
         ({"states": ["running"]}, "states"),
         ({"dry_run": "perhaps"}, "dry_run"),
         ({"files": True}, "files"),
+        ({"before": "soon"}, "before"),
     ],
 )
 def test_what_cannot_be_meant_deletes_nothing(
@@ -180,7 +197,8 @@ def test_the_page_counts_asks_and_tells(alice: Tenant, monkeypatch: pytest.Monke
     assert not part.all("html")
     assert "Nothing to delete" in read(client, f"{PAGE}?older_than=365d&states=failed").text
     assert "Select at least one state" in read(client, f"{PAGE}?older_than=30d").text
-    assert client.post(PAGE, {"older_than": "30d"}).status_code == 400
+    for lacking in ({"older_than": "30d"}, {"states": "failed"}, {}):
+        assert client.post(PAGE, lacking).status_code == 400, lacking
     assert deleted() == set()
     monkeypatch.setattr(pruning, "MOST", 2)
     chosen = {"older_than": "30d", "states": ["failed", "succeeded"]}
