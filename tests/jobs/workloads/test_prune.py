@@ -1,10 +1,12 @@
 """Deleting finished trainings by age: which ones match, what is told before, how many go, who may."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
@@ -140,6 +142,21 @@ def test_a_call_deletes_so_many_the_oldest_first(
     assert "recent" in deleted()
     assert "older" in deleted()
     assert AuditEntry.objects.filter(verb="prune").count() == 2
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer at a time")
+@pytest.mark.django_db(transaction=True)
+def test_two_at_once_do_not_wait_for_each_other(alice: Tenant) -> None:
+    def other() -> int:
+        try:
+            return int(prune(rest(alice.owner), dry_run=False).json()["count"])
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool, transaction.atomic():
+        Workload.objects.select_for_update().get(name="older")
+        assert pool.submit(other).result(timeout=20) == 2
+    assert deleted() == {"old", "broken"}
 
 
 @pytest.mark.parametrize(
