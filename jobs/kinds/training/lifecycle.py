@@ -209,8 +209,8 @@ class TrainingLifecycle(Lifecycle):
     def _explain_failure(self) -> Outcome | None:
         """The cluster's verdict, as soon as it can be explained."""
         now, root = self.situation, self.observed.root
-        if root is not None and root.verdict == "complete" and self._is_over_time():
-            return Outcome(False, self._deadline_reason())
+        if root is not None and root.verdict == "complete" and (late := self._watch_deadline()):
+            return late
         if root is None or not decision.is_failure(now):
             return None
         if root.fail_reason == "DeadlineExceeded":
@@ -228,12 +228,14 @@ class TrainingLifecycle(Lifecycle):
         may_retry = restarts.is_retried(decision.restart_policy(now), cause.reason.code, code)
         return Outcome(False, cause.reason, may_retry, code, cause.who if cause.is_lost else "")
 
-    def _is_over_time(self) -> bool:
-        """Whether replicas that must still succeed have run for too long: a Job that is complete, as
+    def _watch_deadline(self) -> Outcome | None:
+        """Set when replicas that must still succeed have run for too long: a Job that is complete, as
         that of a chief may be before its workers are, keeps no time limit any more.
         """
         left_s = self.deadline_left_s
-        return left_s is not None and self.wait(self.notes.committed_at, left_s)
+        if left_s is None or not self.wait(self.notes.committed_at, left_s):
+            return None
+        return Outcome(False, self._deadline_reason())
 
     def _deadline_reason(self) -> Reason:
         deadline = reasons.duration_text(self.run_policy.deadline_s or 0)
