@@ -384,6 +384,8 @@ def test_the_shipped_images_are_there_and_pinned():
         "python:3.11-slim",
         "tensorflow/tensorflow:2.21.0",
         "quay.io/jupyter/tensorflow-notebook:2026-11-01",
+        "lab/jax:0.10",
+        "lab/torch:1.13-cpu",
         "scratch:shell",
     }
     for definition in definitions.values():
