@@ -12,13 +12,13 @@ from pathlib import Path
 from git_backend import backend_answer, git  # type: ignore[import-not-found]  # it lies beside
 
 HERE = Path.cwd()
-WORK = HERE / "work"
+WORK = HERE / "project"
 PORT = 2222  # of replicas
 PROGRAM = """
-import os, pathlib, sys, time
+import os, pathlib, signal, sys
 print("this is version {version}", flush=True)
 if os.environ["JOB_NAME"] == "ps":
-    time.sleep(600)
+    signal.pause()  # until it is recycled
 failed = pathlib.Path(os.environ["LOG_DIR"], "failed")
 if not failed.exists():
     failed.touch()

@@ -64,7 +64,7 @@ def test_a_second_attempt_runs_the_same_commit_and_a_private_repository_is_denie
 ) -> None:
     ada, authority = lab
     url, first = serve(ada, authority, tmp_path)
-    source = {"git": f"{url}/work/.git", "ref": "main", "path": "src"}
+    source = {"git": f"{url}/project/.git", "ref": "main", "path": "src"}
     job = ada.submit(
         name="from git",
         topology="tf-ps",

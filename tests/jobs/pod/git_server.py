@@ -1,7 +1,7 @@
 """A git server over HTTPS: `git http-backend` behind a server with a certificate of a test's own authority."""
 
 import ssl
-import time
+import threading
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -19,24 +19,28 @@ class GitServer(LocalServer):
         ca_file: the authority that signed the certificate.
         password: what an `Authorization` header must have; None: anybody may read.
         redirect: where every request is sent to.
-        hangs: answers nothing.
+        answers: while it is not set nothing is answered.
         floods: answers a pack without end.
         flooded_bytes: how much of it was taken.
+        is_cut: set once nobody takes more of it.
     """
 
     def __init__(self, folder: Path) -> None:
         authority = Authority(folder / "authority")
         certificate, key = authority.pair("server")
         self.ca_file = folder / "authority/ca.crt"
-        self.work = folder / "work"
+        self.work = folder / "project"
         self.work.mkdir()
         git(self.work, "init", "--quiet", "--initial-branch=main")
         # As the hosts that people use have it.
         git(self.work, "config", "uploadpack.allowAnySHA1InWant", "true")
         self.password: str | None = None
         self.redirect = ""
-        self.hangs = self.floods = False
+        self.floods = False
+        self.answers = threading.Event()
+        self.answers.set()
         self.flooded_bytes = 0
+        self.is_cut = threading.Event()
         self.asked: list[str] = []
         super().__init__(_handler(self))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -46,7 +50,7 @@ class GitServer(LocalServer):
             self.server.socket, server_side=True, do_handshake_on_connect=False
         )
         self.url = self.url.replace("http:", "https:")
-        self.address = f"{self.url}/work/.git"
+        self.address = f"{self.url}/project/.git"
 
     def commit(self, **files: str) -> str:
         """Adds files by their names (`a__b` is a/b); the commit."""
@@ -66,8 +70,7 @@ def _handler(git_server: GitServer) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             git_server.asked.append(self.path)
-            while git_server.hangs:
-                time.sleep(0.05)
+            git_server.answers.wait()
             if git_server.redirect:
                 self._answer(301, Location=git_server.redirect + self.path)
             elif git_server.password and self.headers["Authorization"] != git_server.password:
@@ -109,6 +112,7 @@ def _handler(git_server: GitServer) -> type[BaseHTTPRequestHandler]:
                     git_server.flooded_bytes += 0x8000
             except OSError:
                 self.close_connection = True
+                git_server.is_cut.set()
 
         def _line(self, data: bytes) -> None:
             self.wfile.write(b"%04x" % (len(data) + 4) + data)

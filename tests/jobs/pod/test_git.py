@@ -25,7 +25,7 @@ def server(tmp_path: Path, pod: Pod) -> Iterator[GitServer]:
     made = GitServer(tmp_path)
     pod.environ["GIT_SSL_CAINFO"] = str(made.ca_file)
     yield made
-    made.hangs = False
+    made.answers.set()
     made.close()
 
 
@@ -124,8 +124,8 @@ def test_a_commit_that_is_gone_is_not_replaced_by_the_newest(here: Pod, server: 
         ({"path": "train.py"}, "git_path", "has no folder train.py"),
         ({"path": "out"}, "git_path", "has no folder out"),  # a link to /etc
         ({"path": "out/ssl"}, "git_path", "has no folder"),
-        ({"path": "../work"}, "git_path", "has no folder"),
-        ({"git": "/work/none.git"}, "source_unreachable", "has no such repository"),
+        ({"path": "../project"}, "git_path", "has no folder"),
+        ({"git": "/project/none.git"}, "source_unreachable", "has no such repository"),
     ],
 )
 def test_what_is_not_there_is_told(
@@ -252,20 +252,14 @@ def test_a_server_that_never_ends_is_cut_off(here: Pod, server: GitServer) -> No
     found = failure(here, git=server.address)
     assert found.reason == "bundle_too_large"
     assert "larger than 4 MiB" in str(found)
-    sent = wait_for("the connection is cut", lambda: _stands_still(server), timeout_s=20)
-    assert 4 * 1024**2 < sent < 2**32 - 2**20
-
-
-def _stands_still(server: GitServer) -> int:
-    before = server.flooded_bytes
-    time.sleep(0.3)
-    return before if before == server.flooded_bytes else 0
+    assert server.is_cut.wait(20)
+    assert 4 * 1024**2 < server.flooded_bytes < 2**32 - 2**20
 
 
 def test_a_server_that_does_not_answer_is_left(
     here: Pod, server: GitServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.hangs = True
+    server.answers.clear()
     monkeypatch.setattr(pod_git, "TOTAL_S", 1)
     started = time.monotonic()
     found = failure(here, git=server.address)
@@ -280,7 +274,7 @@ def test_a_server_that_is_away_is_tried_again(here: Pod, server: GitServer) -> N
     here.config["source"] = {"git": server.address.replace(server.url, "https://127.0.0.1:1")}
     found = failure(here, **here.config["source"])
     assert found.reason == "source_unreachable"
-    assert "work" not in str(found)  # a path may be a secret
+    assert "project" not in str(found)  # a path may be a secret
 
 
 def test_what_a_server_says_names_no_repository(

@@ -1,6 +1,5 @@
 """Requests that are sent again are carried out once; changes may be bound to what was looked at."""
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -20,6 +19,7 @@ from portal.storage.folder import FolderStore
 from tenants.models import Tenant
 from tests.browsing import client_of
 from tests.factories import make_job, make_tenant, submit_body
+from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.django_db
 LATER = timedelta(minutes=2)  # longer than a claim is respected
@@ -164,13 +164,15 @@ def test_who_was_taken_over_does_nothing(client: Client, monkeypatch: pytest.Mon
 def test_many_at_once_are_one(client: Client) -> None:
     client.raise_request_exception = False  # what is answered counts
 
+    def created() -> str:
+        answer = post(client)
+        # SQLite in memory has no waiting for its lock: 503.
+        assert answer.status_code in {201, 409, 503}, answer.content
+        return str(answer.json().get("id", ""))
+
     def send(_number: int) -> str:
         try:
-            while (answer := post(client)).status_code != 201:
-                # SQLite in memory has no waiting for its lock: 503.
-                assert answer.status_code in {409, 503}, answer.content
-                time.sleep(0.02)
-            return str(answer.json()["id"])
+            return str(wait_for("it is carried out", created))
         finally:
             connection.close()
 
