@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import QuerySet
-from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils.cache import patch_vary_headers
 from django.utils.http import parse_etags
@@ -35,7 +35,7 @@ from jobs.rules.states import FINAL_STATES
 from jobs.workloads import actions, idempotency
 from jobs.workloads.fit import fit
 from jobs.workloads.idempotency import Keep
-from jobs.workloads.listing import find_tenant
+from jobs.workloads.listing import named_tenant
 from jobs.workloads.preview import preview_documents
 from jobs.workloads.serializers import (
     ANSWER_VERSION,
@@ -98,14 +98,6 @@ def own_tenant(user: User) -> Tenant:
         text = "You have no namespace; ask for one on the home page."
         raise Refused(text, "no_tenant", 409)
     return tenant
-
-
-def _named_tenant(user: User, text: str) -> Tenant | None:
-    """The namespace of this id; None where none is given. 404 for those that one may not see."""
-    found = find_tenant(user, text)
-    if text and found is None:
-        raise Http404
-    return found
 
 
 def _id_range(start: str) -> tuple[UUID, UUID]:
@@ -318,7 +310,7 @@ class ArchivedViewSet(WorkloadViewSet):
         asked = body.validated_data
         done = actions.prune(
             by=self.user,
-            tenant=_named_tenant(self.user, request.query_params.get("tenant", "")),
+            tenant=named_tenant(self.user, request.query_params.get("tenant", "")),
             older_than_s=asked["older_than"],
             states=asked.get("states", FINAL_STATES),
             before=asked.get("before"),

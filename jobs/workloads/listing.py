@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.core.paginator import Page, Paginator
 from django.db.models import Count, QuerySet
-from django.http import QueryDict
+from django.http import Http404, QueryDict
 
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.registry import KINDS
@@ -164,6 +164,18 @@ def find_tenant(user: Any, text: str) -> Tenant | None:
         return None
     tenant: Tenant | None = Tenant.objects.visible_to(user).filter(pk=pk).first()
     return tenant
+
+
+def named_tenant(user: Any, text: str) -> Tenant | None:
+    """The namespace of this id; None where none is given.
+
+    Raises:
+        Http404: there is none that the person may see.
+    """
+    found = find_tenant(user, text)
+    if text and found is None:
+        raise Http404
+    return found
 
 
 class WorkloadListing:

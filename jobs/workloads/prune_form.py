@@ -6,6 +6,7 @@ from django import forms
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
+from jobs.workloads.timeline import END_TITLES
 from portal.quantity import duration_s
 
 AGES = (
@@ -16,7 +17,7 @@ AGES = (
     ("90d", _("over 90 days ago")),
     ("365d", _("over a year ago")),
 )
-STATES = (("succeeded", _("Succeeded")), ("failed", _("Failed")), ("stopped", _("Stopped")))
+STATES = tuple((state.value, title) for state, title in END_TITLES.items())
 _AT_FIRST = {"older_than": "30d", "states": [state for state, _title in STATES]}
 
 

@@ -22,7 +22,7 @@ class Step:
 
 _RESTARTING = WorkloadState.RESTARTING
 _RUN_TITLES = {_RESTARTING: _("Restarting"), WorkloadState.STOPPING: _("Stopping")}
-_END_TITLES = {
+END_TITLES = {
     WorkloadState.SUCCEEDED: _("Succeeded"),
     WorkloadState.FAILED: _("Failed"),
     WorkloadState.STOPPED: _("Stopped"),
@@ -50,7 +50,7 @@ def steps(job: Workload) -> list[Step]:
         Step("running", _RUN_TITLES.get(state, _("Running")), started_at, end, is_running),
         Step(
             "finished",
-            _END_TITLES.get(state, _("Finished")),
+            END_TITLES.get(state, _("Finished")),
             end,
             None,
             False,

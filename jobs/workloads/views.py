@@ -25,7 +25,7 @@ from jobs.kinds.training.examples import EXAMPLES
 from jobs.logs import downloads
 from jobs.models import Workload
 from jobs.workloads import actions
-from jobs.workloads.listing import WorkloadListing, find_tenant, own_running
+from jobs.workloads.listing import WorkloadListing, named_tenant, own_running
 from jobs.workloads.page import WorkloadPage, page_class
 from jobs.workloads.prune_form import PruneForm
 from portal.errors import Refused
@@ -201,9 +201,7 @@ def prune(request: PageRequest, kind: WorkloadKind) -> HttpResponseBase:
     is_asking = request.method != "POST"
     asked = request.GET if is_asking else request.POST
     named = asked.get("tenant", "")
-    tenant = find_tenant(request.user, named)
-    if named and tenant is None:
-        raise Http404(named)
+    tenant = named_tenant(request.user, named)
     form, done = PruneForm(asked, has_defaults=is_asking), None
     if form.is_valid():
         chosen = {"by": request.user, "tenant": tenant, **form.chosen}
