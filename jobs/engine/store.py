@@ -48,6 +48,7 @@ from jobs.rules.reasons import Reason
 from jobs.rules.states import (
     FINAL_REPLICA_STATES,
     FINAL_STATES,
+    HOLDING_STATES,
     Desired,
     ReplicaState,
     WorkloadState,
@@ -289,7 +290,8 @@ def _in_queue(workload: Workload) -> Queued:
 
 def _read_admitted() -> Iterator[Admitted]:
     """Workloads that hold room, or are about to."""
-    holding = (WorkloadState.STARTING, WorkloadState.RUNNING, WorkloadState.RESTARTING)
+    # What is stopping gets no more pods than it has, and these are counted themselves.
+    holding = HOLDING_STATES - {WorkloadState.STOPPING}
     rows = Workload.objects.filter(state__in=holding)
     columns = ("kind", "state", "replicas", "attempt", "tenant__namespace")
     teardown = KT("notes__teardown")

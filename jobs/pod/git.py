@@ -63,7 +63,7 @@ class _Saying(NamedTuple):
     text: str
 
 
-# The first that is found holds. The words are those of git 2.30 to 2.50 with LC_ALL=C.
+# The first that is found holds. The words are those of git 2.39 with LC_ALL=C.
 _SAYINGS = (
     _Saying(
         r"could not read (Username|Password)|Authentication failed|returned error: 40[13]\b",

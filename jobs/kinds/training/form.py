@@ -370,11 +370,12 @@ _ROLE_INPUTS = tuple(_role_input(role) for role in in_role_order(ROLES).values()
 
 def _asked_roles(spec: TrainingSpec) -> AskedRoles:
     """What advice goes by."""
+    sizes = Node.objects.values_list("allocatable", flat=True)
     return AskedRoles(
         counts={role: asked.count for role, asked in spec.replicas.items()},
         gpus={role: asked.gpu_count for role, asked in spec.replicas.items()},
         command=spec.command,
-        node_gpus=max((node.allocatable.get("gpu", 0) for node in Node.objects.all()), default=0),
+        node_gpus=max((size.get("gpu", 0) for size in sizes), default=0),
     )
 
 
