@@ -1,4 +1,4 @@
-"""REST of workloads: one set of addresses for each kind, and the caller's uploads."""
+"""REST of workloads: one set of addresses for each kind."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,38 +9,33 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
-from django.utils.cache import patch_vary_headers
-from django.utils.http import parse_etags
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
-from rest_framework import mixins, parsers, status
+from rest_framework import mixins, status
 from rest_framework.decorators import action
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.routers import DynamicRoute, Route, SimpleRouter
 from rest_framework.serializers import BaseSerializer
-from rest_framework.viewsets import GenericViewSet
 
-from jobs import pruning, uploads
+from jobs import pruning
 from jobs.archive.logs import Which, which_of
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec
 from jobs.kinds.training import private
-from jobs.kinds.training.fields import SHA256
 from jobs.logs import downloads
-from jobs.models import Bundle, Replica, Workload
+from jobs.models import Replica, Workload
 from jobs.rules.states import FINAL_STATES
-from jobs.workloads import actions, idempotency
+from jobs.workloads import actions, conditional, idempotency
+from jobs.workloads.bundle_api import BundleViewSet
 from jobs.workloads.fit import fit
 from jobs.workloads.idempotency import Keep
 from jobs.workloads.listing import named_tenant
 from jobs.workloads.preview import preview_documents
+from jobs.workloads.rest import Router, RowsViewSet, own_tenant
 from jobs.workloads.serializers import (
-    ANSWER_VERSION,
     ArtifactSerializer,
-    BundleSerializer,
     LinkSerializer,
     PreviewSerializer,
     PrunedSerializer,
@@ -51,7 +46,6 @@ from portal.cluster.manifests import to_yaml
 from portal.errors import FieldError, Refused
 from portal.web.fields import as_whole
 from portal.web.streaming import AbsentError
-from portal.web.uploads import find_upload
 from tenants.models import Tenant, User
 
 MAX_TAIL = 10_000
@@ -61,43 +55,6 @@ _READ = (
     *("state", "reason_code", "reason_text", "reason_next_step"),
     *("attempt", "queued_at", "started_at", "finished_at", "source_commit"),
 )
-
-_IF_NONE_MATCH = OpenApiParameter(
-    "If-None-Match",
-    location=OpenApiParameter.HEADER,
-    description="the ETag of an answer: 304 without a body while it is still the same",
-)
-_IF_MATCH = OpenApiParameter(
-    "If-Match",
-    location=OpenApiParameter.HEADER,
-    description="the ETag of an answer: 412 if it has changed since",
-)
-
-
-class Router(SimpleRouter):
-    """Addresses by `<uuid:pk>`, and names as pages have them: `api-jobs`, `api-job`, `api-job-stop`."""
-
-    routes = [
-        Route("{prefix}/", {"get": "list", "post": "create"}, "{basename}s", False, {}),
-        DynamicRoute("{prefix}/{url_path}/", "{basename}-{url_name}", False, {}),
-        Route(
-            "{prefix}/{lookup}/", {"get": "retrieve", "delete": "destroy"}, "{basename}", True, {}
-        ),
-        DynamicRoute("{prefix}/{lookup}/{url_path}/", "{basename}-{url_name}", True, {}),
-    ]
-
-
-def own_tenant(user: User) -> Tenant:
-    """The tenant in which the user runs things.
-
-    Raises:
-        Refused: an admin without a namespace.
-    """
-    tenant = Tenant.objects.current_tenant_of(user)
-    if tenant is None:
-        text = "You have no namespace; ask for one on the home page."
-        raise Refused(text, "no_tenant", 409)
-    return tenant
 
 
 def _id_range(start: str) -> tuple[UUID, UUID]:
@@ -129,21 +86,7 @@ class AnyAccept(BaseContentNegotiation):
         return renderers[0], renderers[0].media_type
 
 
-class _Rows(GenericViewSet[Any]):
-    lookup_value_converter = "uuid"
-
-    @property
-    def user(self) -> User:
-        """The caller; all of this requires one."""
-        assert isinstance(self.request.user, User)
-        return self.request.user
-
-    def page_of(self, rows: QuerySet[Any], answer: type[BaseSerializer[Any]]) -> Response:
-        """A page of these rows, as a list of this sort answers."""
-        return self.get_paginated_response(answer(self.paginate_queryset(rows), many=True).data)
-
-
-class WorkloadViewSet(mixins.ListModelMixin, _Rows):
+class WorkloadViewSet(mixins.ListModelMixin, RowsViewSet):
     """What all kinds have in common; `kind` says which."""
 
     queryset = Workload.objects.none()
@@ -215,17 +158,12 @@ class WorkloadViewSet(mixins.ListModelMixin, _Rows):
 
     def retrieve(self, request: Request, pk: UUID) -> Response:
         workload = self.find()
-        tag = f'"{workload.revision}-{ANSWER_VERSION}"'
-        asked = request.headers.get("If-None-Match", "")
-        is_known = not {tag, f"W/{tag}", "*"}.isdisjoint(parse_etags(asked))
+        is_known = conditional.is_known(request, workload)
         answer = Response(status=304) if is_known else self.answered(workload)
-        # People may see different things of the same revision.
-        answer.headers["ETag"] = tag
-        patch_vary_headers(answer, ["Accept", "Authorization", "Cookie"])
-        return answer
+        return conditional.tagged(answer, workload)
 
     def destroy(self, request: Request, pk: UUID) -> Response:
-        revision = _revision_asked(request)
+        revision = conditional.revision_asked(request)
         actions.delete(by=self.user, workload=self.find(), revision=revision)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -371,22 +309,6 @@ class ArchivedViewSet(WorkloadViewSet):
         return downloads.artifact_answer(request._request, found)
 
 
-def _revision_asked(request: Request) -> int | None:
-    """The revision to which a change is bound by `If-Match`; None: to none.
-
-    Raises:
-        Refused: 412, no revision is like this.
-    """
-    tags = parse_etags(request.headers.get("If-Match", "*"))
-    if tags == ["*"]:
-        return None
-    revision = as_whole(tags[0].strip('"').partition("-")[0]) if len(tags) == 1 else None
-    if revision is None:
-        text = "If-Match takes one ETag, as the answer to GET has it."
-        raise Refused([FieldError("If-Match", "invalid", text)], status=412)
-    return revision
-
-
 def _parse_replica(job: Workload, name: str | None) -> tuple[str, int] | None:
     """`worker-0` as (role, index), None for all.
 
@@ -414,74 +336,6 @@ def _parse_attempt(job: Workload, text: str | None) -> Which:
         raise Refused([FieldError("attempt", "not_found", str(error))], status=404) from error
 
 
-@extend_schema_view(
-    list=extend_schema(
-        description="The caller's uploads, newest first; POST takes code: an archive or one file, "
-        "field `file`.",
-        parameters=[OpenApiParameter("sha256", description="only uploads of exactly these bytes")],
-    )
-)
-class BundleViewSet(mixins.ListModelMixin, _Rows):
-    """The caller's uploads."""
-
-    parser_classes = (parsers.MultiPartParser,)
-    serializer_class = BundleSerializer
-    queryset = Bundle.objects.none()
-
-    def get_queryset(self) -> QuerySet[Bundle]:
-        # Only own ones: a training can use no other.
-        found = Bundle.objects.filter(tenant__owner=self.user)
-        if (sha256 := self.request.query_params.get("sha256")) is not None:
-            if not SHA256.fullmatch(sha256):
-                text = "A sha256 has 64 digits of 0-9 and a-f."
-                raise Refused([FieldError("sha256", "invalid", text)])
-            found = found.filter(sha256=sha256)
-        return found.order_by("-created_at", "pk")
-
-    @extend_schema(
-        description="The caller's uploads, newest first; POST takes code: an archive or one file, "
-        "field `file`.",
-        parameters=[idempotency.PARAMETER],
-        request={
-            "multipart/form-data": {
-                "type": "object",
-                "properties": {"file": {"type": "string", "format": "binary"}},
-            }
-        },
-        responses={201: BundleSerializer},
-    )
-    def create(self, request: Request) -> Response:
-        file = find_upload(request)
-        if file is None:
-            raise Refused([FieldError("file", "required", "Send the code as `file`.")])
-
-        def add(keep: Keep) -> Response:
-            tenant, created = own_tenant(self.user), status.HTTP_201_CREATED
-            bundle = uploads.add(
-                by=self.user,
-                tenant=tenant,
-                file=file,
-                then=lambda bundle: keep(created, bundle.pk),
-            )
-            return Response(BundleSerializer(bundle).data, status=created)
-
-        def show(pk: UUID) -> object:
-            return BundleSerializer(self._find(pk)).data
-
-        asked = [file.name, file.waiting.sha256]
-        return idempotency.answered(request, self.user, asked, add, show)
-
-    @extend_schema(responses={204: None})
-    def destroy(self, request: Request, pk: UUID) -> Response:
-        """Removes it; 409 while a training that has not ended uses it."""
-        uploads.delete(by=self.user, bundle=self._find(pk))
-        return Response(status=status.HTTP_204_NO_CONTENT)
-
-    def _find(self, pk: UUID) -> Bundle:
-        bundle: Bundle = get_object_or_404(Bundle, tenant__owner=self.user, pk=pk)
-        return bundle
-
-
 def _descriptions(kind: WorkloadKind) -> dict[str, Any]:
     """Action -> what the OpenAPI document says of it, in the words that it has always had."""
     rest, one = kind.rest, kind.rest.one
@@ -500,9 +354,11 @@ def _descriptions(kind: WorkloadKind) -> dict[str, Any]:
             request=kind.serializer,
             responses={201: rest.answer},
         ),
-        "retrieve": extend_schema(description=f"One {one}.", parameters=[_IF_NONE_MATCH]),
+        "retrieve": extend_schema(
+            description=f"One {one}.", parameters=[conditional.IF_NONE_MATCH]
+        ),
         "destroy": extend_schema(
-            description=f"One {one}.", parameters=[_IF_MATCH], responses={204: None}
+            description=f"One {one}.", parameters=[conditional.IF_MATCH], responses={204: None}
         ),
         "events": extend_schema(
             description=f"What happened to a {one}, oldest first.",

@@ -9,10 +9,6 @@ from jobs.models import Artifact, Bundle
 from jobs.rules.states import FINAL_STATES
 from portal.web.fields import Body, Duration
 
-# Part of the ETag of one training, notebook or TensorBoard: to be raised with each change of the fields
-# that `RestResource.answer` shows, or clients go on with the old ones while the row does not change.
-ANSWER_VERSION = 1
-
 
 class StopSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(max_length=500, allow_blank=True, default="")

@@ -209,7 +209,7 @@ def test_an_answer_with_other_fields_is_not_known(
 ) -> None:
     path = f"/api/v1/jobs/{make_job(alice).pk}/"
     old = client.get(path).headers["ETag"]
-    monkeypatch.setattr("jobs.workloads.api.ANSWER_VERSION", 0)
+    monkeypatch.setattr("jobs.workloads.conditional.ANSWER_VERSION", 0)
     assert client.get(path, headers={"If-None-Match": old}).status_code == 200
     # What is to be deleted has not changed.
     assert client.delete(path, headers={"If-Match": old}).status_code == 204
