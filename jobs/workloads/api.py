@@ -158,9 +158,11 @@ class WorkloadViewSet(mixins.ListModelMixin, RowsViewSet):
 
     def retrieve(self, request: Request, pk: UUID) -> Response:
         workload = self.find()
-        is_known = conditional.is_known(request, workload)
-        answer = Response(status=304) if is_known else self.answered(workload)
-        return conditional.tagged(answer, workload)
+        data = (
+            None if conditional.is_known(request, workload) else self.get_serializer(workload).data
+        )
+        status_code = status.HTTP_304_NOT_MODIFIED if data is None else status.HTTP_200_OK
+        return Response(data, status_code, headers=conditional.headers_of(workload))
 
     def destroy(self, request: Request, pk: UUID) -> Response:
         revision = conditional.revision_asked(request)

@@ -3,11 +3,9 @@
 https://www.rfc-editor.org/rfc/rfc9110#section-13
 """
 
-from django.utils.cache import patch_vary_headers
 from django.utils.http import parse_etags
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from jobs.models import Workload
 from portal.errors import FieldError, Refused
@@ -38,13 +36,9 @@ def is_known(request: Request, workload: Workload) -> bool:
     return not {tag, f"W/{tag}", "*"}.isdisjoint(parse_etags(asked))
 
 
-def tagged(answer: Response, workload: Workload) -> Response:
-    """The answer, which says of which revision it is."""
-    patch_vary_headers(
-        answer, ["Accept", "Authorization", "Cookie"]
-    )  # people see different things of it
-    answer.headers["ETag"] = _tag(workload)
-    return answer
+def headers_of(workload: Workload) -> dict[str, str]:
+    """Of which revision an answer is; people see different things of the same one."""
+    return {"ETag": _tag(workload), "Vary": "Accept, Authorization, Cookie"}
 
 
 def revision_asked(request: Request) -> int | None:

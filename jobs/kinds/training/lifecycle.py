@@ -7,38 +7,29 @@ Each retry, of whatever topology, is an attempt: everything of the one before is
 training waits as `restarting`, and all is made anew under new names, with logs of their own.
 """
 
-from collections.abc import Collection
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from jobs.kinds import crashes
-from jobs.kinds.lifecycle import Lifecycle, words_of
+from jobs.kinds.planner import words_of
 from jobs.kinds.state import (
     AttemptRow,
-    Erase,
     ObjectRef,
-    Observed,
     PatchRoot,
     Plan,
     PodFacts,
-    ReplicaKey,
-    Rescue,
     Root,
     Serving,
-    WorkloadRow,
 )
-from jobs.kinds.training import decision, replicas, rescue
+from jobs.kinds.training import attempts, decision, replicas, rescue
+from jobs.kinds.training.archiving import ArchivedLifecycle
 from jobs.kinds.training.decision import Outcome
-from jobs.kinds.training.replicas import Situation, is_server
-from jobs.kinds.training.spec import GRACE_S, RunPolicy
+from jobs.kinds.training.replicas import is_server
 from jobs.rules import patterns, reasons, restarts, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.restarts import Cause, ReplicaEnd
 from jobs.rules.states import WorkloadState
-from jobs.rules.topologies import Role, SuccessPolicy, get_topology
+from jobs.rules.topologies import Role, SuccessPolicy
 
 RECYCLE_S = 30  # servers outlive the deciding replicas by so long
 STRAGGLER_S = 120
@@ -50,21 +41,10 @@ LOSS = "PodFailurePolicy"
 _URGENT = frozenset({"image_name", "image_pull", "container_config", "volume", "quota_refused"})
 
 
-class TrainingLifecycle(Lifecycle):
+class TrainingLifecycle(ArchivedLifecycle):
     """See the module; `run_policy` is the request's."""
 
     root_kind = "Job"
-
-    def __init__(self, row: WorkloadRow, observed: Observed, now: datetime) -> None:
-        super().__init__(row, observed, now)
-        self.topology = get_topology(row.topology)
-        self.run_policy = msgspec.convert(row.run_policy, RunPolicy)
-        self.confirm_s = max(GRACE_S, self.run_policy.pod_grace_s) + 60
-
-    @property
-    def situation(self) -> Situation:
-        """What it has come to."""
-        return Situation(self.row, self.run_policy, self.observed, self.now, self.replicas)
 
     @property
     def deadline_left_s(self) -> int | None:
@@ -84,16 +64,7 @@ class TrainingLifecycle(Lifecycle):
         if row.attempt in self.attempts:
             return self.attempts[row.attempt]
         since = row.started_at if row.attempt == 1 else self.notes.committed_at
-        return AttemptRow(row.attempt, self._cause, row.admitted_at, since)
-
-    @property
-    def _cause(self) -> Cause:
-        """Why the current attempt began, as far as the row tells."""
-        if self.notes.attempt_cause:
-            return Cause(self.notes.attempt_cause)
-        if self.row.attempt == 1:
-            return Cause.FIRST
-        return Cause.RETRY if self.notes.retries_used else Cause.WITHDRAWN
+        return AttemptRow(row.attempt, attempts.cause_of(self.row), row.admitted_at, since)
 
     def _tell_attempt(self, **columns: Any) -> None:
         self.attempts[self.row.attempt] = replace(self.attempt, **columns)
@@ -105,7 +76,9 @@ class TrainingLifecycle(Lifecycle):
             self._tell_attempt(ended_at=self.now, **told)
 
     def admit(self) -> Plan:
-        self.attempts[self.row.attempt] = AttemptRow(self.row.attempt, self._cause, self.now)
+        self.attempts[self.row.attempt] = AttemptRow(
+            self.row.attempt, attempts.cause_of(self.row), self.now
+        )
         return super().admit()
 
     def begin_teardown(self, goal: str, why: Reason) -> None:
@@ -252,14 +225,15 @@ class TrainingLifecycle(Lifecycle):
             self._succeed()
             return
         self._end_attempt(outcome.reason, outcome.exit_code)
-        root = self.observed.root
-        if outcome.lost:
-            self._follow_loss(outcome)
-        elif outcome.may_retry and self._has_retries and not (root and root.retries_itself):
-            self.note(free_attempts=0)
-            self._try_again(Cause.RETRY, self._count_retry(outcome.reason))
-        else:
-            self.fail(outcome.reason)
+        following = attempts.follow(self.situation, self.attempt, outcome)
+        if isinstance(following, Reason):
+            self.fail(following)
+            return
+        self.note(attempt_cause=following.cause.value, **following.counts)
+        why = following.why
+        self.say(why.code, why.text, warning=True)
+        self.begin_teardown("retry", why)
+        self.tear_down()
 
     def _succeed(self) -> None:
         self.set(deciders_ended_at=self.now, finished_at=self.now)
@@ -286,43 +260,6 @@ class TrainingLifecycle(Lifecycle):
             self.fail(reason)
 
     # --- another attempt ---
-    @property
-    def _has_retries(self) -> bool:
-        return self.notes.retries_used < self.run_policy.retries
-
-    @property
-    def _was_steady(self) -> bool:
-        """Whether the current attempt ran for long enough to begin counting anew."""
-        since = self.attempt.started_at
-        return since is not None and (self.now - since).total_seconds() >= restarts.STEADY_S
-
-    def _count_retry(self, cause: Reason) -> Reason:
-        """The next attempt costs a retry: says so."""
-        number, most = self.notes.retries_used + 1, self.run_policy.retries
-        self.note(retries_used=number)
-        return reasons.make("retrying", cause=cause.text, number=number, most=most)
-
-    def _follow_loss(self, outcome: Outcome) -> None:
-        """The cluster ended the attempt: another one costs nothing, unless that has become the rule."""
-        free = 0 if self._was_steady else self.notes.free_attempts
-        if free < restarts.FREE_IN_A_ROW:
-            self.note(free_attempts=0 if self._was_steady else free + 1)
-            self._try_again(Cause.DISRUPTED, outcome.reason)
-            return
-        why = reasons.make("disrupted_often", count=free, who=outcome.lost)
-        if self._has_retries:
-            self._try_again(Cause.DISRUPTED, self._count_retry(why))
-        else:
-            self.fail(why)
-
-    def _try_again(self, cause: Cause, why: Reason) -> None:
-        """Another attempt: everything is made anew under new names."""
-        short = 1 if self._was_steady else self.notes.short_attempts + 1
-        self.note(attempt_cause=cause.value, short_attempts=short)
-        self.say(why.code, why.text, warning=True)
-        self.begin_teardown("retry", why)
-        self.tear_down()
-
     def come_back(self, goal: str, why: Reason) -> None:
         spent_s, deadline_s = self.notes.spent_s + self._attempt_s(), self.run_policy.deadline_s
         if deadline_s is not None and deadline_s <= spent_s:
@@ -344,7 +281,9 @@ class TrainingLifecycle(Lifecycle):
             self.note(attempt_cause=Cause.WITHDRAWN.value)
             self.requeue(why)
             return
-        self.attempts[self.row.attempt] = AttemptRow(self.row.attempt, self._cause, self.now)
+        self.attempts[self.row.attempt] = AttemptRow(
+            self.row.attempt, attempts.cause_of(self.row), self.now
+        )
         self.turn(WorkloadState.STARTING, why)
         self.note(starting_since=self.now, restart_reason=words_of(why))
         self.set(has_plan=True)
@@ -419,9 +358,9 @@ class TrainingLifecycle(Lifecycle):
         if self._keep_servers():
             running = {pod.key for pod in self.observed.pods if not pod.has_ended}
             keys = rescue.with_archive(self.situation)
-            self.is_settled = self._complete([key for key in keys if key not in running])
+            self.is_settled = self.complete_archive([key for key in keys if key not in running])
             return False
-        if not self._finish_servers() or not self._archive():
+        if not self._finish_servers() or not self.archive():
             return False
         # Of what is half made nothing ever ran: there is nothing to look at.
         may_go = self.notes.committed_at is None or self.run_policy.clean_policy == "all"
@@ -493,68 +432,3 @@ class TrainingLifecycle(Lifecycle):
             self.note(pods_ended_at=None, rescue_at=None)
         needs_names = any(not role.is_apart for role in staying)
         self.delete(*going, *(() if needs_names else seen.services))
-
-    # --- the archive ---
-    def _archive(self) -> bool:
-        """Sees to the archive; True when it is complete or nothing more can be done for it."""
-        if not self.notes.archive:
-            if not self._complete(rescue.with_archive(self.situation)):
-                return False
-            self.note(archive="complete" if not self.notes.lost else "partial")
-        self.delete(*self.observed.rescues)
-        return True
-
-    def _complete(self, keys: Collection[ReplicaKey]) -> bool:
-        self.begin("pods_ended_at")
-        missing = rescue.incomplete(self.situation, keys)
-        if not missing:
-            return True
-        if self.observed.namespace != "active" and self.observed.is_current:
-            self._give_up(missing, "the namespace was deleted")
-            return True
-        if not self.wait(self.notes.pods_ended_at, rescue.MARK_S):
-            return False
-        if self.wait_from("rescue_at", rescue.ALL_TRIES_S):
-            self._give_up(missing, "no rescue pod could do it within an hour")
-            return True
-        for key in missing:
-            self._rescue(key)
-        return not rescue.incomplete(self.situation, missing)
-
-    def _rescue(self, key: ReplicaKey) -> None:
-        """The current try of one replica's rescue: start it, wait for it, or count it as failed."""
-        number = rescue.try_of(self.situation, key)
-        pod = rescue.pod_of_try(self.situation, key)
-        if pod is None:
-            self._note_try(key, number)
-            # What its pod mounts is made anew, and nobody removes a Secret but the sweep.
-            self.note(swept=False)
-            self.call(Rescue(key, rescue.pod_uid(self.situation, key), number))
-        elif pod.phase == "Succeeded":
-            self.note(rescued=(*self.notes.rescued, key.text))
-        # Judged by our own clock: since the rescue of this training began, per try.
-        elif pod.phase == "Failed" or self.wait(self.notes.rescue_at, rescue.STUCK_S * pod.number):
-            self.delete(pod)
-            if number >= rescue.TRIES:
-                self._give_up([key], f"{rescue.TRIES} rescue pods have failed")
-            else:
-                self._note_try(key, number + 1)
-                self.due(self.now)
-
-    def _note_try(self, key: ReplicaKey, number: int) -> None:
-        if self.notes.rescues.get(key.text) != number:
-            self.note(rescues={**self.notes.rescues, key.text: number})
-            text = f"Its log is being recovered from the log volume (attempt {number})."
-            self.say("rescue", text, subject=key.who)
-
-    def _give_up(self, keys: Collection[ReplicaKey], why: str) -> None:
-        for key in keys:
-            self.note(lost=(*self.notes.lost, key.text))
-            text = f"The end of its log is only on the log volume: {why}."
-            self.say("archive_incomplete", text, subject=key.who, warning=True)
-
-    def purge(self) -> bool:
-        """The folder on the log volume is the user's own and stays."""
-        if not self.notes.purged:
-            self.call(Erase())
-        return self.notes.purged
