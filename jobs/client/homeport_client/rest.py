@@ -189,7 +189,7 @@ class Rest:
                 return answer
             wait_s = _asked_wait_s(answer)
             is_worth_waiting = wait_s is None or wait_s <= MAX_PAUSE_S
-            # A first try whose connection was lost is still worked on: 409 that says when to come back.
+            # A first try whose connection was lost came first by a moment: 409 that says when to come back.
             may_pass = answer.status in {429, 503} or (answer.status == 409 and wait_s is not None)
             if not may_pass or number == tries or not is_worth_waiting:
                 raise self._refusal(answer, path)
@@ -205,7 +205,8 @@ class Rest:
             return False
         self._knows_keys = None
         with suppress(ClientError):
-            self.open("GET", "me/").release_conn()
+            # Read to its end: what is left would be taken for the next answer of the connection.
+            self.open("GET", "me/").drain_conn()
         return self._knows_keys is True
 
     @property
@@ -253,7 +254,7 @@ class Rest:
     def _refusal(self, answer: urllib3.BaseHTTPResponse, path: str) -> ClientError:
         """Why an answer is no good one."""
         if answer.status < 400:
-            answer.release_conn()
+            answer.drain_conn()
             return sent_elsewhere(
                 self.url, answer.headers.get("Location", "") or str(answer.status)
             )
