@@ -346,13 +346,9 @@ class IdempotentRequest(models.Model):
     key = models.CharField(max_length=255)
     request_sha256 = models.CharField(max_length=64)
     created_at = models.DateTimeField(db_index=True)
-    # Who carries it out, and since when.
-    claim = models.UUIDField()
-    claimed_at = models.DateTimeField()
-    # Of HTTP; null while there is no answer.
-    status = models.IntegerField(null=True)
+    status = models.IntegerField()  # of HTTP
     # The id of what it created. Not the answer itself, which is large and holds values of variables.
-    created_id = models.UUIDField(null=True)
+    created_id = models.UUIDField()
 
     class Meta:
         constraints = [models.UniqueConstraint("user", "key", name="one_request_per_key")]

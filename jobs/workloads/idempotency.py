@@ -1,21 +1,18 @@
 """Requests that may be sent again: one with an `Idempotency-Key` is carried out once, however often it comes.
 
-The first one claims its key; what it did and that it did it are committed together, so a process that
-dies in between has done nothing and left only a claim, which the next one takes over. After the
-draft of the IETF: https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
+What a request does and that its key did it are committed together. So a process that dies has done
+nothing, and of two at once one is undone. After the draft of the IETF:
+https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from uuid import UUID, uuid4
+from uuid import UUID
 
-from django.db import DatabaseError
-from django.db.models import Q
 from django.http import Http404
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter
@@ -30,9 +27,6 @@ HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
 KEPT = timedelta(hours=24)
 MOST_KEPT = 1000  # of one person; the oldest go
-# A claim without an answer is of a request that is still worked on, or of a process that died. Taking
-# over a living one is harmless: it finds that out when it commits, and does nothing.
-_CLAIMED = timedelta(seconds=60)
 _ASK_AGAIN_S = 1
 
 PARAMETER = OpenApiParameter(
@@ -42,30 +36,48 @@ PARAMETER = OpenApiParameter(
     f"out once, and answered with what it created, as it is now, and `{REPLAYED}: true`",
 )
 
+Keep = Callable[[int, UUID], None]
+
 
 @dataclass(frozen=True)
-class _Claim:
-    """This process's right to carry out a request; worth nothing once another one has taken it over."""
+class _Asked:
+    """A person's key, and what it was sent with."""
 
-    row: Q
-    token: UUID
+    by: User
+    key: str
+    sha256: str
+
+    def find(self) -> IdempotentRequest | None:
+        """What was carried out under the key; None: nothing yet.
+
+        Raises:
+            Refused: 422, another request was.
+        """
+        mine = IdempotentRequest.objects.filter(user=self.by, key=self.key)
+        mine.filter(created_at__lt=timezone.now() - KEPT).delete()
+        found = mine.first()
+        if found is not None and found.request_sha256 != self.sha256:
+            text = f"This {HEADER} was sent with another request; use a new one."
+            raise Refused([FieldError(HEADER, "key_reused", text)], status=422)
+        return found
 
     def keep(self, status: int, created_id: UUID) -> None:
         """Keeps how it is answered; called in the transaction of what was asked for.
 
         Raises:
-            Refused: 409, another process has taken the request over; the transaction must end.
+            Refused: 409, another one with the same key came first; the transaction must end.
         """
-        rows = IdempotentRequest.objects.filter(self.row, claim=self.token, status=None)
-        if not rows.update(status=status, created_id=created_id):
-            raise _in_progress()
-
-    def give_up(self) -> None:
-        """Nothing was done: the request may be sent again under its key, changed or not."""
-        IdempotentRequest.objects.filter(self.row, claim=self.token, status=None).delete()
-
-
-Keep = Callable[[int, UUID], None]
+        values = {"request_sha256": self.sha256, "created_at": timezone.now()}
+        values |= {"status": status, "created_id": created_id}
+        rows = IdempotentRequest.objects
+        # Of two at once the second waits here until the first is committed, or undone.
+        _row, is_new = rows.get_or_create(user=self.by, key=self.key, defaults=values)
+        if not is_new:
+            text = "Another request with this key was carried out just now. Send it again for its answer."
+            raise Refused(text, "in_progress", 409, retry_after_s=_ASK_AGAIN_S)
+        newest_first = rows.filter(user=self.by).order_by("-created_at", "-pk")
+        if too_many := list(newest_first.values_list("pk", flat=True)[MOST_KEPT:]):
+            rows.filter(pk__in=too_many).delete()
 
 
 def answered(
@@ -86,7 +98,7 @@ def answered(
 
     Raises:
         Refused: what `act` raises; 400, the key is no key; 422, it belongs to another request; 409,
-            the first request is still worked on; 404, what it created has been deleted.
+            another one came first at the same moment; 404, what the first created has been deleted.
     """
     key = request.headers.get(HEADER)
     if key is None:
@@ -94,61 +106,18 @@ def answered(
     if not re.fullmatch(r"[\x21-\x7e]{1,255}", key):
         text = f"{HEADER} has 1 to 255 printable characters without spaces."
         raise Refused([FieldError(HEADER, "invalid", text)])
-    asked = json.dumps([request.method, request.path, body], sort_keys=True)
-    found = _claim(by, key, hashlib.sha256(asked.encode()).hexdigest())
-    if isinstance(found, IdempotentRequest):
-        return Response(_shown(found, show), status=found.status, headers={REPLAYED: "true"})
-    try:
-        return act(found.keep)
-    except BaseException:
-        with suppress(DatabaseError):  # which may be why; the claim is taken over then
-            found.give_up()
-        raise
+    said = json.dumps([request.method, request.path, body], sort_keys=True)
+    asked = _Asked(by, key, hashlib.sha256(said.encode()).hexdigest())
+    first = asked.find()
+    if first is None:
+        return act(asked.keep)
+    return Response(_shown(first, show), status=first.status, headers={REPLAYED: "true"})
 
 
 def _shown(found: IdempotentRequest, show: Callable[[UUID], object]) -> object:
-    assert found.created_id is not None  # it is answered
     try:
         return show(found.created_id)
     except Http404 as error:
         text = "This request was carried out, and what it created has been deleted since."
         step = f"Send it with another {HEADER} to create it again."
         raise Refused(text, "not_found", 404, next_step=step) from error
-
-
-def _claim(by: User, key: str, sha256: str) -> _Claim | IdempotentRequest:
-    """A claim on a request that is new or was left behind, else the one that has its answer.
-
-    Raises:
-        Refused: 422 or 409, see `answered`.
-    """
-    now, token = timezone.now(), uuid4()
-    values = {"request_sha256": sha256, "claim": token, "claimed_at": now, "created_at": now}
-    mine = Q(user=by, key=key)
-    IdempotentRequest.objects.filter(mine, created_at__lt=now - KEPT).delete()
-    row, is_new = IdempotentRequest.objects.get_or_create(user=by, key=key, defaults=values)
-    if is_new:
-        _forget_oldest(by)
-        return _Claim(mine, token)
-    if row.request_sha256 != sha256:
-        text = f"This {HEADER} was sent with another request; use a new one."
-        raise Refused([FieldError(HEADER, "key_reused", text)], status=422)
-    if row.status is not None:
-        return row
-    left = IdempotentRequest.objects.filter(mine, claim=row.claim, status=None)
-    if row.claimed_at > now - _CLAIMED or not left.update(claim=token, claimed_at=now):
-        raise _in_progress()
-    return _Claim(mine, token)
-
-
-def _forget_oldest(by: User) -> None:
-    """Makes room for one more answer."""
-    done = IdempotentRequest.objects.filter(user=by, status__isnull=False)
-    newest_first = done.order_by("-created_at", "-pk").values_list("pk", flat=True)
-    if too_many := list(newest_first[MOST_KEPT - 1 :]):
-        IdempotentRequest.objects.filter(pk__in=too_many).delete()
-
-
-def _in_progress() -> Refused:
-    text = "The first request with this key is still worked on. Send it again for its answer."
-    return Refused(text, "in_progress", 409, retry_after_s=_ASK_AGAIN_S)

@@ -22,7 +22,7 @@ from tests.factories import make_job, make_tenant, submit_body
 from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.django_db
-LATER = timedelta(minutes=2)  # longer than a claim is respected
+LATER = timedelta(minutes=2)
 
 
 def post(client: Client, key: str = "k1", **changes: Any) -> Any:
@@ -77,13 +77,12 @@ def test_only_what_was_created_is_kept(client: Client, monkeypatch: pytest.Monke
     gone = post(client, env={"PASSWORD": "sesame"})
     assert (gone.status_code, gone.json()["errors"][0]["code"]) == (404, "not_found")
     assert "has been deleted since" in gone.json()["errors"][0]["text"]
-    # Of a person so many are kept, the newest, and all that are not answered yet.
+    # Of a person so many are kept, the newest.
     monkeypatch.setattr(idempotency, "MOST_KEPT", 3)
-    IdempotentRequest.objects.filter(key="k1").update(status=None)
     for number in range(5):
         post(client, f"of {number}".replace(" ", "-"))
     kept = IdempotentRequest.objects.order_by("pk").values_list("key", flat=True)
-    assert list(kept) == ["k1", "of-2", "of-3", "of-4"]
+    assert list(kept) == ["of-2", "of-3", "of-4"]
 
 
 def test_keys_of_two_people_do_not_meet(client: Client, alice: Tenant) -> None:
@@ -117,47 +116,31 @@ def during_submit(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) 
     monkeypatch.setattr(actions, "submit", submit_then)
 
 
-def left_behind(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim of a process that was killed before it committed."""
-
+def test_a_killed_process_has_done_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def die() -> None:
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr("jobs.workloads.idempotency._Claim.give_up", lambda claim: None)
         during_submit(patch, die)
         with pytest.raises(SystemExit):
             post(client)
+    assert not Workload.objects.exists()
+    assert post(client).status_code == 201
 
 
-def test_a_killed_process_has_done_nothing_and_is_replaced(
+def test_of_two_at_once_the_second_is_undone(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left_behind(client, monkeypatch)
-    assert not Workload.objects.exists()
-    busy = post(client)
-    assert (busy.status_code, busy.headers["Retry-After"]) == (409, "1")
-    assert busy.json()["errors"][0]["code"] == "in_progress"
-    IdempotentRequest.objects.update(claimed_at=timezone.now() - LATER)
-    assert post(client).status_code == 201
-    assert Workload.objects.count() == 1
-
-
-def test_who_was_taken_over_does_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was only slow: it notices when it would commit."""
-    other: list[Any] = []
-
-    def is_slow() -> None:
-        if not other:
-            other.append(None)
-            IdempotentRequest.objects.update(claimed_at=timezone.now() - LATER)
-            other[0] = post(client)
-
-    during_submit(monkeypatch, is_slow)
-    assert post(client).status_code == 409
-    # Both were one transaction here: what the other did went with the first one's.
-    assert other[0].status_code == 201
-    assert not Workload.objects.exists()
+    first = post(client)
+    row = IdempotentRequest.objects.get()
+    row.delete()
+    # It is committed while the second has done its work already.
+    with monkeypatch.context() as patch:
+        during_submit(patch, row.save)
+        late = post(client)
+    assert (late.status_code, late.headers["Retry-After"]) == (409, "1")
+    assert late.json()["errors"][0]["code"] == "in_progress"
+    assert str(Workload.objects.get().pk) == first.json()["id"]
 
 
 @pytest.mark.django_db(transaction=True)
