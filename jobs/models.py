@@ -92,7 +92,7 @@ class Workload(models.Model):
     # --- the request; `jobs/kinds/spec.py` reads and writes these four ---
     name = models.CharField(max_length=80)
     image = models.CharField(max_length=255)
-    # role -> {"count": n, "cpu_millicores": n, "memory_bytes": n, "gpu_count": n}
+    # role -> {"count": n, "cpu_millicores": n, "memory_bytes": n, "gpu_count": n, "image"?: text}
     replicas = models.JSONField()
     spec = models.JSONField(default=dict)  # all else that the kind's spec has; up to 320 KB
 
@@ -165,7 +165,7 @@ class Workload(models.Model):
         return by.shown_name if by is not None and by.pk != self.owner_id else ""
 
     @property
-    def asked(self) -> dict[str, dict[str, int]]:
+    def asked(self) -> dict[str, dict[str, Any]]:
         """`replicas` in the order of their roles."""
         return in_role_order(self.replicas)
 

@@ -10,7 +10,6 @@ from jobs.kinds.spec import columns_of
 from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.spec import RunPolicy
 from jobs.models import Replica, Workload
-from jobs.rules.requests import RoleRequest
 from tenants.actions import ensure_tenant
 from tenants.models import Team, Tenant, User
 
@@ -78,7 +77,7 @@ def new_service(tenant: Tenant, kind: str = "notebook", **changes: Any) -> Workl
 
     `cpu_millicores`, `memory_bytes` and `gpu_count` are those of its one replica.
     """
-    size = {name: changes.pop(name) for name in RoleRequest.__struct_fields__ if name in changes}
+    size = {name: changes.pop(name) for name in _SIZE if name in changes}
     wanted: dict[str, Any] = {
         "name": "my notebook",
         "image": "quay.io/jupyter/tensorflow-notebook:2026-11-01",
@@ -100,6 +99,7 @@ def make_service(tenant: Tenant, **changes: Any) -> Workload:
     return row
 
 
+_SIZE = ("cpu_millicores", "memory_bytes", "gpu_count")
 _REPLICA = ("pod", "pod_uid", "node", "gpus", "restarts", "exit_code")
 
 

@@ -167,6 +167,9 @@ def _row_of(workload: Any) -> WorkloadRow:
             role: quantity.memory_text(asked["memory_bytes"])
             for role, asked in workload.replicas.items()
         },
+        images={
+            role: asked["image"] for role, asked in workload.replicas.items() if "image" in asked
+        },
         counts={role: asked["count"] for role, asked in workload.replicas.items()},
         topology=topology,
         run_policy=workload.run_policy or {},

@@ -184,6 +184,6 @@ class WorkloadKind:
         grace = duration_text(self.grace_s(workload))
         return str(text).format(grace=grace, person=workload.owner.shown_name)
 
-    def requests(self, replicas: Mapping[str, Mapping[str, int]]) -> tuple[ReplicaRequest, ...]:
+    def requests(self, replicas: Mapping[str, Mapping[str, Any]]) -> tuple[ReplicaRequest, ...]:
         """What scheduler and quota count of the column `replicas`."""
         return requests_of(replicas, self.overhead)

@@ -40,6 +40,14 @@ def columns_of(spec: WorkloadSpec) -> dict[str, Any]:
     """The columns of `Workload` that keep a spec."""
     values = msgspec.to_builtins(spec)
     columns = {name: values.pop(name) for name in _COLUMNS}
+    # Commands may be long, and every list reads the column of replicas.
+    commands = {role: asked.pop("command") for role, asked in columns["replicas"].items()}
+    if any(commands.values()):
+        values["commands"] = commands
+    columns["replicas"] = {
+        role: {name: part for name, part in asked.items() if part is not None}
+        for role, asked in columns["replicas"].items()
+    }
     return {**columns, "spec": values}
 
 
@@ -50,4 +58,7 @@ def spec_of(workload: SpecColumns, kind: type[S]) -> S:
         msgspec.ValidationError: the row was changed by hand.
     """
     columns = {name: getattr(workload, name) for name in _COLUMNS}
+    if commands := workload.spec.get("commands"):
+        asked = columns["replicas"].items()
+        columns["replicas"] = {role: {**own, "command": commands.get(role)} for role, own in asked}
     return msgspec.convert({**workload.spec, **columns}, kind)

@@ -100,7 +100,7 @@ class WorkloadRow:
         kind: its key in `jobs/kinds/registry.py`, as it is stored.
         kube_name: NAME of the objects of the attempt.
         root_name: name of its root, on which all other objects hang.
-        image: the user's image, for sentences.
+        image: the user's image, for sentences; images: those of roles that have their own.
         memory: role -> memory limit as text, for sentences.
         counts: role -> replicas.
         topology, run_policy: of the request of a training; the latter as the fields of its
@@ -125,6 +125,7 @@ class WorkloadRow:
     root_name: str
     image: str
     memory: Mapping[str, str]
+    images: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     topology: str = ""
     run_policy: Mapping[str, Any] = field(default_factory=dict)

@@ -164,7 +164,8 @@ class Runner:
             self.say(text)
             return Ending(codes.EXIT_CONFIGURATION, codes.PEER_UNRESOLVED, text)
         config = self._config
-        command = final_command(config["command"], config.get("cluster_flags") or (), context)
+        words = config.get("commands", {}).get(context.role, config["command"])
+        command = final_command(words, config.get("cluster_flags") or (), context)
         of_role = config.get("environment", {}).get(context.role, OLDER_ENVIRONMENT)
         env = whole_environment(config.get("env") or {}, of_role, context, dict(os.environ))
         try:

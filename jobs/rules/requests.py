@@ -1,6 +1,7 @@
 """What a workload asks for by role, and what scheduler and quota count of it."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -10,16 +11,22 @@ _NOTHING = Amount()
 
 
 class RoleRequest(msgspec.Struct, frozen=True):
-    """What each replica of one role asks for."""
+    """What each replica of one role asks for.
+
+    Attributes:
+        command, image: what it runs, and in what; None: as the training says for all.
+    """
 
     count: int
     cpu_millicores: int
     memory_bytes: int
     gpu_count: int = 0
+    command: tuple[str, ...] | None = None
+    image: str | None = None
 
 
 def requests_of(
-    replicas: Mapping[str, Mapping[str, int]], overhead: Amount = _NOTHING
+    replicas: Mapping[str, Mapping[str, Any]], overhead: Amount = _NOTHING
 ) -> tuple[ReplicaRequest, ...]:
     """What the scheduler and the quota count: a pod needs what its main container asks for.
 

@@ -55,7 +55,7 @@ class ListedWorkload(SimpleNamespace):
     pk: UUID
     owner_id: UUID
     kind: str
-    replicas: dict[str, dict[str, int]]
+    replicas: dict[str, dict[str, Any]]
     state: str
     attempt: int
     revision: int

@@ -262,10 +262,11 @@ class TrainingPage(WorkloadPage):
         return Bundle.objects.filter(pk=identity).first() if identity else None
 
     @property
-    def roles(self) -> list[tuple[str, dict[str, Any]]]:
-        """What each replica of a role asks for, by the role's title."""
+    def roles(self) -> list[tuple[str, dict[str, Any], str]]:
+        """What each replica of a role asks for, by the role's title, and the role's own command."""
+        own = {role: asked.command or () for role, asked in self.spec.replicas.items()}
         return [
-            (_(ROLES[role].title_of(asked["count"])), asked)
+            (_(ROLES[role].title_of(asked["count"])), asked, command_line.join(own[role]))
             for role, asked in self.workload.asked.items()
         ]
 

@@ -5,6 +5,7 @@ Reads rows only. The reconciler keeps `observed_*` as the ResourceQuota's status
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -21,7 +22,7 @@ RESOURCES = tuple(TITLES)
 MAX_HOLDERS = 20
 
 
-def totals(replicas: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+def totals(replicas: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """What all replicas of a workload ask for together, by the resources of the quota.
 
     Args:
@@ -37,7 +38,7 @@ def totals(replicas: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     return sums
 
 
-def held_totals(kind: str, replicas: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+def held_totals(kind: str, replicas: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """What the quota counts of a workload of this kind, with what runs beside its programs."""
     held = total_of(KINDS[kind].requests(replicas))
     return {resource: held.get(resource) for resource in RESOURCES}

@@ -60,7 +60,7 @@ CHIEF = altered(
     replicas={
         "chief": {**PS, "count": 1},
         "worker": WORKER,
-        "ps": PS,
+        "ps": {**PS, "command": ("python", "ps.py"), "image": "lab/ps:1"},
         "evaluator": {**PS, "count": 1},
     },
 )

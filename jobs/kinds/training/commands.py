@@ -56,14 +56,14 @@ def preview_command(spec: TrainingSpec) -> CommandPreview:
     for role, count in counts.items():
         for index in range(min(count, MAX_SHOWN)):
             context = ReplicaContext(role, index, hosts, "/data", log_dir)
-            words = placeholders.final_command(spec.command, spec.cluster_flags, context)
+            words = placeholders.final_command(spec.command_of(role), spec.cluster_flags, context)
             replicas.setdefault(command_line.join(words), []).append(f"{role}-{index}")
     shown = sum(map(len, replicas.values()))
     return CommandPreview(
         lines=tuple(ReplicaCommand(tuple(who), text) for text, who in replicas.items()),
         variables=_variables(spec, hosts),
         hidden=sum(counts.values()) - shown,
-        shell_word=next((word for word in spec.command if word in _SHELL_WORDS), ""),
+        shell_word=next((word for word in _words(spec) if word in _SHELL_WORDS), ""),
         unknown_placeholder=_find_unknown_placeholder(spec),
     )
 
@@ -75,9 +75,14 @@ def _variables(spec: TrainingSpec, hosts: placeholders.Hosts) -> tuple[str, ...]
     return tuple(f"{name}={filled[name]}" for name in given if name in filled)
 
 
+def _words(spec: TrainingSpec) -> list[str]:
+    """Of all commands that run."""
+    return [word for role in spec.replicas for word in spec.command_of(role)]
+
+
 def _find_unknown_placeholder(spec: TrainingSpec) -> str:
     known = placeholders.values(ReplicaContext("worker", 0, {}, "", ""))
-    for word in spec.command:
+    for word in _words(spec):
         for match in _LIKE_PLACEHOLDER.finditer(word):
             if match.group(1) not in known:
                 return match.group(0)

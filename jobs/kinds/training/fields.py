@@ -32,6 +32,7 @@ from portal.errors import FieldError
 from portal.web.fields import (
     Body,
     CpuRequest,
+    ImageReference,
     Integer,
     MemoryRequest,
     Omissible,
@@ -319,6 +320,8 @@ class ResourcesSerializer(Body):
             "cpu": _Cpu(source="cpu_millicores", least=10, most=1_000_000, default=1000),
             "memory": _Memory(source="memory_bytes", least=2**25, most=2**44, default=2**30),
             "gpu": _Pieces(source="gpu_count", most=catalog.max_gpu_per_replica, default=0),
+            "command": Command(required=False),
+            "image": ImageReference(required=False),
         }
 
 
@@ -357,7 +360,12 @@ class Replicas(AnyField):
         return found
 
     def to_representation(self, value: Mapping[str, RoleRequest]) -> dict[str, Any]:
-        return {role: written(asked, self._readers) for role, asked in in_role_order(value).items()}
+        """What is not said of a role is left out."""
+        told = {role: written(asked, self._readers) for role, asked in in_role_order(value).items()}
+        return {
+            role: {name: part for name, part in asked.items() if part is not None}
+            for role, asked in told.items()
+        }
 
     @cached_property
     def _readers(self) -> "Readers":

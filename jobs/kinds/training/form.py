@@ -54,8 +54,11 @@ _PARTS = {
     "cpu": gettext_lazy("CPU"),
     "memory": gettext_lazy("memory"),
     "gpu": gettext_lazy("GPU"),
+    "command": gettext_lazy("command"),
+    "image": gettext_lazy("image"),
 }
-_EACH = {"count": "1", "cpu": "1", "memory": "2Gi", "gpu": "0"}  # of a blank form
+# Of a blank form; what is blank there says nothing of the role.
+_EACH = {"count": "1", "cpu": "1", "memory": "2Gi", "gpu": "0", "command": "", "image": ""}
 # What parts of a body have no input of their name are told at these.
 _PLACES = {
     "source": "source_kind",
@@ -179,6 +182,8 @@ class TrainingForm(WorkloadForm):
             shown[f"replicas.{role}.cpu"] = quantity.cpu_text(asked.cpu_millicores)
             shown[f"replicas.{role}.memory"] = quantity.memory_text(asked.memory_bytes)
             shown[f"replicas.{role}.gpu"] = str(asked.gpu_count)
+            shown[f"replicas.{role}.command"] = command_line.join(asked.command or ())
+            shown[f"replicas.{role}.image"] = asked.image or ""
         source = dict(spec.source or {})
         source |= {name: "" for name in ("url", "git") if name in source and not may_read}
         shown["source_kind"] = next((kind for kind in SOURCE_KINDS if kind in source), "none")
@@ -234,25 +239,26 @@ class TrainingForm(WorkloadForm):
             if self.values[name] and not self._lacks_unit(name)
         }
         with suppress(ValueError):
-            found["command"] = self._words()
+            found["command"] = _words(self.values["command"])
         kind = self.values["source_kind"]
         if self.values.get(f"source.{kind}"):
             parts = {part: self.values[name] for part, name in self._source_inputs(kind).items()}
             found["source"] = {part: text for part, text in parts.items() if text}
         return {
             **found,
-            "replicas": {role.name: self._role(role) for role in self.topology.roles},
+            "replicas": {role.name: self._role(role) for role in self._roles},
             "env": dict(self.env),
             "cluster_flags": self.flags,
         }
 
     def unreadable(self) -> dict[str, str]:
         wrong = {}
-        try:
-            self._words()
-        except ValueError as error:
-            text = _("The command cannot be parsed: %(why)s. Look for a missing quote.")
-            wrong["command"] = text % {"why": error}
+        for name in ("command", *(f"replicas.{role.name}.command" for role in self._roles)):
+            try:
+                _words(self.values[name])
+            except ValueError as error:
+                text = _("The command cannot be parsed: %(why)s. Look for a missing quote.")
+                wrong[name] = text % {"why": error}
         kind = self.values["source_kind"]
         if kind not in SOURCE_KINDS:
             wrong["source_kind"] = _("Choose where the code comes from.")
@@ -314,14 +320,22 @@ class TrainingForm(WorkloadForm):
         """The one that is chosen."""
         return TOPOLOGIES.get(self.values["topology"], SINGLE)
 
-    def _role(self, role: Role) -> dict[str, str]:
-        asked = {part: self.values[f"replicas.{role.name}.{part}"] for part in _PARTS}
-        return {**asked, "count": "1"} if role.least == role.most == 1 else asked
+    @property
+    def _roles(self) -> list[Role]:
+        """Those of it that are not left out."""
+        return [
+            role
+            for role in self.topology.roles
+            if role.least or self.values[f"replicas.{role.name}.count"] != "0"
+        ]
 
-    def _words(self) -> list[str]:
-        # A backslash at the end of a line continues it, as in a shell.
-        text = re.sub(r"\\\r?\n", " ", self.values["command"])
-        return shlex.split(text.replace("\r\n", "\n"))
+    def _role(self, role: Role) -> dict[str, Any]:
+        texts = {part: self.values[f"replicas.{role.name}.{part}"] for part in _PARTS}
+        asked: dict[str, Any] = {part: text for part, text in texts.items() if text or _EACH[part]}
+        if command := asked.pop("command", ""):
+            with suppress(ValueError):
+                asked["command"] = _words(command)
+        return {**asked, "count": "1"} if role.least == role.most == 1 else asked
 
     def _lacks_unit(self, name: str) -> bool:
         is_number = re.fullmatch(r"[-\d.]+", self.values[name])
@@ -374,7 +388,7 @@ def _asked_roles(spec: TrainingSpec) -> AskedRoles:
     return AskedRoles(
         counts={role: asked.count for role, asked in spec.replicas.items()},
         gpus={role: asked.gpu_count for role, asked in spec.replicas.items()},
-        command=spec.command,
+        command=spec.command_of("worker"),
         node_gpus=max((size.get("gpu", 0) for size in sizes), default=0),
     )
 
@@ -409,6 +423,16 @@ _SOURCE_NEEDED = {
     "url": gettext_lazy("Enter the URL of the script or archive."),
     "path": gettext_lazy("Enter the folder on the data volume, for example /data/src."),
 }
+
+
+def _words(text: str) -> list[str]:
+    """Words of a command line.
+
+    Raises:
+        ValueError: a quote is missing.
+    """
+    # A backslash at the end of a line continues it, as in a shell.
+    return shlex.split(re.sub(r"\\\r?\n", " ", text).replace("\r\n", "\n"))
 
 
 def _rows(posted: QueryDict) -> list[tuple[str, str]]:

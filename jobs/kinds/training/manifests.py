@@ -45,6 +45,7 @@ class RoleManifest:
 
     role: str
     name: str
+    image: str
     labels: Mapping[str, str]
     resources: Mapping[str, str]
     gpu_count: int
@@ -67,7 +68,6 @@ class JobManifest(Manifest):
     dead_man_ttl_s: int | None
     grace_s: int
     shm_bytes: int | None
-    image: str
     job_json: str
     port: int
 
@@ -106,6 +106,7 @@ def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSet
         "attempt": attempt,
         "topology": spec.topology,
         "command": list(spec.command),
+        "commands": {role: list(one.command) for role, one in spec.replicas.items() if one.command},
         "cluster_flags": list(spec.cluster_flags),
         "source": None if _is_private(spec.source) else spec.source,
         "private": PRIVATE_FILE,
@@ -167,6 +168,7 @@ def _role(
     return RoleManifest(
         role=role,
         name=name,
+        image=spec.image_of(role),
         labels={**marks, labels.OWNER: str(training.pk)},
         resources=amounts(asked.cpu_millicores, asked.memory_bytes, asked.gpu_count),
         gpu_count=asked.gpu_count,
@@ -223,7 +225,6 @@ def render_training(
         dead_man_ttl_s=None if decides_after else policy.ttl_s + DEAD_MAN_S,
         grace_s=spec.run_policy.pod_grace_s,
         shm_bytes=spec.shm_bytes,
-        image=spec.image,
         job_json=_job_json(training, spec, attempt, pods),
         port=PORT,
         pods=pods,

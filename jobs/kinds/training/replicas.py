@@ -178,10 +178,11 @@ def _reason(now: Situation, pod: PodFacts) -> Reason:
         return reasons.NONE
     if pod.waiting_reason == "CrashLoopBackOff" and pod.last_end is not None:
         return endings.reason_of_end(who, pod.last_end, now.row.memory[pod.key.role])
+    image = now.row.images.get(pod.key.role, now.row.image)
     return waits.reason_of_wait(
         WaitingPod(
             who=who,
-            image="of Homeport's helpers" if pod.waiting_in == "fetch" else now.row.image,
+            image="of Homeport's helpers" if pod.waiting_in == "fetch" else image,
             node=pod.node,
             unplaced_why=pod.unplaced_why,
             fetch_runs=pod.fetch_runs,

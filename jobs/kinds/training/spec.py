@@ -39,3 +39,11 @@ class TrainingSpec(WorkloadSpec, frozen=True, kw_only=True):
     cluster_flags: tuple[str, ...] = ()  # names of flags to append, in order
     shm_bytes: int | None = None
     run_policy: RunPolicy = RunPolicy()
+
+    def command_of(self, role: str) -> tuple[str, ...]:
+        """What the replicas of a role run."""
+        return self.replicas[role].command or self.command
+
+    def image_of(self, role: str) -> str:
+        """In what they run it."""
+        return self.replicas[role].image or self.image

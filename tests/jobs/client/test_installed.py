@@ -132,7 +132,7 @@ def test_a_shell_completes_its_words(bare: Path, tmp_path: Path) -> None:
         "login logout logs",
         "download list",
         "succeeded",
-        "--ps-cpu --ps-memory --ps-gpu",
+        "--ps-cpu --ps-memory --ps-gpu --ps-image",
         "",
     ], done.stderr
     assert "compdef _homeport_completion" in run(program, "completion", "zsh").stdout

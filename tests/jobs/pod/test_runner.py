@@ -56,6 +56,11 @@ def test_the_exit_code_is_the_programs_own(
     assert door.ends[-1]["exit_code"] == exit_code
 
 
+def test_a_role_runs_its_own_command_where_it_has_one(pod: Pod) -> None:
+    pod.config.update(command=["false"], commands={"worker": ["true"], "ps": ["false"]})
+    assert pod.run()[0] == 0
+
+
 @pytest.mark.parametrize(
     ("command", "exit_code", "reason", "words"),
     [

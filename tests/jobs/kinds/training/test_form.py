@@ -78,9 +78,13 @@ def test_lines_of_a_command_are_joined_as_in_a_shell() -> None:
 
 
 def test_a_missing_quote_is_told_at_the_command() -> None:
-    form = posted(command="python 'train.py")
-    assert "command" not in form.body()
-    assert "Look for a missing quote" in form.unreadable()["command"]
+    form = posted(command="python 'train.py", **{"replicas.worker.command": "python 'w.py"})
+    body = form.body()
+    assert "command" not in body
+    assert "command" not in body["replicas"]["worker"]
+    wrong = form.unreadable()
+    assert sorted(wrong) == ["command", "replicas.worker.command"]
+    assert all("Look for a missing quote" in text for text in wrong.values())
 
 
 @pytest.mark.parametrize("kind", ["bundle", "git", "url", "path"])
@@ -185,7 +189,10 @@ def test_running_again_asks_for_exactly_the_same() -> None:
         "image": "python:3.11-slim",
         "command": ["python", "-c", "print('a \"b\" $c')", "--dir={{log_dir}}", ""],
         "source": {"url": "https://example.org/train.py", "sha256": "ab" * 32},
-        "replicas": {"worker": {"count": 2, "cpu": "1500m", "memory": "768Mi", "gpu": 1}, "ps": {}},
+        "replicas": {
+            "worker": {"count": 2, "cpu": "1500m", "memory": "768Mi", "gpu": 1},
+            "ps": {"command": ["python", "-c", "a = 1\nprint(a)"], "image": "python:3.12"},
+        },
         "env": {"A": "1", "B": " two  words "},
         "cluster_flags": ["task_index", "ps_hosts"],
         "success_policy": "worker0",
