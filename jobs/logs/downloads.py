@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
@@ -29,6 +30,7 @@ def log_answer(
     replica: tuple[str, int] | None,
     tail: int | None,
     which: logs.Which = "latest",
+    since: datetime | None = None,
 ) -> StreamingHttpResponse:
     """The log as text.
 
@@ -38,6 +40,7 @@ def log_answer(
         replica: one replica, or None for all of them with prefixes.
         tail: that many last lines; None: all of it, offered as a file.
         which: whose log.
+        since: only lines from this time on, where times are known.
     """
     name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in job.name)
     if which != "latest":
@@ -45,7 +48,7 @@ def log_answer(
     whose = f"{replica[0]}-{replica[1]}" if replica else "all"
     if isinstance(request, ASGIRequest):
         chunks: Iterator[bytes] | AsyncIterator[bytes]
-        chunks = job_text(job, replica=replica, tail_lines=tail, which=which)
+        chunks = job_text(job, replica=replica, tail_lines=tail, which=which, since=since)
     else:  # without an event loop (the test client) only the archive can be read
         chunks = logs.job_log(job, replica=replica, tail_lines=tail, which=which)
     return streamed(

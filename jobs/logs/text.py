@@ -5,6 +5,7 @@ been archived from the object store.
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from asgiref.sync import sync_to_async
 
@@ -12,12 +13,14 @@ from jobs.archive import logs
 from jobs.logs.hub import get_hub
 from jobs.logs.sources import CONTAINER
 from jobs.models import Replica, Workload
+from jobs.pod.protocol.notices import notice
 from portal.cluster.errors import ClusterError, CredentialsError
 from portal.web.streaming import threaded
 
 # The kubelet keeps some tens of MiB of a running container; a longer log is better in the archive.
 LIVE_MAX_BYTES = 40 * 1024**2
 _STAMP = re.compile(rb"^[^ \n]* ?", re.MULTILINE)
+_NO_TIMES = notice("lines of the archive have no times, so all of it follows").encode()
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,17 @@ class Part:
 
 
 def parts_of(
-    job: Workload, replica: tuple[str, int] | None, which: logs.Which, *, is_tail: bool
+    job: Workload,
+    replica: tuple[str, int] | None,
+    which: logs.Which,
+    *,
+    is_tail: bool,
+    since: datetime | None = None,
 ) -> list[Part]:
     """Where each log is to be read. Three queries, however many replicas and attempts.
 
-    Only the latest attempt has pods.
+    Only the latest attempt has pods. They know times, which the archive does not: with `since` they come
+    first, and what had ended by then is nowhere.
     """
     wanted = [replica] if replica else logs.replicas_of(job)
     found = logs.find_logs(job, wanted, which)
@@ -61,7 +70,8 @@ def parts_of(
     latest = {(row.role, row.index): row for row in rows}
     kept = {one.key: one for one in found}
     return parts + [
-        _part(key, latest.get(key), kept.get(key), job.attempt, is_tail=is_tail) for key in wanted
+        _part(key, latest.get(key), kept.get(key), job.attempt, is_tail=is_tail, since=since)
+        for key in wanted
     ]
 
 
@@ -72,13 +82,16 @@ def _part(
     attempt: int,
     *,
     is_tail: bool,
+    since: datetime | None,
 ) -> Part:
     role, index = key
+    if since and row is not None and row.finished_at and row.finished_at < since:
+        return Part(role, index, attempt, "", None)
     if row is None or not row.pod:
         return Part(role, index, attempt, "", found)
-    if found is None:
+    if found is None or since:
         # Nothing is kept yet, or nothing could be (a full volume): the pod may still have it.
-        return Part(role, index, attempt, row.pod, None)
+        return Part(role, index, attempt, row.pod, found)
     log = found.log
     is_whole = log.attempt == row.attempt and log.is_complete and not log.missing_at_end_bytes
     is_long = not is_tail and log.end_byte > LIVE_MAX_BYTES
@@ -91,6 +104,7 @@ async def job_text(
     replica: tuple[str, int] | None,
     tail_lines: int | None,
     which: logs.Which = "latest",
+    since: datetime | None = None,
 ) -> AsyncIterator[bytes]:
     """The log so far, cut at lines.
 
@@ -99,30 +113,37 @@ async def job_text(
         replica: role and index; None for all, each line behind its replica's name.
         tail_lines: only so many lines of each; None for everything.
         which: whose log; `all` has a line with attempt and replica before each.
+        since: in UTC; only lines from this time on, where times are known: of pods.
     """
-    parts = await sync_to_async(parts_of)(job, replica, which, is_tail=tail_lines is not None)
+    is_tail = tail_lines is not None
+    parts = await sync_to_async(parts_of)(job, replica, which, is_tail=is_tail, since=since)
     for part in parts:
         head = logs.head_line(part.attempt, part.name) if which == "all" else b""
         prefix = f"{part.name} | ".encode() if replica is None else b""
-        async for chunk in _text(job.tenant.namespace, part, tail_lines):
+        async for chunk in _text(job.tenant.namespace, part, tail_lines, since):
             yield head + (b"".join(logs.prefixed([chunk], prefix)) if prefix else chunk)
             head = b""
 
 
-async def _text(namespace: str, part: Part, tail_lines: int | None) -> AsyncIterator[bytes]:
+async def _text(
+    namespace: str, part: Part, tail_lines: int | None, since: datetime | None
+) -> AsyncIterator[bytes]:
     """Live if it can be had, else archived."""
     if part.pod:
         came = False
         try:
-            async for chunk in _live(namespace, part.pod, tail_lines):
+            async for chunk in _live(namespace, part.pod, tail_lines, since):
                 came = True
                 yield chunk
+            came = came or since is not None
         except (ClusterError, CredentialsError):
             # Not started yet, gone meanwhile, or no cluster: what is archived is all there is.
             pass
         if came:
             return
     if part.found is not None:
+        if since:
+            yield _NO_TIMES
         async for chunk in threaded(_whole_lines(part.found.text(tail_lines))):
             yield chunk
 
@@ -137,11 +158,14 @@ def _whole_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield rest + b"\n"
 
 
-async def _live(namespace: str, pod: str, tail_lines: int | None) -> AsyncIterator[bytes]:
+async def _live(
+    namespace: str, pod: str, tail_lines: int | None, since: datetime | None
+) -> AsyncIterator[bytes]:
     hub = await get_hub()
+    since_time = since.isoformat(timespec="seconds").replace("+00:00", "Z") if since else None
     rest = b""
     async with hub.source.logs(
-        namespace, pod, CONTAINER, follow=False, tail_lines=tail_lines
+        namespace, pod, CONTAINER, follow=False, tail_lines=tail_lines, since_time=since_time
     ) as chunks:
         async for chunk in chunks:
             body, newline, rest = (rest + chunk).rpartition(b"\n")

@@ -109,7 +109,7 @@ def bring(config: dict[str, Any], portal: PortalClient, workspace: str, limit_by
     source = config["source"]
     check_url(source["git"])
     path, asked = source.get("path", ""), source.get("ref") or "HEAD"
-    repository = _Repository(source["git"], workspace, limit_bytes)
+    repository = _Repository(source["git"], workspace, limit_bytes, source.get("into", ""))
     try:
         pinned = source.get("commit") or _agree(config, portal, "")
         commit = repository.fetch(pinned or asked, is_pinned=bool(pinned))
@@ -154,14 +154,16 @@ class _Tree(NamedTuple):
 class _Repository:
     """An empty repository beside the code, and the program `git` on it, for `TOTAL_S`."""
 
-    def __init__(self, url: str, workspace: str, limit_bytes: int) -> None:
+    def __init__(self, url: str, workspace: str, limit_bytes: int, into: str = "") -> None:
         self._url = url
         self._workspace = workspace
+        self._into = os.path.join(workspace, into) if into else workspace
         self._limit_bytes = limit_bytes
         self._until = time.monotonic() + TOTAL_S
         self._folder = os.path.join(workspace, f".homeport-{secrets.token_hex(8)}")
         self._home = os.path.join(self._folder, "home")  # stays empty: no .netrc, no .gitconfig
         os.makedirs(self._home)
+        os.makedirs(self._into, exist_ok=True)
 
     def close(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -290,7 +292,7 @@ class _Repository:
             "HOME": self._home,
             "LC_ALL": "C",
             "GIT_DIR": os.path.join(self._folder, "repository"),
-            "GIT_WORK_TREE": self._workspace,
+            "GIT_WORK_TREE": self._into,
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "GIT_ATTR_NOSYSTEM": "1",

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -9,6 +10,8 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
+from django.utils.dateparse import parse_datetime
+from django.utils.timezone import now
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework import mixins, status
@@ -27,6 +30,7 @@ from jobs.kinds.training import private
 from jobs.logs import downloads
 from jobs.models import Replica, Workload
 from jobs.rules.states import FINAL_STATES
+from jobs.rules.topologies import TOPOLOGIES
 from jobs.workloads import actions, conditional, idempotency
 from jobs.workloads.bundle_api import BundleViewSet
 from jobs.workloads.fit import fit
@@ -203,7 +207,14 @@ class ArchivedViewSet(WorkloadViewSet):
     """What leaves logs and files; with a preview of its manifests."""
 
     def for_list(self) -> QuerySet[Workload]:
-        return self.visible().only(*_READ)
+        rows = self.visible().only(*_READ)
+        topologies = self.request.query_params.get("topology", "")
+        if not topologies:
+            return rows
+        wanted = topologies.split(",")
+        if not TOPOLOGIES.keys() >= set(wanted):
+            raise Refused([FieldError("topology", "invalid_choice", "No such topology.")])
+        return rows.filter(spec__topology__in=wanted)
 
     def list(self, request: Request) -> Response:
         return self.get_paginated_response(self.get_serializer(self._page(), many=True).data)
@@ -274,6 +285,9 @@ class ArchivedViewSet(WorkloadViewSet):
             OpenApiParameter("replica", description="for example worker-0; absent: all"),
             OpenApiParameter("attempt", description="1 for the first, latest (default), or all"),
             OpenApiParameter("tail", OpenApiTypes.INT, description="lines, at most 10,000"),
+            OpenApiParameter(
+                "since", description="seconds ago, or a time as 2026-11-24T09:00:00Z; of pods only"
+            ),
             OpenApiParameter("download", OpenApiTypes.INT, description="1: all, as a file"),
         ],
         responses={(200, "text/plain"): OpenApiTypes.STR},
@@ -287,7 +301,8 @@ class ArchivedViewSet(WorkloadViewSet):
         if tail is None or not 1 <= tail <= MAX_TAIL:
             raise Refused([FieldError("tail", "out_of_range", f"This must be 1 to {MAX_TAIL}.")])
         lines = None if asked.get("download") == "1" else tail
-        return downloads.log_answer(request._request, job, replica, lines, which)
+        since = _parse_since(asked.get("since", ""))
+        return downloads.log_answer(request._request, job, replica, lines, which, since)
 
     @extend_schema(description="Files that a job left.", responses=ArtifactSerializer(many=True))
     @action(detail=True)
@@ -338,6 +353,25 @@ def _parse_attempt(job: Workload, text: str | None) -> Which:
         raise Refused([FieldError("attempt", "not_found", str(error))], status=404) from error
 
 
+def _parse_since(text: str) -> datetime | None:
+    """Seconds ago, or a time with its zone.
+
+    Raises:
+        Refused: neither, or further away than times go.
+    """
+    if not text:
+        return None
+    seconds = as_whole(text)
+    try:
+        found = parse_datetime(text) if seconds is None else now() - timedelta(seconds=seconds)
+        if found is not None and found.tzinfo is not None:
+            return found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    told = "Give seconds, or a time with its zone: 2026-11-24T09:00:00Z."
+    raise Refused([FieldError("since", "invalid", told)])
+
+
 def _descriptions(kind: WorkloadKind) -> dict[str, Any]:
     """Action -> what the OpenAPI document says of it, in the words that it has always had."""
     rest, one = kind.rest, kind.rest.one
@@ -348,6 +382,8 @@ def _descriptions(kind: WorkloadKind) -> dict[str, Any]:
         OpenApiParameter("owner", description="user name of the owner"),
         OpenApiParameter("id", description="how the id begins, at least 4 of its digits"),
     ]
+    if kind.is_archived:
+        filters.append(OpenApiParameter("topology", description="one, or several between commas"))
     said = {
         "list": extend_schema(description=both, parameters=filters),
         "create": extend_schema(

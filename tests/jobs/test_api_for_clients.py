@@ -59,6 +59,24 @@ def test_an_upload_of_somebody_else_is_never_found(alice: Tenant, client: Client
     assert client.get(f"/api/v1/bundles/?sha256={digest}").json()["count"] == 0
 
 
+def test_a_list_is_of_some_topologies(alice: Tenant, client: Client) -> None:
+    jobs = {name: make_job(alice, topology=name) for name in ("single", "tf-ps", "jax")}
+    for given in ("single", "tf-ps,jax"):
+        found = client.get(f"/api/v1/jobs/?topology={given}").json()["results"]
+        assert {row["id"] for row in found} == {str(jobs[name].pk) for name in given.split(",")}
+    for given in ("tf", "single,", "%00"):
+        answer = client.get(f"/api/v1/jobs/?topology={given}")
+        assert answer.json()["errors"][0]["field"] == "topology"
+
+
+@pytest.mark.parametrize(
+    "given", ["soon", "2026-11-24T09:00:00", "9" * 12, "2026-13-01T00:00:00Z", "-%00"]
+)
+def test_a_time_that_is_none_is_refused(alice: Tenant, client: Client, given: str) -> None:
+    answer = client.get(f"/api/v1/jobs/{make_job(alice).pk}/logs/?since={given}")
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "since")
+
+
 @pytest.mark.parametrize("given", ["", "abc", "A" * 64, "g" * 64, "0" * 65, "%00" * 64])
 def test_a_sha256_that_is_none_is_refused(client: Client, given: str) -> None:
     answer = client.get(f"/api/v1/bundles/?sha256={given}")

@@ -171,8 +171,10 @@ def test_an_upload_of_somebody_else_is_not_there(alice: Tenant) -> None:
 def test_parts_of_a_repository_that_are_not_given_are_not_kept(alice: Tenant) -> None:
     git = {"git": "https://host/r.git"}
     assert accepted(alice, source={**git, "ref": None, "path": ""}).source == git
-    whole = {**git, "ref": "r" * 200, "path": "sub/dir"}
+    whole = {**git, "ref": "r" * 200, "path": "sub/dir", "into": "code/r"}
     assert accepted(alice, source={**whole, "path": "sub/dir/"}).source == whole
+    for into in ("/code", "..", "code/./r", "x" * 201):
+        assert refused(alice, source={**git, "into": into}) == {"source.into": "invalid_path"}
 
 
 def test_what_git_reads_otherwise_is_refused(alice: Tenant) -> None:

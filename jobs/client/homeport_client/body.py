@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import click
 
@@ -72,19 +72,24 @@ SOURCES = {
     "source.path": _flag(
         "--source-path", "code from the data volume; with --git a folder of that", "/data/.."
     ),
+    "source.into": _flag("--into", "folder of /workspace for that repository", "DIR"),
     "source.bundle": _flag("--bundle", "code that was sent before", "ID"),
 }
 
 
-GOES_WITH = {"source.sha256": "source.url", "source.ref": "source.git"}
+GOES_WITH = {"source.sha256": "source.url", "source.ref": "source.git", "source.into": "source.git"}
 
 
 @dataclass
 class SubmitRequest:
-    """What is to be submitted: the body, and local code that is still to be sent."""
+    """What is to be submitted: the body, and local code that is still to be sent.
+
+    `flag_of` says what a field is called where it was typed.
+    """
 
     body: dict[str, Any] = field(default_factory=dict)
     path: Path | None = None
+    flag_of: Callable[[str], str] = field(default=lambda name: flag_of(name))
 
 
 def make(options: Mapping[str, Any], command: list[str]) -> SubmitRequest:
@@ -106,11 +111,7 @@ def make(options: Mapping[str, Any], command: list[str]) -> SubmitRequest:
         }
     if options["cluster_flags"] is not None:
         body["cluster_flags"] = cluster_flags(options["cluster_flags"])
-    for text in options["set"]:
-        path, equals, value = text.partition("=")
-        if not path or not equals:
-            raise usage_error(f"--set {text!r} has no value.", "Write --set FIELD=VALUE.")
-        put(body, path, _yaml(value, f"--set {path}"))
+    set_fields(body, options["set"])
     if command:
         body["command"] = command
     _source(wanted, options)
@@ -132,6 +133,15 @@ def put(body: dict[str, Any], path: str, value: Any) -> None:
             found = body[name] = {}
         body = found
     body[last] = value
+
+
+def set_fields(body: dict[str, Any], words: Sequence[str]) -> None:
+    """What `--set FIELD=VALUE` says."""
+    for text in words:
+        path, equals, value = text.partition("=")
+        if not path or not equals:
+            raise usage_error(f"--set {text!r} has no value.", "Write --set FIELD=VALUE.")
+        put(body, path, _yaml(value, f"--set {path}"))
 
 
 def read_env(files: Sequence[str], words: Sequence[str]) -> dict[str, str]:

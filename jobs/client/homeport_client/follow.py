@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
+from .amounts import parse_time
 from .answers import SHORT_LENGTH, Json, parts
 from .contexts import own_folder
 from .exits import ClientError, UnreachableError
@@ -82,6 +85,7 @@ class Follower:
     replica: str = ""
     attempt: str = ""  # a number, `all`, or empty: what runs, and the attempts that follow
     tail: int | None = None
+    since: datetime | None = None
     _cursor: str = field(default="", init=False)
     _has_answered: bool = field(default=False, init=False)
     _failures: int = field(default=0, init=False)
@@ -192,7 +196,11 @@ class Follower:
         kind, replica = frame.get("type"), str(frame.get("replica", ""))
         if kind == "lines":
             rows = parts(frame, "lines")
-            lines = [(str(row.get("t", "")), str(row.get("text", ""))) for row in rows]
+            lines = [
+                (str(row.get("t", "")), str(row.get("text", "")))
+                for row in rows
+                if not self._is_before(row.get("t"))
+            ]
             with interrupted_later():
                 if self._history is None:
                     self.writer.write(replica, lines)
@@ -209,6 +217,14 @@ class Follower:
             if is_new and (not replica or state == "failed"):
                 what = f"{replica} {state}" if replica else state
                 self._say(f"{what}: {reason}" if reason else what)
+
+    def _is_before(self, stamp: object) -> bool:
+        """Whether a line is older than what is wanted; one without a time is not."""
+        if self.since is None:
+            return False
+        # The kubelet writes nanoseconds, of which Python 3.9 reads nothing.
+        at = parse_time(re.sub(r"\.\d+", "", str(stamp)))
+        return at is not None and at < self.since.replace(microsecond=0)
 
     def _end_history(self) -> None:
         """Writes the last lines of each replica that had come before one began to watch."""

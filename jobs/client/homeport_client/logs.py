@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import click
 
-from .answers import FINAL, Json, reason_of, replica_names
+from .amounts import parse_time
+from .answers import FINAL, Json, parts, reason_of, replica_names
+from .body import duration_s
 from .exits import NOT_FOUND, OK, ClientError, UnreachableError, usage_error
 from .find import find_job
 from .options import Command, job_argument, number_option
@@ -78,8 +81,19 @@ def attempt_type(text: str) -> str:
 @click.command(cls=Command)
 @job_argument
 @click.option("-f", "--follow", "follows", is_flag=True, help="until the training has ended")
-@click.option("-r", "--replica", metavar="NAME", help="only this one, such as worker-0")
-@number_option("--tail", low=0, high=10_000, text="only the last lines of each")
+@click.option(
+    "-r",
+    "-i",
+    "--replica",
+    "--instance",
+    metavar="NAME",
+    help="only this one, such as worker-0; 0 is worker-0",
+)
+@number_option("-t", "--tail", low=0, high=10_000, text="only the last lines of each")
+@click.option(
+    "--since", type=duration_s, metavar="TIME", help="only what is newer than 90s, 5m, 2h"
+)
+@click.option("--since-time", metavar="TIME", help="only what is newer than 2026-11-24T09:00:00Z")
 @click.option(
     "--attempt",
     type=attempt_type,
@@ -106,6 +120,8 @@ def logs(  # noqa: PLR0913
     follows: bool,
     replica: str | None,
     tail: int | None,
+    since: int | None,
+    since_time: str | None,
     attempt: str | None,
     is_previous: bool,
     has_times: bool,
@@ -114,16 +130,15 @@ def logs(  # noqa: PLR0913
 ) -> int:
     """Print the log of all replicas or of one, also when the training is long over.
 
-    -f stays until it has ended, and goes on after a lost connection without gap or repeat.
+    -f stays until it has ended, and goes on after a lost connection without gap or repeat. Times are known
+    while the pods are there: later --since shows all of what had not ended by then.
     """
     if attempt is not None and is_previous:
         raise usage_error("--attempt and --previous name different attempts.", "Give one of them.")
+    begin = _begin(since, since_time)
     training = find_job(session.rest, job, session.terminal)
     names = replica_names(training)
-    if replica and replica not in names:
-        raise usage_error(
-            f"This training has no replica {replica!r}.", f"It has {', '.join(names[:20])}."
-        )
+    replica = _replica(training, replica, names) if replica else None
     had = int(training.get("attempt") or 1)
     shown = _attempt(had, attempt, is_previous=is_previous)
     is_earlier = shown.isdigit() and int(shown) < had  # its pods are gone: nothing to follow
@@ -138,12 +153,13 @@ def logs(  # noqa: PLR0913
     if is_live:
         from .follow import Follower
 
-        follower = Follower(session, str(training["id"]), writer, replica or "", shown, tail)
+        follower = Follower(session, str(training["id"]), writer, replica or "", shown, tail, begin)
         follower.follow(resume=resume)
     elif tail != 0:
         asked = {
             "replica": replica or (names[0] if len(names) == 1 else None),
             "attempt": shown or None,
+            "since": since if since is not None or begin is None else begin.isoformat(),
             **({"download": 1} if tail is None else {"tail": tail}),
         }
         answer = session.rest.open("GET", f"jobs/{training['id']}/logs/", query=asked)
@@ -152,8 +168,42 @@ def logs(  # noqa: PLR0913
             writer.write_text(lines)
             is_empty = False
         if is_empty:
-            session.terminal.tell(_why_empty(training, shown if is_earlier else ""), "dim")
+            why = _why_empty(training, shown if is_earlier else "")
+            session.terminal.tell("Nothing was written since then." if begin else why, "dim")
     return OK
+
+
+def _begin(since_s: int | None, since_time: str | None) -> datetime | None:
+    """The time from which on lines are wanted; None: all.
+
+    Raises:
+        ClientError: both are given, or no time.
+    """
+    if since_s is not None and since_time is not None:
+        raise usage_error("--since and --since-time name different times.", "Give one of them.")
+    if since_time is None:
+        return None if since_s is None else datetime.now(timezone.utc) - timedelta(seconds=since_s)
+    if (begin := parse_time(since_time)) is None:
+        raise usage_error(f"{since_time!r} is no time.", "Write 2026-11-24T09:00:00Z.")
+    return begin
+
+
+def _replica(training: Json, word: str, names: Sequence[str]) -> str:
+    """The replica that a word means: `worker-0`, the index of a worker, or its pod as others name it.
+
+    Raises:
+        ClientError: there is none.
+    """
+    pods = {
+        str(row.get("pod")): f"{row.get('role')}-{row.get('index')}"
+        for row in parts(training, "replicas")
+    }
+    ends = [name for name in names if word.endswith(f"-{name}")]
+    for found in (word, pods.get(word, ""), f"worker-{word}", *ends):
+        if found in names:
+            return found
+    known = ", ".join(names[:20])
+    raise usage_error(f"This training has no replica {word!r}.", f"It has {known}.")
 
 
 def _attempt(had: int, asked: str | None, *, is_previous: bool) -> str:

@@ -74,15 +74,34 @@ COLUMNS = (
         shrinks_to=12,
         leaves_at=90,
     ),
+    Column("TOPOLOGY", is_wide=True),
     Column("IMAGE", is_wide=True),
     Column("NODES", _nodes, is_wide=True),
     Column("NAMESPACE", is_wide=True),
 )
 
 
+# What others call trainings -> the topologies that they are here.
+TYPES = {"tf": "tf-ps,tf-multiworker", "pytorch": "torch-ddp", "jax": "jax"}
+
+
+def topologies(text: str) -> str:
+    """Those that a word means: `tf` and `tfjob` are all of TensorFlow."""
+    return TYPES.get(text.lower().removesuffix("job"), text)
+
+
 @click.command(cls=Command)
 @click.option("-A", "--all-people", is_flag=True, help="of all that you may see")
 @click.option("--owner", metavar="USER", help="of one person")
+@click.option(
+    "-T",
+    "--type",
+    "topology",
+    type=topologies,
+    metavar="TYPE",
+    shell_complete=on_tab(lambda: TYPES),
+    help="tf, pytorch, jax, or a topology such as single",
+)
 @click.option(
     "--state",
     shell_complete=on_tab(lambda: STATES),
@@ -108,7 +127,12 @@ def list_jobs(
     # Whose it is says nothing new where all are one's own.
     has_owner = all_people or bool(query["owner"])
     owner = query["owner"] or (None if all_people else session.user_name)
-    asked = {"state": query["state"], "name": query["name"], "owner": owner}
+    asked = {
+        "state": query["state"],
+        "name": query["name"],
+        "owner": owner,
+        "topology": query["topology"],
+    }
     if is_whole:
         rows = list(session.rest.every("jobs/", asked))
         count = len(rows)

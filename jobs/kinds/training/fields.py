@@ -189,7 +189,9 @@ class SourceSerializer(serializers.Serializer[Any]):
 
     def to_representation(self, instance: Mapping[str, str]) -> dict[str, str]:
         """The source as it was given; what we added for the pods is left out."""
-        keys = ("bundle",) if "bundle" in instance else ("url", "sha256", "git", "ref", "path")
+        keys = (
+            ("bundle",) if "bundle" in instance else ("url", "sha256", "git", "ref", "path", "into")
+        )
         return {key: instance[key] for key in keys if key in instance}
 
 
@@ -216,9 +218,9 @@ def _git(data: Mapping[str, Any]) -> dict[str, str]:
     if "secret" in data:
         text = "Secrets are not available yet; use a repository that needs no password."
         _refuse("not_available_yet", text, "secret")
-    if not set(map(str, data)) <= {"git", "ref", "path"}:
-        _refuse("invalid", "Beside git there may be ref and path only.")
-    named = {name for name in ("ref", "path") if data.get(name) not in (None, "")}
+    if not set(map(str, data)) <= {"git", "ref", "path", "into"}:
+        _refuse("invalid", "Beside git there may be ref, path and into only.")
+    named = {name for name in ("ref", "path", "into") if data.get(name) not in (None, "")}
     given = {name: _source_text(data, name) for name in ("git", *sorted(named))}
     _check_repository(given["git"])
     if "ref" in given and (len(given["ref"]) > MAX_REF_CHARS or NO_REF.fullmatch(given["ref"])):
@@ -226,12 +228,14 @@ def _git(data: Mapping[str, Any]) -> dict[str, str]:
     if given.get("ref") == "tag":
         text = "git takes this word for a keyword; write refs/heads/tag or refs/tags/tag."
         _refuse("invalid", text, "ref")
-    if "path" in given:
-        folder = given["path"].removesuffix("/")
-        if not {"", ".", ".."}.isdisjoint(folder.split("/")):
-            text = "The folder must lie in the repository; write sub/dir."
-            _refuse("invalid_path", text, "path")
-        given["path"] = folder
+    for name, where in (("path", "the repository"), ("into", "/workspace")):
+        folder = given.get(name, "x").removesuffix("/")
+        is_long = name == "into" and len(folder.encode()) > MAX_REF_CHARS
+        if is_long or not {"", ".", ".."}.isdisjoint(folder.split("/")):
+            text = f"The folder must lie in {where}; write sub/dir."
+            _refuse("invalid_path", text, name)
+        if name in given:
+            given[name] = folder
     return given
 
 

@@ -105,6 +105,7 @@ class TrainingForm(WorkloadForm):
         "source.git": gettext_lazy("Repository"),
         "source.ref": gettext_lazy("Branch, tag or commit"),
         "source.git_path": gettext_lazy("Folder in the repository"),
+        "source.into": gettext_lazy("Folder in /workspace"),
         "source.take": gettext_lazy("Revision"),
         "source.commit": gettext_lazy("Commit"),
         "source.url": gettext_lazy("URL"),
@@ -311,7 +312,8 @@ class TrainingForm(WorkloadForm):
         if kind == "git":
             takes_same = self.values["source.take"] == "same" and self.values["source.commit"]
             ref = "source.commit" if takes_same else "source.ref"
-            return {"git": "source.git", "ref": ref, "path": "source.git_path"}
+            inputs = {"git": "source.git", "ref": ref, "path": "source.git_path"}
+            return {**inputs, "into": "source.into"}
         names = ("url", "sha256") if kind == "url" else (kind,)
         return {name: f"source.{name}" for name in names}
 

@@ -33,7 +33,7 @@ class TrainingSpec(WorkloadSpec, frozen=True, kw_only=True):
     topology: str
     command: tuple[str, ...]
     # {"bundle": id, "sha256", "file_name"} | {"url", "sha256"?} | {"path"}
-    # | {"git", "ref"?, "path"?} | None
+    # | {"git", "ref"?, "path"?, "into"?} | None
     source: dict[str, str] | None = None
     env: dict[str, str] = {}
     cluster_flags: tuple[str, ...] = ()  # names of flags to append, in order

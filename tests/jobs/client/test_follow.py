@@ -174,6 +174,9 @@ def test_a_tail_is_of_each_replica(homeport: CommandLine, logs: Logs) -> None:
     ran = homeport("logs", "-f", JOB_ID, "--tail", "2")
     assert ran.out.splitlines() == ["worker-0 | a3", "worker-1 | b1", "worker-0 | a4"]
     assert homeport("logs", "-f", JOB_ID, "--tail", "0").out == ""
+    for second, count in ((0, 5), (1, 0)):
+        ran = homeport("logs", "-f", JOB_ID, "--since-time", f"2026-11-20T10:00:0{second}Z")
+        assert len(ran.out.splitlines()) == count
 
 
 def test_ctrl_c_says_how_to_go_on_and_resume_does(

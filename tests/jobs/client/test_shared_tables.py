@@ -2,9 +2,10 @@
 
 import signal
 
-from homeport_client import answers, exits, pack
+from homeport_client import answers, exits, pack, trainings
 from jobs.pod.protocol import codes
 from jobs.rules.states import FOLLOWERS, WorkloadState
+from jobs.rules.topologies import TOPOLOGIES
 
 
 def test_states() -> None:
@@ -23,3 +24,9 @@ def test_limits_of_an_archive() -> None:
 def test_exit_codes_of_programs_that_a_signal_ended() -> None:
     assert exits.INTERRUPTED == codes.SIGNAL_BASE + signal.SIGINT
     assert exits.OUTPUT_CLOSED == codes.SIGNAL_BASE + signal.SIGPIPE
+
+
+def test_topologies_by_the_words_of_others() -> None:
+    listed = {name for names in trainings.TYPES.values() for name in names.split(",")}
+    assert listed <= TOPOLOGIES.keys()
+    assert trainings.topologies("TFJob") == trainings.TYPES["tf"]

@@ -1,5 +1,7 @@
 """Logs of earlier attempts: by websocket, and as text while the latest attempt runs."""
 
+from datetime import UTC, datetime
+
 import pytest
 from django.utils.timezone import now
 from websockets.exceptions import ConnectionClosed
@@ -157,3 +159,25 @@ async def test_as_text_the_latest_is_read_from_its_pod(
     which = which_of(job, attempt)
     found = text.job_text(job, replica=("worker", 0), tail_lines=None, which=which)
     assert b"".join([chunk async for chunk in found]).decode() == shown
+
+
+async def test_since_a_time_pods_are_asked_and_the_archive_is_told_whole(
+    world: World, job: Workload
+) -> None:
+    async def shown(second: int, which: str = "") -> str:
+        since = datetime(2026, 11, 20, 0, 0, second, tzinfo=UTC)
+        asked = {"tail_lines": None, "which": which_of(job, which), "since": since}
+        found = text.job_text(job, replica=("worker", 0), **asked)  # type: ignore[arg-type]
+        return b"".join([chunk async for chunk in found]).decode()
+
+    log = world.cluster.pods["pod-2"]
+    log.lines(b"late", at=30 * 10**9)
+    assert [await shown(second) for second in (0, 30, 31)] == ["new\nnewer\nlate\n", "late\n", ""]
+    whole = "[homeport] lines of the archive have no times, so all of it follows\nold\nolder\n"
+    assert await shown(30, "1") == whole
+    log.vanish()
+    seen = Replica.objects.filter(workload=job, attempt=2)
+    await seen.aupdate(finished_at=datetime(2026, 11, 20, 0, 0, 31, tzinfo=UTC))
+    await archive_of(job, b"new\nnewer\nlate\n", attempt=2)
+    assert await shown(30) == whole.replace("old\nolder\n", "new\nnewer\nlate\n")
+    assert await shown(32) == "", "it had ended by then"

@@ -66,12 +66,14 @@ def test_a_branch_a_tag_and_a_commit_bring_their_files(
         assert brought(pod, git=server.address, ref=ref) == {"train.py": text, "pkg/run.sh": b"2"}
         assert door.commit == commit
     door.commit = ""
-    pod.config["source"] = {"git": server.address, "ref": "v1", "path": "pkg"}
-    said = f"[homeport] the code is commit {tagged[:12]} of {server.url} (1 files)\n"
-    assert pod.program("fetch") == (0, said)
-    assert os.access(pod.root / "workspace/run.sh", os.X_OK)
-    # Nothing of the repository is left beside the code.
-    assert os.listdir(pod.root / "workspace") == ["run.sh"]
+    for into in ("", "code/project"):
+        source = {"git": server.address, "ref": "v1", "path": "pkg"}
+        pod.config["source"] = {**source, "into": into} if into else source
+        said = f"[homeport] the code is commit {tagged[:12]} of {server.url} (1 files)\n"
+        assert pod.program("fetch") == (0, said)
+        assert os.access(pod.root / "workspace" / into / "run.sh", os.X_OK)
+        # Nothing of the repository is left beside the code.
+        assert [*workspace(pod)] == [os.path.join(into, "run.sh")]
 
 
 def test_all_replicas_and_attempts_take_the_commit_that_was_told_first(

@@ -211,12 +211,12 @@ def test_running_again_forgets_an_upload_that_is_gone(alice: Tenant, client: Cli
 def test_running_code_from_git_again_shows_which_commit_it_was(
     alice: Tenant, client: Client
 ) -> None:
-    source = {"git": "https://host/r.git", "ref": "main", "path": "sub/dir"}
+    source = {"git": "https://host/r.git", "ref": "main", "path": "sub/dir", "into": "code/r"}
     job = make_job(alice, source=source, source_commit="ab" * 20)
     assert read(client, f"/trainings/{job.pk}/").one("span", id="commit").text == "ab" * 20
     page = read(client, f"/trainings/{job.pk}/again/")
-    inputs = {name: page.value(f"source.{name}") for name in ("git", "ref", "git_path", "commit")}
-    assert list(inputs.values()) == [*source.values(), "ab" * 20]
+    names = ("git", "ref", "git_path", "into", "commit")
+    assert [page.value(f"source.{name}") for name in names] == [*source.values(), "ab" * 20]
     choices = page.all("input", name="source.take")
     assert [(one.get("value"), one.get("checked") is not None) for one in choices] == [
         ("newest", True),
