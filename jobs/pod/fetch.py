@@ -34,6 +34,7 @@ RUNNER_MODULES = (
     "diagnosis",
     "errors",
     "files",
+    "mpi",
     "peers",
     "portal_client",
     "program",
@@ -42,6 +43,7 @@ RUNNER_MODULES = (
     "shipping",
     "volume",
 )
+MPI_MODULES = ("mpi_launch", "files")
 
 
 def protocol_modules() -> list[Path]:
@@ -62,7 +64,9 @@ def write_program(path: Path, modules: Sequence[str]) -> None:
         modules: of jobs.pod; the first has the `main` that gives the exit code.
     """
     here = Path(__file__).resolve().parent
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+    # By this line mpirun can execute `mpi_launch`.
+    path.write_bytes(b"#!/usr/bin/env python3\n")
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_STORED) as archive:
         for path_of_module in (*(here / f"{name}.py" for name in modules), *protocol_modules()):
             inside = path_of_module.relative_to(here)
             archive.writestr(f"jobs/pod/{inside}", path_of_module.read_bytes())
@@ -72,7 +76,7 @@ def write_program(path: Path, modules: Sequence[str]) -> None:
             "__main__.py",
             f"import sys\n\nfrom jobs.pod.{modules[0]} import main\n\nsys.exit(main(sys.argv[1:]))\n",
         )
-    path.chmod(0o644)
+    path.chmod(0o755)
 
 
 def probe(folder: str, what: str) -> None:
@@ -143,6 +147,7 @@ def prepare(paths: files.Paths, environ: dict[str, str]) -> str:
     probe(os.path.dirname(os.path.dirname(context.log_dir)) or "/", "log")
     make_folders(context)
     write_program(root / "homeport/runner.py", RUNNER_MODULES)
+    write_program(root / "homeport/mpi_launch", MPI_MODULES)
     workspace = root / "workspace"
     empty(workspace)
     portal = PortalClient(environ["HOMEPORT_URL"], paths.read_token())

@@ -1,14 +1,15 @@
 # ruff: noqa: UP006, UP035 (the syntax of Python 3.6: images bring their own Python)
-"""Waits until the names of all other replicas resolve."""
+"""Waits until the names of all other replicas resolve, and until those that serve answer."""
 
 import socket
 import threading
 import time
-from typing import Callable, List
+from typing import Callable, List, Sequence
 
 from jobs.pod.protocol.placeholders import ReplicaContext
 
 Say = Callable[[str], None]
+GREETING_S = 5.0
 
 
 def peer_names(context: ReplicaContext) -> List[str]:
@@ -26,12 +27,38 @@ def some_names(names: List[str]) -> str:
     return ", ".join(names[:3]) + more
 
 
-def wait_for_peers(
-    names: List[str], timeout_s: float, say: Say, is_stopped: Callable[[], bool]
-) -> List[str]:
-    """Waits until every name resolves; returns those that did not.
+def resolve(name: str) -> None:
+    """
+    Raises:
+        OSError: the name has no address yet.
+    """
+    socket.getaddrinfo(name, None)
 
-    A program that starts earlier caches "no such name" for up to 30 s. Resolving happens in a
+
+def greet(address: str) -> None:
+    """
+    Args:
+        address: `host:port` of who speaks first.
+
+    Raises:
+        OSError: nobody speaks there yet.
+    """
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), GREETING_S) as connection:
+        if not connection.recv(1):
+            raise ConnectionResetError
+
+
+def wait_for_peers(
+    names: Sequence[str],
+    timeout_s: float,
+    say: Say,
+    is_stopped: Callable[[], bool],
+    probe: Callable[[str], None] = resolve,
+) -> List[str]:
+    """Waits until every name resolves, or answers another probe; returns those that did not.
+
+    A program that starts earlier caches "no such name" for up to 30 s. Probes run in a
     thread, because a broken resolver blocks for seconds and a signal must not wait for it.
     """
     missing = list(names)
@@ -39,11 +66,11 @@ def wait_for_peers(
         return []
     enough = threading.Event()
 
-    def resolve() -> None:
+    def try_all() -> None:
         while missing and not enough.is_set():
             for name in list(missing):
                 try:
-                    socket.getaddrinfo(name, None)
+                    probe(name)
                     missing.remove(name)
                 except (OSError, UnicodeError):
                     pass
@@ -52,7 +79,7 @@ def wait_for_peers(
 
     started_at = time.monotonic()
     told = 0
-    thread = threading.Thread(target=resolve, daemon=True, name="resolver")
+    thread = threading.Thread(target=try_all, daemon=True, name="peers")
     thread.start()
     while thread.is_alive():
         waited_s = time.monotonic() - started_at

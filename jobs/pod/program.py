@@ -161,6 +161,9 @@ def whole_environment(
     env = dict(inherited)
     # A program that writes to a pipe would show its output only every few KiB.
     env.setdefault("PYTHONUNBUFFERED", "1")
+    # Much looks here for the name of its user, which images seldom know.
+    env.setdefault("USER", "homeport")
+    env.setdefault("LOGNAME", env["USER"])
     proxies = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
     if any(name in env or name.upper() in env for name in proxies):
         # gRPC would send even the traffic between replicas to the proxy.

@@ -22,8 +22,9 @@ import select
 import signal
 import sys
 import time
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from jobs.pod import mpi
 from jobs.pod.artifacts import Artifacts, list_artifacts, ship_artifacts
 from jobs.pod.diagnosis import TAIL_BYTES, diagnose
 from jobs.pod.errors import PortalError
@@ -36,7 +37,7 @@ from jobs.pod.files import (
     write_message,
     write_whole,
 )
-from jobs.pod.peers import peer_names, some_names, wait_for_peers
+from jobs.pod.peers import greet, peer_names, resolve, some_names, wait_for_peers
 from jobs.pod.portal_client import PortalClient, RetryBudget
 from jobs.pod.program import (
     PIPE_BYTES,
@@ -70,6 +71,8 @@ class Runner:
         self._portal = portal
         self._message_path = message_path
         self._grace_s = float(config.get("grace_s") or 120)
+        # Role -> what runs in its replicas instead of the command; absent in what older versions wrote.
+        self._programs: Dict[str, str] = config.get("programs") or {}
         self._budget = RetryBudget(float(config.get("retry_s") or 600))
         self._job_path = "jobs/" + config["id"] + "/"
         self._replica_path = (
@@ -148,24 +151,14 @@ class Runner:
             self.say(f"{context.name} was started again (pod {context.pod_uid[:8]})")
 
     def _run_program(self) -> Ending:
-        context = self._context
-        # Nobody speaks with who is in no list of hosts: an evaluator may begin when others have gone.
-        names = peer_names(context) if context.role in context.hosts else []
-        timeout_s = float(self._config.get("peer_timeout_s") or 300)
-        missing = wait_for_peers(names, timeout_s, self.say, lambda: self._asked_at is not None)
-        if self._asked_at is not None:
-            return Ending(
-                codes.SIGNAL_BASE + signal.SIGTERM,
-                codes.STOPPED,
-                "stopped before the program was started",
-            )
-        if missing:
-            text = f"{some_names(missing)} did not get an address within {timeout_s:.0f} s"
-            self.say(text)
-            return Ending(codes.EXIT_CONFIGURATION, codes.PEER_UNRESOLVED, text)
-        config = self._config
+        ending = self._wait()
+        if ending is not None:
+            return ending
+        context, config = self._context, self._config
         words = config.get("commands", {}).get(context.role, config["command"])
         command = final_command(words, config.get("cluster_flags") or (), context)
+        if context.role in self._programs:
+            command = [sys.executable, os.path.join(_here(), "mpi_launch"), "--daemon"]
         of_role = config.get("environment", {}).get(context.role, OLDER_ENVIRONMENT)
         env = whole_environment(config.get("env") or {}, of_role, context, dict(os.environ))
         try:
@@ -183,6 +176,42 @@ class Runner:
         was_asked = self._asked_at is not None
         ending = ending_of(status, was_asked, self._was_killed, self._kill_after_s())
         return ending if was_asked else self._explained(self._of_full_volume(ending))
+
+    def _wait(self) -> Optional[Ending]:
+        """Until all that the program needs is there; how the replica ends when it does not come."""
+        context, config = self._context, self._config
+        is_mpi = codes.MPI_DAEMON in self._programs.values()
+        text = mpi.find_missing_user() if is_mpi else None
+        if text is not None:
+            self.say(text)
+            return Ending(codes.EXIT_CONFIGURATION, codes.NO_USER, text)
+        # Nobody speaks with who is in no list of hosts: an evaluator may begin when others have gone.
+        names = peer_names(context) if context.role in context.hosts else []
+        timeout_s = float(config.get("peer_timeout_s") or 300)
+        ending = self._wait_for(names, timeout_s, "get an address", resolve)
+        if ending is None and is_mpi and context.role not in self._programs:
+            timeout_s = float(config.get("starting_deadline_s") or 300)
+            ending = self._wait_for(context.hosts["worker"], timeout_s, "answer", greet)
+            self._context = mpi.prepare(config, context, _here())
+        return ending
+
+    def _wait_for(
+        self, names: Sequence[str], timeout_s: float, what: str, probe: Callable[[str], None]
+    ) -> Optional[Ending]:
+        missing = wait_for_peers(
+            names, timeout_s, self.say, lambda: self._asked_at is not None, probe
+        )
+        if self._asked_at is not None:
+            return Ending(
+                codes.SIGNAL_BASE + signal.SIGTERM,
+                codes.STOPPED,
+                "stopped before the program was started",
+            )
+        if missing:
+            text = f"{some_names(missing)} did not {what} within {timeout_s:.0f} s"
+            self.say(text)
+            return Ending(codes.EXIT_CONFIGURATION, codes.PEER_UNRESOLVED, text)
+        return None
 
     def _explained(self, ending: Ending) -> Ending:
         """With the cause that the program's last lines tell; the same ending without one."""
@@ -318,6 +347,11 @@ class Runner:
             ending.reason, ending.text, ending.exit_code, is_uploaded, archive
         )
         write_message(self._message_path, message)
+
+
+def _here() -> str:
+    """The folder of this program and of those packed beside it."""
+    return os.path.dirname(os.path.abspath(sys.argv[0]))
 
 
 def main(arguments: List[str]) -> int:

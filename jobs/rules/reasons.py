@@ -304,6 +304,10 @@ ROWS: dict[str, tuple[str, str]] = {
         "{who} did not find the other replicas: {detail}",
         "Submit again; tell your admin if it repeats.",
     ),
+    "no_user": (
+        "{who} runs as a user without a name: {detail}",
+        "Choose an image whose /etc/passwd has this user, or add the line to it.",
+    ),
     # --- failed before the program ran ---
     "source_unreachable": (
         "{who} could not get the code: {detail}",

@@ -61,6 +61,7 @@ RETRIED: Mapping[str, bool] = {
     "no_git": False,
     "volume_not_writable": False,
     "volume_full": False,
+    "no_user": False,
     "command_not_found": False,
     "command_not_executable": False,
     "start_error": False,

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
+from jobs.pod.protocol import codes
+
 T = TypeVar("T")
 
 
@@ -41,6 +43,8 @@ class Role:
         decides: its replicas may decide the training's end. Those of the first such role that a
             training has do; all others serve until they have ended.
         kind: what starts its replicas.
+        program: what of ours runs in them instead of the training's command, in the words of job.json;
+            empty for the command.
         is_apart: no other replica talks to it, so it is in no list of hosts, and it may fail.
         outlives_s: how long a serving replica may go on after the deciding ones have succeeded.
         replaced_when_lost: a replica that the cluster took away is replaced by itself, and the others
@@ -57,6 +61,7 @@ class Role:
     kind: RoleKind = RoleKind.JOB
     replaced_when_lost: bool = False
     is_apart: bool = False
+    program: str = ""
     outlives_s: int = 30
 
     def title_of(self, count: int = 2) -> str:
@@ -122,6 +127,10 @@ class Topology:
         """Those of a training that asks for these."""
         return tuple(role for role in self.roles if role.name in roles)
 
+    def role(self, name: str) -> Role:
+        """Its role of this name, which it must have."""
+        return next(role for role in self.roles if role.name == name)
+
     def deciding(self, roles: Collection[str]) -> Role:
         """The role whose replicas are the root Job of a training that has these roles."""
         return next(role for role in self.present(roles) if role.decides)
@@ -134,7 +143,9 @@ class Topology:
     def success_policies(self, roles: Collection[str]) -> tuple[SuccessPolicy, ...]:
         """The policies that make sense for these roles, the default first."""
         chief = (SuccessPolicy.CHIEF,) if "chief" in roles else ()
-        return (*chief, SuccessPolicy.ALL, SuccessPolicy.WORKER0)
+        # A program of ours does not end by itself.
+        has_own = not self.role("worker").program
+        return (*chief, SuccessPolicy.ALL, *((SuccessPolicy.WORKER0,) if has_own else ()))
 
 
 def _starts_processes(command: Collection[str]) -> bool:
@@ -262,8 +273,52 @@ JAX = Topology(
         "PROCESS_ID": "{{task_index}}",
     },
 )
+# mpirun starts its daemons by our remote shell, from the launcher alone and for as long as they run.
+# orte_ is Open MPI 4, prte_ Open MPI 5; HYDRA_ MPICH, I_MPI_ Intel MPI, which nobody has tried here.
+# https://docs.open-mpi.org/en/main/launching-apps/ssh.html
+# https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md
+_SHELL, _SLOTS, _HYDRA_SLOTS = (
+    f"/homeport/{name}" for name in ("mpi_launch", "hosts.openmpi", "hosts.hydra")
+)
+MPI = Topology(
+    "mpi",
+    "MPI",
+    (
+        "For programs started by mpirun, with Open MPI or MPICH: mpi4py, Horovod, compiled ones.",
+        "Synchronous: the launcher runs the command, and its processes start in the workers.",
+    ),
+    (
+        Role("launcher", "launcher", "launchers", place=0, most=1),
+        Role("worker", "worker", "workers", decides=False, program=codes.MPI_DAEMON, outlives_s=0),
+    ),
+    env={
+        "OMPI_MCA_plm_rsh_agent": _SHELL,
+        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+        "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
+        "OMPI_MCA_orte_leave_session_attached": "1",
+        "OMPI_MCA_orte_default_hostfile": _SLOTS,
+        "PRTE_MCA_plm_ssh_agent": _SHELL,
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+        "PRTE_MCA_prte_keep_fqdn_hostnames": "1",
+        "PRTE_MCA_prte_leave_session_attached": "1",
+        "PRTE_MCA_prte_default_hostfile": _SLOTS,
+        "HYDRA_LAUNCHER": "ssh",
+        "HYDRA_LAUNCHER_EXEC": _SHELL,
+        "HYDRA_HOST_FILE": _HYDRA_SLOTS,
+        "HYDRA_IFACE": "{{interface}}",
+        "I_MPI_HYDRA_BOOTSTRAP": "ssh",
+        "I_MPI_HYDRA_BOOTSTRAP_EXEC": _SHELL,
+        "I_MPI_HYDRA_HOST_FILE": _HYDRA_SLOTS,
+    },
+    advice=(
+        Advice(
+            lambda asked: not any("mpirun" in word or "mpiexec" in word for word in asked.command),
+            "The command runs in the launcher alone: start the program by mpirun.",
+        ),
+    ),
+)
 TOPOLOGIES: Mapping[str, Topology] = {
-    shape.name: shape for shape in (SINGLE, TF_PS, TF_MULTIWORKER, TORCH_DDP, JAX)
+    shape.name: shape for shape in (SINGLE, TF_PS, TF_MULTIWORKER, TORCH_DDP, JAX, MPI)
 }
 ADVICE = (
     Advice(
@@ -351,9 +406,9 @@ def environment(topology: Topology, gpus: Mapping[str, int]) -> dict[str, dict[s
     }
 
 
-# What a role is called does not depend on the topology.
+# What a role is called does not depend on the topology; the rest is of the first one that has it.
 ROLES: Mapping[str, Role] = {
-    role.name: role for shape in TOPOLOGIES.values() for role in shape.roles
+    role.name: role for shape in reversed((*TOPOLOGIES.values(),)) for role in shape.roles
 }
 
 

@@ -1,6 +1,7 @@
 """Each topology of several machines with its framework: the examples as people submit them by REST."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from math import cos, sin
 from pathlib import Path
@@ -33,11 +34,25 @@ class Proof:
         return EXAMPLES / next(word for word in self.command.split() if word.endswith(".py"))
 
 
+# The remote shell as somebody would call it who does not know the token, then something long.
+INTRUDER = """
+mkdir -p /tmp/x/run/homeport /tmp/x/homeport
+ln -s /etc /tmp/x/etc
+cp /run/homeport/private.json /tmp/x/run/homeport
+echo wrong > /tmp/x/run/homeport/token
+cp /homeport/mpi_launch /tmp/x/homeport
+/tmp/x/homeport/mpi_launch $(head -n 1 /homeport/hosts.openmpi | cut -d " " -f 1) echo let in
+echo it ended with $?
+exec mpirun sleep 86399
+"""
+MPI = {"launcher": {**EACH, "cpu": "200m"}, "worker": {**EACH, "count": 2, "cpu": "300m"}}
 PROOFS = (
     Proof("tf-multiworker", TENSORFLOW, "python multiworker.py --log_dir={{log_dir}}"),
     Proof("torch-ddp", "lab/torch:1.13-cpu", "python ddp.py"),
     Proof("torch-ddp", "lab/torch:1.13-cpu", "python -m torch.distributed.run ddp.py"),
     Proof("jax", "lab/jax:0.10", "python jax_sum.py"),
+    Proof("mpi", "lab/openmpi:5.0", "mpirun python mpi_sgd.py"),
+    Proof("mpi", "lab/mpich:5.0", "mpirun python mpi_sgd.py"),
 )
 
 
@@ -71,7 +86,7 @@ def check_that_nothing_is_left(portal: Portal, ada: Rest, job: dict[str, Any], m
     wait_for("all is gone", lambda: not kubectl(portal, *found, *mark).strip(), timeout_s=most_s)
 
 
-@pytest.mark.parametrize("proof", PROOFS, ids=lambda proof: proof.command)
+@pytest.mark.parametrize("proof", PROOFS, ids=lambda proof: f"{proof.image} {proof.command}")
 def test_two_ranks_come_to_what_one_process_would(portal: Portal, ada: Rest, proof: Proof) -> None:
     if "torch" in proof.image and not TORCH.exists():
         is_missing("there is no PyTorch on this machine: apt-get install python3-torch")
@@ -81,7 +96,7 @@ def test_two_ranks_come_to_what_one_process_would(portal: Portal, ada: Rest, pro
         topology=proof.topology,
         image=proof.image,
         command=proof.command.split(),
-        replicas={"worker": {**EACH, "count": 2}},
+        replicas=MPI if proof.topology == "mpi" else {"worker": {**EACH, "count": 2}},
     )
     ends = re.findall(r"rank (\d) weights (\S+) (\S+) loss (\S+)", log)
     assert sorted(rank for rank, *_rest in ends) == ["0", "1"]
@@ -92,8 +107,44 @@ def test_two_ranks_come_to_what_one_process_would(portal: Portal, ada: Rest, pro
         assert float(loss) < 0.2
     addresses = dict(re.findall(r"rank (\d) of 2 at (\S+)", log))
     assert len(set(addresses.values())) == len(addresses) == 2
-    assert len({replica["pod"] for replica in done["replicas"]}) == 2
+    pods = [replica["pod"] for replica in done["replicas"] if replica["role"] == "worker"]
+    assert len(set(pods)) == len(pods) == 2
     check_that_nothing_is_left(portal, ada, done, 120)
+
+
+def sleepers() -> int:
+    """Processes of this machine that `INTRUDER` has started in the end."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            found += path.read_bytes() == b"sleep\x0086399\x00"
+    return found
+
+
+@pytest.mark.parametrize("image", ["lab/openmpi:5.0", "lab/mpich:5.0"])
+def test_mpi_refuses_a_wrong_token_and_a_stop_leaves_no_process(ada: Rest, image: str) -> None:
+    ring = ada.submit(
+        name="ring",
+        topology="mpi",
+        image=image,
+        command=["mpirun", "python", "-m", "mpi4py.bench", "ringtest"],
+        replicas=MPI,
+    )
+    ada.wait(ring, "running", "succeeded", timeout_s=PULL_S)
+    ada.wait(ring, "succeeded", timeout_s=RUN_S)
+    ended = ada.text(f"jobs/{ring['id']}/logs/?download=1")
+    assert re.search(r"time for 1 loops = \S+ seconds \(2 processes, 1 bytes\)", ended), ended
+    words = ["sh", "-c", INTRUDER]
+    job = ada.submit(name="long", topology="mpi", image=image, command=words, replicas=MPI)
+    ada.wait(job, "running", timeout_s=PULL_S)
+    wait_for("both workers sleep", lambda: sleepers() == 2, timeout_s=60)
+    log = ada.text(f"jobs/{job['id']}/logs/?tail=100")
+    assert "refused, for the token is wrong" in log
+    assert "it ended with 255" in log
+    assert "let in" not in log
+    assert ada.call("POST", f"jobs/{job['id']}/stop/").ok
+    wait_for("nothing is left", lambda: sleepers() == 0, timeout_s=60)
+    ada.wait(job, "stopped")
 
 
 def test_a_chief_goes_on_without_a_worker_and_the_last_checkpoint_is_evaluated(

@@ -221,3 +221,12 @@ def test_a_registry_is_no_address_unless_the_catalog_lists_one(
     listed = replace(catalog, images=Images(offered=(other,)))
     monkeypatch.setattr(base, "get_catalog", lambda: listed)
     assert accepted(alice, image=image).image == image
+
+
+def test_a_role_that_runs_a_program_of_ours_has_no_command(alice: Tenant) -> None:
+    given = {"launcher": {"command": ["mpirun", "x"]}, "worker": {"count": 2}}
+    asked = accepted(alice, topology="mpi", replicas=given)
+    assert asked.command_of("launcher") == ("mpirun", "x")
+    given["worker"]["command"] = ["python"]
+    found = refused(alice, topology="mpi", replicas=given)
+    assert found == {"replicas.worker.command": "contradiction"}

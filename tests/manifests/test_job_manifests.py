@@ -96,6 +96,21 @@ def test_a_chief_decides_and_workers_serve_it() -> None:
     golden("job-chief.yaml", render_training(CHIEF, attempt=1, pods=PODS))
 
 
+def test_workers_of_mpi_run_our_daemon_and_are_not_replaced() -> None:
+    training = altered(
+        TF_PS, topology="mpi", replicas={"launcher": {**PS, "count": 1}, "worker": WORKER}
+    )
+    documents = render_training(training, attempt=1, pods=PODS)
+    root, _service, config, _secret, workers = documents
+    assert root["metadata"]["labels"][labels.ROLE] == "launcher"
+    spec = workers["spec"]
+    assert (spec["completions"], spec["backoffLimitPerIndex"]) == (2, 0)
+    assert spec["podFailurePolicy"] == root["spec"]["podFailurePolicy"]
+    assert spec["podFailurePolicy"]["rules"][0]["action"] == "FailJob"
+    job = json.loads(config["data"]["job.json"])
+    assert (job["programs"], job["slots"]) == ({"worker": "mpi_daemon"}, 1)
+
+
 def test_a_rescue_pod() -> None:
     lost = Rescue(ReplicaKey("worker", 1, 1), "7a6b", 2)
     golden("rescue.yaml", [render_rescue(TF_PS, lost, attempt=2, pods=PODS)])

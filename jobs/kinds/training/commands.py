@@ -53,7 +53,8 @@ def preview_command(spec: TrainingSpec) -> CommandPreview:
     )
     log_dir = f"/log/jobs/{kube_name}"
     replicas: dict[str, list[str]] = {}
-    for role, count in counts.items():
+    own = {role: n for role, n in counts.items() if not topology.role(role).program}
+    for role, count in own.items():
         for index in range(min(count, MAX_SHOWN)):
             context = ReplicaContext(role, index, hosts, "/data", log_dir)
             words = placeholders.final_command(spec.command_of(role), spec.cluster_flags, context)
@@ -62,7 +63,7 @@ def preview_command(spec: TrainingSpec) -> CommandPreview:
     return CommandPreview(
         lines=tuple(ReplicaCommand(tuple(who), text) for text, who in replicas.items()),
         variables=_variables(spec, hosts),
-        hidden=sum(counts.values()) - shown,
+        hidden=sum(own.values()) - shown,
         shell_word=next((word for word in _words(spec) if word in _SHELL_WORDS), ""),
         unknown_placeholder=_find_unknown_placeholder(spec),
     )
@@ -77,7 +78,9 @@ def _variables(spec: TrainingSpec, hosts: placeholders.Hosts) -> tuple[str, ...]
 
 def _words(spec: TrainingSpec) -> list[str]:
     """Of all commands that run."""
-    return [word for role in spec.replicas for word in spec.command_of(role)]
+    topology = get_topology(spec.topology)
+    own = (role for role in spec.replicas if not topology.role(role).program)
+    return [word for role in own for word in spec.command_of(role)]
 
 
 def _find_unknown_placeholder(spec: TrainingSpec) -> str:

@@ -11,7 +11,7 @@ from jobs.rules import endings, patterns, reasons, restarts, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.restarts import ReplicaEnd, RestartPolicy
 from jobs.rules.states import ReplicaState, WorkloadState
-from jobs.rules.topologies import ROLES, SuccessPolicy, needed, success_policy
+from jobs.rules.topologies import SuccessPolicy, needed, success_policy
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,17 @@ def is_failure(now: Situation) -> bool:
 
 
 def _find_lost(now: Situation) -> set[tuple[str, int]]:
-    """Serving replicas that have failed for good and are missed: one that must succeed, or all of a
-    role; nobody misses what is apart.
+    """Serving replicas that have failed for good and are missed: one that must succeed or that the
+    others cannot do without, or all of a role; nobody misses what is apart.
     """
     must = needed(now.topology, policy_of(now), now.row.counts)
     lost: set[tuple[str, int]] = set()
     for job in now.observed.serving_jobs:
         failed = {(job.role, index) for index in job.failed}
         is_all = len(failed) >= now.row.counts[job.role]
-        if not ROLES[job.role].is_apart and (is_all or failed & must):
+        role = now.topology.role(job.role)
+        is_missed = is_all or failed & must or not role.replaced_when_lost
+        if is_missed and not role.is_apart:
             lost |= failed
     return lost
 
@@ -97,7 +99,9 @@ def _failing(now: Situation) -> list[ReplicaRow]:
     return [
         row
         for row in now.current
-        if row.key.role == now.deciding.name or (row.key.role, row.key.index) in lost
+        if row.key.role == now.deciding.name
+        or not now.role_of(row.key).replaced_when_lost
+        or (row.key.role, row.key.index) in lost
     ]
 
 

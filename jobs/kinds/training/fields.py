@@ -43,7 +43,7 @@ AnyField = serializers.Field[Any, Any, Any, Any]
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 # Planned, as README.md says.
-PLANNED_TOPOLOGIES = frozenset({"array", "tf-ingraph", "mpi"})
+PLANNED_TOPOLOGIES = frozenset({"array", "tf-ingraph"})
 _BY_DDP = "PyTorch, DeepSpeed and Accelerate run by the topology torch-ddp."
 _OWN_SCHEDULER = (
     "Ray, Dask and Spark bring a scheduler of their own, which would be a second queue inside one "
@@ -54,11 +54,12 @@ OTHER_WORDS = {
     "tf-chief": "For a chief choose tf-ps, and ask for the role chief with count 1.",
     "tf-mwms": "tf-mwms is called tf-multiworker here.",
     **dict.fromkeys(("pytorch", "ddp", "deepspeed", "accelerate"), _BY_DDP),
-    "horovod": "Horovod runs under mpirun: by the topology mpi, which is not available yet.",
+    "horovod": "Horovod runs under mpirun, by the topology mpi.",
     **dict.fromkeys(("ray", "dask", "spark"), _OWN_SCHEDULER),
 }
 SUCCESS_POLICIES = tuple(SuccessPolicy)
 NO_UPLOAD = FieldError("source.bundle", "not_found", "You have no such upload.")
+NO_COMMAND = "Replicas of this role run a program of Homeport; give the command to another role."
 MAX_SOURCE_CHARS = 2000
 MAX_REF_CHARS = 200
 # What no name of a branch or tag has: https://git-scm.com/docs/git-check-ref-format. A word that begins with
@@ -351,14 +352,18 @@ class Replicas(AnyField):
                 asked.pop(role.name, None)
         if problem := find_role_problem(topology, asked):
             _refuse("wrong_roles", problem)
-        found, wrong = {}, {}
+        found: dict[str, Any] = {}
+        wrong: dict[str, Any] = {}
         for role in topology.present(asked):
             most = role.most or _catalog(self).max_replicas_per_role
             body = ResourcesSerializer(data=asked[role.name], most=most, context=self.context)
-            if body.is_valid():
-                found[role.name] = body.validated_data
-            else:
+            if not body.is_valid():
                 wrong[role.name] = body.errors
+            elif role.program and "command" in body.validated_data:
+                told = serializers.ErrorDetail(NO_COMMAND, "contradiction")
+                wrong[role.name] = {"command": [told]}
+            else:
+                found[role.name] = body.validated_data
         if wrong:
             raise serializers.ValidationError(wrong)
         return found

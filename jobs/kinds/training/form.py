@@ -387,10 +387,11 @@ _ROLE_INPUTS = tuple(_role_input(role) for role in in_role_order(ROLES).values()
 def _asked_roles(spec: TrainingSpec) -> AskedRoles:
     """What advice goes by."""
     sizes = Node.objects.values_list("allocatable", flat=True)
+    deciding = TOPOLOGIES[spec.topology].deciding(spec.replicas).name
     return AskedRoles(
         counts={role: asked.count for role, asked in spec.replicas.items()},
         gpus={role: asked.gpu_count for role, asked in spec.replicas.items()},
-        command=spec.command_of("worker"),
+        command=spec.command_of(deciding),
         node_gpus=max((size.get("gpu", 0) for size in sizes), default=0),
     )
 

@@ -18,7 +18,14 @@ from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Workload
 from jobs.rules.hosts import PORT, addresses
 from jobs.rules.restarts import RestartPolicy
-from jobs.rules.topologies import RoleKind, environment, get_topology, needed, success_policy
+from jobs.rules.topologies import (
+    RoleKind,
+    Topology,
+    environment,
+    get_topology,
+    needed,
+    success_policy,
+)
 from portal.cluster import labels, names
 from portal.cluster.manifests import Object, render
 
@@ -51,6 +58,7 @@ class RoleManifest:
     gpu_count: int
     count: int
     index: int | None
+    replaces_lost: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +71,6 @@ class JobManifest(Manifest):
     servers: Sequence[RoleManifest]
     serving_jobs: Sequence[RoleManifest]
     replica_restarts: int
-    replaces_lost: bool
     deadline_s: int | None
     dead_man_ttl_s: int | None
     grace_s: int
@@ -122,8 +129,20 @@ def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSet
         },
         "retry_s": UPLOAD_RETRY_S,
         "grace_s": spec.run_policy.pod_grace_s,
+        **_programs(topology, spec),
     }
     return json.dumps(content, ensure_ascii=False, indent=1)
+
+
+def _programs(topology: Topology, spec: TrainingSpec) -> dict[str, Any]:
+    """Roles that run a program of ours, with what it needs; nothing for most topologies."""
+    present = topology.present(spec.replicas)
+    found = {role.name: role.program for role in present if role.program}
+    if not found:
+        return {}
+    slots = max(1, spec.replicas["worker"].gpu_count)  # processes of mpirun in each worker
+    waits_s = spec.run_policy.starting_deadline_s
+    return {"programs": found, "slots": slots, "starting_deadline_s": waits_s}
 
 
 def environment_of(spec: TrainingSpec) -> dict[str, dict[str, str]]:
@@ -159,6 +178,7 @@ def _role(
 ) -> RoleManifest:
     """All replicas of a role, or the one of this index."""
     asked = spec.replicas[role]
+    replaces_lost = get_topology(spec.topology).role(role).replaced_when_lost
     base = kube_name(training.name, training.pk, attempt)
     marks = {JOB_LABEL: base, labels.ROLE: role, labels.ATTEMPT: str(attempt)}
     name = names.role_name(base, role)
@@ -174,6 +194,7 @@ def _role(
         gpu_count=asked.gpu_count,
         count=asked.count if index is None else 1,
         index=index,
+        replaces_lost=replaces_lost,
     )
 
 
@@ -219,7 +240,6 @@ def render_training(
             if role.kind is RoleKind.JOB
         ),
         replica_restarts=replica_restarts,
-        replaces_lost=deciding.replaced_when_lost,
         deadline_s=deadline_s if deadline_s is not None else policy.deadline_s,
         # What it owns would go with it, and must still succeed where a chief does not decide.
         dead_man_ttl_s=None if decides_after else policy.ttl_s + DEAD_MAN_S,

@@ -38,7 +38,7 @@ class Situation:
 
     def role_of(self, key: ReplicaKey) -> Role:
         """The role of a replica, as this topology has it."""
-        return next(role for role in self.topology.roles if role.name == key.role)
+        return self.topology.role(key.role)
 
     @property
     def current(self) -> list[ReplicaRow]:

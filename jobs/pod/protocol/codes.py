@@ -10,6 +10,9 @@ EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 SIGNAL_BASE = 128  # and the number of the signal that ended the program
 
+# --- What runs in a replica in place of the training's command: "programs" in job.json. ---
+MPI_DAEMON = "mpi_daemon"
+
 # --- Reason codes: why a container ended, in termination messages and in reports of ends. ---
 CONFIGURATION_BROKEN = "configuration_broken"
 # Of fetch and prepare.
@@ -29,6 +32,7 @@ VOLUME_NOT_READABLE = "volume_not_readable"
 VOLUME_FULL = "volume_full"
 # Of the runner, for a program that it did not start.
 PEER_UNRESOLVED = "peer_unresolved"
+NO_USER = "no_user"
 COMMAND_NOT_FOUND = "command_not_found"
 COMMAND_NOT_EXECUTABLE = "command_not_executable"
 # Of the runner, for a program that has ended.
@@ -77,6 +81,7 @@ EXPLAINED = frozenset(
         VOLUME_NOT_WRITABLE,
         VOLUME_FULL,
         PEER_UNRESOLVED,
+        NO_USER,
         COMMAND_NOT_FOUND,
         COMMAND_NOT_EXECUTABLE,
         MISSING_MODULE,

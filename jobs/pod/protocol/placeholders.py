@@ -29,6 +29,7 @@ class ReplicaContext(NamedTuple):
         log_dir: the training's own folder on the log volume.
         attempt: of the training, from 1 on.
         pod_uid: of the replica's pod; empty where none is known.
+        interface: the pod's network interface; empty where nobody asks for it.
     """
 
     role: str
@@ -38,6 +39,7 @@ class ReplicaContext(NamedTuple):
     log_dir: str
     attempt: int = 1
     pod_uid: str = ""
+    interface: str = ""
 
     @property
     def name(self) -> str:
@@ -79,6 +81,7 @@ def values(context: ReplicaContext) -> Dict[str, str]:
         "task_count": str(context.task_count),
         "first_host": first_host,
         "first_port": first_port,
+        "interface": context.interface,
         "tf_config": _tf_config(context),
         "data_dir": context.data_dir,
         "log_dir": context.log_dir,

@@ -219,6 +219,7 @@ class Pod:
         }
         self.processes: list[subprocess.Popen[bytes]] = []
         self.is_of_an_older_version = False
+        self.wrapper: list[str] = []  # in front of the runner's command line
 
     @property
     def folder(self) -> Path:
@@ -245,7 +246,7 @@ class Pod:
             write_program(self.root / "homeport/runner.py", RUNNER_MODULES)
         process = subprocess.Popen(
             # Isolated: nothing of this checkout can be imported by accident.
-            [sys.executable, "-I", *self.runner],
+            [*self.wrapper, sys.executable, "-I", *self.runner],
             cwd=self.root / "workspace",
             env=self.environ,
             stdout=subprocess.PIPE,

@@ -44,6 +44,7 @@ FINAL = [
     "no_git",
     "volume_not_writable",
     "volume_full",
+    "no_user",
     "command_not_found",
     "command_not_executable",
     "start_error",

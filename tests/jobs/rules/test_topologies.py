@@ -3,6 +3,7 @@
 import pytest
 
 from jobs.rules.topologies import (
+    MPI,
     SINGLE,
     TF_PS,
     TOPOLOGIES,
@@ -52,6 +53,9 @@ def test_policies() -> None:
     with pytest.raises(ValueError, match="cannot end by 'chief'; choose all or worker0"):
         success_policy(TF_PS, "chief", PAIR)
     assert success_policy(TF_PS, None, {**PAIR, "chief": 1}) is SuccessPolicy.CHIEF
+    roles = {"launcher": 1, "worker": 2}
+    assert MPI.success_policies(roles) == (SuccessPolicy.ALL,)
+    assert needed(MPI, SuccessPolicy.ALL, roles) == {("launcher", 0)}
 
 
 @pytest.mark.parametrize(

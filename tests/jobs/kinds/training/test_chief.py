@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.kinds.state import Delete, PodFacts, ReplicaKey, Root, ServingJob
-from jobs.rules.endings import ContainerExit
+from jobs.rules.endings import ContainerExit, Disruption
 from jobs.rules.states import ReplicaState, WorkloadState
 from tests.jobs.kinds import NOW, after, plan
 from tests.jobs.kinds.training.cases import ARCHIVED, PS, SERVER, SERVICE, W0, W1, job, pod, seen
@@ -145,3 +145,36 @@ def test_an_evaluator_that_fails_after_the_end_has_failed() -> None:
     pods = {**ALL, CHIEF: "Succeeded", **dict.fromkeys(ends, "Failed")}
     states = {one.key: one.state for one in plan(row, shown(pods, "complete")).replicas}
     assert (states[W0], states[EVALUATOR]) == (ReplicaState.STOPPED, ReplicaState.FAILED)
+
+
+LAUNCHER = ReplicaKey("launcher", 0, 1)
+DRAINED = {"disruption": Disruption("EvictionByEvictionAPI"), "is_terminating": True}
+
+
+@pytest.mark.parametrize(
+    ("pods", "verdict", "lost", "state", "cause"),
+    [
+        ((pod(LAUNCHER, "Succeeded"), pod(W0), pod(W1)), "complete", (), SUCCEEDED, ""),
+        ((pod(LAUNCHER, "Failed"), pod(W0), pod(W1)), "failed", (), FAILED, ""),
+        ((pod(LAUNCHER), pod(W0, "Failed"), pod(W1)), "", (0,), FAILED, ""),
+        # mpirun fails before the pod of the worker has ended.
+        ((pod(LAUNCHER, "Failed"), pod(W0, **DRAINED), pod(W1)), "failed", (), None, "disrupted"),
+        ((pod(LAUNCHER), pod(W0, "Failed", **DRAINED), pod(W1)), "", (0,), None, "disrupted"),
+    ],
+)
+def test_mpi_ends_with_its_launcher_or_with_any_worker(pods, verdict, lost, state, cause) -> None:
+    counts = {"launcher": 1, "worker": 2}
+    name = "mnist-abc123-launcher"
+    memory = dict.fromkeys(counts, "1Gi")
+    row = job(RUNNING, topology="mpi", counts=counts, memory=memory, root_name=name)
+    workers = serving("worker", failed=frozenset(lost))
+    at = Root("Job", name, "root-uid", verdict=verdict)
+    observed = seen(*pods, at=at, serving_jobs=(workers,), servers=())
+    made = plan(row, observed)
+    notes = made.columns.get("notes", row.notes)
+    assert (made.columns.get("state"), notes.attempt_cause) == (
+        state or WorkloadState.RESTARTING,
+        cause,
+    )
+    if state is SUCCEEDED:  # at once
+        assert gone(workers, SERVICE) <= set(plan(*after(made, row, observed)).steps)

@@ -385,6 +385,8 @@ def test_the_shipped_images_are_there_and_pinned():
         "tensorflow/tensorflow:2.21.0",
         "quay.io/jupyter/tensorflow-notebook:2026-11-01",
         "lab/jax:0.10",
+        "lab/mpich:5.0",
+        "lab/openmpi:5.0",
         "lab/torch:1.13-cpu",
         "scratch:shell",
     }

@@ -1,0 +1,151 @@
+"""The remote shell of MPI with real processes: two pods on one machine, and what mpirun would call."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.pod.fetch import MPI_MODULES, write_program
+from tests.jobs.pod.pods import FakeDoor, Pod, wait_until
+from tests.tools.missing import is_missing
+
+# Starts the remote shell for each host of the file, as mpirun does, and waits for all.
+MPIRUN = """
+import os, subprocess, sys
+shell, command = sys.argv[1:]
+with open(os.path.join(os.path.dirname(shell), "hosts.openmpi")) as file:
+    hosts = [line.split()[0] for line in file if line.endswith(" slots=2\\n")]
+calls = [subprocess.Popen([shell, "-x", host, command]) for host in hosts]
+print("ends", sorted(call.wait() for call in calls))
+"""
+WITHOUT_NAMES = """
+import ctypes, os, sys
+for path in (b"/etc/passwd", b"/etc/nsswitch.conf"):
+    if ctypes.CDLL(None).mount(b"/dev/null", path, None, ctypes.c_ulong(4096), None):
+        sys.exit(77)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+HOSTS = 70  # more than the 64 from which on daemons of mpirun would start daemons
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def worker(pod: Pod) -> Pod:
+    """A pod of which each of 70 addresses is a worker's."""
+    with socket.socket() as any_port:
+        any_port.bind(("", 0))
+        port = any_port.getsockname()[1]
+    hosts = {"launcher": ["localhost:1"], "worker": [f"127.0.1.{n}:{port}" for n in range(HOSTS)]}
+    more = {"programs": {"worker": "mpi_daemon"}, "slots": 2, "starting_deadline_s": 20}
+    pod.config.update(topology="mpi", hosts=hosts, **more)
+    write_program(pod.root / "homeport/mpi_launch", MPI_MODULES)
+    return pod
+
+
+@pytest.fixture
+def launcher(worker: Pod, door: FakeDoor, tmp_path: Path) -> Iterator[Pod]:
+    found = Pod(tmp_path, door)
+    found.environ["HOMEPORT_ROLE"] = "launcher"
+    own = {name: found.config[name] for name in ("folder", "data_dir")}
+    found.config = {**worker.config, **own}  # and the same hosts
+    write_program(tmp_path / "homeport/mpi_launch", MPI_MODULES)
+    yield found
+    found.close()
+
+
+def mpirun(launcher: Pod, command: str) -> None:
+    shell = str(launcher.root / "homeport/mpi_launch")
+    launcher.config["command"] = [sys.executable, "-c", MPIRUN, shell, command]
+
+
+def test_seventy_daemons_start_and_end(worker: Pod, launcher: Pod) -> None:
+    mpirun(launcher, 'echo "$HOMEPORT_ROLE $$ $USER"; echo bad >&2; exit 7')
+    process = launcher.start()  # which waits until the workers answer
+    daemon, _line = worker.start_and_read()
+    output, _ = process.communicate(timeout=60)
+    lines = output.decode().splitlines()
+    assert lines[-1] == f"ends {[7] * HOSTS}"
+    told = [line.split() for line in lines if line.startswith("worker ")]
+    assert len({pid for _role, pid, _user in told}) == len(told) == lines.count("bad") == HOSTS
+    assert {user for _role, _pid, user in told} == {"homeport"}
+    hosts = (launcher.root / "homeport/hosts.hydra").read_text().splitlines()
+    assert hosts == [f"127.0.1.{n}:2" for n in range(HOSTS)]
+    daemon.send_signal(signal.SIGTERM)
+    assert daemon.wait(10) == 143
+    assert worker.message["reason"] == "stopped"
+
+
+@pytest.mark.parametrize("ended", ["caller", "daemon"])
+def test_nothing_outlives_its_caller_or_the_daemon(
+    worker: Pod, launcher: Pod, ended: str, tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    # One in a process group of its own, as ranks are, and one that ignores SIGTERM.
+    tells = f"open('{pids}', 'a').write(str(os.getpid()) + chr(10)); time.sleep(600)"
+    rank = f"import os, time; os.setpgid(0, 0); {tells}"
+    deaf = f"import os, signal, time; signal.signal(15, signal.SIG_IGN); {tells}"
+    del worker.config["hosts"]["worker"][1:]
+    python = f"{sys.executable} -c"
+    mpirun(launcher, f'{python} "{rank}" & exec {python} "{deaf}"')
+    daemon, _line = worker.start_and_read()
+    process = launcher.start()
+    wait_until(lambda: pids.exists() and len(pids.read_text().splitlines()) == 2)
+    running = [int(line) for line in pids.read_text().splitlines()]
+    told = process if ended == "caller" else daemon
+    told.send_signal(signal.SIGTERM)
+    wait_until(lambda: not any(map(is_alive, running)))
+    assert told.wait(10) == 143
+    if ended == "caller":
+        assert daemon.poll() is None
+    else:
+        assert process.wait(10) == 0
+
+
+def test_who_does_not_know_the_token_is_refused(worker: Pod, launcher: Pod, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    mpirun(launcher, f"touch {marker}")
+    (launcher.root / "run/homeport/token").write_text("a-wrong-token\n")
+    del worker.config["hosts"]["worker"][1:]
+    daemon, _line = worker.start_and_read()
+    _code, output = launcher.run()
+    assert output.decode().splitlines()[-2:] == [
+        "mpi_launch: refused, for the token is wrong",
+        "ends [255]",
+    ]
+    assert not marker.exists()
+    assert daemon.stdout is not None
+    assert b"was refused" in daemon.stdout.readline()
+    other = [str(launcher.root / "homeport/mpi_launch"), "another-host", "true"]
+    done = subprocess.run(other, capture_output=True, text=True, check=False)
+    text = "mpi_launch: another-host is no worker of this training\n"
+    assert (done.returncode, done.stderr) == (255, text)
+
+
+def test_a_worker_that_does_not_answer_is_named(launcher: Pod) -> None:
+    launcher.config["starting_deadline_s"] = 1
+    launcher.config["hosts"]["worker"] = ["127.0.1.1:1"]
+    assert launcher.run()[0] == 64
+    assert launcher.message["reason"] == "peer_unresolved"
+    assert "127.0.1.1:1 did not answer within 1 s" in launcher.message["text"]
+
+
+def test_a_user_without_a_name_is_told(worker: Pod) -> None:
+    into = ("unshare", "--mount", "--map-current-user", "--keep-caps", sys.executable, "-c")
+    worker.wrapper = [*into, WITHOUT_NAMES]
+    code, output = worker.run()
+    if code == 77 or b"unshare" in output:
+        is_missing("be root, or allow user namespaces (unshare -c --mount)")
+    assert code == 64
+    assert worker.message["reason"] == "no_user"
+    assert f"a line for user {os.getuid()} in /etc/passwd" in worker.message["text"]
