@@ -38,6 +38,8 @@ def _pages(kind: WorkloadKind) -> Iterator[URLPattern]:
     if kind.has_gate:
         yield page(f"{one}open/", views.open_, f"{key}-open")
     if kind.is_archived:
+        yield page(f"{one}suspend/", views.suspend, f"{key}-suspend")
+        yield page(f"{one}resume/", views.resume, f"{key}-resume")
         yield page(f"{all_of_it}prune/", views.prune, f"{key}s-prune")
         yield page(f"{one}log/", views.download_log, f"{key}-log-download")
         file = f"{one}artifacts/<uuid:artifact_id>/"

@@ -335,7 +335,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "MAX_UNFINISHED_TRAININGS",
         "500",
-        "most trainings of one namespace that are queued or running",
+        "most trainings of one namespace that are queued, running or suspended",
         parse_number,
     ),
     Setting(

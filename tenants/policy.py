@@ -74,6 +74,8 @@ ALLOWED: Mapping[str, frozenset[TenantRole]] = {
         "submit": {OWNER},
         "start": {OWNER},
         "stop": {OWNER, LEAD, ADMIN},
+        "suspend": {OWNER, LEAD, ADMIN},
+        "resume": {OWNER, LEAD, ADMIN},
         "delete": {OWNER, ADMIN},  # logs and files go with it
         "read_values": {OWNER},  # values of variables and addresses of code may be secrets
         # a kind names one of these two
@@ -99,6 +101,14 @@ _REFUSALS: Mapping[str, tuple[Any, str]] = {
     "stop": (
         _("Only its owner, a lead of the team or an admin may stop it."),
         "only its owner, a lead or an admin may stop it",
+    ),
+    "suspend": (
+        _("Only its owner, a lead of the team or an admin may suspend it."),
+        "only its owner, a lead or an admin may suspend it",
+    ),
+    "resume": (
+        _("Only its owner, a lead of the team or an admin may resume it."),
+        "only its owner, a lead or an admin may resume it",
     ),
     "delete": (
         _("Only its owner or an admin may delete it."),

@@ -25,7 +25,7 @@ from jobs.kinds.state import (
 )
 from jobs.rules import conditions, patterns, queue, reasons
 from jobs.rules.reasons import Reason
-from jobs.rules.states import FINAL_STATES, WorkloadState
+from jobs.rules.states import FINAL_STATES, IDLE_STATES, WorkloadState
 
 # A watch may be so much behind what we have just made; after that a fresh read decides.
 VIEW_LAG_S = 2
@@ -35,7 +35,7 @@ CASCADE_S = 10
 REPLICA_SETS_S = 90
 # Goals of taking everything down after which it comes up again, and the state until then.
 _STATE_OF = {"queue": WorkloadState.STARTING, "retry": WorkloadState.RESTARTING}
-_IDLE_STATES = FINAL_STATES | {WorkloadState.QUEUED}
+_WITHOUT_CALLS = FINAL_STATES | IDLE_STATES
 
 
 class Lifecycle(Planner, ABC):
@@ -50,7 +50,7 @@ class Lifecycle(Planner, ABC):
         self._take_results()
         self.advance()
         trouble = self.observed.trouble
-        if trouble.code and self._steps and self.row.state not in _IDLE_STATES:
+        if trouble.code and self._steps and self.row.state not in _WITHOUT_CALLS:
             # Why its calls could not be made the last time outdoes all other reasons.
             self.explain(trouble)
         return self.made()
@@ -142,13 +142,13 @@ class Lifecycle(Planner, ABC):
         """The one thing to do now."""
         if self.row.desired == "delete":
             self._remove_all()
-        elif self.row.state is WorkloadState.QUEUED:
+        elif self.row.state in IDLE_STATES:
             self.wait_in_queue()
         elif self.row.state in FINAL_STATES:
             self.settle()
         elif self.notes.teardown:
             self.tear_down()
-        elif self.row.state is WorkloadState.STOPPING or self.wants_stop:
+        elif self.row.state is WorkloadState.STOPPING or self.wants_stop or self.is_suspending:
             self.stop()
         else:
             self._drive()
@@ -228,14 +228,26 @@ class Lifecycle(Planner, ABC):
     # --- ways out ---
     @property
     def wants_stop(self) -> bool:
-        """Whether a person, the tenant's suspension or the owner's end stops it."""
+        """Whether a person, the tenant's suspension or the owner's end stops it.
+
+        What a person suspends soon holds nothing, and waits for the tenant as what is queued does.
+        """
         row = self.row
+        if row.desired == "suspend" and row.tenant_closed == "suspended":
+            return False
         is_orphaned = self.needs_owner and not row.is_owner_active
         return row.desired == "stop" or bool(row.tenant_closed) or is_orphaned
 
+    @property
+    def is_suspending(self) -> bool:
+        """Whether a person wants it to hold nothing, and nobody wants its end."""
+        return self.row.desired == "suspend" and not self.wants_stop
+
     def stop_reason(self) -> Reason:
-        """Who ended it, in words."""
+        """Who ended or suspended it, in words."""
         row = self.row
+        if self.is_suspending:
+            return reasons.suspended(by=row.stopped_by)
         if row.desired == "stop":
             return reasons.stopped(by=row.stopped_by, why=row.stop_reason)
         if row.tenant_closed:

@@ -26,7 +26,8 @@ class Notes:
             was made.
         restart_reason: (code, text, next step) why it is `starting` once more; empty at the first
             start.
-        teardown: "queue", "retry", "stop" or "fail" while everything is being taken down, else empty.
+        teardown: "queue", "retry", "suspend", "stop" or "fail" while everything is being taken down, else
+            empty.
         teardown_at: since when.
         teardown_reason: (code, text, next step) to show when it is down.
         swept: whether what no watch shows has been looked for and removed.
@@ -104,6 +105,8 @@ class Notes:
             short_attempts=self.short_attempts,
             free_attempts=self.free_attempts,
             attempt_cause=self.attempt_cause,
+            rescued=self.rescued,
+            lost=self.lost,
         )
 
     def for_new_generation(self) -> "Notes":

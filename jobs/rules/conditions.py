@@ -18,6 +18,7 @@ TYPES: Mapping[str, frozenset[WorkloadState]] = {
     "Admitted": frozenset({_S.STARTING, _S.RUNNING, _S.RESTARTING, _S.STOPPING}),
     "Running": frozenset({_S.RUNNING}),
     "Restarting": frozenset({_S.RESTARTING}),
+    "Suspended": frozenset({_S.SUSPENDED}),
     "Succeeded": frozenset({_S.SUCCEEDED}),
     "Failed": frozenset({_S.FAILED}),
     "Stopped": frozenset({_S.STOPPED}),
@@ -49,7 +50,7 @@ class JobCondition:
     at: datetime
 
 
-def find(queued_at: datetime, events: Iterable[tuple[str, str, datetime]]) -> list[JobCondition]:
+def find(created_at: datetime, events: Iterable[tuple[str, str, datetime]]) -> list[JobCondition]:
     """Of each type that was ever true the latest change.
 
     Args:
@@ -63,7 +64,7 @@ def find(queued_at: datetime, events: Iterable[tuple[str, str, datetime]]) -> li
             if (state in states) != (known is not None and known.is_true):
                 found[name] = JobCondition(name, state in states, state.value, message, at)
 
-    enter(_S.QUEUED, "", queued_at)
+    enter(_S.QUEUED, "", created_at)
     for reason, text, at in events:
         change = _CHANGE.fullmatch(text)
         if reason == ADMITTED:

@@ -21,6 +21,7 @@ TEXT_MAX = 1000  # of facts that come from the cluster or from a program, charac
 _LOG = "Read the end of its log."
 _WAIT = "No action needed; it starts automatically."
 _ADMIN = "Tell your admin."
+_RESUME = "Resume it to go on; a program that saves checkpoints continues from the latest one."
 
 # code -> (sentence, next step); names in braces are the facts that `make` needs.
 ROWS: dict[str, tuple[str, str]] = {
@@ -400,6 +401,8 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "not_placed": ("Not all replicas were scheduled within {waited}. {detail}", _WAIT),
     # --- ended by people ---
+    "suspended": ("Suspended on request.", _RESUME),
+    "suspended_by": ("{who} suspended this.", _RESUME),
     "stopped": ("Stopped on request.", ""),
     "stopped_because": ("Stopped: {why}", ""),
     "stopped_by": ("{who} stopped this: {why}", ""),
@@ -450,6 +453,11 @@ def stopped(*, by: str, why: str) -> Reason:
     if by:
         return make("stopped_by", who=by, why=why or "no reason was given.")
     return make("stopped_because", why=why) if why else make("stopped")
+
+
+def suspended(*, by: str) -> Reason:
+    """Why a training was suspended; `by` as above."""
+    return make("suspended_by", who=by) if by else make("suspended")
 
 
 def duration_text(seconds: int) -> str:

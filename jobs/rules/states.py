@@ -10,7 +10,8 @@ class WorkloadState(StrEnum):
     queued -> starting -> running -> succeeded | failed | stopped, with `stopping` on the way to
     `stopped`; starting -> queued when the cluster did not place all replicas in time; running ->
     starting when the cluster replaces replicas that it took away; restarting between two attempts of a
-    training, which keeps its room meanwhile.
+    training, which keeps its room meanwhile. A person may suspend a training: by way of `stopping`,
+    or out of the queue, and back to the queue.
     """
 
     QUEUED = "queued"
@@ -18,6 +19,7 @@ class WorkloadState(StrEnum):
     RUNNING = "running"
     RESTARTING = "restarting"
     STOPPING = "stopping"
+    SUSPENDED = "suspended"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     STOPPED = "stopped"
@@ -28,17 +30,20 @@ FINAL_STATES = frozenset({WorkloadState.SUCCEEDED, WorkloadState.FAILED, Workloa
 _S = WorkloadState
 # state -> what may follow; the reconciler's tests hold it to it.
 FOLLOWERS: Mapping[WorkloadState, frozenset[WorkloadState]] = {
-    _S.QUEUED: frozenset({_S.STARTING, _S.STOPPED, _S.FAILED}),
+    _S.QUEUED: frozenset({_S.STARTING, _S.SUSPENDED, _S.STOPPED, _S.FAILED}),
     _S.STARTING: frozenset(
         {_S.QUEUED, _S.RUNNING, _S.RESTARTING, _S.STOPPING, _S.SUCCEEDED, _S.FAILED}
     ),
     _S.RUNNING: frozenset({_S.STARTING, _S.RESTARTING, _S.STOPPING, _S.SUCCEEDED, _S.FAILED}),
     _S.RESTARTING: frozenset({_S.STARTING, _S.STOPPING, _S.FAILED}),
-    _S.STOPPING: frozenset({_S.STOPPED}),
+    _S.STOPPING: frozenset({_S.SUSPENDED, _S.STOPPED}),
+    _S.SUSPENDED: frozenset({_S.QUEUED, _S.STOPPED}),
     **dict.fromkeys(FINAL_STATES, frozenset[WorkloadState]()),
 }
 # States in which a workload counts against quota and capacity.
 HOLDING_STATES = frozenset({_S.STARTING, _S.RUNNING, _S.RESTARTING, _S.STOPPING})
+# States in which nothing of it is in the cluster, though it has not ended.
+IDLE_STATES = frozenset({_S.QUEUED, _S.SUSPENDED})
 
 
 class ReplicaState(StrEnum):
@@ -61,5 +66,6 @@ class Desired(StrEnum):
     """What people want of a workload; the reconciler makes it so."""
 
     RUN = "run"
+    SUSPEND = "suspend"
     STOP = "stop"
     DELETE = "delete"

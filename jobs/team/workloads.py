@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.core.paginator import Page, Paginator
-from django.db.models import F
+from django.db.models import F, Q
 from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext_lazy as _
 
@@ -99,7 +99,8 @@ class TeamWorkloads:
     def _keys(self) -> list[_Key]:
         """All of it, bounded by the quotas. One query."""
         rows = Workload.objects.filter(tenant__team=self.team).unfinished()
-        rows = rows.exclude(desired=Desired.DELETE).order_by()
+        left_out = Q(desired=Desired.DELETE) | Q(state=WorkloadState.SUSPENDED)
+        rows = rows.exclude(left_out).order_by()
         fields = ("pk", "state", "queued_at", "revision")
         found = [
             _Key(pk, state == WorkloadState.QUEUED, at, revision)

@@ -8,6 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from jobs import changes, limits, pruning
 from jobs.kinds.base import WorkloadKind
@@ -15,7 +16,7 @@ from jobs.kinds.interactive.opening import OpenLink, new_link
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.models import Workload
-from jobs.rules.states import FINAL_STATES, Desired, WorkloadState
+from jobs.rules.states import FINAL_STATES, HOLDING_STATES, IDLE_STATES, Desired, WorkloadState
 from jobs.workloads.fit import fit
 from portal import live, room
 from portal.errors import FieldError, Refused
@@ -111,7 +112,7 @@ def stop(*, by: User, workload: Workload, reason: str = "") -> Workload:
         PermissionDenied: see `tenants/policy.py`.
     """
     policy.require(by, "stop", workload.tenant)
-    if workload.desired != Desired.RUN or _has_ended(workload):
+    if workload.desired == Desired.STOP or _has_ended(workload):
         return workload
     change = {
         "desired": Desired.STOP,
@@ -119,11 +120,80 @@ def stop(*, by: User, workload: Workload, reason: str = "") -> Workload:
         "stop_requested_by": by,
         "stop_reason": reason,
     }
-    if _intend(workload, change, desired=Desired.RUN):
+    if _intend(workload, change, desired__in=(Desired.RUN, Desired.SUSPEND)):
         detail = {"why": reason} if reason else {}
         changes.record(by=by, verb="stop", workload=workload, detail=detail)
         changes.tell(workload)
     return workload
+
+
+def _hold(
+    by: User,
+    verb: str,
+    workload: Workload,
+    change: dict[str, Any],
+    same_in: Collection[str],
+    **only_if: Any,
+) -> Workload:
+    """Suspends or resumes a training; harmless where that is what is wanted already.
+
+    Args:
+        same_in: states in which it is wanted, and still to come or just so.
+
+    Raises:
+        PermissionDenied: see `tenants/policy.py`.
+        Refused: 409, it is in another state.
+    """
+    policy.require(by, verb, workload.tenant)
+    rows = Workload.objects.filter(pk=workload.pk).select_related("tenant__owner", "owner")
+    is_new = rows.filter(**only_if).update(revision=F("revision") + 1, **change)
+    found: Workload | None = rows.first()
+    is_same = found and found.desired == change["desired"] and found.state in same_in
+    if found is None or not (is_new or is_same):
+        text = {
+            "suspend": _("It is %(state)s, and cannot be suspended."),
+            "resume": _("It is %(state)s. Only what is suspended can be resumed."),
+        }[verb]
+        state = found.state if found else _("deleted")
+        raise Refused(text % {"state": state}, "wrong_state", 409)
+    if is_new:
+        changes.record(by=by, verb=verb, workload=found)
+        changes.tell(found)
+    return found
+
+
+@transaction.atomic
+def suspend(*, by: User, workload: Workload) -> Workload:
+    """Asks that a training hold nothing until it is resumed: a stop with grace, or on hold in the queue.
+
+    Raises:
+        PermissionDenied, Refused: see `_hold`.
+    """
+    going = IDLE_STATES | HOLDING_STATES
+    change = {
+        "desired": Desired.SUSPEND,
+        "stop_requested_at": timezone.now(),
+        "stop_requested_by": by,
+    }
+    only_if = {"desired": Desired.RUN, "state__in": going - {WorkloadState.STOPPING}}
+    return _hold(by, "suspend", workload, change, going, **only_if)
+
+
+@transaction.atomic
+def resume(*, by: User, workload: Workload) -> Workload:
+    """Queues a suspended training anew, as the last in line.
+
+    Raises:
+        PermissionDenied, Refused: see `_hold`.
+    """
+    change = {
+        "desired": Desired.RUN,
+        "queued_at": timezone.now(),
+        "stop_requested_at": None,
+        "stop_requested_by": None,
+    }
+    only_if = {"desired": Desired.SUSPEND, "state__in": IDLE_STATES}
+    return _hold(by, "resume", workload, change, {WorkloadState.SUSPENDED}, **only_if)
 
 
 def start_or_submit(

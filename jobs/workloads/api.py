@@ -236,6 +236,19 @@ class ArchivedViewSet(WorkloadViewSet):
             row.shown_replicas = replicas[row.pk]
         return rows
 
+    @extend_schema(
+        description="Stops a job with its grace until it is resumed, or holds it in the queue.",
+        request=None,
+    )
+    @action(detail=True, methods=["post"])
+    def suspend(self, request: Request, pk: UUID) -> Response:
+        return self.answered(actions.suspend(by=self.user, workload=self.find()))
+
+    @extend_schema(description="Queues a suspended job anew, as its next attempt.", request=None)
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: UUID) -> Response:
+        return self.answered(actions.resume(by=self.user, workload=self.find()))
+
     @action(detail=False, methods=["post"])
     def preview(self, request: Request) -> Response:
         tenant = own_tenant(self.user)

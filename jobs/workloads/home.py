@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from jobs.kinds.registry import ARCHIVED, SERVED_TITLE, STAY_AT_HAND, WITH_GATE
 from jobs.kinds.training.examples import EXAMPLES
 from jobs.models import Workload, WorkloadQuerySet
-from jobs.rules.states import FINAL_STATES, WorkloadState
+from jobs.rules.states import FINAL_STATES, HOLDING_STATES, WorkloadState
 from jobs.workloads.listing import ListRow, list_rows
 from jobs.workloads.usage import usage_lines
 from portal.web.lists import revision_of
@@ -75,7 +75,7 @@ class HomePage:
 
     @property
     def running(self) -> list[ListRow]:
-        return [row for row in self.unfinished if row.workload.state != WorkloadState.QUEUED]
+        return [row for row in self.unfinished if row.workload.state in HOLDING_STATES]
 
     @property
     def waiting(self) -> list[ListRow]:

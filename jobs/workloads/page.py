@@ -27,7 +27,7 @@ from jobs.models import (
     WorkloadEvent,
     WorkloadQuerySet,
 )
-from jobs.rules.states import FINAL_STATES, Desired, WorkloadState
+from jobs.rules.states import FINAL_STATES, IDLE_STATES, Desired, WorkloadState
 from jobs.rules.topologies import ROLES
 from jobs.workloads import timeline
 from jobs.workloads.startup import StartStep, start_steps, usual_seconds
@@ -181,6 +181,18 @@ class TrainingPage(WorkloadPage):
     def __init__(self, workload: Workload, user: User, attempt: str = "") -> None:
         super().__init__(workload, user)
         self.which = which_of(workload, attempt)  # of which attempt the log is shown
+
+    @property
+    def may_suspend(self) -> bool:
+        row = self.workload
+        is_going = not row.is_final and row.desired == Desired.RUN and not self.is_stopping
+        return is_going and policy.may(self.user, "suspend", row.tenant)
+
+    @property
+    def may_resume(self) -> bool:
+        row = self.workload
+        is_held = row.state in IDLE_STATES and row.desired == Desired.SUSPEND
+        return is_held and policy.may(self.user, "resume", row.tenant)
 
     @cached_property
     def spec(self) -> TrainingSpec:

@@ -21,7 +21,11 @@ class Step:
 
 
 _RESTARTING = WorkloadState.RESTARTING
-_RUN_TITLES = {_RESTARTING: _("Restarting"), WorkloadState.STOPPING: _("Stopping")}
+_RUN_TITLES = {
+    _RESTARTING: _("Restarting"),
+    WorkloadState.STOPPING: _("Stopping"),
+    WorkloadState.SUSPENDED: _("Suspended"),
+}
 END_TITLES = {
     WorkloadState.SUCCEEDED: _("Succeeded"),
     WorkloadState.FAILED: _("Failed"),
@@ -38,6 +42,9 @@ def steps(job: Workload) -> list[Step]:
     started_at = None if is_waiting else job.started_at
     state = WorkloadState(job.state)
     is_running = state in {WorkloadState.RUNNING, *_RUN_TITLES} and started_at is not None
+    run_at = started_at
+    if state is WorkloadState.SUSPENDED:  # whether or not it has run
+        run_at, is_running = job.stop_requested_at, True
     found = [
         Step("queued", _("Queued"), job.queued_at, admitted_at or end, is_waiting),
         Step(
@@ -47,7 +54,7 @@ def steps(job: Workload) -> list[Step]:
             started_at or end,
             state == WorkloadState.STARTING or (state == _RESTARTING and not started_at),
         ),
-        Step("running", _RUN_TITLES.get(state, _("Running")), started_at, end, is_running),
+        Step("running", _RUN_TITLES.get(state, _("Running")), run_at, end, is_running),
         Step(
             "finished",
             END_TITLES.get(state, _("Finished")),

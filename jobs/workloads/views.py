@@ -166,6 +166,20 @@ def stop(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseBase
     return _after(request, kind, pk)
 
 
+@require_POST
+@signed_in
+def suspend(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseBase:
+    actions.suspend(by=request.user, workload=_find(request, kind, pk))
+    return _after(request, kind, pk)
+
+
+@require_POST
+@signed_in
+def resume(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseBase:
+    actions.resume(by=request.user, workload=_find(request, kind, pk))
+    return _after(request, kind, pk)
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def stop_all(request: PageRequest, kind: WorkloadKind) -> HttpResponseBase:

@@ -7,7 +7,7 @@ import { say } from "./words.js";
 
 const FLOOD_LINES_PER_S = 10;
 const BUSY_CODE = 1013;
-const WAITING = new Set(["pending", "starting", "restarting", "queued"]);
+const WAITING = new Set(["pending", "starting", "restarting", "queued", "suspended"]);
 const TOGGLES_KEY = "homeport-log-toggles";
 
 class LogPane {

@@ -121,6 +121,8 @@ NO_PAGES = {
     "job-artifact",
     "notebook-fit",
     "notebook-fragment",
+    "job-resume",
+    "job-suspend",
     "notebook-start",
     "tensorboard-fit",
     "tensorboard-fragment",

@@ -228,6 +228,24 @@ async def asked_to_go(world: FaultWorld) -> None:
     await world.intend(desired="delete")
 
 
+async def asked_to_suspend(world: FaultWorld) -> None:
+    await world.intend(desired="suspend")
+
+
+async def is_suspended(world: FaultWorld) -> bool:
+    return bool((await world.row()).state == "suspended")
+
+
+async def job_is_suspended(world: FaultWorld) -> None:
+    await job_runs(world)
+    await asked_to_suspend(world)
+    await world.wait(lambda: is_suspended(world), "it is suspended")
+
+
+async def asked_to_go_on(world: FaultWorld) -> None:
+    await world.intend(desired="run")
+
+
 async def nothing_is_left(world: FaultWorld) -> bool:
     return not await Workload.objects.aexists()
 
@@ -309,6 +327,8 @@ OPERATIONS = (
     Operation("retry", both, job_that_is_tried_again, is_cleaned, ends_by_422=True),
     Operation("withdraw", both, job_that_nobody_places, is_queued_again, ends_by_422=True),
     Operation("stop", job_runs, asked_to_stop, is_cleaned),
+    Operation("suspend-job", job_runs, asked_to_suspend, is_suspended),
+    Operation("resume-job", job_is_suspended, asked_to_go_on, is_running, ends_by_422=True),
     Operation("delete-job", job_runs, asked_to_go, nothing_is_left, is_hidden=True),
     Operation("notebook", both, notebook, is_running, ends_by_422=True),
     Operation("tensorboard", both, tensorboard, is_running, ends_by_422=True),

@@ -193,7 +193,7 @@ def test_the_queue_of_a_namespace_ends(rest: Client, alice: Tenant, settings: An
     browser.force_login(alice.owner)
     form = {"name": "x", "image": "python:3.11-slim", "command": "python x.py"}
     page = browser.post("/trainings/new/", {**form, "source_kind": "none", "topology": "single"})
-    assert "2 trainings of this namespace are queued or running" in page.content.decode()
+    assert "2 trainings of this namespace are queued, running or suspended" in page.content.decode()
     Workload.objects.filter(state=WorkloadState.RUNNING).update(state=WorkloadState.STOPPED)
     answer = rest.post("/api/v1/jobs/", submit_body(), content_type="application/json")
     assert answer.status_code == 201

@@ -189,7 +189,7 @@ class OneJobSerializer(JobSerializer):
     def to_representation(self, instance: Workload) -> dict[str, Any]:
         told = instance.events.filter(reason__in=(conditions.ADMITTED, conditions.CHANGED))
         changes = told.order_by("at", "id").values_list("reason", "message", "at")
-        found = conditions.find(instance.queued_at, changes)
+        found = conditions.find(instance.created_at, changes)
         return {
             **super().to_representation(instance),
             "attempts": self.fields["attempts"].to_representation(instance.latest_attempts[::-1]),

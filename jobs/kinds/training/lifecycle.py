@@ -5,9 +5,12 @@ and what the clean policy says is removed
 
 Each retry, of whatever topology, is an attempt: everything of the one before is taken down, the
 training waits as `restarting`, and all is made anew under new names, with logs of their own.
+What a person suspends ends as by a stop, keeps its logs, and leaves nothing in the cluster; resumed it
+is queued for the next attempt.
 """
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from jobs.kinds import crashes
@@ -28,7 +31,7 @@ from jobs.kinds.training.replicas import is_server
 from jobs.rules import patterns, reasons, restarts, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.restarts import Cause, ReplicaEnd
-from jobs.rules.states import WorkloadState
+from jobs.rules.states import IDLE_STATES, WorkloadState
 from jobs.rules.topologies import Role, SuccessPolicy
 
 RECYCLE_S = 30  # servers outlive the deciding replicas by so long
@@ -52,7 +55,7 @@ class TrainingLifecycle(ArchivedLifecycle):
         return None if deadline_s is None else max(1, deadline_s - self.notes.spent_s)
 
     def advance(self) -> None:
-        if self.row.desired != "delete" and self.row.state is not WorkloadState.QUEUED:
+        if self.row.desired != "delete" and self.row.state not in IDLE_STATES:
             self.replicas.update(replicas.update(self.situation))
         super().advance()
 
@@ -271,9 +274,7 @@ class TrainingLifecycle(ArchivedLifecycle):
             if deadline_s is not None:  # its clock goes on, for the room is kept
                 self.wait(self.now, deadline_s - spent_s)
             return
-        for row in self.situation.current:
-            if row.started_at is None:
-                del self.replicas[row.key]
+        self._forget_unstarted()
         self.note(spent_s=spent_s)
         notes = self.notes.for_new_attempt()
         self.set(attempt=self.row.attempt + 1, root_uid="", has_plan=False, notes=notes)
@@ -290,10 +291,61 @@ class TrainingLifecycle(ArchivedLifecycle):
         self.renders = True
         self.due(self.now)
 
-    def _attempt_s(self) -> int:
-        """How long this attempt has been going."""
+    def _attempt_s(self, until: datetime | None = None) -> int:
+        """How long this attempt has been going by then; None: now."""
         since = self.notes.committed_at
-        return 0 if since is None else max(0, int((self.now - since).total_seconds()))
+        until = until or self.now
+        return 0 if since is None else max(0, int((until - since).total_seconds()))
+
+    def _forget_unstarted(self) -> None:
+        """Of an attempt that is over, what never ran leaves nothing."""
+        for row in self.situation.current:
+            if row.started_at is None:
+                del self.replicas[row.key]
+
+    # --- suspend and resume ---
+    def wait_in_queue(self) -> None:
+        """Also while it is suspended: people alone take it out of either, but for admission."""
+        super().wait_in_queue()
+        state, desired = self.row.state, self.row.desired
+        if state is WorkloadState.QUEUED and desired == "suspend":
+            self.set(not_before=None)
+            self.turn(WorkloadState.SUSPENDED, self.stop_reason())
+        elif state is WorkloadState.SUSPENDED and desired == "run":
+            self._queue_again()
+
+    def _queue_again(self) -> None:
+        """As another attempt, unless it was suspended before this one began; at no cost."""
+        if self.observed.attempt is not None:
+            spent_s = self.notes.spent_s + self._attempt_s(self.observed.attempt.ended_at)
+            notes = replace(self.notes.for_new_attempt(), spent_s=spent_s)
+            notes = replace(notes, attempt_cause=Cause.RESUMED.value)
+            self.set(attempt=self.row.attempt + 1, admitted_at=None, notes=notes)
+        self.turn(WorkloadState.QUEUED)
+
+    def tear_down(self) -> None:
+        if self.is_suspending and self.notes.teardown in {"queue", "retry"}:
+            self.note(teardown="suspend", teardown_reason=words_of(self.stop_reason()))
+        if self.notes.teardown == "suspend":
+            self._suspend()
+        else:
+            super().tear_down()
+
+    def _suspend(self) -> None:
+        """First its logs are kept, then its objects go: nothing of it stays in the cluster."""
+        why = Reason(*self.notes.teardown_reason)
+        self.turn(WorkloadState.STOPPING, why)
+        if self._active_pods() and not self.delete_objects():
+            return
+        if not (self.archive() and self.delete_objects()):
+            return
+        self._forget_unstarted()
+        self.note(teardown="", teardown_at=None)
+        self.set(root_uid="", has_plan=False)
+        if self.wants_stop:
+            self.conclude("stop", self.stop_reason())
+        else:
+            self.turn(WorkloadState.SUSPENDED, why)
 
     # --- stop ---
     def stop(self) -> None:
@@ -302,9 +354,13 @@ class TrainingLifecycle(ArchivedLifecycle):
         https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
         """
         if self.row.state is not WorkloadState.STOPPING:
+            outcome = self._decide() if self.is_suspending and self.notes.committed_at else None
+            if outcome is not None:  # it has just ended by itself
+                self._follow_outcome(outcome)
+                return
             if self.notes.committed_at is None:
                 # It was never set going, so nothing has a grace.
-                self.begin_teardown("stop", self.stop_reason())
+                self.begin_teardown("suspend" if self.is_suspending else "stop", self.stop_reason())
                 self.turn(WorkloadState.STOPPING, self.stop_reason())
                 self.due(self.now)
                 return
@@ -320,11 +376,16 @@ class TrainingLifecycle(ArchivedLifecycle):
         limit_s = 2 * self.confirm_s if has_servers else self.confirm_s
         if waiting and not self.wait(self.notes.stopping_at, limit_s):
             return
-        why = self.stop_reason() if self.wants_stop else self.row.reason
+        is_asked = self.wants_stop or self.is_suspending
+        why = self.stop_reason() if is_asked else self.row.reason
         if waiting:
             who = ", ".join(sorted({pod.key.who for pod in waiting}))
             why = reasons.make("stop_unconfirmed", who=who)
-        self.conclude("stop", why)
+        if self.is_suspending:
+            self.begin_teardown("suspend", why)
+            self.tear_down()
+        else:
+            self.conclude("stop", why)
 
     def conclude(self, goal: str, why: Reason) -> None:
         self._end_attempt(why)

@@ -33,6 +33,7 @@ PAGES = KindPages(
         "": (gettext_lazy("All"), frozenset(WorkloadState)),
         "queued": (gettext_lazy("Queued"), frozenset({WorkloadState.QUEUED})),
         "running": (gettext_lazy("Running"), HOLDING_STATES),
+        "suspended": (gettext_lazy("Suspended"), frozenset({WorkloadState.SUSPENDED})),
         "succeeded": (gettext_lazy("Succeeded"), frozenset({WorkloadState.SUCCEEDED})),
         "failed": (gettext_lazy("Failed"), frozenset({WorkloadState.FAILED})),
         "stopped": (gettext_lazy("Stopped"), frozenset({WorkloadState.STOPPED})),

@@ -31,8 +31,8 @@ def _check_unfinished(tenant: Tenant) -> None:
     count = Workload.objects.filter(kind=KEY, tenant=tenant).unfinished().count()
     if count >= most:
         text = _(
-            "%(count)s trainings of this namespace are queued or running, and at most %(most)s may "
-            "be. Wait until some have ended, or stop those that are not needed."
+            "%(count)s trainings of this namespace are queued, running or suspended, and at most %(most)s "
+            "may be. Wait until some have ended, or stop those that are not needed."
         )
         text %= {"count": count, "most": most}
         raise Refused(text, "too_many_trainings", 409)

@@ -2,6 +2,7 @@
 each of them ends, as soon as its cluster does what it is told, and leaves nothing.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ from jobs.rules import conditions
 from jobs.rules.admission import Amount, NodeCapacity, ReplicaRequest
 from jobs.rules.queue import Queued, QuotaHeadroom, decide
 from jobs.rules.reasons import Reason
-from jobs.rules.states import FINAL_STATES, WorkloadState
+from jobs.rules.states import FINAL_STATES, FOLLOWERS, IDLE_STATES, WorkloadState
 from tests.jobs.kinds.cluster import HOLD_GPUS, Workload
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -84,6 +85,19 @@ class AnyLife(RuleBasedStateMachine):
         one = self._one(which)
         if one.row.desired != "delete":
             one.row = replace(one.row, desired=desired)
+
+    @rule(which=WHICH)
+    def suspend(self, which: int) -> None:
+        row = self._one(which).row
+        may = row.kind == "job" and row.state not in FINAL_STATES | {WorkloadState.STOPPING}
+        if row.desired == "run" and may:
+            self._one(which).row = replace(row, desired="suspend")
+
+    @rule(which=WHICH)
+    def resume(self, which: int) -> None:
+        row = self._one(which).row
+        if row.desired == "suspend" and row.state in IDLE_STATES:
+            self._one(which).row = replace(row, desired="run", queued_at=self.now)
 
     @rule(which=WHICH)
     def start_again(self, which: int) -> None:
@@ -177,6 +191,14 @@ class AnyLife(RuleBasedStateMachine):
         assert sum(one.gpus for one in self.workloads) <= QUOTA
 
     @invariant()
+    def what_is_suspended_holds_nothing(self) -> None:
+        for one in self.workloads:
+            if one.row.state is WorkloadState.SUSPENDED:
+                assert (one.objects, one.secret, one.held, one.row.root_uid) == ([], None, 0, "")
+                if one.row.attempt in one.attempts:  # else it was suspended before that began
+                    its_logs_are_known(one)
+
+    @invariant()
     def has_one_replica_of_the_current_attempt(self) -> None:
         """Where one replica is all, that of an earlier generation is forgotten."""
         for one in self.workloads:
@@ -187,6 +209,9 @@ class AnyLife(RuleBasedStateMachine):
         """From now on the cluster does what it is told: who serves does so until told to stop."""
         for one in self.workloads:
             one.fate = "ok"
+            if one.row.desired == "suspend":
+                wish = "run" if one.row.state in IDLE_STATES else "stop"
+                one.row = replace(one.row, desired=wish)
             if one.row.tenant_closed and one.row.desired == "run":
                 one.row = replace(one.row, desired="stop")
         self._turn_until(self._are_served)
@@ -221,15 +246,23 @@ def attempts_logs_and_conditions_agree(one: Workload) -> None:
         last = told[-1]
         assert (last.exit_code == 0, last.reason_code == "") == (one.row.state == "succeeded",) * 2
         assert last.ended_at <= one.row.finished_at
-    # What ran is of one of them, and its log is kept or known to be lost.
+    its_logs_are_known(one)
+    for reason, text, _ in texts:
+        if reason == conditions.CHANGED:
+            before, after, *_ = re.findall(r"\w+", text)
+            assert after in FOLLOWERS[WorkloadState(before)]
+    # In the end, one condition says how it ended.
+    found = {one.type for one in conditions.find(START, texts) if one.is_true}
+    assert found == {"Created", one.row.state.value.capitalize()}
+
+
+def its_logs_are_known(one: Workload) -> None:
+    """What ran is of an attempt that is told, and its log is kept, or known to be lost."""
     ran = {key for key, row in one.replicas.items() if row.started_at is not None}
     assert {key.attempt for key in ran} <= set(one.attempts)
     kept = {key.text for key, row in one.archives.items() if row.is_complete}
     notes = one.row.notes
     assert {key.text for key in ran} <= kept | set(notes.lost) | set(notes.rescued)
-    # In the end, one condition says how it ended.
-    found = {one.type for one in conditions.find(START, texts) if one.is_true}
-    assert found == {"Created", one.row.state.value.capitalize()}
 
 
 def is_over(one: Workload) -> bool:

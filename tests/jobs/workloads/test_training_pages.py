@@ -28,7 +28,7 @@ def test_the_list_shows_own_trainings_by_state_and_name(alice: Tenant, client: C
     assert "mnist of mallory" not in everything.text
     assert "Too big." in everything.text
     counts = [e.text for e in everything.all("span", class_="count")]
-    assert counts == ["3", "0", "2", "0", "1", "0"]
+    assert counts == ["3", "0", "2", "0", "0", "1", "0"]
     running = read(client, "/trainings/?state=running")
     assert [e.text for e in running.all("a", class_="job-name")] == ["cifar", "mnist one"]
     both = read(client, "/trainings/?state=running&q=MNIST")

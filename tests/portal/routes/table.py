@@ -170,6 +170,7 @@ TABLE: dict[str, Rule] = {
     "job-fit": _mine("POST"),
     **_each(("job", "job-again", "job-log-download", "job-artifact", "job-fragment"), _look()),
     "job-stop": _form(STOPS),
+    **_each(("job-suspend", "job-resume"), _do(STOPS)),
     "job-delete": _form(DELETES),
     "bundle-upload": _mine("POST"),
     "uploads": _mine("GET"),
@@ -213,7 +214,7 @@ TABLE: dict[str, Rule] = {
     "api-job-preview": _mine("POST"),
     "api-job-prune": _mine("POST"),
     "api-job": Rule({"GET": SEES, "DELETE": DELETES}, sees=SEES),
-    "api-job-stop": _do(STOPS),
+    **_each(("api-job-stop", "api-job-suspend", "api-job-resume"), _do(STOPS)),
     **_each(
         (
             "api-job-manifests",

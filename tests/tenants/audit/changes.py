@@ -69,6 +69,10 @@ def _stopped(kind: str) -> Callable[[World], Any]:
     return lambda world: rows.update(state="stopped", desired="stop")
 
 
+def _suspended(world: World) -> None:
+    Workload.objects.filter(pk=world.job.pk).update(state="suspended", desired="suspend")
+
+
 def _deleted(world: World) -> None:
     later = timezone.now() - timedelta(days=1)
     world.tenant("deleted", state="deleting", purge_after=later, purge_data="keep")
@@ -198,6 +202,8 @@ CHANGES: dict[tuple[str, str], Change] = {
     ("job-new", "POST"): Change("submit", body=_training),
     ("jobs-prune", "POST"): Change("prune", body=_of_any_age, before=_ended),
     ("job-stop", "POST"): Change("stop"),
+    ("job-suspend", "POST"): Change("suspend"),
+    ("job-resume", "POST"): Change("resume", before=_suspended),
     ("job-delete", "POST"): Change("delete"),
     ("bundle-upload", "POST"): Change("upload", body=_upload),
     ("upload-delete", "POST"): Change("delete"),
@@ -210,6 +216,8 @@ CHANGES: dict[tuple[str, str], Change] = {
     ),
     ("api-job", "DELETE"): Change("delete"),
     ("api-job-stop", "POST"): Change("stop"),
+    ("api-job-suspend", "POST"): Change("suspend"),
+    ("api-job-resume", "POST"): Change("resume", before=_suspended),
 }
 for _kind in WITH_GATE:
     _start = Change("start", before=_stopped(_kind))

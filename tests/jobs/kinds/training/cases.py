@@ -112,7 +112,7 @@ NO_SERVERS = (
 MISSING = Notes(children_of="root-uid", committed_at=EARLIER, missing_since=EARLIER)
 ARCHIVED = replace(GOING, archive="complete", pods_ended_at=EARLIER)
 STARTING, RUNNING, STOPPING = WorkloadState.STARTING, WorkloadState.RUNNING, WorkloadState.STOPPING
-RESTARTING = WorkloadState.RESTARTING
+RESTARTING, SUSPENDED = WorkloadState.RESTARTING, WorkloadState.SUSPENDED
 SUCCEEDED, FAILED, STOPPED = WorkloadState.SUCCEEDED, WorkloadState.FAILED, WorkloadState.STOPPED
 
 HELD = root(is_suspended=True)
@@ -155,6 +155,17 @@ REFUSED = reasons.make("quota_refused", detail="exceeded quota")
 NO_CAUSE = root(verdict="failed", fail_reason="MaxFailedIndexesExceeded")
 PAST_DEADLINE = root(verdict="failed", fail_reason="DeadlineExceeded")
 
+ASIDE = job(SUSPENDED, replace(GOING, archive="complete"), has_plan=False, root_uid="")
+LEAVES = replace(
+    GOING,
+    stopping_at=EARLIER,
+    teardown="suspend",
+    teardown_at=EARLIER,
+    teardown_reason=("suspended", "Suspended on request.", ""),
+    archive="complete",
+    swept=True,
+)
+
 
 def single(notes: Notes = GOING, **more: Any) -> WorkloadRow:
     """One that runs, and of which one replica is all."""
@@ -171,6 +182,11 @@ def chief(notes: Notes = GOING, **more: Any) -> WorkloadRow:
 def deleted(notes: Notes = GOING, **more: Any) -> WorkloadRow:
     """One that ran, and is to be deleted."""
     return job(RUNNING, desired="delete", notes=replace(notes, **more))
+
+
+def held(row: WorkloadRow, **more: Any) -> WorkloadRow:
+    """The same, which somebody wants to be suspended."""
+    return replace(row, desired="suspend", **more)
 
 
 def ended(state: WorkloadState, notes: Notes = GOING, **more: Any) -> WorkloadRow:
@@ -200,6 +216,34 @@ CASES = [
     Case("queued, tenant suspended: waits", replace(QUEUED, tenant_closed="suspended"), NOTHING),
     Case("queued, tenant deleted", replace(QUEUED, tenant_closed="deleting"), NOTHING, (), STOPPED,
          "tenant_deleting"),
+    # --- suspended ---
+    Case("queued, suspended: on hold", held(QUEUED), NOTHING, (), SUSPENDED, "suspended"),
+    Case("suspended: stays, also with its tenant", held(ASIDE, tenant_closed="suspended"), NOTHING),
+    Case("suspended, tenant deleted", held(ASIDE, tenant_closed="deleting"), NOTHING, (), STOPPED,
+         "tenant_deleting", {"cleaned": True, "settled": True}),
+    Case("suspended, stopped", replace(ASIDE, desired="stop"), NOTHING, (), STOPPED, "stopped",
+         {"cleaned": True, "settled": True}),
+    Case("suspended, deleted", replace(ASIDE, desired="delete"), NOTHING, (Erase(),)),
+    Case("resumed: queued anew", ASIDE, NOTHING, (), WorkloadState.QUEUED, ""),
+    Case("suspended before it was set going: taken down",
+         held(job(notes=Notes(children_of="root-uid"))), seen(at=HELD), (), STOPPING, "suspended",
+         {"teardown": "suspend"}),
+    Case("suspending what runs, also while its tenant is suspended: the root is suspended",
+         held(job(RUNNING), tenant_closed="suspended"), seen(*ALL_RUN), (SUSPEND,), STOPPING,
+         "suspended"),
+    Case("suspending, all has ended: its log comes first", held(STOPS),
+         seen(at=HELD, replicas=ran("u", RUNNING), **BARE), (), STOPPING, "suspended",
+         {"teardown": "suspend"}),
+    Case("suspending, its log is kept: its objects go", held(STOPS, notes=LEAVES),
+         seen(at=HELD, **BARE), (NO_ROOT,), STOPPING, more={"teardown": "suspend"}),
+    Case("suspending, nothing is left", held(STOPS, notes=LEAVES), ABSENT, (), SUSPENDED,
+         more={"root_uid": ""}),
+    Case("suspending, then stopped", replace(STOPS, notes=LEAVES), ABSENT, (), STOPPED, "stopped",
+         {"root_uid": "", "cleaned": True, "settled": True}),
+    Case("suspended when all has just succeeded", held(job(RUNNING)), seen(*BOTH_DONE, at=COMPLETE),
+         (), SUCCEEDED, ""),
+    Case("suspended between two attempts", held(job(RESTARTING, DOWN)), ABSENT, (), SUSPENDED,
+         "suspended", {"root_uid": ""}),
     # --- starting: absent, partial, foreign, newer, terminating ---
     Case("nothing is there: all is made", FRESH, NOTHING, (CreateAll(),), None, "creating"),
     Case("the root alone is there: the rest is made", FRESH, seen(at=HELD), (CreateAll(),)),
