@@ -41,6 +41,7 @@ def _pages(kind: WorkloadKind) -> Iterator[URLPattern]:
         yield page(f"{one}suspend/", views.suspend, f"{key}-suspend")
         yield page(f"{one}resume/", views.resume, f"{key}-resume")
         yield page(f"{all_of_it}prune/", views.prune, f"{key}s-prune")
+        yield page(f"{one}export/", views.export, f"{key}-export")
         yield page(f"{one}log/", views.download_log, f"{key}-log-download")
         file = f"{one}artifacts/<uuid:artifact_id>/"
         yield page(file, views.download_artifact, f"{key}-artifact")

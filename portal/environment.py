@@ -291,6 +291,12 @@ SETTINGS: tuple[Setting, ...] = (
         "try with pods of Homeport's own, at the start and daily, whether namespaces are kept apart",
         parse_bool,
     ),
+    Setting(
+        "EXPORT_IMAGE",
+        "",
+        "image that fetches the code in exported manifests: Homeport's own, or a copy of it that another "
+        "cluster can pull; `portal_image` of the catalog when empty",
+    ),
     Setting("CATALOG", "", "YAML file with images, sizes, quotas; the built-in one when empty"),
     Setting("BUNDLE_MAX_BYTES", str(512 * 1024**2), "largest upload of code, bytes", int),
     Setting(

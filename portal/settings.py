@@ -202,6 +202,7 @@ STORAGES = {
     "staticfiles": {"BACKEND": "portal.web.statics.HashedStatics"},
 }
 
+EXPORT_IMAGE = environment.read("EXPORT_IMAGE")
 BUNDLE_MAX_BYTES = environment.read("BUNDLE_MAX_BYTES")
 STORE_MAX_BYTES_PER_TENANT = environment.read("STORE_MAX_BYTES_PER_TENANT")
 BUNDLE_KEEP_DAYS = environment.read("BUNDLE_KEEP_DAYS")

@@ -114,6 +114,7 @@ _REFUSALS: Mapping[str, tuple[Any, str]] = {
         _("Only its owner or an admin may delete it."),
         "only its owner or an admin may delete it",
     ),
+    "read_values": (_("Only its owner may export it."), "only its owner may export it"),
     "open_private": (_("A notebook opens for its owner only."), ""),
     "change_quota": (
         _("Only a lead of the team or an admin may change this quota."),

@@ -27,6 +27,7 @@ from jobs.kinds.base import WorkloadKind
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec
 from jobs.kinds.training import private
+from jobs.kinds.training.export import FORMS, exported
 from jobs.logs import downloads
 from jobs.models import Replica, Workload
 from jobs.rules.states import FINAL_STATES
@@ -290,6 +291,16 @@ class ArchivedViewSet(WorkloadViewSet):
     @action(detail=True)
     def manifests(self, request: Request, pk: UUID) -> HttpResponse:
         text = to_yaml(private.shown_plan(self.find(), self.user))
+        return HttpResponse(text, content_type="application/yaml; charset=utf-8")
+
+    @extend_schema(
+        description="Manifests that run it without Homeport, as YAML, for its owner.",
+        parameters=[OpenApiParameter("as", required=True, enum=[*FORMS])],
+        responses={(200, "application/yaml"): OpenApiTypes.STR},
+    )
+    @action(detail=True, content_negotiation_class=AnyAccept)
+    def export(self, request: Request, pk: UUID) -> HttpResponse:
+        _name, text = exported(self.find(), request.query_params.get("as", ""), self.user)
         return HttpResponse(text, content_type="application/yaml; charset=utf-8")
 
     @extend_schema(

@@ -16,6 +16,7 @@ from jobs.kinds.interactive.spec import TensorBoardSpec
 from jobs.kinds.registry import ARCHIVED, KINDS
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
+from jobs.kinds.training.export import Form, find_problem, forms_of
 from jobs.kinds.training.form import changed_options
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import (
@@ -267,6 +268,15 @@ class TrainingPage(WorkloadPage):
     @property
     def command_text(self) -> str:
         return command_line.join(self.spec.command)
+
+    @property
+    def export_forms(self) -> list[Form]:
+        return forms_of(self.spec)
+
+    @property
+    def export_problem(self) -> str:
+        """Why it cannot be exported; empty when it can."""
+        return find_problem(self.spec)
 
     @cached_property
     def bundle(self) -> Bundle | None:

@@ -22,6 +22,7 @@ from jobs import pruning
 from jobs.archive.logs import which_of
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.training.examples import EXAMPLES
+from jobs.kinds.training.export import exported
 from jobs.logs import downloads
 from jobs.models import Workload
 from jobs.workloads import actions
@@ -250,6 +251,16 @@ def _said_of(done: actions.PruneResult) -> str:
         count,
     )
     return text % words
+
+
+@require_safe
+@signed_in
+def export(request: PageRequest, kind: WorkloadKind, pk: UUID) -> HttpResponseBase:
+    """Manifests that run it without Homeport, as a file."""
+    name, text = exported(_find(request, kind, pk), request.GET.get("as", ""), request.user)
+    answer = HttpResponse(text, content_type="application/yaml; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{name}"'
+    return answer
 
 
 @require_safe

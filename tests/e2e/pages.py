@@ -117,6 +117,7 @@ NO_PAGES = {
     "bundle-upload",
     "job-fit",
     "job-fragment",
+    "job-export",
     "job-log-download",
     "job-artifact",
     "notebook-fit",

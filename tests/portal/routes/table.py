@@ -169,6 +169,7 @@ TABLE: dict[str, Rule] = {
     "job-new": _mine("GET", "POST"),
     "job-fit": _mine("POST"),
     **_each(("job", "job-again", "job-log-download", "job-artifact", "job-fragment"), _look()),
+    "job-export": Rule({"GET": OWNS}, sees=SEES),
     "job-stop": _form(STOPS),
     **_each(("job-suspend", "job-resume"), _do(STOPS)),
     "job-delete": _form(DELETES),
@@ -225,6 +226,7 @@ TABLE: dict[str, Rule] = {
         ),
         _look(),
     ),
+    "api-job-export": Rule({"GET": OWNS}, sees=SEES),
     # For somebody else: admins only (`test_bodies.py`).
     "api-tenants": _mine("GET", "POST"),
     "api-tenant": Rule({"GET": SEES, "PATCH": GIVES}, sees=SEES),
