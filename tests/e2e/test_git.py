@@ -18,13 +18,11 @@ pytestmark = pytest.mark.e2e
 SMALL = {"cpu": "100m", "memory": "128Mi"}
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[tuple[Rest, Authority]]:
-    """Somebody on an installation whose image for fetching code trusts an authority of its own."""
-    installation = Portal(new_home("git"))
+def trust(installation: Portal, pem: bytes) -> None:
+    """Its image for fetching code takes certificates of this authority."""
     trusted = installation.home.parent / "trusted"
-    authority = Authority(trusted)
-    trusted.chmod(0o755)
+    trusted.mkdir()
+    (trusted / "ca.crt").write_bytes(pem)
     images = installation.home / "onebox/node/images"
     image.offer_image(images.parent)
     shipped = (images / image.FILE).read_text().rstrip()
@@ -33,6 +31,14 @@ def lab(tmp_path: Path) -> Iterator[tuple[Rest, Authority]]:
     (images / "10-trusted.toml").write_text(
         shipped.removesuffix("]") + mount + 'env = { SSL_CERT_FILE = "/opt/trusted/ca.crt" }\n'
     )
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[tuple[Rest, Authority]]:
+    """Somebody on an installation whose image for fetching code trusts an authority of its own."""
+    installation = Portal(new_home("git"))
+    authority = Authority(tmp_path / "authority")
+    trust(installation, authority.pem)
     with thrown_away(installation) as portal:
         ada = portal.sign_in("ada")
         ada.tenant()

@@ -24,7 +24,8 @@ class Authority:
 
     def _sign(self, name: str, key: Any, *, is_ca: bool = False) -> bytes:
         now = datetime.now(UTC)
-        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        # This machine, as it is reached here and by pods of the embedded cluster.
+        places = [ipaddress.ip_address(one) for one in ("127.0.0.1", "10.244.0.1")]
         certificate = (
             x509.CertificateBuilder()
             .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
@@ -34,7 +35,9 @@ class Authority:
             .not_valid_before(now - timedelta(minutes=1))
             .not_valid_after(now + timedelta(hours=1))
             .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+            .add_extension(
+                x509.SubjectAlternativeName([*map(x509.IPAddress, places)]), critical=False
+            )
             .sign(self.key, hashes.SHA256())
         )
         return certificate.public_bytes(serialization.Encoding.PEM)
