@@ -82,7 +82,7 @@ def _measure(repeats: int) -> list[Result]:
             "M13",
             "100 replicas: CPU of render and check, portal / plain dicts and JSON",
             cost.ratio,
-            at_most(100),
+            at_most(30),
             sides=f"{cost.words('ms', 'plain')}, both in a thread",
             void=cost.void,
         ),
