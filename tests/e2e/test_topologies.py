@@ -56,12 +56,12 @@ PROOFS = (
 )
 
 
-def trained_on(*shards: int) -> list[float]:
+def trained_on(*shards: int, steps: int = 100) -> list[float]:
     """The weights that a single process comes to with the samples of these ranks."""
     numbers = [(100 * shard + n, 2 + shard) for shard in shards for n in range(100)]
     samples = [(cos(n), sin(n), slope * cos(n) - 3 * sin(n)) for n, slope in numbers]
     a = b = 0.0
-    for _step in range(100):
+    for _step in range(steps):
         errors = [(x, y, a * x + b * y - target) for x, y, target in samples]
         a, b = (
             a - 0.2 * sum(x * error for x, _y, error in errors) / len(samples),

@@ -18,6 +18,7 @@ from tests.e2e.portal import Portal, Rest, global_steps, kubectl, new_home, thro
 from tests.e2e.test_first_training import BODY, ENDED_S, FIRST_TRAINING_S, SCRIPT
 from tests.e2e.test_gate import enter
 from tests.e2e.test_services import START_S, Service, things_of
+from tests.e2e.test_topologies import EACH, PROOFS, PULL_S, RUN_S, Proof, trained_on
 from tests.tools.waiting import wait_for
 from tests.upstream.conftest import Upstream
 from tests.upstream.power import Accounts, installed, make_people, portal_of
@@ -159,6 +160,44 @@ def test_a_training_is_stopped_and_deleted(portal: Portal, ada: Rest) -> None:
         lambda: not kubectl(portal, "-n", namespace, "get", kinds, "-l", owner, "-o", "name"),
         timeout_s=60,
     )
+
+
+@pytest.mark.parametrize(
+    ("proof", "steps"),
+    [(PROOFS[1], 20_000), (PROOFS[0], 4_000)],
+    ids=["torch-ddp", "tf-multiworker"],
+)
+def test_an_evicted_rank_ends_the_attempt_and_costs_no_retry(
+    portal: Portal, accounts: Accounts, ada: Rest, proof: Proof, steps: int
+) -> None:
+    """The others wait for it for ever: without another attempt they would hang."""
+    job = ada.submit(
+        name="evicted",
+        topology=proof.topology,
+        image=proof.image,
+        command=[*proof.command.split(), f"--steps={steps}"],
+        source={"bundle": ada.upload(proof.script)},
+        replicas={"worker": {**EACH, "count": 2}},
+    )
+    log = f"jobs/{job['id']}/logs/?download=1&attempt="
+    ada.wait(job, "running", timeout_s=PULL_S)
+    wait_for("it trains", lambda: "rank 1 step 50 " in ada.text(f"{log}1"), timeout_s=RUN_S)
+    pods = {one["index"]: one["pod"] for one in ada.get(f"jobs/{job['id']}/")["replicas"]}
+    name = {"name": pods[1], "namespace": ada.tenant()["namespace"]}
+    path = f"/api/v1/namespaces/{name['namespace']}/pods/{pods[1]}/eviction"
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": name}
+    accounts.admin("create", "--raw", path, "-f", "-", body=eviction)
+
+    done = ada.wait(job, "succeeded", timeout_s=RUN_S + PULL_S)
+    assert [one["cause"] for one in done["attempts"]] == ["first", "disrupted"]
+    assert done["retries"] == 0, "it was not one of these"
+    text = ada.text(f"{log}2")
+    ends = re.findall(r"rank (\d) weights (\S+) (\S+)", text)
+    assert sorted(rank for rank, *_weights in ends) == ["0", "1"]
+    for _rank, *weights in ends:
+        assert list(map(float, weights)) == pytest.approx(trained_on(0, 1, steps=500), abs=1e-3)
+    begun = re.findall(r"begins at step (\d+)", text)
+    assert all(int(step) >= 50 for step in begun), "it continues from its checkpoint"
 
 
 def test_a_pod_gets_nothing_but_its_own_door(upstream: Upstream, portal: Portal, ada: Rest) -> None:
