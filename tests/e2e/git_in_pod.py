@@ -68,6 +68,7 @@ def certify(host: str) -> None:
 def main() -> None:
     (WORK / "src").mkdir(parents=True)
     git(WORK, "init", "--quiet", "--initial-branch=main")
+    (HERE / "samples.git").symlink_to(WORK / ".git")  # as hosts name it
     commit()
     replica = os.environ["HOMEPORT_POD_NAME"].rpartition("-")[0]  # NAME-worker-0
     host = f"{replica}.{replica.rsplit('-', 2)[0]}"

@@ -10,7 +10,8 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from deploy import image
-from tests.e2e.portal import ROOT, Portal, Rest, new_home, thrown_away
+from tests.e2e.portal import PASSWORD, ROOT, Portal, Rest, new_home, thrown_away
+from tests.e2e.test_cli import CommandLine
 from tests.tools.authority import Authority
 from tests.tools.waiting import wait_for
 
@@ -91,6 +92,20 @@ def test_a_second_attempt_runs_the_same_commit_and_a_private_repository_is_denie
     # What is asked for anew gets the branch as it is now.
     later = ada.submit(command=["true"], replicas={"worker": SMALL}, source=source)
     assert ada.wait(later, "succeeded")["source_commit"] not in {None, first}
+
+    # Arena's docs/training/tfjob/distributed.md with other images, a smaller size and a try more.
+    homeport = CommandLine(tmp_path)
+    homeport("login", ada.portal.url, "--user", "ada", stdin=PASSWORD + "\n")
+    small = [f"--{role}-{name}={size}" for role in ("worker", "ps") for name, size in SMALL.items()]
+    done = homeport(
+        *("submit", "tf", "--name=tf-dist-git", "--workers=2", "--worker-image=python:3.11-slim"),
+        *("--sync-mode=git", f"--sync-source={url}/samples.git", "--ps=1", "--tensorboard"),
+        *("--ps-image=python:3.11-slim", "--retry=1", "--wait", *small),
+        "python code/samples/src/main.py --log_dir=/training_logs --data_dir=code/samples/data",
+    )
+    assert "has succeeded" in done.stderr
+    assert "this is version" in homeport("logs", "tf-dist-git", "-i", "0", "--since", "1h").stdout
+    assert [row["name"] for row in homeport.json("tensorboard", "list")] == ["tf-dist-git"]
 
     private = {"git": f"{url}/private/.git"}
     job = ada.submit(command=["true"], replicas={"worker": SMALL}, source=private)

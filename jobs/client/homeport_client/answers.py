@@ -16,6 +16,7 @@ STATES = {
     "running": "cyan",
     "restarting": "yellow",
     "stopping": "yellow",
+    "suspended": "dim",
     "succeeded": "green",
     "failed": "red",
     "stopped": "dim",

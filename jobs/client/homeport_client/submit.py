@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import click
 
@@ -25,12 +25,36 @@ from .sanitize import one_line, sanitize
 from .session import CliSession
 
 REFUSED_TEXT = "The training is refused:"
+# Arena's words behind submit, whose flags are in `arena`.
+ARENA_WORDS = {
+    **{word: word.removesuffix("job") for word in ("tf", "pytorch", "mpi", "jax")},
+    **{f"{word}job": word for word in ("tf", "pytorch", "mpi", "jax")},
+    "horovod": "mpi",
+}
 EXAMPLES = """\b
 For example:
   homeport submit . --image tensorflow/tensorflow:2.21.0 --gpu 1 -- python train.py
   homeport submit -f job.yaml --follow
   homeport submit src --workers 2 --ps 1 --cluster-flags true -- python ps.py
+  homeport submit tf --help    (Arena's flags; likewise pytorch, mpi, jax)
 """
+
+
+class SubmitCommand(Command):
+    """With one of Arena's words in front it is the command of that word; a folder of that name is `./tf`."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> click.Context:
+        word = next(iter(args), "")
+        is_old = any(one.partition("=")[0] == "--mode" for one in args)  # of Arena, too
+        if word not in ARENA_WORDS and not is_old:
+            return super().make_context(info_name, args, parent, **extra)
+        from . import arena
+
+        found = arena.command(word if word in ARENA_WORDS else "mpi")
+        rest = args[1:] if word in ARENA_WORDS else args
+        return found.make_context(f"{info_name} {word}".rstrip(), rest, parent, **extra)
 
 
 def _no_more(ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> None:
@@ -38,7 +62,9 @@ def _no_more(ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
         raise click.UsageError(f"Got unexpected extra argument ({value[0]})", ctx)
 
 
-@click.command(cls=Command, params=[*body.FIELDS.values(), *body.SOURCES.values()], epilog=EXAMPLES)
+@click.command(
+    cls=SubmitCommand, params=[*body.FIELDS.values(), *body.SOURCES.values()], epilog=EXAMPLES
+)
 @click.argument("path", required=False, shell_complete=files_on_tab)
 # Is there to be shown in help, and to complete names of files behind `--`.
 @click.argument(
@@ -97,6 +123,24 @@ def submit(
     wanted = body.make(options, session.command)
     if list_files:
         return _list_files(session, wanted.path)
+    return carry_out(session, wanted, dry_run=dry_run, wait=wait, follow=follow)
+
+
+SHARED = [
+    one for one in submit.params if one.name in {"dry_run", "wait", "follow", "set", "output"}
+]
+
+
+def carry_out(
+    session: CliSession,
+    wanted: body.SubmitRequest,
+    *,
+    dry_run: bool,
+    wait: bool,
+    follow: bool,
+    then: Callable[[CliSession, Json], None] | None = None,
+) -> int:
+    """Sends what is wanted; `then` is done with the training before somebody waits for its end."""
     is_without_code = False
     if wanted.path is not None:
         bundle = _bundle(session, wanted, sends=not dry_run)
@@ -105,8 +149,10 @@ def submit(
             wanted.body["source"] = {"bundle": bundle}
     if dry_run:
         return _dry_run(session, wanted, is_without_code=is_without_code)
-    job = _post(session, wanted.body)
+    job = _post(session, wanted)
     _tell(session, job, stays=wait or follow)
+    if then is not None:
+        then(session, job)
     return _stay(session, job, follows=follow) if wait or follow else OK
 
 
@@ -127,10 +173,10 @@ def _list_files(session: CliSession, path: Path | None) -> int:
     return OK
 
 
-def _preview(session: CliSession, wanted: Json) -> tuple[Json, str]:
+def _preview(session: CliSession, wanted: body.SubmitRequest) -> tuple[Json, str]:
     """Whether it fits, and the manifests."""
-    with refused_line_by_line(REFUSED_TEXT, body.flag_of):
-        seen = session.rest.post("jobs/preview/", wanted)
+    with refused_line_by_line(REFUSED_TEXT, wanted.flag_of):
+        seen = session.rest.post("jobs/preview/", wanted.body)
     fit = seen.get("fit") if isinstance(seen, dict) else None
     if not isinstance(fit, dict):
         raise ClientError("The portal did not say whether it fits.")
@@ -152,7 +198,7 @@ def _bundle(session: CliSession, wanted: body.SubmitRequest, *, sends: bool) -> 
             )
         elif known is None:
             # What is wrong with the rest is said before somebody waits for the code to be sent.
-            fit, _manifests = _preview(session, wanted.body)
+            fit, _manifests = _preview(session, wanted)
             if fit.get("kind") == "never":
                 text = f"{REFUSED_TEXT} {one_line(fit.get('text'))}"
                 raise ClientError(text, "", REFUSED)
@@ -164,7 +210,7 @@ def _bundle(session: CliSession, wanted: body.SubmitRequest, *, sends: bool) -> 
 
 def _dry_run(session: CliSession, wanted: body.SubmitRequest, *, is_without_code: bool) -> int:
     """What a submit would do. Nothing is sent: code that the portal lacks is left out."""
-    fit, manifests = _preview(session, wanted.body)
+    fit, manifests = _preview(session, wanted)
     if session.output.is_data:
         answer = {"fit": fit, "body": wanted.body, "manifests": manifests}
         session.output.data({**answer, "code_is_left_out": is_without_code})
@@ -175,15 +221,15 @@ def _dry_run(session: CliSession, wanted: body.SubmitRequest, *, is_without_code
     return REFUSED if fit.get("kind") == "never" else OK
 
 
-def _post(session: CliSession, wanted: Json) -> Json:
+def _post(session: CliSession, wanted: body.SubmitRequest) -> Json:
     try:
-        with refused_line_by_line(REFUSED_TEXT, body.flag_of):
-            job = session.rest.post_once("jobs/", wanted)
+        with refused_line_by_line(REFUSED_TEXT, wanted.flag_of):
+            job = session.rest.post_once("jobs/", wanted.body)
     except UnreachableError as error:
         if error.may_have_happened:
             error.next_step = (
                 "It is not known whether the training was submitted. "
-                f"Look before you try again: homeport list --name {str(wanted.get('name'))!r}"
+                f"Look before you try again: homeport list --name {str(wanted.body.get('name'))!r}"
             )
         raise
     if not isinstance(job, dict) or not job.get("id"):

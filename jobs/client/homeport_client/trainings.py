@@ -82,7 +82,13 @@ COLUMNS = (
 
 
 # What others call trainings -> the topologies that they are here.
-TYPES = {"tf": "tf-ps,tf-multiworker", "pytorch": "torch-ddp", "jax": "jax"}
+TYPES = {
+    "tf": "tf-ps,tf-multiworker",
+    "pytorch": "torch-ddp",
+    "jax": "jax",
+    "mpi": "mpi",
+    "horovod": "mpi",
+}
 
 
 def topologies(text: str) -> str:
@@ -100,7 +106,7 @@ def topologies(text: str) -> str:
     type=topologies,
     metavar="TYPE",
     shell_complete=on_tab(lambda: TYPES),
-    help="tf, pytorch, jax, or a topology such as single",
+    help="tf, pytorch, mpi, jax, or a topology such as single",
 )
 @click.option(
     "--state",

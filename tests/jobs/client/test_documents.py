@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import click
 
-from homeport_client import exits
+from homeport_client import arena, exits
 from homeport_client.cli import cli
 from tests.e2e.portal import ROOT
 
@@ -40,6 +40,9 @@ def test_every_exit_code_is_listed() -> None:
 def test_every_flag_of_the_page_exists() -> None:
     known = {"--help", "--version"}
     known.update(flag for _, one in commands() for option in one.params for flag in option.opts)
+    known |= arena.ANSWERS.keys()
+    words = (arena.command(word).params for word in ("tf", "pytorch"))
+    known.update(flag for params in words for option in params for flag in option.opts)
     # What stands behind ` -- ` belongs to the program that is submitted, as a job file's command.
     said = re.sub(r" -- .*|^command: .*", "", PAGE, flags=re.MULTILINE)
     assert set(re.findall(r"(?<![\w{-])--[a-z][a-z0-9-]+", said)) - known == set()

@@ -102,7 +102,9 @@ SLOW = {"pathspec", "rich", "ssl", "urllib3", "websockets", "yaml"}
 SAY = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
 
 
-@pytest.mark.parametrize("words", ["--help", "submit --help", "completion bash", "homeport lo"])
+@pytest.mark.parametrize(
+    "words", ["--help", "submit --help", "submit tf --help", "completion bash", "homeport lo"]
+)
 def test_help_and_tab_load_little(bare: Path, words: str) -> None:
     is_tab = words.startswith("homeport")
     asked = {"_HOMEPORT_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "1"}
@@ -125,6 +127,7 @@ def test_a_shell_completes_its_words(bare: Path, tmp_path: Path) -> None:
         "complete_words homeport artifacts ''\n"
         "complete_words homeport list --state su\n"
         "complete_words homeport submit --ps-\n"
+        "complete_words homeport submit tf --sync-\n"
         "complete_words homeport get ''\n"
     )
     done = run("bash", "-c", asked, XDG_CONFIG_HOME=str(tmp_path))
@@ -133,6 +136,7 @@ def test_a_shell_completes_its_words(bare: Path, tmp_path: Path) -> None:
         "download list",
         "succeeded",
         "--ps-cpu --ps-memory --ps-gpu --ps-image",
+        "--sync-mode --sync-source",
         "",
     ], done.stderr
     assert "compdef _homeport_completion" in run(program, "completion", "zsh").stdout
