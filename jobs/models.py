@@ -203,6 +203,8 @@ class Replica(models.Model):
     pod_uid = models.CharField(max_length=36, blank=True, default="")
     node = models.CharField(max_length=253, blank=True, default="")
     gpus = models.CharField(max_length=100, blank=True, default="")  # "0,1" when the node tells
+    # Of a training whose replicas meet by address: the IP address that the others are told.
+    address = models.CharField(max_length=45, blank=True, default="", db_default="")
     state = models.CharField(
         max_length=16, choices=_choices(ReplicaState), default=ReplicaState.PENDING
     )

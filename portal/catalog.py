@@ -5,7 +5,7 @@ The classes have the names and the shape of the file, `portal/catalog.yaml`, who
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from django.conf import settings
@@ -135,6 +135,7 @@ class Catalog(CatalogPart, frozen=True, kw_only=True):
     portal_image: str
     run_as_uid: Count
     run_as_gid: Count
+    addresses: Literal["names", "ip"] = "names"
 
     def __post_init__(self) -> None:
         unknown = set(self.notebooks.sizes.offered) - {size.slug for size in self.sizes}

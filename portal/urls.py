@@ -3,6 +3,7 @@
 from django.urls import include, path, re_path
 
 import jobs.pod_api.gate
+import jobs.pod_api.hosts
 import jobs.pod_api.runner
 import jobs.urls
 import tenants.urls
@@ -22,7 +23,13 @@ urlpatterns = [
     re_path(r"^api/.*", errors.api_not_found),
     path(
         "internal/v1/",
-        include([*jobs.pod_api.runner.internal_urls, *jobs.pod_api.gate.internal_urls]),
+        include(
+            [
+                *jobs.pod_api.runner.internal_urls,
+                *jobs.pod_api.hosts.internal_urls,
+                *jobs.pod_api.gate.internal_urls,
+            ]
+        ),
     ),
 ]
 

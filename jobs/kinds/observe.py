@@ -186,6 +186,7 @@ def pod_facts(pod: objects.KubePod, key: ReplicaKey, container: str, **more: Any
         created_at=meta.creation_timestamp,
         node=pod.spec.node_name,
         gpus=gpus_of(meta.annotations.gpu_indices, container),
+        address=status.pod_ip,
         unplaced_why=placed.message if placed is not None and placed.status != "True" else "",
         disruption=_disruption(pod),
         pod_message=status.message,

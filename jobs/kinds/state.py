@@ -48,6 +48,7 @@ class ReplicaRow:
     pod_uid: str = ""
     node: str = ""
     gpus: str = ""
+    address: str = ""
     state: ReplicaState = ReplicaState.PENDING
     exit_code: int | None = None
     reason_code: str = ""
@@ -248,6 +249,7 @@ class PodFacts(ObjectRef):
     Attributes:
         key: which replica; of a rescue pod, the replica that is rescued.
         is_rescue: it rescues a log, and is no replica.
+        address: its IP address; empty while it has none.
         is_running: the program runs.
         started_at, finished_at: of the program.
         end: how the container that decides ended: the program, or fetch when that failed; None when
@@ -276,6 +278,7 @@ class PodFacts(ObjectRef):
     created_at: datetime | None = None
     node: str = ""
     gpus: str = ""
+    address: str = ""
     unplaced_why: str = ""
     mount_problem: str = ""
     is_running: bool = False

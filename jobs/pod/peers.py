@@ -1,15 +1,17 @@
 # ruff: noqa: UP006, UP035 (the syntax of Python 3.6: images bring their own Python)
-"""Waits until the names of all other replicas resolve, and until those that serve answer."""
+"""Waits until the other replicas are found, by name or by IP address, and until those that serve answer."""
 
 import socket
 import threading
 import time
-from typing import Callable, List, Sequence
+from typing import Callable, Dict, List, Sequence
 
-from jobs.pod.protocol.placeholders import ReplicaContext
+from jobs.pod.errors import PortalError
+from jobs.pod.protocol.placeholders import Hosts, ReplicaContext
 
 Say = Callable[[str], None]
 GREETING_S = 5.0
+ASK_S = 1.0  # between two questions to the portal, which waits for a while before it answers
 
 
 def peer_names(context: ReplicaContext) -> List[str]:
@@ -47,6 +49,47 @@ def greet(address: str) -> None:
     with socket.create_connection((host, int(port)), GREETING_S) as connection:
         if not connection.recv(1):
             raise ConnectionResetError
+
+
+class Addresses:
+    """IP addresses of all replicas, as the portal has seen them.
+
+    Args:
+        hosts: of the replicas, by name.
+        ask: role -> addresses by index, empty where none has been seen yet; raises PortalError.
+    """
+
+    def __init__(self, hosts: Hosts, ask: Callable[[], Hosts]) -> None:
+        self._hosts = hosts
+        self._ask = ask
+        self._seen: Dict[str, str] = {}
+        self.names = [f"{role}-{n}" for role, known in hosts.items() for n in range(len(known))]
+
+    def probe(self, who: str) -> None:
+        """
+        Raises:
+            OSError: no address has been seen yet.
+        """
+        if who in self._seen:
+            return
+        try:
+            told = self._ask()
+        except PortalError as error:
+            time.sleep(ASK_S)
+            raise OSError from error
+        self._seen = {f"{role}-{n}": ip for role in told for n, ip in enumerate(told[role]) if ip}
+        if who not in self._seen:
+            time.sleep(ASK_S)
+            raise OSError
+
+    def hosts(self) -> Dict[str, List[str]]:
+        """The same hosts by these addresses, once all are known."""
+        found: Dict[str, List[str]] = {role: [] for role in self._hosts}
+        for role, names in self._hosts.items():
+            for index, name in enumerate(names):
+                ip, port = self._seen[f"{role}-{index}"], name.rsplit(":", 1)[1]
+                found[role].append(f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}")
+        return found
 
 
 def wait_for_peers(

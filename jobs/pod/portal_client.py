@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from jobs.pod.errors import PodError, PortalError
 from jobs.pod.protocol import codes
 
-NET_TIMEOUT_S = 30
+NET_TIMEOUT_S = 30  # longer than the portal lets a question wait (jobs/pod_api/hosts.py)
 SEND_BYTES = 256 * 1024
 STARTING_RETRY_S = 180  # of a pod whose program has not begun
 
@@ -31,13 +31,17 @@ class PortalClient:
                 other answer than success.
         """
         data = json.dumps(body).encode()
-        headers = {
-            "Authorization": "Bearer " + self._token,
-            "Content-Type": "application/json",
-            "Content-Length": str(len(data)),
-        }
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(data))}
+        return self._call("POST", path, headers, data)
+
+    def get(self, path: str) -> Dict[str, Any]:
+        """A question, whose answer may take 25 s. Raises as `post` does."""
+        return self._call("GET", path, {}, b"")
+
+    def _call(self, method: str, path: str, headers: Dict[str, str], data: bytes) -> Dict[str, Any]:
+        headers = {"Authorization": "Bearer " + self._token, **headers}
         answer = _exchange(
-            "POST", self._base + path, headers, lambda connection: connection.send(data)
+            method, self._base + path, headers, lambda connection: connection.send(data)
         )
         try:
             parsed = json.loads(answer.decode() or "{}")

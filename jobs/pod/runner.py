@@ -37,7 +37,14 @@ from jobs.pod.files import (
     write_message,
     write_whole,
 )
-from jobs.pod.peers import greet, peer_names, resolve, some_names, wait_for_peers
+from jobs.pod.peers import (
+    Addresses,
+    greet,
+    peer_names,
+    resolve,
+    some_names,
+    wait_for_peers,
+)
 from jobs.pod.portal_client import PortalClient, RetryBudget
 from jobs.pod.program import (
     PIPE_BYTES,
@@ -188,7 +195,15 @@ class Runner:
         # Nobody speaks with who is in no list of hosts: an evaluator may begin when others have gone.
         names = peer_names(context) if context.role in context.hosts else []
         timeout_s = float(config.get("peer_timeout_s") or 300)
-        ending = self._wait_for(names, timeout_s, "get an address", resolve)
+        find: Callable[[str], None] = resolve
+        seen: Optional[Addresses] = None
+        if config.get("addresses") == "ip":
+            path = f"{self._job_path}hosts/?attempt={context.attempt}"
+            seen = Addresses(context.hosts, lambda: self._portal.get(path))
+            names, find = seen.names, seen.probe
+        ending = self._wait_for(names, timeout_s, "get an address", find)
+        if ending is None and seen is not None:
+            context = self._context = context._replace(hosts=seen.hosts())
         if ending is None and is_mpi and context.role not in self._programs:
             timeout_s = float(config.get("starting_deadline_s") or 300)
             ending = self._wait_for(context.hosts["worker"], timeout_s, "answer", greet)

@@ -1,4 +1,4 @@
-"""What the views for pods under `/internal/v1/` have in common: POST of JSON with a bearer token.
+"""What the views for pods under `/internal/v1/` have in common: JSON with a bearer token, mostly by POST.
 
 No cookie is looked at. A refusal has a status, a code and a sentence, as in REST.
 """
@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, JsonResponse
+from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
 from portal.errors import Refused
@@ -18,27 +19,30 @@ MAX_BODY_BYTES = 1024**2
 
 Body = TypeVar("Body")
 Owner = TypeVar("Owner")
+View = Callable[..., dict[str, Any] | HttpResponseBase]
 
 
 def pod_view(
-    find: Callable[[UUID, str], Owner], key: str
-) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., HttpResponse]]:
-    """Makes a view that takes what a pod belongs to and answers JSON into one of a request.
+    find: Callable[[UUID, str], Owner], key: str, method: str = "POST"
+) -> Callable[[View], Callable[..., HttpResponseBase]]:
+    """Makes a view that takes what a pod belongs to and answers JSON, or a response, into one of a request.
 
     Args:
         find: by id and token; raises Refused.
         key: name of the id in the address.
+        method: the only one that is answered.
     """
 
-    def decorate(view: Callable[..., dict[str, Any]]) -> Callable[..., HttpResponse]:
+    def decorate(view: View) -> Callable[..., HttpResponseBase]:
         @csrf_exempt
         @wraps(view)
-        def inner(request: HttpRequest, **where: Any) -> HttpResponse:
+        def inner(request: HttpRequest, **where: Any) -> HttpResponseBase:
             try:
-                if request.method != "POST":
-                    raise Refused("only POST is answered here", "method_not_allowed", 405)
+                if request.method != method:
+                    raise Refused(f"only {method} is answered here", "method_not_allowed", 405)
                 owner = find(where.pop(key), _bearer_token(request))
-                return JsonResponse(view(request, owner, **where))
+                found = view(request, owner, **where)
+                return JsonResponse(found) if isinstance(found, dict) else found
             except Refused as error:
                 rows = [one.as_dict() for one in error.errors]
                 return JsonResponse({"errors": rows}, status=error.status)

@@ -95,7 +95,12 @@ class EndBody(msgspec.Struct):
     pod_uid: PodUid = ""
 
 
-def _find_job(job_id: UUID, token: str) -> Workload:
+def find_job(job_id: UUID, token: str) -> Workload:
+    """The job that a token is of.
+
+    Raises:
+        Refused: 404, there is none; 410, it is being deleted.
+    """
     job: Workload | None = None
     if is_job_token(job_id, token):
         archived = Workload.objects.filter(kind__in=ARCHIVED).for_lists()
@@ -107,7 +112,7 @@ def _find_job(job_id: UUID, token: str) -> Workload:
     return job
 
 
-of_job = pod_view(_find_job, "job_id")
+of_job = pod_view(find_job, "job_id")
 
 
 def _check_replica(job: Workload, role: str, index: int, attempt: int) -> None:

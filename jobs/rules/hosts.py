@@ -1,7 +1,8 @@
 """Under which addresses the replicas of a training find each other.
 
 Addresses are names that are known before anything starts (`NAME-worker-0.NAME:2222`); the runner
-waits until each of them resolves before it starts the program.
+waits until each of them resolves before it starts the program. Where a training asks for IP addresses
+instead, the runner puts these in their places (`jobs/pod/peers.py`).
 """
 
 from collections.abc import Callable, Mapping

@@ -155,6 +155,10 @@ ROWS: dict[str, tuple[str, str]] = {
         ),
         _ADMIN,
     ),
+    "address_changed": (
+        "{who} came back at another address, which the others cannot be told.",
+        "No action needed; what it saved in its log directory is kept.",
+    ),
     "cluster_restarted": (
         "The cluster was restarted: {who} starts again. It does not count as a failure.",
         "No action needed; what it saved in its log directory is kept.",

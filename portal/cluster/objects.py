@@ -188,6 +188,7 @@ class ContainerStatus(KubeStruct, frozen=True):
 
 class PodStatus(KubeStruct, frozen=True):
     phase: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
     reason: str = ""
     message: str = ""
     start_time: datetime | None = None

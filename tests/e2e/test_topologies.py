@@ -179,3 +179,53 @@ def test_a_chief_goes_on_without_a_worker_and_the_last_checkpoint_is_evaluated(
     addresses = re.findall(r"(?:chief|worker|ps|evaluator)-\d at (\S+)", log())
     assert len(set(addresses)) >= 5
     check_that_nothing_is_left(portal, ada, job, 240)
+
+
+# Starts its words as soon as the names of the training do not resolve, and shows them.
+WITHOUT_NAMES = (
+    'name=$(uname -n); while getent hosts "${name%-*-*}"; do sleep 0.2; done; echo "$@"; exec "$@"'
+)
+
+
+def test_replicas_meet_by_address_without_names_and_begin_anew_when_one_moves(
+    portal: Portal, ada: Rest
+) -> None:
+    script = EXAMPLES / "ps_v1.py"
+    program = ["python", script.name, "--log_dir={{log_dir}}", "--steps=6000"]
+    job = ada.submit(
+        name="moved",
+        topology="tf-ps",
+        image=TENSORFLOW,
+        command=["sh", "-c", WITHOUT_NAMES, "sh", *program],
+        cluster_flags=True,
+        addresses="ip",
+        source={"bundle": ada.upload(script)},
+        replicas={"worker": {**EACH, "count": 2}, "ps": EACH},
+        clean_policy="all",
+    )
+
+    def delete(kind: str, attempt: int, *more: str) -> str:
+        mark = f"homeport.dev/owner={job['id']},homeport.dev/attempt={attempt}"
+        of_it = ("-n", ada.tenant()["namespace"], "delete", kind, "-l", ",".join((mark, *more)))
+        return kubectl(portal, *of_it, "--grace-period=1").strip()
+
+    def log(attempt: int) -> str:
+        answer = ada.call("GET", f"jobs/{job['id']}/logs/?tail=5000&attempt={attempt}")
+        return answer.text if answer.ok else ""
+
+    wait_for("its names are gone", lambda: delete("services", 1), timeout_s=PULL_S)
+    wait_for("it trains", lambda: re.search(r"\| step \d+ loss", log(1)), timeout_s=PULL_S)
+    assert delete("pods", 1, "homeport.dev/role=ps")
+    wait_for("the next names are gone", lambda: delete("services", 2), timeout_s=RUN_S)
+    done = ada.wait(job, "succeeded", timeout_s=RUN_S)
+    first, second = done["attempts"]
+    assert (first["reason_code"], second["cause"]) == ("address_changed", "address")
+    assert done["retries"] == 0
+    seen = [
+        {*re.findall(r"--ps_hosts=(\S+) --worker_hosts=(\S+),(\S+) ", log(attempt))}
+        for attempt in (1, 2)
+    ]
+    # Each replica of an attempt was told the same three addresses, and the next attempt others.
+    [[before], [after]] = seen
+    assert len({*before, *after}) == 6
+    check_that_nothing_is_left(portal, ada, done, 120)

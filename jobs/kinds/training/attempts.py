@@ -55,12 +55,12 @@ def _follow_loss(now: Situation, attempt: AttemptRow, outcome: Outcome) -> NextA
     if free < restarts.FREE_IN_A_ROW:
         counts = _counts(now, attempt, is_retry=False)
         more = {"free_attempts": 0 if is_steady else free + 1}
-        return NextAttempt(Cause.DISRUPTED, outcome.reason, {**counts, **more})
+        return NextAttempt(outcome.cause, outcome.reason, {**counts, **more})
     why = reasons.make("disrupted_often", count=free, who=outcome.lost)
     if not _has_retries(now):
         return why
     counts = _counts(now, attempt, is_retry=True)
-    return NextAttempt(Cause.DISRUPTED, _retrying(now, why), counts)
+    return NextAttempt(outcome.cause, _retrying(now, why), counts)
 
 
 def _has_retries(now: Situation) -> bool:

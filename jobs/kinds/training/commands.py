@@ -1,7 +1,7 @@
 """The command line and the variables that replicas of a training will really get, for the form.
 
 The rules are those of the runner (`jobs/pod/protocol/placeholders.py`); only the last six characters of
-the training's name in the cluster are not known before it is submitted.
+the training's name in the cluster, and IP addresses, are not known before it is submitted.
 """
 
 import re
@@ -13,7 +13,7 @@ from jobs.kinds.training.manifests import environment_of
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.pod.protocol import placeholders
 from jobs.pod.protocol.placeholders import ReplicaContext
-from jobs.rules.hosts import addresses
+from jobs.rules.hosts import PORT, addresses
 from jobs.rules.topologies import get_topology
 from portal.cluster import names
 
@@ -48,9 +48,12 @@ def preview_command(spec: TrainingSpec) -> CommandPreview:
     topology = get_topology(spec.topology)
     kube_name = names.job_name(spec.name, UUID(int=0)).rsplit("-", 1)[0] + f"-{UNKNOWN}"
     counts = {role: asked.count for role, asked in spec.replicas.items()}
-    hosts = addresses(
-        topology, counts, lambda role, index: names.replica_address(kube_name, role, index)
-    )
+    if spec.run_policy.addresses == "ip":
+        hosts = addresses(topology, counts, lambda role, index: f"IP-of-{role}-{index}:{PORT}")
+    else:
+        hosts = addresses(
+            topology, counts, lambda role, index: names.replica_address(kube_name, role, index)
+        )
     log_dir = f"/log/jobs/{kube_name}"
     replicas: dict[str, list[str]] = {}
     own = {role: n for role, n in counts.items() if not topology.role(role).program}

@@ -9,7 +9,7 @@ from jobs.kinds.training import replicas
 from jobs.kinds.training.replicas import Situation
 from jobs.rules import endings, patterns, reasons, restarts, waits
 from jobs.rules.reasons import Reason
-from jobs.rules.restarts import ReplicaEnd, RestartPolicy
+from jobs.rules.restarts import Cause, ReplicaEnd, RestartPolicy
 from jobs.rules.states import ReplicaState, WorkloadState
 from jobs.rules.topologies import SuccessPolicy, needed, success_policy
 
@@ -24,6 +24,7 @@ class Outcome:
         may_retry: another attempt may do better (never after the deadline or a broken image).
         exit_code: of the replica that decided; None: none did, or its code is not known.
         lost: the replica that the cluster took away, and that it was it that ended the attempt; else empty.
+        cause: of the attempt that follows such a loss.
     """
 
     is_success: bool
@@ -31,6 +32,7 @@ class Outcome:
     may_retry: bool = False
     exit_code: int | None = None
     lost: str = ""
+    cause: Cause = Cause.DISRUPTED
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,17 @@ def without_cause(now: Situation) -> Reason:
     root = now.observed.root
     detail = (root.fail_message or root.fail_reason) if root is not None else ""
     return reasons.make("job_failed", detail=detail or "no reason was given.")
+
+
+def find_moved(now: Situation) -> Outcome | None:
+    """Set when a replica is not where the programs of the others were told that it is."""
+    if not now.has_told_addresses:
+        return None
+    for key in now.meeting:
+        if now.replicas[key].address != now.observed.replicas[key].address:
+            why = reasons.make("address_changed", who=key.who)
+            return Outcome(False, why, lost=key.who, cause=Cause.ADDRESS)
+    return None
 
 
 # --- servers ---

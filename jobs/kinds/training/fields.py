@@ -32,6 +32,7 @@ from portal.errors import FieldError
 from portal.web.fields import (
     Body,
     CpuRequest,
+    FixedChoice,
     ImageReference,
     Integer,
     MemoryRequest,
@@ -458,6 +459,13 @@ class SuccessPolicyName(Omissible):
 
     def to_representation(self, value: str) -> str:
         return value
+
+
+class AddressesName(FixedChoice):
+    """By what replicas find each other; as the catalog says while nobody chose."""
+
+    def get_default(self) -> Any:
+        return _catalog(self).addresses
 
 
 def _catalog(field: AnyField) -> Catalog:

@@ -163,7 +163,10 @@ class TrainingForm(WorkloadForm):
     def of_query(cls, query: QueryDict) -> "TrainingForm":
         """Blank, or a ready example."""
         images = get_catalog().images.offered
-        shown = {"image": images[0].reference if images else ""}
+        shown = {
+            "image": images[0].reference if images else "",
+            "addresses": get_catalog().addresses,
+        }
         example = find_example(query.get("example", ""))
         if example is not None:
             shown |= {"source_kind": "none", **example.values}

@@ -177,6 +177,7 @@ class TrainingLifecycle(ArchivedLifecycle):
         now = self.situation
         return (
             decision.find_success(now)
+            or decision.find_moved(now)
             or self._explain_failure()
             or decision.find_crash_loop(now)
             or self._give_up_start()

@@ -118,6 +118,7 @@ def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSet
         "source": None if _is_private(spec.source) else spec.source,
         "private": PRIVATE_FILE,
         "hosts": hosts,
+        "addresses": spec.run_policy.addresses,
         "environment": environment_of(spec),
         "data_dir": DATA_DIR,
         "limits": {

@@ -55,6 +55,19 @@ class Situation:
         ]
 
     @property
+    def has_told_addresses(self) -> bool:
+        """Whether programs may know where all replicas are; another address would be news to them."""
+        if self.run_policy.addresses != "ip":
+            return False
+        stored = map(self.observed.replicas.get, self.meeting)
+        return all(row is not None and row.address for row in stored)
+
+    @property
+    def meeting(self) -> list[ReplicaKey]:
+        """Those that others talk to."""
+        return [key for key in self.expected if not self.role_of(key).is_apart]
+
+    @property
     def awaited(self) -> list[ReplicaKey]:
         """Those without which the attempt has not started.
 
@@ -63,7 +76,7 @@ class Situation:
         attempt = self.observed.attempt
         if attempt is None or attempt.started_at is None:
             return self.expected
-        return [key for key in self.expected if not self.role_of(key).is_apart]
+        return self.meeting
 
 
 def newest(pods: Iterable[PodFacts]) -> dict[ReplicaKey, PodFacts]:
@@ -109,17 +122,20 @@ def _is_past(row: ReplicaRow, pod: PodFacts) -> bool:
 def _from_pod(now: Situation, row: ReplicaRow, pod: PodFacts) -> ReplicaRow:
     if row.pod_uid != pod.uid:
         incarnation = row.incarnation + (1 if row.pod_uid else 0)
-        row = ReplicaRow(row.key, incarnation=incarnation, pod=pod.name, pod_uid=pod.uid)
+        kept = _kept_address(now, row)
+        row = ReplicaRow(row.key, incarnation, pod.name, pod.uid, address=kept)
     elif row.state in FINAL_REPLICA_STATES:
         # How a pod ended does not change any more; that it is then deleted says nothing new.
         return row
     reason = _reason(now, pod)
     state = _state(now, pod)
     is_over = state in FINAL_REPLICA_STATES
+    address = pod.address if now.run_policy.addresses == "ip" else ""
     return _with(
         row,
         node=pod.node or row.node,
         gpus=pod.gpus or row.gpus,
+        address=address or row.address,
         state=state,
         exit_code=pod.end.exit_code if pod.end is not None else None,
         reason_code=reason.code,
@@ -128,6 +144,11 @@ def _from_pod(now: Situation, row: ReplicaRow, pod: PodFacts) -> ReplicaRow:
         started_at=pod.started_at or row.started_at,
         finished_at=(pod.finished_at or now.now) if is_over else None,
     )
+
+
+def _kept_address(now: Situation, row: ReplicaRow) -> str:
+    """That of a pod that is gone: nobody is told it any more, unless all have been."""
+    return row.address if now.has_told_addresses else ""
 
 
 def _with(row: ReplicaRow, **values: Any) -> ReplicaRow:
@@ -218,7 +239,10 @@ def _without_pod(now: Situation, row: ReplicaRow, last: PodFacts | None) -> Repl
     is_over = now.row.state is WorkloadState.STOPPING or now.row.state in FINAL_STATES
     if code is None and not is_over and not now.row.notes.teardown:
         # The cluster replaces it; until then it is one that waits.
-        return replace(row, state=ReplicaState.PENDING, reason_code="", reason_text="")
+        kept = _kept_address(now, row)
+        return replace(
+            row, state=ReplicaState.PENDING, address=kept, reason_code="", reason_text=""
+        )
     state = ReplicaState.STOPPED
     reason = reasons.NONE
     if code is not None and not is_over:

@@ -10,6 +10,7 @@ from rest_framework import serializers
 
 from jobs.kinds.serializer import SpecSerializer
 from jobs.kinds.training.fields import (
+    AddressesName,
     ClusterFlags,
     Command,
     Readers,
@@ -195,6 +196,22 @@ class TrainingSerializer(SpecSerializer):
                 "Size of /dev/shm, for example 1Gi. Counts as memory. Empty: the cluster's default."
             ),
             attributes={"placeholder": _("default")},
+        ),
+    )
+
+    addresses = AddressesName(
+        ("names", "ip"),
+        source="run_policy.addresses",
+        label=_("Addresses of replicas"),
+        default=_RUN.addresses,
+        style=_widget(
+            "more",
+            8,
+            hint=_(
+                "IP addresses do not need the cluster's DNS; a replica that comes back at another one "
+                "begins a new attempt, which costs no retry."
+            ),
+            choices=(("names", _("names")), ("ip", _("IP addresses"))),
         ),
     )
 

@@ -20,6 +20,7 @@ class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
     starting_deadline_s: int = 300
     clean_policy: str = "running"  # running | all | none
     ttl_s: int = 86400
+    addresses: str = "names"  # names | ip: by what its replicas find each other
 
     @property
     def pod_grace_s(self) -> int:

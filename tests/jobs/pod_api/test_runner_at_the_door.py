@@ -3,11 +3,12 @@
 import asyncio
 import hashlib
 import io
+import json
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -16,11 +17,16 @@ from django.core.asgi import get_asgi_application
 from jobs.archive.artifacts import open_artifact
 from jobs.archive.logs import job_log
 from jobs.kinds.training.tokens import job_token
-from jobs.models import Bundle, ReplicaArchive, Workload
+from jobs.models import Bundle, Replica, ReplicaArchive, Workload
+from jobs.pod.errors import PortalError
+from jobs.pod.portal_client import PortalClient
+from jobs.pod_api import hosts
+from portal.server.bodies import FormHandler
+from portal.server.request_threads import RequestThreads
 from portal.storage import get_store
 from portal.storage.folder import FolderStore
 from portal.storage.folder_app import FolderStoreApp
-from tests.factories import make_job, make_tenant
+from tests.factories import make_job, make_tenant, role_request
 from tests.jobs.pod.pods import Pod
 from tests.portal.servers import serving
 
@@ -98,3 +104,44 @@ async def test_fetch_runner_and_rescue_work_with_the_real_door(
 
     await sync_to_async(look)()
     assert told[-4:] == ["wake", ("job", job.pk)] * 2
+
+
+async def test_addresses_are_waited_for_without_a_thread(
+    transactional_db: None, store: FolderStore, pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = {"worker": role_request(count=2), "ps": role_request()}
+    make = sync_to_async(lambda: make_job(make_tenant("alice"), topology="tf-ps", replicas=counts))
+    job = await make()
+    pod.config |= {"addresses": "ip", "peer_timeout_s": 3}
+    pod.config["hosts"] = {"worker": ["a:2222", "b:2222"], "ps": ["c:2222"]}
+    pod.python("import os; print(os.environ['TF_CONFIG'])")
+
+    async def see(role: str, index: int, ip: str) -> None:
+        await Replica.objects.acreate(workload=job, role=role, index=index, address=ip)
+
+    await see("worker", 0, "10.0.0.1")
+    await see("ps", 0, "fd00::3")
+    async with serving(RequestThreads(cast(Any, FormHandler()), 1, wait_s=2)) as port:
+        _aim(pod, job, f"http://127.0.0.1:{port}")
+        with monkeypatch.context() as patched:
+            patched.setattr(hosts, "WAIT_S", 0.5)
+            assert (await asyncio.to_thread(pod.run))[0] == 64
+        assert pod.message["text"] == "worker-1 did not get an address within 3 s"
+        pod.config["peer_timeout_s"] = 20
+        running = asyncio.create_task(asyncio.to_thread(pod.run))
+        client = PortalClient(pod.environ["HOMEPORT_URL"], job_token(job.pk))
+        path = f"jobs/{job.pk}/hosts/?attempt="
+        waiting = [asyncio.to_thread(client.get, f"{path}1") for _ in range(3)]
+        others = asyncio.gather(*waiting)
+        await asyncio.sleep(1.5)
+        with pytest.raises(PortalError, match="is not in this attempt"):
+            await asyncio.wait_for(asyncio.to_thread(client.get, f"{path}2"), 1)
+        assert not running.done()
+        await see("worker", 1, "10.0.0.2")
+        code, output = await running
+        assert all(one["worker"] == ["10.0.0.1", "10.0.0.2"] for one in await others)
+    assert code == 0
+    assert json.loads(output.splitlines()[-1])["cluster"] == {
+        "worker": ["10.0.0.1:2222", "10.0.0.2:2222"],
+        "ps": ["[fd00::3]:2222"],
+    }

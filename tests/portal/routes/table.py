@@ -115,8 +115,8 @@ def _leads(*methods: str, slug: str = "") -> Rule:
     return Rule(dict.fromkeys(methods, LEADS), let_in=LEADS, slug=slug)
 
 
-def _pods() -> Rule:
-    return Rule({"POST": OWNS}, sees=OWNS, door=Door.PODS)
+def _pods(method: str) -> Rule:
+    return Rule({method: OWNS}, sees=OWNS, door=Door.PODS)
 
 
 def _each(names: Iterable[str], rule: Rule) -> dict[str, Rule]:
@@ -256,8 +256,9 @@ TABLE: dict[str, Rule] = {
             "internal/v1/services/<uuid:service_id>/gate/",
             "internal/v1/services/<uuid:service_id>/event-files/",
         ),
-        _pods(),
+        _pods("POST"),
     ),
+    "internal/v1/jobs/<uuid:job_id>/hosts/": _pods("GET"),
 }
 
 # Routes that exist only where a setting asks for them.

@@ -125,7 +125,8 @@ def test_a_pod_has_no_door_of_another_kind(scene: Scene, key: str) -> None:
         for make in (portal_token, job_token):
             bearer = f"Bearer {make(other.pk)}"
             with undone(), Writes() as writes:
-                answer = scene.send("nobody", "POST", there, HTTP_AUTHORIZATION=bearer)
+                [method] = rule.methods
+                answer = scene.send("nobody", method, there, HTTP_AUTHORIZATION=bearer)
             assert answer.status_code == 404, there
             assert not writes.found
 
@@ -185,9 +186,9 @@ def test_pods_act_for_their_own_job_only(scene: Scene, key: str) -> None:
                         "nobody", method, path, HTTP_AUTHORIZATION=f"Bearer {bearer}"
                     )
                 is_own = bearer == own and whose is not None
-                right = "405" if method != "POST" else "answer" if is_own else "404"
-                # Nothing was uploaded for this job, so there is no link to it.
-                if right == "answer" and route.path.endswith("source/"):
+                right = "405" if method not in rule.methods else "answer" if is_own else "404"
+                # Nothing was uploaded for this job, so there is no link to it; and no attempt is named.
+                if right == "answer" and route.path.endswith(("source/", "hosts/")):
                     right = "404"
                 assert kind_of(answer) == right, f"{method} {path}: {answer.status_code}"
                 if right != "answer":

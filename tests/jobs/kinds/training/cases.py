@@ -150,6 +150,7 @@ OLD = {"retries_itself": True}
 BY_CODE = {"restart_policy": "exit_code"}
 KILLED = pod(PS, restarts=3, last_end=ContainerExit(137, "Error", "the node was restarted"))
 RESTARTED = pod(PS, is_running=False, restarts=1, last_end=ContainerExit(1, "Error"))
+BACK = replace(pod(PS, address="10.0.0.9"), uid="other")
 NAME_TAKEN = reasons.make("name_taken", detail="x")
 REFUSED = reasons.make("quota_refused", detail="exceeded quota")
 NO_CAUSE = root(verdict="failed", fail_reason="MaxFailedIndexesExceeded")
@@ -198,6 +199,12 @@ def ran(pod_uid: str, state: WorkloadState) -> dict[ReplicaKey, ReplicaRow]:
     """What is stored of worker 0, which ran in this pod."""
     row = ReplicaRow(W0, pod="p", pod_uid=pod_uid, state=ReplicaState(state), started_at=EARLIER)
     return {W0: row}
+
+
+def met(*ips: str) -> dict[ReplicaKey, ReplicaRow]:
+    """What is stored of replicas at these addresses."""
+    rows = zip((W0, W1, PS), ips, strict=True)
+    return {key: ReplicaRow(key, pod_uid=f"{key.who}-uid", address=ip) for key, ip in rows}
 
 
 def told(pod_uid: str) -> dict[ReplicaKey, ArchiveRow]:
@@ -337,6 +344,15 @@ CASES = [
     Case("never, and the cluster took it away: another attempt for nothing",
          single(restart_policy="never"), seen(LOST, at=BROKEN), (NO_ROOT,), RESTARTING, "node_lost",
          {"teardown": "retry"}),
+    Case("by address: a server is back at another one: another attempt for nothing",
+         job(RUNNING, addresses="ip", restart_policy="never"),
+         seen(*ALL_RUN[:2], BACK, replicas=met("10.0.0.1", "10.0.0.2", "10.0.0.3")), (NO_ROOT,), RESTARTING,
+         "address_changed", {"teardown": "retry"}),
+    Case("by address: nobody has been told the one before, as another was lacking: goes on",
+         job(addresses="ip"), seen(*ALL_RUN[:2], BACK, replicas=met("10.0.0.1", "", "10.0.0.3")), (),
+         RUNNING),
+    Case("by name: where a server is back does not matter", job(RUNNING),
+         seen(*ALL_RUN[:2], BACK, replicas=met("10.0.0.1", "10.0.0.2", "10.0.0.3"))),
     # --- restarting ---
     Case("all is down, the back-off is not over: waits",
          job(RESTARTING, replace(DOWN, teardown_at=NOW)), ABSENT, (), RESTARTING, "retrying",

@@ -1,0 +1,90 @@
+"""Where the replicas of an attempt are, for runners whose programs meet by IP address, under /internal/v1/.
+
+A call waits until the reconciler has seen an address of each replica. It waits on the event loop and
+holds no thread; for each attempt there is one look at the database a second, however many pods wait.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+from channels.db import database_sync_to_async
+from django.http import HttpRequest, StreamingHttpResponse
+from django.urls import path
+
+from jobs.kinds.spec import spec_of
+from jobs.kinds.training.spec import TrainingSpec
+from jobs.models import Replica, Workload
+from jobs.pod_api.base import pod_view
+from jobs.pod_api.runner import find_job
+from jobs.rules.topologies import get_topology
+from portal.errors import Refused
+from portal.web.streaming import streamed
+
+WAIT_S = 25.0  # less than a pod waits for an answer (NET_TIMEOUT_S)
+LOOK_S = 1.0
+# A quarter of the requests that are answered at once (portal/server/limits.py); who comes then is
+# answered with what there is, and asks again.
+MAX_WAITING = 500
+
+Addresses = dict[str, list[str]]  # role -> IP addresses by index; empty where none has been seen
+
+
+class _Watch:
+    """What all see together that wait for the same attempt."""
+
+    def __init__(self, job: UUID, attempt: int, counts: Mapping[str, int]) -> None:
+        self._job, self._attempt, self._counts = job, attempt, counts
+        self._look: asyncio.Future[Addresses] | None = None
+        self._at = 0.0
+
+    async def look(self) -> Addresses:
+        now = time.monotonic()
+        if self._look is None or now - self._at >= LOOK_S:
+            self._at, self._look = now, asyncio.ensure_future(database_sync_to_async(self._read)())
+        # Who leaves while it waits must not take the look away from the others.
+        return await asyncio.shield(self._look)
+
+    def _read(self) -> Addresses:
+        rows = Replica.objects.filter(workload=self._job, attempt=self._attempt).order_by()
+        seen = {
+            (role, index): ip for role, index, ip in rows.values_list("role", "index", "address")
+        }
+        return {
+            role: [seen.get((role, index), "") for index in range(count)]
+            for role, count in self._counts.items()
+        }
+
+
+_watches: WeakValueDictionary[tuple[UUID, int], _Watch] = WeakValueDictionary()
+_places = asyncio.Semaphore(MAX_WAITING)  # nobody ever waits for one
+
+
+@pod_view(find_job, "job_id", "GET")
+def hosts(request: HttpRequest, job: Workload) -> StreamingHttpResponse:
+    """IP addresses of all replicas that others talk to: as soon as all are known, or after `WAIT_S`."""
+    if request.GET.get("attempt") != str(job.attempt):
+        raise Refused("the training is not in this attempt", "not_found", 404)
+    spec = spec_of(job, TrainingSpec)
+    roles = [one for one in get_topology(spec.topology).present(spec.replicas) if not one.is_apart]
+    counts = {role.name: spec.replicas[role.name].count for role in roles}
+    key = (job.pk, job.attempt)
+    watch = _watches.setdefault(key, _Watch(*key, counts))
+    return streamed(request, _answer(watch), content_type="application/json", file_name=None)
+
+
+async def _answer(watch: _Watch) -> AsyncIterator[bytes]:
+    until = time.monotonic() + WAIT_S
+    found = await watch.look()
+    if not _places.locked():
+        async with _places:
+            while not all(map(all, found.values())) and time.monotonic() < until:
+                await asyncio.sleep(LOOK_S)
+                found = await watch.look()
+    yield json.dumps(found).encode()
+
+
+internal_urls = [path("jobs/<uuid:job_id>/hosts/", hosts)]
