@@ -1,11 +1,14 @@
 """Synchronous training of several PyTorch processes, each with data of its own.
 
-Topology: torch-ddp. Command: `python ddp.py`, or `torchrun ddp.py` for one process per GPU.
+Topology: torch-ddp. Command: `python ddp.py`, or `torchrun ddp.py` for one process per GPU; with
+`min` below the count of workers it goes on without those that are lost, from its checkpoint.
 Image: any with PyTorch.
 """
 
 import argparse
+import os
 import socket
+import time
 
 import torch
 import torch.distributed as dist
@@ -13,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=100)
+parser.add_argument("--step_s", type=float, default=0, help="seconds that a step takes longer")
 flags = parser.parse_args()
 
 dist.init_process_group("gloo")  # finds the others by MASTER_ADDR, RANK and WORLD_SIZE
@@ -27,16 +31,25 @@ targets = (2.0 + rank) * features[:, 0] - 3.0 * features[:, 1]
 
 line = torch.nn.Linear(2, 1, bias=False)
 torch.nn.init.zeros_(line.weight)
+checkpoint, done = os.path.join(os.environ.get("LOG_DIR", "."), "line.pt"), 0
+if os.path.exists(checkpoint):
+    done, saved = torch.load(checkpoint)
+    line.load_state_dict(saved)
+    print(f"rank {rank} continues after step {done}", flush=True)
 model = DistributedDataParallel(line)  # averages gradients over all ranks
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 loss = torch.tensor(float("nan"))
-for step in range(1, flags.steps + 1):
+for step in range(done + 1, flags.steps + 1):
     optimizer.zero_grad()
     loss = ((model(features)[:, 0] - targets) ** 2).mean()
     loss.backward()
     optimizer.step()
+    time.sleep(flags.step_s)
     if step % 25 == 0:
         print(f"rank {rank} step {step} loss {loss.item():.6f}", flush=True)
+        if rank == 0:
+            torch.save((step, line.state_dict()), f"{checkpoint}.new")
+            os.replace(f"{checkpoint}.new", checkpoint)
 
 whole = loss.detach()
 dist.all_reduce(whole)

@@ -171,6 +171,11 @@ def _row_of(workload: Any) -> WorkloadRow:
             role: asked["image"] for role, asked in workload.replicas.items() if "image" in asked
         },
         counts={role: asked["count"] for role, asked in workload.replicas.items()},
+        least={
+            role: asked["min_count"]
+            for role, asked in workload.replicas.items()
+            if asked.get("min_count") is not None
+        },
         topology=topology,
         run_policy=workload.run_policy or {},
         tenant_closed=workload.tenant.closed,

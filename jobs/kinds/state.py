@@ -104,6 +104,7 @@ class WorkloadRow:
         image: the user's image, for sentences; images: those of roles that have their own.
         memory: role -> memory limit as text, for sentences.
         counts: role -> replicas.
+        least: role -> fewest replicas, of those that may go on with fewer than all.
         topology, run_policy: of the request of a training; the latter as the fields of its
             `RunPolicy`.
         queued_at: when a person asked for this generation.
@@ -128,6 +129,7 @@ class WorkloadRow:
     memory: Mapping[str, str]
     images: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    least: Mapping[str, int] = field(default_factory=dict)
     topology: str = ""
     run_policy: Mapping[str, Any] = field(default_factory=dict)
     queued_at: datetime | None = None
@@ -188,7 +190,7 @@ class Root(ObjectRef):
         retries_itself: a Job of one replica as version 1 of the template made it: the cluster starts that
             again when it fails or was lost, as often as its retries say.
         fail_reason: such as MaxFailedIndexesExceeded or DeadlineExceeded.
-        completed: indexes that have succeeded.
+        completed, failed: indexes that have succeeded, and that have failed and are not tried again.
         failed_count: pods that have failed and counted.
         replicas: of a Deployment, how many pods it is to have.
         refused: why a pod of a Deployment cannot be made, else empty.
@@ -200,6 +202,7 @@ class Root(ObjectRef):
     fail_reason: str = ""
     fail_message: str = ""
     completed: frozenset[int] = frozenset()
+    failed: frozenset[int] = frozenset()
     failed_count: int = 0
     replicas: int = 0
     refused: str = ""

@@ -23,6 +23,7 @@ class RoleRequest(msgspec.Struct, frozen=True):
     gpu_count: int = 0
     command: tuple[str, ...] | None = None
     image: str | None = None
+    min_count: int | None = None  # fewest that go on while others are lost; None: all are needed
 
 
 def requests_of(

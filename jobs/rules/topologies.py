@@ -6,11 +6,12 @@ unchanged.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
 from jobs.pod.protocol import codes
+from jobs.pod.protocol.placeholders import fill
 
 T = TypeVar("T")
 
@@ -47,6 +48,8 @@ class Role:
             empty for the command.
         is_apart: no other replica talks to it, so it is in no list of hosts, and it may fail.
         outlives_s: how long a serving replica may go on after the deciding ones have succeeded.
+        may_shrink: it may be asked to go on with fewer than all its replicas. Each is then replaced by
+            itself, and the attempt ends when the first, by which the others meet, fails for good.
         replaced_when_lost: a replica that the cluster took away is replaced by itself, and the others
             go on meanwhile; else the attempt ends with it.
     """
@@ -59,6 +62,7 @@ class Role:
     most: int | None = None
     decides: bool = True
     kind: RoleKind = RoleKind.JOB
+    may_shrink: bool = False
     replaced_when_lost: bool = False
     is_apart: bool = False
     program: str = ""
@@ -76,12 +80,14 @@ class AskedRoles:
 
     Attributes:
         counts, gpus: role -> replicas, and GPUs of each.
+        least: role -> fewest replicas, of those that may shrink.
         command: the words.
         node_gpus: most GPUs of one node; 0: unknown.
     """
 
     counts: Mapping[str, int]
     gpus: Mapping[str, int] = field(default_factory=dict)
+    least: Mapping[str, int] = field(default_factory=dict)
     command: tuple[str, ...] = ()
     node_gpus: int = 0
 
@@ -104,6 +110,7 @@ class Topology:
         roles: in the order in which people think of them.
         env: variable -> template of its value, filled for each replica as the command is
             (`jobs/pod/protocol/placeholders.py`); one that comes to the empty text is left out.
+        elastic_env: the same for a role that may shrink, instead.
         advice: of this topology; `ADVICE` holds for all.
     """
 
@@ -112,6 +119,7 @@ class Topology:
     help: tuple[str, str]
     roles: tuple[Role, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    elastic_env: Mapping[str, str] = field(default_factory=dict)
     advice: tuple[Advice, ...] = ()
 
     @property
@@ -232,7 +240,7 @@ TORCH_DDP = Topology(
         "For DistributedDataParallel, started by torchrun, accelerate, deepspeed or plain python.",
         "Synchronous: each worker has the whole model, and gradients are averaged at every step.",
     ),
-    (_WORKER,),
+    (replace(_WORKER, may_shrink=True),),
     env={
         "MASTER_ADDR": "{{first_host}}",
         "MASTER_PORT": "29500",
@@ -246,7 +254,21 @@ TORCH_DDP = Topology(
         "PET_MASTER_ADDR": "{{first_host}}",
         "PET_MASTER_PORT": "29500",
     },
+    # All come to the first worker, which is told so: older torch does not know its own name in the DNS.
+    elastic_env={
+        "PET_NNODES": "{{min_count}}:{{task_count}}",
+        "PET_NPROC_PER_NODE": "{{processes}}",
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": "{{first_host}}:29400",
+        "PET_RDZV_ID": "{{first_host}}",
+        "PET_RDZV_CONF": "is_host={{is_first}}",
+        "PET_MAX_RESTARTS": "100",
+    },
     advice=(
+        Advice(
+            lambda asked: bool(asked.least) and not _starts_processes(asked.command),
+            "Workers that may be fewer meet by torchrun only: start the program by it.",
+        ),
         Advice(
             lambda asked: asked.gpus.get("worker", 0) > 1 and not _starts_processes(asked.command),
             "One process uses one GPU: start the program by torchrun, accelerate or deepspeed.",
@@ -391,19 +413,21 @@ def advice(topology: Topology, asked: AskedRoles) -> list[str]:
     return [one.text for one in (*topology.advice, *ADVICE) if one.applies(asked)]
 
 
-def environment(topology: Topology, gpus: Mapping[str, int]) -> dict[str, dict[str, str]]:
+def environment(
+    topology: Topology, gpus: Mapping[str, int], least: Mapping[str, int]
+) -> dict[str, dict[str, str]]:
     """Role -> variable -> template, with what is known before anything runs.
 
     Args:
         gpus: role -> GPUs of each of its replicas.
+        least: role -> fewest replicas, of those that may shrink.
     """
-    return {
-        role: {
-            name: text.replace("{{processes}}", str(max(1, count)))
-            for name, text in topology.env.items()
-        }
-        for role, count in gpus.items()
-    }
+    found: dict[str, dict[str, str]] = {}
+    for role, count in gpus.items():
+        known = {"processes": str(max(1, count)), "min_count": str(least.get(role, ""))}
+        env = topology.elastic_env if role in least else topology.env
+        found[role] = {name: fill(text, known) for name, text in env.items()}
+    return found
 
 
 # What a role is called does not depend on the topology; the rest is of the first one that has it.

@@ -28,6 +28,10 @@ class Proof:
     topology: str
     image: str
     command: str
+    gpus: int = 0  # of each of the two workers; torchrun starts a process for each
+
+    def __str__(self) -> str:
+        return f"{self.image} {self.command}" + (f" {self.gpus} GPUs" if self.gpus else "")
 
     @property
     def script(self) -> Path:
@@ -50,6 +54,7 @@ PROOFS = (
     Proof("tf-multiworker", TENSORFLOW, "python multiworker.py --log_dir={{log_dir}}"),
     Proof("torch-ddp", "lab/torch:1.13-cpu", "python ddp.py"),
     Proof("torch-ddp", "lab/torch:1.13-cpu", "python -m torch.distributed.run ddp.py"),
+    Proof("torch-ddp", "lab/torch:1.13-cpu", "python -m torch.distributed.run ddp.py", gpus=2),
     Proof("jax", "lab/jax:0.10", "python jax_sum.py"),
     Proof("mpi", "lab/openmpi:5.0", "mpirun python mpi_sgd.py"),
     Proof("mpi", "lab/mpich:5.0", "mpirun python mpi_sgd.py"),
@@ -86,27 +91,39 @@ def check_that_nothing_is_left(portal: Portal, ada: Rest, job: dict[str, Any], m
     wait_for("all is gone", lambda: not kubectl(portal, *found, *mark).strip(), timeout_s=most_s)
 
 
-@pytest.mark.parametrize("proof", PROOFS, ids=lambda proof: f"{proof.image} {proof.command}")
-def test_two_ranks_come_to_what_one_process_would(portal: Portal, ada: Rest, proof: Proof) -> None:
-    if "torch" in proof.image and not TORCH.exists():
+def need_torch() -> None:
+    if not TORCH.exists():
         is_missing("there is no PyTorch on this machine: apt-get install python3-torch")
+
+
+@pytest.mark.parametrize("proof", PROOFS, ids=str)
+def test_all_ranks_come_to_what_one_process_would(
+    portal: Portal, ada: Rest, root: Rest, proof: Proof
+) -> None:
+    if "torch" in proof.image:
+        need_torch()
+    ranks = range(2 * max(1, proof.gpus))
+    workers = {**EACH, "count": 2, "gpu": proof.gpus}
+    if proof.gpus:
+        quota = {"gpu": 2 * proof.gpus}
+        assert root.call("PATCH", f"tenants/{ada.tenant()['id']}/", json={"quota": quota}).ok
     done, log = run_to_the_end(
         ada,
         proof.script,
         topology=proof.topology,
         image=proof.image,
         command=proof.command.split(),
-        replicas=MPI if proof.topology == "mpi" else {"worker": {**EACH, "count": 2}},
+        replicas=MPI if proof.topology == "mpi" else {"worker": workers},
     )
     ends = re.findall(r"rank (\d) weights (\S+) (\S+) loss (\S+)", log)
-    assert sorted(rank for rank, *_rest in ends) == ["0", "1"]
+    assert sorted(int(rank) for rank, *_rest in ends) == [*ranks]
     for rank, first, second, loss in ends:
         weights = [float(first), float(second)]
-        assert weights == pytest.approx(trained_on(0, 1), abs=1e-4)
+        assert weights == pytest.approx(trained_on(*ranks), abs=1e-4)
         assert weights != pytest.approx(trained_on(int(rank)), abs=1e-1)
-        assert float(loss) < 0.2
-    addresses = dict(re.findall(r"rank (\d) of 2 at (\S+)", log))
-    assert len(set(addresses.values())) == len(addresses) == 2
+        assert float(loss) < (0.2 if len(ranks) == 2 else 0.7)
+    addresses = dict(re.findall(rf"rank (\d) of {len(ranks)} at (\S+)", log))
+    assert (len(addresses), len(set(addresses.values()))) == (len(ranks), 2)
     pods = [replica["pod"] for replica in done["replicas"] if replica["role"] == "worker"]
     assert len(set(pods)) == len(pods) == 2
     check_that_nothing_is_left(portal, ada, done, 120)
@@ -228,4 +245,42 @@ def test_replicas_meet_by_address_without_names_and_begin_anew_when_one_moves(
     # Each replica of an attempt was told the same three addresses, and the next attempt others.
     [[before], [after]] = seen
     assert len({*before, *after}) == 6
+    check_that_nothing_is_left(portal, ada, done, 120)
+
+
+def test_an_elastic_group_goes_on_while_a_lost_worker_is_replaced(
+    portal: Portal, ada: Rest
+) -> None:
+    need_torch()
+    command = "python -m torch.distributed.run ddp.py --steps=400 --step_s=0.1"
+    job = ada.submit(
+        name="elastic",
+        topology="torch-ddp",
+        image="lab/torch:1.13-cpu",
+        command=command.split(),
+        source={"bundle": ada.upload(EXAMPLES / "ddp.py")},
+        replicas={"worker": {**EACH, "count": 2, "min": 1}},
+        clean_policy="all",
+    )
+
+    def log() -> str:
+        return ada.text(f"jobs/{job['id']}/logs/?tail=5000")
+
+    def workers() -> list[Any]:
+        return sorted(ada.get(f"jobs/{job['id']}/")["replicas"], key=lambda one: one["index"])
+
+    wait_for("it trains", lambda: "rank 1 step 50 " in log(), timeout_s=PULL_S)
+    survivor, lost = workers()
+    namespace = ada.tenant()["namespace"]
+    kubectl(portal, "-n", namespace, "delete", "pod", lost["pod"], "--grace-period=1")
+    done = ada.wait(job, "succeeded", timeout_s=RUN_S)
+    assert done["attempt"] == 1
+    last, other = workers()
+    same = ("pod", "started_at", "restarts")
+    assert [last[name] for name in same] == [survivor[name] for name in same]
+    assert other["pod"] != lost["pod"]
+    groups = re.findall(r"worker-0 \| .*rank \d of (\d) at", log())
+    assert len(groups) > 1
+    assert groups[-1] == "2"
+    assert max(map(int, re.findall(r"continues after step (\d+)", log()))) >= 50
     check_that_nothing_is_left(portal, ada, done, 120)

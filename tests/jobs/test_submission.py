@@ -230,3 +230,22 @@ def test_a_role_that_runs_a_program_of_ours_has_no_command(alice: Tenant) -> Non
     given["worker"]["command"] = ["python"]
     found = refused(alice, topology="mpi", replicas=given)
     assert found == {"replicas.worker.command": "contradiction"}
+
+
+def test_fewer_workers_than_all_where_that_can_be(
+    alice: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(least: object, topology: str = "torch-ddp", **more: object) -> dict[str, object]:
+        return {"topology": topology, "replicas": {"worker": {"count": 2, "min": least}}, **more}
+
+    assert accepted(alice, **asked("2")).least == {"worker": 2}
+    assert accepted(alice, **asked(None, addresses="ip")).run_policy.addresses == "ip"
+    for wrong in (asked(3), asked(0), asked(1, "jax")):
+        assert refused(alice, **wrong) == {"replicas.worker.min": "contradiction"}
+    assert refused(alice, **asked(1, addresses="ip")) == {"addresses": "contradiction"}
+    taken = asked(1, env={"PET_MAX_RESTARTS": "3"})
+    assert refused(alice, **taken) == {"env.PET_MAX_RESTARTS": "forbidden_name"}
+    by_ip = replace(get_catalog(), addresses="ip")
+    monkeypatch.setattr(base, "get_catalog", lambda: by_ip)
+    assert accepted(alice).run_policy.addresses == "ip"
+    assert accepted(alice, **asked(1)).run_policy.addresses == "names"

@@ -46,6 +46,9 @@ FIELDS = {
     "replicas.worker.memory": _flag("--memory", "memory of each worker (1Gi)"),
     "replicas.worker.gpu": _flag("--gpu", "GPUs of each worker (0)", "N", _COUNT),
     "replicas.worker.image": _flag("--worker-image", "another image for workers", "IMAGE"),
+    "replicas.worker.min": _flag(
+        "--min-workers", "torch-ddp goes on with so few (all)", "N", _COUNT
+    ),
     "replicas.ps.count": _flag("--ps", "parameter servers", "N", _COUNT),
     "replicas.ps.cpu": _flag("--ps-cpu", "CPUs of each parameter server", "CPU"),
     "replicas.ps.memory": _flag("--ps-memory", "memory of each parameter server", "MEMORY"),

@@ -66,9 +66,20 @@ def find_success(now: Situation) -> Outcome | None:
         indexes = range(counts[role]) if is_complete else root.completed
         done |= {(role, index) for index in indexes}
     done |= {(job.role, index) for job in now.observed.serving_jobs for index in job.completed}
-    if needed(now.topology, policy_of(now), counts) <= done:
+    policy = policy_of(now)
+    if needed(now.topology, policy, counts) <= done:
         return Outcome(is_success=True)
-    return None
+    if now.least is None or policy is not SuccessPolicy.ALL or len(done) < now.least:
+        return None
+    # Its Job is a failed one as soon as one index has failed, though enough have succeeded.
+    is_over = len(done) + len(_failed_for_good(now)) >= counts[role]
+    return Outcome(is_success=True) if is_over else None
+
+
+def _failed_for_good(now: Situation) -> frozenset[int]:
+    """Indexes of deciding replicas that are not tried again."""
+    root = now.observed.root
+    return frozenset() if root is None or root.uid != now.row.root_uid else root.failed
 
 
 def is_failure(now: Situation) -> bool:
@@ -76,6 +87,8 @@ def is_failure(now: Situation) -> bool:
     root = now.observed.root
     if root is None or root.uid != now.row.root_uid:
         return False
+    if now.least is not None and 0 in root.failed:
+        return True  # the others meet by it
     return root.verdict == "failed" or bool(_find_lost(now))
 
 
@@ -97,11 +110,13 @@ def _find_lost(now: Situation) -> set[tuple[str, int]]:
 
 def _failing(now: Situation) -> list[ReplicaRow]:
     """Replicas whose failure is the training's."""
-    lost = _find_lost(now)
+    lost, role = _find_lost(now), now.deciding.name
+    if now.least is not None:
+        lost |= {(role, index) for index in _failed_for_good(now)}
     return [
         row
         for row in now.current
-        if row.key.role == now.deciding.name
+        if (row.key.role == role and now.least is None)
         or not now.role_of(row.key).replaced_when_lost
         or (row.key.role, row.key.index) in lost
     ]
@@ -205,8 +220,8 @@ def find_restarts(now: Situation) -> Iterator[Restarts]:
 
 
 def find_replaced(now: Situation) -> Iterator[Restarts]:
-    """Of serving replicas whose Job has started them again since the last look."""
-    roles = {job.role for job in now.observed.serving_jobs}
+    """Of replicas whose Job has started them again alone since the last look."""
+    roles = {job.role for job in now.observed.serving_jobs} | now.row.least.keys()
     for row in sorted(now.current, key=lambda r: r.key):
         before = now.observed.replicas.get(row.key)
         if row.key.role not in roles or before is None or before.pod_uid == row.pod_uid:

@@ -22,6 +22,7 @@ from jobs.rules.requests import RoleRequest
 from jobs.rules.topologies import (
     SINGLE,
     TOPOLOGIES,
+    Role,
     SuccessPolicy,
     Topology,
     find_role_problem,
@@ -328,6 +329,7 @@ class ResourcesSerializer(Body):
             "gpu": _Pieces(source="gpu_count", most=catalog.max_gpu_per_replica, default=0),
             "command": Command(required=False),
             "image": ImageReference(required=False),
+            "min": Integer(source="min_count", most=10**6, required=False, allow_null=True),
         }
 
 
@@ -363,6 +365,8 @@ class Replicas(AnyField):
             elif role.program and "command" in body.validated_data:
                 told = serializers.ErrorDetail(NO_COMMAND, "contradiction")
                 wrong[role.name] = {"command": [told]}
+            elif problem := _min_problem(topology, role, body.validated_data):
+                wrong[role.name] = {"min": [serializers.ErrorDetail(problem, "contradiction")]}
             else:
                 found[role.name] = body.validated_data
         if wrong:
@@ -380,6 +384,16 @@ class Replicas(AnyField):
     @cached_property
     def _readers(self) -> "Readers":
         return readers_of(ResourcesSerializer())
+
+
+def _min_problem(topology: Topology, role: Role, asked: Mapping[str, Any]) -> str:
+    """A sentence when the role cannot go on with so few replicas, else empty."""
+    least = asked.get("min_count")
+    if least is not None and not role.may_shrink:
+        return f"The {role.many} of {topology.name} are all needed; leave this out."
+    if least is not None and not 1 <= least <= asked["count"]:
+        return f"This must be from 1 to the count of {role.many}, {asked['count']}."
+    return ""
 
 
 def _is_none(body: Any) -> bool:

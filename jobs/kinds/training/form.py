@@ -56,9 +56,18 @@ _PARTS = {
     "gpu": gettext_lazy("GPU"),
     "command": gettext_lazy("command"),
     "image": gettext_lazy("image"),
+    "min": gettext_lazy("fewest"),
 }
 # Of a blank form; what is blank there says nothing of the role.
-_EACH = {"count": "1", "cpu": "1", "memory": "2Gi", "gpu": "0", "command": "", "image": ""}
+_EACH = {
+    "count": "1",
+    "cpu": "1",
+    "memory": "2Gi",
+    "gpu": "0",
+    "command": "",
+    "image": "",
+    "min": "",
+}
 # What parts of a body have no input of their name are told at these.
 _PLACES = {
     "source": "source_kind",
@@ -188,6 +197,7 @@ class TrainingForm(WorkloadForm):
             shown[f"replicas.{role}.gpu"] = str(asked.gpu_count)
             shown[f"replicas.{role}.command"] = command_line.join(asked.command or ())
             shown[f"replicas.{role}.image"] = asked.image or ""
+            shown[f"replicas.{role}.min"] = str(asked.min_count or "")
         source = dict(spec.source or {})
         source |= {name: "" for name in ("url", "git") if name in source and not may_read}
         shown["source_kind"] = next((kind for kind in SOURCE_KINDS if kind in source), "none")
@@ -340,6 +350,8 @@ class TrainingForm(WorkloadForm):
         if command := asked.pop("command", ""):
             with suppress(ValueError):
                 asked["command"] = _words(command)
+        if not role.may_shrink:  # it may have been typed for another topology
+            asked.pop("min", "")
         return {**asked, "count": "1"} if role.least == role.most == 1 else asked
 
     def _lacks_unit(self, name: str) -> bool:
@@ -370,18 +382,24 @@ class RoleInput:
 
     Attributes:
         many, one: names of the topologies in which it may have several replicas, and at most one.
+        shrinks: those in which it may go on with fewer than all.
     """
 
     role: Role
     many: tuple[str, ...]
     one: tuple[str, ...]
+    shrinks: tuple[str, ...]
 
 
 def _role_input(role: Role) -> RoleInput:
     found = [(shape.name, own) for shape in TOPOLOGIES.values() for own in shape.roles]
-    same = [(name, own.most) for name, own in found if own.name == role.name]
-    many = tuple(name for name, most in same if most != 1)
-    return RoleInput(role, many, tuple(name for name, most in same if most == 1))
+    same = [(name, own) for name, own in found if own.name == role.name]
+    return RoleInput(
+        role,
+        many=tuple(name for name, own in same if own.most != 1),
+        one=tuple(name for name, own in same if own.most == 1),
+        shrinks=tuple(name for name, own in same if own.may_shrink),
+    )
 
 
 _ROLE_INPUTS = tuple(_role_input(role) for role in in_role_order(ROLES).values())
@@ -394,6 +412,7 @@ def _asked_roles(spec: TrainingSpec) -> AskedRoles:
     return AskedRoles(
         counts={role: asked.count for role, asked in spec.replicas.items()},
         gpus={role: asked.gpu_count for role, asked in spec.replicas.items()},
+        least=spec.least,
         command=spec.command_of(deciding),
         node_gpus=max((size.get("gpu", 0) for size in sizes), default=0),
     )

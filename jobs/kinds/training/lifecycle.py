@@ -140,6 +140,8 @@ class TrainingLifecycle(ArchivedLifecycle):
                 self.set(started_at=self.now)
             if self.attempt.started_at is None:
                 self._tell_attempt(started_at=self.now)
+        elif self.row.least and self.notes.restart_reason and not self.situation.spare:
+            self.note(restart_reason=())
         late = self._wait_for_stragglers()
         if late is not None and self.row.reason.code != late.code:
             self.say("straggler", late.text, warning=True)

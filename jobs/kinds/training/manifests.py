@@ -37,7 +37,7 @@ UPLOAD_RETRY_S = (
     600  # how long the runner tries to reach the portal before it leaves it to a rescue
 )
 RESCUE_DEADLINE_S = 1800
-# Of a serving replica that may fail alone: what it serves goes on meanwhile.
+# Of a replica that may fail alone, as others go on meanwhile.
 REPLICA_RESTARTS = 3
 DATA_DIR = "/data"
 LOG_ROOT = "/log/jobs"
@@ -71,6 +71,8 @@ class JobManifest(Manifest):
     servers: Sequence[RoleManifest]
     serving_jobs: Sequence[RoleManifest]
     replica_restarts: int
+    root_restarts: int
+    root_may_lose: int
     deadline_s: int | None
     dead_man_ttl_s: int | None
     grace_s: int
@@ -149,7 +151,7 @@ def _programs(topology: Topology, spec: TrainingSpec) -> dict[str, Any]:
 def environment_of(spec: TrainingSpec) -> dict[str, dict[str, str]]:
     """Role -> variable -> template of what the topology tells each replica."""
     gpus = {role: asked.gpu_count for role, asked in spec.replicas.items()}
-    return environment(get_topology(spec.topology), gpus)
+    return environment(get_topology(spec.topology), gpus, spec.least)
 
 
 def _is_private(source: Mapping[str, str] | None) -> bool:
@@ -179,7 +181,8 @@ def _role(
 ) -> RoleManifest:
     """All replicas of a role, or the one of this index."""
     asked = spec.replicas[role]
-    replaces_lost = get_topology(spec.topology).role(role).replaced_when_lost
+    of_role = get_topology(spec.topology).role(role)
+    replaces_lost = of_role.replaced_when_lost or asked.min_count is not None
     base = kube_name(training.name, training.pk, attempt)
     marks = {JOB_LABEL: base, labels.ROLE: role, labels.ATTEMPT: str(attempt)}
     name = names.role_name(base, role)
@@ -219,6 +222,7 @@ def render_training(
     decides_after = any(role != deciding.name for role, _ in needed(topology, success, counts))
     is_retried = policy.restart_policy != RestartPolicy.NEVER
     replica_restarts = max(REPLICA_RESTARTS, policy.retries) if is_retried else 0
+    least = spec.least.get(deciding.name)
     owner, base = str(training.pk), kube_name(training.name, training.pk, attempt)
     context = JobManifest(
         owner=owner,
@@ -241,6 +245,8 @@ def render_training(
             if role.kind is RoleKind.JOB
         ),
         replica_restarts=replica_restarts,
+        root_restarts=0 if least is None else replica_restarts,
+        root_may_lose=0 if least is None else counts[deciding.name] - least,
         deadline_s=deadline_s if deadline_s is not None else policy.deadline_s,
         # What it owns would go with it, and must still succeed where a chief does not decide.
         dead_man_ttl_s=None if decides_after else policy.ttl_s + DEAD_MAN_S,

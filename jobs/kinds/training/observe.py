@@ -114,6 +114,7 @@ def _root(seen: objects.KubeJob) -> Root:
         fail_reason=failed.reason if failed else "",
         fail_message=failed.message if failed else "",
         completed=parse_indexes(seen.status.completed_indexes),
+        failed=parse_indexes(seen.status.failed_indexes),
         failed_count=seen.status.failed,
     )
 

@@ -15,6 +15,7 @@ from jobs.rules.topologies import ROLES, Role, RoleKind, Topology, get_topology
 from jobs.rules.waits import WaitingPod
 
 KILLED = frozenset({137, 255})  # SIGKILL, and what a node reports of containers that it lost
+_GOOD = frozenset({ReplicaState.RUNNING, ReplicaState.SUCCEEDED})
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,14 @@ class Situation:
         return self.topology.deciding(self.row.counts)
 
     def role_of(self, key: ReplicaKey) -> Role:
-        """The role of a replica, as this topology has it."""
-        return self.topology.role(key.role)
+        """The role of a replica, as this training has it."""
+        found = self.topology.role(key.role)
+        return replace(found, replaced_when_lost=True) if key.role in self.row.least else found
+
+    @property
+    def least(self) -> int | None:
+        """How many deciding replicas suffice; None: what the success policy says."""
+        return self.row.least.get(self.deciding.name)
 
     @property
     def current(self) -> list[ReplicaRow]:
@@ -71,12 +78,26 @@ class Situation:
     def awaited(self) -> list[ReplicaKey]:
         """Those without which the attempt has not started.
 
-        Nobody waits for what is apart once all of it has run: it may be lost, and come back late.
+        Once all of it has run nobody waits for what is apart, which may be lost and come back late,
+        nor for as many replicas as may be missing.
         """
         attempt = self.observed.attempt
         if attempt is None or attempt.started_at is None:
             return self.expected
-        return self.meeting
+        spare = self.spare
+        return [key for key in self.meeting if key not in spare]
+
+    @property
+    def spare(self) -> set[ReplicaKey]:
+        """Replicas that do not run, as many as may be missing; never the first, by which they meet."""
+        found: set[ReplicaKey] = set()
+        for role, least in self.row.least.items():
+            others = [
+                ReplicaKey(role, n, self.row.attempt) for n in range(1, self.row.counts[role])
+            ]
+            idle = [key for key in others if self.replicas[key].state not in _GOOD]
+            found.update(idle[: self.row.counts[role] - least])
+        return found
 
 
 def newest(pods: Iterable[PodFacts]) -> dict[ReplicaKey, PodFacts]:
@@ -290,8 +311,7 @@ def all_placed(now: Situation) -> bool:
 
 def all_run(now: Situation) -> bool:
     """Whether every replica runs, has succeeded, or has failed for good while others go on."""
-    good = {ReplicaState.RUNNING, ReplicaState.SUCCEEDED}
     given_up = {(job.role, index) for job in now.observed.serving_jobs for index in job.failed}
     return all(
-        now.replicas[key].state in good or (key.role, key.index) in given_up for key in now.awaited
+        now.replicas[key].state in _GOOD or (key.role, key.index) in given_up for key in now.awaited
     )

@@ -1,7 +1,7 @@
 """The body that asks for a training, for REST, pages and the command line: read, checked and written."""
 
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 from django.utils.translation import gettext_lazy as _
@@ -24,7 +24,7 @@ from jobs.kinds.training.fields import (
 )
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
 from jobs.rules.restarts import RestartPolicy
-from jobs.rules.topologies import SINGLE, get_topology, success_policy
+from jobs.rules.topologies import SINGLE, Topology, get_topology, success_policy
 from portal.web.fields import (
     Duration,
     FixedChoice,
@@ -218,22 +218,32 @@ class TrainingSerializer(SpecSerializer):
     def validate(self, attrs: dict[str, Any]) -> TrainingSpec:
         spec = msgspec.convert(attrs, TrainingSpec)  # which has no priority
         policy, retries = spec.run_policy.restart_policy, spec.run_policy.retries
-        wrong = None
         if policy == RestartPolicy.NEVER and retries:
-            wrong = _("With retries this cannot be never.")
+            _refuse("contradiction", _("With retries this cannot be never."), "restart_policy")
         if policy == RestartPolicy.EXIT_CODE and not retries:
-            wrong = _("Nothing is retried without retries: enter 1 to 10 of them.")
-        if wrong is not None:
-            told = serializers.ErrorDetail(str(wrong), "contradiction")
-            raise serializers.ValidationError({"restart_policy": [told]})
+            text = _("Nothing is retried without retries: enter 1 to 10 of them.")
+            _refuse("contradiction", text, "restart_policy")
+        topology = get_topology(spec.topology)
+        if spec.least:
+            spec = self._with_least(spec, topology)
         try:
-            success_policy(
-                get_topology(spec.topology), spec.run_policy.success_policy, spec.replicas
-            )
+            success_policy(topology, spec.run_policy.success_policy, spec.replicas)
         except ValueError as error:
-            unknown = serializers.ErrorDetail(f"{error}.", "invalid_choice")
-            raise serializers.ValidationError({"success_policy": [unknown]}) from error
+            _refuse("invalid_choice", f"{error}.", "success_policy")
         return spec
+
+    def _with_least(self, spec: TrainingSpec, topology: Topology) -> TrainingSpec:
+        """The same where replicas may be lost, if it can be so."""
+        for name in sorted(topology.elastic_env.keys() & spec.env.keys()):
+            why = f"{name} is set by the topology {topology.name}."
+            _refuse("forbidden_name", why, "env", name)
+        if spec.run_policy.addresses == "names":
+            return spec
+        if self.initial_data.get("addresses"):  # else it is what the catalog says
+            text = _("With min this cannot be ip: what is replaced comes back at another address.")
+            _refuse("contradiction", text, "addresses")
+        by_name = msgspec.structs.replace(spec.run_policy, addresses="names")
+        return msgspec.structs.replace(spec, run_policy=by_name)
 
     def to_representation(self, instance: TrainingSpec) -> dict[str, Any]:
         """The body that asks for the same."""
@@ -242,3 +252,12 @@ class TrainingSerializer(SpecSerializer):
     @cached_property
     def _readers(self) -> Readers:
         return readers_of(self)
+
+
+def _refuse(code: str, text: Any, field: str, part: str = "") -> NoReturn:
+    """
+    Args:
+        part: of the field, that is wrong.
+    """
+    wrong = [serializers.ErrorDetail(str(text), code)]
+    raise serializers.ValidationError({field: {part: wrong} if part else wrong})

@@ -48,3 +48,12 @@ class TrainingSpec(WorkloadSpec, frozen=True, kw_only=True):
     def image_of(self, role: str) -> str:
         """In what they run it."""
         return self.replicas[role].image or self.image
+
+    @property
+    def least(self) -> dict[str, int]:
+        """Role -> fewest replicas, of those that may go on with fewer than all."""
+        return {
+            role: asked.min_count
+            for role, asked in self.replicas.items()
+            if asked.min_count is not None
+        }

@@ -57,6 +57,11 @@ class ReplicaContext(NamedTuple):
         return addresses[0] if addresses else ""
 
     @property
+    def is_first(self) -> bool:
+        """Whether that is its own address."""
+        return self.task_index == 0 and self.role == next(iter(self.hosts), self.role)
+
+    @property
     def artifacts_dir(self) -> str:
         return f"{self.log_dir}/artifacts"
 
@@ -82,6 +87,7 @@ def values(context: ReplicaContext) -> Dict[str, str]:
         "first_host": first_host,
         "first_port": first_port,
         "interface": context.interface,
+        "is_first": str(int(context.is_first)),
         "tf_config": _tf_config(context),
         "data_dir": context.data_dir,
         "log_dir": context.log_dir,

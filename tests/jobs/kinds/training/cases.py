@@ -180,6 +180,12 @@ def chief(notes: Notes = GOING, **more: Any) -> WorkloadRow:
     return job(RUNNING, notes, counts=counts, memory=memory, **more)
 
 
+def elastic(notes: Notes = GOING, **more: Any) -> WorkloadRow:
+    """One whose two workers may become one."""
+    shape = {"topology": "torch-ddp", "counts": {"worker": 2}, "least": {"worker": 1}}
+    return job(RUNNING, notes, **{**shape, **more})
+
+
 def deleted(notes: Notes = GOING, **more: Any) -> WorkloadRow:
     """One that ran, and is to be deleted."""
     return job(RUNNING, desired="delete", notes=replace(notes, **more))
@@ -353,6 +359,21 @@ CASES = [
          RUNNING),
     Case("by name: where a server is back does not matter", job(RUNNING),
          seen(*ALL_RUN[:2], BACK, replicas=met("10.0.0.1", "10.0.0.2", "10.0.0.3"))),
+    Case("elastic: a worker is taken away, the other goes on", elastic(),
+         seen(pod(W0), TAKEN, attempt=STEADY), (), RUNNING),
+    Case("elastic: a worker has failed for good, the other goes on", elastic(),
+         seen(pod(W0), pod(W1, "Failed"), at=root(failed=frozenset({1})), attempt=STEADY), (), RUNNING),
+    Case("elastic: enough have succeeded, whatever the Job says", elastic(),
+         seen(pod(W0, "Succeeded"), pod(W1, "Failed"),
+              at=root(verdict="failed", completed=frozenset({0}), failed=frozenset({1}))), None, SUCCEEDED),
+    Case("elastic: one has succeeded, the other will yet: goes on", elastic(),
+         seen(pod(W0, "Succeeded"), pod(W1), at=root(completed=frozenset({0}))), (), RUNNING),
+    Case("elastic: the first has failed for good, by which the others meet: another attempt",
+         elastic(retries=1), seen(pod(W0, "Failed"), pod(W1), at=root(failed=frozenset({0}))), (NO_ROOT,),
+         RESTARTING, "retrying", {"teardown": "retry"}),
+    Case("elastic: too few are left: failed", elastic(counts={"worker": 2}, least={"worker": 2}),
+         seen(pod(W0), pod(W1, "Failed"), at=root(verdict="failed", failed=frozenset({1}))), None, FAILED,
+         "exit_code"),
     # --- restarting ---
     Case("all is down, the back-off is not over: waits",
          job(RESTARTING, replace(DOWN, teardown_at=NOW)), ABSENT, (), RESTARTING, "retrying",

@@ -23,7 +23,14 @@ def trainings(draw: st.DrawFn) -> Any:
         role.name: draw(st.integers(role.least, role.most or 4), role.name)
         for role in topology.roles
     }
-    each = {"cpu_millicores": 1000, "memory_bytes": 2**30, "gpu_count": draw(st.integers(0, 8))}
+    each: dict[str, Any] = {
+        "cpu_millicores": 1000,
+        "memory_bytes": 2**30,
+        "gpu_count": draw(st.integers(0, 8)),
+    }
+    replicas = {role: {**each, "count": count} for role, count in counts.items() if count}
+    if topology.elastic_env:
+        replicas["worker"]["min_count"] = draw(st.none() | st.integers(1, counts["worker"]))
     return unsaved(
         TRAINING,
         name="any",
@@ -31,7 +38,7 @@ def trainings(draw: st.DrawFn) -> Any:
         image="python:3",
         command=("true",),
         cluster_flags=FLAGS,
-        replicas={role: {**each, "count": count} for role, count in counts.items() if count},
+        replicas=replicas,
     )
 
 
@@ -102,8 +109,23 @@ def test_flags_and_variables_name_the_same_replicas_in_the_same_order(training: 
                 "environment": "cloud",
                 "task": task,
             }
-        if topology.name == "torch-ddp":
-            processes = str(max(1, training.replicas[role]["gpu_count"]))
+        processes = str(max(1, training.replicas[role]["gpu_count"]))
+        least = training.replicas[role].get("min_count")
+        if least is not None:
+            spec = documents[0]["spec"]
+            assert (spec["backoffLimitPerIndex"], spec["maxFailedIndexes"]) == (3, count - least)
+            assert spec["podFailurePolicy"]["rules"][0]["action"] == "Ignore"
+            assert not env.keys() & (topology.env.keys() - topology.elastic_env.keys())
+            assert {name: env[name] for name in env if name.startswith("PET_")} == {
+                "PET_NNODES": f"{least}:{count}",
+                "PET_NPROC_PER_NODE": processes,
+                "PET_RDZV_BACKEND": "c10d",
+                "PET_RDZV_ENDPOINT": f"{first}:29400",
+                "PET_RDZV_ID": first,
+                "PET_RDZV_CONF": f"is_host={int(index == 0)}",
+                "PET_MAX_RESTARTS": "100",
+            }
+        elif topology.name == "torch-ddp":
             assert {name: env[name] for name in topology.env} == {
                 "MASTER_ADDR": first,
                 "MASTER_PORT": "29500",
