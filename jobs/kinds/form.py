@@ -5,6 +5,7 @@ The rules themselves are those of REST (the serializers beside their kinds).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -19,6 +20,16 @@ from portal.web.forms import AnyField, SpecForm
 from tenants.models import Tenant, User
 
 _MOST_IDS = 50
+Check = Callable[[Mapping[str, Any]], WorkloadSpec]  # reads a body; raises Refused
+
+
+@dataclass(frozen=True)
+class FieldChange:
+    """A field that differs from another workload's, as a page shows it; "" where nothing is asked for."""
+
+    label: str
+    before: str
+    after: str
 
 
 class WorkloadForm(SpecForm, ABC):
@@ -33,6 +44,7 @@ class WorkloadForm(SpecForm, ABC):
         stand_in: its name while none is typed.
         takes_like: whether its address may name a workload, `?like=`, that the form begins with.
         wants_file: whether it may bring an upload with it.
+        view: which of its tabs this is.
     """
 
     serializer: ClassVar[type[SpecSerializer]]
@@ -43,6 +55,7 @@ class WorkloadForm(SpecForm, ABC):
     stand_in: ClassVar[str]
     takes_like: ClassVar[bool] = True
     wants_file = False
+    view: ClassVar[str] = "form"
 
     def __init__(
         self, posted: QueryDict | None = None, *, shown: Mapping[str, str] | None = None
@@ -83,7 +96,12 @@ class WorkloadForm(SpecForm, ABC):
         """The form that an address names, for example with trainings ticked."""
         return cls()
 
-    def read(self, check: Callable[[Mapping[str, Any]], WorkloadSpec]) -> WorkloadSpec | None:
+    @classmethod
+    def of_post(cls, posted: QueryDict) -> "WorkloadForm":
+        """The one of its tabs that was sent."""
+        return cls(posted)
+
+    def read(self, check: Check) -> WorkloadSpec | None:
         """The checked request, or None with the errors in the form.
 
         Args:
@@ -93,6 +111,18 @@ class WorkloadForm(SpecForm, ABC):
             self.errors.setdefault(name, [text])  # why an upload was refused says more
         spec = self.attempt(lambda: check(self.body()))
         return None if self.is_wrong else spec
+
+    def read_early(self, check: Check) -> WorkloadSpec | None:
+        """As `read`, with something harmless where nothing is typed yet; what is typed stays."""
+        typed = dict(self.values)
+        self.fill_blanks()
+        spec = self.read(check)
+        self.values = typed
+        return spec
+
+    def turned(self, _spec: Any, _check: Check) -> "WorkloadForm":
+        """Its other tab, with what was read early; itself where there is none, or it has no place for all."""
+        return self
 
     def take(self, errors: Iterable[FieldError]) -> None:
         """Puts errors of a body at the fields of this form."""
@@ -117,6 +147,10 @@ class WorkloadForm(SpecForm, ABC):
             spec: the request; None: it cannot be read.
         """
         return {}
+
+    def changes(self, _spec: Any, _original: Workload, _user: User) -> list[FieldChange]:
+        """What differs from the workload that it began with, as far as the user may read that."""
+        return []
 
 
 def ids_of(texts: Iterable[str]) -> list[UUID]:

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from jobs import uploads
 from jobs.bundle_listing import list_bundle
-from jobs.kinds.form import WorkloadForm, ids_of
+from jobs.kinds.form import Check, WorkloadForm, ids_of
 from jobs.kinds.registry import KINDS
 from jobs.kinds.tensorboard import TensorBoardForm, body_of
 from jobs.models import Workload
@@ -47,7 +47,12 @@ def _visible(request: PageRequest, kind: str) -> QuerySet[Workload]:
 
 
 def _page(
-    request: PageRequest, kind: str, form: WorkloadForm, tenant: Tenant | None, status: int = 200
+    request: PageRequest,
+    kind: str,
+    form: WorkloadForm,
+    tenant: Tenant | None,
+    status: int = 200,
+    like: str = "",
 ) -> HttpResponse:
     besides = form.page_context(tenant) if tenant else {}
     context = {
@@ -55,6 +60,7 @@ def _page(
         "kind": kind,
         "tenant": tenant,
         "catalog": get_catalog(),
+        "like": like or request.POST.get("like", ""),
         **besides,
     }
     return render(request, form.template, context, status=status)
@@ -70,19 +76,27 @@ def _first_form(request: PageRequest, kind: str) -> WorkloadForm:
     return form.of_query(request.GET)
 
 
+def _reader(request: PageRequest, kind: str, tenant: Tenant) -> Check:
+    return lambda body: KINDS[kind].read(body, tenant=tenant, user=request.user)
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def workload_new(request: PageRequest, kind: str) -> HttpResponseBase:
+    """POST submits; or it shows the form's other tab, which `view` names, if this one can be read."""
     tenant = _find_own_tenant(request)
     if request.method != "POST" or tenant is None:
         return _page(request, kind, _first_form(request, kind), tenant)
     one, by = KINDS[kind], request.user
-    form = one.form(request.POST)
+    form, check = one.form.of_post(request.POST), _reader(request, kind, tenant)
     # Without JavaScript a file comes with the form instead of before it.
     file = find_upload(request) if form.wants_file else None
     if file is not None:
         form.attach(lambda: uploads.add(by=by, tenant=tenant, file=file))
-    spec = form.read(lambda body: one.read(body, tenant=tenant, user=by))
+    if view := request.POST.get("view", ""):
+        early = form.read_early(check) if view != form.view else None
+        return _page(request, kind, form.turned(early, check) if early else form, tenant)
+    spec = form.read(check)
     if spec is None:
         return _page(request, kind, form, tenant)
     try:
@@ -99,10 +113,11 @@ def workload_fit(request: PageRequest, kind: str) -> HttpResponseBase:
     """Whether what is typed so far fits, what is missing, and what of the quota is left."""
     tenant = _own_tenant(request)
     one = KINDS[kind]
-    form = one.form(request.POST)
-    form.fill_blanks()
-    spec = form.read(lambda body: one.read(body, tenant=tenant, user=request.user))
+    form = one.form.of_post(request.POST)
+    spec = form.read_early(_reader(request, kind, tenant))
     lines = usage_lines(tenant)
+    likes = _visible(request, kind).filter(pk__in=ids_of(request.POST.getlist("like")))
+    original = likes.select_related("tenant").first()
     context = {
         "problems": form.told,
         "fit": fit(one, spec, tenant) if spec else None,
@@ -110,6 +125,8 @@ def workload_fit(request: PageRequest, kind: str) -> HttpResponseBase:
         "form_id": form.form_id,
         "shows_manifests": bool(request.POST.get("show_manifests")),
         **form.panel_context(spec),
+        "original": original,
+        "changes": form.changes(spec, original, request.user) if spec and original else [],
     }
     if spec and context["shows_manifests"]:
         context["manifests"] = to_yaml(preview_documents(one, spec, tenant))
@@ -123,7 +140,7 @@ def workload_again(request: PageRequest, pk: UUID, kind: str) -> HttpResponseBas
     rows = _visible(request, kind).select_related("tenant__owner")
     like = get_object_or_404(rows, pk=pk)
     form = KINDS[kind].form.like(like, request.user)
-    return _page(request, kind, form, _find_own_tenant(request))
+    return _page(request, kind, form, _find_own_tenant(request), like=str(like.pk))
 
 
 @require_POST

@@ -6,7 +6,7 @@ const KEY = "homeport-draft";
 
 /** @param {HTMLFormElement} form @returns {[string, string][]} */
 function read(form) {
-  const skipped = new Set(["csrfmiddlewaretoken", "file"]);
+  const skipped = new Set(["csrfmiddlewaretoken", "file", "like"]);
   return [...new FormData(form)].filter(
     ([name, value]) => typeof value === "string" && !skipped.has(name),
   );
@@ -14,6 +14,15 @@ function read(form) {
 
 /** @param {HTMLFormElement} form @param {[string, string][]} pairs */
 function write(form, pairs) {
+  const yaml = pairs.find(([name]) => name === "yaml");
+  if (yaml) {
+    // It was typed in the other tab, which the server writes.
+    const field = Object.assign(document.createElement("textarea"), { name: "yaml", hidden: true });
+    field.value = yaml[1];
+    form.append(field);
+    form.requestSubmit(document.getElementById("view-yaml"));
+    return;
+  }
   const rows = pairs.filter(([name]) => name === "env_name").length;
   while (form.querySelectorAll("[data-row]").length < rows) {
     form.querySelector("[data-row-add]").click();
@@ -61,6 +70,8 @@ export function keepDraft(form) {
   const save = () => storage.setItem(KEY, JSON.stringify(read(form)));
   form.addEventListener("input", save);
   form.addEventListener("change", save);
-  // When it comes back with errors it is there anyway; when it is accepted it is wanted no more.
-  form.addEventListener("submit", () => storage.removeItem(KEY));
+  // When it comes back with errors it is there anyway; when it is accepted it is not needed any more.
+  form.addEventListener("submit", ({ submitter }) => {
+    if (!submitter?.name) storage.removeItem(KEY); // the buttons with names submit nothing
+  });
 }

@@ -151,11 +151,11 @@ function guardSubmit(form, zone) {
   const label = button.lastChild;
   const words = label.textContent;
   form.addEventListener("submit", (event) => {
-    const wantsUpload = form.elements.source_kind.value === "bundle";
-    if (zone.isBusy && wantsUpload) {
+    if (zone?.isBusy && form.elements.source_kind.value === "bundle") {
       event.preventDefault();
       label.textContent = say("uploading");
-      zone.whenDone = () => form.requestSubmit();
+      const { submitter } = event;
+      zone.whenDone = () => form.requestSubmit(submitter);
       return;
     }
     if (button.getAttribute("aria-busy") === "true") event.preventDefault();
@@ -182,10 +182,13 @@ function focusFirstError(form) {
 
 const form = document.getElementById("training");
 if (form) {
-  const zone = new UploadZone(form.querySelector("[data-drop]"));
+  const drop = form.querySelector("[data-drop]");
+  const zone = drop && new UploadZone(drop); // the YAML tab has none
   listenToClicks(form);
-  markImage(form);
-  followTopology(form);
+  if (drop) {
+    markImage(form);
+    followTopology(form);
+  }
   openTargets(form);
   guardSubmit(form, zone);
   keepDraft(form);

@@ -113,7 +113,7 @@ def test_an_upload_is_kept_through_errors_and_submitted(seeded: Seeded) -> None:
     name.fill("")
     expect(upload).to_contain_text("2 files inside")
     upload.get_by_role("button", name="python train.py").click()
-    expect(page.get_by_label("Command")).to_have_value("python train.py")
+    expect(page.locator("#command")).to_have_value("python train.py")
     expect(page.locator("#preview")).to_contain_text("worker-0")
     page.get_by_role("button", name="Start training").click()
     expect(page.locator("#errors")).to_contain_text("Name: This is needed.")
@@ -205,7 +205,7 @@ def test_roles_follow_the_topology(seeded: Seeded) -> None:
     expect(page.locator("[name='replicas.chief.cpu']")).to_be_focused()
     page.get_by_label("PyTorch DDP").check()
     assert shown() == ["Workers"]
-    page.get_by_label("Command").fill("python train.py")
+    page.locator("#command").fill("python train.py")
     page.locator("[name='replicas.worker.gpu']").fill("2")
     expect(page.locator("#preview")).to_contain_text("PET_NPROC_PER_NODE=2")
     expect(page.locator("#advice")).to_contain_text("start the program by torchrun")
@@ -233,6 +233,29 @@ def test_a_form_left_by_mistake_can_be_brought_back(seeded: Seeded) -> None:
     expect(page.get_by_label("Name", exact=True)).to_have_value("precious")
     expect(page.get_by_label("Variable name")).to_have_value("SEED")
     assert page.locator("[name=source_kind]:checked").input_value() == "url"
+    page.context.close()
+
+
+def test_the_yaml_tab_is_reached_by_keyboard_and_its_draft_is_kept(seeded: Seeded) -> None:
+    page = seeded.page()
+    page.goto("/trainings/new/")
+    page.get_by_label("Name", exact=True).fill("typed")
+    page.get_by_role("button", name="YAML").focus()
+    page.keyboard.press("Enter")
+    text = page.get_by_label("Training", exact=True)
+    expect(text).to_have_value(re.compile("^name: typed\nimage: "))
+    text.fill("name: mine\nimage: python:3.11-slim\ncommand: [true")
+    expect(page.locator("#fit")).to_contain_text("Line 3")
+    page.goto("/trainings/new/")
+    page.get_by_role("button", name="Restore").click()
+    expect(text).to_have_value(re.compile("^name: mine"))
+    page.get_by_role("button", name="Start training").click()
+    expect(page.locator("#errors")).to_contain_text("Line 3")
+    expect(text).to_be_focused()
+    text.fill("name: mine\nimage: python:3.11-slim\ncommand: ['true']\n")
+    page.get_by_role("button", name="Form", exact=True).click()
+    page.get_by_label("Name", exact=True).press("Enter")  # the form's own button, not a tab's
+    expect(page.get_by_role("heading", name="mine")).to_be_visible()
     page.context.close()
 
 

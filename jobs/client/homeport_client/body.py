@@ -81,6 +81,8 @@ SOURCES = {
 }
 
 
+# Fields that are not in FIELDS.
+WITHOUT_FLAG = frozenset({"command", "source", "env", "cluster_flags"})
 GOES_WITH = {"source.sha256": "source.url", "source.ref": "source.git", "source.into": "source.git"}
 
 
@@ -205,7 +207,9 @@ def name_of(path: Path) -> str:
 
 
 def read_file(name: str) -> SubmitRequest:
-    """A body in YAML or JSON. `source: {dir: FOLDER}` is local code, relative to the file.
+    """A body in YAML or JSON, or what `homeport get -o yaml` wrote.
+
+    `source: {dir: FOLDER}` is local code, relative to the file.
 
     Raises:
         ClientError: no body is in it.
@@ -215,6 +219,11 @@ def read_file(name: str) -> SubmitRequest:
         raise usage_error(
             f"{name} holds no training.", "It needs fields such as name, image and command."
         )
+    if "resources" in body:
+        # REST's answer, which has the body's replicas under this name, and much that no body has.
+        known = WITHOUT_FLAG.union(path.partition(".")[0] for path in FIELDS)
+        body["replicas"] = body["resources"]
+        body = {field: value for field, value in body.items() if field in known}
     wanted = SubmitRequest(body)
     source = body.get("source")
     if isinstance(source, dict) and "dir" in source:
@@ -245,6 +254,8 @@ def _yaml(text: str, where: str) -> Any:
     import yaml
 
     try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise usage_error(f"{where} has an alias (*).", "Write the value out.")
         return _as_json(yaml.safe_load(text), where)
     except RecursionError as error:
         raise usage_error(f"{where} is nested too deeply.") from error

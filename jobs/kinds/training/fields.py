@@ -172,6 +172,8 @@ class SourceSerializer(serializers.Serializer[Any]):
         kind = kinds.pop()
         if "sha256" in data and kind != "url":
             _refuse("invalid", "A sha256 goes with a url only.", "sha256")
+        if kind == "bundle" and data[kind] == "":
+            _refuse("required", "Upload the code, and give the upload's id here.", kind)
         given = _source_text(data, kind)
         if kind == "bundle":
             return self._bundle(given)

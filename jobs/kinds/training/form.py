@@ -5,13 +5,14 @@ Its groups show every field of `TrainingSerializer` that has a widget there.
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar
 
+import msgspec
 from django.conf import settings
 from django.http import QueryDict
 from django.utils.functional import Promise
@@ -22,9 +23,19 @@ from rest_framework import serializers
 from rest_framework.fields import empty
 
 from jobs import command_line
-from jobs.kinds.form import WorkloadForm, ids_of
+from jobs.kinds.form import Check, FieldChange, WorkloadForm, ids_of
 from jobs.kinds.spec import spec_of
+from jobs.kinds.training import private
 from jobs.kinds.training.commands import preview_command
+from jobs.kinds.training.document import (
+    UPLOAD_MISSING,
+    Document,
+    as_body,
+    as_typed,
+    read_document,
+    with_stand_ins,
+    write_document,
+)
 from jobs.kinds.training.examples import find_example
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
@@ -44,7 +55,7 @@ from portal import quantity
 from portal.catalog import get_catalog
 from portal.errors import FieldError, Refused
 from portal.web.fields import Duration
-from portal.web.forms import AnyField, Input, blank_texts, inputs_of, shown_text, typed_text
+from portal.web.forms import AnyField, Input, Problem, blank_texts, inputs_of, shown_text
 from tenants import policy
 from tenants.models import Tenant, User
 
@@ -182,33 +193,46 @@ class TrainingForm(WorkloadForm):
         return cls(shown=shown)
 
     @classmethod
+    def of_post(cls, posted: QueryDict) -> WorkloadForm:
+        return TrainingYamlForm(posted) if "yaml" in posted else cls(posted)
+
+    @classmethod
     def like(cls, workload: Workload, user: User) -> "TrainingForm":
         spec = spec_of(workload, TrainingSpec)
-        may_read = policy.may(user, "read_values", workload.tenant)
-        shown = {
-            name: typed_text(each, attrgetter(str(each.source))(spec))
-            for name, each in _plain_fields().items()
-        }
-        shown["command"] = command_line.join(spec.command)
-        for role, asked in spec.replicas.items():
-            shown[f"replicas.{role}.count"] = str(asked.count)
-            shown[f"replicas.{role}.cpu"] = quantity.cpu_text(asked.cpu_millicores)
-            shown[f"replicas.{role}.memory"] = quantity.memory_text(asked.memory_bytes)
-            shown[f"replicas.{role}.gpu"] = str(asked.gpu_count)
-            shown[f"replicas.{role}.command"] = command_line.join(asked.command or ())
-            shown[f"replicas.{role}.image"] = asked.image or ""
-            shown[f"replicas.{role}.min"] = str(asked.min_count or "")
-        source = dict(spec.source or {})
-        source |= {name: "" for name in ("url", "git") if name in source and not may_read}
+        if not policy.may(user, "read_values", workload.tenant):
+            source = dict(spec.source or {})
+            source |= {name: "" for name in ("url", "git") if name in source}
+            env = dict.fromkeys(spec.env, "")
+            spec = msgspec.structs.replace(spec, source=source, env=env)
+        return cls.of_body(as_body(spec), commit=workload.source_commit)
+
+    @classmethod
+    def of_body(cls, body: Mapping[str, Any], commit: str = "") -> "TrainingForm":
+        """Filled in as a whole body says.
+
+        Args:
+            commit: that a training of this body took; "": there is none.
+        """
+        plain = _plain_fields().items()
+        shown = {name: _typed(body[str(each.field_name)], each) for name, each in plain}
+        shown["command"] = _typed(body["command"])
+        for role, asked in body["replicas"].items():
+            shown |= {f"replicas.{role}.{part}": _typed(value) for part, value in asked.items()}
+        source = dict(body["source"] or {})
         shown["source_kind"] = next((kind for kind in SOURCE_KINDS if kind in source), "none")
         if "git" in source:
             source["git_path"] = source.pop("path", "")
-            is_other = workload.source_commit != source.get("ref")
-            source["commit"] = workload.source_commit if is_other else ""
+            source["commit"] = commit if commit != source.get("ref") else ""
         inputs = [name for name in source if f"source.{name}" in cls.labels]
         shown |= {f"source.{name}": source[name] for name in inputs}
-        env = tuple((name, value if may_read else "") for name, value in spec.env.items())
-        return cls(shown=shown, flags=spec.cluster_flags, env=env)
+        flags, env = tuple(body["cluster_flags"]), tuple(body["env"].items())
+        return cls(shown=shown, flags=flags, env=env)
+
+    def turned(self, spec: TrainingSpec, _check: Check) -> WorkloadForm:
+        kind, typed = self.values["source_kind"], self.body()
+        if kind == "bundle" and not self.values["source.bundle"]:
+            typed["source"] = UPLOAD_MISSING
+        return TrainingYamlForm(shown={"yaml": write_document(as_typed(spec, typed))})
 
     # --- the page ---
     @property
@@ -244,6 +268,17 @@ class TrainingForm(WorkloadForm):
             "preview": preview_command(spec) if spec and shows else None,
             "advice": advice(TOPOLOGIES[spec.topology], _asked_roles(spec)) if spec else [],
         }
+
+    def changes(self, spec: TrainingSpec, original: Workload, user: User) -> list[FieldChange]:
+        asked = spec_of(original, TrainingSpec)
+        before = _texts(private.shown_spec(asked, original.tenant, user))
+        after = _texts(spec)
+        if original.source_commit and before.get("source.git") == after.get("source.git"):
+            before["source.ref"] = original.source_commit  # what it ran, whatever that was called
+        labels = {name: each.label for name, each in TrainingForm.fields_of(None).items()}
+        told = {name: labels.get(name, name.removeprefix("env.")) for name in [*before, *after]}
+        rows = [FieldChange(str(told[n]), before.get(n, ""), after.get(n, "")) for n in told]
+        return [row for row in rows if row.before != row.after]
 
     # --- the request ---
     def body(self) -> dict[str, Any]:
@@ -357,6 +392,104 @@ class TrainingForm(WorkloadForm):
     def _lacks_unit(self, name: str) -> bool:
         is_number = re.fullmatch(r"[-\d.]+", self.values[name])
         return isinstance(self.fields[name], Duration) and is_number is not None
+
+
+class TrainingYamlForm(TrainingForm):
+    """The other tab: the same as one YAML document.
+
+    Attributes:
+        document: what was read of it.
+    """
+
+    view = "yaml"
+    wants_file = False
+
+    def __init__(
+        self, posted: QueryDict | None = None, *, shown: Mapping[str, str] | None = None
+    ) -> None:
+        WorkloadForm.__init__(self, posted, shown=shown)
+        given: Mapping[str, Any] = posted or shown or {}
+        self.values["yaml"] = given.get("yaml", "")  # with its beginning: it may be indented
+        self.document, self._why, self._is_early = Document(), "", False
+        try:
+            self.document = read_document(self.values["yaml"])
+        except Refused as refusal:
+            self._why = refusal.text
+        self.is_command_blank = not self.document.body.get("command")
+
+    @classmethod
+    def fields_of(cls, _posted: QueryDict | None) -> dict[str, AnyField]:
+        return {"yaml": serializers.CharField(label="YAML")}
+
+    def body(self) -> dict[str, Any]:
+        body = self.document.body
+        return with_stand_ins(body) if self._is_early else body
+
+    def fill_blanks(self) -> None:
+        self._is_early = True
+
+    def unreadable(self) -> dict[str, str]:
+        return {"yaml": self._why} if self._why else {}
+
+    def take(self, errors: Iterable[FieldError]) -> None:
+        if not self._why:
+            self.errors["yaml"] = [self.place(error)[1] for error in errors]
+
+    def place(self, error: FieldError) -> tuple[str, str]:
+        words = {"field": error.field, "text": error.text}
+        line = self.document.find_line(error.field)
+        if line:
+            words |= {"line": str(line)}
+            return "yaml", _("Line %(line)s, %(field)s: %(text)s") % words
+        return "yaml", f"{error.field}: {error.text}" if error.field else error.text
+
+    @property
+    def told(self) -> list[Problem]:
+        lines = [Problem("yaml", "", text) for text in self.errors.get("yaml", [])]
+        return lines + [Problem("", "", text) for text in self.problems]
+
+    def page_context(self, tenant: Tenant) -> dict[str, Any]:
+        return {}
+
+    def turned(self, spec: TrainingSpec, check: Check) -> WorkloadForm:
+        form = TrainingForm.of_body(as_typed(spec, self.document.body))
+        # Browsers take ends of lines out of the inputs for variables.
+        if form.read_early(check) == spec and not re.search(r"[\r\n]", "".join(spec.env.values())):
+            return form
+        self.problems = [_("The form has no place for all of this. Edit it here.")]
+        return self
+
+
+def _typed(value: Any, of: AnyField | None = None) -> str:
+    """What a person would type for a value of a body.
+
+    Args:
+        of: its field, where that has a notation of its own.
+    """
+    if value is None:
+        return ""
+    if isinstance(of, Duration):
+        return quantity.duration_text(value)
+    return command_line.join(value) if isinstance(value, list) else str(value)
+
+
+def _texts(spec: TrainingSpec) -> dict[str, str]:
+    """Names of the form's inputs -> what a person reads there, of all that is asked for."""
+    body, source = as_body(spec), dict(spec.source or {})
+    found = {"command": _typed(body["command"]), "cluster_flags": _typed(body["cluster_flags"])}
+    for name, each in _plain_fields().items():
+        value = attrgetter(str(each.source))(spec)
+        found[name] = "" if value is None else shown_text(each, value)
+    for role, asked in body["replicas"].items():
+        found |= {f"replicas.{role}.{part}": _typed(value) for part, value in asked.items()}
+    if "git" in source:
+        source["git_path"] = source.pop("path", "")
+        source.setdefault("ref", _("default branch"))
+    if "bundle" in source:
+        source = {"bundle": f"{source['file_name']} (sha256 {source['sha256'][:12]}…)"}
+    found |= {f"source.{part}": text for part, text in source.items()}
+    values = {name: private.HIDDEN if v is None else v for name, v in body["env"].items()}
+    return found | {f"env.{name}": value for name, value in values.items()}
 
 
 # Key and title of each card, what it is for, and the topologies that it opens.
