@@ -1,6 +1,7 @@
 """Trainings, notebooks and TensorBoards as a Django application."""
 
 from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
 
 # Written out, for every page asks it: to compile it costs four times what the database does.
 _LEASE = "SELECT * FROM jobs_reconcilerlease WHERE id = 1"
@@ -18,7 +19,7 @@ class JobsConfig(AppConfig):
         from tenants import usage
         from tenants.audit import describe
 
-        layout.add_lists(
+        items = [
             layout.NavItem(
                 f"{kind.key}s",
                 kind.pages.title,
@@ -26,7 +27,8 @@ class JobsConfig(AppConfig):
                 (f"/{kind.pages.slug}s/", *(["/uploads/"] if kind.takes_code else [])),
             )
             for kind in KINDS.values()
-        )
+        ]
+        layout.add_lists([*items, layout.NavItem("secrets", _("Secrets"), "key", "/secrets/")])
         jinja.add_filters(workload_kind=lambda key: KINDS[key])
         served = {kind.key: kind.noun for kind in KINDS.values() if kind.record_kind == "service"}
         describe.add_kind("service", served)

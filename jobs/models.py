@@ -1,4 +1,4 @@
-"""Workloads, their replicas and events; bundles, archived logs, artifacts.
+"""Workloads, their replicas and events; bundles, archived logs, artifacts; secrets.
 
 Who writes what: actions write intent (`desired`, `generation` and the request itself), the
 reconciler writes everything observed, and `/internal/` (called by pods) writes archive rows
@@ -16,6 +16,7 @@ from django.utils.functional import cached_property
 
 from jobs.rules.states import FINAL_STATES, Desired, ReplicaState, WorkloadState
 from jobs.rules.topologies import in_role_order
+from portal.cluster.names import user_secret_name
 from tenants import policy
 from tenants.models import Tenant, User
 
@@ -339,6 +340,53 @@ class Artifact(models.Model):
 
     def __str__(self) -> str:
         return self.path
+
+
+class UserSecret(models.Model):
+    """A secret of a person. Its values are in the cluster and nowhere else (`jobs/secrets`)."""
+
+    class Kind(models.TextChoices):
+        """What its values are for."""
+
+        GENERIC = "generic"  # variables or files of a training, or its code from git
+        REGISTRY = "registry"  # to pull images
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="secrets")
+    name = models.CharField(max_length=40)
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    keys = models.JSONField(default=list)  # names of its values, in order
+    revision = models.IntegerField(default=1)  # of its values; each is an object in the cluster
+    # Encrypted values that are not in the cluster yet (jobs/secrets/sealing.py); else empty.
+    sealed = models.TextField(blank=True, default="")
+    revisions = models.JSONField(default=list)  # those that may be in the cluster
+    is_deleted = models.BooleanField(default=False)  # and still to be removed from the cluster
+    has_work = models.BooleanField(default=True)  # for the reconciler
+    problem = models.TextField(
+        blank=True, default=""
+    )  # what the cluster last said against that work
+    changed_at = models.DateTimeField(default=timezone.now)  # its values
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint("tenant", "name", name="one_secret_per_name")]
+        indexes = [
+            models.Index(fields=["id"], name="secrets_with_work", condition=Q(has_work=True))
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def state(self) -> str:
+        """`pending` until the cluster has its values, `ready`, or `lost`: the cluster has them no more."""
+        if self.sealed:
+            return "pending"
+        return "ready" if self.revision in self.revisions else "lost"
+
+    @property
+    def object_name(self) -> str:
+        """Of its values in the cluster."""
+        return user_secret_name(self.name, self.revision)
 
 
 class IdempotentRequest(models.Model):

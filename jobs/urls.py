@@ -9,6 +9,8 @@ from jobs import upload_views
 from jobs.fleet import urls as fleet
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.registry import KINDS
+from jobs.secrets import api as secrets_api
+from jobs.secrets import views as secrets_views
 from jobs.team import urls as team_pages
 from jobs.workloads import api, form_views, home, views
 
@@ -58,10 +60,19 @@ pages = [
         name="tensorboard-of",
     ),
     path("bundles/", form_views.bundle_upload, name="bundle-upload"),
+    path("secrets/", secrets_views.secret_list, name="secrets"),
+    path("secrets/new/", secrets_views.secret_form, name="secret-new"),
+    path("secrets/<slug:name>/replace/", secrets_views.secret_form, name="secret"),
+    path("secrets/<slug:name>/delete/", secrets_views.secret_delete, name="secret-delete"),
     path("uploads/", upload_views.upload_list, name="uploads"),
     path("uploads/<uuid:pk>/delete/", upload_views.upload_delete, name="upload-delete"),
     *fleet.pages,
     *team_pages.pages,
 ]
 
-rest = [*api.router.urls, *fleet.rest]
+rest = [
+    *api.router.urls,
+    path("secrets/", secrets_api.SecretListView.as_view(), name="api-secrets"),
+    path("secrets/<slug:name>/", secrets_api.SecretView.as_view(), name="api-secret"),
+    *fleet.rest,
+]

@@ -73,6 +73,7 @@ ALLOWED: Mapping[str, frozenset[TenantRole]] = {
         "see": {OWNER, LEAD, ADMIN},
         "submit": {OWNER},
         "start": {OWNER},
+        "keep_secrets": {OWNER},
         "stop": {OWNER, LEAD, ADMIN},
         "suspend": {OWNER, LEAD, ADMIN},
         "resume": {OWNER, LEAD, ADMIN},

@@ -7,8 +7,9 @@ plan of the workload is made.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -16,6 +17,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError
 
 from jobs.engine import store
+from jobs.kinds.manifests import named_secrets
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import (
     CreateAll,
@@ -45,6 +47,7 @@ from portal.cluster.errors import (
 )
 from portal.cluster.kinds import get_kind
 from portal.cluster.manifests import Object
+from portal.cluster.names import secret_of_object
 from portal.storage import get_store
 
 log = logging.getLogger(__name__)
@@ -142,6 +145,9 @@ class Executor:
         documents = await sync_to_async(store.load_documents)(batch.row)
         if not documents:
             return replace(result, error="its manifests have not been rendered")
+        lacking = await self._lacking_secret(batch, documents)
+        if lacking is not None:
+            return replace(result, **lacking)
         try:
             root = await self._cluster.create_or_adopt(documents[0])
             if root["metadata"].get("deletionTimestamp"):
@@ -166,6 +172,24 @@ class Executor:
         except ClusterError as error:
             return replace(result, trouble=_said("refused", error), error=error.message)
         return replace(result, root_uid=str(root["metadata"]["uid"]))
+
+    async def _lacking_secret(
+        self, batch: StepBatch, documents: Sequence[Object]
+    ) -> dict[str, Any] | None:
+        """What a secret of the person that the cluster does not have means; None: it has them all.
+
+        Pods would wait for it without an end.
+        """
+        for name in named_secrets(documents, besides=batch.row.kube_name):
+            try:
+                await self._cluster.get("Secret", batch.row.namespace, name)
+            except NotFound:
+                secret = secret_of_object(name)
+                if await sync_to_async(store.awaits_secret)(batch.row, name):
+                    trouble = reasons.make("secret_pending", detail=secret)
+                    return {"trouble": trouble, "error": trouble.text}
+                return {"blocked": reasons.make("secret_gone", who="It", detail=secret)}
+        return None
 
     async def _create_child(self, batch: StepBatch, document: Object, root: Object | None) -> None:
         await self._cluster.create_or_adopt(

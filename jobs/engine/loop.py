@@ -31,6 +31,7 @@ from jobs.engine.executor import Executor
 from jobs.engine.health import HealthReporter
 from jobs.engine.nodes import NodesPass
 from jobs.engine.rows import ChangedRow
+from jobs.engine.secrets import SecretsPass
 from jobs.kinds.registry import KINDS
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import POLL_S, RENEW_S, Lease
@@ -148,6 +149,7 @@ class LeaderRun:
         self._tenants = TenantController(self._cache, cluster, lease, forget_of_tenant)
         self._tenants_changes = ClusterChanges()
         self._tenants_wanted = asyncio.Event()
+        self._secrets = SecretsPass(cluster, lease)
         self._nodes = NodesPass(self._cache, lease)
         self._nodes_untold = False
         self._health = HealthReporter(cluster, self._cache, self._workloads.report)
@@ -162,6 +164,7 @@ class LeaderRun:
             self._keep_lease(),
             self._listen(),
             self._tend_tenants(),
+            self._secrets.run(),
             self._health.run(),
             self._tick_forever(stop),
             self._prune_nightly(),
@@ -300,6 +303,7 @@ class LeaderRun:
             await sync_to_async(close_old_connections)()
             await self._workloads.resync(at=at)
             self._admission.note(added=True)
+            self._secrets.wanted.set()
             self._tenants_wanted.set()
         elif changes:
             self._admission.note(added=False)

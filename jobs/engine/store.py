@@ -7,6 +7,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from datetime import timedelta
 from itertools import starmap
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -15,6 +16,7 @@ from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F, Model, Q, QuerySet
 from django.db.models.fields.json import KT, KeyTransform
 from django.db.models.lookups import IsNull
+from django.utils import timezone
 
 from jobs.archive import archive_prefix
 from jobs.engine.event_rows import save_events
@@ -42,7 +44,7 @@ from jobs.kinds.state import (
     Rescue,
     WorkloadRow,
 )
-from jobs.models import WITH_WORK, Attempt, Replica, ReplicaArchive, Workload
+from jobs.models import WITH_WORK, Attempt, Replica, ReplicaArchive, UserSecret, Workload
 from jobs.rules.queue import Queued
 from jobs.rules.reasons import Reason
 from jobs.rules.states import (
@@ -55,11 +57,13 @@ from jobs.rules.states import (
 )
 from portal import quantity
 from portal.cluster.manifests import Object
+from portal.cluster.names import secret_of_object
 from tenants.models import Tenant
 
 log = logging.getLogger(__name__)
 
 _REPLICAS_AT_ONCE = 100  # SQLite has a limit of variables in a query
+_NEW_SECRET = timedelta(seconds=60)
 _INTENT = (
     *("pk", "desired", "generation"),
     *("tenant__desired", "tenant__state", "owner__is_active"),
@@ -261,6 +265,21 @@ def render(workload_id: UUID, attempt: int | None, deadline_s: int | None) -> li
 
 def _whole(pk: UUID | str) -> Workload:
     return Workload.objects.select_related("tenant").get(pk=pk)
+
+
+def awaits_secret(row: WorkloadRow, object_name: str) -> bool:
+    """Whether the reconciler is still to write these values; else the secret is looked at soon.
+
+    Args:
+        object_name: in the cluster, where it was not found.
+    """
+    name = secret_of_object(object_name)
+    rows = UserSecret.objects.filter(tenant__namespace=row.namespace, name=name)
+    rows.update(has_work=True)
+    # It may have been written since it was looked for.
+    new = timezone.now() - _NEW_SECRET
+    found = [one for one in rows if one.object_name == object_name]
+    return any(one.sealed or one.changed_at > new for one in found)
 
 
 # --- the queue ---

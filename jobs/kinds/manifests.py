@@ -1,27 +1,47 @@
-"""What the manifests of all kinds have in common. Pure, except for reading settings."""
+"""What the manifests of all kinds have in common. Pure, except for reading settings and names of secrets."""
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from django.conf import settings
 
+from jobs.models import UserSecret
 from portal import quantity
 from portal.catalog import get_catalog
 from portal.cluster import labels, names
 from portal.cluster.manifests import Object, spec_hash
 from tenants.manifests import ACCOUNT
+from tenants.models import Tenant
 
 ATTEMPTS_MAX = 999  # names count attempts up to here, then from 1 again
 
 
 @dataclass(frozen=True)
+class PodSecrets:
+    """Secrets of the person that pods are given, by the names of their objects in the cluster.
+
+    Attributes:
+        pull: by which images are pulled.
+        env: whose values are variables of the program.
+        files: name of the secret -> its object; read-only at `/secrets/NAME`.
+        git: what `fetch` alone is given; empty: none.
+    """
+
+    pull: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    git: str = ""
+
+
+@dataclass(frozen=True)
 class PodSettings:
-    """What all pods have in common in this installation; limits in bytes.
+    """What all pods of a person have in common in this installation; limits in bytes.
 
     Attributes:
         account: ServiceAccount of the tenant's namespace; it may do nothing and has no token.
+        secrets: those of the person, as they are at this moment.
     """
 
     portal_url: str
@@ -32,6 +52,7 @@ class PodSettings:
     artifacts_bytes: int
     bundle_bytes: int
     account: str = ACCOUNT
+    secrets: PodSecrets = field(default_factory=PodSecrets)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +87,48 @@ def amounts(cpu_millicores: int, memory_bytes: int, gpu_count: int) -> dict[str,
     return {**asked, "nvidia.com/gpu": str(gpu_count)} if gpu_count else asked
 
 
-def pod_settings() -> PodSettings:
-    """The settings as they are now."""
+def _pod_secrets(tenant: Tenant, uses: Mapping[str, str], git: str) -> PodSecrets:
+    """Each secret in its latest revision. One query."""
+    rows = UserSecret.objects.filter(tenant=tenant, is_deleted=False).order_by("name")
+    latest = {row.name: row for row in rows}
+
+    def of(name: str) -> str:
+        # Of what has been deleted since there is no such object, which is told before pods are made.
+        return latest[name].object_name if name in latest else names.user_secret_name(name, 0)
+
+    return PodSecrets(
+        pull=tuple(row.object_name for row in rows if row.kind == UserSecret.Kind.REGISTRY),
+        env=tuple(of(name) for name, use in uses.items() if use == "env"),
+        files={name: of(name) for name, use in uses.items() if use == "files"},
+        git=of(git) if git else "",
+    )
+
+
+def named_secrets(documents: Iterable[Object], *, besides: str) -> set[str]:
+    """Names of the Secrets without which the pods of these documents do not start.
+
+    Args:
+        besides: one that is created with them.
+    """
+    found = set()
+    for document in documents:
+        pod = document.get("spec", {}).get("template", {}).get("spec", {})
+        found |= {one["secret"]["secretName"] for one in pod.get("volumes", ()) if "secret" in one}
+        for container in pod.get("containers", ()):
+            found |= {one["secretRef"]["name"] for one in container.get("envFrom", ())}
+    return found - {besides}
+
+
+def pod_settings(
+    tenant: Tenant | None = None, uses: Mapping[str, str] | None = None, git: str = ""
+) -> PodSettings:
+    """The settings and secrets as they are now. One query.
+
+    Args:
+        tenant: whose pods; None: nobody's.
+        uses: name of a secret -> `env` or `files`; None: the pods need none.
+        git: name of the secret that `fetch` needs for the code; empty: none.
+    """
     catalog = get_catalog()
     return PodSettings(
         portal_url=settings.POD_PORTAL_URL,
@@ -77,6 +138,7 @@ def pod_settings() -> PodSettings:
         log_archive_bytes=settings.LOG_ARCHIVE_MAX_BYTES,
         artifacts_bytes=settings.ARTIFACTS_MAX_BYTES,
         bundle_bytes=settings.BUNDLE_MAX_BYTES,
+        secrets=_pod_secrets(tenant, uses or {}, git) if tenant else PodSecrets(),
     )
 
 

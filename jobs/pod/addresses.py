@@ -2,18 +2,21 @@
 
 import ipaddress
 import socket
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from jobs.pod.errors import PodError
 from jobs.pod.protocol import codes
+
+_PORTS = {"https": 443, "ssh": 22}
 
 
 def unreachable(text: str) -> PodError:
     return PodError(codes.SOURCE_UNREACHABLE, text)
 
 
-def check_url(url: str) -> None:
-    """Refuses what is no address of the web, and what leads to the node's own services.
+def check_url(url: str, schemes: Collection[str] = ("http", "https")) -> None:
+    """Refuses what is no address of these schemes, and what leads to the node's own services.
 
     Which hosts can be reached is for the network policy to say; this catches only addresses that
     never hold code: link-local ones (the metadata service of clouds), unspecified, multicast.
@@ -23,10 +26,10 @@ def check_url(url: str) -> None:
     """
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+        host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme, 80)
     except ValueError as error:
         raise unreachable(f"{shown(url)} is no web address") from error
-    if parts.scheme not in ("http", "https") or not host:
+    if parts.scheme not in schemes or not host:
         raise unreachable(f"{shown(url)} is no web address; it must begin with https://")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -150,9 +150,10 @@ def prepare(paths: files.Paths, environ: dict[str, str]) -> str:
     write_program(root / "homeport/mpi_launch", MPI_MODULES)
     workspace = root / "workspace"
     empty(workspace)
+    secret_dir = str(root / "run/git-secret")
     portal = PortalClient(environ["HOMEPORT_URL"], paths.read_token())
     try:
-        return sources.bring(config, portal, str(workspace))
+        return sources.bring({**config, "secret_dir": secret_dir}, portal, str(workspace))
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             text = "the code does not fit on the node's disk"

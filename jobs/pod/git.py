@@ -1,8 +1,10 @@
 """Brings one commit of a git repository into the working directory, without its history.
 
-The program `git` is given nothing of the pod's own: no configuration but the one below, no home, no credentials,
-no hooks, no way to ask. It may speak HTTPS and nothing else, and follows no redirect, since a server that people
-name must not lead it elsewhere. Submodules and Git LFS are not fetched. What it writes is measured while it runs.
+The program `git` is given nothing of the pod's own: no configuration but the one below, no home, no hooks, no way
+to ask. Credentials are those of the secret that the training names, by GIT_ASKPASS or as a key of ssh: none is in an
+argument, in the address or in the repository. It may speak HTTPS, or ssh where the address says so, and follows no
+redirect, since a server that people name must not lead it elsewhere. Submodules and Git LFS are not fetched. What it
+writes is measured while it runs.
 See https://git-scm.com/docs/git-config and https://git-scm.com/docs/git#_environment_variables.
 """
 
@@ -10,9 +12,11 @@ import contextlib
 import os
 import re
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -23,6 +27,7 @@ from jobs.pod.errors import PodError, PortalError
 from jobs.pod.portal_client import PortalClient, starting_budget
 from jobs.pod.protocol import codes
 
+SECRET_DIR = "/run/git-secret"
 TOTAL_S = 600
 TRIES = 3
 WATCH_S = 0.25  # between looks at what has been written
@@ -33,7 +38,6 @@ MESSAGE_BYTES = 16 * 1024  # of the end of what git says
 
 _SETTINGS = (
     "protocol.allow=never",
-    "protocol.https.allow=always",
     "http.followRedirects=false",
     "credential.helper=",
     "core.hooksPath=/dev/null",
@@ -46,6 +50,20 @@ _SETTINGS = (
     # What comes is kept as it comes, and so is seen to grow; else a small pack is unpacked.
     "fetch.unpackLimit=1",
 )
+# ssh asks nothing, trusts the servers of `known_hosts` alone, and offers the one key.
+_SSH = (
+    "ssh -F /dev/null -o BatchMode=yes -o IdentitiesOnly=yes -o IdentityAgent=none -o ForwardAgent=no"
+    " -o PreferredAuthentications=publickey -o StrictHostKeyChecking=yes -o UpdateHostKeys=no"
+    " -o GlobalKnownHostsFile=/dev/null -o ConnectTimeout=15 -o LogLevel=ERROR"
+    " -o UserKnownHostsFile={folder}/known_hosts -i {folder}/ssh-privatekey"
+)
+# Answers the one question that git asks, from the files of the secret.
+_ASKPASS = """#!/bin/sh
+case "$1" in
+Username*) cat "${0%/*}/username" 2>/dev/null || echo git ;;
+*) cat "${0%/*}/password" 2>/dev/null || cat "${0%/*}/token" ;;
+esac
+"""
 # What an image may say about the way to the outside; a certificate authority of one's own is such.
 _PASSED = (
     *("PATH", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
@@ -71,6 +89,21 @@ _SAYINGS = (
         "{where} asks for a password, or has no such repository",
     ),
     _Saying(
+        r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED",
+        codes.GIT_HOST_KEY,
+        "{where} has another key than known_hosts of the secret says, or none that it lists",
+    ),
+    _Saying(
+        r"Permission denied \(|Load key .*: |invalid format",
+        codes.GIT_DENIED,
+        "{where} does not take the key of the secret, or that is no private key without a passphrase",
+    ),
+    _Saying(
+        r"No user exists for uid|cannot run ssh|ssh: not found",
+        codes.NO_GIT,
+        "this image has no ssh, or no user of the number that it runs as",
+    ),
+    _Saying(
         r"couldn't find remote ref|not our ref|unadvertised object|Could not find remote branch",
         codes.GIT_REF,
         "the repository has no {ref}",
@@ -87,7 +120,7 @@ _SAYINGS = (
         "same with .git at its end",
     ),
     _Saying(
-        r"repository '.*' not found",
+        r"repository '.*' not found|does not appear to be a git repository|Repository not found",
         codes.SOURCE_UNREACHABLE,
         "{where} has no such repository",
     ),
@@ -107,9 +140,12 @@ def bring(config: dict[str, Any], portal: PortalClient, workspace: str, limit_by
         OSError: the working directory cannot be written.
     """
     source = config["source"]
-    check_url(source["git"])
+    check_url(source["git"], ("https", "ssh"))
     path, asked = source.get("path", ""), source.get("ref") or "HEAD"
-    repository = _Repository(source["git"], workspace, limit_bytes, source.get("into", ""))
+    folder = config.get("secret_dir", SECRET_DIR) if source.get("secret") else ""
+    repository = _Repository(
+        source["git"], workspace, limit_bytes, source.get("into", ""), secret_dir=folder
+    )
     try:
         pinned = source.get("commit") or _agree(config, portal, "")
         commit = repository.fetch(pinned or asked, is_pinned=bool(pinned))
@@ -154,7 +190,19 @@ class _Tree(NamedTuple):
 class _Repository:
     """An empty repository beside the code, and the program `git` on it, for `TOTAL_S`."""
 
-    def __init__(self, url: str, workspace: str, limit_bytes: int, into: str = "") -> None:
+    def __init__(
+        self,
+        url: str,
+        workspace: str,
+        limit_bytes: int,
+        into: str = "",
+        *,
+        secret_dir: str = "",
+    ) -> None:
+        """
+        Args:
+            secret_dir: the files of the secret; empty: none.
+        """
         self._url = url
         self._workspace = workspace
         self._into = os.path.join(workspace, into) if into else workspace
@@ -164,9 +212,24 @@ class _Repository:
         self._home = os.path.join(self._folder, "home")  # stays empty: no .netrc, no .gitconfig
         os.makedirs(self._home)
         os.makedirs(self._into, exist_ok=True)
+        self._secret_dir = self._copied(secret_dir) if secret_dir else ""
+
+    def _copied(self, secret_dir: str) -> str:
+        """The secret in files of our own, as ssh wants them: it takes no key that others may read."""
+        own = tempfile.mkdtemp(prefix="homeport-")  # of this container alone
+        for name in os.listdir(secret_dir):
+            if not name.startswith(".."):  # the folders that the kubelet changes
+                with open(os.path.join(secret_dir, name), "rb") as file:
+                    text = file.read().replace(b"\r\n", b"\n")
+                # Without an end of the line the last one of a key is not read.
+                _write(os.path.join(own, name), text.rstrip(b"\n") + b"\n", 0o600)
+        _write(os.path.join(own, "askpass"), _ASKPASS.encode(), 0o700)
+        return own
 
     def close(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+        if self._secret_dir:
+            shutil.rmtree(self._secret_dir)
 
     def fetch(self, ref: str, *, is_pinned: bool) -> str:
         """Fetches a branch, a tag or a commit; the commit.
@@ -252,7 +315,10 @@ class _Repository:
         Raises:
             PodError: no_git; it wrote or took too much, and was killed.
         """
-        settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+        is_ssh = self._secret_dir and self._url.startswith("ssh:")
+        scheme = "ssh" if is_ssh else "https"
+        all_settings = (*_SETTINGS, f"protocol.{scheme}.allow=always")
+        settings = [word for setting in all_settings for word in ("-c", setting)]
         # Files and not pipes: what a server sends without end is measured like all else.
         with open(self._output, "wb") as output, open(self._messages, "wb") as messages:
             try:
@@ -287,6 +353,8 @@ class _Repository:
         for name, alias in _ALIASES.items():
             if name not in found and os.environ.get(alias):
                 found[name] = os.environ[alias]
+        if self._secret_dir:
+            found |= _credentials(self._secret_dir)
         return {
             **found,
             "HOME": self._home,
@@ -313,7 +381,8 @@ class _Repository:
     def _last_words(self) -> str:
         """Its last complaint without the address, nor what names the repository: others read it."""
         said = [line.strip() for line in self._said().splitlines() if line.strip()]
-        complaints = [line for line in said if line.startswith(("fatal:", "error:"))]
+        complaints = [line for line in said if line.startswith("ssh: ")]  # git then says nothing
+        complaints = complaints or [line for line in said if line.startswith(("fatal:", "error:"))]
         last = (complaints or said or ["it does not say why"])[-1]
         for name in _names_in(self._url):
             last = re.sub(re.escape(name), "…", last, flags=re.IGNORECASE)
@@ -332,6 +401,22 @@ class _Repository:
             text = saying.text.format(where=shown(self._url), ref=_named(ref))
             return PodError(saying.reason, text)
         return None
+
+
+def _credentials(folder: str) -> dict[str, str]:
+    """The variables by which git finds what is in the folder of a secret."""
+    found = {"GIT_SSH_COMMAND": _SSH.format(folder=shlex.quote(folder))}
+    has = set(os.listdir(folder))
+    if has & {"password", "token"}:
+        found["GIT_ASKPASS"] = os.path.join(folder, "askpass")
+    if "ca.crt" in has:
+        found["GIT_SSL_CAINFO"] = os.path.join(folder, "ca.crt")
+    return found
+
+
+def _write(path: str, data: bytes, mode: int) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(data)
 
 
 def _names_in(url: str) -> list[str]:

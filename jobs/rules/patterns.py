@@ -119,6 +119,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "registry_unreachable",
     ),
     # --- volumes ---
+    Pattern("volume", r'secret "user-[^"]*" not found', "secret_gone"),
     Pattern("volume", r'(?:secret|configmap) "[^"]*" not found', "volume_source_missing"),
     Pattern(
         "volume",
@@ -131,6 +132,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "volume", r"timed out waiting for the condition|context deadline exceeded", "volume_slow"
     ),
     # --- containers that cannot be made ---
+    Pattern("container_config", r'secret "?user-\S* not found', "secret_gone"),
     Pattern("container_config", r"(?:secret|configmap) \S+ not found", "volume_source_missing"),
     Pattern(
         "container_config",
@@ -165,6 +167,7 @@ _FAMILIES = {
     **{code: "placing" for _, code, _, _ in _NODE_PARTS},
     "volume_source_missing": "volume",
     "gpu_device": "container_config",
+    "secret_gone": "container_config",
 }
 
 

@@ -81,6 +81,11 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "pod_security": ("The cluster's security rules refused a pod: {detail}", _ADMIN),
     "leftover": ("Objects of an earlier attempt are still being removed: {detail}", _WAIT),
+    "secret_pending": ("The secret {detail} is being written to the cluster.", _WAIT),
+    "secret_gone": (
+        "{who} needs a secret that the cluster does not have: {detail}",
+        "Enter its values again on the page Secrets, then submit again.",
+    ),
     "fetching": ("{who} is fetching the code.", _WAIT),
     "preparing": ("{who} is being prepared on node {node}.", _WAIT),
     "image_pull": (
@@ -93,7 +98,7 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "image_denied": (
         "The registry denies this cluster the image {image}: {detail}",
-        "Check the name; a private image needs a pull secret from your admin.",
+        "Check the name; a private image needs a registry login on the page Secrets.",
     ),
     "image_rate_limit": (
         "The registry has reached its pull limit: {detail}",
@@ -324,7 +329,11 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "git_denied": (
         "{who} may not read the git repository: {detail}",
-        "Check the address. Of a private repository, upload the code instead.",
+        "Check the address, and of a private repository the secret with its password or key.",
+    ),
+    "git_host_key": (
+        "The git server did not show {who} a key that the secret knows: {detail}",
+        "Ask whoever runs the server; put a new key of it into known_hosts.",
     ),
     "git_ref": (
         "{who} did not find the requested revision: {detail}",

@@ -55,6 +55,7 @@ RETRIED: Mapping[str, bool] = {
     "bundle_broken": False,
     "bundle_too_large": False,
     "git_denied": False,
+    "git_host_key": False,
     "git_ref": False,
     "git_gone": False,
     "git_path": False,

@@ -9,6 +9,7 @@ NAMESPACE = "homeport.dev/namespace"  # on a volume of a purged tenant: where it
 ROLE = "homeport.dev/role"
 INDEX = "homeport.dev/index"
 ATTEMPT = "homeport.dev/attempt"
+SEAL = "homeport.dev/seal"  # of a secret of a person: which values it has
 # Of a pod that uploads what a lost replica has left: whose.
 RESCUED_ROLE = "homeport.dev/rescued-role"
 RESCUED_ATTEMPT = "homeport.dev/rescued-attempt"

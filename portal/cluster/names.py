@@ -91,3 +91,13 @@ def replica_host(kube_name: str, role: str, index: int) -> str:
 def replica_address(kube_name: str, role: str, index: int) -> str:
     """`NAME-worker-0.NAME:2222`."""
     return f"{replica_host(kube_name, role, index)}:{REPLICA_PORT}"
+
+
+def user_secret_name(secret: str, revision: int) -> str:
+    """Name of the object that has one revision of the values of a person's secret."""
+    return f"user-{secret}-{revision}"
+
+
+def secret_of_object(name: str) -> str:
+    """What a person calls the secret of such an object."""
+    return name.removeprefix("user-").rpartition("-")[0]

@@ -1,6 +1,7 @@
 /** The form of a new training: rows of variables, chips that fill fields, the upload, the draft. */
 
 import { keepDraft } from "./draft.js";
+import { addRow, removeRow } from "./rows.js";
 import { UploadZone } from "./upload.js";
 import { say } from "./words.js";
 
@@ -38,21 +39,6 @@ function fillSize(button) {
   const field = (part) => document.getElementById(`replicas.${role}.${part}`);
   fill(field("cpu"), cpuQuantity(Number.parseInt(cpu, 10)));
   fill(field("memory"), memoryQuantity(Number(memory)));
-}
-
-/** @param {HTMLFormElement} form */
-function addRow(form) {
-  const row = form.querySelector("[data-row-template]").content.cloneNode(true);
-  form.querySelector("[data-rows]").append(row);
-  form.querySelector("[data-row]:last-child input").focus();
-}
-
-/** @param {HTMLElement} button */
-function removeRow(button) {
-  const row = button.closest("[data-row]");
-  const next = row.nextElementSibling?.querySelector("input");
-  row.remove();
-  (next ?? document.querySelector("[data-row-add]")).focus();
 }
 
 /** Shows the roles and texts of the topology that is chosen; of optional roles those that are wanted.

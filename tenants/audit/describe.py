@@ -49,6 +49,7 @@ KINDS: dict[str, Any] = {
     "team": gettext_lazy("team"),
     "tenant": gettext_lazy("namespace"),
     "user": gettext_lazy("person"),
+    "usersecret": gettext_lazy("secret"),
 }
 # Which of several a row of such a kind is about, where its detail tells: kind -> theirs -> its name.
 _SORTS: dict[str, Mapping[str, Any]] = {"job": {"finished": gettext_lazy("finished trainings")}}

@@ -6,6 +6,7 @@ Beside it lie `git_backend.py`, and `ca.crt` and `ca.key` of the authority that 
 import os
 import ssl
 import subprocess
+from base64 import b64encode
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from git_backend import backend_answer, git  # type: ignore[import-not-found]  #
 HERE = Path.cwd()
 WORK = HERE / "project"
 PORT = 2222  # of replicas
+ADA = f"Basic {b64encode(b'ada:canary-c0ffee').decode()}"
 PROGRAM = """
 import os, pathlib, signal, sys
 print("this is version {version}", flush=True)
@@ -30,12 +32,13 @@ class Handler(BaseHTTPRequestHandler):
     versions = 0
 
     def do_GET(self) -> None:
-        if self.path.startswith("/private"):
+        if self.path.startswith("/private") and self.headers["Authorization"] != ADA:
             self.send_response(401)
             self.send_header("WWW-Authenticate", 'Basic realm="git"')
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
+        self.path = self.path.replace("/private/", "/project/", 1)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         status, headers, answer = backend_answer(HERE, self, body)
         if b"command=fetch" in body:

@@ -46,7 +46,7 @@ def seed() -> dict[str, Any]:
     """Makes people, tenants and trainings; rows, and what stands in addresses, by a short name."""
     from django.utils.timezone import now
 
-    from jobs.models import ReconcilerLease
+    from jobs.models import ReconcilerLease, UserSecret
     from tenants.models import Team, User
 
     at = now()
@@ -74,6 +74,11 @@ def seed() -> dict[str, Any]:
     make_tenant(people["new"], at, is_new=True)
     jobs = make_jobs(tenant, at)
     rows = {**jobs, **make_services(tenant, jobs, at)}
+    for name, kind, keys in (
+        ("wandb", "generic", ["WANDB_API_KEY"]),
+        ("hub", "registry", ["server"]),
+    ):
+        UserSecret.objects.create(tenant=tenant, name=name, kind=kind, keys=keys, revisions=[1])
     rows["upload-code"] = tenant.bundles.latest("created_at")
     stranger = User.objects.create_user("mia", password=PASSWORD, first_name="Mia")
     make_nodes(rows, make_tenant(stranger, at), at)

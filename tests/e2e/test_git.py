@@ -16,6 +16,7 @@ from tests.tools.authority import Authority
 from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
+CANARY = "canary-c0ffee"
 SMALL = {"cpu": "100m", "memory": "128Mi"}
 
 
@@ -110,3 +111,30 @@ def test_a_second_attempt_runs_the_same_commit_and_a_private_repository_is_denie
     private = {"git": f"{url}/private/.git"}
     job = ada.submit(command=["true"], replicas={"worker": SMALL}, source=private)
     assert ada.wait(job, "failed")["reason"]["code"] == "git_denied"
+    check_secrets(ada, private)
+
+
+def check_secrets(ada: Rest, private: dict[str, str]) -> None:
+    """The same with a password, which the program is given too; nobody else sees it."""
+    values = {"git": {"username": "ada", "password": CANARY}, "wandb": {"API_KEY": CANARY}}
+    seen = [ada.call("PUT", f"secrets/{name}/", json={"data": values[name]}) for name in values]
+    compare = (
+        "import os, pathlib; password = pathlib.Path('/secrets/git/password').read_text(); "
+        "print('same', password == os.environ['API_KEY'], len(password), os.path.exists('/run/git-secret'))"
+    )
+    job = ada.submit(
+        command=["python", "-c", compare],
+        replicas={"worker": SMALL},
+        source={**private, "secret": "git"},
+        secrets={"wandb": "env", "git": "files"},
+    )
+    assert ada.wait(job, "succeeded")["source_commit"]
+    paths = (f"jobs/{job['id']}/", f"jobs/{job['id']}/manifests/", f"jobs/{job['id']}/logs/")
+    text = [ada.text(path) for path in (*paths, f"jobs/{job['id']}/events/", "secrets/")]
+    assert "same True 13 False" in text[2]
+    shown = "".join([*text, *(one.text for one in seen), ada.portal.log.read_text()])
+    assert CANARY not in shown
+    assert "user-wandb-1" in shown
+    databases = ada.portal.home.glob("homeport.sqlite3*")
+    assert not [path for path in databases if CANARY.encode() in path.read_bytes()]
+    assert {one["state"] for one in ada.get("secrets/")["results"]} == {"ready"}

@@ -5,6 +5,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.kinds.manifests import PodSettings
+from jobs.kinds.manifests import PodSecrets, PodSettings, named_secrets
 from jobs.kinds.state import ReplicaKey, Rescue
 from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.manifests import (
@@ -234,3 +235,27 @@ def test_no_input_changes_the_shape_of_a_manifest(training: Workload, attempt: i
     assert private == {name: training.spec[name] for name in ("env", "source")}
     for document in documents:
         assert len(document["metadata"]["name"]) <= 63
+
+
+@pytest.mark.parametrize("training", [SINGLE, TF_PS], ids=["single", "tf-ps"])
+def test_each_container_is_given_the_secrets_that_it_needs(training: Workload) -> None:
+    own = PodSecrets(("user-hub-1",), ("user-wandb-2",), {"gcs": "user-gcs-1"}, "user-key-3")
+    documents = render_training(training, attempt=1, pods=replace(PODS, secrets=own))
+    pods = [
+        one["spec"]["template"]["spec"] for one in documents if "template" in one.get("spec", {})
+    ]
+    assert pods
+    for pod in pods:
+        check_restricted(pod, {"emptyDir", "configMap", "secret", "persistentVolumeClaim"})
+        [fetch], [main] = pod["initContainers"], pod["containers"]
+        assert pod["imagePullSecrets"] == [{"name": "user-hub-1"}]
+        assert main["envFrom"] == [{"secretRef": {"name": "user-wandb-2"}}]
+        mounts = [{one["name"]: one for one in each["volumeMounts"]} for each in (fetch, main)]
+        assert mounts[1].keys() - mounts[0].keys() == {"secret-gcs"}
+        assert mounts[0].keys() - mounts[1].keys() == {"git-secret"}
+        gcs = {"name": "secret-gcs", "mountPath": "/secrets/gcs", "readOnly": True}
+        assert (mounts[1]["secret-gcs"], "envFrom" in fetch) == (gcs, False)
+        named = {one["name"]: one["secret"] for one in pod["volumes"] if "secret" in one}
+        assert named["git-secret"]["secretName"] == "user-key-3"
+    name = documents[1]["metadata"]["name"]
+    assert named_secrets(documents, besides=name) == {"user-wandb-2", "user-gcs-1", "user-key-3"}

@@ -77,13 +77,17 @@ SOURCES = {
         "--source-path", "code from the data volume; with --git a folder of that", "/data/.."
     ),
     "source.into": _flag("--into", "folder of /workspace for that repository", "DIR"),
+    "source.secret": _flag("--git-secret", "secret of yours that opens that repository", "NAME"),
     "source.bundle": _flag("--bundle", "code that was sent before", "ID"),
 }
 
 
 # Fields that are not in FIELDS.
-WITHOUT_FLAG = frozenset({"command", "source", "env", "cluster_flags"})
-GOES_WITH = {"source.sha256": "source.url", "source.ref": "source.git", "source.into": "source.git"}
+WITHOUT_FLAG = frozenset({"command", "source", "env", "secrets", "cluster_flags"})
+GOES_WITH = {
+    "source.sha256": "source.url",
+    **dict.fromkeys(("source.ref", "source.into", "source.secret"), "source.git"),
+}
 
 
 @dataclass

@@ -62,7 +62,8 @@ class Served:
 
     def render(self, workload: Workload, attempt: int, deadline_s: int | None) -> list[Object]:
         """Of the latest start, which has one attempt and no deadline. See `WorkloadKind.render`."""
-        return render_served(self, workload, pods=pod_settings(), has_tls=tokens.has_gate_tls())
+        pods = pod_settings(workload.tenant)
+        return render_served(self, workload, pods=pods, has_tls=tokens.has_gate_tls())
 
 
 @dataclass(frozen=True, kw_only=True)

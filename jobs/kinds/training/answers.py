@@ -113,6 +113,7 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
         read_only=True,
         help_text="values are null for all but the owner",
     )
+    secrets = serializers.DictField(child=serializers.CharField(), read_only=True)
     cluster_flags = serializers.JSONField(required=False)
 
     class Meta:
@@ -136,6 +137,7 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
             "source_commit",
             "resources",
             "env",
+            "secrets",
             "cluster_flags",
             "revision",
         )

@@ -83,7 +83,8 @@ class Export:
     @cached_property
     def _pods(self) -> Mapping[str, Object]:
         """Role -> spec of its pods as Homeport makes them."""
-        documents = render_training(self.training, attempt=1, pods=pod_settings())
+        own = pod_settings(self.training.tenant, self.spec.secrets, self.spec.git_secret)
+        documents = render_training(self.training, attempt=1, pods=own)
         made = [one for one in documents if one["kind"] in {"Job", "Deployment"}]
         pods = [one["spec"]["template"] for one in made]
         return {pod["metadata"]["labels"][labels.ROLE]: pod["spec"] for pod in pods}

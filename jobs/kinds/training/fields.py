@@ -16,7 +16,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.fields import empty
 
-from jobs.models import Bundle
+from jobs.models import Bundle, UserSecret
 from jobs.pod.protocol.placeholders import DEFAULT_FLAGS, FLAGS
 from jobs.rules.requests import RoleRequest
 from jobs.rules.topologies import (
@@ -62,6 +62,7 @@ OTHER_WORDS = {
 SUCCESS_POLICIES = tuple(SuccessPolicy)
 NO_UPLOAD = FieldError("source.bundle", "not_found", "You have no such upload.")
 NO_COMMAND = "Replicas of this role run a program of Homeport; give the command to another role."
+NO_SECRET = "You have no such secret."
 MAX_SOURCE_CHARS = 2000
 MAX_REF_CHARS = 200
 # What no name of a branch or tag has: https://git-scm.com/docs/git-check-ref-format. A word that begins with
@@ -69,7 +70,16 @@ MAX_REF_CHARS = 200
 NO_REF = re.compile(
     r"[-+/].*|.*(\.\.|//|@\{|[\x00-\x20\x7f~^:?*\[\\]).*|.*(/|\.|\.lock)", re.DOTALL
 )
-SSH = re.compile(r"ssh://.*|[^/:@]+@[^/:]+:.*", re.DOTALL)  # the second as scp writes it
+# What ssh would take for an option begins with `-`.
+SSH = re.compile(
+    r"ssh://(?:(?P<user>[A-Za-z0-9_][\w.-]*)(?::(?P<password>[^@/]*))?@)?"
+    r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?/[^\s\x00-\x20\x7f]+",
+    re.ASCII,
+)
+SCP = re.compile(r"([^/:@\s]+)@([^/:@\s]+):(\S*)")
+_BESIDE_GIT = ("ref", "path", "into", "secret")
+SSH_KEYS = "ssh-privatekey and known_hosts"
+REPOSITORIES = "https://host/repo.git or ssh://git@host/repo.git"
 MAX_ENV = 64
 MAX_ENV_VALUE_BYTES = 4096
 MAX_COMMAND_WORDS = 256
@@ -90,7 +100,7 @@ def _refuse(code: str, text: str, at: str | None = None) -> NoReturn:
     raise serializers.ValidationError(wrong if at is None else {at: wrong})
 
 
-def _has_controls(text: str) -> bool:
+def has_controls(text: str) -> bool:
     """NUL and half surrogates cannot be passed to a program; other controls are the user's own."""
     return "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text)
 
@@ -136,7 +146,7 @@ class Command(AnyField):
         if len(data) > MAX_COMMAND_WORDS or size_bytes > MAX_COMMAND_BYTES:
             most = f"At most {MAX_COMMAND_WORDS} words and {MAX_COMMAND_BYTES // 1024} KiB."
             _refuse("too_long", most)
-        if any(_has_controls(word) for word in data):
+        if any(has_controls(word) for word in data):
             _refuse("invalid", "The command has characters that cannot be passed on.")
         return tuple(data)
 
@@ -150,13 +160,16 @@ class SourceSerializer(serializers.Serializer[Any]):
     bundle = serializers.UUIDField(required=False)
     url = serializers.URLField(required=False)
     sha256 = serializers.CharField(required=False, help_text="of what the url gives")
-    git = serializers.URLField(required=False, help_text="of a repository, by https")
+    git = serializers.CharField(required=False, help_text="of a repository, by https or ssh")
     ref = serializers.CharField(
         required=False,
         help_text="with git: a branch, a tag or a commit; absent: the default branch",
     )
     path = serializers.CharField(
         required=False, help_text="below /data; with git: a folder of the repository"
+    )
+    secret = serializers.CharField(
+        required=False, help_text="with git: an own secret with a password, a token or a key"
     )
 
     def to_internal_value(self, data: Any) -> dict[str, str] | None:
@@ -165,7 +178,9 @@ class SourceSerializer(serializers.Serializer[Any]):
         if not isinstance(data, Mapping):
             _refuse("invalid", "This must be an object with bundle, url, git or path.")
         if "git" in data:
-            return _git(data)
+            found = _git(data)
+            self._check_secret(found)
+            return found
         kinds = set(map(str, data)) - {"sha256"}
         if len(kinds) != 1 or not kinds <= {"bundle", "url", "path"}:
             _refuse("invalid", "Give exactly one of bundle, url, git and path.")
@@ -183,6 +198,20 @@ class SourceSerializer(serializers.Serializer[Any]):
         is_done, value = self.validate_empty_values(data)
         return value if is_done else self.to_internal_value(value)
 
+    def _check_secret(self, source: Mapping[str, str]) -> None:
+        """That the secret has what git needs there."""
+        is_ssh = source["git"].startswith("ssh:")
+        if "secret" not in source:
+            if is_ssh:
+                _refuse("required", f"ssh needs a secret with {SSH_KEYS}.", "secret")
+            return
+        keys = set(usable_secret(self, source["secret"], "secret").keys)
+        if is_ssh and not {"ssh-privatekey", "known_hosts"} <= keys:
+            _refuse("invalid", f"ssh needs {SSH_KEYS} in this secret.", "secret")
+        if not is_ssh and not keys & {"password", "token", "ca.crt"}:
+            text = "git needs password or token, and maybe username, or ca.crt in this secret."
+            _refuse("invalid", text, "secret")
+
     def _bundle(self, given: str) -> dict[str, str]:
         try:
             bundle = Bundle.objects.filter(tenant=self.context["tenant"], pk=UUID(given)).first()
@@ -194,16 +223,15 @@ class SourceSerializer(serializers.Serializer[Any]):
 
     def to_representation(self, instance: Mapping[str, str]) -> dict[str, str]:
         """The source as it was given; what we added for the pods is left out."""
-        keys = (
-            ("bundle",) if "bundle" in instance else ("url", "sha256", "git", "ref", "path", "into")
-        )
+        of_url = ("url", "sha256", "git", "ref", "path", "into", "secret")
+        keys = ("bundle",) if "bundle" in instance else of_url
         return {key: instance[key] for key in keys if key in instance}
 
 
 def _source_text(data: Mapping[str, Any], kind: str) -> str:
     given = data[kind]
     is_text = isinstance(given, str) and 0 < len(given) <= MAX_SOURCE_CHARS
-    if not is_text or _has_controls(given):
+    if not is_text or has_controls(given):
         _refuse("invalid", "This must be text of at most 2,000 characters.", kind)
     return str(given)
 
@@ -220,12 +248,9 @@ def _web_address(given: str) -> SplitResult | None:
 
 def _git(data: Mapping[str, Any]) -> dict[str, str]:
     """A repository with what of it is wanted; parts that are null or empty are left out."""
-    if "secret" in data:
-        text = "Secrets are not available yet; use a repository that needs no password."
-        _refuse("not_available_yet", text, "secret")
-    if not set(map(str, data)) <= {"git", "ref", "path", "into"}:
-        _refuse("invalid", "Beside git there may be ref, path and into only.")
-    named = {name for name in ("ref", "path", "into") if data.get(name) not in (None, "")}
+    if not set(map(str, data)) <= {"git", *_BESIDE_GIT}:
+        _refuse("invalid", "Beside git there may be ref, path, into and secret only.")
+    named = {name for name in _BESIDE_GIT if data.get(name) not in (None, "")}
     given = {name: _source_text(data, name) for name in ("git", *sorted(named))}
     _check_repository(given["git"])
     if "ref" in given and (len(given["ref"]) > MAX_REF_CHARS or NO_REF.fullmatch(given["ref"])):
@@ -245,20 +270,22 @@ def _git(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _check_repository(given: str) -> None:
-    if SSH.fullmatch(given):
-        text = (
-            "Code over SSH needs a key in a secret, and secrets are not available yet. Give the "
-            "https:// address of a repository that needs no password."
-        )
-        _refuse("not_available_yet", text, "git")
-    parts = _web_address(given)
+    if as_scp := SCP.fullmatch(given):
+        user, host, path = as_scp.groups()
+        text = f"Write this address as ssh://{user}@{host}/{path.lstrip('/')}."
+        _refuse("invalid_url", text, "git")
+    ssh, parts = SSH.fullmatch(given), _web_address(given)
     # git looks for a helper by the scheme as it is written, and has one for lower case only.
     is_https = given.startswith("https://")
-    if parts is None or not is_https or parts.query or parts.fragment:
-        text = "This is not the address of a repository; write https://host/repo.git."
+    is_web = is_https and parts is not None and not (parts.query or parts.fragment)
+    if not (ssh or is_web):
+        text = f"This is not the address of a repository; write {REPOSITORIES}."
         _refuse("invalid_url", text, "git")
-    if "@" in parts.netloc:
-        text = "A URL with a user name or a password is refused, for others could read it."
+    if (ssh and ssh["password"] is not None) or (parts and "@" in parts.netloc):
+        text = (
+            "A URL with a password, or by https with a user name, is refused, for others could "
+            "read it. Put them into a secret."
+        )
         _refuse("secret_in_url", text, "git")
 
 
@@ -418,7 +445,7 @@ class Variables(AnyField):
             _refuse("too_many", f"At most {MAX_ENV} variables; there are {len(data)}.")
         topology = _topology_of(self)
         for name, value in data.items():
-            if problem := _env_problem(name, value, topology):
+            if problem := variable_problem(name, value, topology):
                 # The first is enough: a pasted file of wrong lines would flood the page.
                 _refuse(*problem, at=str(name)[:80])
         return dict(data)
@@ -427,7 +454,10 @@ class Variables(AnyField):
         return dict(value)
 
 
-def _env_problem(name: Any, value: Any, topology: Topology) -> tuple[str, str] | None:
+def variable_problem(
+    name: Any, value: Any = "", topology: Topology = SINGLE
+) -> tuple[str, str] | None:
+    """Why a program cannot have such a variable, as code and text; None: it can."""
     if not isinstance(name, str) or not ENV_NAME.fullmatch(name):
         return "invalid_name", "A variable's name has letters, digits and underscores only."
     if name in topology.env:
@@ -436,11 +466,67 @@ def _env_problem(name: Any, value: Any, topology: Topology) -> tuple[str, str] |
         return "forbidden_name", f"{name} is set by the cluster and cannot be chosen."
     if not isinstance(value, str):
         return "invalid", "A variable's value must be text."
-    if _has_controls(value):
+    if has_controls(value):
         return "invalid", "The value has characters that cannot be passed on."
     if len(value.encode()) > MAX_ENV_VALUE_BYTES:
         return "too_long", f"A value has at most {MAX_ENV_VALUE_BYTES} bytes."
     return None
+
+
+@extend_schema_field(serializers.DictField(child=serializers.ChoiceField(["env", "files"])))
+class SecretUses(AnyField):
+    """Names of own secrets, each with what the program is given: its values as variables or as files."""
+
+    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
+        return super().validate_empty_values(data or empty)
+
+    def to_internal_value(self, data: Any) -> dict[str, str]:
+        if not isinstance(data, Mapping):
+            _refuse("invalid", "This must be an object of names with env or files.")
+        env = self.parent.initial_data.get("env")
+        variables = set(env) if isinstance(env, Mapping) else set()
+        for name, use in data.items():
+            if use not in ("env", "files"):
+                _refuse("invalid_choice", "This must be env or files.", str(name)[:80])
+            keys = usable_secret(self, name, str(name)[:80]).keys
+            if use == "env":
+                self._check_variables(name, keys, variables)
+                variables = variables | set(keys)
+        return dict(data)
+
+    def _check_variables(self, name: str, keys: list[str], others: set[str]) -> None:
+        for key in keys:
+            if problem := variable_problem(key, topology=_topology_of(self)):
+                code, text = problem
+                _refuse(code, f"{text} Use this secret as files, or rename {key}.", name)
+            if key in others:
+                text = f"{key} is also a variable, or a key of another secret that is used so."
+                _refuse("duplicate_name", text, name)
+
+    def to_representation(self, value: Mapping[str, str]) -> dict[str, str]:
+        return dict(value)
+
+
+def usable_secret(field: AnyField, name: Any, at: str) -> UserSecret:
+    """The secret of this name of the person who asks.
+
+    Args:
+        at: the part of the field that names it.
+
+    Raises:
+        ValidationError: there is none, it is for pulling images, or the cluster has lost it.
+    """
+    rows = UserSecret.objects.filter(tenant=field.context["tenant"], is_deleted=False)
+    row: UserSecret | None = rows.filter(name=str(name)[:80]).first()
+    if row is None:
+        _refuse("not_found", NO_SECRET, at)
+    if row.kind != UserSecret.Kind.GENERIC:
+        text = "This secret is for pulling images: every pod has it, and no program is given it."
+        _refuse("invalid", text, at)
+    if row.state == "lost":
+        text = "The cluster no longer has this secret. Enter its values again on the page Secrets."
+        _refuse("secret_gone", text, at)
+    return row
 
 
 @extend_schema_field(serializers.ListField(child=serializers.ChoiceField(FLAGS)))

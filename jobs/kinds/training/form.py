@@ -39,7 +39,7 @@ from jobs.kinds.training.document import (
 from jobs.kinds.training.examples import find_example
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
-from jobs.models import Bundle, Node, Workload
+from jobs.models import Bundle, Node, UserSecret, Workload
 from jobs.pod.protocol import placeholders
 from jobs.rules.topologies import (
     ROLES,
@@ -113,6 +113,7 @@ class TrainingForm(WorkloadForm):
     Attributes:
         flags: names of the cluster flags that are ticked.
         env: rows of names and values.
+        secrets: name -> how it is used; "": not.
         values: `source.commit` is the commit of a training like which this one is to be, and `source.take` whether
             it is taken ("same") or the newest of `source.ref`.
         is_command_blank: whether no command was typed.
@@ -126,6 +127,7 @@ class TrainingForm(WorkloadForm):
         "source.ref": gettext_lazy("Branch, tag or commit"),
         "source.git_path": gettext_lazy("Folder in the repository"),
         "source.into": gettext_lazy("Folder in /workspace"),
+        "source.secret": gettext_lazy("Secret"),
         "source.take": gettext_lazy("Revision"),
         "source.commit": gettext_lazy("Commit"),
         "source.url": gettext_lazy("URL"),
@@ -150,15 +152,21 @@ class TrainingForm(WorkloadForm):
         shown: Mapping[str, str] | None = None,
         flags: tuple[str, ...] = (),
         env: tuple[tuple[str, str], ...] = (),
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         """
         Args:
             flags: those that are ticked, where nothing was posted.
             env: the rows, where nothing was posted.
+            secrets: those that are used, where nothing was posted.
         """
         super().__init__(posted, shown=shown)
         self.flags = list(flags) if posted is None else [f for f in posted.getlist("flags") if f]
         self.env = list(env) if posted is None else _rows(posted)
+        self.secrets = dict(secrets or {})
+        if posted is not None:
+            used = zip(posted.getlist("secret_name"), posted.getlist("secret_use"), strict=False)
+            self.secrets = {name: use for name, use in used if use}
         # Its ends are kept, too: it may have several lines.
         given: Mapping[str, Any] = posted or shown or {}
         self.values["command"] = given.get("command", "")
@@ -226,7 +234,7 @@ class TrainingForm(WorkloadForm):
         inputs = [name for name in source if f"source.{name}" in cls.labels]
         shown |= {f"source.{name}": source[name] for name in inputs}
         flags, env = tuple(body["cluster_flags"]), tuple(body["env"].items())
-        return cls(shown=shown, flags=flags, env=env)
+        return cls(shown=shown, flags=flags, env=env, secrets=body["secrets"])
 
     def turned(self, spec: TrainingSpec, _check: Check) -> WorkloadForm:
         kind, typed = self.values["source_kind"], self.body()
@@ -254,6 +262,9 @@ class TrainingForm(WorkloadForm):
         return {
             "bundle": Bundle.objects.filter(tenant=tenant, pk__in=ids).first() if ids else None,
             "bundle_max_bytes": settings.BUNDLE_MAX_BYTES,
+            "own_secrets": UserSecret.objects.filter(
+                tenant=tenant, kind=UserSecret.Kind.GENERIC, is_deleted=False
+            ),
             "flag_names": placeholders.FLAGS,
             "machines": MACHINES,
             "topology": self.topology,
@@ -297,6 +308,7 @@ class TrainingForm(WorkloadForm):
             **found,
             "replicas": {role.name: self._role(role) for role in self._roles},
             "env": dict(self.env),
+            "secrets": self.secrets,
             "cluster_flags": self.flags,
         }
 
@@ -332,6 +344,8 @@ class TrainingForm(WorkloadForm):
             return f"env-{names.index(variable)}" if variable in names else "env", text
         if name == "command" and error.code == "required":
             text = _("Enter a command, for example: python train.py")
+        if name.startswith("secrets."):
+            return "secrets", f"{name.removeprefix('secrets.')}: {text}"
         if name.startswith("source."):
             of_source = self._source_inputs(self.values["source_kind"])
             name = of_source.get(name.removeprefix("source."), name)
@@ -360,8 +374,8 @@ class TrainingForm(WorkloadForm):
         if kind == "git":
             takes_same = self.values["source.take"] == "same" and self.values["source.commit"]
             ref = "source.commit" if takes_same else "source.ref"
-            inputs = {"git": "source.git", "ref": ref, "path": "source.git_path"}
-            return {**inputs, "into": "source.into"}
+            named = {"into": "source.into", "secret": "source.secret"}
+            return {"git": "source.git", "ref": ref, "path": "source.git_path", **named}
         names = ("url", "sha256") if kind == "url" else (kind,)
         return {name: f"source.{name}" for name in names}
 
@@ -574,7 +588,7 @@ def changed_options(spec: TrainingSpec) -> list[tuple[str, str]]:
     return found
 
 
-_COMPOSED = frozenset({"command", "source", "replicas", "env", "cluster_flags"})
+_COMPOSED = frozenset({"command", "source", "replicas", "env", "secrets", "cluster_flags"})
 _SOURCE_NEEDED = {
     "bundle": gettext_lazy("Choose an archive or a script, or another source of the code."),
     "git": gettext_lazy("Enter the address of the repository, for example https://host/repo.git."),

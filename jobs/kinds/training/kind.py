@@ -31,7 +31,8 @@ def _root_name(kube_name: str, topology: str, roles: Collection[str]) -> str:
 
 
 def _render(workload: Workload, attempt: int, deadline_s: int | None) -> list[Object]:
-    pods = pod_settings()
+    spec = spec_of(workload, TrainingSpec)
+    pods = pod_settings(workload.tenant, spec.secrets, spec.git_secret)
     return manifests.render_training(workload, attempt=attempt, pods=pods, deadline_s=deadline_s)
 
 
@@ -40,7 +41,8 @@ def _complete(row: WorkloadRow, document: Object, root: Object | None) -> Object
 
 
 def _render_rescue(workload: Workload, attempt: int, step: Rescue) -> Object:
-    return manifests.render_rescue(workload, step, attempt=attempt, pods=pod_settings())
+    pods = pod_settings(workload.tenant)
+    return manifests.render_rescue(workload, step, attempt=attempt, pods=pods)
 
 
 _STOP = _(

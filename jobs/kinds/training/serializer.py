@@ -15,6 +15,7 @@ from jobs.kinds.training.fields import (
     Command,
     Readers,
     Replicas,
+    SecretUses,
     SourceSerializer,
     SuccessPolicyName,
     TopologyName,
@@ -69,6 +70,12 @@ class TrainingSerializer(SpecSerializer):
     replicas = Replicas(required=False, style=_widget("where", 2, "replicas_input"))
     env = Variables(
         label=_("Environment variables"), required=False, style=_widget("how", 4, "env")
+    )
+    secrets = SecretUses(
+        label=_("Secrets"),
+        required=False,
+        help_text="name of a secret -> env (variables) or files (below /secrets/NAME)",
+        style=_widget("how", 5, "secrets"),
     )
     cluster_flags = ClusterFlags(
         label=_("Cluster flags"),

@@ -34,9 +34,10 @@ class TrainingSpec(WorkloadSpec, frozen=True, kw_only=True):
     topology: str
     command: tuple[str, ...]
     # {"bundle": id, "sha256", "file_name"} | {"url", "sha256"?} | {"path"}
-    # | {"git", "ref"?, "path"?, "into"?} | None
+    # | {"git", "ref"?, "path"?, "into"?, "secret"?} | None
     source: dict[str, str] | None = None
     env: dict[str, str] = {}
+    secrets: dict[str, str] = {}  # name -> env | files
     cluster_flags: tuple[str, ...] = ()  # names of flags to append, in order
     shm_bytes: int | None = None
     run_policy: RunPolicy = RunPolicy()
@@ -57,3 +58,13 @@ class TrainingSpec(WorkloadSpec, frozen=True, kw_only=True):
             for role, asked in self.replicas.items()
             if asked.min_count is not None
         }
+
+    @property
+    def git_secret(self) -> str:
+        """The name of the secret by which `fetch` reads the repository; empty: none."""
+        return (self.source or {}).get("secret", "")
+
+    @property
+    def named_secrets(self) -> frozenset[str]:
+        """Names of all secrets that it asks for."""
+        return frozenset(self.secrets) | ({self.git_secret} - {""})

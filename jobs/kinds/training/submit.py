@@ -3,27 +3,30 @@
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from jobs.kinds.training.fields import NO_UPLOAD
+from jobs.kinds.training.fields import NO_SECRET, NO_UPLOAD
 from jobs.kinds.training.spec import KEY, TrainingSpec
-from jobs.models import Bundle, Workload
-from portal.errors import Refused
+from jobs.models import Bundle, UserSecret, Workload
+from portal.errors import FieldError, Refused
 from tenants.models import Tenant
 
 
 def check_submit(tenant: Tenant, spec: TrainingSpec) -> None:
-    """Holds its upload, until the transaction ends, from being deleted before the training uses it.
+    """Holds its upload and secrets, until the transaction ends, from being deleted before the training uses them.
 
     Raises:
-        Refused: 409, the namespace has as many unfinished trainings as it may have; or the upload was
-            deleted since the request was checked.
+        Refused: 409, the namespace has as many unfinished trainings as it may have; or the upload
+            or a secret was deleted since the request was checked.
     """
     _check_unfinished(tenant)
     bundle = (spec.source or {}).get("bundle")
-    if bundle is None:
+    if bundle is None and not spec.named_secrets:
         return
     Tenant.objects.select_for_update().only("pk").get(pk=tenant.pk)  # as jobs/uploads.py
-    if not Bundle.objects.filter(tenant=tenant, pk=bundle).exists():
+    if bundle is not None and not Bundle.objects.filter(tenant=tenant, pk=bundle).exists():
         raise Refused([NO_UPLOAD])
+    found = UserSecret.objects.filter(tenant=tenant, is_deleted=False)
+    if gone := spec.named_secrets - set(found.values_list("name", flat=True)):
+        raise Refused([FieldError(f"secrets.{min(gone)}", "not_found", NO_SECRET)])
 
 
 def _check_unfinished(tenant: Tenant) -> None:

@@ -20,6 +20,7 @@ SOURCE_UNREACHABLE = "source_unreachable"
 SOURCE_OUTSIDE_VOLUME = "source_outside_volume"
 SHA256_MISMATCH = "sha256_mismatch"
 GIT_DENIED = "git_denied"
+GIT_HOST_KEY = "git_host_key"
 GIT_REF = "git_ref"
 GIT_GONE = "git_gone"
 GIT_PATH = "git_path"
@@ -71,6 +72,7 @@ EXPLAINED = frozenset(
         SOURCE_UNREACHABLE,
         SHA256_MISMATCH,
         GIT_DENIED,
+        GIT_HOST_KEY,
         GIT_REF,
         GIT_GONE,
         GIT_PATH,

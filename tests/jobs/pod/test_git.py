@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from onebox.testing.processes import naming
 from tests.jobs.pod.git_backend import git
 from tests.jobs.pod.git_server import GitServer
 from tests.jobs.pod.pods import TOKEN, FakeDoor, Pod
+from tests.jobs.pod.ssh_server import SshServer
 from tests.jobs.pod.test_fetch import brought, refused, workspace
 from tests.tools.waiting import wait_for
 
@@ -298,3 +301,64 @@ def test_what_a_server_says_names_no_repository(
 def test_a_pod_without_git_says_so(pod: Pod, server: GitServer) -> None:
     pod.environ["PATH"] = str(pod.root)
     assert "no program git" in refused(pod, "no_git", git=server.address)
+
+
+def put_secret(pod: Pod, **values: str) -> None:
+    """As the kubelet mounts it: readable by others, and through links."""
+    folder = pod.root / "run/git-secret"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "..data").mkdir(parents=True)
+    for name, text in values.items():
+        (folder / "..data" / name).write_text(text)
+        (folder / name).symlink_to(f"..data/{name}")
+
+
+def test_a_password_of_a_secret_opens_what_needs_one(pod: Pod, server: GitServer) -> None:
+    commit = server.commit(**{"train.py": "1"})
+    server.password = "Basic YWRhOmNhbmFyeSBvZiBhZGE="  # ada:canary of ada
+    # An authority that nobody but the secret vouches for.
+    ca = Path(pod.environ.pop("GIT_SSL_CAINFO")).read_text()
+    put_secret(pod, username="ada\n", password="canary of ada", **{"ca.crt": ca})
+    pod.config["source"] = {"git": server.address, "secret": "host"}
+    pod.environ["GIT_TRACE"] = pod.environ["GIT_CURL_VERBOSE"] = str(pod.root / "trace")
+    code, said = pod.program("fetch")
+    assert (code, workspace(pod)) == (0, {"train.py": b"1"}), said
+    assert pod.door.commit == commit
+    text = said + "".join(path.read_text() for path in pod.root.glob("dev/*"))
+    assert "canary" not in text
+    assert not list(Path(tempfile.gettempdir()).glob("homeport-*/askpass"))
+    put_secret(pod, username="ada", token="wrong", **{"ca.crt": ca})
+    assert "asks for a password" in refused(pod, "git_denied")
+    # The credentials of a host that leads elsewhere are not sent there.
+    other = server.asked.copy()
+    server.redirect = server.url.replace("127.0.0.1", "localhost")
+    assert "redirects" in refused(pod, "source_unreachable")
+    assert len(server.asked) == len(other) + 1
+
+
+def test_a_key_of_a_secret_opens_what_is_behind_ssh(
+    pod: Pod, server: GitServer, tmp_path: Path
+) -> None:
+    server.commit(**{"train.py": "1"})
+    host = SshServer(tmp_path / "ssh")
+    try:
+        source = {"git": f"{host.address}{server.work}/.git", "secret": "key"}
+        right = {"ssh-privatekey": host.key.rstrip(), "known_hosts": host.known_hosts}
+        put_secret(pod, **right)
+        assert brought(pod, **source) == {"train.py": b"1"}
+        put_secret(pod, **{**right, "ssh-privatekey": host.new_key("eve")})
+        assert "does not take the key" in refused(pod, "git_denied", **source)
+        put_secret(pod, **{**right, "ssh-privatekey": "no key"})
+        assert "does not take the key" in refused(pod, "git_denied", **source)
+        host.new_key("other")
+        public = (host.folder / "other.pub").read_text()
+        changed = host.known_hosts.split()[0] + " " + public
+        put_secret(pod, **{**right, "known_hosts": changed})
+        assert "another key than known_hosts" in refused(pod, "git_host_key", **source)
+        put_secret(pod, **{**right, "known_hosts": "elsewhere " + public})
+        assert "another key than known_hosts" in refused(pod, "git_host_key", **source)
+        put_secret(pod, **right)
+        gone = {**source, "git": f"{host.address}/no/such.git"}
+        assert "no such repository" in refused(pod, "source_unreachable", **gone)
+    finally:
+        host.close()

@@ -38,6 +38,7 @@ FINAL = [
     "bundle_broken",
     "bundle_too_large",
     "git_denied",
+    "git_host_key",
     "git_ref",
     "git_gone",
     "git_path",

@@ -18,7 +18,7 @@ from django.urls.converters import IntConverter, SlugConverter, UUIDConverter
 from django.utils import timezone
 
 from jobs.kinds.registry import WITH_GATE
-from jobs.models import Artifact, Bundle, Workload
+from jobs.models import Artifact, Bundle, UserSecret, Workload
 from jobs.rules.states import WorkloadState
 from portal.storage import get_store
 from tenants.actions import create_token
@@ -63,6 +63,7 @@ def _things(name: str, team: Team | None) -> Things:
     if name == "root":
         User.objects.filter(pk=tenant.owner.pk).update(role="admin")
         tenant.owner.refresh_from_db()
+    UserSecret.objects.create(tenant=tenant, name="wandb", kind="generic", keys=["WANDB_API_KEY"])
     job = make_job(tenant, state=WorkloadState.SUCCEEDED, finished_at=timezone.now())
     key = f"artifacts/{job.pk}"
     get_store().put_file(key, io.BytesIO(b"x"))

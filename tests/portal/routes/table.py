@@ -176,6 +176,9 @@ TABLE: dict[str, Rule] = {
     "bundle-upload": _mine("POST"),
     "uploads": _mine("GET"),
     "upload-delete": Rule({"GET": OWNS, "POST": OWNS}, sees=OWNS),
+    "secrets": _mine("GET"),
+    "secret-new": _mine("GET", "POST"),
+    **_each(("secret", "secret-delete"), _mine("GET", "POST", slug="wandb")),
     # --- what is served behind a gate ---
     **{name: rule for key in WITH_GATE for name, rule in _served(KINDS[key]).items()},
     "notebook-open": _form(OWNS),
@@ -211,6 +214,8 @@ TABLE: dict[str, Rule] = {
     "api-queue": _mine("GET"),
     "api-bundles": _mine("GET", "POST"),
     "api-bundle": Rule({"DELETE": OWNS}, sees=OWNS),
+    "api-secrets": _mine("GET"),
+    "api-secret": _mine("GET", "PUT", "DELETE", slug="wandb"),
     "api-jobs": _mine("GET", "POST"),
     "api-job-preview": _mine("POST"),
     "api-job-prune": _mine("POST"),

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from jobs.kinds.registry import WITH_GATE
-from jobs.models import Bundle, Workload
+from jobs.models import Bundle, UserSecret, Workload
 from tenants.actions import ensure_tenant
 from tenants.models import ApiToken, Team, Tenant, User
 from tests.portal.routes.scene import undone
@@ -60,6 +60,7 @@ COLUMNS: dict[Any, tuple[str, ...]] = {
     Tenant: ("namespace", "owner", "team", "state", "desired", "purge_data", "quota_gpu_count"),
     Workload: ("name", "owner", "tenant", "state", "desired", "admitted_at", "plan", "image"),
     Bundle: ("file_name", "tenant", "sha256"),
+    UserSecret: ("name", "tenant", "kind", "is_deleted"),
     ApiToken: ("name", "user", "scope"),
 }
 
@@ -88,6 +89,7 @@ def send(
         path = "/" + route.path
         if "<uuid:pk>" in path:
             path = path.replace("<uuid:pk>", str(identity(world, route.name)))
+        path = path.replace("<slug:name>", "wandb")
         body = change.body(world)
         if any(hasattr(value, "read") for value in body.values()):
             form = {

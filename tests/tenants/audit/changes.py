@@ -9,7 +9,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
 from jobs.kinds.registry import KINDS, WITH_GATE
-from jobs.models import Bundle, Workload
+from jobs.models import Bundle, UserSecret, Workload
 from jobs.rules.states import WorkloadState
 from tenants.actions import create_token, ensure_tenant
 from tenants.models import Team, Tenant, User
@@ -120,6 +120,18 @@ def _upload(world: World) -> Any:
     return {"file": SimpleUploadedFile("train.py", b"print(1)\n")}
 
 
+def _secret(world: World) -> Any:
+    return {"name": "wandb", "key": "k", "value": "v"}
+
+
+def _values(world: World) -> Any:
+    return {"data": {"k": "v"}}
+
+
+def _has_secret(world: World) -> None:
+    UserSecret.objects.create(tenant=world.alice, name="wandb", kind="generic")
+
+
 def _smallest(kind: str) -> Callable[[World], Any]:
     return lambda world: smallest_body(KINDS[kind])
 
@@ -210,6 +222,11 @@ CHANGES: dict[tuple[str, str], Change] = {
     ("lead-stop", "POST"): Change("stop", "lee", lambda world: {"reason": "it hangs"}),
     ("api-bundles", "POST"): Change("upload", body=_upload),
     ("api-bundle", "DELETE"): Change("delete"),
+    ("secret-new", "POST"): Change("create", body=_secret),
+    ("secret", "POST"): Change("change", body=_secret, before=_has_secret),
+    ("secret-delete", "POST"): Change("delete", before=_has_secret),
+    ("api-secret", "PUT"): Change("change", body=_values, before=_has_secret),
+    ("api-secret", "DELETE"): Change("delete", before=_has_secret),
     ("api-jobs", "POST"): Change("submit", body=lambda world: submit_body()),
     ("api-job-prune", "POST"): Change(
         "prune", body=lambda world: {**_of_any_age(world), "dry_run": False}, before=_ended

@@ -44,7 +44,8 @@ def path_of(world: World, route: Route) -> str:
             value = world.job.pk if key == "artifact_id" else identity(world, route.name)
             path = path.replace(f"<uuid:{key}>", str(value))
         elif isinstance(converter, SlugConverter):
-            value = {"key": world.join_key, "verb": "suspend"}.get(key, "header")
+            words = {"key": world.join_key, "verb": "suspend", "name": "wandb"}
+            value = words.get(key, "header")
             path = path.replace(f"<slug:{key}>", value)
     return f"/{path}"
 
@@ -77,7 +78,8 @@ def test_a_change_writes_one_row(world: World, name: str, method: str) -> None:
     assert entry.source_address == "192.0.2.7"
     assert entry.actor_name in {change.who, "alice", "bob"}
     assert entry.result == "done"
-    assert entry.kind in {"apitoken", "bundle", "job", "service", "team", "tenant", "user"}
+    kinds = {"apitoken", "bundle", "job", "service", "team", "tenant", "user", "usersecret"}
+    assert entry.kind in kinds
     assert entry.object_name
 
 

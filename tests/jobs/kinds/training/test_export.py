@@ -16,6 +16,7 @@ from tests.jobs.workloads.test_api import send
 from tests.manifests import HOSTILE, altered, check_restricted
 from tests.manifests.test_job_manifests import CHIEF, PODS, SINGLE, TF_PS
 
+pytestmark = pytest.mark.django_db
 GIT = {"git": "https://host/lab.git", "ref": "main"}
 WORKER = {"cpu_millicores": 1000, "memory_bytes": 2**30, "gpu_count": 4}
 
