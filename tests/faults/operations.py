@@ -6,12 +6,16 @@ says when it is over in a run that nothing disturbs.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db.models import F
 from django.test import override_settings
+from django.utils import timezone
 
-from jobs.models import Workload
+from jobs.models import UserSecret, Workload
+from jobs.secrets import actions
 from tenants.models import Tenant, TenantObject
 from tenants.reconcile import status
 from tests.faults.world import FaultWorld
@@ -250,6 +254,38 @@ async def nothing_is_left(world: FaultWorld) -> bool:
     return not await Workload.objects.aexists()
 
 
+# --- secrets ---
+async def put_secret(world: FaultWorld) -> None:
+    def write() -> None:
+        tenant = Tenant.objects.get(pk=world.alice)
+        about = {"kind": "generic", "keys": ["K"], "values": {"K": "v"}}
+        actions.put(by=tenant.owner, tenant=tenant, name="wandb", **about)
+        # What begins with the values of before has begun.
+        UserSecret.objects.update(changed_at=timezone.now() - timedelta(minutes=2))
+
+    await sync_to_async(write)()
+
+
+async def has_secret(world: FaultWorld) -> None:
+    await both(world)
+    await put_secret(world)
+    await world.wait(lambda: secret_is_there(world), "the secret is in the cluster")
+
+
+async def secret_is_there(world: FaultWorld) -> bool:
+    secret = await UserSecret.objects.afirst()
+    return secret is not None and not secret.has_work
+
+
+async def delete_secret(world: FaultWorld) -> None:
+    long_ago = timezone.now() - timedelta(minutes=2)
+    await UserSecret.objects.aupdate(is_deleted=True, has_work=True, changed_at=long_ago)
+
+
+async def secret_is_gone(world: FaultWorld) -> bool:
+    return not await UserSecret.objects.aexists()
+
+
 # --- notebooks and TensorBoards ---
 async def notebook(world: FaultWorld) -> None:
     await world.submit("notebook")
@@ -330,6 +366,9 @@ OPERATIONS = (
     Operation("suspend-job", job_runs, asked_to_suspend, is_suspended),
     Operation("resume-job", job_is_suspended, asked_to_go_on, is_running, ends_by_422=True),
     Operation("delete-job", job_runs, asked_to_go, nothing_is_left, is_hidden=True),
+    Operation("secret", both, put_secret, secret_is_there),
+    Operation("replace-secret", has_secret, put_secret, secret_is_there),
+    Operation("delete-secret", has_secret, delete_secret, secret_is_gone, is_hidden=True),
     Operation("notebook", both, notebook, is_running, ends_by_422=True),
     Operation("tensorboard", both, tensorboard, is_running, ends_by_422=True),
     Operation("stop-notebook", notebook_runs, asked_to_stop, is_stopped),

@@ -14,7 +14,7 @@ from asgiref.sync import sync_to_async
 from django.db.models import F
 from django.utils import timezone
 
-from jobs.models import Workload
+from jobs.models import UserSecret, Workload
 from jobs.rules.states import Desired, WorkloadState
 from portal.cluster import client, labels
 from portal.cluster.cache import ClusterChanges
@@ -114,6 +114,8 @@ class FaultWorld(World):
             await super().round(seconds)
             self.sim.settle()
             await self._tend()
+            if self.shift is not None and not self.sim.is_killed:
+                await self.shift._secrets.run_once()
         except Killed:
             assert self.sim.is_killed
         if self.sim.is_killed:
@@ -304,6 +306,9 @@ class FaultWorld(World):
         found += [
             f"{w.kind} {w.state} {w.reason_code} {w.attempt}" async for w in Workload.objects.all()
         ]
+        found += [
+            f"secret {s.name} {s.state} {s.revisions}" async for s in UserSecret.objects.all()
+        ]
         return sorted(found)
 
     def claims(self) -> dict[str, str]:
@@ -322,6 +327,7 @@ class FaultWorld(World):
         tenant = other or await self.tenant()
         texts = [f"{tenant.state}: {tenant.reason_text} {tenant.reason_next_step}"]
         texts += [part.detail async for part in TenantObject.objects.filter(tenant=tenant)]
+        texts += [one.problem async for one in UserSecret.objects.filter(tenant=tenant)]
         async for row in Workload.objects.filter(tenant=tenant):
             texts.append(f"{row.state}: {row.reason_text} {row.reason_next_step}")
             if row.state in ENDED:  # the reason is that of its end
