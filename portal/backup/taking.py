@@ -16,7 +16,7 @@ from portal import environment
 from portal.backup import BackupError
 from portal.backup.about import About, fingerprint
 from portal.backup.file import BackupWriter
-from portal.backup.rows import dump
+from portal.backup.rows import SEALED, SECRETS, dump
 from portal.database import schema, sqlite_copy
 from portal.progress import Progress, in_units
 from portal.storage import get_store
@@ -107,6 +107,11 @@ def _keep_sqlite(writer: BackupWriter, using: str, say: Say) -> tuple[schema.Key
         sqlite_copy.copy(source, copied, say)
         with closing(sqlite3.connect(copied)) as database:
             ran = database.execute("SELECT app, name FROM django_migrations ORDER BY id").fetchall()
+            known = "SELECT 1 FROM sqlite_master WHERE name = ?"
+            if database.execute(known, [SECRETS]).fetchone():
+                database.execute("PRAGMA secure_delete = ON")
+                database.execute(f"UPDATE {SECRETS} SET {SEALED} = ''")
+                database.commit()
         with copied.open("rb") as file:
             told = Progress("Packing the database", copied.stat().st_size, say)
             writer.add(SQLITE, file, told)
