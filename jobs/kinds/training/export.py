@@ -20,7 +20,13 @@ from django.utils.translation import gettext as _
 
 from jobs.kinds.manifests import kube_name, pod_settings
 from jobs.kinds.spec import spec_of
-from jobs.kinds.training.manifests import DATA_DIR, LOG_ROOT, environment_of, render_training
+from jobs.kinds.training.manifests import (
+    DATA_DIR,
+    LOG_ROOT,
+    REPLICA_RESTARTS,
+    environment_of,
+    render_training,
+)
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Workload
 from jobs.pod.protocol.placeholders import ReplicaContext, fill, final_command, final_environment
@@ -209,28 +215,46 @@ def _tfjob(export: Export) -> list[Object]:
 
 
 def _pytorch_address(export: Export, role: str, index: int) -> str:
-    who = f"{role}-{index - 1}" if index else "master-0"
+    is_master = not index and not export.spec.least
+    who = "master-0" if is_master else f"{role}-{index - (not export.spec.least)}"
     return f"{export.name}-{who}:23456"
 
 
 def _pytorchjob(export: Export) -> list[Object]:
-    """Worker 0 is its Master; the others are told their rank, after all other variables."""
+    """Worker 0 is its Master; the others are told their rank, after all other variables.
+
+    Elastic workers have no Master, and find a rank by themselves.
+    """
     [role] = export.roles
+    count, least = export.counts[role.name], export.spec.least.get(role.name)
+    env = environment_of(export.spec)[role.name]
+    more: Object = {"nprocPerNode": env["PET_NPROC_PER_NODE"]}
     groups = {"Master": ReplicaGroup(role)}
-    if others := export.counts[role.name] - 1:
-        groups["Worker"] = ReplicaGroup(role, others, None, _BY_RANK)
-    more = {"nprocPerNode": environment_of(export.spec)[role.name]["PET_NPROC_PER_NODE"]}
+    if least is not None:
+        groups = {"Worker": ReplicaGroup(role, count, None, _BY_LABEL)}
+        more["elasticPolicy"] = {
+            "minReplicas": least,
+            "maxReplicas": count,
+            "rdzvBackend": env["PET_RDZV_BACKEND"],
+            "rdzvPort": int(env["PET_RDZV_ENDPOINT"].rpartition(":")[2]),
+            "rdzvId": export.name,
+            "maxRestarts": int(env["PET_MAX_RESTARTS"]),
+        }
+    elif count > 1:
+        groups["Worker"] = ReplicaGroup(role, count - 1, None, _BY_RANK)
     return [_operated(export, "pytorchReplicaSpecs", groups, more)]
 
 
 def _operated(
     export: Export, field: str, groups: Mapping[str, ReplicaGroup], more: Mapping[str, Any]
 ) -> Object:
-    run = export.spec.run_policy
-    restart = "OnFailure" if run.retries else "Never"
+    run, restarts = export.spec.run_policy, export.spec.run_policy.retries
+    if export.spec.least and run.restart_policy != RestartPolicy.NEVER:
+        restarts = max(REPLICA_RESTARTS, restarts)  # others go on meanwhile
+    restart = "OnFailure" if restarts else "Never"
     if run.restart_policy == RestartPolicy.EXIT_CODE:
         restart = "ExitCode"
-    limits = {"activeDeadlineSeconds": run.deadline_s, "backoffLimit": run.retries or None}
+    limits = {"activeDeadlineSeconds": run.deadline_s, "backoffLimit": restarts or None}
     run_policy = {
         "cleanPodPolicy": run.clean_policy.title(),
         "ttlSecondsAfterFinished": run.ttl_s,
@@ -307,7 +331,8 @@ PYTORCHJOB = Form(
     ("torch-ddp",),
     "pytorch",
     "pytorchjobs.kubeflow.org",
-    _OPERATED + "Worker 0 is its Master; workers have RANK, and no TASK_INDEX.",
+    _OPERATED
+    + "Worker 0 is its Master, unless fewer may go on; the others have RANK, and no TASK_INDEX.",
     _pytorch_address,
     _pytorchjob,
     frozenset({"LOCAL_RANK", "LOCAL_WORLD_SIZE"}),
@@ -326,6 +351,8 @@ def find_problem(spec: TrainingSpec) -> str:
         return _(
             "The code is an upload, which only Homeport has. Put it into git, at a URL or below /data."
         )
+    if "secret" in (spec.source or {}):
+        return _("The code is fetched with a secret, which stays in Homeport.")
     if sum(asked.count for asked in spec.replicas.values()) > MOST_REPLICAS:
         return _("An export has at most %(most)s replicas.") % {"most": MOST_REPLICAS}
     return "" if forms_of(spec) else _("Its replicas need Homeport's own programs.")
@@ -335,7 +362,11 @@ def _find_problem_in(spec: TrainingSpec, form: Form) -> str:
     if spec.topology not in form.topologies:
         words = {"form": form.title, "topologies": ", ".join(form.topologies)}
         return _("A %(form)s is for %(topologies)s.") % words
-    if form is PYTORCHJOB and any("task_index" in text for text in spec.env.values()):
+    if (
+        form is PYTORCHJOB
+        and not spec.least
+        and any("task_index" in text for text in spec.env.values())
+    ):
         return _("In a PyTorchJob no variable can have {{task_index}}; the program has RANK.")
     return ""
 

@@ -25,8 +25,8 @@ def ended(training: Workload, **changes: Any) -> Workload:
     return altered(training, run_policy={**training.spec["run_policy"], **changes})
 
 
-def ddp(count: int) -> Workload:
-    command, role = ("train", "--rank={{task_index}}"), {**WORKER, "count": count}
+def ddp(count: int, **of_role: Any) -> Workload:
+    command, role = ("train", "--rank={{task_index}}"), {**WORKER, "count": count, **of_role}
     return altered(SINGLE, topology="torch-ddp", command=command, replicas={"worker": role})
 
 
@@ -58,6 +58,22 @@ OPERATED: list[Any] = [
         {"nprocPerNode": "4"},
         {"Master": (1, "OnFailure", "--rank=0"), "Worker": (2, "OnFailure", "--rank=$(RANK)")},
     ),
+    (
+        ended(ddp(3, min_count=2), retries=0),
+        "pytorchjob",
+        {
+            "nprocPerNode": "4",
+            "elasticPolicy": {
+                "minReplicas": 2,
+                "maxReplicas": 3,
+                "rdzvBackend": "c10d",
+                "rdzvPort": 29400,
+                "rdzvId": "digits-h4vy6d-export",
+                "maxRestarts": 100,
+            },
+        },
+        {"Worker": (3, "OnFailure", "--rank=$(TASK_INDEX)")},
+    ),
     (ddp(1), "pytorchjob", {"nprocPerNode": "4"}, {"Master": (1, "OnFailure", "--rank=0")}),
 ]
 # Sets the operator, or a runner.
@@ -87,7 +103,7 @@ def test_jobs_of_the_operator(training: Workload, form: str, fields: Any, types:
     run, asked = spec["runPolicy"], training.spec["run_policy"]
     assert run["cleanPodPolicy"].lower() == asked["clean_policy"]
     assert run.get("activeDeadlineSeconds") == asked["deadline_s"]
-    assert run.get("backoffLimit", 0) == asked["retries"]
+    assert run.get("backoffLimit", 0) == (3 if "elasticPolicy" in spec else asked["retries"])
 
 
 def expand(text: str, known: dict[str, str]) -> str:

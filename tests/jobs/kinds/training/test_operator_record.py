@@ -6,7 +6,8 @@ reads ours is tried with docs/examples/parameter_server.py (tests/e2e/test_topol
 - names of hosts, and the port of PyTorch (29500; theirs is 23456): each pod has an address of its own;
 - the evaluator: theirs lists it in `cluster`, though no other replica talks to it;
 - WORLD_SIZE under `python` with several processes a replica: ours counts replicas, as RANK does;
-- worker 0 of a PyTorchJob is its Master, and the workers after it are counted from 0.
+- worker 0 of a PyTorchJob is its Master, unless it is elastic, and the workers after it are counted from 0;
+- elastic, each attempt has its own ID, and ours names the host of the rendezvous (PET_RDZV_CONF).
 """
 
 import json
@@ -27,7 +28,7 @@ from tests.manifests.test_job_manifests import PODS, TF_PS
 from tests.tools import kubeflow
 
 RECORD = Path(__file__).with_name("operator_record.json")
-# Topology, GPUs of each replica, replicas.
+# Topology, GPUs of each replica, replicas; with `min` the fewest workers.
 CASES: list[tuple[str, int, dict[str, int]]] = [
     ("tf-ps", 0, {"worker": 1, "ps": 1}),
     ("tf-ps", 0, {"worker": 11, "ps": 2}),
@@ -36,12 +37,15 @@ CASES: list[tuple[str, int, dict[str, int]]] = [
     ("torch-ddp", 1, {"worker": 1}),
     ("torch-ddp", 0, {"worker": 3}),
     ("torch-ddp", 4, {"worker": 2}),
+    ("torch-ddp", 0, {"worker": 3, "min": 2}),
 ]
 
 
 def training_of(topology: str, gpus: int, counts: dict[str, int]) -> Workload:
     each = {"cpu_millicores": 1000, "memory_bytes": 2**30, "gpu_count": gpus}
-    replicas = {role: {**each, "count": count} for role, count in counts.items()}
+    replicas = {role: {**each, "count": n} for role, n in counts.items() if role != "min"}
+    if "min" in counts:
+        replicas["worker"]["min_count"] = counts["min"]
     return altered(TF_PS, topology=topology, replicas=replicas, cluster_flags=(), source=None)
 
 
@@ -65,24 +69,30 @@ def placed(config: str) -> Any:
     )
 
 
+def bare(text: str) -> str:
+    """`worker-0:29400` of an address; other texts as they are."""
+    return re.sub(r".*(worker-\d+)(?:\..*)?(:\d+)", r"\1\2", text)
+
+
 @pytest.mark.parametrize("number", range(len(CASES)), ids=lambda n: f"{CASES[n]}")
 def test_replicas_are_told_what_the_operator_tells_them(number: int) -> None:
     case, theirs = CASES[number], record()[number]
     training = training_of(*case)
     ours = given_to(training, render_training(training, attempt=1, pods=PODS))
-    assert len(theirs) == len(ours) == sum(case[2].values())
+    assert len(theirs) == len(ours) == sum(n for role, n in case[2].items() if role != "min")
     for (role, index), (_flags, env) in ours.items():
         if case[0] != "torch-ddp":
             told = placed(theirs[f"{role}-{index}"]["TF_CONFIG"])
             told["cluster"].pop("evaluator", None)
             assert placed(env["TF_CONFIG"]) == told
             continue
-        told = theirs[f"worker-{index - 1}" if index else "master-0"]
-        assert int(told["WORLD_SIZE"]) == int(env["WORLD_SIZE"]) * max(1, case[1])
-        assert {told[name].rpartition("-export-")[2] for name in told if "ADDR" in name} == {
-            "master-0"
-        }
-        other = {name for name in told if re.search("ADDR|PORT|WORLD_SIZE|PYTHONUNBUFFERED", name)}
-        assert {name: env.get(name) for name in told.keys() - other} == {
-            name: told[name] for name in told.keys() - other
-        }
+        is_elastic = "min" in case[2]
+        worker = f"worker-{index}" if is_elastic else f"worker-{index - 1}"
+        told = theirs["master-0" if not (index or is_elastic) else worker]
+        world = int(env.get("WORLD_SIZE", 0)) * max(1, case[1])
+        assert int(told.get("WORLD_SIZE", 0)) == world
+        hosts = {told[name].rpartition("-export-")[2] for name in told if "ADDR" in name}
+        assert hosts == (set() if is_elastic else {"master-0"})
+        other = re.compile("ADDR|PORT|WORLD_SIZE|PYTHONUNBUFFERED|RDZV_ID")
+        named = [name for name in told if not other.search(name)]
+        assert {name: bare(env[name]) for name in named} == {n: bare(told[n]) for n in named}
