@@ -1,4 +1,4 @@
-"""Commands about trainings: list, get, stop, delete, prune."""
+"""Commands about trainings: list, get, stop, suspend, resume, export, delete, prune."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .options import (
     yes_option,
 )
 from .output import Column
-from .sanitize import one_line
+from .sanitize import one_line, sanitize
 from .session import CliSession
 
 
@@ -301,11 +301,56 @@ def stop_jobs(session: CliSession, jobs: Sequence[str], reason: str) -> int:
         else:
             answers.append(session.rest.post(f"jobs/{job['id']}/stop/", {"reason": reason}))
             session.terminal.tell(f"Stopping {named(job)}; it has time to save what it has.")
+    _show_answers(session, answers)
+    return OK
+
+
+def _show_answers(session: CliSession, answers: Sequence[Json]) -> None:
     if session.output.is_data and len(answers) != 1:
         session.output.data(answers)
     else:
         for job in answers:
             session.output.row(job)
+
+
+def _changing(verb: str, told: str, text: str) -> click.Command:
+    """A command that asks for a change of trainings, whose state decides whether it may be."""
+
+    @click.command(verb, cls=Command, help=text)
+    @jobs_argument(required=True)
+    @output_option
+    @click.pass_obj
+    def change(session: CliSession, jobs: Sequence[str]) -> int:
+        answers = []
+        for job in _found(session, jobs, "running"):
+            answers.append(session.rest.post(f"jobs/{job['id']}/{verb}/"))
+            session.terminal.tell(f"{told} {named(job)}.")
+        _show_answers(session, answers)
+        return OK
+
+    return change
+
+
+suspend_jobs = _changing("suspend", "Suspending", "Suspend trainings; they hold nothing meanwhile.")
+resume_jobs = _changing("resume", "Queued again:", "Queue suspended trainings again.")
+
+
+@click.command(cls=Command)
+@job_argument
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["kubernetes", "tfjob", "pytorchjob"]),
+    default="kubernetes",
+    help="Jobs and Services (kubernetes), or a job of Kubeflow's operator",
+)
+@click.pass_obj
+def export_job(session: CliSession, job: str, form: str) -> int:
+    """Print manifests that run it without Homeport: homeport export NAME | kubectl apply -f -"""
+    found = find_job(session.rest, job, session.terminal)
+    answer = session.rest.open("GET", f"jobs/{found['id']}/export/", query={"as": form})
+    text = b"".join(session.rest.chunks(answer)).decode("utf-8", "replace")
+    session.terminal.write(sanitize(text).rstrip("\n"))
     return OK
 
 

@@ -134,7 +134,7 @@ def test_a_shell_completes_its_words(bare: Path, tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [
         "login logout logs",
         "download list",
-        "succeeded",
+        "succeeded suspended",
         "--ps-cpu --ps-memory --ps-gpu --ps-image",
         "--sync-mode --sync-source",
         "",
