@@ -129,6 +129,9 @@ class Catalog(CatalogPart, frozen=True, kw_only=True):
     sizes: tuple[Size, ...]
     max_gpu_per_replica: Count
     max_replicas_per_role: Count
+    max_array: Annotated[int, Meta(ge=1, le=1000)] = (
+        1000  # names of pods have room for three digits
+    )
     notebooks: Notebooks
     tensorboard: TensorBoards
     default_quota: Quota

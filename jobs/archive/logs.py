@@ -13,6 +13,7 @@ from django.utils.translation import ngettext
 
 from jobs.models import LogSegment, ReplicaArchive, Workload
 from jobs.pod.protocol.notices import notice
+from jobs.rules.requests import indexes_of
 from jobs.rules.topologies import role_order
 from portal.storage import get_store
 from portal.storage.store import ObjectMissingError, Store
@@ -269,7 +270,7 @@ def replicas_of(job: Workload) -> list[tuple[str, int]]:
     return [
         (role, index)
         for role in sorted(job.replicas, key=role_order)
-        for index in range(int(job.replicas[role]["count"]))
+        for index in indexes_of(job.replicas[role])
     ]
 
 

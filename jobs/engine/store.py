@@ -47,6 +47,7 @@ from jobs.kinds.state import (
 from jobs.models import WITH_WORK, Attempt, Replica, ReplicaArchive, UserSecret, Workload
 from jobs.rules.queue import Queued
 from jobs.rules.reasons import Reason
+from jobs.rules.requests import at_once, indexes_of
 from jobs.rules.states import (
     FINAL_REPLICA_STATES,
     FINAL_STATES,
@@ -159,6 +160,7 @@ def _for_planning() -> QuerySet[Workload]:
 
 def _row_of(workload: Any) -> WorkloadRow:
     """Of one of `_for_planning`."""
+    array = next((asked for asked in workload.replicas.values() if "at_once" in asked), None)
     topology = workload.topology or ""
     base = kube_name(workload.name, workload.pk, workload.attempt)
     return WorkloadRow(
@@ -180,6 +182,8 @@ def _row_of(workload: Any) -> WorkloadRow:
             for role, asked in workload.replicas.items()
             if asked.get("min_count") is not None
         },
+        tasks=tuple(indexes_of(array)) if array else (),
+        at_once=at_once(array) if array else 0,
         topology=topology,
         run_policy=workload.run_policy or {},
         tenant_closed=workload.tenant.closed,
@@ -337,8 +341,11 @@ def _read_admitted() -> Iterator[Admitted]:
     def held(workload: Any) -> Admitted:
         is_held = notes.holds_room(workload.teardown or "")
         requests = KINDS[workload.kind].requests(workload.replicas) if is_held else ()
-        namespace = workload.tenant.namespace
-        return Admitted(str(workload.pk), namespace, requests, ended[workload.pk])
+        # Of an array others take the room of those that have ended, until all have begun.
+        counts = Counter(ended[workload.pk])
+        for role, asked in workload.replicas.items():
+            counts[role] = max(0, counts[role] - len(indexes_of(asked)) + at_once(asked))
+        return Admitted(str(workload.pk), workload.tenant.namespace, requests, counts)
 
     return _readable(found, held)
 

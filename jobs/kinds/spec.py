@@ -4,6 +4,7 @@ Name, image and replicas have columns of their own, for queries and lists; the c
 else. What is written down nowhere else is written once.
 """
 
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -22,6 +23,11 @@ class WorkloadSpec(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     image: str
     replicas: dict[str, RoleRequest]  # role -> what each of its replicas asks for
+
+    @property
+    def kept_by_role(self) -> Mapping[str, Any]:
+        """What the column of replicas keeps of each role besides, for those who read nothing else."""
+        return {}
 
 
 class SpecColumns(Protocol):
@@ -44,8 +50,9 @@ def columns_of(spec: WorkloadSpec) -> dict[str, Any]:
     commands = {role: asked.pop("command") for role, asked in columns["replicas"].items()}
     if any(commands.values()):
         values["commands"] = commands
+    kept = spec.kept_by_role
     columns["replicas"] = {
-        role: {name: part for name, part in asked.items() if part is not None}
+        role: {name: part for name, part in {**asked, **kept}.items() if part is not None}
         for role, asked in columns["replicas"].items()
     }
     return {**columns, "spec": values}

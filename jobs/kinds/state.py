@@ -105,6 +105,7 @@ class WorkloadRow:
         memory: role -> memory limit as text, for sentences.
         counts: role -> replicas.
         least: role -> fewest replicas, of those that may go on with fewer than all.
+        tasks: of an array, the indexes that run, in order; at_once: how many of them at a time.
         topology, run_policy: of the request of a training; the latter as the fields of its
             `RunPolicy`.
         queued_at: when a person asked for this generation.
@@ -130,6 +131,8 @@ class WorkloadRow:
     images: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     least: Mapping[str, int] = field(default_factory=dict)
+    tasks: tuple[int, ...] = ()
+    at_once: int = 0
     topology: str = ""
     run_policy: Mapping[str, Any] = field(default_factory=dict)
     queued_at: datetime | None = None

@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 
 DEBOUNCE_S = 0.1  # changes that come together are looked at once
 _MAX_QUERY = 70_000
+MAX_FOLLOWED = (
+    400  # replicas in one stream: of an array with more, the others are asked for by name
+)
 
 
 class LogConsumer(UserSocket):
@@ -51,7 +54,7 @@ class LogConsumer(UserSocket):
         if job is None or (wanted and wanted not in names):
             await self.close(NOT_FOUND)
             return
-        self._names = [wanted] if wanted else names
+        self._names = [wanted] if wanted else names[:MAX_FOLLOWED]
         places = cursor.read(query.get("cursor", [""])[0])
         places = {name: place for name, place in places.items() if name in self._names}
         self._work = asyncio.create_task(self._run(job, places), name=f"logs of {job.id}")

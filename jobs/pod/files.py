@@ -17,15 +17,19 @@ Config = Dict[str, Any]
 
 def read_context(config: Config, environ: Dict[str, str]) -> ReplicaContext:
     """The replica of this pod; PS pods are told their index, worker pods get it from their Job."""
-    index = environ.get("HOMEPORT_INDEX") or environ.get("JOB_COMPLETION_INDEX") or "0"
+    role, told = environ["HOMEPORT_ROLE"], environ.get("HOMEPORT_INDEX")
+    index = int(told or environ.get("JOB_COMPLETION_INDEX") or 0)
+    if config.get("indexes") and not told:  # of an array of which some run
+        index = config["indexes"][index]
     return ReplicaContext(
-        role=environ["HOMEPORT_ROLE"],
-        task_index=int(index),
+        role=role,
+        task_index=index,
         hosts=config["hosts"],
         data_dir=str(config.get("data_dir") or "/data"),
         log_dir=config["folder"],
         attempt=int(config["attempt"]),
         pod_uid=environ.get("HOMEPORT_POD_UID") or "00000000",
+        role_count=config.get("counts", {}).get(role, 0),
     )
 
 

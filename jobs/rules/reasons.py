@@ -394,6 +394,10 @@ ROWS: dict[str, tuple[str, str]] = {
         "{who} failed, and the cluster removed its pod before the exit code was seen.",
         _LOG,
     ),
+    "tasks_failed": (
+        "{count} of {most} failed; one of them: {cause}",
+        "Read their logs, then run the failed indexes again.",
+    ),
     "job_failed": ("The cluster marked the training as failed: {detail}", _LOG),
     "root_deleted": (
         "The training's objects were deleted in the cluster outside Homeport.",

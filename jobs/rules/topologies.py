@@ -112,6 +112,9 @@ class Topology:
             (`jobs/pod/protocol/placeholders.py`); one that comes to the empty text is left out.
         elastic_env: the same for a role that may shrink, instead.
         advice: of this topology; `ADVICE` holds for all.
+        options: fields of a request that only some topologies have, and this one has.
+        is_array: its replicas know nothing of each other: some run while others wait, each is tried
+            again by itself, and all of them have to succeed.
     """
 
     name: str
@@ -121,6 +124,8 @@ class Topology:
     env: Mapping[str, str] = field(default_factory=dict)
     elastic_env: Mapping[str, str] = field(default_factory=dict)
     advice: tuple[Advice, ...] = ()
+    options: tuple[str, ...] = ()
+    is_array: bool = False
 
     @property
     def role_names(self) -> tuple[str, ...]:
@@ -128,8 +133,8 @@ class Topology:
 
     @property
     def is_one_machine(self) -> bool:
-        """Whether a single replica is all it can have."""
-        return all(role.most == 1 for role in self.roles)
+        """Whether none of its replicas needs another one."""
+        return self.is_array or all(role.most == 1 for role in self.roles)
 
     def present(self, roles: Collection[str]) -> tuple[Role, ...]:
         """Those of a training that asks for these."""
@@ -150,6 +155,8 @@ class Topology:
 
     def success_policies(self, roles: Collection[str]) -> tuple[SuccessPolicy, ...]:
         """The policies that make sense for these roles, the default first."""
+        if self.is_array:
+            return (SuccessPolicy.ALL,)
         chief = (SuccessPolicy.CHIEF,) if "chief" in roles else ()
         # A program of ours does not end by itself.
         has_own = not self.role("worker").program
@@ -174,6 +181,18 @@ SINGLE = Topology(
     "Single",
     ("One worker does all the work.", "It may use several GPUs of its node."),
     (Role("worker", "worker", "workers", most=1),),
+    options=("cluster_flags",),
+)
+ARRAY = Topology(
+    "array",
+    "Array",
+    (
+        "For sweeps and many inputs: each worker is a task of its own, TASK_INDEX of TASK_COUNT.",
+        "Independent: some run while others wait, and one that fails is tried again by itself.",
+    ),
+    (Role("worker", "worker", "workers", replaced_when_lost=True),),
+    options=("parallelism", "max_failed", "indexes"),
+    is_array=True,
 )
 TF_PS = Topology(
     "tf-ps",
@@ -219,6 +238,7 @@ TF_PS = Topology(
             "gRPC traffic grows with workers times servers; above 16 workers try tf-multiworker.",
         ),
     ),
+    options=("cluster_flags",),
 )
 TF_MULTIWORKER = Topology(
     "tf-multiworker",
@@ -229,6 +249,7 @@ TF_MULTIWORKER = Topology(
     ),
     (_WORKER,),
     env=_TENSORFLOW,
+    options=("cluster_flags",),
 )
 # torchrun reads PET_..., and sets the others anew for each process that it starts. WORLD_SIZE is
 # the number of replicas, also with several GPUs each; Kubeflow multiplies it by nprocPerNode.
@@ -340,7 +361,13 @@ MPI = Topology(
     ),
 )
 TOPOLOGIES: Mapping[str, Topology] = {
-    shape.name: shape for shape in (SINGLE, TF_PS, TF_MULTIWORKER, TORCH_DDP, JAX, MPI)
+    shape.name: shape for shape in (SINGLE, ARRAY, TF_PS, TF_MULTIWORKER, TORCH_DDP, JAX, MPI)
+}
+# Field of a request -> names of the topologies that have it; all others are for all.
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    name: tuple(other.name for other in TOPOLOGIES.values() if name in other.options)
+    for shape in TOPOLOGIES.values()
+    for name in shape.options
 }
 ADVICE = (
     Advice(
@@ -361,11 +388,11 @@ def get_topology(name: str) -> Topology:
     """
     found = TOPOLOGIES.get(name)
     if found is None:
-        raise ValueError(f"there is no topology {name!r}; choose {_joined(TOPOLOGIES, 'or')}")
+        raise ValueError(f"there is no topology {name!r}; choose {joined(TOPOLOGIES, 'or')}")
     return found
 
 
-def _joined(names: Collection[str], last: str) -> str:
+def joined(names: Collection[str], last: str) -> str:
     """`a, b or c`."""
     *others, final = names
     return f"{', '.join(others)} {last} {final}" if others else final
@@ -378,9 +405,9 @@ def find_role_problem(topology: Topology, roles: Collection[str]) -> str:
     if set(needed) <= set(roles) <= set(topology.role_names):
         return ""
     noun = "role" if len(needed) == 1 else "roles"
-    allowed = f" and may have {_joined(optional, 'and')}" if optional else ""
+    allowed = f" and may have {joined(optional, 'and')}" if optional else ""
     exactly = "" if optional else "exactly "
-    return f"{topology.name} has {exactly}the {noun} {_joined(needed, 'and')}{allowed}."
+    return f"{topology.name} has {exactly}the {noun} {joined(needed, 'and')}{allowed}."
 
 
 def success_policy(topology: Topology, asked: str | None, roles: Collection[str]) -> SuccessPolicy:
@@ -393,7 +420,7 @@ def success_policy(topology: Topology, asked: str | None, roles: Collection[str]
     if not asked:
         return allowed[0]
     if asked not in set(allowed):
-        choices = _joined(allowed, "or")
+        choices = joined(allowed, "or")
         raise ValueError(f"{topology.name} cannot end by {asked!r}; choose {choices}")
     return SuccessPolicy(asked)
 

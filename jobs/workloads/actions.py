@@ -15,6 +15,7 @@ from jobs.kinds.base import WorkloadKind
 from jobs.kinds.interactive.opening import OpenLink, new_link
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec, columns_of
+from jobs.kinds.training.again import body_of_unfinished
 from jobs.models import Workload
 from jobs.rules.states import FINAL_STATES, HOLDING_STATES, IDLE_STATES, Desired, WorkloadState
 from jobs.workloads.fit import fit
@@ -52,6 +53,18 @@ def submit(*, by: User, tenant: Tenant, kind: WorkloadKind, spec: WorkloadSpec) 
         changes.record(by=by, verb=kind.submit_verb, workload=workload)
         changes.tell(workload)
     return workload
+
+
+def rerun_failures(*, by: User, workload: Workload) -> Workload:
+    """Queues what of an array that has ended has not succeeded, as a new training.
+
+    Raises:
+        PermissionDenied, Refused, NoRoomError: see `submit` and `body_of_unfinished`.
+    """
+    policy.require(by, "submit", workload.tenant)
+    kind, tenant = KINDS[workload.kind], workload.tenant
+    spec = kind.read(body_of_unfinished(workload), tenant=tenant, user=by)
+    return submit(by=by, tenant=tenant, kind=kind, spec=spec)
 
 
 def _intend(workload: Workload, change: dict[str, Any], **only_if: Any) -> bool:

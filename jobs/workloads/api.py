@@ -27,6 +27,7 @@ from jobs.kinds.base import WorkloadKind
 from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec
 from jobs.kinds.training import private
+from jobs.kinds.training.answers import OneJobSerializer
 from jobs.kinds.training.export import FORMS, exported
 from jobs.logs import downloads
 from jobs.models import Replica, Workload
@@ -327,6 +328,16 @@ class ArchivedViewSet(WorkloadViewSet):
         lines = None if asked.get("download") == "1" else tail
         since = _parse_since(asked.get("since", ""))
         return downloads.log_answer(request._request, job, replica, lines, which, since)
+
+    @extend_schema(
+        description="Asks for what of an array that has ended has not succeeded, as a new training.",
+        request=None,
+        responses={201: OneJobSerializer},
+    )
+    @action(detail=True, methods=["post"], url_path="rerun-failed", url_name="rerun-failed")
+    def rerun_failures(self, request: Request, pk: UUID) -> Response:
+        made = actions.rerun_failures(by=self.user, workload=self.find())
+        return self.answered(made, status.HTTP_201_CREATED)
 
     @extend_schema(description="Files that a job left.", responses=ArtifactSerializer(many=True))
     @action(detail=True)

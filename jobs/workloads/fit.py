@@ -5,10 +5,8 @@ An estimate for people: the reconciler alone admits, and it counts anew.
 
 from dataclasses import replace
 
-import msgspec
-
 from jobs.kinds.base import WorkloadKind
-from jobs.kinds.spec import WorkloadSpec
+from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.models import Node, Workload
 from jobs.rules import reasons
 from jobs.rules.admission import RESOURCES, Amount, Fit, NodeCapacity, node_capacity
@@ -47,7 +45,7 @@ def node_capacities() -> tuple[NodeCapacity, ...]:
 
 def fit(kind: WorkloadKind, spec: WorkloadSpec, tenant: Tenant) -> Fit:
     """The answer for one request of this tenant; its `field` is one of the kind's body."""
-    requests = kind.requests(msgspec.to_builtins(spec.replicas))
+    requests = kind.requests(columns_of(spec)["replicas"])
     hard, left = quota_left(tenant)
     if hard is None:
         # What is asked of the cluster is known before the cluster has counted it.

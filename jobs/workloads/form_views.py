@@ -13,6 +13,7 @@ from jobs.bundle_listing import list_bundle
 from jobs.kinds.form import Check, WorkloadForm, ids_of
 from jobs.kinds.registry import KINDS
 from jobs.kinds.tensorboard import TensorBoardForm, body_of
+from jobs.kinds.training.again import unfinished_indexes
 from jobs.models import Workload
 from jobs.workloads import actions
 from jobs.workloads.fit import fit
@@ -136,10 +137,12 @@ def workload_fit(request: PageRequest, kind: str) -> HttpResponseBase:
 @require_safe
 @signed_in
 def workload_again(request: PageRequest, pk: UUID, kind: str) -> HttpResponseBase:
-    """The form that would ask for the same again."""
+    """The form that would ask for the same again; with `?failed` for what of an array has failed."""
     rows = _visible(request, kind).select_related("tenant__owner")
     like = get_object_or_404(rows, pk=pk)
     form = KINDS[kind].form.like(like, request.user)
+    if "failed" in request.GET:
+        form.values["indexes"] = unfinished_indexes(like)
     return _page(request, kind, form, _find_own_tenant(request), like=str(like.pk))
 
 

@@ -15,6 +15,7 @@ from django.http import Http404, QueryDict
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.registry import KINDS
 from jobs.models import Replica, Workload, WorkloadQuerySet
+from jobs.rules.requests import indexes_of
 from jobs.rules.states import FINAL_STATES, Desired, ReplicaState
 from jobs.workloads.usage import totals
 from portal.web.lists import Tab, revision_of
@@ -100,7 +101,7 @@ class ListRow:
 
     @cached_property
     def replica_count(self) -> int:
-        return sum(asked["count"] for asked in self.workload.replicas.values())
+        return sum(len(indexes_of(asked)) for asked in self.workload.replicas.values())
 
     @property
     def lamps(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, ClassVar
 
+from django.db.models import Case, When
 from django.utils.translation import gettext as _
 
 from jobs import command_line
@@ -16,6 +17,7 @@ from jobs.kinds.interactive.spec import TensorBoardSpec
 from jobs.kinds.registry import ARCHIVED, KINDS
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
+from jobs.kinds.training.again import unfinished_indexes
 from jobs.kinds.training.export import Form, find_problem, forms_of
 from jobs.kinds.training.form import changed_options
 from jobs.kinds.training.spec import TrainingSpec
@@ -28,8 +30,8 @@ from jobs.models import (
     WorkloadEvent,
     WorkloadQuerySet,
 )
-from jobs.rules.states import FINAL_STATES, IDLE_STATES, Desired, WorkloadState
-from jobs.rules.topologies import ROLES
+from jobs.rules.states import FINAL_STATES, IDLE_STATES, Desired, ReplicaState, WorkloadState
+from jobs.rules.topologies import ROLES, get_topology
 from jobs.workloads import timeline
 from jobs.workloads.startup import StartStep, start_steps, usual_seconds
 from jobs.workloads.usage import Holder, find_holders, totals
@@ -41,6 +43,12 @@ from tenants.models import User
 MAX_EVENTS = 300
 MAX_ARTIFACTS = 1000
 MAX_EARLIER_STARTS = 20
+MAX_REPLICAS = 100  # of an array; what one looks for among them comes first
+_TOLD_FIRST = Case(
+    When(state=ReplicaState.FAILED, then=0),
+    When(state__in=(ReplicaState.RUNNING, ReplicaState.STARTING), then=1),
+    default=2,
+)
 EVENT_FILES = "tfevents"  # part of the name of every file that TensorBoard reads
 
 
@@ -204,7 +212,19 @@ class TrainingPage(WorkloadPage):
         return timeline.steps(self.workload)
 
     @cached_property
+    def is_array(self) -> bool:
+        return get_topology(self.spec.topology).is_array
+
+    @cached_property
+    def failed_indexes(self) -> str:
+        """Of an array that has ended, what of it has not succeeded; empty: nothing."""
+        return unfinished_indexes(self.workload) if self.is_own else ""
+
+    @cached_property
     def _all_replicas(self) -> list[Replica]:
+        if self.is_array:
+            found = self.workload.replica_rows.filter(attempt=self.workload.attempt)
+            return list(found.order_by(_TOLD_FIRST, "index")[:MAX_REPLICAS])
         rows = list(self.workload.replica_rows.all())
         order = {role: place for place, role in enumerate(self.workload.asked)}
         return sorted(rows, key=lambda r: (r.attempt, order.get(r.role, 99), r.index))
@@ -230,7 +250,9 @@ class TrainingPage(WorkloadPage):
 
     @property
     def replica_names(self) -> list[str]:
-        """`worker-0`, ...: all that the request has, whether or not they exist yet."""
+        """`worker-0`, ...: all that the request has, whether or not they exist yet; of an array some."""
+        if self.is_array:
+            return [str(row) for row in self.replicas]
         return [
             f"{role}-{index}"
             for role, asked in self.workload.asked.items()

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-import msgspec
-
 from jobs.kinds.registry import KINDS
-from jobs.kinds.spec import WorkloadSpec
+from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.models import Workload
 from jobs.rules.admission import total_of
+from jobs.rules.requests import at_once
 from jobs.rules.states import HOLDING_STATES
 from tenants.models import Tenant, User
 from tenants.usage import TITLES, UsageLine
@@ -23,14 +22,14 @@ MAX_HOLDERS = 20
 
 
 def totals(replicas: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """What all replicas of a workload ask for together, by the resources of the quota.
+    """What all replicas of a workload that run at a time ask for together, by the resources of the quota.
 
     Args:
         replicas: role -> count, cpu_millicores, memory_bytes, gpu_count, as a row keeps them.
     """
     sums = dict.fromkeys(RESOURCES, 0)
     for asked in replicas.values():
-        count = asked["count"]
+        count = at_once(asked)
         sums["cpu"] += count * asked["cpu_millicores"]
         sums["memory"] += count * asked["memory_bytes"]
         sums["gpu"] += count * asked["gpu_count"]
@@ -46,7 +45,7 @@ def held_totals(kind: str, replicas: Mapping[str, Mapping[str, Any]]) -> dict[st
 
 def spec_totals(kind: str, spec: WorkloadSpec) -> dict[str, int]:
     """What the quota would count of a request."""
-    return held_totals(kind, msgspec.to_builtins(spec.replicas))
+    return held_totals(kind, columns_of(spec)["replicas"])
 
 
 def queued_by_tenant(tenant_ids: Collection[UUID]) -> dict[UUID, dict[str, int]]:

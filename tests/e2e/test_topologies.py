@@ -283,4 +283,36 @@ def test_an_elastic_group_goes_on_while_a_lost_worker_is_replaced(
     assert len(groups) > 1
     assert groups[-1] == "2"
     assert max(map(int, re.findall(r"continues after step (\d+)", log()))) >= 50
+
+
+def test_tasks_of_a_sweep_run_two_at_a_time_and_the_one_that_fails_runs_again(
+    portal: Portal, ada: Rest
+) -> None:
+    done, log = run_to_the_end(
+        ada,
+        EXAMPLES / "sweep.py",
+        topology="array",
+        image="python:3.11-slim",
+        command=["python", "sweep.py", "--fail_once", "3"],
+        replicas={"worker": {"count": 6, "cpu": "100m", "memory": "64Mi"}},
+        parallelism=2,
+        retries=1,
+    )
+    losses = dict(re.findall(r"task (\d) loss (\S+)", log))
+    assert sorted(losses) == list("012345")
+    assert float(losses["3"]) < 1e-6 < float(losses["0"])
+    spans = [
+        (task, float(began), float(ended))
+        for task, began, ended in re.findall(r"task (\d) span (\S+) (\S+)", log)
+    ]
+    assert sorted(task for task, *_rest in spans) == list("0123345")
+    busy = [sum(b <= began < e for _task, b, e in spans) for _task, began, _ended in spans]
+    assert max(busy) == 2
+    runs = {one["index"]: (one["state"], one["restarts"]) for one in done["replicas"]}
+    assert runs == {n: ("succeeded", int(n == 3)) for n in range(6)}
+    assert done["attempt"] == 1
+    hosts = set(re.findall(r"task \d of 6 on (\S+):", log))
+    assert len(hosts) == 6
+    files = {one["path"] for one in ada.get(f"jobs/{done['id']}/artifacts/")["results"]}
+    assert {f"artifacts/result-{n}.json" for n in range(6)} <= files
     check_that_nothing_is_left(portal, ada, done, 120)

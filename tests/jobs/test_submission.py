@@ -99,6 +99,41 @@ def test_a_restart_policy_that_contradicts_the_retries_is_refused(
     assert (run.restart_policy, run.retries) == (policy, retries)
 
 
+@pytest.mark.parametrize(
+    ("topology", "asked", "wrong"),
+    [
+        ("single", {"parallelism": 2}, "parallelism"),
+        ("tf-ps", {"max_failed": 0}, "max_failed"),
+        ("jax", {"indexes": "0"}, "indexes"),
+        ("jax", {"cluster_flags": True}, "cluster_flags"),
+        ("array", {"cluster_flags": True}, "cluster_flags"),
+        ("array", {"indexes": "0,6"}, "indexes"),
+        ("array", {"indexes": "0-3,5", "parallelism": 100, "max_failed": 0}, None),
+        ("array", {"indexes": None, "parallelism": None, "cluster_flags": False}, None),
+        ("torch-ddp", {"indexes": None, "max_failed": None, "cluster_flags": []}, None),
+    ],
+)
+def test_a_field_that_the_topology_has_not_contradicts_it(
+    alice: Tenant, topology: str, asked: dict[str, object], wrong: str | None
+) -> None:
+    workers = {"replicas": {"worker": {"count": 6}}} if topology == "array" else {}
+    body = {"topology": topology, **workers, **asked}
+    if wrong is None:
+        assert accepted(alice, **body).topology == topology
+    else:
+        assert refused(alice, **body) == {wrong: "contradiction"}
+
+
+def test_an_array_has_as_many_workers_as_the_catalog_says(
+    alice: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for most, count in ((1000, 1001), (3, 4)):
+        limited = replace(get_catalog(), max_array=most)
+        monkeypatch.setattr(base, "get_catalog", lambda limited=limited: limited)
+        body = {"topology": "array", "replicas": {"worker": {"count": count}}}
+        assert refused(alice, **body) == {"replicas.worker.count": "out_of_range"}
+
+
 @pytest.mark.parametrize("name", ["a", "2layer net", "A.b_c-d 9", "x" * 80])
 def test_names_are_kept_as_typed(alice: Tenant, name: str) -> None:
     assert accepted(alice, name=name).name == name
@@ -190,7 +225,7 @@ def test_only_what_the_readme_plans_comes_later(alice: Tenant) -> None:
     [planned] = re.findall(
         r"answered with `not_available_yet` until then: (.*?)\.", readme, re.DOTALL
     )
-    topologies = planned.partition("code from")[0]
+    topologies = planned.partition("`archive`")[0]
     assert set(re.findall(r"`([\w-]+)`", topologies)) == PLANNED_TOPOLOGIES
     for planned_name in PLANNED_TOPOLOGIES:
         assert refused(alice, topology=planned_name) == {"topology": "not_available_yet"}

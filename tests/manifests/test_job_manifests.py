@@ -259,3 +259,35 @@ def test_each_container_is_given_the_secrets_that_it_needs(training: Workload) -
         assert named["git-secret"]["secretName"] == "user-key-3"
     name = documents[1]["metadata"]["name"]
     assert named_secrets(documents, besides=name) == {"user-wandb-2", "user-gcs-1", "user-key-3"}
+
+
+def test_tasks_of_an_array_are_counted_by_place_and_fail_alone() -> None:
+    policy = RunPolicy(retries=2, restart_policy="exit_code")
+    asked = {"topology": "array", "indexes": "3,17-20", "max_failed": None, "run_policy": policy}
+    for changes, expected in (
+        ({}, {"completions": 5, "parallelism": 5}),
+        ({"parallelism": 2, "max_failed": 1}, {"parallelism": 2, "maxFailedIndexes": 1}),
+        ({"indexes": None}, {"completions": 200, "parallelism": 10}),
+    ):
+        workers = {"worker": {**WORKER, "count": 200}}
+        training = altered(SINGLE, replicas=workers, **{**asked, **changes})
+        documents = render_training(training, attempt=1, pods=PODS)
+        spec = documents[0]["spec"]
+        assert expected.items() <= spec.items()
+        assert (spec["backoffLimitPerIndex"], "maxFailedIndexes" in spec) == (
+            2,
+            "max_failed" in changes,
+        )
+        lost, failed = spec["podFailurePolicy"]["rules"]
+        assert (lost["action"], failed["action"]) == ("Ignore", "FailIndex")
+        codes = failed["onExitCodes"]["values"]
+        assert codes == [n for n in range(1, 128) if n not in {64, 65, 69, 126, 127}]
+        config = json.loads(documents[2]["data"]["job.json"])
+        chosen = None if "indexes" in changes else [3, 17, 18, 19, 20]
+        assert (config["counts"], config["indexes"], config["hosts"]) == (
+            {"worker": 200},
+            chosen,
+            {},
+        )
+        [counted] = requests_of(training.replicas)
+        assert counted.count == spec["parallelism"]

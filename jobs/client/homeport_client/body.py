@@ -40,7 +40,9 @@ _COUNT = click.IntRange(0, 100_000)
 FIELDS = {
     "name": _flag("--name", "name of the training (the folder's)"),
     "image": _flag("--image", "container image"),
-    "topology": _flag("--topology", "single, tf-ps (with --ps), tf-multiworker, torch-ddp, jax"),
+    "topology": _flag(
+        "--topology", "single, array, tf-ps (with --ps), tf-multiworker, torch-ddp, jax"
+    ),
     "replicas.worker.count": _flag("--workers", "workers (1)", "N", _COUNT),
     "replicas.worker.cpu": _flag("--cpu", "CPUs of each worker (1), also as 500m"),
     "replicas.worker.memory": _flag("--memory", "memory of each worker (1Gi)"),
@@ -54,6 +56,9 @@ FIELDS = {
     "replicas.ps.memory": _flag("--ps-memory", "memory of each parameter server", "MEMORY"),
     "replicas.ps.gpu": _flag("--ps-gpu", "GPUs of each parameter server", "N", _COUNT),
     "replicas.ps.image": _flag("--ps-image", "another image for parameter servers", "IMAGE"),
+    "parallelism": _flag("--parallelism", "workers of an array at a time (10)", "N", _COUNT),
+    "max_failed": _flag("--max-failed", "workers of an array that may fail (all)", "N", _COUNT),
+    "indexes": _flag("--indexes", "workers of an array that run: 3,17-20 (all)"),
     "shm": _flag("--shm", "size of /dev/shm", "SIZE"),
     "success_policy": _flag("--success-policy", "worker0 or all", "RULE"),
     "priority": _flag("--priority", "normal"),

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from jobs.kinds.answers import INT64, ReasonSerializer, reason_json, stamp
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
-from jobs.kinds.training.fields import ResourcesSerializer, SourceSerializer
+from jobs.kinds.training.fields import Indexes, ResourcesSerializer, SourceSerializer
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Attempt, Replica, Workload
@@ -91,7 +91,7 @@ def _answered(each: AnyField) -> AnyField:
     """How the document describes what REST answers of an option."""
     if isinstance(each, Integer):
         return serializers.IntegerField(required=False, allow_null=each.allow_null, **INT64)
-    if isinstance(each, Quantity):
+    if isinstance(each, Quantity | Indexes):
         return serializers.CharField(allow_null=each.allow_null, read_only=True)
     return serializers.CharField(max_length=16, required=False, allow_null=each.allow_null)
 

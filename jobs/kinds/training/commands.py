@@ -58,15 +58,15 @@ def preview_command(spec: TrainingSpec) -> CommandPreview:
     replicas: dict[str, list[str]] = {}
     own = {role: n for role, n in counts.items() if not topology.role(role).program}
     for role, count in own.items():
-        for index in range(min(count, MAX_SHOWN)):
-            context = ReplicaContext(role, index, hosts, "/data", log_dir)
+        for index in spec.indexes_of(role)[:MAX_SHOWN]:
+            context = ReplicaContext(role, index, hosts, "/data", log_dir, role_count=count)
             words = placeholders.final_command(spec.command_of(role), spec.cluster_flags, context)
             replicas.setdefault(command_line.join(words), []).append(f"{role}-{index}")
     shown = sum(map(len, replicas.values()))
     return CommandPreview(
         lines=tuple(ReplicaCommand(tuple(who), text) for text, who in replicas.items()),
         variables=_variables(spec, hosts),
-        hidden=sum(own.values()) - shown,
+        hidden=sum(len(spec.indexes_of(role)) for role in own) - shown,
         shell_word=next((word for word in _words(spec) if word in _SHELL_WORDS), ""),
         unknown_placeholder=_find_unknown_placeholder(spec),
     )

@@ -63,11 +63,14 @@ def find_success(now: Situation) -> Outcome | None:
     }
     if root is not None and root.uid == now.row.root_uid:
         is_complete = root.verdict == "complete"
-        indexes = range(counts[role]) if is_complete else root.completed
+        indexes = (now.row.tasks or range(counts[role])) if is_complete else root.completed
         done |= {(role, index) for index in indexes}
     done |= {(job.role, index) for job in now.observed.serving_jobs for index in job.completed}
     policy = policy_of(now)
-    if needed(now.topology, policy, counts) <= done:
+    must = needed(now.topology, policy, counts)
+    if now.row.tasks:
+        must = frozenset((role, index) for index in now.row.tasks)
+    if must <= done:
         return Outcome(is_success=True)
     if now.least is None or policy is not SuccessPolicy.ALL or len(done) < now.least:
         return None
@@ -208,6 +211,16 @@ def find_moved(now: Situation) -> Outcome | None:
     return None
 
 
+def failure_of_array(now: Situation, root: Root) -> ReplicaEnd:
+    """How many have failed for good, and how one of them did."""
+    failed = {ReplicaKey(now.deciding.name, index, now.row.attempt).who for index in root.failed}
+    ends = [end for end in _failures(now) if end.who in failed]
+    first = min(ends, key=ReplicaEnd.order, default=ReplicaEnd("", without_cause(now)))
+    counts = {"count": len(failed), "most": len(now.row.tasks)}
+    reason = reasons.make("tasks_failed", cause=first.reason.text, **counts)
+    return ReplicaEnd(first.who, reason, first.exit_code)
+
+
 # --- servers ---
 def find_restarts(now: Situation) -> Iterator[Restarts]:
     """Of servers whose program ended since the last look."""
@@ -220,8 +233,8 @@ def find_restarts(now: Situation) -> Iterator[Restarts]:
 
 
 def find_replaced(now: Situation) -> Iterator[Restarts]:
-    """Of replicas whose Job has started them again alone since the last look."""
-    roles = {job.role for job in now.observed.serving_jobs} | now.row.least.keys()
+    """Of replicas that their Job has started again, each by itself, since the last look."""
+    roles = {job.role for job in now.observed.serving_jobs} | {now.deciding.name}
     for row in sorted(now.current, key=lambda r: r.key):
         before = now.observed.replicas.get(row.key)
         if row.key.role not in roles or before is None or before.pod_uid == row.pod_uid:
@@ -324,7 +337,7 @@ def _was_replaced(now: Situation, row: ReplicaRow) -> bool:
 
 def find_stragglers(now: Situation) -> list[str]:
     """Those that still run although worker 0 has succeeded, all being needed."""
-    if policy_of(now) is not SuccessPolicy.ALL:
+    if policy_of(now) is not SuccessPolicy.ALL or now.topology.is_array:
         return []
     rows = {row.key.index: row for row in _deciding(now)}
     if 0 not in rows or rows[0].state is not ReplicaState.SUCCEEDED:

@@ -135,7 +135,8 @@ class Export:
     def _program(self, replicas: ReplicaGroup) -> tuple[list[str], list[Object]]:
         """Command and variables, but for those that the operator sets."""
         role, index = replicas.role.name, replicas.index
-        context = ReplicaContext(role, index or 0, self.hosts, DATA_DIR, self.log_dir)
+        where = (role, index or 0, self.hosts, DATA_DIR, self.log_dir)
+        context = ReplicaContext(*where, role_count=self.counts[role])
         known = {"task_index": _INDEX} if index is None else {}
 
         def text(given: str) -> str:
@@ -171,7 +172,7 @@ def _plain(export: Export) -> list[Object]:
     """A Service for each replica, and a Job, or a Deployment where it has to start again at once."""
     services, workloads = [], []
     for role in export.roles:
-        for index in range(export.counts[role.name]):
+        for index in export.spec.indexes_of(role.name):
             metadata = export.metadata(f"{role.name}-{index}")
             spec = {
                 "clusterIP": "None",

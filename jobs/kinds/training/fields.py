@@ -18,7 +18,7 @@ from rest_framework.fields import empty
 
 from jobs.models import Bundle, UserSecret
 from jobs.pod.protocol.placeholders import DEFAULT_FLAGS, FLAGS
-from jobs.rules.requests import RoleRequest
+from jobs.rules.requests import RoleRequest, parse_indexes
 from jobs.rules.topologies import (
     SINGLE,
     TOPOLOGIES,
@@ -45,7 +45,7 @@ AnyField = serializers.Field[Any, Any, Any, Any]
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 # Planned, as README.md says.
-PLANNED_TOPOLOGIES = frozenset({"array", "tf-ingraph"})
+PLANNED_TOPOLOGIES = frozenset({"tf-ingraph"})
 _BY_DDP = "PyTorch, DeepSpeed and Accelerate run by the topology torch-ddp."
 _OWN_SCHEDULER = (
     "Ray, Dask and Spark bring a scheduler of their own, which would be a second queue inside one "
@@ -65,6 +65,8 @@ NO_COMMAND = "Replicas of this role run a program of Homeport; give the command 
 NO_SECRET = "You have no such secret."
 MAX_SOURCE_CHARS = 2000
 MAX_REF_CHARS = 200
+INDEXES = re.compile(r"\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*", re.ASCII)
+MAX_INDEXES_CHARS = 4000
 # What no name of a branch or tag has: https://git-scm.com/docs/git-check-ref-format. A word that begins with
 # `-` is an option, one that begins with `+` or has `:` says where to keep what is fetched.
 NO_REF = re.compile(
@@ -387,7 +389,9 @@ class Replicas(AnyField):
         found: dict[str, Any] = {}
         wrong: dict[str, Any] = {}
         for role in topology.present(asked):
-            most = role.most or _catalog(self).max_replicas_per_role
+            catalog = _catalog(self)
+            most = catalog.max_array if topology.is_array else catalog.max_replicas_per_role
+            most = role.most or most
             body = ResourcesSerializer(data=asked[role.name], most=most, context=self.context)
             if not body.is_valid():
                 wrong[role.name] = body.errors
@@ -548,6 +552,17 @@ class ClusterFlags(AnyField):
 
     def to_representation(self, value: tuple[str, ...]) -> list[str]:
         return list(value)
+
+
+class Indexes(Text):
+    """Of an array, the replicas that run, as the cluster writes indexes: `3,17-20`."""
+
+    def to_internal_value(self, data: Any) -> str:
+        text = super().to_internal_value(data).replace(" ", "")
+        is_known = len(text) <= MAX_INDEXES_CHARS and INDEXES.fullmatch(text)
+        if not is_known or not all(map(parse_indexes, text.split(","))):
+            _refuse("invalid", "Write numbers and ranges from 0 on, for example 3,17-20.")
+        return text
 
 
 @extend_schema_field(serializers.ChoiceField(SUCCESS_POLICIES, allow_null=True))

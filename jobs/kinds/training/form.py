@@ -42,6 +42,7 @@ from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Bundle, Node, UserSecret, Workload
 from jobs.pod.protocol import placeholders
 from jobs.rules.topologies import (
+    OPTIONS,
     ROLES,
     SINGLE,
     TOPOLOGIES,
@@ -267,6 +268,7 @@ class TrainingForm(WorkloadForm):
             ),
             "flag_names": placeholders.FLAGS,
             "machines": MACHINES,
+            "options": OPTIONS,
             "topology": self.topology,
             "topologies": tuple(TOPOLOGIES.values()),
             "roles": _ROLE_INPUTS,
@@ -296,7 +298,9 @@ class TrainingForm(WorkloadForm):
         found: dict[str, Any] = {
             str(each.field_name): self.values[name]
             for name, each in _plain_fields().items()
-            if self.values[name] and not self._lacks_unit(name)
+            if self.values[name]
+            and not self._lacks_unit(name)
+            and self._is_asked(str(each.field_name))
         }
         with suppress(ValueError):
             found["command"] = _words(self.values["command"])
@@ -309,7 +313,7 @@ class TrainingForm(WorkloadForm):
             "replicas": {role.name: self._role(role) for role in self._roles},
             "env": dict(self.env),
             "secrets": self.secrets,
-            "cluster_flags": self.flags,
+            "cluster_flags": self.flags if self._is_asked("cluster_flags") else [],
         }
 
     def unreadable(self) -> dict[str, str]:
@@ -383,6 +387,10 @@ class TrainingForm(WorkloadForm):
     def topology(self) -> Topology:
         """The one that is chosen."""
         return TOPOLOGIES.get(self.values["topology"], SINGLE)
+
+    def _is_asked(self, name: str) -> bool:
+        """Whether the topology has this field."""
+        return name not in OPTIONS or name in self.topology.options
 
     @property
     def _roles(self) -> list[Role]:
@@ -583,7 +591,8 @@ def changed_options(spec: TrainingSpec) -> list[tuple[str, str]]:
         each = fields[one.name]
         value = attrgetter(str(each.source))(spec)
         default = None if each.default is empty else each.default
-        if one.widget.group == GROUPS[-1].key and value != default:
+        is_shown = one.widget.group == GROUPS[-1].key or one.name in OPTIONS
+        if is_shown and value != default:
             found.append((str(one.label), shown_text(each, value)))
     return found
 

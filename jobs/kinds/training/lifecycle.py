@@ -194,6 +194,9 @@ class TrainingLifecycle(ArchivedLifecycle):
             return None
         if root.fail_reason == "DeadlineExceeded":
             return Outcome(False, self._deadline_reason())
+        if self.topology.is_array and root.failed:
+            end = decision.failure_of_array(now, root)
+            return Outcome(False, end.reason, exit_code=end.exit_code)
         cause = decision.find_cause(now)
         is_loss = root.fail_reason == LOSS
         if cause is None or (is_loss and not cause.is_lost):

@@ -16,7 +16,9 @@ from jobs.kinds.spec import spec_of
 from jobs.kinds.state import Rescue
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Workload
+from jobs.pod.protocol.codes import OWN_CODES, SIGNAL_BASE
 from jobs.rules.hosts import PORT, addresses
+from jobs.rules.requests import at_once, indexes_of
 from jobs.rules.restarts import RestartPolicy
 from jobs.rules.topologies import (
     RoleKind,
@@ -39,6 +41,8 @@ UPLOAD_RETRY_S = (
 RESCUE_DEADLINE_S = 1800
 # Of a replica that may fail alone, as others go on meanwhile.
 REPLICA_RESTARTS = 3
+# What ends a replica for good by `exit_code`; what those of ours mean tells its reason, not the number.
+FINAL_CODES = tuple(code for code in range(1, SIGNAL_BASE) if code not in OWN_CODES)
 DATA_DIR = "/data"
 LOG_ROOT = "/log/jobs"
 TEMPLATE_VERSION = "job-2"
@@ -57,13 +61,20 @@ class RoleManifest:
     resources: Mapping[str, str]
     gpu_count: int
     count: int
+    parallelism: int
     index: int | None
     replaces_lost: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobManifest(Manifest):
-    """Variables of `job.yaml.j2`."""
+    """Variables of `job.yaml.j2`.
+
+    Attributes:
+        is_alone: replicas of the root are tried again one by one.
+        max_failed: so many of these may fail for good before the others are stopped; None: all.
+        final_codes: exit codes after which one that is tried again alone has failed for good.
+    """
 
     attempt: int
     selector: Mapping[str, str]
@@ -71,8 +82,10 @@ class JobManifest(Manifest):
     servers: Sequence[RoleManifest]
     serving_jobs: Sequence[RoleManifest]
     replica_restarts: int
+    is_alone: bool
     root_restarts: int
-    root_may_lose: int
+    max_failed: int | None
+    final_codes: Sequence[int]
     deadline_s: int | None
     dead_man_ttl_s: int | None
     grace_s: int
@@ -121,6 +134,9 @@ def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSet
         "private": PRIVATE_FILE,
         "hosts": hosts,
         "addresses": spec.run_policy.addresses,
+        "counts": {role: asked.count for role, asked in spec.replicas.items()},
+        # Where the place of a pod in its Job is not its index.
+        "indexes": spec.indexes_of("worker") if spec.indexes else None,
         "environment": environment_of(spec),
         "data_dir": DATA_DIR,
         "limits": {
@@ -180,9 +196,9 @@ def _role(
     training: Workload, spec: TrainingSpec, attempt: int, role: str, index: int | None = None
 ) -> RoleManifest:
     """All replicas of a role, or the one of this index."""
-    asked = spec.replicas[role]
+    asked = training.replicas[role]
     of_role = get_topology(spec.topology).role(role)
-    replaces_lost = of_role.replaced_when_lost or asked.min_count is not None
+    replaces_lost = of_role.replaced_when_lost or "min_count" in asked
     base = kube_name(training.name, training.pk, attempt)
     marks = {JOB_LABEL: base, labels.ROLE: role, labels.ATTEMPT: str(attempt)}
     name = names.role_name(base, role)
@@ -194,9 +210,10 @@ def _role(
         name=name,
         image=spec.image_of(role),
         labels={**marks, labels.OWNER: str(training.pk)},
-        resources=amounts(asked.cpu_millicores, asked.memory_bytes, asked.gpu_count),
-        gpu_count=asked.gpu_count,
-        count=asked.count if index is None else 1,
+        resources=amounts(asked["cpu_millicores"], asked["memory_bytes"], asked["gpu_count"]),
+        gpu_count=asked["gpu_count"],
+        count=len(indexes_of(asked)) if index is None else 1,
+        parallelism=at_once(asked) if index is None else 1,
         index=index,
         replaces_lost=replaces_lost,
     )
@@ -222,7 +239,14 @@ def render_training(
     decides_after = any(role != deciding.name for role, _ in needed(topology, success, counts))
     is_retried = policy.restart_policy != RestartPolicy.NEVER
     replica_restarts = max(REPLICA_RESTARTS, policy.retries) if is_retried else 0
-    least = spec.least.get(deciding.name)
+    root_restarts, least = 0, spec.least.get(deciding.name)
+    max_failed: int | None = 0
+    if least is not None:
+        root_restarts, max_failed = replica_restarts, counts[deciding.name] - least
+    elif topology.is_array:
+        root_restarts, max_failed = policy.retries, spec.max_failed
+    is_alone = topology.is_array or least is not None
+    is_by_code = policy.restart_policy == RestartPolicy.EXIT_CODE
     owner, base = str(training.pk), kube_name(training.name, training.pk, attempt)
     context = JobManifest(
         owner=owner,
@@ -245,8 +269,10 @@ def render_training(
             if role.kind is RoleKind.JOB
         ),
         replica_restarts=replica_restarts,
-        root_restarts=0 if least is None else replica_restarts,
-        root_may_lose=0 if least is None else counts[deciding.name] - least,
+        is_alone=is_alone,
+        root_restarts=root_restarts,
+        max_failed=max_failed,
+        final_codes=FINAL_CODES if is_by_code else (),
         deadline_s=deadline_s if deadline_s is not None else policy.deadline_s,
         # What it owns would go with it, and must still succeed where a chief does not decide.
         dead_man_ttl_s=None if decides_after else policy.ttl_s + DEAD_MAN_S,

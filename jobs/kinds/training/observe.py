@@ -1,6 +1,6 @@
 """Turns what the cache holds of a training into the data that planning works on. No I/O."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -30,6 +30,7 @@ from jobs.kinds.state import (
     WorkloadRow,
 )
 from jobs.kinds.training.manifests import RESCUE_ROLE
+from jobs.rules.requests import parse_indexes
 from portal.cluster import labels, names, objects
 from portal.cluster.cache import ClusterCache
 
@@ -54,7 +55,7 @@ def observe(
         cache,
         loaded,
         results,
-        _root(roots[0]) if roots else None,
+        _root(row, roots[0]) if roots else None,
         servers=tuple(
             seen_as(
                 ServerDeployment,
@@ -85,22 +86,13 @@ def _with_mounts(cache: ClusterCache, row: WorkloadRow, pod: PodFacts) -> PodFac
 
 
 # --- Job ---
-def parse_indexes(text: str) -> frozenset[int]:
-    """`1,3-5` as a set; what is no number is left out.
-
-    https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/#JobStatus
-    """
-    found: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if not part.isascii():  # "²" is a digit and no number
-            continue
-        if first.isdigit() and (not last or last.isdigit()):
-            found.update(range(int(first), min(int(last or first), int(first) + 10_000) + 1))
-    return frozenset(found)
+def _tasks(row: WorkloadRow, places: Iterable[int]) -> frozenset[int]:
+    """The indexes of replicas at these places of the root Job, which counts those that run."""
+    tasks = row.tasks
+    return frozenset(tasks[n] for n in places if n < len(tasks)) if tasks else frozenset(places)
 
 
-def _root(seen: objects.KubeJob) -> Root:
+def _root(row: WorkloadRow, seen: objects.KubeJob) -> Root:
     conditions = seen.status.conditions
     complete = condition(conditions, "Complete") or condition(conditions, "SuccessCriteriaMet")
     failed = condition(conditions, "Failed") or condition(conditions, "FailureTarget")
@@ -113,8 +105,8 @@ def _root(seen: objects.KubeJob) -> Root:
         verdict="failed" if failed else "complete" if complete else "",
         fail_reason=failed.reason if failed else "",
         fail_message=failed.message if failed else "",
-        completed=parse_indexes(seen.status.completed_indexes),
-        failed=parse_indexes(seen.status.failed_indexes),
+        completed=_tasks(row, parse_indexes(seen.status.completed_indexes)),
+        failed=_tasks(row, parse_indexes(seen.status.failed_indexes)),
         failed_count=seen.status.failed,
     )
 
@@ -169,6 +161,8 @@ def read_pod(row: WorkloadRow, pod: objects.KubePod) -> PodFacts:
 def _key(row: WorkloadRow, marks: objects.PodLabels) -> ReplicaKey:
     """The replica that it is, or rescues."""
     index = number(marks.index or marks.completion_index)
+    if row.tasks and not marks.index:
+        index = row.tasks[min(index, len(row.tasks) - 1)]
     if marks.role == RESCUE_ROLE:
         attempt = number(marks.rescued_attempt, row.attempt)
         return ReplicaKey(marks.rescued_role, index, attempt)

@@ -54,9 +54,15 @@ class Situation:
 
     @property
     def expected(self) -> list[ReplicaKey]:
-        """Keys of the current attempt's replicas."""
+        """Keys of the current attempt's replicas: of an array those that have begun, and the first that do."""
+        attempt = self.row.attempt
+        if self.topology.is_array:
+            role = self.deciding.name
+            first = {ReplicaKey(role, n, attempt) for n in self.row.tasks[: self.row.at_once]}
+            begun = {pod.key for pod in self.observed.pods if pod.key.attempt == attempt}
+            return sorted(first | begun | {row.key for row in self.current})
         return [
-            ReplicaKey(role, index, self.row.attempt)
+            ReplicaKey(role, index, attempt)
             for role, count in self.row.counts.items()
             for index in range(count)
         ]
@@ -310,7 +316,12 @@ def all_placed(now: Situation) -> bool:
 
 
 def all_run(now: Situation) -> bool:
-    """Whether every replica runs, has succeeded, or has failed for good while others go on."""
+    """Whether every replica runs, has succeeded, or has failed for good while others go on.
+
+    Those of an array do not wait for each other: one that has begun is enough.
+    """
+    if now.topology.is_array:
+        return any(row.started_at is not None for row in now.current)
     given_up = {(job.role, index) for job in now.observed.serving_jobs for index in job.failed}
     return all(
         now.replicas[key].state in _GOOD or (key.role, key.index) in given_up for key in now.awaited

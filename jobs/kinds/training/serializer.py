@@ -13,6 +13,7 @@ from jobs.kinds.training.fields import (
     AddressesName,
     ClusterFlags,
     Command,
+    Indexes,
     Readers,
     Replicas,
     SecretUses,
@@ -25,7 +26,14 @@ from jobs.kinds.training.fields import (
 )
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
 from jobs.rules.restarts import RestartPolicy
-from jobs.rules.topologies import SINGLE, Topology, get_topology, success_policy
+from jobs.rules.topologies import (
+    OPTIONS,
+    SINGLE,
+    Topology,
+    get_topology,
+    joined,
+    success_policy,
+)
 from portal.web.fields import (
     Duration,
     FixedChoice,
@@ -39,6 +47,7 @@ from portal.web.forms import Widget
 MAX_SECONDS = 90 * 86400
 _RUN = RunPolicy()  # its defaults
 _NUMERIC = {"inputmode": "numeric"}
+_UNSAID: tuple[object, ...] = (None, ())
 
 
 def _widget(group: str, place: int = 99, template: str = "", **shown: Any) -> dict[str, Widget]:
@@ -68,6 +77,39 @@ class TrainingSerializer(SpecSerializer):
         label=_("Code"), required=False, allow_null=True, style=_widget("what", 2, "source")
     )  # type: ignore[assignment]  # a declared field named like DRF's own attribute; the metaclass takes it out
     replicas = Replicas(required=False, style=_widget("where", 2, "replicas_input"))
+    parallelism = FixedInteger(
+        label=_("Parallelism"),
+        least=1,
+        most=1000,
+        required=False,
+        allow_null=True,
+        style=_widget(
+            "where",
+            3,
+            hint=_(
+                "How many workers run at a time; so many count against the quota. Empty: at most 10."
+            ),
+            attributes=_NUMERIC,
+        ),
+    )
+    max_failed = FixedInteger(
+        label=_("Failure limit"),
+        most=1000,
+        required=False,
+        allow_null=True,
+        style=_widget(
+            "where",
+            4,
+            hint=_("If more workers than this fail, the others are stopped. Empty: all run."),
+            attributes=_NUMERIC,
+        ),
+    )
+    indexes = Indexes(
+        label=_("Indexes"),
+        required=False,
+        allow_null=True,
+        style=_widget("where", 5, hint=_("Which of the workers run, as 3,17-20. Empty: all.")),
+    )
     env = Variables(
         label=_("Environment variables"), required=False, style=_widget("how", 4, "env")
     )
@@ -224,30 +266,28 @@ class TrainingSerializer(SpecSerializer):
 
     def validate(self, attrs: dict[str, Any]) -> TrainingSpec:
         spec = msgspec.convert(attrs, TrainingSpec)  # which has no priority
-        policy, retries = spec.run_policy.restart_policy, spec.run_policy.retries
-        if policy == RestartPolicy.NEVER and retries:
-            _refuse("contradiction", _("With retries this cannot be never."), "restart_policy")
-        if policy == RestartPolicy.EXIT_CODE and not retries:
-            text = _("Nothing is retried without retries: enter 1 to 10 of them.")
-            _refuse("contradiction", text, "restart_policy")
         topology = get_topology(spec.topology)
-        if spec.least:
-            spec = self._with_least(spec, topology)
+        for name, why in _contradictions(spec).items():
+            _refuse("contradiction", why, name)
+        if spec.least or topology.is_array:
+            spec = self._with_names(spec, topology)
         try:
             success_policy(topology, spec.run_policy.success_policy, spec.replicas)
         except ValueError as error:
             _refuse("invalid_choice", f"{error}.", "success_policy")
         return spec
 
-    def _with_least(self, spec: TrainingSpec, topology: Topology) -> TrainingSpec:
-        """The same where replicas may be lost, if it can be so."""
+    def _with_names(self, spec: TrainingSpec, topology: Topology) -> TrainingSpec:
+        """The same where replicas are replaced alone, if it can be so: they find each other by name."""
         for name in sorted(topology.elastic_env.keys() & spec.env.keys()):
             why = f"{name} is set by the topology {topology.name}."
             _refuse("forbidden_name", why, "env", name)
         if spec.run_policy.addresses == "names":
             return spec
         if self.initial_data.get("addresses"):  # else it is what the catalog says
-            text = _("With min this cannot be ip: what is replaced comes back at another address.")
+            text = _(
+                "With min, and of an array, this cannot be ip: a replica that is replaced moves."
+            )
             _refuse("contradiction", text, "addresses")
         by_name = msgspec.structs.replace(spec.run_policy, addresses="names")
         return msgspec.structs.replace(spec, run_policy=by_name)
@@ -268,3 +308,22 @@ def _refuse(code: str, text: Any, field: str, part: str = "") -> NoReturn:
     """
     wrong = [serializers.ErrorDetail(str(text), code)]
     raise serializers.ValidationError({field: {part: wrong} if part else wrong})
+
+
+def _contradictions(spec: TrainingSpec) -> dict[str, Any]:
+    """Field -> a sentence, of those that do not go with another one."""
+    wrong: dict[str, Any] = {}
+    policy, retries = spec.run_policy.restart_policy, spec.run_policy.retries
+    if policy == RestartPolicy.NEVER and retries:
+        wrong["restart_policy"] = _("With retries this cannot be never.")
+    if policy == RestartPolicy.EXIT_CODE and not retries:
+        wrong["restart_policy"] = _("Nothing is retried without retries: enter 1 to 10 of them.")
+    for name, topologies in OPTIONS.items():
+        if spec.topology not in topologies and getattr(spec, name) not in _UNSAID:
+            text = _("This goes with the topology %(names)s only.")
+            wrong[name] = text % {"names": joined(topologies, "or")}
+    if "indexes" not in wrong and spec.indexes:
+        last = spec.replicas["worker"].count - 1
+        if spec.indexes_of("worker")[-1] > last:
+            wrong["indexes"] = _("The highest index is %(last)s.") % {"last": last}
+    return wrong

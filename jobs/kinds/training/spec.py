@@ -1,13 +1,19 @@
 """What a training is asked for by: its one typed specification."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import msgspec
 
 from jobs.kinds.spec import WorkloadSpec
+from jobs.rules.requests import indexes_of
+from jobs.rules.topologies import get_topology
 
 KEY = "job"
 GRACE_S = 120  # between SIGTERM and SIGKILL: time for a checkpoint and the upload of the log's end
 # What has a deadline gives its resources back within a minute of it, whatever its program does.
 DEADLINE_GRACE_S = 60
+AT_ONCE = 10  # replicas of an array that says nothing of it
 
 
 class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +46,24 @@ class TrainingSpec(WorkloadSpec, frozen=True, kw_only=True):
     secrets: dict[str, str] = {}  # name -> env | files
     cluster_flags: tuple[str, ...] = ()  # names of flags to append, in order
     shm_bytes: int | None = None
+    # Of an array: how many of its replicas run at a time (None: at most AT_ONCE), how many may fail
+    # before the others are stopped (None: all run), and which run, as "3,17-20" (None: all).
+    parallelism: int | None = None
+    max_failed: int | None = None
+    indexes: str | None = None
     run_policy: RunPolicy = RunPolicy()
+
+    @property
+    def kept_by_role(self) -> Mapping[str, Any]:
+        """What admission and planning read of an array."""
+        if not get_topology(self.topology).is_array:
+            return {}
+        most = min(self.parallelism or AT_ONCE, len(self.indexes_of("worker")))
+        return {"at_once": most, "indexes": self.indexes}
+
+    def indexes_of(self, role: str) -> Sequence[int]:
+        """The replicas of a role that run."""
+        return indexes_of({"count": self.replicas[role].count, "indexes": self.indexes})
 
     def command_of(self, role: str) -> tuple[str, ...]:
         """What the replicas of a role run."""

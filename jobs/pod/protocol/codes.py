@@ -8,6 +8,14 @@ EXIT_NO_PROGRAM = 69
 # The shells' convention.
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
+# Those of ours: the reason beside them says what they mean.
+OWN_CODES = (
+    EXIT_CONFIGURATION,
+    EXIT_PREPARATION,
+    EXIT_NO_PROGRAM,
+    EXIT_NOT_EXECUTABLE,
+    EXIT_NOT_FOUND,
+)
 SIGNAL_BASE = 128  # and the number of the signal that ended the program
 
 # --- What runs in a replica in place of the training's command: "programs" in job.json. ---

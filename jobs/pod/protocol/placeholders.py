@@ -30,6 +30,7 @@ class ReplicaContext(NamedTuple):
         attempt: of the training, from 1 on.
         pod_uid: of the replica's pod; empty where none is known.
         interface: the pod's network interface; empty where nobody asks for it.
+        role_count: replicas of its role; 0: as `hosts` has, for older versions do not say.
     """
 
     role: str
@@ -40,6 +41,7 @@ class ReplicaContext(NamedTuple):
     attempt: int = 1
     pod_uid: str = ""
     interface: str = ""
+    role_count: int = 0
 
     @property
     def name(self) -> str:
@@ -47,8 +49,8 @@ class ReplicaContext(NamedTuple):
 
     @property
     def task_count(self) -> int:
-        """Replicas of its role; a role that nobody talks to has one."""
-        return len(self.hosts.get(self.role, ())) or 1
+        """Replicas of its role."""
+        return self.role_count or len(self.hosts.get(self.role, ())) or 1
 
     @property
     def first_address(self) -> str:

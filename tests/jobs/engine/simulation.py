@@ -9,12 +9,12 @@ call can be refused, lose its reply, or kill the caller.
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.kinds.training.observe import parse_indexes
+from jobs.rules.requests import parse_indexes
 from portal.cluster import labels
 from portal.cluster.client import Cluster, Object
 from portal.cluster.errors import AlreadyExists, ClusterError, Conflict, NotFound, Unavailable
@@ -295,7 +295,7 @@ class Sim(Kubelet, Cluster):
         if done:
             status["completedIndexes"] = ",".join(map(str, sorted(done)))
         counted = self.counted[job["metadata"]["uid"]]
-        [rule] = job["spec"].get("podFailurePolicy", {}).get("rules", [{}])
+        rule, *_rest = job["spec"].get("podFailurePolicy", {}).get("rules", [{}])
         for pod in pods:
             is_lost = _is_lost(pod)
             is_ignored = is_lost and rule.get("action") == "Ignore"
@@ -304,26 +304,35 @@ class Sim(Kubelet, Cluster):
                 status["lost"] = status.get("lost", False) or is_lost
         if counted:
             status["failed"] = len(counted)
+        times = Counter(_index(pod) for pod in pods if pod["metadata"]["uid"] in counted)
+        most = job["spec"].get("backoffLimitPerIndex", len(pods))
+        failed = [index for index, count in sorted(times.items()) if count > most]
+        if failed:
+            status["failedIndexes"] = ",".join(map(str, failed))
 
     def _go_on(self, job: Object, pods: list[Object], active: list[Object]) -> None:
         spec, status = job["spec"], job["status"]
         began = self.began.setdefault(job["metadata"]["uid"], self.seconds)
         done = parse_indexes(status.get("completedIndexes", ""))
+        given_up = parse_indexes(status.get("failedIndexes", ""))
         failed = status.get("failed", 0)
         deadline_s = spec.get("activeDeadlineSeconds")
         if deadline_s is not None and self.seconds - began >= deadline_s:
             self._end(job, active, "Failed", "DeadlineExceeded")
         elif status.get("lost"):
             self._end(job, active, "Failed", "PodFailurePolicy")
-        elif spec.get("maxFailedIndexes") == 0 and failed:
+        elif len(given_up) > spec.get("maxFailedIndexes", len(given_up)):
             self._end(job, active, "Failed", "MaxFailedIndexesExceeded")
         elif "backoffLimit" in spec and failed > spec["backoffLimit"]:
             self._end(job, active, "Failed", "BackoffLimitExceeded")
+        elif given_up and len(done | given_up) == spec["completions"]:
+            self._end(job, active, "Failed", "FailedIndexes")
         elif len(done) == spec["completions"]:
             self._end(job, active, "Complete", "CompletionsReached")
         else:
-            busy = {_index(pod) for pod in active} | done
-            for index in set(range(spec["completions"])) - busy:
+            busy = {_index(pod) for pod in active} | done | given_up
+            free = sorted(set(range(spec["completions"])) - busy)
+            for index in free[: spec["parallelism"] - len(active)]:
                 mark = {labels.COMPLETION_INDEX: str(index)}
                 self._make_pod(job, f"{job['metadata']['name']}-{index}", mark)
 

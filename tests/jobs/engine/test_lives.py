@@ -15,7 +15,7 @@ from portal.storage.folder import FolderStore
 from tenants.models import User
 from tests.browsing import client_of
 from tests.jobs.engine.kubelet import START, Life
-from tests.jobs.engine.world import TF_PS, World
+from tests.jobs.engine.world import ROLE, TF_PS, World
 
 pytestmark = pytest.mark.django_db(transaction=True)
 FINAL = {"succeeded", "failed", "stopped"}
@@ -255,6 +255,36 @@ async def test_a_single_one_that_the_cluster_took_away_begins_anew_for_free(worl
     assert (job.state, job.attempt, job.notes.get("retries_used")) == ("succeeded", 2, None)
     told = [("first", "node_lost", 137, True), ("disrupted", "", 0, True)]
     assert await attempts_of(job) == told
+
+
+async def test_each_task_of_an_array_is_tried_by_itself_and_some_run_at_a_time(
+    world: World,
+) -> None:
+    # The Job counts those that run, from 0 to 3.
+    world.sim.lives = {
+        "worker-0": [Life("evict"), Life("ok")],
+        "worker-1": [Life("fail", 3), Life("ok")],
+        "worker-3": [Life("fail", 7)],
+    }
+    asked = {"indexes": "1,3-5", "parallelism": 2, "retries": 1}
+    await world.submit(topology="array", replicas={"worker": {**ROLE, "count": 200}}, **asked)
+    at_once = set()
+    while not is_final(job := await world.row()):
+        await world.round()
+        pods = world.sim.of("Pod")
+        at_once.add(sum(pod["status"]["phase"] not in {"Succeeded", "Failed"} for pod in pods))
+    assert max(at_once) == 2
+    assert (job.state, job.attempt, job.reason_code) == ("failed", 1, "tasks_failed")
+    assert job.reason_text == "1 of 4 failed; one of them: worker-5 ended with exit code 7."
+    rows = await world.replicas()
+    assert {name: (row.state, row.restarts) for name, row in rows.items()} == {
+        "worker-1": ("succeeded", 1),
+        "worker-3": ("succeeded", 1),
+        "worker-4": ("succeeded", 0),
+        "worker-5": ("failed", 1),
+    }
+    told = await world.events()
+    assert told.count("restarted") == 2
 
 
 async def test_worker0_decides_and_the_others_are_ended_after_the_grace(world: World) -> None:

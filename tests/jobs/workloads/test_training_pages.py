@@ -10,7 +10,7 @@ from django.utils.timezone import now
 from jobs.models import Artifact, Attempt, Replica, Workload, WorkloadEvent
 from tenants.models import Tenant
 from tests.browsing import HTMX, body_of, read
-from tests.factories import make_job, make_tenant
+from tests.factories import make_job, make_tenant, role_request
 from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
@@ -166,6 +166,40 @@ def test_a_training_tells_all_there_is_to_know(alice: Tenant, client: Client) ->
     names = [e.get("data-replica") for e in page.all("button") if e.get("data-replica") is not None]
     assert names == ["", "worker-0", "worker-1", "ps-0"]
     assert not page.all("a", id="stop")
+
+
+def test_a_large_array_shows_what_one_looks_for_and_runs_what_failed_again(
+    alice: Tenant, client: Client
+) -> None:
+    asked = {"worker": {**role_request(), "count": 200}}
+    job = make_job(alice, topology="array", replicas=asked, parallelism=5, state="running")
+    states = {3: "failed", 17: "running", 18: "stopped"}
+    Replica.objects.bulk_create(
+        Replica(workload=job, role="worker", index=n, state=states.get(n, "succeeded"))
+        for n in range(199)
+    )
+    page = read(client, f"/trainings/{job.pk}/")
+    assert not find_faults(page)
+    shown = [e.get("data-show-log") for e in page.all("button") if e.get("data-show-log")]
+    assert (shown[:3], len(shown)) == (["worker-3", "worker-17", "worker-0"], 100)
+    rerun = f"/api/v1/jobs/{job.pk}/rerun-failed/"
+    assert not page.all("a", id="run-failed")
+    assert client.post(rerun).json()["errors"][0]["code"] == "wrong_state"
+    job.state = "failed"
+    job.save()
+    link = read(client, f"/trainings/{job.pk}/").one("a", id="run-failed")
+    form = read(client, link.get("href"))
+    assert not find_faults(form)
+    assert form.one("input", id="indexes").get("value") == "3,17-18,199"
+    made = client.post(rerun)
+    assert made.status_code == 201
+    told = made.json()
+    assert (told["indexes"], told["parallelism"], told["resources"]["worker"]["count"]) == (
+        "3,17-18,199",
+        5,
+        200,
+    )
+    assert Workload.objects.get(pk=told["id"]).replicas["worker"]["at_once"] == 4
 
 
 def test_a_queued_training_shows_its_way_and_that_it_waits(alice: Tenant, client: Client) -> None:

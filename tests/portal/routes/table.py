@@ -221,6 +221,7 @@ TABLE: dict[str, Rule] = {
     "api-job-prune": _mine("POST"),
     "api-job": Rule({"GET": SEES, "DELETE": DELETES}, sees=SEES),
     **_each(("api-job-stop", "api-job-suspend", "api-job-resume"), _do(STOPS)),
+    "api-job-rerun-failed": _do(OWNS),
     **_each(
         (
             "api-job-manifests",

@@ -34,6 +34,12 @@ SOURCES: list[dict[str, str] | None] = [
     {"git": "https://host/r.git", "ref": "main", "path": "sub"},
 ]
 OWN: dict[str, Any] = {"image": "python:3.12", "command": ["sh", "-c", "x\ty"]}  # of a role
+OPTIONS: dict[str, st.SearchStrategy[Any]] = {  # fields that only some topologies have
+    "cluster_flags": st.lists(st.sampled_from(FLAGS), unique=True),
+    "parallelism": st.sampled_from([None, 2]),
+    "max_failed": st.sampled_from([None, 0, 1]),
+    "indexes": st.sampled_from([None, "0"]),
+}
 
 
 def spec_of(body: Any) -> TrainingSpec:
@@ -67,7 +73,7 @@ def specs(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> TrainingSpec:
             "source": draw(st.sampled_from(SOURCES)),
             "replicas": roles,
             "env": draw(st.dictionaries(st.from_regex("MY_[A-Z]{1,3}", fullmatch=True), texts)),
-            "cluster_flags": draw(st.lists(st.sampled_from(FLAGS), unique=True)),
+            **{name: draw(choice) for name, choice in OPTIONS.items() if name in topology.options},
             "restart_policy": "exit_code" if retries else draw(st.sampled_from(["never", ""])),
             "retries": retries,
             "deadline_s": draw(st.sampled_from([None, 10, 28_800])),

@@ -65,7 +65,9 @@ def given_to(training: Any, documents: list[Any]) -> dict[tuple[str, int], tuple
     found = {}
     for role, asked in training.replicas.items():
         for index in range(asked["count"]):
-            context = ReplicaContext(role, index, job["hosts"], "/data", job["folder"])
+            context = ReplicaContext(
+                role, index, job["hosts"], "/data", job["folder"], role_count=job["counts"][role]
+            )
             words = final_command([], job["cluster_flags"], context)
             flags = dict(word[2:].split("=", 1) for word in words)
             env = final_environment({}, job["environment"][role], context)
@@ -82,16 +84,16 @@ def test_flags_and_variables_name_the_same_replicas_in_the_same_order(training: 
     for (role, index), name in sorted(names.items()):
         assert index == len(hosts.setdefault(role, []))
         hosts[role].append(f"{name}:2222")
-    for apart in (role.name for role in topology.roles if role.is_apart):
+    for apart in (role.name for role in topology.roles if role.is_apart or topology.is_array):
         hosts.pop(apart, None)
     found = given_to(training, documents)
     assert set(found) == set(names)
-    first = hosts[topology.deciding(hosts).name][0].removesuffix(":2222")
+    first = "" if topology.is_array else hosts[topology.deciding(hosts).name][0][: -len(":2222")]
     for (role, index), (flags, env) in found.items():
         count = training.replicas[role]["count"]
         several = len(names) > 1
         assert flags == {
-            "worker_hosts": ",".join(hosts["worker"]),
+            "worker_hosts": ",".join(hosts.get("worker", [])),
             "ps_hosts": ",".join(hosts.get("ps", [])),
             "job_name": role,
             "task_index": str(index),

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from jobs.kinds.observe import gpus_of
 from jobs.kinds.state import PodFacts, ReplicaKey
-from jobs.kinds.training.observe import parse_indexes, read_pod
+from jobs.kinds.training.observe import read_pod
 from jobs.rules.endings import ContainerExit, Disruption
+from jobs.rules.requests import parse_indexes
 from portal.cluster import objects
 from tests.jobs.kinds.training.cases import job
 
