@@ -106,7 +106,11 @@ def test_all_ranks_come_to_what_one_process_would(
     workers = {**EACH, "count": 2, "gpu": proof.gpus}
     if proof.gpus:
         quota = {"gpu": 2 * proof.gpus}
-        assert root.call("PATCH", f"tenants/{ada.tenant()['id']}/", json={"quota": quota}).ok
+        tenant = ada.tenant()["id"]
+        assert root.call("PATCH", f"tenants/{tenant}/", json={"quota": quota}).ok
+        page, counted = portal.session("ada"), f"{portal.url}/tenant/part/quota/"
+        four = r"GPU</b>\s*<span[^>]*>\d+ of 4 used"
+        wait_for("it is counted", lambda: re.search(four, page.get(counted, timeout=30).text))
     done, log = run_to_the_end(
         ada,
         proof.script,
@@ -230,10 +234,17 @@ def test_replicas_meet_by_address_without_names_and_begin_anew_when_one_moves(
         answer = ada.call("GET", f"jobs/{job['id']}/logs/?tail=5000&attempt={attempt}")
         return answer.text if answer.ok else ""
 
-    wait_for("its names are gone", lambda: delete("services", 1), timeout_s=PULL_S)
-    wait_for("it trains", lambda: re.search(r"\| step \d+ loss", log(1)), timeout_s=PULL_S)
+    def is_running(attempt: int) -> bool:
+        found = ada.get(f"jobs/{job['id']}/")
+        return (found["attempt"], found["state"]) == (attempt, "running")
+
+    # Before it runs, a Service that is deleted may be created again.
+    wait_for("it runs", lambda: is_running(1), timeout_s=PULL_S)
+    assert delete("services", 1)
+    wait_for("it trains", lambda: re.search(r"\| step \d+ loss", log(1)), timeout_s=RUN_S)
     assert delete("pods", 1, "homeport.dev/role=ps")
-    wait_for("the next names are gone", lambda: delete("services", 2), timeout_s=RUN_S)
+    wait_for("it runs again", lambda: is_running(2), timeout_s=RUN_S)
+    assert delete("services", 2)
     done = ada.wait(job, "succeeded", timeout_s=RUN_S)
     first, second = done["attempts"]
     assert (first["reason_code"], second["cause"]) == ("address_changed", "address")
