@@ -44,6 +44,7 @@ RUNNER_MODULES = (
     "volume",
 )
 MPI_MODULES = ("mpi_launch", "files")
+TF_MODULES = ("tf_server", "files")
 
 
 def protocol_modules() -> list[Path]:
@@ -148,6 +149,7 @@ def prepare(paths: files.Paths, environ: dict[str, str]) -> str:
     make_folders(context)
     write_program(root / "homeport/runner.py", RUNNER_MODULES)
     write_program(root / "homeport/mpi_launch", MPI_MODULES)
+    write_program(root / "homeport/tf_server.py", TF_MODULES)
     workspace = root / "workspace"
     empty(workspace)
     secret_dir = str(root / "run/git-secret")

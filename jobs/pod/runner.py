@@ -163,9 +163,9 @@ class Runner:
             return ending
         context, config = self._context, self._config
         words = config.get("commands", {}).get(context.role, config["command"])
-        command = final_command(words, config.get("cluster_flags") or (), context)
-        if context.role in self._programs:
-            command = [sys.executable, os.path.join(_here(), "mpi_launch"), "--daemon"]
+        command = self._our_command() or final_command(
+            words, config.get("cluster_flags") or (), context
+        )
         of_role = config.get("environment", {}).get(context.role, OLDER_ENVIRONMENT)
         env = whole_environment(config.get("env") or {}, of_role, context, dict(os.environ))
         try:
@@ -183,6 +183,20 @@ class Runner:
         was_asked = self._asked_at is not None
         ending = ending_of(status, was_asked, self._was_killed, self._kill_after_s())
         return ending if was_asked else self._explained(self._of_full_volume(ending))
+
+    def _our_command(self) -> List[str]:
+        """Of a role that runs a program of ours; empty for the others."""
+        context = self._context
+        program = self._programs.get(context.role)
+        if program == codes.MPI_DAEMON:
+            return [sys.executable, os.path.join(_here(), "mpi_launch"), "--daemon"]
+        if program == codes.TF_SERVER:
+            cluster = {
+                role: hosts for role, hosts in context.hosts.items() if role in self._programs
+            }
+            words = [context.role, str(context.task_index), json.dumps(cluster)]
+            return [sys.executable, os.path.join(_here(), "tf_server.py"), *words]
+        return []
 
     def _wait(self) -> Optional[Ending]:
         """Until all that the program needs is there; how the replica ends when it does not come."""
@@ -232,6 +246,9 @@ class Runner:
         """With the cause that the program's last lines tell; the same ending without one."""
         if ending.reason not in {codes.FAILED, codes.KILLED}:
             return ending
+        is_server = self._programs.get(self._context.role) == codes.TF_SERVER
+        if is_server and ending.exit_code == codes.EXIT_NO_PROGRAM:
+            return ending._replace(reason=codes.NO_TENSORFLOW, text="the image has no TensorFlow")
         found = diagnose(self._tail)
         return ending if found is None else Ending(ending.exit_code, found.code, found.detail)
 

@@ -318,6 +318,10 @@ ROWS: dict[str, tuple[str, str]] = {
         "{who} runs as a user without a name: {detail}",
         "Choose an image whose /etc/passwd has this user, or add the line to it.",
     ),
+    "no_tensorflow": (
+        "{who} cannot serve: {detail}.",
+        "Choose an image with TensorFlow.",
+    ),
     # --- failed before the program ran ---
     "source_unreachable": (
         "{who} could not get the code: {detail}",

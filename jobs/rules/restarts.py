@@ -63,6 +63,7 @@ RETRIED: Mapping[str, bool] = {
     "volume_not_writable": False,
     "volume_full": False,
     "no_user": False,
+    "no_tensorflow": False,
     "command_not_found": False,
     "command_not_executable": False,
     "start_error": False,

@@ -194,6 +194,32 @@ ARRAY = Topology(
     options=("parallelism", "max_failed", "indexes"),
     is_array=True,
 )
+# A server does not end by itself: with a master that decides, without one until the time limit.
+TF_INGRAPH = Topology(
+    "tf-ingraph",
+    "TensorFlow servers",
+    (
+        "For one program that places its operations on the devices of all servers.",
+        "A master runs the command and decides; without one a notebook drives, for 8 h if not said.",
+    ),
+    (
+        Role("master", "master", "masters", place=0, least=0, most=1),
+        Role("worker", "worker", "workers", program=codes.TF_SERVER),
+        Role(
+            "ps",
+            "parameter server",
+            "parameter servers",
+            place=2,
+            least=0,
+            decides=False,
+            kind=RoleKind.DEPLOYMENT,
+            replaced_when_lost=True,
+            program=codes.TF_SERVER,
+        ),
+    ),
+    env={**_TENSORFLOW, "TF_MASTER": "grpc://{{first_worker}}"},
+    options=("cluster_flags",),
+)
 TF_PS = Topology(
     "tf-ps",
     "Parameter servers and workers",
@@ -361,7 +387,8 @@ MPI = Topology(
     ),
 )
 TOPOLOGIES: Mapping[str, Topology] = {
-    shape.name: shape for shape in (SINGLE, ARRAY, TF_PS, TF_MULTIWORKER, TORCH_DDP, JAX, MPI)
+    shape.name: shape
+    for shape in (SINGLE, ARRAY, TF_PS, TF_MULTIWORKER, TF_INGRAPH, TORCH_DDP, JAX, MPI)
 }
 # Field of a request -> names of the topologies that have it; all others are for all.
 OPTIONS: Mapping[str, tuple[str, ...]] = {
@@ -430,7 +457,12 @@ def needed(
 ) -> frozenset[tuple[str, int]]:
     """Role and index of each replica that must succeed for the training to be a success."""
     if policy is SuccessPolicy.ALL:
-        deciding = [role.name for role in topology.present(counts) if role.decides]
+        root = topology.deciding(counts)
+        deciding = [
+            role.name
+            for role in topology.present(counts)
+            if role is root or (role.decides and not role.program)
+        ]
         return frozenset((role, index) for role in deciding for index in range(counts[role]))
     return frozenset({("chief" if policy is SuccessPolicy.CHIEF else "worker", 0)})
 

@@ -14,12 +14,14 @@ from jobs.archive.logs import which_of
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.interactive.opening import gate_origin
 from jobs.kinds.interactive.spec import TensorBoardSpec
+from jobs.kinds.manifests import kube_name
 from jobs.kinds.registry import ARCHIVED, KINDS
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
 from jobs.kinds.training.again import unfinished_indexes
 from jobs.kinds.training.export import Form, find_problem, forms_of
 from jobs.kinds.training.form import changed_options
+from jobs.kinds.training.manifests import DATA_DIR, log_dir
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import (
     Artifact,
@@ -37,6 +39,7 @@ from jobs.workloads.startup import StartStep, start_steps, usual_seconds
 from jobs.workloads.usage import Holder, find_holders, totals
 from portal import characters
 from portal.cluster.manifests import to_yaml
+from portal.cluster.names import replica_address
 from tenants import policy
 from tenants.models import User
 
@@ -313,6 +316,16 @@ class TrainingPage(WorkloadPage):
             (_(ROLES[role].title_of(asked["count"])), asked, command_line.join(own[role]))
             for role, asked in self.workload.asked.items()
         ]
+
+    @property
+    def session(self) -> tuple[str, str] | None:
+        """Where TensorFlow servers that a notebook drives are reached, and the path of that notebook."""
+        if not get_topology(self.spec.topology).deciding(self.spec.replicas).program:
+            return None
+        row = self.workload
+        host = replica_address(kube_name(row.name, row.pk, row.attempt), "worker", 0)
+        folder = log_dir(row).rsplit("/", 1)[-1]
+        return f"grpc://{host}", f"{DATA_DIR}/master_client-{folder}.ipynb"
 
     @property
     def options(self) -> list[tuple[str, str]]:

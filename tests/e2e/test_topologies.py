@@ -1,5 +1,6 @@
 """Each topology of several machines with its framework: the examples as people submit them by REST."""
 
+import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.jupyter import Lab
 from tests.e2e.portal import ROOT, Portal, Rest, kubectl
+from tests.e2e.test_services import Service
 from tests.tools.missing import is_missing
 from tests.tools.waiting import wait_for
 
@@ -327,3 +330,80 @@ def test_tasks_of_a_sweep_run_two_at_a_time_and_the_one_that_fails_runs_again(
     files = {one["path"] for one in ada.get(f"jobs/{done['id']}/artifacts/")["results"]}
     assert {f"artifacts/result-{n}.json" for n in range(6)} <= files
     check_that_nothing_is_left(portal, ada, done, 120)
+
+
+SERVERS = {"worker": {**EACH, "cpu": "300m", "count": 2}, "ps": {**EACH, "cpu": "200m"}}
+
+
+def test_a_master_drives_the_devices_of_all_servers(portal: Portal, ada: Rest) -> None:
+    done, log = run_to_the_end(
+        ada,
+        EXAMPLES / "in_graph.py",
+        topology="tf-ingraph",
+        image=TENSORFLOW,
+        command=["python", "in_graph.py"],
+        replicas={"master": {**EACH, "cpu": "300m"}, **SERVERS},
+    )
+    devices = re.findall(r"device /job:(\w+/)replica:0/(task:\d)/device:CPU:0", log)
+    assert {role + task for role, task in devices} == {
+        "worker/task:0",
+        "worker/task:1",
+        "ps/task:0",
+    }
+    [(w, b)] = re.findall(r"^(?:.*\| )?w (\S+) b (\S+)$", log, re.MULTILINE)
+    assert [float(w), float(b)] == pytest.approx([0.1, 0.3], abs=1e-3)
+    assert len({replica["pod"] for replica in done["replicas"]}) == len(done["replicas"]) == 4
+    check_that_nothing_is_left(portal, ada, done, 120)
+
+
+def test_a_notebook_drives_servers_without_a_master_in_two_attempts(
+    portal: Portal, ada: Rest
+) -> None:
+    job = ada.submit(
+        name="servers",
+        topology="tf-ingraph",
+        image=TENSORFLOW,
+        replicas=SERVERS,
+        retries=1,
+    )
+    assert job["deadline_s"] == 8 * 3600
+    image = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
+    service = Service(ada, "notebook", name="drives", image=image)
+    service.wait("running")
+    inside = service.enter()
+    cookie = "; ".join(f"{one.name}={one.value}" for one in inside.session.cookies)
+
+    def files() -> list[str]:
+        found = [one["name"] for one in inside.get("api/contents/").json()["content"]]
+        return [name for name in found if name.startswith("master_client-servers-")]
+
+    [name] = wait_for("the notebook is there", files, timeout_s=PULL_S)
+    cells = inside.get(f"api/contents/{name}").json()["content"]["cells"]
+    folder = name.removeprefix("master_client-").removesuffix(".ipynb")
+    targets = []
+    for attempt in (1, 2):
+        wait_for(
+            "its servers run",
+            lambda: ada.get(f"jobs/{job['id']}/")["attempt"] == attempt,  # noqa: B023
+        )
+        ada.wait(job, "running", timeout_s=RUN_S)
+
+        def target() -> Any:
+            found = inside.get(f"api/contents/log/jobs/{folder}/cluster.json").json()
+            told = json.loads(found["content"])["target"]
+            return told if told not in targets else ""
+
+        targets.append(wait_for("the target is told", target, timeout_s=RUN_S))
+        with Lab(inside.base, cookie).kernel() as kernel:
+            said = "".join(kernel.run(cell["source"], timeout_s=RUN_S) for cell in cells)
+        assert targets[-1] in said
+        for device in ("worker/replica:0/task:0", "worker/replica:0/task:1", "ps/replica:0/task:0"):
+            assert f"/job:{device}/device:CPU:0" in said
+        assert "w 0.100 b 0.300" in said
+        if attempt == 1:
+            seen = ada.get(f"jobs/{job['id']}/")["replicas"]
+            lost = next(one["pod"] for one in seen if one["role"] == "worker")
+            kubectl(portal, "-n", ada.tenant()["namespace"], "delete", "pod", lost)
+    assert ada.call("POST", f"jobs/{job['id']}/stop/").ok
+    ada.wait(job, "stopped")
+    ada.call("DELETE", service.path)

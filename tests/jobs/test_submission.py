@@ -5,14 +5,13 @@ What becomes of each value of each field is in tests/recorded (`given/bodies.yam
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from rest_framework import serializers
 
 from jobs.kinds import base
-from jobs.kinds.training.fields import OTHER_WORDS, PLANNED_TOPOLOGIES, ResourcesSerializer
+from jobs.kinds.training.fields import OTHER_WORDS, ResourcesSerializer
 from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
@@ -183,7 +182,7 @@ def test_a_cluster_of_parameter_servers_and_workers(alice: Tenant) -> None:
 def test_words_of_others_are_answered_with_ours() -> None:
     for text in OTHER_WORDS.values():
         named = set(re.findall(r"\b(?:tf-\w+|torch-\w+|mpi)\b", text)) - {*OTHER_WORDS}
-        assert named <= {*TOPOLOGIES} | PLANNED_TOPOLOGIES
+        assert named <= {*TOPOLOGIES}
         assert named or "operators" in text
 
 
@@ -220,15 +219,7 @@ def test_what_git_reads_otherwise_is_refused(alice: Tenant) -> None:
         assert accepted(alice, source={**git, "ref": ref}).source == {**git, "ref": ref}
 
 
-def test_only_what_the_readme_plans_comes_later(alice: Tenant) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    [planned] = re.findall(
-        r"answered with `not_available_yet` until then: (.*?)\.", readme, re.DOTALL
-    )
-    topologies = planned.partition("`archive`")[0]
-    assert set(re.findall(r"`([\w-]+)`", topologies)) == PLANNED_TOPOLOGIES
-    for planned_name in PLANNED_TOPOLOGIES:
-        assert refused(alice, topology=planned_name) == {"topology": "not_available_yet"}
+def test_words_that_are_no_topology_are_refused(alice: Tenant) -> None:
     for unknown in (*OTHER_WORDS, "PyTorch", "SINGLE", "x" * 300):
         assert refused(alice, topology=unknown) == {"topology": "invalid_choice"}
     assert refused(alice, source={"svn": "https://x/y"}) == {"source": "invalid"}
@@ -284,3 +275,14 @@ def test_fewer_workers_than_all_where_that_can_be(
     monkeypatch.setattr(base, "get_catalog", lambda: by_ip)
     assert accepted(alice).run_policy.addresses == "ip"
     assert accepted(alice, **asked(1)).run_policy.addresses == "names"
+
+
+def test_servers_without_a_master_need_a_time_limit_and_no_command(alice: Tenant) -> None:
+    asked = {"topology": "tf-ingraph", "replicas": {"worker": {"count": 2}, "ps": {"count": 0}}}
+    given = accepted(alice, **asked, command=[])
+    assert (given.command, given.run_policy.deadline_s) == ((), 8 * 3600)
+    assert accepted(alice, **asked, deadline_s=60).run_policy.deadline_s == 60
+    assert refused(alice, **asked, deadline_s=None) == {"deadline_s": "required"}
+    driven = {**asked, "replicas": {**asked["replicas"], "master": {}}}
+    assert accepted(alice, **driven).run_policy.deadline_s is None
+    assert refused(alice, **driven, command=[]) == {"command": "required"}

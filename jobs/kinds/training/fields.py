@@ -44,8 +44,6 @@ from portal.web.fields import (
 AnyField = serializers.Field[Any, Any, Any, Any]
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
-# Planned, as README.md says.
-PLANNED_TOPOLOGIES = frozenset({"tf-ingraph"})
 _BY_DDP = "PyTorch, DeepSpeed and Accelerate run by the topology torch-ddp."
 _OWN_SCHEDULER = (
     "Ray, Dask and Spark bring a scheduler of their own, which would be a second queue inside one "
@@ -113,14 +111,21 @@ def _topology_of(field: AnyField) -> Topology:
     return TOPOLOGIES.get(asked, SINGLE) if isinstance(asked, str) else SINGLE
 
 
+def _runs_no_command(field: AnyField) -> bool:
+    """Whether all replicas that its body asks for run programs of ours."""
+    topology, asked = _topology_of(field), field.parent.initial_data.get("replicas")
+    given = asked if isinstance(asked, Mapping) else {}
+    wanted = [name for name, body in given.items() if not _is_none(body)]
+    roles = [role.name for role in topology.roles if role.least or role.name in wanted]
+    return all(role.program for role in topology.present(roles))
+
+
 @extend_schema_field(serializers.ChoiceField(list(TOPOLOGIES)))
 class TopologyName(Text):
     """One of the topologies."""
 
     def to_internal_value(self, data: Any) -> str:
         name = super().to_internal_value(data)
-        if name in PLANNED_TOPOLOGIES:
-            _refuse("not_available_yet", f"{name} is not available yet.")
         if name not in TOPOLOGIES:
             *others, last = TOPOLOGIES
             choices = f"This must be {', '.join(others)} or {last}."
@@ -137,6 +142,8 @@ class Command(AnyField):
     }
 
     def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
+        if (data is empty or not data) and _runs_no_command(self):
+            return True, ()
         return super().validate_empty_values(empty if data is None else data)
 
     def to_internal_value(self, data: Any) -> tuple[str, ...]:

@@ -225,7 +225,10 @@ class TrainingForm(WorkloadForm):
         plain = _plain_fields().items()
         shown = {name: _typed(body[str(each.field_name)], each) for name, each in plain}
         shown["command"] = _typed(body["command"])
-        for role, asked in body["replicas"].items():
+        left_out = {
+            key: {"count": 0} for key in TOPOLOGIES.get(body["topology"], SINGLE).role_names
+        }
+        for role, asked in {**left_out, **body["replicas"]}.items():
             shown |= {f"replicas.{role}.{part}": _typed(value) for part, value in asked.items()}
         source = dict(body["source"] or {})
         shown["source_kind"] = next((kind for kind in SOURCE_KINDS if kind in source), "none")

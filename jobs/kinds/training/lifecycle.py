@@ -255,6 +255,10 @@ class TrainingLifecycle(ArchivedLifecycle):
         self.settle()
 
     def fail(self, reason: Reason) -> None:
+        if reason.code == "deadline" and self.topology.deciding(self.row.counts).program:
+            # Servers of ours serve until then: that is no failure.
+            self.conclude("stop", reason)
+            return
         self._end_attempt(reason)
         self.set(deciders_ended_at=self.now, finished_at=self.now)
         self.turn(WorkloadState.FAILED, reason)

@@ -45,6 +45,7 @@ from portal.web.fields import (
 from portal.web.forms import Widget
 
 MAX_SECONDS = 90 * 86400
+SERVERS_S = 8 * 3600  # time limit of servers that nobody has given one
 _RUN = RunPolicy()  # its defaults
 _NUMERIC = {"inputmode": "numeric"}
 _UNSAID: tuple[object, ...] = (None, ())
@@ -265,7 +266,7 @@ class TrainingSerializer(SpecSerializer):
     )
 
     def validate(self, attrs: dict[str, Any]) -> TrainingSpec:
-        spec = msgspec.convert(attrs, TrainingSpec)  # which has no priority
+        spec = self._with_deadline(msgspec.convert(attrs, TrainingSpec))  # which has no priority
         topology = get_topology(spec.topology)
         for name, why in _contradictions(spec).items():
             _refuse("contradiction", why, name)
@@ -291,6 +292,17 @@ class TrainingSerializer(SpecSerializer):
             _refuse("contradiction", text, "addresses")
         by_name = msgspec.structs.replace(spec.run_policy, addresses="names")
         return msgspec.structs.replace(spec, run_policy=by_name)
+
+    def _with_deadline(self, spec: TrainingSpec) -> TrainingSpec:
+        """Servers that no replica drives need a time limit, for they do not end by themselves."""
+        is_driven = not get_topology(spec.topology).deciding(spec.replicas).program
+        if is_driven or spec.run_policy.deadline_s is not None:
+            return spec
+        if "deadline_s" in self.initial_data:
+            text = _("Without a master the servers need a time limit, for example 8h.")
+            _refuse("required", text, "deadline_s")
+        policy = msgspec.structs.replace(spec.run_policy, deadline_s=SERVERS_S)
+        return msgspec.structs.replace(spec, run_policy=policy)
 
     def to_representation(self, instance: TrainingSpec) -> dict[str, Any]:
         """The body that asks for the same."""

@@ -3,7 +3,7 @@
 # --- Exit codes of our programs in pods. A program of a person's own ends with any code. ---
 EXIT_CONFIGURATION = 64  # runner and gate: they cannot begin; of the runner, or find no peers
 EXIT_PREPARATION = 65  # fetch and prepare: a termination message says why
-# EX_UNAVAILABLE: no JupyterLab, no TensorBoard; no other start of this image would do better.
+# EX_UNAVAILABLE: no JupyterLab, no TensorBoard, no TensorFlow; no other start of this image would do better.
 EXIT_NO_PROGRAM = 69
 # The shells' convention.
 EXIT_NOT_EXECUTABLE = 126
@@ -20,6 +20,7 @@ SIGNAL_BASE = 128  # and the number of the signal that ended the program
 
 # --- What runs in a replica in place of the training's command: "programs" in job.json. ---
 MPI_DAEMON = "mpi_daemon"
+TF_SERVER = "tf_server"
 
 # --- Reason codes: why a container ended, in termination messages and in reports of ends. ---
 CONFIGURATION_BROKEN = "configuration_broken"
@@ -42,6 +43,7 @@ VOLUME_FULL = "volume_full"
 # Of the runner, for a program that it did not start.
 PEER_UNRESOLVED = "peer_unresolved"
 NO_USER = "no_user"
+NO_TENSORFLOW = "no_tensorflow"
 COMMAND_NOT_FOUND = "command_not_found"
 COMMAND_NOT_EXECUTABLE = "command_not_executable"
 # Of the runner, for a program that has ended.
@@ -92,6 +94,7 @@ EXPLAINED = frozenset(
         VOLUME_FULL,
         PEER_UNRESOLVED,
         NO_USER,
+        NO_TENSORFLOW,
         COMMAND_NOT_FOUND,
         COMMAND_NOT_EXECUTABLE,
         MISSING_MODULE,

@@ -88,6 +88,7 @@ def values(context: ReplicaContext) -> Dict[str, str]:
         "task_count": str(context.task_count),
         "first_host": first_host,
         "first_port": first_port,
+        "first_worker": next(iter(context.hosts.get("worker", ())), ""),
         "interface": context.interface,
         "is_first": str(int(context.is_first)),
         "tf_config": _tf_config(context),

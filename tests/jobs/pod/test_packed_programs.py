@@ -9,9 +9,15 @@ from pathlib import Path
 import pytest
 
 from jobs.kinds import notebook, tensorboard
-from jobs.pod.fetch import MPI_MODULES, RUNNER_MODULES, protocol_modules, write_program
+from jobs.pod.fetch import MPI_MODULES, RUNNER_MODULES, TF_MODULES, protocol_modules, write_program
 
-PROGRAMS = (RUNNER_MODULES, MPI_MODULES, notebook.SERVED.launcher, tensorboard.SERVED.launcher)
+PROGRAMS = (
+    RUNNER_MODULES,
+    MPI_MODULES,
+    TF_MODULES,
+    notebook.SERVED.launcher,
+    tensorboard.SERVED.launcher,
+)
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

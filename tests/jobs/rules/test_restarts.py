@@ -46,6 +46,7 @@ FINAL = [
     "volume_not_writable",
     "volume_full",
     "no_user",
+    "no_tensorflow",
     "command_not_found",
     "command_not_executable",
     "start_error",

@@ -5,6 +5,7 @@ import pytest
 from jobs.rules.topologies import (
     MPI,
     SINGLE,
+    TF_INGRAPH,
     TF_PS,
     TOPOLOGIES,
     AskedRoles,
@@ -56,6 +57,9 @@ def test_policies() -> None:
     roles = {"launcher": 1, "worker": 2}
     assert MPI.success_policies(roles) == (SuccessPolicy.ALL,)
     assert needed(MPI, SuccessPolicy.ALL, roles) == {("launcher", 0)}
+    servers = {"worker": 2, "ps": 1}
+    assert needed(TF_INGRAPH, SuccessPolicy.ALL, {"master": 1, **servers}) == {("master", 0)}
+    assert TF_INGRAPH.deciding(servers).name == "worker"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Pages of trainings: the list, one training, stop, delete, downloads."""
 
 import io
+import re
 from datetime import timedelta
 
 import pytest
@@ -287,3 +288,13 @@ def test_an_artifact_that_the_store_has_lost_is_not_there(alice: Tenant, client:
         answer = client.get(path)
         assert answer.status_code == 404
         assert "is no longer in the object store" in answer.content.decode()
+
+
+def test_servers_without_a_master_show_how_a_notebook_reaches_them(
+    alice: Tenant, client: Client
+) -> None:
+    worker = {"count": 2, "cpu_millicores": 1000, "memory_bytes": 2**30, "gpu_count": 0}
+    row = make_job(alice, name="lab", topology="tf-ingraph", replicas={"worker": worker}, attempt=2)
+    text = read(client, f"/trainings/{row.pk}/").text
+    [name] = re.findall(r"grpc://(lab-\w{6})-2-worker-0\.\1-2:2222 ", text)
+    assert f"/data/master_client-{name}.ipynb Open notebook" in text

@@ -178,3 +178,21 @@ def test_mpi_ends_with_its_launcher_or_with_any_worker(pods, verdict, lost, stat
     )
     if state is SUCCEEDED:  # at once
         assert gone(workers, SERVICE) <= set(plan(*after(made, row, observed)).steps)
+
+
+@pytest.mark.parametrize(("master", "state"), [(1, FAILED), (0, WorkloadState.STOPPED)])
+def test_servers_that_nobody_drives_are_stopped_at_their_deadline(master, state) -> None:
+    counts = {**({"master": 1} if master else {}), "worker": 2}
+    name = f"mnist-abc123-{next(iter(counts))}"
+    row = job(
+        RUNNING,
+        topology="tf-ingraph",
+        counts=counts,
+        memory=dict.fromkeys(counts, "1Gi"),
+        root_name=name,
+        deadline_s=60,
+    )
+    at = Root("Job", name, "root-uid", verdict="failed", fail_reason="DeadlineExceeded")
+    made = plan(row, seen(pod(W0), pod(W1), at=at, servers=()))
+    assert made.columns["state"] is state
+    assert made.columns["reason"].code == "deadline"

@@ -64,6 +64,7 @@ def specs(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> TrainingSpec:
         if role.least or draw(st.booleans())
     }
     retries = draw(st.integers(0, 2))
+    unlimited = [] if topology.deciding(roles).program else [None]
     return spec_of(
         {
             "name": draw(st.from_regex("[A-Za-z0-9]([ ._-]{0,3}[0-9a-z])?", fullmatch=True)),
@@ -76,7 +77,7 @@ def specs(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> TrainingSpec:
             **{name: draw(choice) for name, choice in OPTIONS.items() if name in topology.options},
             "restart_policy": "exit_code" if retries else draw(st.sampled_from(["never", ""])),
             "retries": retries,
-            "deadline_s": draw(st.sampled_from([None, 10, 28_800])),
+            "deadline_s": draw(st.sampled_from([10, 28_800, *unlimited])),
             "ttl_s": draw(st.integers(0, 100_000)),
             "shm": draw(st.sampled_from([None, "1Gi"])),
         }
