@@ -24,7 +24,10 @@ class JobsConfig(AppConfig):
                 f"{kind.key}s",
                 kind.pages.title,
                 kind.icon,
-                (f"/{kind.pages.slug}s/", *(["/uploads/"] if kind.takes_code else [])),
+                (
+                    f"/{kind.pages.slug}s/",
+                    *(["/uploads/", "/templates/"] if kind.takes_code else []),
+                ),
             )
             for kind in KINDS.values()
         ]

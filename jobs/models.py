@@ -18,7 +18,7 @@ from jobs.rules.states import FINAL_STATES, Desired, ReplicaState, WorkloadState
 from jobs.rules.topologies import in_role_order
 from portal.cluster.names import user_secret_name
 from tenants import policy
-from tenants.models import Tenant, User
+from tenants.models import Team, Tenant, User
 
 _SHOWN_ATTEMPTS = 100
 
@@ -405,6 +405,44 @@ class IdempotentRequest(models.Model):
 
     def __str__(self) -> str:
         return f"{self.key} of {self.user_id}"
+
+
+class TemplateQuerySet(models.QuerySet["Template"]):
+    """The only way to look templates up on somebody's behalf."""
+
+    def visible_to(self, user: Any) -> "TemplateQuerySet":
+        """One's own, and those of teams that one sees."""
+        teams = Team.objects.visible_to(user).values("pk")
+        return self.filter(Q(owner_id=user.pk) | Q(team__in=teams))
+
+
+class Template(models.Model):
+    """A request for a training under a name: of a person or, published by a lead, of a team."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    # Without a constraint in the database: the version before this table may delete teams.
+    team = models.ForeignKey(
+        Team, null=True, on_delete=models.CASCADE, related_name="+", db_constraint=False
+    )
+    name = models.CharField(max_length=80)
+    # A body of REST with every field. Blank are what was not chosen, and an upload, which is asked for
+    # when it is used: `{"source": {"bundle": ""}}`.
+    spec = models.JSONField()
+    updated_at = models.DateTimeField()
+
+    objects: ClassVar[Any] = TemplateQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["owner", "name"], condition=Q(team=None), name="one_template_per_name"
+            ),
+            models.UniqueConstraint("team", "name", name="one_template_per_name_of_a_team"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class ReconcilerLease(models.Model):

@@ -12,7 +12,7 @@ from jobs.kinds.registry import KINDS
 from jobs.secrets import api as secrets_api
 from jobs.secrets import views as secrets_views
 from jobs.team import urls as team_pages
-from jobs.workloads import api, form_views, home, views
+from jobs.workloads import api, form_views, home, template_views, views
 
 
 def _pages(kind: WorkloadKind) -> Iterator[URLPattern]:
@@ -66,6 +66,9 @@ pages = [
     path("secrets/<slug:name>/delete/", secrets_views.secret_delete, name="secret-delete"),
     path("uploads/", upload_views.upload_list, name="uploads"),
     path("uploads/<uuid:pk>/delete/", upload_views.upload_delete, name="upload-delete"),
+    path("templates/", template_views.template_list, name="templates"),
+    path("templates/<uuid:pk>/rename/", template_views.template_rename, name="template-rename"),
+    path("templates/<uuid:pk>/delete/", template_views.template_delete, name="template-delete"),
     *fleet.pages,
     *team_pages.pages,
 ]

@@ -90,6 +90,9 @@ ALLOWED: Mapping[str, frozenset[TenantRole]] = {
         # a team
         "lead": {LEAD},
         "steer": {LEAD, ADMIN},
+        # a template, which has an owner and perhaps a team as a namespace has
+        "keep": {OWNER},
+        "publish": {LEAD},
         # the installation, its people and teams
         "administer": {ADMIN},
     }.items()
@@ -123,6 +126,8 @@ _REFUSALS: Mapping[str, tuple[Any, str]] = {
     ),
     "manage_tenants": (_("Only an admin may do this."), ""),
     "steer": (_("Only people who lead a team see this page."), ""),
+    "keep": (_("Only its owner may change this template."), ""),
+    "publish": (_("Only a lead of the team may change its templates."), ""),
     "administer": (_("Only an admin may do this."), "only admins may do this"),
 }
 

@@ -3,13 +3,15 @@
 from typing import Any
 
 import msgspec
+from django.utils import timezone
 
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.registry import KINDS
-from jobs.kinds.spec import columns_of
+from jobs.kinds.spec import columns_of, spec_of
+from jobs.kinds.training.document import as_body
 from jobs.kinds.training.kind import TRAINING
-from jobs.kinds.training.spec import RunPolicy
-from jobs.models import Replica, Workload
+from jobs.kinds.training.spec import RunPolicy, TrainingSpec
+from jobs.models import Replica, Template, Workload
 from tenants.actions import ensure_tenant
 from tenants.models import Team, Tenant, User
 
@@ -70,6 +72,14 @@ def make_job(tenant: Tenant, **changes: Any) -> Workload:
     row = new_job(tenant, **changes)
     row.save()
     return row
+
+
+def make_template(owner: User, **changes: Any) -> Template:
+    """A template of the smallest training; changes are columns."""
+    body = as_body(spec_of(new_job(Tenant(owner=owner)), TrainingSpec))
+    wanted = {"name": "base", "spec": body, "updated_at": timezone.now(), **changes}
+    template: Template = Template.objects.create(owner=owner, **wanted)
+    return template
 
 
 def new_service(tenant: Tenant, kind: str = "notebook", **changes: Any) -> Workload:

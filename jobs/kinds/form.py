@@ -14,7 +14,7 @@ from rest_framework import serializers
 
 from jobs.kinds.serializer import SpecSerializer
 from jobs.kinds.spec import WorkloadSpec
-from jobs.models import Bundle, Workload
+from jobs.models import Bundle, Template, Workload
 from portal.errors import FieldError
 from portal.web.forms import AnyField, SpecForm
 from tenants.models import Tenant, User
@@ -45,6 +45,7 @@ class WorkloadForm(SpecForm, ABC):
         takes_like: whether its address may name a workload, `?like=`, that the form begins with.
         wants_file: whether it may bring an upload with it.
         view: which of its tabs this is.
+        has_templates: whether it can be saved as a template, and begin with one.
     """
 
     serializer: ClassVar[type[SpecSerializer]]
@@ -56,6 +57,7 @@ class WorkloadForm(SpecForm, ABC):
     takes_like: ClassVar[bool] = True
     wants_file = False
     view: ClassVar[str] = "form"
+    has_templates: ClassVar[bool] = False
 
     def __init__(
         self, posted: QueryDict | None = None, *, shown: Mapping[str, str] | None = None
@@ -97,6 +99,11 @@ class WorkloadForm(SpecForm, ABC):
         return cls()
 
     @classmethod
+    def of_template(cls, _template: Template, _check: Check) -> "WorkloadForm":
+        """Filled in as a template says, with what is not offered any more told at its field."""
+        return cls()
+
+    @classmethod
     def of_post(cls, posted: QueryDict) -> "WorkloadForm":
         """The one of its tabs that was sent."""
         return cls(posted)
@@ -119,6 +126,10 @@ class WorkloadForm(SpecForm, ABC):
         spec = self.read(check)
         self.values = typed
         return spec
+
+    def typed_body(self, _spec: Any) -> dict[str, Any]:
+        """The whole body of what was read early, without what only stood in there."""
+        return self.body()
 
     def turned(self, _spec: Any, _check: Check) -> "WorkloadForm":
         """Its other tab, with what was read early; itself where there is none, or it has no place for all."""

@@ -48,6 +48,7 @@ from jobs.workloads.serializers import (
     PruneSerializer,
     StopSerializer,
 )
+from jobs.workloads.template_api import TemplateViewSet
 from portal.cluster.manifests import to_yaml
 from portal.errors import FieldError, Refused
 from portal.web.fields import as_whole
@@ -469,5 +470,6 @@ def _view_set(kind: WorkloadKind) -> type[WorkloadViewSet]:
 
 router = Router(use_regex_path=False)
 router.register("bundles", BundleViewSet, "api-bundle")
+router.register("templates", TemplateViewSet, "api-template")
 for kind in KINDS.values():
     router.register(f"{kind.key}s", _view_set(kind), f"api-{kind.key}")

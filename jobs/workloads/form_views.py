@@ -1,7 +1,10 @@
 """Pages on which workloads are asked for: the forms, what fits, uploads, TensorBoard on trainings."""
 
+from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
+from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -12,10 +15,11 @@ from jobs import uploads
 from jobs.bundle_listing import list_bundle
 from jobs.kinds.form import Check, WorkloadForm, ids_of
 from jobs.kinds.registry import KINDS
+from jobs.kinds.spec import WorkloadSpec
 from jobs.kinds.tensorboard import TensorBoardForm, body_of
 from jobs.kinds.training.again import unfinished_indexes
-from jobs.models import Workload
-from jobs.workloads import actions
+from jobs.models import Template, Workload
+from jobs.workloads import actions, templates
 from jobs.workloads.fit import fit
 from jobs.workloads.preview import preview_documents
 from jobs.workloads.usage import spec_totals, usage_lines, with_request
@@ -27,6 +31,8 @@ from portal.web.refusals import DISK_FULL
 from portal.web.request import PageRequest, signed_in
 from portal.web.uploads import find_upload
 from tenants.models import Tenant
+
+_MOST_TEMPLATES = 200  # to start from
 
 
 def _find_own_tenant(request: PageRequest) -> Tenant | None:
@@ -53,27 +59,43 @@ def _page(
     form: WorkloadForm,
     tenant: Tenant | None,
     status: int = 200,
-    like: str = "",
+    **more: Any,
 ) -> HttpResponse:
     besides = form.page_context(tenant) if tenant else {}
+    if tenant and form.has_templates:
+        teams = [(str(team.pk), team.name) for team in templates.teams_of(request.user)]
+        offered = templates.visible_to(request.user).defer("spec")
+        besides |= {"teams": teams, "templates": offered[:_MOST_TEMPLATES]}
     context = {
         "form": form,
         "kind": kind,
         "tenant": tenant,
         "catalog": get_catalog(),
-        "like": like or request.POST.get("like", ""),
+        "like": request.POST.get("like", ""),
+        "template_id": request.POST.get("template_id") or request.GET.get("template", ""),
         **besides,
+        **more,
     }
     return render(request, form.template, context, status=status)
 
 
-def _first_form(request: PageRequest, kind: str) -> WorkloadForm:
-    """A form like the workload that the address names, or what else it asks for."""
+def _find_template(request: PageRequest, asked: Mapping[str, str], name: str) -> Template | None:
+    found = templates.visible_to(request.user).filter(pk__in=ids_of([asked.get(name, "")]))
+    template: Template | None = found.first()
+    return template
+
+
+def _first_form(request: PageRequest, kind: str, tenant: Tenant | None) -> WorkloadForm:
+    """A form like the workload or the template that the address names, or what else it asks for."""
     form = KINDS[kind].form
     for pk in ids_of([request.GET.get("like", "")] if form.takes_like else []):
         like = _visible(request, kind).filter(pk=pk).first()
         if like is not None:
             return form.like(like, request.user)
+    if tenant and form.has_templates:
+        template = _find_template(request, request.GET, "template")
+        if template is not None:
+            return form.of_template(template, _reader(request, kind, tenant))
     return form.of_query(request.GET)
 
 
@@ -81,13 +103,32 @@ def _reader(request: PageRequest, kind: str, tenant: Tenant) -> Check:
     return lambda body: KINDS[kind].read(body, tenant=tenant, user=request.user)
 
 
+def _save_template(request: PageRequest, form: WorkloadForm, spec: WorkloadSpec) -> Template:
+    """Keeps what is typed; in place of the template that the form began with, if it is still called so.
+
+    Raises:
+        PermissionDenied, Refused: see `templates.save`.
+    """
+    name, team_id = form.values["template"], form.values["template_team"]
+    team = None
+    if team_id:
+        team = get_object_or_404(templates.teams_of(request.user), pk__in=ids_of([team_id]))
+    began = _find_template(request, request.POST, "template_id")
+    is_same = began is not None and (began.name, began.team) == (name, team)
+    body, replaced = form.typed_body(spec), began if is_same else None
+    return templates.save(by=request.user, replaced=replaced, name=name, team=team, body=body)
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def workload_new(request: PageRequest, kind: str) -> HttpResponseBase:
-    """POST submits; or it shows the form's other tab, which `view` names, if this one can be read."""
+    """POST submits; or it shows the form's other tab, which `view` names, if this one can be read.
+
+    With `save` it keeps what is typed as a template.
+    """
     tenant = _find_own_tenant(request)
     if request.method != "POST" or tenant is None:
-        return _page(request, kind, _first_form(request, kind), tenant)
+        return _page(request, kind, _first_form(request, kind, tenant), tenant)
     one, by = KINDS[kind], request.user
     form, check = one.form.of_post(request.POST), _reader(request, kind, tenant)
     # Without JavaScript a file comes with the form instead of before it.
@@ -96,7 +137,17 @@ def workload_new(request: PageRequest, kind: str) -> HttpResponseBase:
         form.attach(lambda: uploads.add(by=by, tenant=tenant, file=file))
     if view := request.POST.get("view", ""):
         early = form.read_early(check) if view != form.view else None
-        return _page(request, kind, form.turned(early, check) if early else form, tenant)
+        shown = form.turned(early, check) if early else form
+        if form.has_templates:
+            shown.values |= {name: form.values[name] for name in ("template", "template_team")}
+        return _page(request, kind, shown, tenant)
+    if form.has_templates and request.POST.get("save"):
+        early = form.read_early(check)
+        saved = early and form.attempt_at("template", lambda: _save_template(request, form, early))
+        if not saved:
+            return _page(request, kind, form, tenant)
+        messages.success(request, _("The template “%(name)s” is saved.") % {"name": saved.name})
+        return _page(request, kind, form, tenant, template_id=str(saved.pk))
     spec = form.read(check)
     if spec is None:
         return _page(request, kind, form, tenant)

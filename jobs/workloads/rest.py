@@ -19,7 +19,11 @@ class Router(SimpleRouter):
         Route("{prefix}/", {"get": "list", "post": "create"}, "{basename}s", False, {}),
         DynamicRoute("{prefix}/{url_path}/", "{basename}-{url_name}", False, {}),
         Route(
-            "{prefix}/{lookup}/", {"get": "retrieve", "delete": "destroy"}, "{basename}", True, {}
+            "{prefix}/{lookup}/",
+            {"get": "retrieve", "put": "update", "delete": "destroy"},
+            "{basename}",
+            True,
+            {},
         ),
         DynamicRoute("{prefix}/{lookup}/{url_path}/", "{basename}-{url_name}", True, {}),
     ]

@@ -157,6 +157,14 @@ class SpecForm:
             self.take(refusal.errors)
             return None
 
+    def attempt_at(self, name: str, act: Callable[[], T]) -> T | None:
+        """The same, with all that is said of a refusal at one field."""
+        try:
+            return act()
+        except Refused as refusal:
+            self.errors[name] = [refusal.text]
+            return None
+
     def take(self, errors: Iterable[FieldError]) -> None:
         """Puts errors of a body at the fields of this form."""
         for error in errors:

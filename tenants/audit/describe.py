@@ -47,6 +47,7 @@ KINDS: dict[str, Any] = {
     "bundle": gettext_lazy("code"),
     "job": gettext_lazy("training"),
     "team": gettext_lazy("team"),
+    "template": gettext_lazy("template"),
     "tenant": gettext_lazy("namespace"),
     "user": gettext_lazy("person"),
     "usersecret": gettext_lazy("secret"),

@@ -48,6 +48,7 @@ def seed() -> dict[str, Any]:
 
     from jobs.models import ReconcilerLease, UserSecret
     from tenants.models import Team, User
+    from tests.factories import make_template
 
     at = now()
     team = Team.objects.create(name="vision")
@@ -80,6 +81,7 @@ def seed() -> dict[str, Any]:
     ):
         UserSecret.objects.create(tenant=tenant, name=name, kind=kind, keys=keys, revisions=[1])
     rows["upload-code"] = tenant.bundles.latest("created_at")
+    rows["template"] = make_template(tenant.owner)
     stranger = User.objects.create_user("mia", password=PASSWORD, first_name="Mia")
     make_nodes(rows, make_tenant(stranger, at), at)
     rows |= make_team(people["lee"], at)

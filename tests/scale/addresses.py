@@ -9,6 +9,7 @@ from uuid import UUID
 from django.urls.converters import IntConverter, SlugConverter, UUIDConverter
 
 from jobs.kinds.registry import KINDS
+from jobs.models import Template
 from jobs.workloads.page import page_class
 from tests.portal.routes.walk import Route, routes
 from tests.scale.rows import Cast
@@ -91,6 +92,9 @@ def _identity(cast: Cast, name: str, key: str) -> UUID:
         ("token-",): cast.token.pk,
         ("session-",): cast.session.id,
         ("upload-", "api-bundle"): cast.tenant.bundles.values_list("pk", flat=True)[0],
+        ("template", "api-template"): Template.objects.filter(owner=cast.ada).values_list(
+            "pk", flat=True
+        )[0],
         ("job", "api-job", "lead-stop"): cast.job.pk,
     }
     for start, identity in starts.items():

@@ -37,7 +37,7 @@ from tenants.models import (
 )
 from tenants.people.models import Session
 from tests.e2e.seed_fleet import report
-from tests.factories import make_service, new_job, new_service
+from tests.factories import make_service, make_template, new_job, new_service
 from tests.scale.people import make_account, make_teams, make_tenants
 from tests.scale.sizes import GIB, Size, bulk, shares
 
@@ -320,6 +320,7 @@ def _inside_job(size: Size, tenant: Tenant, at: datetime) -> Workload:
     bundle = Bundle.objects.create(
         tenant=tenant, file_name="code.zip", sha256=uuid.uuid4().hex, size_bytes=1
     )
+    make_template(tenant.owner, name=str(bundle.pk))
     job = _job(
         tenant,
         0,

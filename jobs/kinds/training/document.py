@@ -172,7 +172,7 @@ def _differing(values: Mapping[str, Any], fields: Mapping[str, AnyField]) -> dic
 
 
 def _is_default(value: Any, of: AnyField) -> bool:
-    default = None if of.default is empty else of.to_representation(of.default)
+    default = None if of.default is empty else of.to_representation(of.get_default())
     return not of.required and value in (default, None, {}, [])
 
 

@@ -39,7 +39,7 @@ from jobs.kinds.training.document import (
 from jobs.kinds.training.examples import find_example
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
-from jobs.models import Bundle, Node, UserSecret, Workload
+from jobs.models import Bundle, Node, Template, UserSecret, Workload
 from jobs.pod.protocol import placeholders
 from jobs.rules.topologies import (
     OPTIONS,
@@ -134,6 +134,8 @@ class TrainingForm(WorkloadForm):
         "source.url": gettext_lazy("URL"),
         "source.sha256": gettext_lazy("SHA-256"),
         "source.path": gettext_lazy("Folder on the data volume"),
+        "template": gettext_lazy("Template name"),
+        "template_team": gettext_lazy("Owner of the template"),
         **{
             f"replicas.{name}.{part}": format_lazy("{}, {}", gettext_lazy(role.title_of()), label)
             for name, role in ROLES.items()
@@ -145,6 +147,7 @@ class TrainingForm(WorkloadForm):
     form_id = "training"
     stand_in = "training"
     takes_like = False  # one to begin with has an address of its own, `again/`
+    has_templates = True
 
     def __init__(
         self,
@@ -206,6 +209,14 @@ class TrainingForm(WorkloadForm):
         return TrainingYamlForm(posted) if "yaml" in posted else cls(posted)
 
     @classmethod
+    def of_template(cls, template: Template, check: Check) -> WorkloadForm:
+        form = cls.of_body(template.spec)
+        form.values["template"] = template.name
+        form.values["template_team"] = str(template.team_id or "")
+        form.read_early(check)
+        return form
+
+    @classmethod
     def like(cls, workload: Workload, user: User) -> "TrainingForm":
         spec = spec_of(workload, TrainingSpec)
         if not policy.may(user, "read_values", workload.tenant):
@@ -222,8 +233,8 @@ class TrainingForm(WorkloadForm):
         Args:
             commit: that a training of this body took; "": there is none.
         """
-        plain = _plain_fields().items()
-        shown = {name: _typed(body[str(each.field_name)], each) for name, each in plain}
+        plain = {name: each for name, each in _plain_fields().items() if each.field_name in body}
+        shown = {name: _typed(body[str(each.field_name)], each) for name, each in plain.items()}
         shown["command"] = _typed(body["command"])
         left_out = {
             key: {"count": 0} for key in TOPOLOGIES.get(body["topology"], SINGLE).role_names
@@ -240,11 +251,14 @@ class TrainingForm(WorkloadForm):
         flags, env = tuple(body["cluster_flags"]), tuple(body["env"].items())
         return cls(shown=shown, flags=flags, env=env, secrets=body["secrets"])
 
-    def turned(self, spec: TrainingSpec, _check: Check) -> WorkloadForm:
+    def typed_body(self, spec: TrainingSpec) -> dict[str, Any]:
         kind, typed = self.values["source_kind"], self.body()
         if kind == "bundle" and not self.values["source.bundle"]:
             typed["source"] = UPLOAD_MISSING
-        return TrainingYamlForm(shown={"yaml": write_document(as_typed(spec, typed))})
+        return as_typed(spec, typed)
+
+    def turned(self, spec: TrainingSpec, _check: Check) -> WorkloadForm:
+        return TrainingYamlForm(shown={"yaml": write_document(self.typed_body(spec))})
 
     # --- the page ---
     @property
@@ -444,7 +458,10 @@ class TrainingYamlForm(TrainingForm):
 
     @classmethod
     def fields_of(cls, _posted: QueryDict | None) -> dict[str, AnyField]:
-        return {"yaml": serializers.CharField(label="YAML")}
+        labels = {name: cls.labels[name] for name in ("template", "template_team")} | {
+            "yaml": "YAML"
+        }
+        return {name: serializers.CharField(label=label) for name, label in labels.items()}
 
     def body(self) -> dict[str, Any]:
         body = self.document.body
@@ -470,19 +487,22 @@ class TrainingYamlForm(TrainingForm):
 
     @property
     def told(self) -> list[Problem]:
-        lines = [Problem("yaml", "", text) for text in self.errors.get("yaml", [])]
-        return lines + [Problem("", "", text) for text in self.problems]
+        rest = [problem for problem in super().told if problem.field != "yaml"]
+        return [Problem("yaml", "", text) for text in self.errors.get("yaml", [])] + rest
 
     def page_context(self, tenant: Tenant) -> dict[str, Any]:
         return {}
 
     def turned(self, spec: TrainingSpec, check: Check) -> WorkloadForm:
-        form = TrainingForm.of_body(as_typed(spec, self.document.body))
+        form = TrainingForm.of_body(self.typed_body(spec))
         # Browsers take ends of lines out of the inputs for variables.
         if form.read_early(check) == spec and not re.search(r"[\r\n]", "".join(spec.env.values())):
             return form
         self.problems = [_("The form has no place for all of this. Edit it here.")]
         return self
+
+    def typed_body(self, spec: TrainingSpec) -> dict[str, Any]:
+        return as_typed(spec, self.document.body)
 
 
 def _typed(value: Any, of: AnyField | None = None) -> str:

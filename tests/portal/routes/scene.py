@@ -18,14 +18,14 @@ from django.urls.converters import IntConverter, SlugConverter, UUIDConverter
 from django.utils import timezone
 
 from jobs.kinds.registry import WITH_GATE
-from jobs.models import Artifact, Bundle, UserSecret, Workload
+from jobs.models import Artifact, Bundle, Template, UserSecret, Workload
 from jobs.rules.states import WorkloadState
 from portal.storage import get_store
 from tenants.actions import create_token
 from tenants.models import Team, Tenant, User
 from tenants.people import passwords
 from tenants.people.models import Session
-from tests.factories import make_job, make_service, make_tenant, make_user
+from tests.factories import make_job, make_service, make_template, make_tenant, make_user
 from tests.portal.routes.table import ADMIN, LEAD, MATE, OWNER, SOMEBODY, Rule
 from tests.portal.routes.walk import Route
 
@@ -47,6 +47,7 @@ class Things:
     job: Workload
     bundle: Bundle
     artifact: Artifact
+    template: Template
     served: dict[str, Workload]  # by their kinds
     token_id: UUID
     session_id: UUID
@@ -90,6 +91,7 @@ def _things(name: str, team: Team | None) -> Things:
         job,
         Bundle.objects.create(tenant=tenant, file_name="code.zip", sha256="0" * 64, size_bytes=1),
         artifact,
+        make_template(tenant.owner),
         {kind: make_service(tenant, kind=kind, state="running") for kind in WITH_GATE},
         spare.pk,
         session.id,
@@ -182,6 +184,7 @@ class Scene:
             **{kind: row.pk for kind, row in things.served.items()},
             "job": things.job.pk,
             "bundle": things.bundle.pk,
+            "template": things.template.pk,
             "upload-delete": things.bundle.pk,
             "lead-stop": things.job.pk,
         }

@@ -179,6 +179,9 @@ TABLE: dict[str, Rule] = {
     "secrets": _mine("GET"),
     "secret-new": _mine("GET", "POST"),
     **_each(("secret", "secret-delete"), _mine("GET", "POST", slug="wandb")),
+    "templates": _mine("GET"),
+    "template-rename": _do(OWNS, sees=OWNS),
+    "template-delete": _form(OWNS, sees=OWNS),
     # --- what is served behind a gate ---
     **{name: rule for key in WITH_GATE for name, rule in _served(KINDS[key]).items()},
     "notebook-open": _form(OWNS),
@@ -216,6 +219,8 @@ TABLE: dict[str, Rule] = {
     "api-bundle": Rule({"DELETE": OWNS}, sees=OWNS),
     "api-secrets": _mine("GET"),
     "api-secret": _mine("GET", "PUT", "DELETE", slug="wandb"),
+    "api-templates": _mine("GET", "POST"),
+    "api-template": Rule(dict.fromkeys(("GET", "PUT", "DELETE"), OWNS), sees=OWNS),
     "api-jobs": _mine("GET", "POST"),
     "api-job-preview": _mine("POST"),
     "api-job-prune": _mine("POST"),

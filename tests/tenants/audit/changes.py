@@ -18,6 +18,7 @@ from tenants.people.models import Session
 from tests.factories import (
     make_job,
     make_service,
+    make_template,
     make_tenant,
     make_user,
     smallest_body,
@@ -46,6 +47,7 @@ class World:
         self.bundle = Bundle.objects.create(
             tenant=self.alice, file_name="code.zip", sha256="0" * 64, size_bytes=1
         )
+        self.template = make_template(self.alice.owner)
         self.token, self.plain = create_token(by=self.alice.owner, name="t")
         self.session = Session.objects.create(
             session_key="other",
@@ -136,6 +138,10 @@ def _smallest(kind: str) -> Callable[[World], Any]:
     return lambda world: smallest_body(KINDS[kind])
 
 
+def _template(world: World) -> Any:
+    return {"name": "other", "team": None, "spec": submit_body()}
+
+
 def _training(world: World) -> Any:
     return {
         "name": "t",
@@ -219,6 +225,8 @@ CHANGES: dict[tuple[str, str], Change] = {
     ("job-delete", "POST"): Change("delete"),
     ("bundle-upload", "POST"): Change("upload", body=_upload),
     ("upload-delete", "POST"): Change("delete"),
+    ("template-rename", "POST"): Change("change", body=lambda world: {"name": "other"}),
+    ("template-delete", "POST"): Change("delete"),
     ("lead-stop", "POST"): Change("stop", "lee", lambda world: {"reason": "it hangs"}),
     ("api-bundles", "POST"): Change("upload", body=_upload),
     ("api-bundle", "DELETE"): Change("delete"),
@@ -227,6 +235,9 @@ CHANGES: dict[tuple[str, str], Change] = {
     ("secret-delete", "POST"): Change("delete", before=_has_secret),
     ("api-secret", "PUT"): Change("change", body=_values, before=_has_secret),
     ("api-secret", "DELETE"): Change("delete", before=_has_secret),
+    ("api-templates", "POST"): Change("create", body=_template),
+    ("api-template", "PUT"): Change("change", body=_template),
+    ("api-template", "DELETE"): Change("delete"),
     ("api-jobs", "POST"): Change("submit", body=lambda world: submit_body()),
     ("api-job-prune", "POST"): Change(
         "prune", body=lambda world: {**_of_any_age(world), "dry_run": False}, before=_ended
@@ -286,6 +297,8 @@ def identity(world: World, name: str) -> Any:
         "lead-stop": world.job.pk,
         "upload-delete": world.bundle.pk,
         "api-bundle": world.bundle.pk,
+        "template": world.template.pk,
+        "api-template": world.template.pk,
     }
     fitting = [key for key in ids if name.startswith(key)]
     return ids[max(fitting, key=len)]
