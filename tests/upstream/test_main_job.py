@@ -185,7 +185,14 @@ def test_an_evicted_rank_ends_the_attempt_and_costs_no_retry(
     pods = {one["index"]: one["pod"] for one in ada.get(f"jobs/{job['id']}/")["replicas"]}
     name = {"name": pods[1], "namespace": ada.tenant()["namespace"]}
     path = f"/api/v1/namespaces/{name['namespace']}/pods/{pods[1]}/eviction"
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": name}
+    # TensorFlow takes SIGTERM for a hint that it may be ended soon, and would train to its end.
+    options = {"gracePeriodSeconds": 1}
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": name,
+        "deleteOptions": options,
+    }
     accounts.admin("create", "--raw", path, "-f", "-", body=eviction)
 
     done = ada.wait(job, "succeeded", timeout_s=RUN_S + PULL_S)
