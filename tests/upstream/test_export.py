@@ -12,7 +12,7 @@ from tests.tools import kubeflow
 from tests.tools.kubectls import current_kubectl
 from tests.upstream.conftest import Upstream
 
-pytestmark = pytest.mark.upstream
+pytestmark = [pytest.mark.upstream, pytest.mark.django_db]
 
 
 def kubectl(kubeconfig: Path, *words: str, stdin: str = "", code: int = 0) -> str:

@@ -121,7 +121,8 @@ class Export:
         if source is not None and "git" in source and self.training.source_commit:
             source = {**source, "commit": self.training.source_commit}
         # Services of the operator name pods only once these are ready: nobody could wait for them.
-        is_met = self.form is PLAIN and not replicas.role.is_apart
+        is_alone = replicas.role.is_apart or self.topology.is_array
+        is_met = self.form is PLAIN and not is_alone
         met = [one for role in self.hosts.values() for one in role] if is_met else []
         own = self.form.address(self, replicas.role.name, replicas.index or 0)
         return {
