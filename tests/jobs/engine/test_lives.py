@@ -9,6 +9,7 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from jobs.engine import store
+from jobs.kinds.answers import stamp
 from jobs.models import Workload
 from portal import live
 from portal.storage.folder import FolderStore
