@@ -181,6 +181,12 @@ class Workload(models.Model):
         return list(self.attempts.order_by("-number")[:_SHOWN_ATTEMPTS])
 
     @cached_property
+    def last_checkpoint(self) -> "ReplicaArchive | None":
+        """The newest of which a replica of the latest attempt that told has told; None: none is known."""
+        told: models.QuerySet[ReplicaArchive] = self.archives.exclude(checkpoint="")
+        return told.order_by("-attempt", "-checkpoint_at").first()
+
+    @cached_property
     def shown_replicas(self) -> "list[Replica]":
         """Its replicas in their order; what `Prefetch(to_attr=...)` has brought for a whole list."""
         return list(self.replica_rows.all())
@@ -293,6 +299,9 @@ class ReplicaArchive(models.Model):
     exit_reason = models.TextField(blank=True, default="")
     skipped_bytes = models.BigIntegerField(default=0)
     completed_at = models.DateTimeField(null=True)
+    # The newest checkpoint that the pod saw at its end; empty: none, or not told.
+    checkpoint = models.CharField(max_length=200, blank=True, default="", db_default="")
+    checkpoint_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [

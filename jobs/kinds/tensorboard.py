@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NoReturn
 from uuid import UUID
 
 from django.db.models import QuerySet
+from django.db.models.fields.json import KT
 from django.http import QueryDict
 from django.utils.translation import gettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
@@ -125,12 +126,13 @@ class TensorBoardSerializer(SpecSerializer):
     def _log_dirs(self, ids: Sequence[Any], *, is_list: bool) -> tuple[Mapping[str, str], ...]:
         """The folders of the chosen trainings, in the order given, each under a title of its own."""
         # Only what is on this tenant's own log volume can be shown.
-        found = {
+        found: dict[str, Any] = {
             str(job.pk): job
             for job in Workload.objects.visible_to(self.context["user"])
             .filter(kind=TRAINING.key, tenant=self.context["tenant"])
             .filter(pk__in={pk for pk in map(_uuid, ids) if pk})
             .only("pk", "name")
+            .annotate(log_folder=KT("spec__log_folder"))
         }
         chosen: dict[str, Mapping[str, str]] = {}
         missing: dict[str, Any] = {}
@@ -145,7 +147,7 @@ class TensorBoardSerializer(SpecSerializer):
             title = job.name
             if any(row["title"] == title for row in chosen.values()):
                 title = f"{job.name} {names.short_id(job.pk)}"
-            path = f"{LOG_ROOT}/{names.job_name(job.name, job.pk)}"
+            path = job.log_folder or f"{LOG_ROOT}/{names.job_name(job.name, job.pk)}"
             chosen[str(pk)] = {"title": title, "path": path, "job": str(pk)}
         if missing:
             raise serializers.ValidationError(missing if is_list else missing["0"])

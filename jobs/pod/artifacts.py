@@ -6,11 +6,12 @@ import os
 import re
 import stat
 import time
-from typing import Any, BinaryIO, Dict, List, NamedTuple, Optional
+from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple, Optional
 
 from jobs.pod.errors import PodError, PortalError
 from jobs.pod.portal_client import PortalClient, RetryBudget
 from jobs.pod.protocol import codes
+from jobs.pod.protocol.placeholders import ReplicaContext
 from jobs.pod.segments import open_plain
 
 ARTIFACT_BATCH = 200
@@ -25,31 +26,50 @@ class Artifacts(NamedTuple):
     skipped_bytes: int
 
 
-def list_artifacts(folder: str, limit_bytes: int) -> Artifacts:
-    """Every regular file below the job's folder, except our own; links are not followed."""
+def list_artifacts(context: ReplicaContext, config: Dict[str, Any]) -> Artifacts:
+    """Every regular file of the job, except our own, up to what is kept; links are not followed.
+
+    In the folder of a training that this one continues, what has changed since this one was asked for.
+    """
+    limit_bytes, since = int(config["limits"]["artifacts_bytes"]), float(config.get("since") or 0)
     files: List[Dict[str, Any]] = []
     skipped_count = skipped_bytes = total = 0
-    for parent, folders, names in os.walk(folder):
-        folders.sort()
-        if parent == folder and ".homeport" in folders:
-            folders.remove(".homeport")
-        for name in sorted(names):
-            full = os.path.join(parent, name)
-            try:
-                about = os.lstat(full)
-            except OSError:
-                continue
-            if not stat.S_ISREG(about.st_mode):
-                continue
-            path = _portable(os.path.relpath(full, folder))
-            fits = total + about.st_size <= limit_bytes and len(files) < codes.MAX_ARTIFACTS
-            if not fits or path is None:
-                skipped_count += 1
-                skipped_bytes += about.st_size
-                continue
-            total += about.st_size
-            files.append(_described(path, about))
+    for name in _names(context):
+        base = _base(context, name)
+        try:
+            about = os.lstat(os.path.join(base, name))
+        except OSError:
+            continue
+        is_older = about.st_mtime < since and base != context.own_folder
+        if is_older or not stat.S_ISREG(about.st_mode):
+            continue
+        path = _portable(name)
+        fits = total + about.st_size <= limit_bytes and len(files) < codes.MAX_ARTIFACTS
+        if not fits or path is None:
+            skipped_count += 1
+            skipped_bytes += about.st_size
+            continue
+        total += about.st_size
+        files.append(_described(path, about))
     return Artifacts(files, skipped_count, skipped_bytes)
+
+
+def _names(context: ReplicaContext) -> Iterator[str]:
+    """What lies in LOG_DIR, and the own artifacts where these lie elsewhere; each folder in order."""
+    is_apart = context.own_folder != context.log_dir
+    hidden = {".homeport", "artifacts"} if is_apart else {".homeport"}
+    for start in [context.log_dir, context.artifacts_dir] if is_apart else [context.log_dir]:
+        base = context.log_dir if start == context.log_dir else context.own_folder
+        for parent, folders, names in os.walk(start):
+            found = set(folders) - hidden if parent == context.log_dir else folders
+            folders[:] = sorted(found)
+            for name in sorted(names):
+                yield os.path.relpath(os.path.join(parent, name), base)
+
+
+def _base(context: ReplicaContext, name: str) -> str:
+    """The folder that the name of an artifact is relative to."""
+    return context.own_folder if name.startswith("artifacts/") else context.log_dir
 
 
 def _described(path: str, about: os.stat_result) -> Dict[str, Any]:
@@ -69,12 +89,16 @@ def _portable(path: str) -> Optional[str]:
     return text if is_shown and len(text) <= codes.MAX_ARTIFACT_PATH_CHARS else None
 
 
-def _on_volume(folder: str, path: str) -> str:
-    return os.path.join(folder, os.fsdecode(path.encode("utf-8")))
+def _on_volume(context: ReplicaContext, path: str) -> str:
+    return os.path.join(_base(context, path), os.fsdecode(path.encode("utf-8")))
 
 
 def ship_artifacts(
-    portal: PortalClient, job_path: str, folder: str, found: Artifacts, budget: RetryBudget
+    portal: PortalClient,
+    job_path: str,
+    context: ReplicaContext,
+    found: Artifacts,
+    budget: RetryBudget,
 ) -> List[str]:
     """Brings the files to the object store that are not there in this version.
 
@@ -92,7 +116,7 @@ def ship_artifacts(
         changed: List[Dict[str, Any]] = []
         for at in range(0, len(left), ARTIFACT_BATCH):
             batch = left[at : at + ARTIFACT_BATCH]
-            sentences += _ship_batch(portal, job_path, folder, batch, changed, budget)
+            sentences += _ship_batch(portal, job_path, context, batch, changed, budget)
         left = changed
         if not left:
             break
@@ -103,7 +127,7 @@ def ship_artifacts(
 def _ship_batch(
     portal: PortalClient,
     job_path: str,
-    folder: str,
+    context: ReplicaContext,
     batch: List[Dict[str, Any]],
     changed: List[Dict[str, Any]],
     budget: RetryBudget,
@@ -117,10 +141,10 @@ def _ship_batch(
         if file["path"] not in answer["links"]:
             continue  # there already, or refused
         try:
-            budget.keep_trying(functools.partial(_ship_file, links, folder, file))
+            budget.keep_trying(functools.partial(_ship_file, links, context, file))
             done.append(file)
         except (PodError, OSError):
-            newer = _look_again(folder, file["path"])
+            newer = _look_again(context, file["path"])
             if newer is not None:
                 changed.append(newer)
         except PortalError as error:
@@ -150,8 +174,8 @@ class Links(NamedTuple):
         return dict(links[file["path"]])
 
 
-def _ship_file(links: Links, folder: str, file: Dict[str, Any]) -> None:
-    with open_plain(_on_volume(folder, file["path"])) as opened:
+def _ship_file(links: Links, context: ReplicaContext, file: Dict[str, Any]) -> None:
+    with open_plain(_on_volume(context, file["path"])) as opened:
         _check_unchanged(opened, file)
         links.portal.put(links.get(file), opened, file["size_bytes"])
         _check_unchanged(opened, file)
@@ -162,9 +186,9 @@ def _check_unchanged(opened: BinaryIO, file: Dict[str, Any]) -> None:
         raise PodError(codes.FILE_CHANGED, "it changed")
 
 
-def _look_again(folder: str, path: str) -> Optional[Dict[str, Any]]:
+def _look_again(context: ReplicaContext, path: str) -> Optional[Dict[str, Any]]:
     try:
-        about = os.lstat(_on_volume(folder, path))
+        about = os.lstat(_on_volume(context, path))
     except OSError:
         return None
     return _described(path, about) if stat.S_ISREG(about.st_mode) else None

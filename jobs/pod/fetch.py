@@ -31,6 +31,7 @@ PROBE_BYTES = 64 * 1024
 RUNNER_MODULES = (
     "runner",
     "artifacts",
+    "checkpoints",
     "diagnosis",
     "errors",
     "files",
@@ -114,16 +115,17 @@ def volume_error(error: OSError, what: str, folder: str) -> PodError:
 
 
 def make_folders(context: ReplicaContext) -> None:
-    """Makes the job's folder, with a place for artifacts and one for our own notes."""
+    """Makes the job's folders, with a place for artifacts and one for our own notes."""
     try:
         for folder in (context.log_dir, context.artifacts_dir, context.state_folder):
             os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise volume_error(error, "log", context.log_dir) from error
     # What may run next to us as another user of the same group has to write here too. Only who
-    # made the folder may say so, and did.
-    with contextlib.suppress(PermissionError):
-        os.chmod(context.log_dir, 0o2775)
+    # made a folder may say so, and did.
+    for folder in (context.log_dir, context.own_folder):
+        with contextlib.suppress(PermissionError):
+            os.chmod(folder, 0o2775)
 
 
 def empty(folder: Path) -> None:

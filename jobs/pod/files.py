@@ -26,10 +26,11 @@ def read_context(config: Config, environ: Dict[str, str]) -> ReplicaContext:
         task_index=index,
         hosts=config["hosts"],
         data_dir=str(config.get("data_dir") or "/data"),
-        log_dir=config["folder"],
+        log_dir=config.get("log_dir") or config["folder"],
         attempt=int(config["attempt"]),
         pod_uid=environ.get("HOMEPORT_POD_UID") or "00000000",
         role_count=config.get("counts", {}).get(role, 0),
+        folder=config["folder"],
     )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from jobs.pod import files
 from jobs.pod.artifacts import list_artifacts, ship_artifacts
+from jobs.pod.checkpoints import told_checkpoint
 from jobs.pod.errors import PortalError
 from jobs.pod.portal_client import PortalClient, RetryBudget
 from jobs.pod.protocol import codes
@@ -109,6 +110,7 @@ def rescue_attempt(
         "skipped_bytes": max(0, max(end, int(_number(noted, "end_byte"))) - start - kept_bytes),
         "by_rescue": True,
         "pod_uid": context.pod_uid,
+        **told_checkpoint(context, budget),
     }
     budget.keep_trying(lambda: portal.post(replica_path + "done/", body))
     files.mark_uploaded(folders)
@@ -131,9 +133,9 @@ def rescue(config: dict[str, Any], context: ReplicaContext, portal: PortalClient
     if not attempts:
         return "nothing was left to ship"
     # Before the report that makes the archive complete: the reconciler cleans up after it.
-    found = list_artifacts(context.log_dir, int(config["limits"]["artifacts_bytes"]))
+    found = list_artifacts(context, config)
     job_path = f"jobs/{config['id']}/"
-    for sentence in ship_artifacts(portal, job_path, context.log_dir, found, budget):
+    for sentence in ship_artifacts(portal, job_path, context, found, budget):
         sys.stdout.write(notice(sentence))
     for attempt, folders in attempts.items():
         uid = context.pod_uid if attempt == context.attempt else ""

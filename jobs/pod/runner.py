@@ -26,6 +26,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from jobs.pod import mpi
 from jobs.pod.artifacts import Artifacts, list_artifacts, ship_artifacts
+from jobs.pod.checkpoints import told_checkpoint
 from jobs.pod.diagnosis import TAIL_BYTES, diagnose
 from jobs.pod.errors import PortalError
 from jobs.pod.files import (
@@ -310,9 +311,7 @@ class Runner:
         self._budget.ending_at = time.monotonic()
         # Told in advance: if we are killed while shipping, this is what is known of the end.
         self._write_message(ending, False)
-        found = list_artifacts(
-            self._context.log_dir, int(self._config["limits"]["artifacts_bytes"])
-        )
+        found = list_artifacts(self._context, self._config)
         if found.skipped_count:
             self.say(
                 f"{found.skipped_count} files ({found.skipped_bytes} bytes) stay on the log volume "
@@ -332,13 +331,13 @@ class Runner:
             problem = None if error.is_final else problem or str(error)
         if problem is None:
             return True, ending.text
-        text = f"what was not shipped is on the log volume in {self._context.log_dir}: {problem}"
+        text = f"what was not shipped is on the log volume in {self._context.own_folder}: {problem}"
         self._live_line(text)
         return False, f"{ending.text}; {text}"
 
     def _ship_artifacts(self, found: Artifacts) -> None:
         for sentence in ship_artifacts(
-            self._portal, self._job_path, self._context.log_dir, found, self._budget
+            self._portal, self._job_path, self._context, found, self._budget
         ):
             self._live_line(sentence)
 
@@ -354,6 +353,7 @@ class Runner:
             "skipped_bytes": self._archive.skipped_bytes + self._shipper.refused_bytes,
             "by_rescue": False,
             "pod_uid": self._context.pod_uid,
+            **told_checkpoint(self._context, self._budget),
         }
         path = self._replica_path + "done/"
         self._budget.keep_trying(lambda: self._portal.post(path, body))

@@ -10,6 +10,7 @@ size.
 
 import hashlib
 import time
+from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
@@ -85,6 +86,13 @@ class FilesBody(msgspec.Struct):
     files: Annotated[list[FileBody], Meta(max_length=MAX_BATCH)]
 
 
+class CheckpointBody(msgspec.Struct):
+    """The newest checkpoint in the folders of a training, and when it was written."""
+
+    name: Annotated[str, Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
+    mtime: Annotated[float, Meta(ge=0, le=2**32)]
+
+
 class EndBody(msgspec.Struct):
     """How a replica ended, and that nothing more of it will come."""
 
@@ -93,6 +101,7 @@ class EndBody(msgspec.Struct):
     skipped_bytes: Position
     by_rescue: bool
     pod_uid: PodUid = ""
+    checkpoint: CheckpointBody | None = None
 
 
 def find_job(job_id: UUID, token: str) -> Workload:
@@ -319,6 +328,7 @@ def replica_done(
     """The archive of a replica is complete, as far as this pod is concerned."""
     _check_replica(job, role, index, attempt)
     body = read_body(request, EndBody)
+    left = body.checkpoint
     if _is_archived(job):
         return {}  # said once more, as every call may be
     with transaction.atomic():
@@ -339,6 +349,8 @@ def replica_done(
                 "exit_reason": body.reason,
                 "skipped_bytes": body.skipped_bytes,
                 "completed_at": timezone.now(),
+                "checkpoint": left.name if left else "",
+                "checkpoint_at": datetime.fromtimestamp(left.mtime, UTC) if left else None,
             },
         )
         changes.tell(job)

@@ -188,12 +188,14 @@ def workload_fit(request: PageRequest, kind: str) -> HttpResponseBase:
 @require_safe
 @signed_in
 def workload_again(request: PageRequest, pk: UUID, kind: str) -> HttpResponseBase:
-    """The form that would ask for the same again; with `?failed` for what of an array has failed."""
+    """The form that would ask for the same again; `?continue`: to go on from it; `?failed`: what of an array failed."""
     rows = _visible(request, kind).select_related("tenant__owner")
     like = get_object_or_404(rows, pk=pk)
     form = KINDS[kind].form.like(like, request.user)
     if "failed" in request.GET:
         form.values["indexes"] = unfinished_indexes(like)
+    if "continue" in request.GET:
+        form.values["continue_from"] = str(like.pk)
     return _page(request, kind, form, _find_own_tenant(request), like=str(like.pk))
 
 

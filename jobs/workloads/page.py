@@ -206,6 +206,19 @@ class TrainingPage(WorkloadPage):
         is_held = row.state in IDLE_STATES and row.desired == Desired.SUSPEND
         return is_held and policy.may(self.user, "resume", row.tenant)
 
+    @property
+    def may_continue(self) -> bool:
+        row = self.workload
+        return row.is_final and policy.may(self.user, "submit", row.tenant)
+
+    @property
+    def ran_until(self) -> datetime | None:
+        """When it ended, or was suspended; None: it goes on."""
+        row = self.workload
+        is_suspended = row.state == WorkloadState.SUSPENDED
+        until: datetime | None = row.stop_requested_at if is_suspended else row.finished_at
+        return until if row.started_at else None
+
     @cached_property
     def spec(self) -> TrainingSpec:
         return spec_of(self.workload, TrainingSpec)

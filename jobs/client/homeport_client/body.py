@@ -59,6 +59,9 @@ FIELDS = {
     "parallelism": _flag("--parallelism", "workers of an array at a time (10)", "N", _COUNT),
     "max_failed": _flag("--max-failed", "workers of an array that may fail (all)", "N", _COUNT),
     "indexes": _flag("--indexes", "workers of an array that run: 3,17-20 (all)"),
+    "continue_from": _flag(
+        "--continue-from", "go on in the log folder of one that has ended", "ID"
+    ),
     "shm": _flag("--shm", "size of /dev/shm", "SIZE"),
     "success_policy": _flag("--success-policy", "worker0 or all", "RULE"),
     "priority": _flag("--priority", "normal"),

@@ -9,6 +9,7 @@ from rest_framework import serializers
 from jobs.kinds.answers import INT64, ReasonSerializer, reason_json, stamp
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
+from jobs.kinds.training.continuing import FinishedTraining
 from jobs.kinds.training.fields import Indexes, ResourcesSerializer, SourceSerializer
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
@@ -91,6 +92,8 @@ def _answered(each: AnyField) -> AnyField:
     """How the document describes what REST answers of an option."""
     if isinstance(each, Integer):
         return serializers.IntegerField(required=False, allow_null=each.allow_null, **INT64)
+    if isinstance(each, FinishedTraining):
+        return serializers.UUIDField(allow_null=True, read_only=True)
     if isinstance(each, Quantity | Indexes):
         return serializers.CharField(allow_null=each.allow_null, read_only=True)
     return serializers.CharField(max_length=16, required=False, allow_null=each.allow_null)
@@ -179,21 +182,31 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
         return TrainingSerializer()
 
 
+class CheckpointSerializer(serializers.Serializer[Any]):
+    """What a program left to go on from, as a replica saw it at its end."""
+
+    name = serializers.CharField(source="checkpoint")
+    at = serializers.DateTimeField(source="checkpoint_at")
+
+
 class OneJobSerializer(JobSerializer):
     """One job, with what a list of them would take too long to read."""
 
     attempts = AttemptSerializer(many=True)
     conditions = JobConditionSerializer(many=True)
+    last_checkpoint = CheckpointSerializer(allow_null=True)
 
     class Meta(JobSerializer.Meta):
-        fields = (*JobSerializer.Meta.fields, "attempts", "conditions")
+        fields = (*JobSerializer.Meta.fields, "attempts", "conditions", "last_checkpoint")
 
     def to_representation(self, instance: Workload) -> dict[str, Any]:
         told = instance.events.filter(reason__in=(conditions.ADMITTED, conditions.CHANGED))
         changes = told.order_by("at", "id").values_list("reason", "message", "at")
         found = conditions.find(instance.created_at, changes)
+        left = instance.last_checkpoint
         return {
             **super().to_representation(instance),
             "attempts": self.fields["attempts"].to_representation(instance.latest_attempts[::-1]),
             "conditions": self.fields["conditions"].to_representation(found),
+            "last_checkpoint": left and self.fields["last_checkpoint"].to_representation(left),
         }

@@ -54,12 +54,15 @@ def preview_command(spec: TrainingSpec) -> CommandPreview:
         hosts = addresses(
             topology, counts, lambda role, index: names.replica_address(kube_name, role, index)
         )
-    log_dir = f"/log/jobs/{kube_name}"
+    folder = f"/log/jobs/{kube_name}"
+    log_dir = spec.log_folder or folder
     replicas: dict[str, list[str]] = {}
     own = {role: n for role, n in counts.items() if not topology.role(role).program}
     for role, count in own.items():
         for index in spec.indexes_of(role)[:MAX_SHOWN]:
-            context = ReplicaContext(role, index, hosts, "/data", log_dir, role_count=count)
+            context = ReplicaContext(
+                role, index, hosts, "/data", log_dir, role_count=count, folder=folder
+            )
             words = placeholders.final_command(spec.command_of(role), spec.cluster_flags, context)
             replicas.setdefault(command_line.join(words), []).append(f"{role}-{index}")
     shown = sum(map(len, replicas.values()))

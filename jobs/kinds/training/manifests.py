@@ -39,6 +39,8 @@ UPLOAD_RETRY_S = (
     600  # how long the runner tries to reach the portal before it leaves it to a rescue
 )
 RESCUE_DEADLINE_S = 1800
+# Files of a log folder that are older than a training that continues in it, by so much, are not its own.
+CLOCKS_S = 60  # by which the file server's clock may be behind ours
 # Of a replica that may fail alone, as others go on meanwhile.
 REPLICA_RESTARTS = 3
 # What ends a replica for good by `exit_code`; what those of ours mean tells its reason, not the number.
@@ -106,9 +108,14 @@ class RescueManifest(Manifest):
     deadline_s: int
 
 
-def log_dir(training: Workload) -> str:
-    """The training's own folder on the log volume; the same for all attempts."""
+def own_folder(training: Workload) -> str:
+    """The training's own on the log volume; the same for all attempts."""
     return f"{LOG_ROOT}/{kube_name(training.name, training.pk, 1)}"
+
+
+def log_dir(training: Workload) -> str:
+    """LOG_DIR of its programs: its own folder, or that of the first of those that it continues."""
+    return spec_of(training, TrainingSpec).log_folder or own_folder(training)
 
 
 def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSettings) -> str:
@@ -124,7 +131,7 @@ def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSet
         "id": str(training.pk),
         "name": spec.name,
         "kube_name": base,
-        "folder": log_dir(training),
+        "folder": own_folder(training),
         "attempt": attempt,
         "topology": spec.topology,
         "command": list(spec.command),
@@ -150,6 +157,9 @@ def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSet
         "grace_s": spec.run_policy.pod_grace_s,
         **_programs(topology, spec),
     }
+    if spec.log_folder:
+        since = training.created_at.timestamp() - CLOCKS_S
+        content |= {"log_dir": spec.log_folder, "since": since}
     return json.dumps(content, ensure_ascii=False, indent=1)
 
 

@@ -1,5 +1,6 @@
 """The body that asks for a training, for REST, pages and the command line: read, checked and written."""
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -7,8 +8,11 @@ import msgspec
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
+from rest_framework.fields import empty
 
 from jobs.kinds.serializer import SpecSerializer
+from jobs.kinds.spec import spec_of
+from jobs.kinds.training.continuing import FIELD, FinishedTraining, continued
 from jobs.kinds.training.fields import (
     AddressesName,
     ClusterFlags,
@@ -232,6 +236,16 @@ class TrainingSerializer(SpecSerializer):
             hint=_("How long finished pods stay in the cluster. The page of the training stays."),
         ),
     )
+    continue_from = FinishedTraining(
+        label=_("Continue from"),
+        required=False,
+        allow_null=True,
+        style=_widget(
+            "more",
+            8,
+            hint=_("ID of a training that has ended: LOG_DIR is its folder, with its checkpoints."),
+        ),
+    )
     shm = MemoryRequest(
         source="shm_bytes",
         label=_("Shared memory"),
@@ -265,8 +279,24 @@ class TrainingSerializer(SpecSerializer):
         ),
     )
 
+    def run_validation(self, data: Any = empty) -> Any:
+        """Without a command it is the request of the training that it continues, but for what it says."""
+        if isinstance(data, Mapping) and data.get(FIELD) and "command" not in data:
+            try:
+                old = self.fields[FIELD].run_validation(data[FIELD])
+            except serializers.ValidationError as error:
+                raise serializers.ValidationError({FIELD: error.detail}) from error
+            data = self.initial_data = {
+                **self.to_representation(spec_of(old, TrainingSpec)),
+                **data,
+            }
+        return super().run_validation(data)
+
     def validate(self, attrs: dict[str, Any]) -> TrainingSpec:
-        spec = self._with_deadline(msgspec.convert(attrs, TrainingSpec))  # which has no priority
+        asked = {name: value for name, value in attrs.items() if name != FIELD}
+        spec = self._with_deadline(msgspec.convert(asked, TrainingSpec))  # which has no priority
+        if (old := attrs.get(FIELD)) is not None:
+            spec = continued(spec, old)
         topology = get_topology(spec.topology)
         for name, why in _contradictions(spec).items():
             _refuse("contradiction", why, name)

@@ -52,6 +52,9 @@ class TrainingSpec(WorkloadSpec, frozen=True, kw_only=True):
     max_failed: int | None = None
     indexes: str | None = None
     run_policy: RunPolicy = RunPolicy()
+    # The id of a training in whose log folder it goes on, and that folder, which outlives the other one.
+    continue_from: str | None = None
+    log_folder: str = ""  # "": its own
 
     @property
     def kept_by_role(self) -> Mapping[str, Any]:

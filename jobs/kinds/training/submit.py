@@ -3,6 +3,7 @@
 from django.conf import settings
 from django.utils.translation import gettext as _
 
+from jobs.kinds.training.continuing import check_folder
 from jobs.kinds.training.fields import NO_SECRET, NO_UPLOAD
 from jobs.kinds.training.spec import KEY, TrainingSpec
 from jobs.models import Bundle, UserSecret, Workload
@@ -11,17 +12,19 @@ from tenants.models import Tenant
 
 
 def check_submit(tenant: Tenant, spec: TrainingSpec) -> None:
-    """Holds its upload and secrets, until the transaction ends, from being deleted before the training uses them.
+    """Holds its upload, secrets and folder, until the transaction ends, for this training.
 
     Raises:
-        Refused: 409, the namespace has as many unfinished trainings as it may have; or the upload
-            or a secret was deleted since the request was checked.
+        Refused: 409, the namespace has as many unfinished trainings as it may have; the folder in which
+            it goes on is in use; or the upload or a secret was deleted since the request was checked.
     """
     _check_unfinished(tenant)
     bundle = (spec.source or {}).get("bundle")
-    if bundle is None and not spec.named_secrets:
+    if bundle is None and not spec.named_secrets and not spec.log_folder:
         return
     Tenant.objects.select_for_update().only("pk").get(pk=tenant.pk)  # as jobs/uploads.py
+    if spec.log_folder:
+        check_folder(tenant, spec.log_folder)
     if bundle is not None and not Bundle.objects.filter(tenant=tenant, pk=bundle).exists():
         raise Refused([NO_UPLOAD])
     found = UserSecret.objects.filter(tenant=tenant, is_deleted=False)

@@ -26,11 +26,12 @@ class ReplicaContext(NamedTuple):
         task_index: of the replica within its role.
         hosts: of all replicas that others talk to.
         data_dir: folder of the data volume.
-        log_dir: the training's own folder on the log volume.
+        log_dir: LOG_DIR, on the log volume: the folder of the training, or of one that it continues.
         attempt: of the training, from 1 on.
         pod_uid: of the replica's pod; empty where none is known.
         interface: the pod's network interface; empty where nobody asks for it.
         role_count: replicas of its role; 0: as `hosts` has, for older versions do not say.
+        folder: the training's own one on the log volume; empty: `log_dir` is.
     """
 
     role: str
@@ -42,6 +43,7 @@ class ReplicaContext(NamedTuple):
     pod_uid: str = ""
     interface: str = ""
     role_count: int = 0
+    folder: str = ""
 
     @property
     def name(self) -> str:
@@ -64,13 +66,17 @@ class ReplicaContext(NamedTuple):
         return self.task_index == 0 and self.role == next(iter(self.hosts), self.role)
 
     @property
+    def own_folder(self) -> str:
+        return self.folder or self.log_dir
+
+    @property
     def artifacts_dir(self) -> str:
-        return f"{self.log_dir}/artifacts"
+        return f"{self.own_folder}/artifacts"
 
     @property
     def state_parent(self) -> str:
         """Where runner and rescue keep what is theirs, of all attempts."""
-        return f"{self.log_dir}/.homeport/{self.name}"
+        return f"{self.own_folder}/.homeport/{self.name}"
 
     @property
     def state_folder(self) -> str:

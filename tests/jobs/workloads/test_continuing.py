@@ -1,0 +1,113 @@
+"""Going on from a finished training: what is refused, what is taken over, and who has the folder."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+from django.test import Client
+from django.utils import timezone
+
+from jobs.kinds.spec import spec_of
+from jobs.kinds.training.manifests import log_dir, own_folder
+from jobs.kinds.training.spec import TrainingSpec
+from jobs.models import ReplicaArchive, Workload
+from tenants.models import Tenant
+from tests.browsing import client_of, read
+from tests.factories import make_job, make_tenant, submit_body
+
+pytestmark = pytest.mark.django_db
+COMMIT = "1b2c3d4e5f60718293a4b5c6d7e8f90123456789"
+GIT = {"git": "https://host/r.git", "ref": "main"}
+
+
+def submit(client: Client, **body: Any) -> Any:
+    return client.post("/api/v1/jobs/", body, content_type="application/json")
+
+
+def error_of(answer: Any) -> tuple[int, str, str]:
+    [error] = answer.json()["errors"]
+    return answer.status_code, error["field"], error["code"]
+
+
+def test_a_chain_keeps_the_first_folder_and_the_request(alice: Tenant, client: Client) -> None:
+    first = make_job(alice, state="failed", retries=2, source=GIT, source_commit=COMMIT)
+    second = Workload.objects.get(pk=submit(client, continue_from=str(first.pk)).json()["id"])
+    Workload.objects.filter(pk=second.pk).update(state="stopped", source_commit=COMMIT)
+    full = submit_body(name="third", source=GIT, continue_from=str(second.pk))
+    told = submit(client, **full).json()
+    assert (told["continue_from"], told["retries"]) == (str(second.pk), 0)
+    third = Workload.objects.get(pk=told["id"])
+    assert {log_dir(row) for row in (first, second, third)} == {own_folder(first)}
+    assert len({own_folder(row) for row in (first, second, third)}) == 3
+    was, now = spec_of(first, TrainingSpec), spec_of(second, TrainingSpec)
+    assert (now.command, now.run_policy) == (was.command, was.run_policy)
+    assert now.source == {**GIT, "ref": COMMIT}
+    board = client.post(
+        "/api/v1/tensorboards/",
+        {"name": "b", "job": str(third.pk)},
+        content_type="application/json",
+    )
+    assert board.json()["log_dirs"][0]["path"] == own_folder(first)
+
+
+def test_what_cannot_be_continued_and_a_folder_in_use(alice: Tenant, client: Client) -> None:
+    mallorys = make_job(make_tenant("mallory"), state="failed")
+    going = make_job(alice, state="suspended", desired="suspend")
+    for given, code in ((mallorys.pk, "not_found"), ("x", "not_found"), (going.pk, "not_finished")):
+        for more in ({}, submit_body()):
+            answer = submit(client, **more, continue_from=str(given))
+            assert error_of(answer) == (400, "continue_from", code)
+    old = make_job(alice, state="succeeded")
+    assert submit(client, continue_from=str(old.pk)).status_code == 201
+    for state, status in (("suspended", 409), ("stopping", 409), ("failed", 201)):
+        Workload.objects.exclude(pk=old.pk).update(state=state)
+        answer = submit(client, continue_from=str(old.pk))
+        assert answer.status_code == status
+        if status == 409:
+            assert error_of(answer) == (409, "continue_from", "folder_in_use")
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer at a time")
+@pytest.mark.django_db(transaction=True)
+def test_of_two_at_the_same_moment_one_has_the_folder(alice: Tenant) -> None:
+    old = make_job(alice, state="succeeded")
+
+    def go_on(_number: int) -> int:
+        try:
+            return int(submit(client_of(alice), continue_from=str(old.pk)).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(go_on, range(8))) == [201] + [409] * 7
+
+
+def test_the_page_tells_the_last_checkpoint_and_leads_to_the_form(
+    alice: Tenant, client: Client, lead: Client
+) -> None:
+    at = timezone.now()
+    job = make_job(alice, state="failed", started_at=at, finished_at=at, attempt=2)
+    where = f"/trainings/{job.pk}/"
+    assert "No checkpoint is known" in read(client, where).text
+    for attempt, index, name, minutes in (
+        (1, 0, "of-old", 1),
+        (2, 0, "ckpt-41", 9),
+        (2, 1, "ckpt-42", 3),
+    ):
+        ReplicaArchive.objects.create(
+            workload=job,
+            role="worker",
+            index=index,
+            attempt=attempt,
+            checkpoint=name,
+            checkpoint_at=at - timedelta(minutes=minutes),
+        )
+    page = read(client, where)
+    told = page.one("p", id="last-checkpoint").text.strip()
+    assert told == "Last checkpoint: ckpt-42, 3 min before the end"
+    form = read(client, page.one("a", id="continue").get("href"))
+    assert form.value("continue_from") == str(job.pk)
+    assert client.get(f"/api/v1/jobs/{job.pk}/").json()["last_checkpoint"]["name"] == "ckpt-42"
+    assert not read(lead, where).all("a", id="continue")
