@@ -129,6 +129,7 @@ def translate(word: str, given: Mapping[str, Any], behind: list[str]) -> tuple[J
     made |= {**topology, "command": moved[: len(words)], "source": source}
     made |= {"env": dict(zip(env, moved[len(words) :]))}
     made = {key: value for key, value in made.items() if value not in (None, {}, [])}
+    ours.put_secrets(made, given["secret"])
     ours.set_fields(made, given["set"])
     return made, [*told, *more, *_data(given["data"])]
 
@@ -173,10 +174,13 @@ def _source(given: Mapping[str, Any], env: Mapping[str, str]) -> tuple[Json, set
     refs = [env[key] for key in ("GIT_SYNC_REV", "GIT_SYNC_BRANCH") if env.get(key)]
     fetching = {key for key in env if key.startswith("GIT_SYNC_")}
     if others := fetching - {"GIT_SYNC_REV", "GIT_SYNC_BRANCH"}:
-        raise usage_error(f"{', '.join(sorted(others))}: code is not fetched by git-sync here.")
+        raise usage_error(
+            f"{', '.join(sorted(others))}: put it into a secret.", "--git-secret NAME"
+        )
     name = (url or "").strip("/").rpartition("/")[2].partition(".git")[0]
     ref = {"ref": refs[0]} if refs else {}
-    return ({"git": url, "into": f"code/{name}", **ref} if url else {}), fetching
+    secret = {"secret": given["git_secret"]} if given["git_secret"] else {}
+    return ({"git": url, "into": f"code/{name}", **ref, **secret} if url else {}), fetching
 
 
 def _log_dir(asked: str | None, texts: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -273,6 +277,8 @@ def _options(word: str) -> list[click.Parameter]:
         click.Option(["-e", "--env"], multiple=True, metavar="NAME=VALUE", help=text),
         click.Option(["--sync-mode"], metavar="git", help="where code comes from"),
         click.Option(["--sync-source"], metavar="URL", help="its repository, found in code/NAME"),
+        click.Option(["--git-secret"], metavar="NAME", help="secret that opens it"),
+        click.Option(["--image-pull-secret"], multiple=True, metavar="NAME", help="of yours"),
         click.Option(["--shell"], default="sh", help="what runs a quoted command (sh)"),
         click.Option(["--tensorboard"], is_flag=True, help="with a TensorBoard on its log folder"),
         click.Option(["--logdir"], metavar="PATH", help="where the program writes for it"),
@@ -298,6 +304,10 @@ def command(typed: str) -> click.Command:
         session: CliSession, /, *, dry_run: bool, wait: bool, follow: bool, **given: Any
     ) -> int:
         made, told = translate(word, given, session.command)
+        for name in given["image_pull_secret"]:
+            if session.rest.get(f"secrets/{name}/").get("kind") != "registry":
+                raise usage_error(f"{name} is no registry secret.", "Create one: page Secrets.")
+            told.append(f"{name} is used for all of your pods, as every registry secret.")
         if os.path.exists(typed):
             told.append(f"{typed} is the kind of training here; the folder is ./{typed}")
         for text in told:

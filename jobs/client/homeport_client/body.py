@@ -110,13 +110,15 @@ class SubmitRequest:
     flag_of: Callable[[str], str] = field(default=lambda name: flag_of(name))
 
 
-def make(options: Mapping[str, Any], command: list[str]) -> SubmitRequest:
-    """The body from `-f` and flags, by their names, and what stands behind `--`.
+def make(
+    options: Mapping[str, Any], command: list[str], template: Mapping[str, Any] | None = None
+) -> SubmitRequest:
+    """The body from `-f` or a template, and flags, by their names, and what stands behind `--`.
 
     Raises:
         ClientError: something cannot be read, or excludes something else.
     """
-    wanted = read_file(options["file"]) if options["file"] else SubmitRequest()
+    wanted = read_file(options["file"]) if options["file"] else SubmitRequest(dict(template or {}))
     body = wanted.body
     for path, flag in FIELDS.items():
         if (value := options[str(flag.name)]) is not None:
@@ -127,6 +129,7 @@ def make(options: Mapping[str, Any], command: list[str]) -> SubmitRequest:
             **(environment if isinstance(environment, dict) else {}),
             **read_env(options["env_file"], options["env"]),
         }
+    put_secrets(body, options["secret"])
     if options["cluster_flags"] is not None:
         body["cluster_flags"] = cluster_flags(options["cluster_flags"])
     set_fields(body, options["set"])
@@ -151,6 +154,13 @@ def put(body: dict[str, Any], path: str, value: Any) -> None:
             found = body[name] = {}
         body = found
     body[last] = value
+
+
+def put_secrets(body: dict[str, Any], words: Sequence[str]) -> None:
+    """What `--secret NAME=env|files` says; a bare NAME is `env`."""
+    for word in words:
+        name, _equals, use = word.partition("=")
+        put(body, f"secrets.{name}", use or "env")
 
 
 def set_fields(body: dict[str, Any], words: Sequence[str]) -> None:

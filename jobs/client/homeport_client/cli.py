@@ -41,6 +41,7 @@ COMMANDS = {
     "stop": ("trainings:stop_jobs", "stop trainings, with time to save"),
     "suspend": ("trainings:suspend_jobs", "hold trainings, which give their room back"),
     "resume": ("trainings:resume_jobs", "queue suspended trainings again"),
+    "continue": ("trainings:continue_job", "go on from one that has ended"),
     "export": ("trainings:export_job", "manifests that run one without Homeport"),
     "delete": ("trainings:delete_jobs", "delete trainings with logs and artifacts"),
     "prune": ("trainings:prune_jobs", "delete finished trainings by age"),

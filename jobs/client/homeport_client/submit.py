@@ -13,6 +13,7 @@ from . import body
 from .amounts import size_text
 from .answers import Json, named, replica_names, short_id
 from .exits import (
+    NOT_FOUND,
     OK,
     REFUSED,
     ClientError,
@@ -99,6 +100,13 @@ def _no_more(ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     metavar="FIELD=VALUE",
     help="any field by its name in REST: replicas.worker.cpu=2",
 )
+@click.option("--template", metavar="NAME", help="a template of yours, or of your team")
+@click.option(
+    "--secret",
+    multiple=True,
+    metavar="NAME=env|files",
+    help="a secret of yours as variables, or as files below /secrets/NAME",
+)
 @click.option("--dry-run", is_flag=True, help="only show manifests and whether it fits")
 @click.option("--list-files", is_flag=True, help="only list what would be sent")
 @click.option("-w", "--wait", is_flag=True, help="wait; end with its exit code")
@@ -120,14 +128,17 @@ def submit(
     Packs PATH (a folder, an archive or one file), sends it unless the portal has it, and submits a
     training. What .gitignore and .homeportignore name is not sent.
     """
-    wanted = body.make(options, session.command)
+    template = _template(session, options.pop("template"), has_file=bool(options["file"]))
+    wanted = body.make(options, session.command, template)
     if list_files:
         return _list_files(session, wanted.path)
     return carry_out(session, wanted, dry_run=dry_run, wait=wait, follow=follow)
 
 
 SHARED = [
-    one for one in submit.params if one.name in {"dry_run", "wait", "follow", "set", "output"}
+    one
+    for one in submit.params
+    if one.name in {"dry_run", "wait", "follow", "set", "secret", "output"}
 ]
 
 
@@ -149,11 +160,24 @@ def carry_out(
             wanted.body["source"] = {"bundle": bundle}
     if dry_run:
         return _dry_run(session, wanted, is_without_code=is_without_code)
-    job = _post(session, wanted)
-    _tell(session, job, stays=wait or follow)
+    job = post(session, wanted)
+    tell_submitted(session, job, stays=wait or follow)
     if then is not None:
         then(session, job)
     return _stay(session, job, follows=follow) if wait or follow else OK
+
+
+def _template(session: CliSession, name: str | None, *, has_file: bool) -> Json | None:
+    """What the template of this name asks for; one's own comes before those of teams."""
+    if not name:
+        return None
+    if has_file:
+        raise usage_error("--file and --template are both whole requests.", "Give one of them.")
+    rows, _count = session.rest.page("templates/", {"name": name})
+    found = [row["spec"] for row in rows if row.get("name") == name]
+    if not found or not isinstance(found[0], dict):
+        raise ClientError(f"There is no template {name!r}.", "See the page Templates.", NOT_FOUND)
+    return found[0]
 
 
 def _list_files(session: CliSession, path: Path | None) -> int:
@@ -221,7 +245,8 @@ def _dry_run(session: CliSession, wanted: body.SubmitRequest, *, is_without_code
     return REFUSED if fit.get("kind") == "never" else OK
 
 
-def _post(session: CliSession, wanted: body.SubmitRequest) -> Json:
+def post(session: CliSession, wanted: body.SubmitRequest) -> Json:
+    """The training that was submitted. Raises ClientError: it is refused, or nobody knows."""
     try:
         with refused_line_by_line(REFUSED_TEXT, wanted.flag_of):
             job = session.rest.post_once("jobs/", wanted.body)
@@ -237,7 +262,7 @@ def _post(session: CliSession, wanted: body.SubmitRequest) -> Json:
     return job
 
 
-def _tell(session: CliSession, job: Json, *, stays: bool) -> None:
+def tell_submitted(session: CliSession, job: Json, *, stays: bool) -> None:
     """Says what was submitted."""
     if session.output.form == "name" or (not stays and session.output.is_data):
         session.output.row(job)

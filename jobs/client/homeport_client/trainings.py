@@ -337,6 +337,26 @@ resume_jobs = _changing("resume", "Queued again:", "Queue suspended trainings ag
 
 @click.command(cls=Command)
 @job_argument
+@click.option("--name", help="its name (that of the other)")
+@click.option("--set", multiple=True, metavar="FIELD=VALUE", help="what is to be different")
+@output_option
+@click.pass_obj
+def continue_job(
+    session: CliSession, /, job: str, *, name: str | None, **options: Sequence[str]
+) -> int:
+    """Go on from a training that has ended: the same request, in the same log folder."""
+    from .body import SubmitRequest, set_fields
+    from .submit import post, tell_submitted
+
+    found = find_job(session.rest, job, session.terminal)
+    wanted = SubmitRequest({"continue_from": found["id"], **({"name": name} if name else {})})
+    set_fields(wanted.body, options["set"])
+    tell_submitted(session, post(session, wanted), stays=False)
+    return OK
+
+
+@click.command(cls=Command)
+@job_argument
 @click.option(
     "--as",
     "form",
