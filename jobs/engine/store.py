@@ -345,7 +345,7 @@ def _read_admitted() -> Iterator[Admitted]:
         counts = Counter(ended[workload.pk])
         for role, asked in workload.replicas.items():
             counts[role] = max(0, counts[role] - len(indexes_of(asked)) + at_once(asked))
-        return Admitted(str(workload.pk), workload.tenant.namespace, requests, counts)
+        return Admitted(str(workload.pk), workload.tenant.namespace, requests, +counts)
 
     return _readable(found, held)
 

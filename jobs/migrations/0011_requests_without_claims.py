@@ -5,7 +5,8 @@ from django.db import migrations, models
 
 def forget_unanswered(apps, schema_editor):
     """Of a request that was never answered nothing was done; who asked sends it again as a new one."""
-    apps.get_model('jobs', 'IdempotentRequest').objects.filter(status=None).delete()
+    rows = apps.get_model('jobs', 'IdempotentRequest').objects.using(schema_editor.connection.alias)
+    rows.filter(status=None).delete()
 
 
 class Migration(migrations.Migration):

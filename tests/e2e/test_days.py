@@ -82,7 +82,7 @@ def wait_in_the_queue(page: Page) -> None:
     # 9. More than the quota has: it waits and says for what
     for name in ("two at once", "one more"):
         uploaded(page, EXAMPLES / "curve.py", name)
-        page.get_by_label("Command").fill("python curve.py --steps 9000")
+        page.locator("#command").fill("python curve.py --steps 9000")
         page.locator("[name='replicas.worker.gpu']").fill("2")
         start(page)
     expect(badge(page)).to_have_text("Queued")

@@ -22,7 +22,7 @@ LANDED = {
     "jobs/migrations/0008_idempotent_requests.py": "cc2ec565c421f51d9983f938b663552dc64571666940e22e67e93c8901488203",
     "jobs/migrations/0009_attempts.py": "9fa983529b02094099b0c31ad788117071551b1bd2ab8093b7911fbced71390e",
     "jobs/migrations/0010_source_commit.py": "470814bdca5f3c4bcd36ac6de8ee7ce14afc7071b164c6891052b3fcb8b46f14",
-    "jobs/migrations/0011_requests_without_claims.py": "89968866b2fbdd7ee1576d33c43c2f546daacded01080691481a297461076ecf",
+    "jobs/migrations/0011_requests_without_claims.py": "b140164e5fe0acf579f22aecacfef6676be8cf6069ce5bafce0997ac81e2d320",
     "jobs/migrations/0012_suspended.py": "c278d48a15fc2a48b095f46eb88e730bdd022d4f0f9317263189c0fac6af5cdf",
     "jobs/migrations/0013_replica_address.py": "74b848360a61260b6e1b91e31fb378c3f6e540b513fcb2337039b10df482f18d",
     "jobs/migrations/0014_user_secrets.py": "2470dee2e40044c4033994300f39dd53f6066e2f9a81c89c05ae5a0150da789c",

@@ -126,6 +126,7 @@ def replica(row: Read) -> dict[str, Any]:
         "reason_text": "",
         "started_at": None,
         "finished_at": None,
+        **LATER["Replica"],
     }
 
 
@@ -155,6 +156,11 @@ TABLES = (
     *("Job", "Service", "JobEvent", "ServiceEvent"),
     *("Replica", "ReplicaArchive", "LogSegment", "Artifact"),
 )
+# Columns that came with a later version, as rows of before have them.
+LATER: Mapping[str, dict[str, Any]] = {
+    "Replica": {"address": ""},
+    "ReplicaArchive": {"checkpoint": "", "checkpoint_at": None},
+}
 Rows = Mapping[str, Sequence[Read]]
 
 
@@ -173,14 +179,14 @@ def compare(before: Rows) -> None:
     pods = [replica(row) for row in services if row["seen_start"]]
     untouched = [row.some(*OF_REPLICAS) for row in services if not row["seen_start"]]
     assert untouched.count({"pod": "", "node": "", "gpus": "", "restarts": 0}) == len(untouched) > 0
-    kept = [of_workload(row) for row in before["Replica"]]
+    kept = [of_workload(row) | LATER["Replica"] for row in before["Replica"]]
     assert now("Replica")[: len(kept)] == kept
     assert without_id(now("Replica")[len(kept) :]) == pods
     kept = [of_workload(row) | {"generation": 1} for row in before["JobEvent"]]
     assert now("WorkloadEvent")[: len(kept)] == kept
     assert without_id(now("WorkloadEvent")[len(kept) :]) == [*map(event, before["ServiceEvent"])]
     for name in ("ReplicaArchive", "Artifact"):
-        assert now(name) == [of_workload(row) for row in before[name]]
+        assert now(name) == [of_workload(row) | LATER.get(name, {}) for row in before[name]]
     assert now("LogSegment") == [row.some(*row) for row in before["LogSegment"]]
 
 

@@ -1,6 +1,7 @@
 """The migrations to one table: every row and column arrives, and is read."""
 
 import json
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -26,6 +27,13 @@ def test_every_row_and_column_has_its_place(tables: OldTables) -> None:
     compare(before)
 
 
+def known_then(now: Any, then: Any) -> Any:
+    """Without the fields that came later, which have their defaults."""
+    if not (isinstance(now, dict) and isinstance(then, dict)):
+        return now
+    return {name: known_then(part, then[name]) for name, part in now.items() if name in then}
+
+
 def test_what_was_moved_is_read_by_the_engine(tables: OldTables) -> None:
     """Every request as a spec, and every note that is not odd."""
     migrate()
@@ -34,9 +42,8 @@ def test_what_was_moved_is_read_by_the_engine(tables: OldTables) -> None:
     for row in rows:
         spec = spec_of(row, KINDS[row.kind].spec)
         columns = json.loads(json.dumps(columns_of(spec)))
-        # A field that came later has its default.
-        columns["spec"].get("run_policy", {}).pop("restart_policy", None)
-        assert (row.spec, row.replicas) == (columns["spec"], columns["replicas"])
+        assert row.spec == known_then(columns["spec"], row.spec)
+        assert row.replicas == known_then(columns["replicas"], row.replicas)
     full = [row.notes for row in rows if "children_of" in row.notes]
     assert len(full) == 2
     for kept in full:

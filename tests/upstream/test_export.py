@@ -10,6 +10,7 @@ from portal.cluster.manifests import to_yaml
 from tests.jobs.kinds.training.test_export import OPERATED
 from tests.tools import kubeflow
 from tests.tools.kubectls import current_kubectl
+from tests.tools.waiting import wait_for
 from tests.upstream.conftest import Upstream
 
 pytestmark = [pytest.mark.upstream, pytest.mark.django_db]
@@ -32,6 +33,11 @@ def test_jobs_of_the_operators_pass_their_crds(upstream: Upstream) -> None:
     try:
         kubectl(upstream.kubeconfig, "create", *files)
         kubectl(upstream.kubeconfig, "create", "namespace", namespace)
+        found = ("api-resources", "--api-group=kubeflow.org", "--cached=false", "-o", "name")
+        wait_for(
+            "the kinds are served",
+            lambda: all(name in kubectl(upstream.kubeconfig, *found) for name in names),
+        )
         apply = ("apply", "--dry-run=server", "--validate=strict", "-f", "-")
         for training, name, _types, _fields in OPERATED:
             text = to_yaml(FORMS[name].build(Export(training, FORMS[name])))

@@ -149,8 +149,13 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
         """With all other options of a request, in its order."""
         found: dict[str, AnyField] = super().get_fields()
         ours = {name: found.pop(name) for name in ("source_commit", "revision")}
+        own = {name: found.pop(name) for name in ("env", "secrets", "cluster_flags")}
         asked = TrainingSerializer().fields.items()
-        options = {name: _answered(each) for name, each in asked if name not in found}
+        options = {
+            name: own[name] if name in own else _answered(each)
+            for name, each in asked
+            if name not in found
+        }
         return {**found, **options, **ours}
 
     def to_representation(self, instance: Workload) -> dict[str, Any]:

@@ -112,7 +112,7 @@ async def test_addresses_are_waited_for_without_a_thread(
     counts = {"worker": role_request(count=2), "ps": role_request()}
     make = sync_to_async(lambda: make_job(make_tenant("alice"), topology="tf-ps", replicas=counts))
     job = await make()
-    pod.config |= {"addresses": "ip", "peer_timeout_s": 3}
+    pod.config |= {"addresses": "ip", "peer_timeout_s": 8}
     pod.config["hosts"] = {"worker": ["a:2222", "b:2222"], "ps": ["c:2222"]}
     pod.python("import os; print(os.environ['TF_CONFIG'])")
 
@@ -126,7 +126,7 @@ async def test_addresses_are_waited_for_without_a_thread(
         with monkeypatch.context() as patched:
             patched.setattr(hosts, "WAIT_S", 0.5)
             assert (await asyncio.to_thread(pod.run))[0] == 64
-        assert pod.message["text"] == "worker-1 did not get an address within 3 s"
+        assert pod.message["text"] == "worker-1 did not get an address within 8 s"
         pod.config["peer_timeout_s"] = 20
         running = asyncio.create_task(asyncio.to_thread(pod.run))
         client = PortalClient(pod.environ["HOMEPORT_URL"], job_token(job.pk))

@@ -71,6 +71,12 @@ def _stopped(kind: str) -> Callable[[World], Any]:
     return lambda world: rows.update(state="stopped", desired="stop")
 
 
+def _failed_array(world: World) -> None:
+    made = make_job(world.alice, topology="array", state="failed")
+    columns = {name: getattr(made, name) for name in ("spec", "replicas", "state")}
+    Workload.objects.filter(pk=world.job.pk).update(**columns)
+
+
 def _suspended(world: World) -> None:
     Workload.objects.filter(pk=world.job.pk).update(state="suspended", desired="suspend")
 
@@ -245,6 +251,7 @@ CHANGES: dict[tuple[str, str], Change] = {
     ("api-job", "DELETE"): Change("delete"),
     ("api-job-stop", "POST"): Change("stop"),
     ("api-job-suspend", "POST"): Change("suspend"),
+    ("api-job-rerun-failed", "POST"): Change("submit", before=_failed_array),
     ("api-job-resume", "POST"): Change("resume", before=_suspended),
 }
 for _kind in WITH_GATE:
