@@ -69,7 +69,7 @@ def hosts(request: HttpRequest, job: Workload) -> StreamingHttpResponse:
     if request.GET.get("attempt") != str(job.attempt):
         raise Refused("the training is not in this attempt", "not_found", 404)
     spec = spec_of(job, TrainingSpec)
-    roles = [one for one in get_topology(spec.topology).present(spec.replicas) if not one.is_apart]
+    roles = get_topology(spec.topology).meeting(spec.replicas)
     counts = {role.name: spec.replicas[role.name].count for role in roles}
     key = (job.pk, job.attempt)
     watch = _watches.setdefault(key, _Watch(*key, counts))

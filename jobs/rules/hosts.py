@@ -18,12 +18,11 @@ def addresses(
     """role -> addresses by index, roles in the topology's order.
 
     Args:
-        topology: whose roles are listed, but for those that nobody talks to, as in an array.
+        topology: of whose roles those are listed that others talk to.
         counts: role -> number of replicas.
         address: (role, index) -> `host:port`.
     """
     return {
         role.name: [address(role.name, index) for index in range(counts[role.name])]
-        for role in topology.present(counts)
-        if not (role.is_apart or topology.is_array)
+        for role in topology.meeting(counts)
     }

@@ -140,6 +140,10 @@ class Topology:
         """Those of a training that asks for these."""
         return tuple(role for role in self.roles if role.name in roles)
 
+    def meeting(self, roles: Collection[str]) -> tuple[Role, ...]:
+        """Those of them whose replicas the others talk to: none of an array's."""
+        return tuple(role for role in self.present(roles) if not (role.is_apart or self.is_array))
+
     def role(self, name: str) -> Role:
         """Its role of this name, which it must have."""
         return next(role for role in self.roles if role.name == name)
@@ -175,12 +179,21 @@ def _starts_processes(command: Collection[str]) -> bool:
 # TF_CONFIG comes to nothing where a training has one replica, which needs none.
 _TENSORFLOW = {"TF_CONFIG": "{{tf_config}}"}
 _WORKER = Role("worker", "worker", "workers")
+_PS = Role(
+    "ps",
+    "parameter server",
+    "parameter servers",
+    place=2,
+    decides=False,
+    kind=RoleKind.DEPLOYMENT,
+    replaced_when_lost=True,
+)
 
 SINGLE = Topology(
     "single",
     "Single",
     ("One worker does all the work.", "It may use several GPUs of its node."),
-    (Role("worker", "worker", "workers", most=1),),
+    (replace(_WORKER, most=1),),
     options=("cluster_flags",),
 )
 ARRAY = Topology(
@@ -190,7 +203,7 @@ ARRAY = Topology(
         "For sweeps and many inputs: each worker is a task of its own, TASK_INDEX of TASK_COUNT.",
         "Independent: some run while others wait, and one that fails is tried again by itself.",
     ),
-    (Role("worker", "worker", "workers", replaced_when_lost=True),),
+    (replace(_WORKER, replaced_when_lost=True),),
     options=("parallelism", "max_failed", "indexes"),
     is_array=True,
 )
@@ -204,18 +217,8 @@ TF_INGRAPH = Topology(
     ),
     (
         Role("master", "master", "masters", place=0, least=0, most=1),
-        Role("worker", "worker", "workers", program=codes.TF_SERVER),
-        Role(
-            "ps",
-            "parameter server",
-            "parameter servers",
-            place=2,
-            least=0,
-            decides=False,
-            kind=RoleKind.DEPLOYMENT,
-            replaced_when_lost=True,
-            program=codes.TF_SERVER,
-        ),
+        replace(_WORKER, program=codes.TF_SERVER),
+        replace(_PS, least=0, program=codes.TF_SERVER),
     ),
     env={**_TENSORFLOW, "TF_MASTER": "grpc://{{first_worker}}"},
     options=("cluster_flags",),
@@ -229,16 +232,8 @@ TF_PS = Topology(
     ),
     (
         Role("chief", "chief", "chiefs", place=0, least=0, most=1),
-        Role("worker", "worker", "workers", replaced_when_lost=True),
-        Role(
-            "ps",
-            "parameter server",
-            "parameter servers",
-            place=2,
-            decides=False,
-            kind=RoleKind.DEPLOYMENT,
-            replaced_when_lost=True,
-        ),
+        replace(_WORKER, replaced_when_lost=True),
+        _PS,
         # It evaluates checkpoints, the last one after the others have ended.
         Role(
             "evaluator",
@@ -358,7 +353,7 @@ MPI = Topology(
     ),
     (
         Role("launcher", "launcher", "launchers", place=0, most=1),
-        Role("worker", "worker", "workers", decides=False, program=codes.MPI_DAEMON, outlives_s=0),
+        replace(_WORKER, decides=False, program=codes.MPI_DAEMON, outlives_s=0),
     ),
     env={
         "OMPI_MCA_plm_rsh_agent": _SHELL,
