@@ -20,7 +20,7 @@ from uuid import UUID
 import msgspec
 from asgiref.sync import sync_to_async
 
-from jobs.engine import store
+from jobs.engine import manifests, store
 from jobs.engine.rows import Admitted, Change, ChangedRow, Queue, TenantQueue
 from jobs.kinds.registry import KINDS
 from jobs.kinds.state import Observed, WorkloadRow
@@ -308,7 +308,7 @@ def _write_one(
     else:
         made = lifecycle(row, Observed(), now).admit()
         try:
-            documents = store.render(admission.workload_id, row.attempt, made.deadline_s)
+            documents = manifests.render(admission.workload_id, row.attempt, made.deadline_s)
         except (ConfigurationError, ValueError, msgspec.ValidationError) as error:
             log.exception("%s %s cannot be rendered", row.kind, row.id)
             reason = reasons.make("refused", detail=str(error))

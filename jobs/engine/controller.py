@@ -23,8 +23,9 @@ from jobs.engine.events import EventLog, base_name
 from jobs.engine.executor import Executor, StepBatch, StepResult
 from jobs.engine.rows import Change, ChangedRow, EventRow, Intent
 from jobs.kinds.observe import CallResults, PodReader
+from jobs.kinds.plan import CreateAll, Plan
 from jobs.kinds.registry import KINDS
-from jobs.kinds.state import CreateAll, LoadedRow, ObjectRef, Plan, WorkloadRow
+from jobs.kinds.state import LoadedRow, ObjectRef, WorkloadRow
 from jobs.leader.clock import SteadyClock
 from jobs.leader.lease import Lease, LeaseLostError
 from jobs.rules import reasons

@@ -16,20 +16,11 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError
 
-from jobs.engine import store
+from jobs.engine import manifests, secrets
 from jobs.kinds.manifests import named_secrets
+from jobs.kinds.plan import CreateAll, Delete, Erase, PatchRoot, Rescue, Step, Sweep, Verify
 from jobs.kinds.registry import KINDS
-from jobs.kinds.state import (
-    CreateAll,
-    Delete,
-    Erase,
-    PatchRoot,
-    Rescue,
-    Step,
-    Sweep,
-    Verify,
-    WorkloadRow,
-)
+from jobs.kinds.state import WorkloadRow
 from jobs.leader.lease import LeaseLostError
 from jobs.rules import reasons
 from jobs.rules.patterns import find_code
@@ -142,7 +133,7 @@ class Executor:
     # --- creating ---
     async def _create_all(self, batch: StepBatch, result: StepResult) -> StepResult:
         """The root, then what it owns; that it may run is a later step, once this is committed."""
-        documents = await sync_to_async(store.load_documents)(batch.row)
+        documents = await sync_to_async(manifests.load)(batch.row)
         if not documents:
             return replace(result, error="its manifests have not been rendered")
         lacking = await self._lacking_secret(batch, documents)
@@ -185,7 +176,7 @@ class Executor:
                 await self._cluster.get("Secret", batch.row.namespace, name)
             except NotFound:
                 secret = secret_of_object(name)
-                if await sync_to_async(store.awaits_secret)(batch.row, name):
+                if await sync_to_async(secrets.awaits)(batch.row, name):
                     trouble = reasons.make("secret_pending", detail=secret)
                     return {"trouble": trouble, "error": trouble.text}
                 return {"blocked": reasons.make("secret_gone", who="It", detail=secret)}
@@ -199,10 +190,10 @@ class Executor:
     async def _rescue(self, batch: StepBatch, step: Rescue) -> None:
         """The pod and what it mounts: ConfigMap and Secret may have gone with the root."""
         root = _stub(batch) if batch.has_root else None
-        for document in await sync_to_async(store.load_documents)(batch.row):
+        for document in await sync_to_async(manifests.load)(batch.row):
             if document["kind"] in {"ConfigMap", "Secret"}:
                 await self._create_child(batch, document, root)
-        rescue = await sync_to_async(store.render_rescue)(batch.row, step)
+        rescue = await sync_to_async(manifests.render_rescue)(batch.row, step)
         await self._cluster.create_or_adopt(rescue)
 
     # --- changing, reading ---
@@ -241,7 +232,7 @@ class Executor:
                 await self._cluster.delete(kind, batch.row.namespace, batch.row.kube_name, uid=uid)
 
     async def _erase(self, batch: StepBatch) -> None:
-        prefix = await sync_to_async(store.load_prefix)(batch.row)
+        prefix = await sync_to_async(manifests.load_prefix)(batch.row)
         if prefix:
             await asyncio.to_thread(get_store().delete_prefix, prefix)
 

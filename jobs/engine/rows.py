@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from jobs.kinds.state import EventNote, LoadedRow, Plan
+from jobs.kinds.plan import EventNote, Plan
+from jobs.kinds.state import LoadedRow
 from jobs.rules.admission import ReplicaRequest
 from jobs.rules.queue import Queued
 

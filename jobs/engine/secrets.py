@@ -21,6 +21,7 @@ from django.db.models import Q, TextField
 from django.db.models.functions import Cast
 from django.utils import timezone
 
+from jobs.kinds.state import WorkloadRow
 from jobs.leader.lease import Lease
 from jobs.models import UserSecret, Workload
 from jobs.rules import reasons
@@ -29,7 +30,7 @@ from portal.cluster import labels
 from portal.cluster.client import Cluster
 from portal.cluster.errors import ClusterError, Conflict, NotFound
 from portal.cluster.manifests import Object, spec_hash
-from portal.cluster.names import user_secret_name
+from portal.cluster.names import secret_of_object, user_secret_name
 from tenants.models import Tenant
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ _AGAIN_S = 10.0  # between two looks at those that have work
 _CHECK_S = 300.0  # between two looks at whether the cluster still has them all
 # What was rendered with an older revision is in its row by then.
 _KEPT = timedelta(seconds=60)
+_NEW = timedelta(seconds=60)
 _TYPES = {
     UserSecret.Kind.GENERIC: "Opaque",
     UserSecret.Kind.REGISTRY: "kubernetes.io/dockerconfigjson",
@@ -202,3 +204,18 @@ def _save(pk: int, change: Callable[[UserSecret], Columns]) -> None:
     has_old = set(columns["revisions"]) - {columns["revision"]}
     has_work = bool(columns["sealed"] or now.is_deleted or has_old)
     UserSecret.objects.filter(pk=pk).update(**columns, has_work=has_work)
+
+
+def awaits(row: WorkloadRow, object_name: str) -> bool:
+    """Whether the reconciler is still to write these values; else the secret is looked at soon.
+
+    Args:
+        object_name: in the cluster, where it was not found.
+    """
+    name = secret_of_object(object_name)
+    rows = UserSecret.objects.filter(tenant__namespace=row.namespace, name=name)
+    rows.update(has_work=True)
+    # It may have been written since it was looked for.
+    new = timezone.now() - _NEW
+    found = [one for one in rows if one.object_name == object_name]
+    return any(one.sealed or one.changed_at > new for one in found)

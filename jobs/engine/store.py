@@ -7,7 +7,6 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from datetime import timedelta
 from itertools import starmap
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -16,9 +15,8 @@ from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F, Model, Q, QuerySet
 from django.db.models.fields.json import KT, KeyTransform
 from django.db.models.lookups import IsNull
-from django.utils import timezone
 
-from jobs.archive import archive_prefix
+from jobs.engine import manifests
 from jobs.engine.event_rows import save_events
 from jobs.engine.rows import (
     Admitted,
@@ -41,10 +39,9 @@ from jobs.kinds.state import (
     LoadedRow,
     ReplicaKey,
     ReplicaRow,
-    Rescue,
     WorkloadRow,
 )
-from jobs.models import WITH_WORK, Attempt, Replica, ReplicaArchive, UserSecret, Workload
+from jobs.models import WITH_WORK, Attempt, Replica, ReplicaArchive, Workload
 from jobs.rules.queue import Queued
 from jobs.rules.reasons import Reason
 from jobs.rules.requests import at_once, indexes_of
@@ -58,13 +55,11 @@ from jobs.rules.states import (
 )
 from portal import quantity
 from portal.cluster.manifests import Object
-from portal.cluster.names import secret_of_object
 from tenants.models import Tenant
 
 log = logging.getLogger(__name__)
 
 _REPLICAS_AT_ONCE = 100  # SQLite has a limit of variables in a query
-_NEW_SECRET = timedelta(seconds=60)
 _INTENT = (
     *("pk", "desired", "generation"),
     *("tenant__desired", "tenant__state", "owner__is_active"),
@@ -223,69 +218,6 @@ def _archive_row(role: str, index: int, attempt: int, *rest: Any) -> ArchiveRow:
     return ArchiveRow(ReplicaKey(role, index, attempt), *rest)
 
 
-# --- what only calls need ---
-def load_documents(row: WorkloadRow) -> Sequence[Object]:
-    """The stored manifests, the root first, with what of the request is not stored in them.
-
-    Raises:
-        Workload.DoesNotExist: the row is gone.
-    """
-    workload = _whole(row.id)
-    return [KINDS[row.kind].with_private(workload, document) for document in workload.plan or ()]
-
-
-def render_rescue(row: WorkloadRow, step: Rescue) -> Object:
-    """The pod that saves the log of a lost replica.
-
-    Raises:
-        Workload.DoesNotExist: the row is gone.
-    """
-    render_it = KINDS[row.kind].render_rescue
-    assert render_it is not None, "what is not archived has nothing to rescue"
-    return render_it(_whole(row.id), row.attempt, step)
-
-
-def load_prefix(row: WorkloadRow) -> str:
-    """Everything of a workload in the object store begins with this; empty: nothing is kept there.
-
-    Raises:
-        Workload.DoesNotExist: the row is gone.
-    """
-    if KINDS[row.kind].render_rescue is None:
-        return ""
-    return archive_prefix(Workload.objects.only("tenant").get(pk=row.id))
-
-
-def render(workload_id: UUID, attempt: int | None, deadline_s: int | None) -> list[Object]:
-    """The manifests of an attempt (None: the one in the row). See `WorkloadKind.render`.
-
-    Raises:
-        Workload.DoesNotExist: the row is gone.
-        ConfigurationError, ValueError: it cannot be rendered.
-    """
-    workload = _whole(workload_id)
-    return KINDS[workload.kind].render(workload, attempt or workload.attempt, deadline_s)
-
-
-def _whole(pk: UUID | str) -> Workload:
-    return Workload.objects.select_related("tenant").get(pk=pk)
-
-
-def awaits_secret(row: WorkloadRow, object_name: str) -> bool:
-    """Whether the reconciler is still to write these values; else the secret is looked at soon.
-
-    Args:
-        object_name: in the cluster, where it was not found.
-    """
-    name = secret_of_object(object_name)
-    rows = UserSecret.objects.filter(tenant__namespace=row.namespace, name=name)
-    rows.update(has_work=True)
-    # It may have been written since it was looked for.
-    new = timezone.now() - _NEW_SECRET
-    found = [one for one in rows if one.object_name == object_name]
-    return any(one.sealed or one.changed_at > new for one in found)
-
-
 # --- the queue ---
 def read_queue() -> Queue:
     """The queue, and what has been admitted."""
@@ -435,7 +367,7 @@ def _write(changes: Sequence[Change]) -> list[ChangedRow]:
         columns = _columns_of(change.plan.columns)
         if change.plan.render:
             attempt, deadline_s = columns.get("attempt"), change.plan.deadline_s
-            columns["plan"] = render(change.workload_id, attempt, deadline_s)
+            columns["plan"] = manifests.render(change.workload_id, attempt, deadline_s)
         if columns:
             Workload.objects.filter(pk=change.workload_id).update(**columns)
     ids = [change.workload_id for change in kept]

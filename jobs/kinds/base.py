@@ -11,9 +11,10 @@ from jobs.kinds.form import WorkloadForm
 from jobs.kinds.lifecycle import Lifecycle
 from jobs.kinds.observe import CallResults, ReadPod
 from jobs.kinds.pages import KindPages
+from jobs.kinds.plan import Rescue
 from jobs.kinds.serializer import SpecSerializer
 from jobs.kinds.spec import WorkloadSpec
-from jobs.kinds.state import LoadedRow, Observed, PodFacts, Rescue, WorkloadRow
+from jobs.kinds.state import LoadedRow, Observed, PodFacts, WorkloadRow
 from jobs.models import Workload
 from jobs.rules.admission import Amount, ReplicaRequest
 from jobs.rules.reasons import duration_text

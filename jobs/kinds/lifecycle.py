@@ -14,15 +14,9 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import ClassVar
 
+from jobs.kinds.plan import CreateAll, Plan, Sweep, Verify
 from jobs.kinds.planner import Planner, words_of
-from jobs.kinds.state import (
-    CreateAll,
-    ObjectRef,
-    Plan,
-    Root,
-    Sweep,
-    Verify,
-)
+from jobs.kinds.state import ObjectRef, Root
 from jobs.rules import conditions, patterns, queue, reasons
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_STATES, IDLE_STATES, WorkloadState

@@ -5,16 +5,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from jobs.kinds.notes import Notes
-from jobs.kinds.state import (
-    AttemptRow,
-    Delete,
-    EventNote,
-    ObjectRef,
-    Observed,
-    Plan,
-    Step,
-    WorkloadRow,
-)
+from jobs.kinds.plan import Delete, EventNote, Plan, Step
+from jobs.kinds.state import AttemptRow, ObjectRef, Observed, WorkloadRow
 from jobs.rules import conditions, reasons
 from jobs.rules.reasons import Reason
 from jobs.rules.states import WorkloadState

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.kinds.manifests import PodSecrets, PodSettings, named_secrets
-from jobs.kinds.state import ReplicaKey, Rescue
+from jobs.kinds.plan import Rescue
+from jobs.kinds.state import ReplicaKey
 from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.manifests import (
     completed,

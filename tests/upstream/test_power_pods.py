@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from jobs.kinds.state import ReplicaKey, Rescue
+from jobs.kinds.plan import Rescue
+from jobs.kinds.state import ReplicaKey
 from jobs.kinds.training.manifests import render_rescue, render_training
 from tenants.manifests import POD_SECURITY_VERSION
 from tests.manifests import altered

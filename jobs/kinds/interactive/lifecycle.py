@@ -13,7 +13,8 @@ from jobs.kinds import crashes
 from jobs.kinds.interactive import startup
 from jobs.kinds.interactive.startup import ServedApp
 from jobs.kinds.lifecycle import VIEW_LAG_S, Lifecycle
-from jobs.kinds.state import CreateAll, PatchRoot, Plan, PodFacts, ReplicaKey, ReplicaRow, Root
+from jobs.kinds.plan import CreateAll, PatchRoot, Plan
+from jobs.kinds.state import PodFacts, ReplicaKey, ReplicaRow, Root
 from jobs.rules import patterns, reasons, waits
 from jobs.rules.reasons import Reason
 from jobs.rules.states import ReplicaState, WorkloadState

@@ -6,7 +6,8 @@ from datetime import datetime
 import msgspec
 
 from jobs.kinds.lifecycle import Lifecycle
-from jobs.kinds.state import Erase, Observed, ReplicaKey, Rescue, WorkloadRow
+from jobs.kinds.plan import Erase, Rescue
+from jobs.kinds.state import Observed, ReplicaKey, WorkloadRow
 from jobs.kinds.training import rescue
 from jobs.kinds.training.replicas import Situation
 from jobs.kinds.training.spec import GRACE_S, RunPolicy

@@ -8,8 +8,9 @@ from django.utils.translation import gettext_lazy as _
 from jobs.kinds.answers import EventSerializer
 from jobs.kinds.base import RestResource, StopTexts, WorkloadKind
 from jobs.kinds.manifests import pod_settings
+from jobs.kinds.plan import Rescue
 from jobs.kinds.spec import spec_of
-from jobs.kinds.state import Rescue, WorkloadRow
+from jobs.kinds.state import WorkloadRow
 from jobs.kinds.training import manifests
 from jobs.kinds.training.answers import JobSerializer, OneJobSerializer
 from jobs.kinds.training.form import TrainingForm

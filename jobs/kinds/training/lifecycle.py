@@ -14,16 +14,9 @@ from datetime import datetime
 from typing import Any
 
 from jobs.kinds import crashes
+from jobs.kinds.plan import PatchRoot, Plan
 from jobs.kinds.planner import words_of
-from jobs.kinds.state import (
-    AttemptRow,
-    ObjectRef,
-    PatchRoot,
-    Plan,
-    PodFacts,
-    Root,
-    Serving,
-)
+from jobs.kinds.state import AttemptRow, ObjectRef, PodFacts, Root, Serving
 from jobs.kinds.training import attempts, decision, replicas, rescue
 from jobs.kinds.training.archiving import ArchivedLifecycle
 from jobs.kinds.training.decision import Outcome

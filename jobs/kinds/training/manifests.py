@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.kinds.manifests import Manifest, PodSettings, amounts, kube_name, with_owner
+from jobs.kinds.plan import Rescue
 from jobs.kinds.spec import spec_of
-from jobs.kinds.state import Rescue
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Workload
 from jobs.pod.protocol.codes import OWN_CODES, SIGNAL_BASE

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from asgiref.sync import sync_to_async
 
-from jobs.engine import store
+from jobs.engine import manifests
 from jobs.kinds.answers import stamp
 from jobs.models import Workload
 from portal import live
@@ -194,7 +194,7 @@ async def test_what_an_earlier_version_admitted_is_tried_again_by_its_job(
     world: World, monkeypatch: pytest.MonkeyPatch, codes: tuple[Any, ...]
 ) -> None:
     """Its stored plan is that of version 1 of the template, and has nothing of attempts."""
-    render = store.render
+    render = manifests.render
 
     def render_as_before(*args: Any) -> Any:
         job, *rest = render(*args)
@@ -207,7 +207,7 @@ async def test_what_an_earlier_version_admitted_is_tried_again_by_its_job(
         ignored = {"rules": [{"action": "Ignore", **lost}]}
         return [{**job, "spec": {**spec, "backoffLimit": 2, "podFailurePolicy": ignored}}, *rest]
 
-    monkeypatch.setattr(store, "render", render_as_before)
+    monkeypatch.setattr(manifests, "render", render_as_before)
     lives = {0: Life("ok"), 9: Life("fail", 9), "evict": Life("evict")}
     world.sim.lives = {"worker-0": [lives[code] for code in codes]}
     await world.submit(retries=2)

@@ -11,7 +11,8 @@ from pytest_django import DjangoAssertNumQueries
 from jobs.engine import store
 from jobs.engine.events import base_name
 from jobs.engine.rows import Change
-from jobs.kinds.state import ArchiveRow, AttemptRow, EventNote, Plan, ReplicaKey, ReplicaRow
+from jobs.kinds.plan import EventNote, Plan
+from jobs.kinds.state import ArchiveRow, AttemptRow, ReplicaKey, ReplicaRow
 from jobs.models import WITH_WORK, Replica, ReplicaArchive, Workload
 from jobs.rules.states import ReplicaState
 from portal.cluster import names

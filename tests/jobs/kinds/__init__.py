@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from jobs.kinds.plan import Plan, Step
 from jobs.kinds.registry import KINDS
-from jobs.kinds.state import Observed, Plan, Step, WorkloadRow
+from jobs.kinds.state import Observed, WorkloadRow
 from jobs.rules.states import WorkloadState
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

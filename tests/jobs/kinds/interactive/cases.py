@@ -5,19 +5,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from jobs.kinds.notes import Notes
+from jobs.kinds.plan import CreateAll, Delete, PatchRoot, Sweep, Verify
 from jobs.kinds.state import (
-    CreateAll,
-    Delete,
     GateService,
     ObjectRef,
     Observed,
-    PatchRoot,
     PodFacts,
     ReplicaKey,
     ReplicaRow,
     Root,
-    Sweep,
-    Verify,
     WorkloadRow,
 )
 from jobs.rules import reasons

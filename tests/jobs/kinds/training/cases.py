@@ -5,25 +5,19 @@ from datetime import timedelta
 from typing import Any
 
 from jobs.kinds.notes import Notes
+from jobs.kinds.plan import CreateAll, Delete, Erase, PatchRoot, Rescue, Sweep, Verify
 from jobs.kinds.state import (
     ArchiveRow,
     AttemptRow,
-    CreateAll,
-    Delete,
-    Erase,
     GateService,
     ObjectRef,
     Observed,
-    PatchRoot,
     PodFacts,
     ReplicaKey,
     ReplicaRow,
-    Rescue,
     Root,
     ServerDeployment,
     ServingJob,
-    Sweep,
-    Verify,
     WorkloadRow,
 )
 from jobs.kinds.training.spec import RunPolicy

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from jobs.kinds.state import Delete, PodFacts, ReplicaKey, Root, ServingJob
+from jobs.kinds.plan import Delete
+from jobs.kinds.state import PodFacts, ReplicaKey, Root, ServingJob
 from jobs.rules.endings import ContainerExit, Disruption
 from jobs.rules.states import ReplicaState, WorkloadState
 from tests.jobs.kinds import NOW, after, plan
