@@ -55,16 +55,15 @@ def submit(*, by: User, tenant: Tenant, kind: WorkloadKind, spec: WorkloadSpec) 
     return workload
 
 
-def rerun_failures(*, by: User, workload: Workload) -> Workload:
-    """Queues what of an array that has ended has not succeeded, as a new training.
+def read_unfinished(*, by: User, workload: Workload) -> WorkloadSpec:
+    """The request for what of an array that has ended has not succeeded, to be submitted.
 
     Raises:
-        PermissionDenied, Refused, NoRoomError: see `submit` and `body_of_unfinished`.
+        PermissionDenied, Refused: see `submit` and `body_of_unfinished`.
     """
     policy.require(by, "submit", workload.tenant)
-    kind, tenant = KINDS[workload.kind], workload.tenant
-    spec = kind.read(body_of_unfinished(workload), tenant=tenant, user=by)
-    return submit(by=by, tenant=tenant, kind=kind, spec=spec)
+    body = body_of_unfinished(workload)
+    return KINDS[workload.kind].read(body, tenant=workload.tenant, user=by)
 
 
 def _intend(workload: Workload, change: dict[str, Any], **only_if: Any) -> bool:

@@ -1,7 +1,7 @@
 """REST of workloads: one set of addresses for each kind."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 from uuid import UUID
@@ -62,6 +62,7 @@ _READ = (
     *("state", "reason_code", "reason_text", "reason_next_step"),
     *("attempt", "queued_at", "started_at", "finished_at", "source_commit"),
 )
+Asked = tuple[Tenant, WorkloadSpec]
 
 
 def _id_range(start: str) -> tuple[UUID, UUID]:
@@ -149,9 +150,17 @@ class WorkloadViewSet(mixins.ListModelMixin, RowsViewSet):
         return Response(self.get_serializer(workload).data, status=status_code)
 
     def create(self, request: Request) -> Response:
-        def submit(keep: Keep) -> Response:
+        def read() -> Asked:
             tenant = own_tenant(self.user)
-            spec = self.read(tenant)
+            return tenant, self.read(tenant)
+
+        return self.submitted(request, request.data, read)
+
+    def submitted(self, request: Request, body: object, read: Callable[[], Asked]) -> Response:
+        """What is read of the body is queued, once for each `Idempotency-Key`."""
+
+        def submit(keep: Keep) -> Response:
+            tenant, spec = read()
             with transaction.atomic():
                 made = actions.submit(by=self.user, tenant=tenant, kind=self.kind, spec=spec)
                 answer = self.answered(made, status.HTTP_201_CREATED)
@@ -161,7 +170,7 @@ class WorkloadViewSet(mixins.ListModelMixin, RowsViewSet):
         def show(pk: UUID) -> object:
             return self.get_serializer(self.find(pk)).data
 
-        return idempotency.answered(request, self.user, request.data, submit, show)
+        return idempotency.answered(request, self.user, body, submit, show)
 
     def retrieve(self, request: Request, pk: UUID) -> Response:
         workload = self.find()
@@ -332,13 +341,17 @@ class ArchivedViewSet(WorkloadViewSet):
 
     @extend_schema(
         description="Asks for what of an array that has ended has not succeeded, as a new training.",
+        parameters=[idempotency.PARAMETER],
         request=None,
         responses={201: OneJobSerializer},
     )
     @action(detail=True, methods=["post"], url_path="rerun-failed", url_name="rerun-failed")
     def rerun_failures(self, request: Request, pk: UUID) -> Response:
-        made = actions.rerun_failures(by=self.user, workload=self.find())
-        return self.answered(made, status.HTTP_201_CREATED)
+        def read() -> Asked:
+            workload = self.find()
+            return workload.tenant, actions.read_unfinished(by=self.user, workload=workload)
+
+        return self.submitted(request, None, read)
 
     @extend_schema(description="Files that a job left.", responses=ArtifactSerializer(many=True))
     @action(detail=True)

@@ -9,6 +9,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from jobs.models import Artifact, Attempt, Replica, Workload, WorkloadEvent
+from jobs.workloads.idempotency import HEADER, REPLAYED
 from tenants.models import Tenant
 from tests.browsing import HTMX, body_of, read
 from tests.factories import make_job, make_tenant, role_request
@@ -192,9 +193,10 @@ def test_a_large_array_shows_what_one_looks_for_and_runs_what_failed_again(
     form = read(client, link.get("href"))
     assert not find_faults(form)
     assert form.one("input", id="indexes").get("value") == "3,17-18,199"
-    made = client.post(rerun)
-    assert made.status_code == 201
+    made, again = [client.post(rerun, headers={HEADER: "k1"}) for _ in range(2)]
+    assert (made.status_code, again.headers[REPLAYED]) == (201, "true")
     told = made.json()
+    assert told == again.json()
     assert (told["indexes"], told["parallelism"], told["resources"]["worker"]["count"]) == (
         "3,17-18,199",
         5,
