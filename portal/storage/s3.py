@@ -36,7 +36,8 @@ class S3Store(Store):
         import boto3
         from botocore.config import Config
 
-        return boto3.client(
+        # Not boto3's default session: all would share the credentials that its first client found.
+        return boto3.Session().client(
             "s3",
             endpoint_url=endpoint or None,
             region_name=region,

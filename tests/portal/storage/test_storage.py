@@ -324,6 +324,9 @@ def test_the_settings_name_the_store(settings: Any, monkeypatch: pytest.MonkeyPa
     settings.S3_BUCKET = "bucket"
     settings.S3_ENDPOINT = "http://127.0.0.1:1"
     assert isinstance(get_store(), S3Store)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
+    store = S3Store(settings.S3_BUCKET, settings.S3_ENDPOINT, settings.S3_REGION)
+    assert "Credential=another" in store.link_get("t/a").url
 
 
 def test_a_mismatch_says_both_values(folder: Path) -> None:
