@@ -75,15 +75,15 @@ def parse(arguments: List[str]) -> Tuple[str, str]:
 
 
 def find_address(config: Config, host: str) -> Tuple[str, int]:
-    """Where the daemon of a worker listens.
+    """Where the daemon of a worker listens; IP addresses are known to the runner alone, the port to all.
 
     Raises:
         ValueError: no worker of this training has this name.
     """
     for address in config["hosts"]["worker"]:
         name, _, port = address.rpartition(":")
-        if host == name:
-            return name, int(port)
+        if host == name or config.get("addresses") == "ip":
+            return host, int(port)
     raise ValueError(f"{host} is no worker of this training")
 
 

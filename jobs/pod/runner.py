@@ -222,7 +222,8 @@ class Runner:
         if ending is None and is_mpi and context.role not in self._programs:
             timeout_s = float(config.get("starting_deadline_s") or 300)
             ending = self._wait_for(context.hosts["worker"], timeout_s, "answer", greet)
-            self._context = mpi.prepare(config, context, _here())
+            if ending is None:
+                self._context = mpi.prepare(config, context, _here())
         return ending
 
     def _wait_for(

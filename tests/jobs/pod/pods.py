@@ -61,6 +61,7 @@ class FakeDoor(LocalServer):
         self.bundle: tuple[str, bytes] = ("train.py", b"")
         self.bundle_sha256 = ""
         self.commit = ""  # that the training takes
+        self.hosts: dict[str, list[str]] = {}  # IP addresses
         self.calls: list[str] = []
         self.fail_next = 0  # so many calls are cut off without an answer
         self.status: int | None = None  # every call is answered with this
@@ -94,7 +95,8 @@ class FakeDoor(LocalServer):
                 self._answer(200, {})
 
             def do_GET(self) -> None:
-                data = door.bundle[1]
+                is_question = self.path.partition("?")[0].endswith("/hosts/")
+                data = json.dumps(door.hosts).encode() if is_question else door.bundle[1]
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

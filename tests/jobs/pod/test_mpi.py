@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from deploy.testcluster.ports import free_port
 from jobs.pod.fetch import MPI_MODULES, write_program
+from onebox.testing.processes import naming
 from tests.jobs.pod.pods import FakeDoor, Pod, wait_until
 from tests.tools.missing import is_missing
 
@@ -33,19 +34,10 @@ os.execv(sys.argv[1], sys.argv[1:])
 HOSTS = 70  # more than the 64 from which on daemons of mpirun would start daemons
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
-
-
 @pytest.fixture
 def worker(pod: Pod) -> Pod:
     """A pod of which each of 70 addresses is a worker's."""
-    with socket.socket() as any_port:
-        any_port.bind(("", 0))
-        port = any_port.getsockname()[1]
+    port = free_port()
     hosts = {"launcher": ["localhost:1"], "worker": [f"127.0.1.{n}:{port}" for n in range(HOSTS)]}
     more = {"programs": {"worker": "mpi_daemon"}, "slots": 2, "starting_deadline_s": 20}
     pod.config.update(topology="mpi", hosts=hosts, **more)
@@ -69,7 +61,14 @@ def mpirun(launcher: Pod, command: str) -> None:
     launcher.config["command"] = [sys.executable, "-c", MPIRUN, shell, command]
 
 
-def test_seventy_daemons_start_and_end(worker: Pod, launcher: Pod) -> None:
+@pytest.mark.parametrize("addresses", ["names", "ip"])
+def test_seventy_daemons_start_and_end(
+    worker: Pod, launcher: Pod, door: FakeDoor, addresses: str
+) -> None:
+    for role, known in worker.config["hosts"].items() if addresses == "ip" else ():
+        door.hosts[role] = [name.partition(":")[0] for name in known]
+        known[:] = [f"no-such-name.invalid:{name.partition(':')[2]}" for name in known]
+    worker.config["addresses"] = launcher.config["addresses"] = addresses
     mpirun(launcher, 'echo "$HOMEPORT_ROLE $$ $USER"; echo bad >&2; exit 7')
     process = launcher.start()  # which waits until the workers answer
     daemon, _line = worker.start_and_read()
@@ -90,21 +89,20 @@ def test_seventy_daemons_start_and_end(worker: Pod, launcher: Pod) -> None:
 def test_nothing_outlives_its_caller_or_the_daemon(
     worker: Pod, launcher: Pod, ended: str, tmp_path: Path
 ) -> None:
-    pids = tmp_path / "pids"
+    begun = tmp_path / "begun"
     # One in a process group of its own, as ranks are, and one that ignores SIGTERM.
-    tells = f"open('{pids}', 'a').write(str(os.getpid()) + chr(10)); time.sleep(600)"
-    rank = f"import os, time; os.setpgid(0, 0); {tells}"
-    deaf = f"import os, signal, time; signal.signal(15, signal.SIG_IGN); {tells}"
+    tells = f"print(file=open('{begun}', 'a')); signal.pause()"
+    rank = f"import os, signal; os.setpgid(0, 0); {tells}"
+    deaf = f"import signal; signal.signal(15, signal.SIG_IGN); {tells}"
     del worker.config["hosts"]["worker"][1:]
     python = f"{sys.executable} -c"
     mpirun(launcher, f'{python} "{rank}" & exec {python} "{deaf}"')
     daemon, _line = worker.start_and_read()
     process = launcher.start()
-    wait_until(lambda: pids.exists() and len(pids.read_text().splitlines()) == 2)
-    running = [int(line) for line in pids.read_text().splitlines()]
+    wait_until(lambda: begun.exists() and len(begun.read_text().splitlines()) == 2)
     told = process if ended == "caller" else daemon
     told.send_signal(signal.SIGTERM)
-    wait_until(lambda: not any(map(is_alive, running)))
+    wait_until(lambda: not naming(str(begun)))
     assert told.wait(10) == 143
     if ended == "caller":
         assert daemon.poll() is None
