@@ -50,6 +50,8 @@ _SETTINGS = (
     # What comes is kept as it comes, and so is seen to grow; else a small pack is unpacked.
     "fetch.unpackLimit=1",
 )
+# What is taken of a secret; it may hold more.
+_SECRET_FILES = ("username", "password", "token", "ca.crt", "ssh-privatekey", "known_hosts")
 # ssh asks nothing, trusts the servers of `known_hosts` alone, and offers the one key.
 _SSH = (
     "ssh -F /dev/null -o BatchMode=yes -o IdentitiesOnly=yes -o IdentityAgent=none -o ForwardAgent=no"
@@ -143,9 +145,8 @@ def bring(config: dict[str, Any], portal: PortalClient, workspace: str, limit_by
     check_url(source["git"], ("https", "ssh"))
     path, asked = source.get("path", ""), source.get("ref") or "HEAD"
     folder = config.get("secret_dir", SECRET_DIR) if source.get("secret") else ""
-    repository = _Repository(
-        source["git"], workspace, limit_bytes, source.get("into", ""), secret_dir=folder
-    )
+    into = source.get("into", "")
+    repository = _Repository(source["git"], workspace, limit_bytes, into, folder)
     try:
         pinned = source.get("commit") or _agree(config, portal, "")
         commit = repository.fetch(pinned or asked, is_pinned=bool(pinned))
@@ -191,21 +192,16 @@ class _Repository:
     """An empty repository beside the code, and the program `git` on it, for `TOTAL_S`."""
 
     def __init__(
-        self,
-        url: str,
-        workspace: str,
-        limit_bytes: int,
-        into: str = "",
-        *,
-        secret_dir: str = "",
+        self, url: str, workspace: str, limit_bytes: int, into: str = "", secret_dir: str = ""
     ) -> None:
         """
         Args:
+            into: folder of the working directory.
             secret_dir: the files of the secret; empty: none.
         """
         self._url = url
         self._workspace = workspace
-        self._into = os.path.join(workspace, into) if into else workspace
+        self._into = os.path.join(workspace, into)
         self._limit_bytes = limit_bytes
         self._until = time.monotonic() + TOTAL_S
         self._folder = os.path.join(workspace, f".homeport-{secrets.token_hex(8)}")
@@ -217,8 +213,8 @@ class _Repository:
     def _copied(self, secret_dir: str) -> str:
         """The secret in files of our own, as ssh wants them: it takes no key that others may read."""
         own = tempfile.mkdtemp(prefix="homeport-")  # of this container alone
-        for name in os.listdir(secret_dir):
-            if not name.startswith(".."):  # the folders that the kubelet changes
+        for name in _SECRET_FILES:
+            if os.path.exists(os.path.join(secret_dir, name)):
                 with open(os.path.join(secret_dir, name), "rb") as file:
                     text = file.read().replace(b"\r\n", b"\n")
                 # Without an end of the line the last one of a key is not read.

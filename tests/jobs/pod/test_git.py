@@ -318,7 +318,7 @@ def test_a_password_of_a_secret_opens_what_needs_one(pod: Pod, server: GitServer
     server.password = "Basic YWRhOmNhbmFyeSBvZiBhZGE="  # ada:canary of ada
     # An authority that nobody but the secret vouches for.
     ca = Path(pod.environ.pop("GIT_SSL_CAINFO")).read_text()
-    put_secret(pod, username="ada\n", password="canary of ada", **{"ca.crt": ca})
+    put_secret(pod, username="ada\n", password="canary of ada", askpass="x", **{"ca.crt": ca})
     pod.config["source"] = {"git": server.address, "secret": "host"}
     pod.environ["GIT_TRACE"] = pod.environ["GIT_CURL_VERBOSE"] = str(pod.root / "trace")
     code, said = pod.program("fetch")
@@ -341,7 +341,7 @@ def test_a_key_of_a_secret_opens_what_is_behind_ssh(
 ) -> None:
     server.commit(**{"train.py": "1"})
     host = SshServer(tmp_path / "ssh")
-    try:
+    with host.running():
         source = {"git": f"{host.address}{server.work}/.git", "secret": "key"}
         right = {"ssh-privatekey": host.key.rstrip(), "known_hosts": host.known_hosts}
         put_secret(pod, **right)
@@ -360,5 +360,3 @@ def test_a_key_of_a_secret_opens_what_is_behind_ssh(
         put_secret(pod, **right)
         gone = {**source, "git": f"{host.address}/no/such.git"}
         assert "no such repository" in refused(pod, "source_unreachable", **gone)
-    finally:
-        host.close()
