@@ -1,17 +1,14 @@
 """Programs that nobody here wrote run as they are over two pods: examples of Kubeflow's operators."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.e2e.portal import Portal, Rest
 from tests.e2e.test_topologies import EACH, need_torch, run_to_the_end
-from tests.tools.go_modules import file_of_module
+from tests.tools import kubeflow
 
 pytestmark = [pytest.mark.e2e, pytest.mark.tensorflow]
-
-OPERATORS = "github.com/kubeflow/training-operator@v1.8.1"
 
 
 @pytest.mark.parametrize(
@@ -30,10 +27,10 @@ OPERATORS = "github.com/kubeflow/training-operator@v1.8.1"
     ],
 )
 def test_it_runs_unchanged(
-    portal: Portal, ada: Rest, tmp_path: Path, name: str, starter: str, seen: list[str]
+    portal: Portal, ada: Rest, name: str, starter: str, seen: list[str]
 ) -> None:
     need_torch()
-    script = file_of_module(OPERATORS, name, tmp_path)
+    script = kubeflow.source() / name
     done, log = run_to_the_end(
         ada,
         script,

@@ -18,7 +18,6 @@ from tests.tools.missing import is_missing
 
 MODULE, VERSION = "github.com/kubeflow/training-operator", "v1.8.1"
 SUM = "h1:mVvoBSCInbMBX0gGSn4+Ihj3ycwoLO1iEAw+0qPhQfc="
-_ENVIRONMENT = {"GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 _API, _TF, _TORCH = (
     "pkg/apis/kubeflow.org/v1",
     "pkg/controller.v1/tensorflow",
@@ -47,7 +46,7 @@ def _go(
     return subprocess.run(
         command,
         cwd=where,
-        env={**os.environ, **_ENVIRONMENT},
+        env={**os.environ, **binaries.GO_SETTINGS, "GOFLAGS": "-mod=mod"},
         input=stdin,
         capture_output=True,
         text=True,
