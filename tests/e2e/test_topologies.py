@@ -360,11 +360,7 @@ def test_a_notebook_drives_servers_without_a_master_in_two_attempts(
     portal: Portal, ada: Rest
 ) -> None:
     job = ada.submit(
-        name="servers",
-        topology="tf-ingraph",
-        image=TENSORFLOW,
-        replicas=SERVERS,
-        retries=1,
+        name="servers", topology="tf-ingraph", image=TENSORFLOW, replicas=SERVERS, retries=1
     )
     assert job["deadline_s"] == 8 * 3600
     image = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
