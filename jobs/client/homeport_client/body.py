@@ -31,8 +31,10 @@ def duration_s(text: str) -> int:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-def _flag(name: str, text: str, metavar: str | None = None, kind: Any = str) -> click.Option:
-    return click.Option([name], help=text, metavar=metavar, type=kind)
+def _flag(
+    names: str, text: str, metavar: str | None = None, kind: Any = str, *, multiple: bool = False
+) -> click.Option:
+    return click.Option(names.split(), help=text, metavar=metavar, type=kind, multiple=multiple)
 
 
 _COUNT = click.IntRange(0, 100_000)
@@ -41,7 +43,8 @@ FIELDS = {
     "name": _flag("--name", "name of the training (the folder's)"),
     "image": _flag("--image", "container image"),
     "topology": _flag(
-        "--topology", "single, array, tf-ps (with --ps), tf-multiworker, torch-ddp, jax"
+        "--topology",
+        "single, array, tf-ps (with --ps), tf-multiworker, tf-ingraph, torch-ddp, jax, mpi",
     ),
     "replicas.worker.count": _flag("--workers", "workers (1)", "N", _COUNT),
     "replicas.worker.cpu": _flag("--cpu", "CPUs of each worker (1), also as 500m"),
@@ -88,7 +91,25 @@ SOURCES = {
     "source.secret": _flag("--git-secret", "secret of yours that opens that repository", "NAME"),
     "source.bundle": _flag("--bundle", "code that was sent before", "ID"),
 }
-
+OTHERS = (
+    _flag("-f --file", "fields of the training in YAML or JSON; - is stdin", "FILE", click.Path()),
+    _flag("--env", "a variable; NAME alone takes yours", "NAME=VALUE", multiple=True),
+    _flag("--env-file", "NAME=VALUE lines", "FILE", click.Path(), multiple=True),
+    _flag("--cluster-flags", "append --ps_hosts and so on; or which of them", "true|NAMES"),
+    _flag(
+        "--set",
+        "any field by its name in REST: replicas.worker.cpu=2",
+        "FIELD=VALUE",
+        multiple=True,
+    ),
+    _flag("--template", "a template of yours, or of your team", "NAME"),
+    _flag(
+        "--secret",
+        "a secret of yours as variables, or as files below /secrets/NAME",
+        "NAME=env|files",
+        multiple=True,
+    ),
+)
 
 # Fields that are not in FIELDS.
 WITHOUT_FLAG = frozenset({"command", "source", "env", "secrets", "cluster_flags"})

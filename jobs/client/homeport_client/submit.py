@@ -64,7 +64,9 @@ def _no_more(ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
 
 
 @click.command(
-    cls=SubmitCommand, params=[*body.FIELDS.values(), *body.SOURCES.values()], epilog=EXAMPLES
+    cls=SubmitCommand,
+    params=[*body.FIELDS.values(), *body.SOURCES.values(), *body.OTHERS],
+    epilog=EXAMPLES,
 )
 @click.argument("path", required=False, shell_complete=files_on_tab)
 # Is there to be shown in help, and to complete names of files behind `--`.
@@ -75,37 +77,6 @@ def _no_more(ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     metavar="[-- COMMAND ...]",
     callback=_no_more,
     expose_value=False,
-)
-@click.option(
-    "-f",
-    "--file",
-    type=click.Path(),
-    metavar="FILE",
-    help="fields of the training in YAML or JSON; - is stdin",
-)
-@click.option(
-    "--env", multiple=True, metavar="NAME=VALUE", help="a variable; NAME alone takes yours"
-)
-@click.option(
-    "--env-file", multiple=True, type=click.Path(), metavar="FILE", help="NAME=VALUE lines"
-)
-@click.option(
-    "--cluster-flags",
-    metavar="true|NAMES",
-    help="append --ps_hosts and so on; or which of them",
-)
-@click.option(
-    "--set",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="any field by its name in REST: replicas.worker.cpu=2",
-)
-@click.option("--template", metavar="NAME", help="a template of yours, or of your team")
-@click.option(
-    "--secret",
-    multiple=True,
-    metavar="NAME=env|files",
-    help="a secret of yours as variables, or as files below /secrets/NAME",
 )
 @click.option("--dry-run", is_flag=True, help="only show manifests and whether it fits")
 @click.option("--list-files", is_flag=True, help="only list what would be sent")

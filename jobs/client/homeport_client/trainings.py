@@ -83,7 +83,7 @@ COLUMNS = (
 
 # What others call trainings -> the topologies that they are here.
 TYPES = {
-    "tf": "tf-ps,tf-multiworker",
+    "tf": "tf-ps,tf-multiworker,tf-ingraph",
     "pytorch": "torch-ddp",
     "jax": "jax",
     "mpi": "mpi",
@@ -133,12 +133,7 @@ def list_jobs(
     # Whose it is says nothing new where all are one's own.
     has_owner = all_people or bool(query["owner"])
     owner = query["owner"] or (None if all_people else session.user_name)
-    asked = {
-        "state": query["state"],
-        "name": query["name"],
-        "owner": owner,
-        "topology": query["topology"],
-    }
+    asked = {**query, "owner": owner}
     if is_whole:
         rows = list(session.rest.every("jobs/", asked))
         count = len(rows)

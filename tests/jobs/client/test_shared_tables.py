@@ -1,8 +1,9 @@
 """What the command line knows without asking is what the portal and the programs in pods say."""
 
+import re
 import signal
 
-from homeport_client import answers, exits, pack, trainings
+from homeport_client import answers, body, exits, pack, trainings
 from jobs.pod.protocol import codes
 from jobs.rules.states import FOLLOWERS, WorkloadState
 from jobs.rules.topologies import TOPOLOGIES
@@ -28,5 +29,7 @@ def test_exit_codes_of_programs_that_a_signal_ended() -> None:
 
 def test_topologies_by_the_words_of_others() -> None:
     listed = {name for names in trainings.TYPES.values() for name in names.split(",")}
-    assert listed <= TOPOLOGIES.keys()
+    assert listed | {"single", "array"} == TOPOLOGIES.keys()
+    said = body.FIELDS["topology"].help or ""
+    assert set(re.findall(r"[a-z-]{3,}", said.replace("(with --ps)", ""))) == TOPOLOGIES.keys()
     assert trainings.topologies("TFJob") == trainings.TYPES["tf"]
