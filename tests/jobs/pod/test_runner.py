@@ -235,6 +235,21 @@ def test_waiting_for_peers_is_told_every_ten_seconds_and_ends_at_sigterm(
     assert said == [f"waiting for {name} (10 s)", f"waiting for {name} (20 s)"]
 
 
+def test_only_who_has_no_address_in_time_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def ask() -> dict[str, list[str]]:
+        asked.append(1)
+        return {"worker": ["10.0.0.1", ""], "ps": ["fd00::3"]}
+
+    # The time is over when it asks in a second round.
+    clock = SimpleNamespace(monotonic=lambda: 8.0 * (len(asked) > 2), sleep=lambda _s: None)
+    monkeypatch.setattr(peers, "time", clock)
+    seen = peers.Addresses({"worker": ["a:1", "b:1"], "ps": ["c:1"]}, ask)
+    left = peers.wait_for_peers(seen.names, 8, str, lambda: False, seen.probe)
+    assert left == ["worker-1"]
+
+
 def test_sigterm_while_waiting_for_peers_ends_at_once(pod: Pod, door: FakeDoor) -> None:
     pod.config["hosts"]["ps"] = ["no-such-name.invalid:2222"]
     process = pod.start()
