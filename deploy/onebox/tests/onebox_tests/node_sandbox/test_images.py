@@ -28,6 +28,7 @@ from onebox.node.sandbox import StartError
 from .bench import DEADLINE_S, IS_ROOT, Bench, until
 
 SLIM = "python:3.11-slim"
+RUNNING = ".".join(map(str, sys.version_info[:3]))
 PULL = """
 import asyncio, sys
 from pathlib import Path
@@ -204,10 +205,13 @@ async def test_changed_requirements_are_another_environment(home):
         ("hello @ file:///no/such/hello-1.0-py3-none-any.whl\n", "hello-1.0-py3-none-any.whl"),
         ("homeport-no-such-package==1.0\n", "homeport-no-such-package"),
         ("this is not a requirement\n", "requirement"),
+        ("hello @ file://{good}\nbroken @ file://{bad}\n", "broken"),
     ],
 )
 async def test_a_failed_installation_says_why_and_leaves_nothing(home, requirements, words):
-    define(home, requirements)
+    good, bad = make_wheel(home), home / "broken-1.0-py3-none-any.whl"
+    bad.write_bytes(good.read_bytes()[:200])
+    define(home, requirements.format(good=good, bad=bad))
     images = Images(home)
     error = await failure(images, "test/hello:1")
     assert error.reason == "ErrImagePull"
@@ -215,18 +219,8 @@ async def test_a_failed_installation_says_why_and_leaves_nothing(home, requireme
     assert words in error.message
     assert left_over(home) == []
     assert images.is_present("test/hello:1") is None
-    define(home, f"hello @ file://{make_wheel(home)}\n")  # repaired, it works without a restart
+    define(home, f"hello @ file://{good}\n")  # repaired, it works without a restart
     await images.ensure("test/hello:1", lambda _line: None)
-
-
-async def test_a_damaged_package_in_the_middle_leaves_nothing(home):
-    good = make_wheel(home)
-    bad = home / "broken-1.0-py3-none-any.whl"
-    bad.write_bytes(good.read_bytes()[:200])
-    define(home, f"hello @ file://{good}\nbroken @ file://{bad}\n")
-    error = await failure(Images(home), "test/hello:1")
-    assert "broken" in error.message
-    assert left_over(home) == []
 
 
 async def silent_server() -> tuple[asyncio.Server, int]:
@@ -304,23 +298,24 @@ async def test_a_malformed_reference_is_refused(home, reference):
     assert error.reason == "InvalidImageName"
 
 
-async def test_another_python_than_the_image_needs_is_refused(home):
-    define(home, "", 'python = "3.99"\n')
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ('python = "3.99"', f"needs Python 3.99; this node runs {RUNNING}"),
+        (
+            'host_files = [{ path = "/no/such/torch", install = "apt-get install x" }]',
+            "needs /no/such/torch of this machine: apt-get install x",
+        ),
+        (
+            'mounts = [{ source = "no/such/folder", path = "/opt/x" }]',
+            "contains {home}/images/no/such/folder, which does not exist here",
+        ),
+    ],
+)
+async def test_what_an_image_needs_and_is_not_there_is_named(home, more, words):
+    define(home, "", f"{more}\n")
     error = await failure(Images(home), "test/hello:1")
-    running = ".".join(map(str, sys.version_info[:3]))
-    assert error.message == f'"test/hello:1" needs Python 3.99; this node runs {running}'
-
-
-async def test_what_the_machine_lacks_is_named_with_the_way_to_install_it(home):
-    define(home, "", 'host_files = [{ path = "/no/such/torch", install = "apt-get install x" }]\n')
-    error = await failure(Images(home), "test/hello:1")
-    assert error.message == '"test/hello:1" needs /no/such/torch of this machine: apt-get install x'
-
-
-async def test_a_folder_of_an_image_that_is_missing_is_named(home):
-    define(home, "", 'mounts = [{ source = "no/such/folder", path = "/opt/x" }]\n')
-    error = await failure(Images(home), "test/hello:1")
-    assert f"{home}/images/no/such/folder, which does not exist here" in error.message
+    assert error.message == f'"test/hello:1" {words.format(home=home)}'
 
 
 async def test_an_operators_definition_wins(home):
@@ -485,16 +480,12 @@ async def test_a_full_disk_is_the_reason(home):
     define(home, f"hello @ file://{make_wheel(home)}\n")
     envs = home / "images" / "envs"
     envs.mkdir()
-    await mount_small(envs)
+    await run("mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(envs))
     try:
         error = await failure(Images(home), "test/hello:1")
     finally:
         await run("umount", str(envs))
     assert "No space left on device" in error.message
-
-
-async def mount_small(folder: Path) -> None:
-    await run("mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder))
 
 
 async def run(*argv: str) -> None:
