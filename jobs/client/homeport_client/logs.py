@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
@@ -181,10 +182,13 @@ def _begin(since_s: int | None, since_time: str | None) -> datetime | None:
     """
     if since_s is not None and since_time is not None:
         raise usage_error("--since and --since-time name different times.", "Give one of them.")
-    if since_time is None:
-        return None if since_s is None else datetime.now(timezone.utc) - timedelta(seconds=since_s)
-    if (begin := parse_time(since_time)) is None:
-        raise usage_error(f"{since_time!r} is no time.", "Write 2026-11-24T09:00:00Z.")
+    begin = parse_time(since_time)
+    if since_s is not None:
+        with suppress(OverflowError):  # it is before all years
+            begin = datetime.now(timezone.utc) - timedelta(seconds=since_s)
+    if begin is None and (since_s, since_time) != (None, None):
+        said = since_time if since_s is None else f"{since_s} s ago"
+        raise usage_error(f"{said!r} is no time.", "Write 2026-11-24T09:00:00Z.")
     return begin
 
 
