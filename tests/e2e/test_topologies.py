@@ -32,6 +32,7 @@ class Proof:
     image: str
     command: str
     gpus: int = 0  # of each of the two workers; torchrun starts a process for each
+    addresses: str = "names"
 
     def __str__(self) -> str:
         return f"{self.image} {self.command}" + (f" {self.gpus} GPUs" if self.gpus else "")
@@ -60,7 +61,7 @@ PROOFS = (
     Proof("torch-ddp", "lab/torch:1.13-cpu", "python -m torch.distributed.run ddp.py", gpus=2),
     Proof("jax", "lab/jax:0.10", "python jax_sum.py"),
     Proof("mpi", "lab/openmpi:5.0", "mpirun python mpi_sgd.py"),
-    Proof("mpi", "lab/mpich:5.0", "mpirun python mpi_sgd.py"),
+    Proof("mpi", "lab/mpich:5.0", "mpirun python mpi_sgd.py", addresses="ip"),
 )
 
 
@@ -120,10 +121,11 @@ def test_all_ranks_come_to_what_one_process_would(
         topology=proof.topology,
         image=proof.image,
         command=proof.command.split(),
+        addresses=proof.addresses,
         replicas=MPI if proof.topology == "mpi" else {"worker": workers},
     )
     ends = re.findall(r"rank (\d) weights (\S+) (\S+) loss (\S+)", log)
-    assert sorted(int(rank) for rank, *_rest in ends) == [*ranks]
+    assert sorted(int(rank) for rank, *_rest in ends) == [*ranks], log
     for rank, first, second, loss in ends:
         weights = [float(first), float(second)]
         assert weights == pytest.approx(trained_on(*ranks), abs=1e-4)
