@@ -1,6 +1,7 @@
 # ruff: noqa: UP006, UP035 (the syntax of Python 3.6: images bring their own Python)
 """Waits until the other replicas are found, by name or by IP address, and until those that serve answer."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -72,12 +73,11 @@ class Addresses:
         """
         if who in self._seen:
             return
-        try:
+        with contextlib.suppress(PortalError):
             told = self._ask()
-        except PortalError as error:
-            time.sleep(ASK_S)
-            raise OSError from error
-        self._seen = {f"{role}-{n}": ip for role in told for n, ip in enumerate(told[role]) if ip}
+            self._seen = {
+                f"{role}-{n}": ip for role in told for n, ip in enumerate(told[role]) if ip
+            }
         if who not in self._seen:
             time.sleep(ASK_S)
             raise OSError
