@@ -370,9 +370,8 @@ class UserSecret(models.Model):
     revisions = models.JSONField(default=list)  # those that may be in the cluster
     is_deleted = models.BooleanField(default=False)  # and still to be removed from the cluster
     has_work = models.BooleanField(default=True)  # for the reconciler
-    problem = models.TextField(
-        blank=True, default=""
-    )  # what the cluster last said against that work
+    # What the cluster last said against that work.
+    problem = models.TextField(blank=True, default="")
     changed_at = models.DateTimeField(default=timezone.now)  # its values
 
     class Meta:

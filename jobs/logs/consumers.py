@@ -28,9 +28,8 @@ log = logging.getLogger(__name__)
 
 DEBOUNCE_S = 0.1  # changes that come together are looked at once
 _MAX_QUERY = 70_000
-MAX_FOLLOWED = (
-    400  # replicas in one stream: of an array with more, the others are asked for by name
-)
+# Replicas in one stream: of an array with more, the others are asked for by name.
+MAX_FOLLOWED = 400
 
 
 class LogConsumer(UserSocket):

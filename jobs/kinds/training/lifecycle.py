@@ -69,10 +69,12 @@ class TrainingLifecycle(RecycledLifecycle):
             told = {"reason_code": why.code, "reason_text": why.text, "exit_code": exit_code}
             self._tell_attempt(ended_at=self.now, **told)
 
+    def _begin_attempt(self) -> None:
+        number, cause = self.row.attempt, attempts.cause_of(self.row)
+        self.attempts[number] = AttemptRow(number, cause, admitted_at=self.now)
+
     def admit(self) -> Plan:
-        self.attempts[self.row.attempt] = AttemptRow(
-            self.row.attempt, attempts.cause_of(self.row), self.now
-        )
+        self._begin_attempt()
         return super().admit()
 
     def begin_teardown(self, goal: str, why: Reason) -> None:
@@ -283,9 +285,7 @@ class TrainingLifecycle(RecycledLifecycle):
             self.note(attempt_cause=Cause.WITHDRAWN.value)
             self.requeue(why)
             return
-        self.attempts[self.row.attempt] = AttemptRow(
-            self.row.attempt, attempts.cause_of(self.row), self.now
-        )
+        self._begin_attempt()
         self.turn(WorkloadState.STARTING, why)
         self.note(starting_since=self.now, restart_reason=words_of(why))
         self.set(has_plan=True)
@@ -319,9 +319,9 @@ class TrainingLifecycle(RecycledLifecycle):
         """As another attempt, unless it was suspended before this one began; at no cost."""
         if self.observed.attempt is not None:
             spent_s = self.notes.spent_s + self._attempt_s(self.observed.attempt.ended_at)
-            notes = replace(self.notes.for_new_attempt(), spent_s=spent_s)
-            notes = replace(notes, attempt_cause=Cause.RESUMED.value)
+            notes = self.notes.for_new_attempt()
             self.set(attempt=self.row.attempt + 1, admitted_at=None, notes=notes)
+            self.note(spent_s=spent_s, attempt_cause=Cause.RESUMED.value)
         self.turn(WorkloadState.QUEUED)
 
     def tear_down(self) -> None:

@@ -35,9 +35,7 @@ PRIVATE_FILE = "private.json"  # in the Secret, beside the token
 DEAD_MAN_S = 6 * 3600  # after `ttl_s` the cluster itself removes what Homeport did not
 SEGMENT_BYTES = 4 * 1024**2
 SEGMENT_S = 60
-UPLOAD_RETRY_S = (
-    600  # how long the runner tries to reach the portal before it leaves it to a rescue
-)
+UPLOAD_RETRY_S = 600  # the runner tries to reach the portal before it leaves it to a rescue
 RESCUE_DEADLINE_S = 1800
 # Files of a log folder that are older than a training that continues in it, by so much, are not its own.
 CLOCKS_S = 60  # by which the file server's clock may be behind ours
@@ -208,7 +206,6 @@ def _role(
     """All replicas of a role, or the one of this index."""
     asked = training.replicas[role]
     of_role = get_topology(spec.topology).role(role)
-    replaces_lost = of_role.replaced_when_lost or "min_count" in asked
     base = kube_name(training.name, training.pk, attempt)
     marks = {JOB_LABEL: base, labels.ROLE: role, labels.ATTEMPT: str(attempt)}
     name = names.role_name(base, role)
@@ -225,7 +222,7 @@ def _role(
         count=len(indexes_of(asked)) if index is None else 1,
         parallelism=at_once(asked) if index is None else 1,
         index=index,
-        replaces_lost=replaces_lost,
+        replaces_lost=of_role.replaced_when_lost or "min_count" in asked,
     )
 
 

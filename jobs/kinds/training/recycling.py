@@ -34,7 +34,7 @@ class RecycledLifecycle(ArchivedLifecycle):
         if not self._finish_workers():
             return False
         if self._keep_servers():
-            running = {pod.key for pod in self.observed.pods if not pod.has_ended}
+            running = {pod.key for pod in self.active_pods()}
             keys = rescue.with_archive(self.situation)
             self.is_settled = self.complete_archive([key for key in keys if key not in running])
             return False

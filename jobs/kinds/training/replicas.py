@@ -11,7 +11,7 @@ from jobs.rules import endings, reasons, waits
 from jobs.rules.endings import ContainerExit
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_REPLICA_STATES, FINAL_STATES, ReplicaState, WorkloadState
-from jobs.rules.topologies import ROLES, Role, RoleKind, Topology, get_topology
+from jobs.rules.topologies import Role, RoleKind, Topology, get_topology
 from jobs.rules.waits import WaitingPod
 
 KILLED = frozenset({137, 255})  # SIGKILL, and what a node reports of containers that it lost
@@ -188,7 +188,9 @@ def _state(now: Situation, pod: PodFacts) -> ReplicaState:
     if pod.phase == "Succeeded":
         is_stop = now.row.state in {WorkloadState.STOPPING, WorkloadState.STOPPED}
         # A Deployment's program is only ever ended, but that of a Job may end by itself.
-        if is_stop or (is_server(now.row, pod) and _role(pod).kind is RoleKind.DEPLOYMENT):
+        if is_stop or (
+            is_server(now.row, pod) and now.role_of(pod.key).kind is RoleKind.DEPLOYMENT
+        ):
             return ReplicaState.STOPPED
         return ReplicaState.SUCCEEDED
     if pod.phase == "Failed":
@@ -202,17 +204,13 @@ def is_server(now: WorkloadRow, thing: ObjectRef) -> bool:
     return isinstance(thing, PodFacts) and thing.key.role in serving
 
 
-def _role(pod: PodFacts) -> Role:
-    return ROLES[pod.key.role]
-
-
 def _was_stopped(now: Situation, pod: PodFacts) -> bool:
     """Ended because we, or the cluster for another replica's sake, asked it to."""
     if pod.disruption is not None:
         return False
     is_ours = now.row.state is WorkloadState.STOPPING or now.row.state in FINAL_STATES
     # What serves may end when it loses those that it served; nobody talks to what is apart.
-    is_left = is_ours and is_server(now.row, pod) and not _role(pod).is_apart
+    is_left = is_ours and is_server(now.row, pod) and not now.role_of(pod.key).is_apart
     was_asked = pod.is_terminating or is_left
     return was_asked and (pod.end is None or not pod.end.is_fetch)
 

@@ -9,19 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from jobs.kinds import plan as planned
 from jobs.kinds import state
-from jobs.kinds.plan import (
-    CreateAll,
-    Delete,
-    Erase,
-    EventNote,
-    PatchRoot,
-    Plan,
-    Rescue,
-    Step,
-    Sweep,
-    Verify,
-)
 from jobs.kinds.registry import KINDS
 from jobs.rules import reasons
 from jobs.rules.endings import ContainerExit, Disruption
@@ -55,7 +44,7 @@ class Workload:
     replicas: dict[state.ReplicaKey, state.ReplicaRow] = field(default_factory=dict)
     archives: dict[state.ReplicaKey, state.ArchiveRow] = field(default_factory=dict)
     attempts: dict[int, state.AttemptRow] = field(default_factory=dict)
-    events: list[EventNote] = field(default_factory=list)
+    events: list[planned.EventNote] = field(default_factory=list)
     root: state.Root | None = None
     owned: list[state.ObjectRef] = field(default_factory=list)  # Deployments, Services, ConfigMaps
     pods: list[state.PodFacts] = field(default_factory=list)
@@ -134,7 +123,7 @@ class Workload:
         self.deleted_pods, self.news = [], {}
         return found
 
-    def look(self, now: datetime, done: int = 99, *, is_heard: bool = True) -> Plan:
+    def look(self, now: datetime, done: int = 99, *, is_heard: bool = True) -> planned.Plan:
         """Plans, commits and makes so many of the calls; their results may get lost."""
         was_torn_down = self.row.notes.teardown
         made = plan(self.row, self.observe(), now)
@@ -150,7 +139,7 @@ class Workload:
             self.news = {}
         return made
 
-    def commit(self, made: Plan) -> None:
+    def commit(self, made: planned.Plan) -> None:
         was_torn_down = self.row.notes.teardown
         self.row = replace(self.row, **made.columns)
         if made.render:
@@ -176,17 +165,17 @@ class Workload:
         ):
             self.is_admitted = False
 
-    def _do(self, step: Step) -> None:
+    def _do(self, step: planned.Step) -> None:
         match step:
-            case CreateAll():
+            case planned.CreateAll():
                 self._create()
-            case PatchRoot(_, uid, spec):
+            case planned.PatchRoot(_, uid, spec):
                 self._patch(uid, spec)
-            case Delete(_, _, uid):
+            case planned.Delete(_, _, uid):
                 self._delete(uid)
-            case Verify(name):
+            case planned.Verify(name):
                 self.absent = "" if self.root is not None else name
-            case Rescue(key, _, number):
+            case planned.Rescue(key, _, number):
                 alive = [pod for pod in self.pods if pod.key == key and not pod.has_ended]
                 assert not alive, "two would write one log"
                 pod = state.PodFacts(
@@ -195,9 +184,9 @@ class Workload:
                 known = {(one.key, one.name) for one in self.rescues}
                 self.rescues += [pod] if (key, pod.name) not in known else []
                 self.secret = self.secret or ""
-            case Sweep():
+            case planned.Sweep():
                 self.secret, self.news["is_swept"] = None, True
-            case Erase():
+            case planned.Erase():
                 self.news["is_erased"] = True
 
     def _create(self) -> None:
@@ -381,8 +370,8 @@ class Workload:
         return replace(pod, phase=phase, end=end, is_running=False, is_ready=False, finished_at=now)
 
 
-def _sets_going(step: Step) -> bool:
+def _sets_going(step: planned.Step) -> bool:
     """Whether pods may be made by it, now or later."""
-    if isinstance(step, PatchRoot):
+    if isinstance(step, planned.PatchRoot):
         return step.spec.get("suspend") is False or step.spec.get("replicas", 0) > 0
-    return isinstance(step, CreateAll)
+    return isinstance(step, planned.CreateAll)
