@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs import uploads
-from jobs.kinds.training.fields import SHA256
+from jobs.kinds.training.source import SHA256
 from jobs.models import Bundle
 from jobs.workloads import idempotency
 from jobs.workloads.idempotency import Keep

@@ -10,8 +10,9 @@ from jobs.kinds.answers import INT64, ReasonSerializer, reason_json, stamp
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
 from jobs.kinds.training.continuing import FinishedTraining
-from jobs.kinds.training.fields import Indexes, ResourcesSerializer, SourceSerializer
+from jobs.kinds.training.fields import Indexes, ResourcesSerializer
 from jobs.kinds.training.serializer import TrainingSerializer
+from jobs.kinds.training.source import SourceSerializer
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Attempt, Replica, Workload
 from jobs.rules import conditions

@@ -1,6 +1,6 @@
 """Fields of the body that asks for a training: what each takes, refuses and writes.
 
-Nothing here touches the cluster, and only the lookup of an upload touches the database.
+Nothing here touches the cluster, and only the lookup of a secret touches the database.
 """
 
 import re
@@ -8,15 +8,13 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, NoReturn
-from urllib.parse import SplitResult, urlsplit
-from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.fields import empty
 
-from jobs.models import Bundle, UserSecret
+from jobs.models import UserSecret
 from jobs.pod.protocol.placeholders import DEFAULT_FLAGS, FLAGS
 from jobs.rules.requests import RoleRequest, parse_indexes
 from jobs.rules.topologies import (
@@ -29,7 +27,6 @@ from jobs.rules.topologies import (
     in_role_order,
 )
 from portal.catalog import Catalog, get_catalog
-from portal.errors import FieldError
 from portal.web.fields import (
     Body,
     CpuRequest,
@@ -43,7 +40,6 @@ from portal.web.fields import (
 
 AnyField = serializers.Field[Any, Any, Any, Any]
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-SHA256 = re.compile(r"[0-9a-f]{64}")
 _BY_DDP = "PyTorch, DeepSpeed and Accelerate run by the topology torch-ddp."
 _OWN_SCHEDULER = (
     "Ray, Dask and Spark bring a scheduler of their own, which would be a second queue inside one "
@@ -58,28 +54,10 @@ OTHER_WORDS = {
     **dict.fromkeys(("ray", "dask", "spark"), _OWN_SCHEDULER),
 }
 SUCCESS_POLICIES = tuple(SuccessPolicy)
-NO_UPLOAD = FieldError("source.bundle", "not_found", "You have no such upload.")
 NO_COMMAND = "Replicas of this role run a program of Homeport; give the command to another role."
 NO_SECRET = "You have no such secret."
-MAX_SOURCE_CHARS = 2000
-MAX_REF_CHARS = 200
 INDEXES = re.compile(r"\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*", re.ASCII)
 MAX_INDEXES_CHARS = 4000
-# What no name of a branch or tag has: https://git-scm.com/docs/git-check-ref-format. A word that begins with
-# `-` is an option, one that begins with `+` or has `:` says where to keep what is fetched.
-NO_REF = re.compile(
-    r"[-+/].*|.*(\.\.|//|@\{|[\x00-\x20\x7f~^:?*\[\\]).*|.*(/|\.|\.lock)", re.DOTALL
-)
-# What ssh would take for an option begins with `-`.
-SSH = re.compile(
-    r"ssh://(?:(?P<user>[A-Za-z0-9_][\w.-]*)(?::(?P<password>[^@/]*))?@)?"
-    r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?/[^\s\x00-\x20\x7f]+",
-    re.ASCII,
-)
-SCP = re.compile(r"([^/:@\s]+)@([^/:@\s]+):(\S*)")
-_BESIDE_GIT = ("ref", "path", "into", "secret")
-SSH_KEYS = "ssh-privatekey and known_hosts"
-REPOSITORIES = "https://host/repo.git or ssh://git@host/repo.git"
 MAX_ENV = 64
 MAX_ENV_VALUE_BYTES = 4096
 MAX_COMMAND_WORDS = 256
@@ -91,7 +69,7 @@ FORBIDDEN_ENV = re.compile(
 )
 
 
-def _refuse(code: str, text: str, at: str | None = None) -> NoReturn:
+def refuse(code: str, text: str, at: str | None = None) -> NoReturn:
     """
     Args:
         at: the part of the field that is wrong.
@@ -129,7 +107,7 @@ class TopologyName(Text):
         if name not in TOPOLOGIES:
             *others, last = TOPOLOGIES
             choices = f"This must be {', '.join(others)} or {last}."
-            _refuse("invalid_choice", OTHER_WORDS.get(name.lower(), choices))
+            refuse("invalid_choice", OTHER_WORDS.get(name.lower(), choices))
         return name
 
 
@@ -150,176 +128,17 @@ class Command(AnyField):
         if not isinstance(data, list | tuple) or not data:
             self.fail("required")
         if not all(isinstance(word, str) for word in data) or not data[0].strip():
-            _refuse("invalid", "Each word of the command must be text.")
+            refuse("invalid", "Each word of the command must be text.")
         size_bytes = sum(len(word.encode("utf-8", "surrogatepass")) for word in data)
         if len(data) > MAX_COMMAND_WORDS or size_bytes > MAX_COMMAND_BYTES:
             most = f"At most {MAX_COMMAND_WORDS} words and {MAX_COMMAND_BYTES // 1024} KiB."
-            _refuse("too_long", most)
+            refuse("too_long", most)
         if any(has_controls(word) for word in data):
-            _refuse("invalid", "The command has characters that cannot be passed on.")
+            refuse("invalid", "The command has characters that cannot be passed on.")
         return tuple(data)
 
     def to_representation(self, value: tuple[str, ...]) -> list[str]:
         return list(value)
-
-
-class SourceSerializer(serializers.Serializer[Any]):
-    """Exactly one of bundle, url, git and path, which beside git is a folder of the repository."""
-
-    bundle = serializers.UUIDField(required=False)
-    url = serializers.URLField(required=False)
-    sha256 = serializers.CharField(required=False, help_text="of what the url gives")
-    git = serializers.CharField(required=False, help_text="of a repository, by https or ssh")
-    ref = serializers.CharField(
-        required=False,
-        help_text="with git: a branch, a tag or a commit; absent: the default branch",
-    )
-    path = serializers.CharField(
-        required=False, help_text="below /data; with git: a folder of the repository"
-    )
-    secret = serializers.CharField(
-        required=False, help_text="with git: an own secret with a password, a token or a key"
-    )
-
-    def to_internal_value(self, data: Any) -> dict[str, str] | None:
-        if data == {}:
-            return None
-        if not isinstance(data, Mapping):
-            _refuse("invalid", "This must be an object with bundle, url, git or path.")
-        if "git" in data:
-            found = _git(data)
-            self._check_secret(found)
-            return found
-        kinds = set(map(str, data)) - {"sha256"}
-        if len(kinds) != 1 or not kinds <= {"bundle", "url", "path"}:
-            _refuse("invalid", "Give exactly one of bundle, url, git and path.")
-        kind = kinds.pop()
-        if "sha256" in data and kind != "url":
-            _refuse("invalid", "A sha256 goes with a url only.", "sha256")
-        if kind == "bundle" and data[kind] == "":
-            _refuse("required", "Upload the code, and give the upload's id here.", kind)
-        given = _source_text(data, kind)
-        if kind == "bundle":
-            return self._bundle(given)
-        return _url(given, data.get("sha256")) if kind == "url" else _path(given)
-
-    def run_validation(self, data: Any = empty) -> dict[str, str] | None:
-        is_done, value = self.validate_empty_values(data)
-        return value if is_done else self.to_internal_value(value)
-
-    def _check_secret(self, source: Mapping[str, str]) -> None:
-        """That the secret has what git needs there."""
-        is_ssh = source["git"].startswith("ssh:")
-        if "secret" not in source:
-            if is_ssh:
-                _refuse("required", f"ssh needs a secret with {SSH_KEYS}.", "secret")
-            return
-        keys = set(usable_secret(self, source["secret"], "secret").keys)
-        if is_ssh and not {"ssh-privatekey", "known_hosts"} <= keys:
-            _refuse("invalid", f"ssh needs {SSH_KEYS} in this secret.", "secret")
-        if not is_ssh and not keys & {"password", "token", "ca.crt"}:
-            text = "git needs password or token, and maybe username, or ca.crt in this secret."
-            _refuse("invalid", text, "secret")
-
-    def _bundle(self, given: str) -> dict[str, str]:
-        try:
-            bundle = Bundle.objects.filter(tenant=self.context["tenant"], pk=UUID(given)).first()
-        except ValueError:
-            bundle = None
-        if bundle is None:
-            _refuse(NO_UPLOAD.code, NO_UPLOAD.text, "bundle")
-        return {"bundle": str(bundle.pk), "sha256": bundle.sha256, "file_name": bundle.file_name}
-
-    def to_representation(self, instance: Mapping[str, str]) -> dict[str, str]:
-        """The source as it was given; what we added for the pods is left out."""
-        of_url = ("url", "sha256", "git", "ref", "path", "into", "secret")
-        keys = ("bundle",) if "bundle" in instance else of_url
-        return {key: instance[key] for key in keys if key in instance}
-
-
-def _source_text(data: Mapping[str, Any], kind: str) -> str:
-    given = data[kind]
-    is_text = isinstance(given, str) and 0 < len(given) <= MAX_SOURCE_CHARS
-    if not is_text or has_controls(given):
-        _refuse("invalid", "This must be text of at most 2,000 characters.", kind)
-    return str(given)
-
-
-def _web_address(given: str) -> SplitResult | None:
-    """Its parts; None: it is no URL."""
-    try:
-        parts = urlsplit(given)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return None
-    return parts if usable and not re.search(r"[\s\x00-\x20\x7f]", given) else None
-
-
-def _git(data: Mapping[str, Any]) -> dict[str, str]:
-    """A repository with what of it is wanted; parts that are null or empty are left out."""
-    if not set(map(str, data)) <= {"git", *_BESIDE_GIT}:
-        _refuse("invalid", "Beside git there may be ref, path, into and secret only.")
-    named = {name for name in _BESIDE_GIT if data.get(name) not in (None, "")}
-    given = {name: _source_text(data, name) for name in ("git", *sorted(named))}
-    _check_repository(given["git"])
-    if "ref" in given and (len(given["ref"]) > MAX_REF_CHARS or NO_REF.fullmatch(given["ref"])):
-        _refuse("invalid", "This is not a branch, a tag or a commit.", "ref")
-    if given.get("ref") == "tag":
-        text = "git takes this word for a keyword; write refs/heads/tag or refs/tags/tag."
-        _refuse("invalid", text, "ref")
-    for name, where in (("path", "the repository"), ("into", "/workspace")):
-        folder = given.get(name, "x").removesuffix("/")
-        is_long = name == "into" and len(folder.encode()) > MAX_REF_CHARS
-        if is_long or not {"", ".", ".."}.isdisjoint(folder.split("/")):
-            text = f"The folder must lie in {where}; write sub/dir."
-            _refuse("invalid_path", text, name)
-        if name in given:
-            given[name] = folder
-    return given
-
-
-def _check_repository(given: str) -> None:
-    if as_scp := SCP.fullmatch(given):
-        user, host, path = as_scp.groups()
-        text = f"Write this address as ssh://{user}@{host}/{path.lstrip('/')}."
-        _refuse("invalid_url", text, "git")
-    ssh, parts = SSH.fullmatch(given), _web_address(given)
-    # git looks for a helper by the scheme as it is written, and has one for lower case only.
-    is_https = given.startswith("https://")
-    is_web = is_https and parts is not None and not (parts.query or parts.fragment)
-    if not (ssh or is_web):
-        text = f"This is not the address of a repository; write {REPOSITORIES}."
-        _refuse("invalid_url", text, "git")
-    if (ssh and ssh["password"] is not None) or (parts and "@" in parts.netloc):
-        text = (
-            "A URL with a password, or by https with a user name, is refused, for others could "
-            "read it. Put them into a secret."
-        )
-        _refuse("secret_in_url", text, "git")
-
-
-def _url(given: str, sha256: Any) -> dict[str, str]:
-    parts = _web_address(given)
-    if parts is None:
-        _refuse("invalid_url", "This is not a URL; write https://host/train.py.", "url")
-    if "@" in parts.netloc:
-        text = (
-            "A URL with a user name or a password is refused. Upload the code instead, or fetch "
-            "it in your program with a token from a variable."
-        )
-        _refuse("invalid_url", text, "url")
-    if sha256 in (None, ""):
-        return {"url": given}
-    if not isinstance(sha256, str) or not SHA256.fullmatch(sha256.lower()):
-        _refuse("invalid", "A sha256 has 64 digits of 0-9 and a-f.", "sha256")
-    return {"url": given, "sha256": sha256.lower()}
-
-
-def _path(given: str) -> dict[str, str]:
-    parts = given.split("/")
-    if not (given == "/data" or given.startswith("/data/")) or ".." in parts:
-        _refuse("invalid_path", "The path must lie on the data volume: /data/...", "path")
-    return {"path": given}
 
 
 class _Stated(AnyField):
@@ -385,14 +204,14 @@ class Replicas(AnyField):
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         if not isinstance(data, Mapping):
-            _refuse("invalid", "This must be an object with one entry for each role.")
+            refuse("invalid", "This must be an object with one entry for each role.")
         topology = _topology_of(self)
         asked = {str(name): body for name, body in data.items()}
         for role in topology.roles:
             if role.least == 0 and _is_none(asked.get(role.name)):
                 asked.pop(role.name, None)
         if problem := find_role_problem(topology, asked):
-            _refuse("wrong_roles", problem)
+            refuse("wrong_roles", problem)
         found: dict[str, Any] = {}
         wrong: dict[str, Any] = {}
         for role in topology.present(asked):
@@ -451,14 +270,14 @@ class Variables(AnyField):
 
     def to_internal_value(self, data: Any) -> dict[str, str]:
         if not isinstance(data, Mapping):
-            _refuse("invalid", "This must be an object of names and values.")
+            refuse("invalid", "This must be an object of names and values.")
         if len(data) > MAX_ENV:
-            _refuse("too_many", f"At most {MAX_ENV} variables; there are {len(data)}.")
+            refuse("too_many", f"At most {MAX_ENV} variables; there are {len(data)}.")
         topology = _topology_of(self)
         for name, value in data.items():
             if problem := variable_problem(name, value, topology):
                 # The first is enough: a pasted file of wrong lines would flood the page.
-                _refuse(*problem, at=str(name)[:80])
+                refuse(*problem, at=str(name)[:80])
         return dict(data)
 
     def to_representation(self, value: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -493,12 +312,12 @@ class SecretUses(AnyField):
 
     def to_internal_value(self, data: Any) -> dict[str, str]:
         if not isinstance(data, Mapping):
-            _refuse("invalid", "This must be an object of names with env or files.")
+            refuse("invalid", "This must be an object of names with env or files.")
         env = self.parent.initial_data.get("env")
         variables = set(env) if isinstance(env, Mapping) else set()
         for name, use in data.items():
             if use not in ("env", "files"):
-                _refuse("invalid_choice", "This must be env or files.", str(name)[:80])
+                refuse("invalid_choice", "This must be env or files.", str(name)[:80])
             keys = usable_secret(self, name, str(name)[:80]).keys
             if use == "env":
                 self._check_variables(name, keys, variables)
@@ -509,10 +328,10 @@ class SecretUses(AnyField):
         for key in keys:
             if problem := variable_problem(key, topology=_topology_of(self)):
                 code, text = problem
-                _refuse(code, f"{text} Use this secret as files, or rename {key}.", name)
+                refuse(code, f"{text} Use this secret as files, or rename {key}.", name)
             if key in others:
                 text = f"{key} is also a variable, or a key of another secret that is used so."
-                _refuse("duplicate_name", text, name)
+                refuse("duplicate_name", text, name)
 
     def to_representation(self, value: Mapping[str, str]) -> dict[str, str]:
         return dict(value)
@@ -530,13 +349,13 @@ def usable_secret(field: AnyField, name: Any, at: str) -> UserSecret:
     rows = UserSecret.objects.filter(tenant=field.context["tenant"], is_deleted=False)
     row: UserSecret | None = rows.filter(name=str(name)[:80]).first()
     if row is None:
-        _refuse("not_found", NO_SECRET, at)
+        refuse("not_found", NO_SECRET, at)
     if row.kind != UserSecret.Kind.GENERIC:
         text = "This secret is for pulling images: every pod has it, and no program is given it."
-        _refuse("invalid", text, at)
+        refuse("invalid", text, at)
     if row.state == "lost":
         text = "The cluster no longer has this secret. Enter its values again on the page Secrets."
-        _refuse("secret_gone", text, at)
+        refuse("secret_gone", text, at)
     return row
 
 
@@ -554,7 +373,7 @@ class ClusterFlags(AnyField):
             return ()
         if not isinstance(data, list | tuple) or not all(flag in FLAGS for flag in data):
             text = f"This must be true, false or some of {', '.join(FLAGS)}."
-            _refuse("invalid_choice", text)
+            refuse("invalid_choice", text)
         return tuple(dict.fromkeys(data))
 
     def to_representation(self, value: tuple[str, ...]) -> list[str]:
@@ -568,7 +387,7 @@ class Indexes(Text):
         text = super().to_internal_value(data).replace(" ", "")
         is_known = len(text) <= MAX_INDEXES_CHARS and INDEXES.fullmatch(text)
         if not is_known or not all(map(parse_indexes, text.split(","))):
-            _refuse("invalid", "Write numbers and ranges from 0 on, for example 3,17-20.")
+            refuse("invalid", "Write numbers and ranges from 0 on, for example 3,17-20.")
         return text
 
 
@@ -578,7 +397,7 @@ class SuccessPolicyName(Omissible):
 
     def to_internal_value(self, data: Any) -> str:
         if data not in SUCCESS_POLICIES:
-            _refuse("invalid_choice", "This must be chief, worker0 or all.")
+            refuse("invalid_choice", "This must be chief, worker0 or all.")
         return str(data)
 
     def to_representation(self, value: str) -> str:

@@ -21,13 +21,13 @@ from jobs.kinds.training.fields import (
     Readers,
     Replicas,
     SecretUses,
-    SourceSerializer,
     SuccessPolicyName,
     TopologyName,
     Variables,
     readers_of,
     written,
 )
+from jobs.kinds.training.source import SourceSerializer
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
 from jobs.rules.restarts import RestartPolicy
 from jobs.rules.topologies import (
