@@ -18,15 +18,18 @@ _PLAIN = re.compile(
 )
 _MAX_KEY = 100  # longer ones, and odd ones, are written on lines of their own
 _NUMBER = re.compile("0|[1-9][0-9]*")
+# Ends of lines to YAML 1.1: they are read as others unless PyYAML escapes all that is not ASCII.
+_OTHER_ENDS = re.compile("[\x85\u2028\u2029]")
 
 
 def dump(documents: Iterable[Mapping[str, Any]]) -> str:
     """The documents with their keys in the given order."""
     given = list(documents)
     try:
-        return "---\n".join("".join(_document(document)) for document in given)
+        text = "---\n".join("".join(_document(document)) for document in given)
     except ValueError:  # there is something that is not laid out here
-        return str(yaml.safe_dump_all(given, sort_keys=False, allow_unicode=True))
+        text = str(yaml.safe_dump_all(given, sort_keys=False, allow_unicode=True))
+    return str(yaml.safe_dump_all(given, sort_keys=False)) if _OTHER_ENDS.search(text) else text
 
 
 def _document(document: Mapping[str, Any]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 Anchors, tags and repeated keys are refused: a document is as long as what it says, and says it once.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -12,6 +11,7 @@ import yaml
 from django.utils.translation import gettext as _
 from rest_framework.fields import empty
 
+from jobs.kinds.training.continuing import FIELD
 from jobs.kinds.training.fields import ResourcesSerializer
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
@@ -25,8 +25,6 @@ _MAX_DEPTH = 8  # a body has four
 _MAX_NUMBER_CHARS = 40
 # What YAML 1.1 has in common with JSON; the rest, such as dates, is meant as the text that it is.
 _JSON_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
-# Ends of lines to YAML 1.1, which PyYAML writes wrongly unless it escapes all that is not ASCII.
-_OTHER_ENDS = re.compile("[\x85\u2028\u2029]")
 _RESOLVER: Any = yaml.resolver.Resolver()
 # What a body must have -> as it is while nothing is typed yet, and what stands in for it then.
 _BLANKS: Mapping[str, Any] = {"name": "", "command": []}
@@ -163,8 +161,7 @@ def write_document(body: Mapping[str, Any]) -> str:
     found["replicas"] = roles
     if roles.keys() == needed and not any(roles.values()):
         del found["replicas"]
-    text = yaml_text.dump([found])
-    return str(yaml.safe_dump(found, sort_keys=False)) if _OTHER_ENDS.search(text) else text
+    return yaml_text.dump([found])
 
 
 def _differing(values: Mapping[str, Any], fields: Mapping[str, AnyField]) -> dict[str, Any]:
@@ -183,10 +180,16 @@ def as_body(spec: TrainingSpec) -> dict[str, Any]:
 
 def with_stand_ins(body: Mapping[str, Any]) -> dict[str, Any]:
     """A body that can be read early: with something harmless where nothing is typed yet."""
-    found = {**body, **{name: part for name, part in _STAND_INS.items() if not body.get(name)}}
+    found = {**body, **{name: _STAND_INS[name] for name in _missing(body)}}
     if found.get("source") == UPLOAD_MISSING:
         del found["source"]
     return found
+
+
+def _missing(body: Mapping[str, Any]) -> list[str]:
+    """What is still to be typed; without a command the training that it continues has all of it."""
+    takes_all = body.get(FIELD) and "command" not in body
+    return [] if takes_all else [name for name in _BLANKS if not body.get(name)]
 
 
 def as_typed(spec: TrainingSpec, typed: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,7 +198,7 @@ def as_typed(spec: TrainingSpec, typed: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         typed: the body before.
     """
-    blanks = {name: part for name, part in _BLANKS.items() if not typed.get(name)}
+    blanks = {name: _BLANKS[name] for name in _missing(typed)}
     if typed.get("source") == UPLOAD_MISSING:
         blanks["source"] = UPLOAD_MISSING
     return {**as_body(spec), **blanks}

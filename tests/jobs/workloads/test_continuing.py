@@ -14,7 +14,7 @@ from jobs.kinds.training.manifests import log_dir, own_folder
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import ReplicaArchive, Workload
 from tenants.models import Tenant
-from tests.browsing import client_of, read
+from tests.browsing import client_of, page_of, read
 from tests.factories import make_job, make_tenant, submit_body
 
 pytestmark = pytest.mark.django_db
@@ -109,5 +109,9 @@ def test_the_page_tells_the_last_checkpoint_and_leads_to_the_form(
     assert told == "Last checkpoint: ckpt-42, 3 min before the end"
     form = read(client, page.one("a", id="continue").get("href"))
     assert form.value("continue_from") == str(job.pk)
+    short = {"yaml": f"continue_from: {job.pk}\n"}  # the other one has all the rest
+    assert "Check the form" not in client.post("/trainings/new/fit/", short).content.decode()
+    turned = page_of(client.post("/trainings/new/", {**short, "view": "form"}))
+    assert turned.value("command") == form.value("command")
     assert client.get(f"/api/v1/jobs/{job.pk}/").json()["last_checkpoint"]["name"] == "ckpt-42"
     assert not read(lead, where).all("a", id="continue")
