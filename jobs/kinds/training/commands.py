@@ -37,7 +37,8 @@ class CommandPreview:
     """Command lines, each once; `hidden` counts replicas that are left out."""
 
     lines: tuple[ReplicaCommand, ...]
-    variables: tuple[str, ...]  # of the first replica, `NAME=value`: what its topology tells it
+    first: str  # the first replica, whose variables these are
+    variables: tuple[str, ...]  # `NAME=value`: what its topology tells it
     hidden: int
     shell_word: str  # a word that only a shell understands, empty when there is none
     unknown_placeholder: str
@@ -66,19 +67,21 @@ def preview_command(spec: TrainingSpec) -> CommandPreview:
             words = placeholders.final_command(spec.command_of(role), spec.cluster_flags, context)
             replicas.setdefault(command_line.join(words), []).append(f"{role}-{index}")
     shown = sum(map(len, replicas.values()))
+    first = next(iter(spec.replicas))
+    first_index = spec.indexes_of(first)[0]
     return CommandPreview(
         lines=tuple(ReplicaCommand(tuple(who), text) for text, who in replicas.items()),
-        variables=_variables(spec, hosts),
+        first=f"{first}-{first_index}",
+        variables=_variables(spec, ReplicaContext(first, first_index, hosts, "", "")),
         hidden=sum(len(spec.indexes_of(role)) for role in own) - shown,
         shell_word=next((word for word in _words(spec) if word in _SHELL_WORDS), ""),
         unknown_placeholder=_find_unknown_placeholder(spec),
     )
 
 
-def _variables(spec: TrainingSpec, hosts: placeholders.Hosts) -> tuple[str, ...]:
-    first = next(iter(spec.replicas))
-    given = environment_of(spec)[first]
-    filled = placeholders.final_environment({}, given, ReplicaContext(first, 0, hosts, "", ""))
+def _variables(spec: TrainingSpec, context: ReplicaContext) -> tuple[str, ...]:
+    given = environment_of(spec)[context.role]
+    filled = placeholders.final_environment({}, given, context)
     return tuple(f"{name}={filled[name]}" for name in given if name in filled)
 
 
