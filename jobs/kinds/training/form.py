@@ -167,10 +167,7 @@ class TrainingForm(WorkloadForm):
         super().__init__(posted, shown=shown)
         self.flags = list(flags) if posted is None else [f for f in posted.getlist("flags") if f]
         self.env = list(env) if posted is None else _rows(posted)
-        self.secrets = dict(secrets or {})
-        if posted is not None:
-            used = zip(posted.getlist("secret_name"), posted.getlist("secret_use"), strict=False)
-            self.secrets = {name: use for name, use in used if use}
+        self.secrets = dict(secrets or {}) if posted is None else _posted_secrets(posted)
         # Its ends are kept, too: it may have several lines.
         given: Mapping[str, Any] = posted or shown or {}
         self.values["command"] = given.get("command", "")
@@ -406,7 +403,9 @@ class TrainingForm(WorkloadForm):
         return TOPOLOGIES.get(self.values["topology"], SINGLE)
 
     def _is_asked(self, name: str) -> bool:
-        """Whether the topology has this field."""
+        """Whether the topology has this field, and the catalog does not answer it in the same way."""
+        if name == "addresses":
+            return self.values[name] != get_catalog().addresses
         return name not in OPTIONS or name in self.topology.options
 
     @property
@@ -534,6 +533,7 @@ def _texts(spec: TrainingSpec) -> dict[str, str]:
         source = {"bundle": f"{source['file_name']} (sha256 {source['sha256'][:12]}…)"}
     found |= {f"source.{part}": text for part, text in source.items()}
     values = {name: private.HIDDEN if v is None else v for name, v in body["env"].items()}
+    found["secrets"] = ", ".join(f"{name} ({use})" for name, use in body["secrets"].items())
     return found | {f"env.{name}": value for name, value in values.items()}
 
 
@@ -637,6 +637,16 @@ def _words(text: str) -> list[str]:
     """
     # A backslash at the end of a line continues it, as in a shell.
     return shlex.split(re.sub(r"\\\r?\n", " ", text).replace("\r\n", "\n"))
+
+
+def _posted_secrets(posted: QueryDict) -> dict[str, str]:
+    """Name -> how it is used, of those that are."""
+    start = "secrets."
+    return {
+        name.removeprefix(start): str(use)
+        for name, use in posted.items()
+        if name.startswith(start) and use
+    }
 
 
 def _rows(posted: QueryDict) -> list[tuple[str, str]]:

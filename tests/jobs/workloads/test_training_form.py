@@ -10,7 +10,7 @@ from django.test import Client
 
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training.spec import TrainingSpec
-from jobs.models import Bundle, Node, Workload
+from jobs.models import Bundle, Node, UserSecret, Workload
 from tenants.models import AuditEntry, Tenant
 from tests.browsing import HTMX, client_of, page_of, read
 from tests.factories import make_job, make_tenant
@@ -180,6 +180,9 @@ def test_the_panel_shows_the_command_of_each_replica(client: Client) -> None:
     assert "--ps_hosts=mnist-xxxxxx-ps-0.mnist-xxxxxx:2222" in preview.text
     assert "Not run by a shell: && is passed as an argument" in preview.text
     assert "{{nothing}} is not a placeholder" in preview.text
+    page = page_of(client.post("/trainings/new/fit/", fields(topology="tf-ingraph")))
+    assert "No replica runs the command" in page.one("div", id="preview").text
+    assert "Variables of worker-0" in page.text
 
 
 def test_the_panel_shows_the_manifests_when_asked(client: Client) -> None:
@@ -300,11 +303,13 @@ def test_a_duplicate_says_what_differs_before_it_is_submitted(
     alice: Tenant, client: Client, is_yaml: bool
 ) -> None:
     source = {"git": "https://host/r.git", "ref": "main"}
-    job = make_job(alice, name="once", env={"A": "1"}, source=source, source_commit="ab" * 20)
+    UserSecret.objects.create(tenant=alice, name="hub", kind="generic", revisions=[1])
+    asked = {"env": {"A": "1"}, "secrets": {"hub": "env"}, "source": source}
+    job = make_job(alice, name="once", **asked, source_commit="ab" * 20)
     page = read(client, f"/trainings/{job.pk}/again/")
     typed = {e.get("name"): page.value(e.get("name") or "") for e in page.elements if e.get("name")}
     typed = {name: value for name, value in typed.items() if name and value}
-    typed |= {"source.take": "same", "view": ""}
+    typed |= {"source.take": "same", "secrets.hub": "env", "view": ""}
 
     def changes(by: Client, **other: str) -> str:
         sent = {**typed, **other}
@@ -315,11 +320,11 @@ def test_a_duplicate_says_what_differs_before_it_is_submitted(
         return " ".join(panel.one("section", id="changes").text.split())
 
     assert changes(client) == "No changes from once."
-    changed = {"deadline": "8h", "env_value": "2", "source.take": "newest"}
+    changed = {"deadline": "8h", "env_value": "2", "source.take": "newest", "secrets.hub": "files"}
     assert changes(client, **changed, **{"replicas.worker.count": "1"}) == (
         "Changes from once Time limit now: 8 h Branch, tag or commit before: "
         + "ab" * 20
-        + " now: main A before: 1 now: 2"
+        + " now: main Secrets before: hub (env) now: hub (files) A before: 1 now: 2"
     )
 
 

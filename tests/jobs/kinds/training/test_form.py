@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from django.http import QueryDict
 
+from jobs.kinds.training import form as training_form
 from jobs.kinds.training.examples import EXAMPLES
 from jobs.kinds.training.form import GROUPS, TrainingForm, changed_options
 from jobs.kinds.training.kind import TRAINING
@@ -14,6 +15,7 @@ from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
 from jobs.workloads.actions import submit
 from portal import quantity
+from portal.catalog import get_catalog
 from portal.errors import FieldError, Refused
 from tests.factories import make_job, make_tenant, make_user
 
@@ -143,6 +145,15 @@ def test_a_time_needs_its_unit_on_a_page() -> None:
     assert list(form.unreadable()) == ["deadline"]
     assert "deadline_s" not in form.body()
     assert form.body()["ttl_s"] == "2d"
+
+
+def test_addresses_are_asked_for_where_they_differ_from_the_catalogs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by_ip = msgspec.structs.replace(get_catalog(), addresses="ip")
+    monkeypatch.setattr(training_form, "get_catalog", lambda: by_ip)
+    assert "addresses" not in posted(topology="array", addresses="ip").body()
+    assert posted(addresses="names").body()["addresses"] == "names"
 
 
 def test_every_field_of_a_body_has_its_place_on_the_page() -> None:
