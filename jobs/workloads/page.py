@@ -20,7 +20,7 @@ from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
 from jobs.kinds.training.again import unfinished_indexes
 from jobs.kinds.training.export import Form, find_problem, forms_of
-from jobs.kinds.training.form import changed_options
+from jobs.kinds.training.inputs import changed_options
 from jobs.kinds.training.manifests import DATA_DIR, log_dir
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import (

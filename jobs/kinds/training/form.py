@@ -7,22 +7,14 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
-from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 from django.conf import settings
 from django.http import QueryDict
-from django.utils.functional import Promise
-from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from rest_framework import serializers
-from rest_framework.fields import empty
 
-from jobs import command_line
 from jobs.kinds.form import Check, FieldChange, WorkloadForm, ids_of
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
@@ -37,6 +29,21 @@ from jobs.kinds.training.document import (
     write_document,
 )
 from jobs.kinds.training.examples import find_example
+from jobs.kinds.training.inputs import (
+    BLANK_ROLE,
+    GROUPS,
+    LABELS,
+    MACHINES,
+    PARTS,
+    PLACES,
+    ROLE_INPUTS,
+    SOURCE_KINDS,
+    SOURCE_NEEDED,
+    FormGroup,
+    plain_fields,
+    texts_of,
+    typed_value,
+)
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Bundle, Node, Template, UserSecret, Workload
@@ -50,63 +57,13 @@ from jobs.rules.topologies import (
     Role,
     Topology,
     advice,
-    in_role_order,
 )
-from portal import quantity
 from portal.catalog import get_catalog
 from portal.errors import FieldError, Refused
 from portal.web.fields import Duration
-from portal.web.forms import AnyField, Input, Problem, blank_texts, inputs_of, shown_text
+from portal.web.forms import AnyField, Input, Problem, blank_texts, inputs_of
 from tenants import policy
 from tenants.models import Tenant, User
-
-SOURCE_KINDS = ("bundle", "git", "url", "path", "none")
-_PARTS = {
-    "count": gettext_lazy("count"),
-    "cpu": gettext_lazy("CPU"),
-    "memory": gettext_lazy("memory"),
-    "gpu": gettext_lazy("GPU"),
-    "command": gettext_lazy("command"),
-    "image": gettext_lazy("image"),
-    "min": gettext_lazy("fewest"),
-}
-# Of a blank form; what is blank there says nothing of the role.
-_EACH = {
-    "count": "1",
-    "cpu": "1",
-    "memory": "2Gi",
-    "gpu": "0",
-    "command": "",
-    "image": "",
-    "min": "",
-}
-# What parts of a body have no input of their name are told at these.
-_PLACES = {
-    "source": "source_kind",
-    "replicas": "replicas.worker.count",
-    **{f"replicas.{role}": f"replicas.{role}.count" for role in ROLES},
-}
-
-
-@dataclass(frozen=True)
-class FormGroup:
-    """A section of the page.
-
-    Attributes:
-        lead: a few words beside the title of one that is folded; "": it never is.
-    """
-
-    key: str
-    title: str | Promise
-    lead: str | Promise = ""
-
-
-GROUPS = (
-    FormGroup("what", gettext_lazy("Program")),
-    FormGroup("how", gettext_lazy("Execution")),
-    FormGroup("where", gettext_lazy("Replicas and resources")),
-    FormGroup("more", gettext_lazy("More options"), gettext_lazy("retries, time limits, cleanup")),
-)
 
 
 class TrainingForm(WorkloadForm):
@@ -121,27 +78,7 @@ class TrainingForm(WorkloadForm):
     """
 
     serializer = TrainingSerializer
-    labels: ClassVar[Mapping[str, Any]] = {
-        "source_kind": gettext_lazy("Code"),
-        "source.bundle": gettext_lazy("Code"),
-        "source.git": gettext_lazy("Repository"),
-        "source.ref": gettext_lazy("Branch, tag or commit"),
-        "source.git_path": gettext_lazy("Folder in the repository"),
-        "source.into": gettext_lazy("Folder in /workspace"),
-        "source.secret": gettext_lazy("Secret"),
-        "source.take": gettext_lazy("Revision"),
-        "source.commit": gettext_lazy("Commit"),
-        "source.url": gettext_lazy("URL"),
-        "source.sha256": gettext_lazy("SHA-256"),
-        "source.path": gettext_lazy("Folder on the data volume"),
-        "template": gettext_lazy("Template name"),
-        "template_team": gettext_lazy("Owner of the template"),
-        **{
-            f"replicas.{name}.{part}": format_lazy("{}, {}", gettext_lazy(role.title_of()), label)
-            for name, role in ROLES.items()
-            for part, label in _PARTS.items()
-        },
-    }
+    labels = LABELS
     template = "training/new.html"
     panel = "training/_fit.html"
     form_id = "training"
@@ -182,9 +119,9 @@ class TrainingForm(WorkloadForm):
 
     @classmethod
     def blank(cls) -> dict[str, str]:
-        each = {f"replicas.{role}.{part}": _EACH[part] for role in ROLES for part in _PARTS}
+        each = {f"replicas.{role}.{part}": BLANK_ROLE[part] for role in ROLES for part in PARTS}
         none = {f"replicas.{name}.count": "0" for name, role in ROLES.items() if not role.least}
-        found = blank_texts(_plain_fields())
+        found = blank_texts(plain_fields())
         source = {"source_kind": "bundle", "source.path": "/data/", "source.take": "newest"}
         return {**found, **each, **none, **source}
 
@@ -230,14 +167,18 @@ class TrainingForm(WorkloadForm):
         Args:
             commit: that a training of this body took; "": there is none.
         """
-        plain = {name: each for name, each in _plain_fields().items() if each.field_name in body}
-        shown = {name: _typed(body[str(each.field_name)], each) for name, each in plain.items()}
-        shown["command"] = _typed(body["command"])
+        plain = {name: each for name, each in plain_fields().items() if each.field_name in body}
+        shown = {
+            name: typed_value(body[str(each.field_name)], each) for name, each in plain.items()
+        }
+        shown["command"] = typed_value(body["command"])
         left_out = {
             key: {"count": 0} for key in TOPOLOGIES.get(body["topology"], SINGLE).role_names
         }
         for role, asked in {**left_out, **body["replicas"]}.items():
-            shown |= {f"replicas.{role}.{part}": _typed(value) for part, value in asked.items()}
+            shown |= {
+                f"replicas.{role}.{part}": typed_value(value) for part, value in asked.items()
+            }
         source = dict(body["source"] or {})
         shown["source_kind"] = next((kind for kind in SOURCE_KINDS if kind in source), "none")
         if "git" in source:
@@ -285,7 +226,7 @@ class TrainingForm(WorkloadForm):
             "options": OPTIONS,
             "topology": self.topology,
             "topologies": tuple(TOPOLOGIES.values()),
-            "roles": _ROLE_INPUTS,
+            "roles": ROLE_INPUTS,
         }
 
     def panel_context(self, spec: TrainingSpec | None) -> dict[str, Any]:
@@ -298,8 +239,8 @@ class TrainingForm(WorkloadForm):
 
     def changes(self, spec: TrainingSpec, original: Workload, user: User) -> list[FieldChange]:
         asked = spec_of(original, TrainingSpec)
-        before = _texts(private.shown_spec(asked, original.tenant, user))
-        after = _texts(spec)
+        before = texts_of(private.shown_spec(asked, original.tenant, user))
+        after = texts_of(spec)
         if original.source_commit and before.get("source.git") == after.get("source.git"):
             before["source.ref"] = original.source_commit  # what it ran, whatever that was called
         labels = {name: each.label for name, each in TrainingForm.fields_of(None).items()}
@@ -311,7 +252,7 @@ class TrainingForm(WorkloadForm):
     def body(self) -> dict[str, Any]:
         found: dict[str, Any] = {
             str(each.field_name): self.values[name]
-            for name, each in _plain_fields().items()
+            for name, each in plain_fields().items()
             if self.values[name]
             and not self._lacks_unit(name)
             and self._is_asked(str(each.field_name))
@@ -342,14 +283,14 @@ class TrainingForm(WorkloadForm):
         if kind not in SOURCE_KINDS:
             wrong["source_kind"] = _("Choose where the code comes from.")
         elif kind != "none" and not self.values[f"source.{kind}"]:
-            wrong[f"source.{kind}"] = str(_SOURCE_NEEDED[kind])
+            wrong[f"source.{kind}"] = str(SOURCE_NEEDED[kind])
         names = [name for name, _value in self.env]
         for row, name in enumerate(names):
             if name in names[:row]:
                 text = _("%(name)s is given twice; keep one.")
                 wrong[f"env-{row}"] = text % {"name": name}
         # With a unit: seconds, which REST takes, are not what one thinks of here.
-        for name in filter(self._lacks_unit, _plain_fields()):
+        for name in filter(self._lacks_unit, plain_fields()):
             text = str(Duration.default_error_messages["no_duration"])
             wrong[name] = text.format(given=repr(self.values[name][:40]))
         return wrong
@@ -367,7 +308,7 @@ class TrainingForm(WorkloadForm):
         if name.startswith("source."):
             of_source = self._source_inputs(self.values["source_kind"])
             name = of_source.get(name.removeprefix("source."), name)
-        return _PLACES.get(name, name.removesuffix("_s")), text
+        return PLACES.get(name, name.removesuffix("_s")), text
 
     def fill_blanks(self) -> None:
         super().fill_blanks()
@@ -418,8 +359,10 @@ class TrainingForm(WorkloadForm):
         ]
 
     def _role(self, role: Role) -> dict[str, Any]:
-        texts = {part: self.values[f"replicas.{role.name}.{part}"] for part in _PARTS}
-        asked: dict[str, Any] = {part: text for part, text in texts.items() if text or _EACH[part]}
+        texts = {part: self.values[f"replicas.{role.name}.{part}"] for part in PARTS}
+        asked: dict[str, Any] = {
+            part: text for part, text in texts.items() if text or BLANK_ROLE[part]
+        }
         if command := asked.pop("command", ""):
             with suppress(ValueError):
                 asked["command"] = _words(command)
@@ -504,85 +447,6 @@ class TrainingYamlForm(TrainingForm):
         return as_typed(spec, self.document.body)
 
 
-def _typed(value: Any, of: AnyField | None = None) -> str:
-    """What a person would type for a value of a body.
-
-    Args:
-        of: its field, where that has a notation of its own.
-    """
-    if value is None:
-        return ""
-    if isinstance(of, Duration):
-        return quantity.duration_text(value)
-    return command_line.join(value) if isinstance(value, list) else str(value)
-
-
-def _texts(spec: TrainingSpec) -> dict[str, str]:
-    """Names of the form's inputs -> what a person reads there, of all that is asked for."""
-    body, source = as_body(spec), dict(spec.source or {})
-    found = {"command": _typed(body["command"]), "cluster_flags": _typed(body["cluster_flags"])}
-    for name, each in _plain_fields().items():
-        value = attrgetter(str(each.source))(spec)
-        found[name] = "" if value is None else shown_text(each, value)
-    for role, asked in body["replicas"].items():
-        found |= {f"replicas.{role}.{part}": _typed(value) for part, value in asked.items()}
-    if "git" in source:
-        source["git_path"] = source.pop("path", "")
-        source.setdefault("ref", _("default branch"))
-    if "bundle" in source:
-        source = {"bundle": f"{source['file_name']} (sha256 {source['sha256'][:12]}…)"}
-    found |= {f"source.{part}": text for part, text in source.items()}
-    values = {name: private.HIDDEN if v is None else v for name, v in body["env"].items()}
-    found["secrets"] = ", ".join(f"{name} ({use})" for name, use in body["secrets"].items())
-    return found | {f"env.{name}": value for name, value in values.items()}
-
-
-# Key and title of each card, what it is for, and the topologies that it opens.
-MACHINES = (
-    (
-        "one",
-        gettext_lazy("One machine"),
-        gettext_lazy("One program on one node, with as many of its GPUs as it needs."),
-        tuple(shape for shape in TOPOLOGIES.values() if shape.is_one_machine),
-    ),
-    (
-        "several",
-        gettext_lazy("Several machines"),
-        gettext_lazy("Replicas that work together, on one node or on many."),
-        tuple(shape for shape in TOPOLOGIES.values() if not shape.is_one_machine),
-    ),
-)
-
-
-@dataclass(frozen=True)
-class RoleInput:
-    """A role on the page.
-
-    Attributes:
-        many, one: names of the topologies in which it may have several replicas, and at most one.
-        shrinks: those in which it may go on with fewer than all.
-    """
-
-    role: Role
-    many: tuple[str, ...]
-    one: tuple[str, ...]
-    shrinks: tuple[str, ...]
-
-
-def _role_input(role: Role) -> RoleInput:
-    found = [(shape.name, own) for shape in TOPOLOGIES.values() for own in shape.roles]
-    same = [(name, own) for name, own in found if own.name == role.name]
-    return RoleInput(
-        role,
-        many=tuple(name for name, own in same if own.most != 1),
-        one=tuple(name for name, own in same if own.most == 1),
-        shrinks=tuple(name for name, own in same if own.may_shrink),
-    )
-
-
-_ROLE_INPUTS = tuple(_role_input(role) for role in in_role_order(ROLES).values())
-
-
 def _asked_roles(spec: TrainingSpec) -> AskedRoles:
     """What advice goes by."""
     sizes = Node.objects.values_list("allocatable", flat=True)
@@ -594,39 +458,6 @@ def _asked_roles(spec: TrainingSpec) -> AskedRoles:
         command=spec.command_of(deciding),
         node_gpus=max((size.get("gpu", 0) for size in sizes), default=0),
     )
-
-
-@cache
-def _plain_fields() -> dict[str, AnyField]:
-    """Those of which the page has one text, as the body has it."""
-    return {
-        name: each
-        for name, each in TrainingForm.fields_of(None).items()
-        if "widget" in each.style and name not in _COMPOSED
-    }
-
-
-def changed_options(spec: TrainingSpec) -> list[tuple[str, str]]:
-    """Label and value of each option that is not what every training has."""
-    fields = _plain_fields()
-    found = []
-    for one in inputs_of(fields):
-        each = fields[one.name]
-        value = attrgetter(str(each.source))(spec)
-        default = None if each.default is empty else each.default
-        is_shown = one.widget.group == GROUPS[-1].key or one.name in OPTIONS
-        if is_shown and value != default:
-            found.append((str(one.label), shown_text(each, value)))
-    return found
-
-
-_COMPOSED = frozenset({"command", "source", "replicas", "env", "secrets", "cluster_flags"})
-_SOURCE_NEEDED = {
-    "bundle": gettext_lazy("Choose an archive or a script, or another source of the code."),
-    "git": gettext_lazy("Enter the address of the repository, for example https://host/repo.git."),
-    "url": gettext_lazy("Enter the URL of the script or archive."),
-    "path": gettext_lazy("Enter the folder on the data volume, for example /data/src."),
-}
 
 
 def _words(text: str) -> list[str]:

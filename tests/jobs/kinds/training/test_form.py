@@ -9,7 +9,8 @@ from django.http import QueryDict
 
 from jobs.kinds.training import form as training_form
 from jobs.kinds.training.examples import EXAMPLES
-from jobs.kinds.training.form import GROUPS, TrainingForm, changed_options
+from jobs.kinds.training.form import TrainingForm
+from jobs.kinds.training.inputs import GROUPS, changed_options
 from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
