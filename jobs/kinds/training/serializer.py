@@ -60,6 +60,11 @@ def _widget(group: str, place: int = 99, template: str = "", **shown: Any) -> di
     return {"widget": Widget(group, place, template and f"training/_{template}.html", **shown)}
 
 
+def _optional(group: str, place: int, **shown: Any) -> dict[str, Any]:
+    """The same of one that may be left out, or null."""
+    return {"required": False, "allow_null": True, "style": _widget(group, place, **shown)}
+
+
 @extend_schema_serializer(component_name="Submit")
 class TrainingSerializer(SpecSerializer):
     """The body of a submit."""
@@ -86,9 +91,7 @@ class TrainingSerializer(SpecSerializer):
         label=_("Parallelism"),
         least=1,
         most=1000,
-        required=False,
-        allow_null=True,
-        style=_widget(
+        **_optional(
             "where",
             3,
             hint=_(
@@ -100,9 +103,7 @@ class TrainingSerializer(SpecSerializer):
     max_failed = FixedInteger(
         label=_("Failure limit"),
         most=1000,
-        required=False,
-        allow_null=True,
-        style=_widget(
+        **_optional(
             "where",
             4,
             hint=_("If more workers than this fail, the others are stopped. Empty: all run."),
@@ -111,9 +112,7 @@ class TrainingSerializer(SpecSerializer):
     )
     indexes = Indexes(
         label=_("Indexes"),
-        required=False,
-        allow_null=True,
-        style=_widget("where", 5, hint=_("Which of the workers run, as 3,17-20. Empty: all.")),
+        **_optional("where", 5, hint=_("Which of the workers run, as 3,17-20. Empty: all.")),
     )
     env = Variables(
         label=_("Environment variables"), required=False, style=_widget("how", 4, "env")
@@ -133,9 +132,7 @@ class TrainingSerializer(SpecSerializer):
     success_policy = SuccessPolicyName(
         source="run_policy.success_policy",
         label=_("Success condition"),
-        required=False,
-        allow_null=True,
-        style=_widget(
+        **_optional(
             "more",
             4,
             choices=(
@@ -183,9 +180,7 @@ class TrainingSerializer(SpecSerializer):
         label=_("Time limit"),
         least=10,
         most=MAX_SECONDS,
-        required=False,
-        allow_null=True,
-        style=_widget(
+        **_optional(
             "more",
             2,
             hint=_(
@@ -238,9 +233,7 @@ class TrainingSerializer(SpecSerializer):
     )
     continue_from = FinishedTraining(
         label=_("Continue from"),
-        required=False,
-        allow_null=True,
-        style=_widget(
+        **_optional(
             "more",
             8,
             hint=_("ID of a training that has ended: LOG_DIR is its folder, with its checkpoints."),
@@ -251,9 +244,7 @@ class TrainingSerializer(SpecSerializer):
         label=_("Shared memory"),
         least=2**20,
         most=2**40,
-        required=False,
-        allow_null=True,
-        style=_widget(
+        **_optional(
             "more",
             7,
             hint=_(
@@ -270,7 +261,7 @@ class TrainingSerializer(SpecSerializer):
         default=_RUN.addresses,
         style=_widget(
             "more",
-            8,
+            9,
             hint=_(
                 "IP addresses do not need the cluster's DNS; a replica that comes back at another one "
                 "begins a new attempt, which costs no retry."
