@@ -26,7 +26,9 @@ from tenants.models import Tenant, User
 from tests.jobs.client.world import parsed
 
 LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
-TYPED = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters="\\"))
+TYPED = st.sampled_from(["", "print('a \"b\" $c')", "a = 1\nprint(a)", " two  words "]) | st.text(
+    st.characters(exclude_categories=["C", "Z"], exclude_characters="\\")
+)
 SOURCES: list[dict[str, str] | None] = [
     None,
     {"path": "/data/src"},
@@ -78,6 +80,9 @@ def specs(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> TrainingSpec:
             "restart_policy": "exit_code" if retries else draw(st.sampled_from(["never", ""])),
             "retries": retries,
             "deadline_s": draw(st.sampled_from([10, 28_800, *unlimited])),
+            "starting_deadline_s": draw(st.sampled_from([61, 300])),
+            "clean_policy": draw(st.sampled_from(["running", "none"])),
+            "success_policy": draw(st.sampled_from([None, topology.success_policies(roles)[-1]])),
             "ttl_s": draw(st.integers(0, 100_000)),
             "shm": draw(st.sampled_from([None, "1Gi"])),
         }

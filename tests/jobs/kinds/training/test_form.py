@@ -14,7 +14,6 @@ from jobs.kinds.training.inputs import GROUPS, changed_options
 from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
-from jobs.workloads.actions import submit
 from portal import quantity
 from portal.catalog import get_catalog
 from portal.errors import FieldError, Refused
@@ -190,38 +189,6 @@ def test_examples_are_accepted_as_they_are(example: Any) -> None:
     assert form.values["name"] == example.values["name"]
     assert form.read(lambda body: TRAINING.read(body, tenant=tenant, user=tenant.owner))
     assert not form.told
-
-
-@pytest.mark.django_db
-def test_running_again_asks_for_exactly_the_same() -> None:
-    tenant = make_tenant()
-    body = {
-        "name": "mnist",
-        "topology": "tf-ps",
-        "image": "python:3.11-slim",
-        "command": ["python", "-c", "print('a \"b\" $c')", "--dir={{log_dir}}", ""],
-        "source": {"url": "https://example.org/train.py", "sha256": "ab" * 32},
-        "replicas": {
-            "worker": {"count": 2, "cpu": "1500m", "memory": "768Mi", "gpu": 1},
-            "ps": {"command": ["python", "-c", "a = 1\nprint(a)"], "image": "python:3.12"},
-        },
-        "env": {"A": "1", "B": " two  words "},
-        "cluster_flags": ["task_index", "ps_hosts"],
-        "success_policy": "worker0",
-        "restart_policy": "exit_code",
-        "retries": 2,
-        "deadline_s": 5400,
-        "starting_deadline_s": 61,
-        "clean_policy": "none",
-        "ttl_s": 0,
-        "shm": "1Gi",
-    }
-    asked = TRAINING.read(body, tenant=tenant, user=tenant.owner)
-    job = submit(by=tenant.owner, tenant=tenant, kind=TRAINING, spec=asked)
-    form = TrainingForm.like(job, job.owner)
-    again = form.read(lambda body: TRAINING.read(body, tenant=tenant, user=tenant.owner))
-    assert not form.told
-    assert again == asked
 
 
 @pytest.mark.django_db
