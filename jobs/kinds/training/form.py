@@ -273,7 +273,8 @@ class TrainingForm(WorkloadForm):
 
     def unreadable(self) -> dict[str, str]:
         wrong = {}
-        for name in ("command", *(f"replicas.{role.name}.command" for role in self._roles)):
+        own = (f"replicas.{role.name}.command" for role in self._roles if not role.program)
+        for name in ("command", *own):
             try:
                 _words(self.values[name])
             except ValueError as error:
@@ -363,10 +364,12 @@ class TrainingForm(WorkloadForm):
         asked: dict[str, Any] = {
             part: text for part, text in texts.items() if text or BLANK_ROLE[part]
         }
-        if command := asked.pop("command", ""):
+        command = asked.pop("command", "")
+        # Both may have been typed for another topology.
+        if command and not role.program:
             with suppress(ValueError):
                 asked["command"] = _words(command)
-        if not role.may_shrink:  # it may have been typed for another topology
+        if not role.may_shrink:
             asked.pop("min", "")
         return {**asked, "count": "1"} if role.least == role.most == 1 else asked
 

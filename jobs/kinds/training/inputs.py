@@ -130,12 +130,14 @@ class RoleInput:
     Attributes:
         many, one: names of the topologies in which it may have several replicas, and at most one.
         shrinks: those in which it may go on with fewer than all.
+        commands: those in which it runs a command.
     """
 
     role: Role
     many: tuple[str, ...]
     one: tuple[str, ...]
     shrinks: tuple[str, ...]
+    commands: tuple[str, ...]
 
 
 def _role_input(role: Role) -> RoleInput:
@@ -146,6 +148,7 @@ def _role_input(role: Role) -> RoleInput:
         many=tuple(name for name, own in same if own.most != 1),
         one=tuple(name for name, own in same if own.most == 1),
         shrinks=tuple(name for name, own in same if own.may_shrink),
+        commands=tuple(name for name, own in same if not own.program),
     )
 
 

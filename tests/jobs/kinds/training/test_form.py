@@ -72,6 +72,9 @@ def test_the_body_is_that_of_rest() -> None:
 def test_a_single_training_has_one_replica_whatever_the_hidden_field_says() -> None:
     body = posted(topology="single", **{"replicas.worker.count": "5"}).body()
     assert body["replicas"] == {"worker": {"count": "1", "cpu": "1", "memory": "2Gi", "gpu": "0"}}
+    form = posted(topology="mpi", **{"replicas.worker.command": "python 'x"})
+    assert "command" not in form.body()["replicas"]["worker"]
+    assert not form.unreadable()
 
 
 def test_lines_of_a_command_are_joined_as_in_a_shell() -> None:
