@@ -12,7 +12,9 @@ from django.db import models
 from django.db.models import Q
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
+from portal.errors import Refused
 from tenants import policy
 
 TOKEN_LIFETIME = timedelta(days=90)
@@ -142,6 +144,17 @@ class TenantQuerySet(models.QuerySet["Tenant"]):
     def current_tenant_of(self, user: Any) -> "Tenant | None":
         """The one tenant that a person has now; those that were purged do not count."""
         return self.existing().filter(owner_id=user.pk).first()
+
+    def own_of(self, user: Any) -> "Tenant":
+        """The same, where the user is to run or to keep something.
+
+        Raises:
+            Refused: 409, an admin without a namespace.
+        """
+        found = self.current_tenant_of(user)
+        if found is None:
+            raise Refused(_("You have no namespace. Create one on the overview."), "no_tenant", 409)
+        return found
 
     def visible_to(self, user: Any) -> "TenantQuerySet":
         """Own tenant; those of teams that the user leads; all of them for an admin.

@@ -91,25 +91,16 @@ def put(
         elif row is not None:
             _check_change(row, kind, keys)
         row = row or UserSecret(tenant=tenant, name=name, revision=0)
-        # Of one that is still on its way nobody has anything yet.
-        number = row.revision if row.sealed else row.revision + 1
-        wanted = {
-            "kind": kind,
-            "keys": keys,
-            "revision": number,
-            "revisions": sorted({*row.revisions, number}),
-            "sealed": seal(values),
-            "is_deleted": False,
-            "has_work": True,
-            "changed_at": timezone.now(),
-        }
-        made, _is_new = UserSecret.objects.update_or_create(
-            tenant=tenant, name=name, defaults=wanted
-        )
+        if not row.sealed:  # of one that is still on its way nobody has anything yet
+            row.revision += 1
+        row.revisions = sorted({*row.revisions, row.revision})
+        row.kind, row.keys, row.sealed = kind, keys, seal(values)
+        row.is_deleted, row.has_work, row.changed_at = False, True, timezone.now()
+        row.save()
         detail = {"kind": kind, "keys": keys}
-        record(by=by, verb="create" if is_new else "change", target=made, detail=detail)
+        record(by=by, verb="create" if is_new else "change", target=row, detail=detail)
         transaction.on_commit(live.wake_reconciler)
-    return made
+    return row
 
 
 def _check_count(tenant: Tenant) -> None:

@@ -13,10 +13,9 @@ from rest_framework.response import Response
 from jobs.models import UserSecret
 from jobs.secrets import actions
 from jobs.secrets.body import SecretBody
-from portal.errors import Refused
-from portal.web.rest import read
+from portal.web.rest import read, text_asked
 from tenants.authentication import caller
-from tenants.models import Tenant, User
+from tenants.models import Tenant
 
 
 class UseSerializer(serializers.Serializer[Any]):
@@ -64,12 +63,11 @@ class SecretListView(generics.ListAPIView[UserSecret]):
         return super().get(request, *args, **kwargs)
 
     def get_queryset(self) -> QuerySet[UserSecret]:
-        user = self.request.user
-        assert isinstance(user, User)
-        owner = self.request.query_params.get("owner", user.username)
-        if owner != user.username:
-            return actions.of_others(user).filter(tenant__owner__username=owner)
-        return _own(user)
+        user = caller(self.request)
+        owner = text_asked(self.request.query_params, "owner")
+        if owner in {"", user.username}:
+            return _own(user)
+        return actions.of_others(user).filter(tenant__owner__username=owner)
 
 
 class SecretView(generics.RetrieveAPIView[UserSecret]):
@@ -85,9 +83,7 @@ class SecretView(generics.RetrieveAPIView[UserSecret]):
     def put(self, request: Request, name: str) -> Response:
         """Writes its values, in place of those that there were."""
         user = caller(request)
-        tenant = Tenant.objects.current_tenant_of(user)
-        if tenant is None:
-            raise Refused("You have no namespace; ask for one on the home page.", "no_tenant", 409)
+        tenant = Tenant.objects.own_of(user)
         checked = read(SecretBody(data=request.data))
         made = actions.put(by=user, tenant=tenant, name=name, **checked)
         return Response(self.get_serializer(made).data)

@@ -98,11 +98,11 @@ def secret_form(request: PageRequest, name: str = "") -> HttpResponseBase:
     form = SecretForm(posted, secret, request.GET.get("kind", UserSecret.Kind.GENERIC))
 
     def put() -> UserSecret:
-        if tenant is None:
-            raise Refused(_("You have no namespace. Create one on the overview."), "no_tenant", 409)
+        own = Tenant.objects.own_of(request.user)
         wanted = name or form.values["name"]
-        body = read(SecretBody(data=form.body()))
-        return actions.put(by=request.user, tenant=tenant, name=wanted, **body)
+        return actions.put(
+            by=request.user, tenant=own, name=wanted, **read(SecretBody(data=form.body()))
+        )
 
     made = form.attempt(put) if posted is not None else None
     if made is not None:

@@ -1,7 +1,7 @@
 """REST of workloads: one set of addresses for each kind."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 from uuid import UUID
@@ -39,7 +39,7 @@ from jobs.workloads.fit import fit
 from jobs.workloads.idempotency import Keep
 from jobs.workloads.listing import named_tenant
 from jobs.workloads.preview import preview_documents
-from jobs.workloads.rest import Router, RowsViewSet, own_tenant
+from jobs.workloads.rest import Router, RowsViewSet
 from jobs.workloads.serializers import (
     ArtifactSerializer,
     LinkSerializer,
@@ -52,6 +52,7 @@ from jobs.workloads.template_api import TemplateViewSet
 from portal.cluster.manifests import to_yaml
 from portal.errors import FieldError, Refused
 from portal.web.fields import as_whole
+from portal.web.rest import text_asked
 from portal.web.streaming import AbsentError
 from tenants.models import Tenant, User
 
@@ -75,11 +76,6 @@ def _id_range(start: str) -> tuple[UUID, UUID]:
     if not re.fullmatch(r"[0-9a-f]{4,32}", digits):
         raise Refused([FieldError("id", "invalid", "Give 4 or more of the id's digits.")])
     return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
-
-
-def _text(asked: Mapping[str, str], name: str) -> str:
-    """No name has a NUL, and some databases do not take one."""
-    return asked.get(name, "").replace("\0", "\ufffd")
 
 
 class AnyAccept(BaseContentNegotiation):
@@ -124,11 +120,11 @@ class WorkloadViewSet(mixins.ListModelMixin, RowsViewSet):
             if state not in self.kind.states:
                 raise Refused([FieldError("state", "invalid_choice", "No such state.")])
             rows = rows.filter(state=state)
-        if owner := _text(asked, "owner"):
+        if owner := text_asked(asked, "owner"):
             rows = rows.filter(owner__username=owner[:150])
         if start := asked.get("id", ""):
             rows = rows.filter(pk__range=_id_range(start))
-        name = _text(asked, "name")
+        name = text_asked(asked, "name")
         return rows.filter(name__icontains=name[:80]) if name else rows
 
     def get_serializer_class(self) -> type[BaseSerializer[Any]]:
@@ -151,7 +147,7 @@ class WorkloadViewSet(mixins.ListModelMixin, RowsViewSet):
 
     def create(self, request: Request) -> Response:
         def read() -> Asked:
-            tenant = own_tenant(self.user)
+            tenant = Tenant.objects.own_of(self.user)
             return tenant, self.read(tenant)
 
         return self.submitted(request, request.data, read)
@@ -263,7 +259,7 @@ class ArchivedViewSet(WorkloadViewSet):
 
     @action(detail=False, methods=["post"])
     def preview(self, request: Request) -> Response:
-        tenant = own_tenant(self.user)
+        tenant = Tenant.objects.own_of(self.user)
         spec = self.read(tenant)
         found = fit(self.kind, spec, tenant)
         manifests = to_yaml(preview_documents(self.kind, spec, tenant))

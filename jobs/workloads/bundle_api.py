@@ -14,10 +14,11 @@ from jobs.kinds.training.source import SHA256
 from jobs.models import Bundle
 from jobs.workloads import idempotency
 from jobs.workloads.idempotency import Keep
-from jobs.workloads.rest import RowsViewSet, own_tenant
+from jobs.workloads.rest import RowsViewSet
 from jobs.workloads.serializers import BundleSerializer
 from portal.errors import FieldError, Refused
 from portal.web.uploads import find_upload
+from tenants.models import Tenant
 
 
 @extend_schema_view(
@@ -62,7 +63,7 @@ class BundleViewSet(mixins.ListModelMixin, RowsViewSet):
             raise Refused([FieldError("file", "required", "Send the code as `file`.")])
 
         def add(keep: Keep) -> Response:
-            tenant, created = own_tenant(self.user), status.HTTP_201_CREATED
+            tenant, created = Tenant.objects.own_of(self.user), status.HTTP_201_CREATED
             bundle = uploads.add(
                 by=self.user,
                 tenant=tenant,

@@ -1,4 +1,4 @@
-"""What REST of workloads and of uploads share: their addresses, the caller and the caller's namespace."""
+"""What REST of workloads and of uploads share: their addresses, and the caller."""
 
 from typing import Any
 
@@ -8,8 +8,7 @@ from rest_framework.routers import DynamicRoute, Route, SimpleRouter
 from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import GenericViewSet
 
-from portal.errors import Refused
-from tenants.models import Tenant, User
+from tenants.models import User
 
 
 class Router(SimpleRouter):
@@ -27,19 +26,6 @@ class Router(SimpleRouter):
         ),
         DynamicRoute("{prefix}/{lookup}/{url_path}/", "{basename}-{url_name}", True, {}),
     ]
-
-
-def own_tenant(user: User) -> Tenant:
-    """The tenant in which the user runs things.
-
-    Raises:
-        Refused: an admin without a namespace.
-    """
-    tenant = Tenant.objects.current_tenant_of(user)
-    if tenant is None:
-        text = "You have no namespace; ask for one on the home page."
-        raise Refused(text, "no_tenant", 409)
-    return tenant
 
 
 class RowsViewSet(GenericViewSet[Any]):

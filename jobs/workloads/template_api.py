@@ -4,6 +4,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
+from django.utils.translation import gettext_lazy
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework import mixins, serializers, status
 from rest_framework.request import Request
@@ -14,7 +15,7 @@ from jobs.workloads import templates
 from jobs.workloads.rest import RowsViewSet
 from portal.errors import FieldError, Refused
 from portal.web.fields import Body, Name, Text
-from portal.web.rest import read
+from portal.web.rest import read, text_asked
 from tenants.models import Team
 
 _DESCRIPTION = "One's own templates and those of one's teams; a lead publishes to the team."
@@ -33,7 +34,8 @@ class TemplateBody(Body):
     name = Name()
     team = Text(required=False, allow_null=True, help_text="its name; null: one's own")
     spec = serializers.DictField(
-        help_text="a body of `jobs/`; name and command may be missing, an upload is left out"
+        error_messages={"not_a_dict": gettext_lazy("This must be an object.")},
+        help_text="a body of `jobs/`; name and command may be missing, an upload is left out",
     )
 
 
@@ -48,7 +50,7 @@ class TemplateViewSet(mixins.ListModelMixin, RowsViewSet):
 
     def get_queryset(self) -> QuerySet[Template]:
         found = templates.visible_to(self.user)
-        name = self.request.query_params.get("name", "").replace("\0", "")
+        name = text_asked(self.request.query_params, "name")
         return found.filter(name=name) if name else found
 
     def _find(self, pk: UUID) -> Template:

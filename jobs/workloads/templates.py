@@ -13,12 +13,11 @@ from jobs import limits
 from jobs.kinds.registry import KINDS
 from jobs.kinds.training.document import UPLOAD_MISSING, as_typed, with_stand_ins
 from jobs.models import Template
-from jobs.workloads.rest import own_tenant
 from portal.errors import FieldError, Refused
 from portal.web.fields import NAME, Name
 from tenants import policy
 from tenants.audit.record import record
-from tenants.models import Team, User
+from tenants.models import Team, Tenant, User
 
 MOST = 100  # of one person, those that are published included
 _KIND = next(kind for kind in KINDS.values() if kind.form.has_templates)
@@ -93,7 +92,7 @@ def _checked(by: User, body: Mapping[str, Any]) -> dict[str, Any]:
     has_upload = isinstance(source, Mapping) and "bundle" in source
     typed = {**body, "source": UPLOAD_MISSING} if has_upload else body
     try:
-        spec = _KIND.read(with_stand_ins(typed), tenant=own_tenant(by), user=by)
+        spec = _KIND.read(with_stand_ins(typed), tenant=Tenant.objects.own_of(by), user=by)
     except Refused as refusal:
         errors = [FieldError(f"spec.{e.field}", e.code, e.text) for e in refusal.errors]
         raise Refused(errors, status=refusal.status) from refusal

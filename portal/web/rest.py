@@ -1,6 +1,6 @@
 """What all REST answers share: one error form, one pagination, the caller's address."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -63,6 +63,11 @@ def read(body: serializers.BaseSerializer[Any]) -> Any:
     if not body.is_valid():
         raise Refused(_flatten(body.errors))
     return body.validated_data
+
+
+def text_asked(asked: Mapping[str, str], name: str) -> str:
+    """What a query looks for; no name has a NUL, and some databases do not take one."""
+    return asked.get(name, "").replace("\0", "\ufffd")
 
 
 def _body(errors: Iterable[FieldError], next_step: str = "") -> dict[str, Any]:
