@@ -108,7 +108,8 @@ else:
         "transaction_mode": "IMMEDIATE",
         "timeout": 20,
         # FULL: what was answered has reached the disk; NORMAL loses the last moments at a power cut.
-        "init_command": "PRAGMA journal_mode=WAL; "
+        # secure_delete: copies of the file have nothing that was removed, as values of secrets.
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA secure_delete=ON; "
         f"PRAGMA synchronous={environment.read('DATABASE_SYNCHRONOUS')};",
     }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -40,10 +40,13 @@ class Values(serializers.Field[Any, Any, Any, Any]):
         for key, value in data.items():
             at = str(key)[:80]
             if not isinstance(key, str) or not _KEY.fullmatch(key):
-                text = _("A key has letters, digits, dots, dashes and underscores only.")
+                text = _(
+                    "A key has up to 253 letters, digits, dots, dashes and underscores; it is not one dot "
+                    "and does not begin with two."
+                )
                 _refuse("invalid_name", text, at)
             if not isinstance(value, str) or has_controls(value):
-                _refuse("invalid", _("A value must be text."), at)
+                _refuse("invalid", _("A value must be text, without the character NUL."), at)
             if len(value.encode()) > MAX_VALUE_BYTES:
                 _refuse("too_long", _("A value has at most 64 KiB."), at)
         return dict(data)
@@ -63,6 +66,8 @@ class SecretBody(Body):
         wrong |= {key: _("There is no such key.") for key in set(given) - set(REGISTRY_KEYS)}
         if not wrong and not _SERVER.fullmatch(given["server"]):
             wrong = {"server": _("Write the host of the registry, for example registry.example.")}
+        if not wrong and ":" in given["username"]:  # which ends the name in `auth` below
+            wrong = {"username": _("A user name has no colon.")}
         if wrong:
             raise serializers.ValidationError({"data": wrong}, "invalid")
         return {"kind": attrs["kind"], "keys": list(REGISTRY_KEYS), "values": _login(given)}

@@ -15,6 +15,7 @@ from typing import Any
 import django
 
 WRITERS = 3
+SEALED = "values on their way to the cluster"
 
 
 def seed() -> object:
@@ -46,7 +47,7 @@ def write() -> None:
     from django.db import connection, transaction
     from django.db.models import F
 
-    from jobs.models import Workload
+    from jobs.models import UserSecret, Workload
     from tests.factories import make_job, make_tenant
 
     stop, lock = threading.Event(), threading.Lock()
@@ -64,6 +65,7 @@ def write() -> None:
                 sys.stdout.flush()
         connection.close()
 
+    secret = UserSecret.objects.create(tenant=tenant, name="wandb", sealed=SEALED)
     jobs = [make_job(tenant, name="written", revision=0) for _ in range(WRITERS)]
     threads = [threading.Thread(target=work, args=[job]) for job in jobs]
     for thread in threads:
@@ -72,6 +74,7 @@ def write() -> None:
     stop.set()
     for thread in threads:
         thread.join()
+    secret.delete()
 
 
 def add_event(job: Any, uid: str) -> None:

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from django.db import connection
 
 from portal.backup.restoring import EPOCH_JUMP
+from tests.portal.busy import SEALED
 from tests.portal.programs import ROOT, environ_of, program
 from tests.tools.waiting import wait_for
 
@@ -86,6 +88,8 @@ def test_the_same_rows_after_a_wipe(installation: Installation, tmp_path: Path):
         finally:
             writer.stdin.close()
     assert writer.returncode == 0
+    with zipfile.ZipFile(loaded) as file:
+        assert SEALED.encode() not in b"".join(map(file.read, file.namelist()))
     # With nobody at work it is the same, but for the rows that came since.
     installation.ok("manage.py", "backup", str(stopped))
     kept = installation.rows()

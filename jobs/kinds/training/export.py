@@ -18,7 +18,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from jobs.kinds.manifests import kube_name, pod_settings
+from jobs.kinds.manifests import PodSecrets, PodSettings, kube_name, pod_settings
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training.manifests import (
     DATA_DIR,
@@ -87,10 +87,14 @@ class Export:
         return {"name": name, "namespace": self.namespace, "labels": marks}
 
     @cached_property
+    def settings(self) -> PodSettings:
+        """Of its pods, with the person's secrets as they are now."""
+        return pod_settings(self.training.tenant, self.spec.secrets)
+
+    @cached_property
     def _pods(self) -> Mapping[str, Object]:
         """Role -> spec of its pods as Homeport makes them."""
-        own = pod_settings(self.training.tenant, self.spec.secrets, self.spec.git_secret)
-        documents = render_training(self.training, attempt=1, pods=own)
+        documents = render_training(self.training, attempt=1, pods=self.settings)
         made = [one for one in documents if one["kind"] in {"Job", "Deployment"}]
         pods = [one["spec"]["template"] for one in made]
         return {pod["metadata"]["labels"][labels.ROLE]: pod["spec"] for pod in pods}
@@ -399,11 +403,21 @@ def exported(training: Workload, form_name: str, user: User) -> tuple[str, str]:
 def _comment(export: Export) -> str:
     """What stands first; no text of people's is in it."""
     where = f"In namespace {export.namespace} it needs the volume claims data and log"
-    told = (
+    told = [
         f"Training {export.training.pk} as {export.form.title}, exported by Homeport.",
         export.form.lacks,
         f"{where}; its log folder is {export.log_dir}.",
-    )
+    ]
+    if export.settings.secrets != PodSecrets():
+        told.append(
+            "The Secrets that it names are of that namespace alone, and go when their values are "
+            "replaced: export it again then."
+        )
+    if "git" in (export.spec.source or {}) and not export.training.source_commit:
+        told.append(
+            "Its commit is not known yet: each replica fetches what the branch or tag names at that "
+            "moment. Export it again once the training has started, or name a commit."
+        )
     selector = f"-l {NAME_LABEL}={export.name}"
     lines = (
         *(line for text in told for line in textwrap.wrap(text, 98)),

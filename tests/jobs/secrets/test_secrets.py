@@ -63,6 +63,11 @@ def codes(answer: Any) -> dict[str, str]:
             {"kind": "registry", "data": {"server": "a b", "username": "u", "password": "p"}},
             {"data.server": "invalid"},
         ),
+        (
+            "a",
+            {"kind": "registry", "data": {"server": "r", "username": "u:v", "password": "p"}},
+            {"data.username": "invalid"},
+        ),
     ],
 )
 def test_what_is_refused(alice: Tenant, name: str, body: dict[str, Any], wrong: Any) -> None:
@@ -123,7 +128,8 @@ def test_names_keys_and_uses_are_listed_and_others_see_names(alice: Tenant) -> N
     assert {key for key, value in told.items() if value is not None} == {"name", "owner"}
     assert "wandb" in client_of(lee).get("/secrets/").content.decode()
     mallory = make_tenant("mallory").owner
-    assert send(mallory, "GET", "secrets/?owner=alice").json()["results"] == []
+    for owner in ("alice", "%00"):
+        assert send(mallory, "GET", f"secrets/?owner={owner}").json()["results"] == []
     assert "wandb" not in client_of(mallory).get("/secrets/").content.decode()
     Workload.objects.update(state="succeeded")
     assert send(alice.owner, "DELETE", "secrets/wandb/").status_code == 204

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jobs.kinds.training.export import FORMS, PLAIN, Export
 from jobs.kinds.training.manifests import render_training
-from jobs.models import Workload
+from jobs.models import UserSecret, Workload
 from tests.factories import make_job, make_tenant, role_request
 from tests.jobs.kinds.training.test_environment import given_to, trainings
 from tests.jobs.workloads.test_api import send
@@ -166,6 +166,11 @@ def test_who_gets_which_export() -> None:
     text = ask("kubernetes")
     assert text.startswith("# Training ")
     assert "ab" * 20 in text
+    assert "Secrets" not in text
+    UserSecret.objects.create(tenant=tenant, name="wandb", kind="generic", revisions=[1])
+    text = ask("kubernetes", source_commit="", secrets={"wandb": "env"}).partition("apiVersion")[0]
+    assert "Secrets that it names are of that namespace alone" in text.replace("\n# ", " ")
+    assert "Its commit is not known yet" in text
     assert not re.search("token|HOMEPORT_URL", text)
     assert ask("helm")["code"] == "invalid_choice"
     assert "upload" in ask("kubernetes", source={"bundle": "x"})["text"]
