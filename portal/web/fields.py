@@ -188,12 +188,15 @@ class Integer(Omissible):
         number = as_whole(data)
         if number is None or not self._least <= number <= self._most:
             text = self.error_messages["only" if self._least == self._most else "out_of_range"]
-            said = text.format(least=self._least, most=self._most)
+            said = text.format(least=self._bound(self._least), most=self._bound(self._most))
             raise serializers.ValidationError(said, "out_of_range")
         return number
 
     def to_representation(self, value: int) -> int:
         return value
+
+    def _bound(self, number: int) -> str:
+        return str(number)
 
 
 class FixedInteger(Integer):
@@ -209,9 +212,10 @@ class Duration(Integer):
     """Seconds: 28800, or text with units such as "8h"."""
 
     default_error_messages = {
+        "out_of_range": _("This must be a time from {least} to {most}."),
         "no_duration": _(
             "Enter a time with its unit, for example 30min, 8h or 2d; {given} is not one."
-        )
+        ),
     }
 
     def to_internal_value(self, data: Any) -> int:
@@ -222,6 +226,9 @@ class Duration(Integer):
                 text = self.error_messages["no_duration"].format(given=repr(data[:40]))
                 raise serializers.ValidationError(text, "out_of_range") from error
         return super().to_internal_value(data)
+
+    def _bound(self, number: int) -> str:
+        return quantity.duration_text(number)
 
 
 @extend_schema_field(str)

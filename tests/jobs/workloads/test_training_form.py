@@ -111,6 +111,8 @@ def test_what_can_never_fit_is_refused_at_its_field(client: Client) -> None:
     assert not Workload.objects.exists()
     assert page.one(id="replicas.worker.gpu").get("aria-invalid") == "true"
     assert "GPU" in page.one(id="errors").text
+    page = page_of(client.post("/trainings/new/", fields(deadline="100d")))
+    assert "Time limit: This must be a time from 10s to 90d." in page.one(id="errors").text
 
 
 def test_without_javascript_the_file_comes_with_the_form(client: Client) -> None:
@@ -192,15 +194,6 @@ def test_the_panel_shows_the_manifests_when_asked(client: Client) -> None:
     for kind in ("Job", "Service", "ConfigMap", "Deployment"):
         assert f"kind: {kind}" in shown
     assert "mnist-aaaaaa" in shown
-
-
-def test_running_again_fills_the_form(alice: Tenant, client: Client) -> None:
-    job = make_job(alice, name="once", command=["python", "x.py", "a b"], env={"A": "1"})
-    page = read(client, f"/trainings/{job.pk}/again/")
-    assert page.value("name") == "once"
-    assert page.value("command") == "python x.py 'a b'"
-    assert page.all("input", name="env_name")[0].get("value") == "A"
-    assert page.value("source_kind") == "none"
 
 
 def test_running_again_forgets_an_upload_that_is_gone(alice: Tenant, client: Client) -> None:
