@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from jobs.kinds.training.fields import has_controls
+from jobs.kinds.training.fields import has_controls, refuse
 from jobs.models import UserSecret
 from portal.web.fields import Body, FixedChoice
 
@@ -23,20 +23,15 @@ _KEY = re.compile(r"(?!\.\.?$|\.\.)[A-Za-z0-9._-]{1,253}")
 _SERVER = re.compile(r"[A-Za-z0-9.-]+(:\d{1,5})?(/[A-Za-z0-9._/-]*)?")
 
 
-def _refuse(code: str, text: str, at: str | None = None) -> None:
-    wrong = [serializers.ErrorDetail(text, code)]
-    raise serializers.ValidationError(wrong if at is None else {at: wrong})
-
-
 @extend_schema_field(serializers.DictField(child=serializers.CharField()))
 class Values(serializers.Field[Any, Any, Any, Any]):
     """Names and values."""
 
     def to_internal_value(self, data: Any) -> dict[str, str]:
         if not isinstance(data, Mapping) or not data:
-            _refuse("invalid", _("This must be an object with at least one key and value."))
+            refuse("invalid", _("This must be an object with at least one key and value."))
         if len(data) > MAX_KEYS:
-            _refuse("too_many", _("At most %(most)s keys.") % {"most": MAX_KEYS})
+            refuse("too_many", _("At most %(most)s keys.") % {"most": MAX_KEYS})
         for key, value in data.items():
             at = str(key)[:80]
             if not isinstance(key, str) or not _KEY.fullmatch(key):
@@ -44,11 +39,11 @@ class Values(serializers.Field[Any, Any, Any, Any]):
                     "A key has up to 253 letters, digits, dots, dashes and underscores; it is not one dot "
                     "and does not begin with two."
                 )
-                _refuse("invalid_name", text, at)
+                refuse("invalid_name", text, at)
             if not isinstance(value, str) or has_controls(value):
-                _refuse("invalid", _("A value must be text, without the character NUL."), at)
+                refuse("invalid", _("A value must be text, without the character NUL."), at)
             if len(value.encode()) > MAX_VALUE_BYTES:
-                _refuse("too_long", _("A value has at most 64 KiB."), at)
+                refuse("too_long", _("A value has at most 64 KiB."), at)
         return dict(data)
 
 
