@@ -90,7 +90,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "preparing": ("{who} is being prepared on node {node}.", _WAIT),
     "image_pull": (
         "The image {image} cannot be pulled: {detail}",
-        "Check the image's name and tag; the pull is retried until the start timeout.",
+        "Check the image's name and tag. Until the start timeout the pull is retried.",
     ),
     "image_missing": (
         "Image {image} was not found: {detail}",
@@ -325,7 +325,7 @@ ROWS: dict[str, tuple[str, str]] = {
     # --- failed before the program ran ---
     "source_unreachable": (
         "{who} could not get the code: {detail}",
-        "Check the address and that pods may reach it, or upload the code.",
+        "Check the address or path, and that pods may reach it; or upload the code.",
     ),
     "sha256_mismatch": (
         "The code that {who} fetched does not match its sha256: {detail}",

@@ -225,7 +225,8 @@ class TrainingPage(WorkloadPage):
 
     @cached_property
     def stages(self) -> list[timeline.Step]:
-        return timeline.steps(self.workload)
+        latest = next(iter(self.attempts), None)
+        return timeline.steps(self.workload, latest.started_at if latest else None)
 
     @cached_property
     def is_array(self) -> bool:

@@ -33,13 +33,19 @@ END_TITLES = {
 }
 
 
-def steps(job: Workload) -> list[Step]:
-    """Queued, starting, running, finished; steps that a job skipped are left out once it ended."""
+def steps(job: Workload, attempt_started_at: datetime | None = None) -> list[Step]:
+    """Queued, starting, running, finished; steps that a job skipped are left out once it ended.
+
+    Args:
+        attempt_started_at: when the latest attempt began to run; None: it has not, or is not known.
+    """
     end = job.finished_at
     # A job that went back to the queue has earlier times of the later steps, which are not shown.
     is_waiting = job.state == WorkloadState.QUEUED
     admitted_at = None if is_waiting else job.admitted_at
     started_at = None if is_waiting else job.started_at
+    if started_at and admitted_at and started_at < admitted_at:  # it was queued once more since
+        started_at = attempt_started_at
     state = WorkloadState(job.state)
     is_running = state in {WorkloadState.RUNNING, *_RUN_TITLES} and started_at is not None
     run_at = started_at

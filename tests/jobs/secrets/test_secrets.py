@@ -202,6 +202,8 @@ def test_the_page_keeps_what_was_typed_and_tells_it_at_its_row(alice: Tenant) ->
     )
     assert page.post("/secrets/new/", {**posted, "key": ["a", "a"]}).status_code == 400
     assert page.post("/secrets/new/", {**posted, "key": ["a", "b"]}).status_code == 302
+    again = page.post("/secrets/new/", {**posted, "key": ["c"], "value": ["three"]})
+    assert (again.status_code, "already" in again.content.decode()) == (400, True)
     row = UserSecret.objects.get()
     assert unseal(row.sealed) == {"a": "one", "b": "two\nlines"}
     assert page.post("/secrets/gcs/delete/").status_code == 302

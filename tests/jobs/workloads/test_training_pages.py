@@ -213,6 +213,17 @@ def test_a_queued_training_shows_its_way_and_that_it_waits(alice: Tenant, client
     assert "all of them are created" in page.text
 
 
+def test_what_was_resumed_runs_since_it_was_admitted_again(alice: Tenant, client: Client) -> None:
+    first, second = now() - timedelta(hours=5), now() - timedelta(minutes=3)
+    times = {"queued_at": second, "admitted_at": second, "started_at": first}
+    job = make_job(alice, state="running", attempt=2, **times)
+    attempt = {"number": 2, "cause": "resumed", "started_at": second + timedelta(minutes=1)}
+    Attempt.objects.create(workload=job, **attempt)
+    running = read(client, f"/trainings/{job.pk}/").one("li", aria_current="step").text
+    assert "2 min" in running
+    assert "5 h" not in running
+
+
 def test_stopping_asks_first_and_then_says_so(alice: Tenant, client: Client) -> None:
     job = make_job(alice, state="running", started_at=now())
     path = f"/trainings/{job.pk}/stop/"
