@@ -102,7 +102,9 @@ def secret_form(request: PageRequest, name: str = "") -> HttpResponseBase:
         wanted = name or form.values["name"]
         if not name and actions.own(own).filter(name=wanted).exists():
             # Whoever replaces values that nobody can read back should mean to.
-            text = _("You have a secret of this name already. Replace its values on the page Secrets.")
+            text = _(
+                "You have a secret of this name already. Replace its values on the page Secrets."
+            )
             raise Refused([FieldError("name", "name_taken", text)])
         return actions.put(
             by=request.user, tenant=own, name=wanted, **read(SecretBody(data=form.body()))
