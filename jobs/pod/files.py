@@ -67,14 +67,18 @@ def read_paths(arguments: List[str]) -> Paths:
 def write_whole(path: str, text: str) -> None:
     """Writes a small file so that it is there whole and durably, or not at all.
 
+    Until then it has a hidden name: half of a notebook is nothing to open.
+
     Raises:
         OSError: it cannot be written.
     """
-    with open(path + ".tmp", "w") as file:
+    folder, name = os.path.split(path)
+    half = os.path.join(folder, f".{name}.tmp")
+    with open(half, "w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    os.rename(path + ".tmp", path)
+    os.rename(half, path)
 
 
 def write_message(path: str, message: TerminationMessage) -> None:
