@@ -121,6 +121,18 @@ def parse_count(text: str) -> int:
     return count
 
 
+def parse_log_format(text: str) -> str:
+    """`line` or `json`, any case.
+
+    Raises:
+        ConfigurationError: anything else.
+    """
+    word = text.strip().lower()
+    if word not in {"line", "json"}:
+        raise ConfigurationError("allowed: line json")
+    return word
+
+
 def parse_synchronous(text: str) -> str:
     """`full` or `normal`, any case, as SQLite's pragma takes it.
 
@@ -208,6 +220,13 @@ SETTINGS: tuple[Setting, ...] = (
         parse_accepted,
     ),
     Setting("DEBUG", "no", "error pages with code; for development only", parse_bool),
+    Setting(
+        "LOG_FORMAT",
+        "line",
+        "`line`, or `json`: one object a line, with the ids of request, person, namespace and training "
+        "where they are known",
+        parse_log_format,
+    ),
     Setting(
         "DATABASE_URL",
         "",

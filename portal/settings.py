@@ -274,12 +274,17 @@ SPECTACULAR_SETTINGS = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "formatters": {
+        "line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
+        "json": {"()": "portal.log_lines.JsonLines"},
+    },
     "filters": {
         "one_line": {"()": "portal.web.log_filters.OneLine"},
         "known_cause": {"()": "portal.web.log_filters.KnownCause"},
     },
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "formatter": environment.read("LOG_FORMAT")}
+    },
     "root": {"handlers": ["console"], "level": "INFO"},
     "loggers": {
         "django.request": {"level": "ERROR", "filters": ["known_cause"]},

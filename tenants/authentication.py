@@ -8,6 +8,7 @@ from rest_framework import authentication, exceptions
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
+from portal.log_lines import note
 from tenants.actions import find_token, token_of
 from tenants.models import ApiToken, User
 
@@ -27,6 +28,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
         if token.scope == ApiToken.Scope.READ and request.method not in SAFE_METHODS:
             text = "this token may only look (scope read); make one of the scope submit"
             raise exceptions.PermissionDenied(text, code="token_scope")
+        note(user_id=str(token.user_id))
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

@@ -23,6 +23,7 @@ from django.contrib.auth import get_user
 from django.http import HttpRequest, parse_cookie
 
 from portal import supervise
+from portal.log_lines import note
 from portal.web.origins import may_connect
 from tenants.actions import find_token, token_of
 from tenants.models import User
@@ -123,6 +124,7 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close(TRY_LATER)
         else:
             self.user = person
+            note(user_id=str(person.pk))
             _open[person.pk] += 1
             self._is_counted = True
             self._guard = asyncio.create_task(self._watch(badge))

@@ -34,6 +34,7 @@ from jobs.rules.states import FINAL_STATES, WorkloadState
 from portal.cluster.cache import ClusterCache
 from portal.cluster.objects import KubePod
 from portal.cluster.workqueue import WorkQueue
+from portal.log_lines import note
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +202,7 @@ class Controller:
                 news = self._events.news(self._cache, row.id, row.namespace, base_name(row))
                 events = (*news, *self._failed_step(pk, now))
             except Exception as error:  # the named fence: one poisoned row stops no other
-                log.exception("%s %s cannot be planned", row.kind, pk)
+                log.exception("%s %s cannot be planned", row.kind, pk, extra={"job": row.id})
                 decided = self._poisoned(row, error)
                 events = (self._trouble(pk, now, str(error)),)
             turns.append(Turn(pk, row, root, decided, events, now))
@@ -313,6 +314,7 @@ class Controller:
         )
 
     async def _run(self, batch: StepBatch) -> None:
+        note(job=batch.row.id, tenant=batch.row.namespace)
         try:
             async with self._batches:
                 result = await self._executor.run(batch)

@@ -43,6 +43,7 @@ from portal.cluster.cache import ClusterCache, ClusterChanges
 from portal.cluster.client import Cluster
 from portal.cluster.errors import CredentialsError
 from portal.database.postgres.patience import patience
+from portal.log_lines import note
 from portal.process import process
 from tenants.reconcile.controller import TenantController
 
@@ -84,8 +85,10 @@ class Reconciler:
             LeaseLostError: another reconciler took over; start again to wait for one's turn.
             CredentialsError: there is no cluster to speak to.
         """
+        note(epoch=None)
         if not await self._acquire(stop):
             return
+        note(epoch=self._lease.epoch)
         log.info("reconciling, epoch %s", self._lease.epoch)
         try:
             cluster = await self._open_cluster()

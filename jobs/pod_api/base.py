@@ -14,6 +14,7 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
 from portal.errors import Refused
+from portal.log_lines import note
 
 MAX_BODY_BYTES = 1024**2
 
@@ -40,7 +41,9 @@ def pod_view(
             try:
                 if request.method != method:
                     raise Refused(f"only {method} is answered here", "method_not_allowed", 405)
-                owner = find(where.pop(key), _bearer_token(request))
+                workload_id = where.pop(key)
+                owner = find(workload_id, _bearer_token(request))
+                note(job=str(workload_id))
                 found = view(request, owner, **where)
                 return JsonResponse(found) if isinstance(found, dict) else found
             except Refused as error:

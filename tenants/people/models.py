@@ -10,6 +10,8 @@ from django.db import models
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from portal.log_lines import note
+
 # Written out, for every request asks it: to compile it costs three times what the database does.
 _BY_KEY = "SELECT * FROM tenants_session WHERE session_key = %s"
 # In the session: {"id", "user_agent", "source_address", "signed_in_at"} of its browser.
@@ -67,6 +69,7 @@ class SessionStore(DatabaseStore):
             self._session_key = None  # as in Django: the key is not taken up again
             return None
         self.row = found
+        note(user_id=str(found.user_id or ""))
         return found
 
     def remember_device(self, *, user_agent: str, source_address: str) -> None:

@@ -23,6 +23,7 @@ from portal.cluster.cache import ClusterCache, ClusterChanges
 from portal.cluster.client import Cluster
 from portal.cluster.workqueue import WorkQueue
 from portal.errors import ConfigurationError
+from portal.log_lines import note
 from portal.storage import get_store
 from tenants import manifests
 from tenants.models import Tenant
@@ -121,6 +122,7 @@ class TenantController:
             await live.achanged("tenant", pk, revision, pk)
 
     async def _in_turn(self, turns: asyncio.Semaphore, tenant: Tenant) -> TenantUpdate | None:
+        note(tenant=tenant.namespace)
         async with turns:
             try:
                 update = await self._reconcile(tenant)

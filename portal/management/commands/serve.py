@@ -27,6 +27,7 @@ from portal import environment, insecure, supervise
 from portal.cluster import client
 from portal.database import schema
 from portal.database.postgres.patience import RECONCILER_S, WEB_S, Patience, patience
+from portal.log_lines import LogStream
 from portal.process import process
 from portal.server.http_protocol import QUEUE, HeadDeadlineProtocol, backlog, raise_descriptor_limit
 
@@ -166,6 +167,11 @@ class Command(BaseCommand):
     """`manage.py serve`; it refuses a database that was not migrated, and never migrates one."""
 
     help = "Run the web server and the reconciler."
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        if environment.read("LOG_FORMAT") == "json":
+            options.setdefault("stderr", LogStream(log))  # why it does not start, what checks say
+        super().__init__(*args, **options)
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--no-web", action="store_true", help="the reconciler alone")
