@@ -347,7 +347,9 @@ def usable_secret(field: AnyField, name: Any, at: str) -> UserSecret:
         ValidationError: there is none, it is for pulling images, or the cluster has lost it.
     """
     rows = UserSecret.objects.filter(tenant=field.context["tenant"], is_deleted=False)
-    row: UserSecret | None = rows.filter(name=str(name)[:80]).first()
+    # PostgreSQL does not look for a text with NUL in it.
+    wanted = "" if has_controls(str(name)) else str(name)[:80]
+    row: UserSecret | None = rows.filter(name=wanted).first()
     if row is None:
         refuse("not_found", NO_SECRET, at)
     if row.kind != UserSecret.Kind.GENERIC:

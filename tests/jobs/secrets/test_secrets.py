@@ -150,6 +150,7 @@ def test_thirty_two_and_no_more(alice: Tenant) -> None:
     ("change", "wrong"),
     [
         ({"secrets": {"none": "env"}}, {"secrets.none": "not_found"}),
+        ({"secrets": {"a\0": "env"}}, {"secrets.a\0": "not_found"}),
         ({"secrets": {"hub": "files"}}, {"secrets.hub": "invalid"}),
         ({"secrets": {"lost": "files"}}, {"secrets.lost": "secret_gone"}),
         ({"secrets": {"wandb": "mount"}}, {"secrets.wandb": "invalid_choice"}),

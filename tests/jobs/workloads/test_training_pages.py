@@ -8,7 +8,9 @@ import pytest
 from django.test import Client
 from django.utils.timezone import now
 
-from jobs.models import Artifact, Attempt, Replica, Workload, WorkloadEvent
+from jobs.kinds.training.kind import TRAINING
+from jobs.models import Artifact, Attempt, Replica, UserSecret, Workload, WorkloadEvent
+from jobs.rules.states import WorkloadState
 from jobs.workloads.idempotency import HEADER, REPLAYED
 from tenants.models import Tenant
 from tests.browsing import HTMX, body_of, read
@@ -79,6 +81,15 @@ def test_an_empty_list_offers_an_example(client: Client) -> None:
 
 def full_job(tenant: Tenant) -> Workload:
     """A training with something in every part of its page."""
+    for name, kind in (
+        ("wandb", "generic"),
+        ("certs", "generic"),
+        ("repo", "generic"),
+        ("hub", "registry"),
+    ):
+        UserSecret.objects.create(
+            tenant=tenant, name=name, kind=kind, keys=["token"], revisions=[1]
+        )
     job = make_job(
         tenant,
         name="full",
@@ -95,11 +106,14 @@ def full_job(tenant: Tenant) -> Workload:
         finished_at=now(),
         reason_text="worker-1 ended with exit code 3.",
         reason_next_step="Read the end of its log.",
-        plan=[{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "full-x"}}],
         env={"SEED": "7"},
+        secrets={"wandb": "env", "certs": "files"},
+        source={"git": "https://h.example/code.git", "ref": "main", "secret": "repo"},
         cluster_flags=["task_index"],
         deadline_s=7200,
     )
+    job.plan = TRAINING.render(job, 2, None)
+    job.save()
     for number, cause, reason in ((1, "first", "worker-0 was killed."), (2, "retry", "")):
         Attempt.objects.create(
             workload=job, number=number, cause=cause, admitted_at=now(), reason_text=reason
@@ -153,6 +167,11 @@ def test_a_training_tells_all_there_is_to_know(alice: Tenant, client: Client) ->
         "later.bin",
         "uploading",
         "kind: Job",
+        "wandb (variables)",
+        "certs (files)",
+        "main, secret repo",
+        "name: user-hub-1",
+        "secretName: user-repo-1",
         "SEED=7",
         "--task_index",
         "2 h",
@@ -168,6 +187,13 @@ def test_a_training_tells_all_there_is_to_know(alice: Tenant, client: Client) ->
     names = [e.get("data-replica") for e in page.all("button") if e.get("data-replica") is not None]
     assert names == ["", "worker-0", "worker-1", "ps-0"]
     assert not page.all("a", id="stop")
+    parts = [f"part/{name}/" for name in ("header", "replicas", "artifacts", "events", "manifests")]
+    for state in WorkloadState:
+        Workload.objects.update(state=state)
+        for path in (f"/trainings/{job.pk}/", f"/api/v1/jobs/{job.pk}/"):
+            shown = ("", *parts, "again/") if path.startswith("/t") else ("", "manifests/")
+            answers = [client.get(path + name).status_code for name in shown]
+            assert set(answers) == {200}, (state, path)
 
 
 def test_a_large_array_shows_what_one_looks_for_and_runs_what_failed_again(
