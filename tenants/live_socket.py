@@ -42,10 +42,10 @@ class LiveConsumer(UserSocket):
         self._work = asyncio.create_task(self._tell(), name="live")
 
     async def on_close(self) -> None:
-        for group in self._joined:
-            await self.channel_layer.group_discard(group, self.channel_name)
         if self._work is not None:
             await supervise.end([self._work])
+        for group in self._joined:
+            await self.channel_layer.group_discard(group, self.channel_name)
 
     async def still_allowed(self) -> int | None:
         # Somebody may have become a lead, or is none any more.
@@ -54,9 +54,11 @@ class LiveConsumer(UserSocket):
 
     async def _join(self) -> None:
         wanted = await database_sync_to_async(groups_of)(self.user)
-        for group in wanted - self._joined:
+        new, left = wanted - self._joined, self._joined - wanted
+        self._joined |= new  # before it is so: `on_close` may come at any moment
+        for group in new:
             await self.channel_layer.group_add(group, self.channel_name)
-        for group in self._joined - wanted:
+        for group in left:
             await self.channel_layer.group_discard(group, self.channel_name)
         self._joined = wanted
 

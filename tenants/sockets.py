@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 NOT_SIGNED_IN = 4401
 NOT_FOUND = 4404
 TRY_LATER = 1013
+_ABNORMAL = 1006
 TOO_LARGE = 1009
 MAX_FRAME_BYTES = 4096
 MAX_PER_USER = 10
@@ -111,6 +112,12 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
         return None
 
     # --- the life of a connection ---
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self.disconnect(_ABNORMAL)  # what an error ends is told nothing of it
+
     async def connect(self) -> None:
         badge = badge_of(self.scope)
         if not may_connect(self.scope["headers"], has_token=bool(badge.token)):
@@ -127,8 +134,8 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
             note(user_id=str(person.pk))
             _open[person.pk] += 1
             self._is_counted = True
-            self._guard = asyncio.create_task(self._watch(badge))
-            await self.on_open()
+            self._guard = asyncio.create_task(self._or_later(self._watch(badge)))
+            await self._or_later(self.on_open())
 
     async def close(self, code: int | None = None, reason: str | None = None) -> None:
         """Harmless when it was closed before."""
@@ -138,6 +145,7 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
                 await super().close(code, reason)
 
     async def disconnect(self, code: int) -> None:
+        """Harmless the second time."""
         self.is_closed = True
         if self._guard is not None:
             self._guard.cancel()
@@ -153,6 +161,14 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
         size = len(text_data.encode()) if text_data is not None else len(bytes_data or b"")
         if size > MAX_FRAME_BYTES:
             await self.close(TOO_LARGE)
+
+    async def _or_later(self, work: Awaitable[None]) -> None:
+        """The fence of one connection: where it fails, the browser comes again."""
+        try:
+            await work
+        except Exception:
+            log.exception("a websocket of %s failed", self.user.pk)
+            await self.close(TRY_LATER)
 
     async def _watch(self, badge: Badge) -> None:
         """Ends the connection when the person, the right or the time is gone."""

@@ -7,12 +7,15 @@ from uuid import uuid4
 import pytest
 from asgiref.sync import sync_to_async
 from django.conf import settings as django_settings
+from django.db import OperationalError
 from django.utils import timezone
 
+from jobs.logs import consumers
 from jobs.logs.lines import parse_time
 from jobs.models import Replica, Workload
 from jobs.rules.states import Desired, ReplicaState, WorkloadState
-from tenants import sockets
+from portal import live
+from tenants import live_socket, sockets
 from tenants.models import ApiToken, User
 from tenants.people.models import SessionStore
 from tests.factories import make_user
@@ -24,6 +27,7 @@ from tests.jobs.logs.served import (
     close_code,
     cookie,
     frame,
+    groups,
     lines,
     to_the_end,
 )
@@ -108,6 +112,36 @@ async def test_who_is_signed_out_is_put_out(world: World, monkeypatch: pytest.Mo
     monkeypatch.setattr(sockets, "MAX_LIFE_S", 0.01)
     async with world.open("/ws/live/", job.owner) as socket:
         assert await close_code(socket) == 1013
+
+
+async def test_what_fails_is_told_to_come_later_and_leaves_nothing_behind(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise OperationalError("the database is away")
+
+    job = await a_job(world)
+    paths = [path.format(id=job.pk) for path in PATHS]
+    monkeypatch.setattr(sockets, "LOOK_AGAIN_S", 0.05)
+    with monkeypatch.context() as broken:
+        broken.setattr(consumers, "load", away)
+        broken.setattr(live_socket, "groups_of", away)
+        for path in paths:  # while it opens
+            async with world.open(path, job.owner) as socket:
+                assert await close_code(socket) == 1013
+    with monkeypatch.context() as broken:
+        for path in paths:  # when it is looked at again
+            async with world.open(path, job.owner) as socket:
+                broken.setattr(sockets, "find_person", away)
+                assert await close_code(socket) == 1013
+            broken.undo()
+    with monkeypatch.context() as broken:
+        broken.setattr(live_socket.LiveConsumer, "changed", away)
+        async with world.open("/ws/live/", job.owner) as socket:
+            await until(lambda: groups()[live.EVERYBODY_GROUP] == 1)
+            await live.tell_everybody("nodes", 1)
+            await close_code(socket)
+    await until(lambda: not sockets._open and not groups())
 
 
 # --- what comes -----------------------------------------------------------------------------------
