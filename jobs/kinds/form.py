@@ -151,11 +151,11 @@ class WorkloadForm(SpecForm, ABC):
         """What its page shows besides."""
         return {}
 
-    def panel_context(self, spec: Any) -> dict[str, Any]:
+    def panel_context(self, _spec: Any, _tenant: Tenant) -> dict[str, Any]:
         """What its panel shows besides.
 
         Args:
-            spec: the request; None: it cannot be read.
+            _spec: the request; None: it cannot be read.
         """
         return {}
 

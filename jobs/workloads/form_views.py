@@ -176,7 +176,7 @@ def workload_fit(request: PageRequest, kind: str) -> HttpResponseBase:
         "lines": with_request(lines, spec_totals(kind, spec)) if spec else lines,
         "form_id": form.form_id,
         "shows_manifests": bool(request.POST.get("show_manifests")),
-        **form.panel_context(spec),
+        **form.panel_context(spec, tenant),
         "original": original,
         "changes": form.changes(spec, original, request.user) if spec and original else [],
     }

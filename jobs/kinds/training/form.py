@@ -18,6 +18,7 @@ from rest_framework import serializers
 from jobs.kinds.form import Check, FieldChange, WorkloadForm, ids_of
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
+from jobs.kinds.training.advice import advice_for
 from jobs.kinds.training.commands import preview_command
 from jobs.kinds.training.document import (
     UPLOAD_MISSING,
@@ -46,17 +47,15 @@ from jobs.kinds.training.inputs import (
 )
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
-from jobs.models import Bundle, Node, Template, UserSecret, Workload
+from jobs.models import Bundle, Template, UserSecret, Workload
 from jobs.pod.protocol import placeholders
 from jobs.rules.topologies import (
     OPTIONS,
     ROLES,
     SINGLE,
     TOPOLOGIES,
-    AskedRoles,
     Role,
     Topology,
-    advice,
 )
 from portal.catalog import get_catalog
 from portal.errors import FieldError, Refused
@@ -229,12 +228,12 @@ class TrainingForm(WorkloadForm):
             "roles": ROLE_INPUTS,
         }
 
-    def panel_context(self, spec: TrainingSpec | None) -> dict[str, Any]:
+    def panel_context(self, spec: TrainingSpec | None, tenant: Tenant) -> dict[str, Any]:
         shows = spec is not None and not self.is_command_blank
         return {
             "form": self,
             "preview": preview_command(spec) if spec and shows else None,
-            "advice": advice(TOPOLOGIES[spec.topology], _asked_roles(spec)) if spec else [],
+            "advice": advice_for(spec, tenant) if spec else [],
         }
 
     def changes(self, spec: TrainingSpec, original: Workload, user: User) -> list[FieldChange]:
@@ -448,19 +447,6 @@ class TrainingYamlForm(TrainingForm):
 
     def typed_body(self, spec: TrainingSpec) -> dict[str, Any]:
         return as_typed(spec, self.document.body)
-
-
-def _asked_roles(spec: TrainingSpec) -> AskedRoles:
-    """What advice goes by."""
-    sizes = Node.objects.values_list("allocatable", flat=True)
-    deciding = TOPOLOGIES[spec.topology].deciding(spec.replicas).name
-    return AskedRoles(
-        counts={role: asked.count for role, asked in spec.replicas.items()},
-        gpus={role: asked.gpu_count for role, asked in spec.replicas.items()},
-        least=spec.least,
-        command=spec.command_of(deciding),
-        node_gpus=max((size.get("gpu", 0) for size in sizes), default=0),
-    )
 
 
 def _words(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -164,6 +165,18 @@ def test_the_panel_tells_at_once_whether_it_fits(
         answer = client.post("/trainings/new/fit/", fields(**changes), headers=HTMX)
         assert "Will be queued" in Markup(answer.content.decode()).text
     assert not Workload.objects.exists()
+
+
+def test_advice_on_a_deadline_below_the_usual_duration(alice: Tenant, client: Client) -> None:
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    for minutes in (10, 70, 80):
+        ended = began + timedelta(minutes=minutes)
+        make_job(alice, name="mnist", state="succeeded", started_at=began, deciders_ended_at=ended)
+    said = "usually ran for 1 h 10 min, which is longer than the deadline of"
+    for deadline, tells in (("1h", True), ("2h", False), ("", False)):
+        typed = fields(deadline=deadline)
+        answer = client.post("/trainings/new/fit/", typed, headers=HTMX)
+        assert (said in Markup(answer.content.decode()).text) == tells
 
 
 def test_the_panel_shows_the_command_of_each_replica(client: Client) -> None:
