@@ -14,6 +14,7 @@ from django.db.models.functions import NullIf
 from django.utils import timezone
 from django.utils.functional import cached_property
 
+import jobs.questions  # noqa: F401  a table of this app
 from jobs.rules.states import FINAL_STATES, Desired, ReplicaState, WorkloadState
 from jobs.rules.topologies import in_role_order
 from portal.cluster.names import user_secret_name

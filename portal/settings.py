@@ -266,6 +266,7 @@ SPECTACULAR_SETTINGS = {
         "DataEnum": ["keep", "delete"],
         "State8bcEnum": "jobs.kinds.interactive.spec.STATES",
         "JobStateEnum": "jobs.rules.states.WORKLOAD_STATES",
+        "DryRunStateEnum": ["accepted", "queued", "refused"],
         "JobConditionTypeEnum": "jobs.rules.conditions.TYPES",
         "JobConditionStatusEnum": ["True", "False"],
     },

@@ -27,6 +27,7 @@ from django.utils import timezone
 from jobs.archive.purged import forget_of_tenant
 from jobs.engine.admission import AdmissionPass
 from jobs.engine.controller import Controller
+from jobs.engine.dry_runs import DryRunsPass
 from jobs.engine.executor import Executor
 from jobs.engine.health import HealthReporter
 from jobs.engine.nodes import NodesPass
@@ -153,6 +154,7 @@ class LeaderRun:
         self._tenants_changes = ClusterChanges()
         self._tenants_wanted = asyncio.Event()
         self._secrets = SecretsPass(cluster, lease)
+        self._dry_runs = DryRunsPass(cluster, lease)
         self._nodes = NodesPass(self._cache, lease)
         self._nodes_untold = False
         self._health = HealthReporter(cluster, self._cache, self._workloads.report)
@@ -168,6 +170,7 @@ class LeaderRun:
             self._listen(),
             self._tend_tenants(),
             self._secrets.run(),
+            self._dry_runs.run(),
             self._health.run(),
             self._tick_forever(stop),
             self._prune_nightly(),
@@ -307,6 +310,7 @@ class LeaderRun:
             await self._workloads.resync(at=at)
             self._admission.note(added=True)
             self._secrets.wanted.set()
+            self._dry_runs.wanted.set()
             self._tenants_wanted.set()
         elif changes:
             self._admission.note(added=False)

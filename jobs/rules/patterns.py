@@ -12,6 +12,8 @@ plugins of Kubernetes 1.33 to 1.37; each pattern is tested with recorded ones
 import re
 from dataclasses import dataclass
 
+from portal import quantity
+
 # A node's part of a FailedScheduling message -> (code, words for one node, words for several).
 # https://github.com/kubernetes/kubernetes/tree/master/pkg/scheduler/framework/plugins
 _NODE_PARTS: tuple[tuple[str, str, str, str], ...] = (
@@ -70,6 +72,8 @@ _NODE_COUNT = re.compile(
     r"0/(\d+) nodes are available: (.*?)\.?\s*(?:(?:no new claims|preemption:).*)?$", re.DOTALL
 )
 _PART = re.compile(r"(\d+) (.*?)(?=(?:, \d+ )|$)", re.DOTALL)
+# https://github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go
+_OVER_QUOTA = re.compile(r"exceeded quota: \S+, requested: (\S+), used: \S+, limited: (\S+)")
 
 
 @dataclass(frozen=True)
@@ -186,6 +190,16 @@ def find_code(family: str, text: str) -> str:
         if pattern.family == family and pattern.is_in(text):
             return pattern.code
     return family
+
+
+def is_over_quota(text: str) -> bool:
+    """Whether a refusal says that more is asked for than the whole quota has, used up or not."""
+    match = _OVER_QUOTA.search(text)
+    if match is None:
+        return False
+    asked, limits = (dict(one.split("=") for one in part.split(",")) for part in match.groups())
+    both = asked.keys() & limits.keys()
+    return any(quantity.parse(asked[one]) > quantity.parse(limits[one]) for one in both)
 
 
 def plain(family: str, text: str) -> str:

@@ -17,6 +17,7 @@ from jobs.kinds.registry import KINDS
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.kinds.training.again import body_of_unfinished
 from jobs.models import Workload
+from jobs.rules.admission import Fit
 from jobs.rules.states import FINAL_STATES, HOLDING_STATES, IDLE_STATES, Desired, WorkloadState
 from jobs.workloads.fit import fit
 from portal import live, room
@@ -24,6 +25,32 @@ from portal.errors import FieldError, Refused
 from portal.quantity import duration_text
 from tenants import policy
 from tenants.models import Tenant, User
+
+
+def _fit_of(by: User, tenant: Tenant, kind: WorkloadKind, spec: WorkloadSpec) -> Fit:
+    """Whether what somebody may submit fits.
+
+    Raises:
+        PermissionDenied: see `tenants/policy.py`.
+        Refused: it could never start.
+    """
+    policy.require(by, "submit", tenant)
+    found = fit(kind, spec, tenant)
+    if found.kind == "never":
+        raise Refused([FieldError(found.field, "never_fits", found.text)])
+    return found
+
+
+def check_submit(*, by: User, tenant: Tenant, kind: WorkloadKind, spec: WorkloadSpec) -> Fit:
+    """Whether it would fit now or later, of what `submit` would take; nothing is changed.
+
+    Raises:
+        PermissionDenied, Refused: as `submit`.
+    """
+    found = _fit_of(by, tenant, kind, spec)
+    with transaction.atomic():
+        kind.check_submit(tenant, spec)
+    return found
 
 
 def submit(*, by: User, tenant: Tenant, kind: WorkloadKind, spec: WorkloadSpec) -> Workload:
@@ -34,10 +61,7 @@ def submit(*, by: User, tenant: Tenant, kind: WorkloadKind, spec: WorkloadSpec) 
         Refused: it could never start, too many changes in a minute, or what its kind refuses.
         NoRoomError: too little of the disk is free.
     """
-    policy.require(by, "submit", tenant)
-    found = fit(kind, spec, tenant)
-    if found.kind == "never":
-        raise Refused([FieldError(found.field, "never_fits", found.text)])
+    _fit_of(by, tenant, kind, spec)
     room.check()
     with transaction.atomic():
         limits.check_pace(by)

@@ -33,7 +33,7 @@ from jobs.logs import downloads
 from jobs.models import Replica, Workload
 from jobs.rules.states import FINAL_STATES
 from jobs.rules.topologies import TOPOLOGIES
-from jobs.workloads import actions, conditional, idempotency
+from jobs.workloads import actions, conditional, dry_run, idempotency
 from jobs.workloads.bundle_api import BundleViewSet
 from jobs.workloads.fit import fit
 from jobs.workloads.idempotency import Keep
@@ -42,6 +42,7 @@ from jobs.workloads.preview import preview_documents
 from jobs.workloads.rest import Router, RowsViewSet
 from jobs.workloads.serializers import (
     ArtifactSerializer,
+    DryRunSerializer,
     LinkSerializer,
     PreviewSerializer,
     PrunedSerializer,
@@ -150,6 +151,10 @@ class WorkloadViewSet(mixins.ListModelMixin, RowsViewSet):
             tenant = Tenant.objects.own_of(self.user)
             return tenant, self.read(tenant)
 
+        if dry_run.is_asked(request.query_params):
+            tenant, spec = read()
+            told = dry_run.ask(by=self.user, tenant=tenant, kind=self.kind, spec=spec)
+            return Response(DryRunSerializer(told).data)
         return self.submitted(request, request.data, read)
 
     def submitted(self, request: Request, body: object, read: Callable[[], Asked]) -> Response:
@@ -433,9 +438,9 @@ def _descriptions(kind: WorkloadKind) -> dict[str, Any]:
         "list": extend_schema(description=both, parameters=filters),
         "create": extend_schema(
             description=both,
-            parameters=[idempotency.PARAMETER],
+            parameters=[idempotency.PARAMETER, dry_run.PARAMETER],
             request=kind.serializer,
-            responses={201: rest.answer},
+            responses={201: rest.answer, 200: DryRunSerializer},
         ),
         "retrieve": extend_schema(
             description=f"One {one}.", parameters=[conditional.IF_NONE_MATCH]

@@ -19,7 +19,7 @@ from jobs.kinds.spec import WorkloadSpec
 from jobs.kinds.tensorboard import TensorBoardForm, body_of
 from jobs.kinds.training.again import unfinished_indexes
 from jobs.models import Template, Workload
-from jobs.workloads import actions, templates
+from jobs.workloads import actions, dry_run, templates
 from jobs.workloads.fit import fit
 from jobs.workloads.preview import preview_documents
 from jobs.workloads.usage import spec_totals, usage_lines, with_request
@@ -72,6 +72,7 @@ def _page(
         "tenant": tenant,
         "catalog": get_catalog(),
         "like": request.POST.get("like", ""),
+        "told": None,
         "template_id": request.POST.get("template_id") or request.GET.get("template", ""),
         **besides,
         **more,
@@ -124,7 +125,7 @@ def _save_template(request: PageRequest, form: WorkloadForm, spec: WorkloadSpec)
 def workload_new(request: PageRequest, kind: str) -> HttpResponseBase:
     """POST submits; or it shows the form's other tab, which `view` names, if this one can be read.
 
-    With `save` it keeps what is typed as a template.
+    With `save` it keeps what is typed as a template; with `check` the cluster checks it, and nothing is made.
     """
     tenant = _find_own_tenant(request)
     if request.method != "POST" or tenant is None:
@@ -151,6 +152,9 @@ def workload_new(request: PageRequest, kind: str) -> HttpResponseBase:
     spec = form.read(check)
     if spec is None:
         return _page(request, kind, form, tenant)
+    if request.POST.get("check"):
+        told = form.attempt(lambda: dry_run.ask(by=by, tenant=tenant, kind=one, spec=spec))
+        return _page(request, kind, form, tenant, told=told)
     try:
         made = form.attempt(lambda: actions.submit(by=by, tenant=tenant, kind=one, spec=spec))
     except room.NoRoomError:

@@ -24,6 +24,24 @@ class PreviewSerializer(serializers.Serializer[Any]):
     manifests = serializers.CharField(help_text="YAML documents")
 
 
+_STATES = ("accepted", "queued", "refused")
+
+
+class TriedSerializer(serializers.Serializer[Any]):
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    state = serializers.ChoiceField(_STATES)
+    text = serializers.CharField(help_text="what the cluster says against it; else empty")
+
+
+class DryRunSerializer(serializers.Serializer[Any]):
+    """What the cluster would say to a request."""
+
+    state = serializers.ChoiceField(_STATES)
+    fit = FitSerializer()
+    objects = TriedSerializer(many=True)
+
+
 class ArtifactSerializer(serializers.ModelSerializer[Artifact]):
     class Meta:
         model = Artifact

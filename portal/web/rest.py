@@ -18,7 +18,8 @@ from portal.web.streaming import AbsentError
 class FeaturesMiddleware:
     """Says in every answer of REST what a client cannot find out by trying, as `Tus-Extension` does.
 
-    Who sends an `Idempotency-Key` again to a portal that does not know it does a thing twice.
+    Who sends an `Idempotency-Key` again to a portal that does not know it does a thing twice, and one that does
+    not know `dry_run` would submit.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -27,7 +28,7 @@ class FeaturesMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         answer = self.get_response(request)
         if request.path.startswith("/api/"):
-            answer.headers["Homeport-Features"] = "idempotency-key"
+            answer.headers["Homeport-Features"] = "idempotency-key, dry-run"
         return answer
 
 

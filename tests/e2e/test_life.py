@@ -5,12 +5,13 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from onebox.testing.processes import command_line
-from tests.e2e.portal import Portal, Rest
+from tests.e2e.portal import Portal, Rest, kubectl
 from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
@@ -69,6 +70,41 @@ def test_delete_in_every_state(portal: Portal, ada: Rest, when: str) -> None:
         lambda: not [p for p in store.rglob("*") if job["id"] in str(p) and p.is_file()],
         timeout_s=90,
     )
+
+
+def check_with_the_cluster(portal: Portal, ada: Rest) -> None:
+    """The cluster answers for each object, with its own quota, and nothing is made."""
+    namespace = ada.tenant()["namespace"]
+    roles = {"worker": {"count": 2, "cpu": "500m"}, "ps": {"cpu": "500m"}}
+    body = {"name": "asked", "topology": "tf-ps", "command": ["true"], "replicas": roles}
+
+    def ask() -> Any:
+        answer = ada.call("POST", "jobs/?dry_run=All", json={"image": "python:3.11-slim", **body})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    told = ask()
+    assert told["state"] == "accepted", told
+    assert [one["kind"] for one in told["objects"]] == [
+        *("Job", "Service", "ConfigMap", "Secret", "Deployment"),
+        *("Pod", "Pod"),
+    ]
+    kubectl(portal, "-n", namespace, "create", "quota", "none-left", "--hard=pods=0")
+    try:
+        refused = wait_for(
+            "the cluster counts by the quota",
+            lambda: next((one for one in ask()["objects"] if one["state"] == "refused"), None),
+        )
+    finally:
+        kubectl(portal, "-n", namespace, "delete", "quota", "none-left")
+    assert (refused["kind"], "exceeded quota: none-left" in refused["text"]) == ("Pod", True)
+    kinds = "jobs,deployments,services,configmaps,secrets,pods"
+    assert "asked-" not in kubectl(portal, "-n", namespace, "get", kinds, "-o", "name")
+    assert ada.get("jobs/?name=asked")["count"] == 0
+
+
+def test_the_cluster_itself_checks_a_training(portal: Portal, ada: Rest) -> None:
+    check_with_the_cluster(portal, ada)
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ LANDED = {
     "jobs/migrations/0014_user_secrets.py": "2470dee2e40044c4033994300f39dd53f6066e2f9a81c89c05ae5a0150da789c",
     "jobs/migrations/0015_templates.py": "953b5a0efbf016708a19dcbfad02b6c0c544f4138e4db5cb3a72e13731af0fd0",
     "jobs/migrations/0016_last_checkpoint.py": "d328da05961d2d1e0daae56958f1b2a6ea780c049bf5c9e8d53889196e3042a7",
+    "jobs/migrations/0017_dry_runs.py": "cd42ee146cfc7a2ebe3c714b0802a7fe2e5fa6b17d822b4ca80e01c738c13259",
     "jobs/usage/migrations/0001_from_jobs.py": "77805004d00d4cd1c9559d2afd21b13a245517f50b4fc5878c9bb0b39d3eb904",
     "jobs/usage/migrations/0002_any_kind.py": "f4bc5bdb1c6a27931caee9bac349c0c0caf0742b7edf759bc238f7dc8d7e68e2",
     "portal/migrations/0001_initial.py": "7be889019828ee90114542b717981c8feab42b779f44a4d251fb8015bbd190d7",

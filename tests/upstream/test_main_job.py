@@ -17,6 +17,7 @@ from tests.e2e.pods_door import try_everything
 from tests.e2e.portal import Portal, Rest, global_steps, kubectl, new_home, thrown_away
 from tests.e2e.test_first_training import BODY, ENDED_S, FIRST_TRAINING_S, SCRIPT
 from tests.e2e.test_gate import enter
+from tests.e2e.test_life import check_with_the_cluster
 from tests.e2e.test_services import START_S, Service, things_of
 from tests.e2e.test_topologies import EACH, PROOFS, PULL_S, RUN_S, Proof, trained_on
 from tests.tools.waiting import wait_for
@@ -106,6 +107,10 @@ def test_a_distributed_training_with_live_logs(
     assert requests.get(f"{inside.base}data/runs", timeout=30).status_code == 401
     ada.call("DELETE", board.path)
     wait_for("it is gone", lambda: not things_of(portal, board), timeout_s=60)
+
+
+def test_the_cluster_itself_checks_a_training(portal: Portal, ada: Rest) -> None:
+    check_with_the_cluster(portal, ada)
 
 
 def test_gpus_are_exclusive(ada: Rest) -> None:

@@ -301,7 +301,7 @@ def command(typed: str) -> click.Command:
     word = ARENA_WORDS[typed]
 
     def submit(
-        session: CliSession, /, *, dry_run: bool, wait: bool, follow: bool, **given: Any
+        session: CliSession, /, *, dry_run: str | None, wait: bool, follow: bool, **given: Any
     ) -> int:
         made, told = translate(word, given, session.command)
         for name in given["image_pull_secret"]:

@@ -84,6 +84,7 @@ class Rest:
         self._sleep = sleep
         self._is_hasty = is_hasty
         self._knows_keys: bool | None = None  # as the latest answer says; None: there was none
+        self.features: list[str] = []  # of the portal, as the latest answer says
         short, long = urllib3.Timeout(total=1), urllib3.Timeout(connect=10, read=120)
         options: dict[str, Any] = {
             "ssl_context": self.tls,
@@ -184,7 +185,8 @@ class Rest:
                 self._pause(number, None, "The portal does not answer")
                 continue
             if answer.status < 500:  # others may be of a proxy
-                self._knows_keys = _KEY.lower() in answer.headers.get(_FEATURES, "").split(", ")
+                self.features = answer.headers.get(_FEATURES, "").split(", ")
+                self._knows_keys = _KEY.lower() in self.features
             if answer.status < 300:
                 return answer
             wait_s = _asked_wait_s(answer)

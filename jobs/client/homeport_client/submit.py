@@ -22,6 +22,7 @@ from .exits import (
     usage_error,
 )
 from .options import Command, files_on_tab, output_option
+from .output import Column
 from .sanitize import one_line, sanitize
 from .session import CliSession
 
@@ -47,6 +48,8 @@ class SubmitCommand(Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> click.Context:
+        # By itself it is `client`: what comes behind it is no value of it.
+        args = ["--dry-run=client" if one == "--dry-run" else one for one in args]
         word = next(iter(args), "")
         is_old = any(one.partition("=")[0] == "--mode" for one in args)  # of Arena, too
         if word not in ARENA_WORDS and not is_old:
@@ -78,7 +81,12 @@ def _no_more(ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     callback=_no_more,
     expose_value=False,
 )
-@click.option("--dry-run", is_flag=True, help="only show manifests and whether it fits")
+@click.option(
+    "--dry-run",
+    type=click.Choice(["client", "server"]),
+    metavar="[=server]",
+    help="only show manifests and whether it fits; =server: what the cluster says",
+)
 @click.option("--list-files", is_flag=True, help="only list what would be sent")
 @click.option("-w", "--wait", is_flag=True, help="wait; end with its exit code")
 @click.option("--follow", is_flag=True, help="show its log, too")
@@ -88,7 +96,7 @@ def submit(
     session: CliSession,
     /,
     *,
-    dry_run: bool,
+    dry_run: str | None,
     list_files: bool,
     wait: bool,
     follow: bool,
@@ -117,7 +125,7 @@ def carry_out(
     session: CliSession,
     wanted: body.SubmitRequest,
     *,
-    dry_run: bool,
+    dry_run: str | None,
     wait: bool,
     follow: bool,
     then: Callable[[CliSession, Json], None] | None = None,
@@ -129,6 +137,8 @@ def carry_out(
         is_without_code = bundle is None
         if bundle is not None:
             wanted.body["source"] = {"bundle": bundle}
+    if dry_run == "server":
+        return _ask_cluster(session, wanted)
     if dry_run:
         return _dry_run(session, wanted, is_without_code=is_without_code)
     job = post(session, wanted)
@@ -214,6 +224,39 @@ def _dry_run(session: CliSession, wanted: body.SubmitRequest, *, is_without_code
         colour = {"now": "green", "later": "yellow", "never": "red"}.get(str(fit.get("kind")), "")
         session.terminal.tell(one_line(fit.get("text", "")), colour)
     return REFUSED if fit.get("kind") == "never" else OK
+
+
+_COLOURS = {"accepted": "green", "queued": "yellow", "refused": "red"}
+_TRIED = (
+    Column("KIND"),
+    Column("NAME", shrinks_to=12),
+    Column("STATE", colour=lambda text: _COLOURS.get(text, "")),
+    Column("TEXT", shrinks_to=20, wraps=True),
+)
+_VERDICTS = {
+    "accepted": "The cluster accepts it. {fit}",
+    "queued": "The cluster accepts it, but its quota is used up: it will be queued.",
+    "refused": "The cluster refuses it.",
+}
+
+
+def _ask_cluster(session: CliSession, wanted: body.SubmitRequest) -> int:
+    """What the cluster itself would say; nothing is made."""
+    with refused_line_by_line(REFUSED_TEXT, wanted.flag_of):
+        session.rest.get("me/")
+        if "dry-run" not in session.rest.features:
+            # It would submit the training.
+            text = "This portal cannot ask the cluster: it is older than this command line."
+            raise ClientError(text, "--dry-run alone shows the manifests and whether it fits.")
+        told = session.rest.call("POST", "jobs/", body=wanted.body, query={"dry_run": "All"})
+    state = told.get("state") if isinstance(told, dict) else None
+    if state not in _VERDICTS:
+        raise ClientError("The portal did not say what the cluster says.")
+    if not session.output.row(told):
+        session.output.table(told["objects"], _TRIED)
+        text = _VERDICTS[state].format(fit=one_line(told["fit"]["text"]))
+        session.terminal.tell(text, _COLOURS[state])
+    return REFUSED if state == "refused" else OK
 
 
 def post(session: CliSession, wanted: body.SubmitRequest) -> Json:

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from homeport_client import body
 from homeport_client.body import FIELDS, duration_s, name_of
-from homeport_client.exits import USAGE, ClientError
+from homeport_client.exits import REFUSED, USAGE, ClientError
 from homeport_client.pack import pack, select
 from jobs.kinds.training.serializer import TrainingSerializer
 from portal.web.fields import NAME
@@ -197,3 +198,55 @@ def test_one_file_is_sent_as_it_is(taking: Scripted, submit: Submit) -> None:
     assert b"print(1)" in upload.body
     assert taking.asked[-1].json["name"] == "train"
     assert submit(path="/nowhere").code == USAGE
+
+
+# --- what the cluster says ---
+def tried(state: str) -> dict[str, Any]:
+    text = "exceeded quota: team" if state == "queued" else "violates PodSecurity"
+    pod = {
+        "kind": "Pod",
+        "name": "a-0",
+        "state": state,
+        "text": "" if state == "accepted" else text,
+    }
+    job = {"kind": "Job", "name": "a", "state": "accepted", "text": ""}
+    return {"state": state, "fit": FITS["fit"], "objects": [job, pod]}
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "said"),
+    [
+        ("accepted", 0, "The cluster accepts it. Fits now."),
+        ("queued", 0, "its quota is used up: it will be queued."),
+        ("refused", REFUSED, "The cluster refuses it."),
+    ],
+)
+def test_the_cluster_is_asked_and_nothing_is_submitted(
+    taking: Scripted, submit: Submit, state: str, code: int, said: str
+) -> None:
+    features = {"Homeport-Features": "idempotency-key, dry-run"}
+    taking.answers |= {
+        "GET me/": Answer({}, headers=features),
+        "POST jobs/": Answer(tried(state), headers=features),
+    }
+    ran = submit("--dry-run=server")
+    assert (ran.code, said in ran.err) == (code, True), ran.err
+    assert [line.split()[:3] for line in ran.out.splitlines()[1:]] == [
+        ["Job", "a", "accepted"],
+        ["Pod", "a-0", state],
+    ]
+    assert [path for path in taking.paths() if "jobs/" in path] == ["POST jobs/?dry_run=All"]
+    assert json.loads(submit("--dry-run=server", "-o", "json").out) == tried(state)
+
+
+def test_a_portal_that_would_submit_is_not_asked(
+    taking: Scripted, homeport: CommandLine, folder: Path
+) -> None:
+    taking.answers["GET me/"] = Answer({}, headers={"Homeport-Features": "idempotency-key"})
+    ran = homeport("submit", "--dry-run=server", str(folder), "--image", "i", "--", "x")
+    assert (ran.code, "older than this command line" in ran.err) == (1, True)
+    # By itself it takes no value from the word behind it.
+    ran = homeport("submit", "--dry-run", str(folder), "--image", "i", "--", "x", "--dry-run")
+    assert (ran.code, ran.out) == (0, "kind: Job\n"), ran.err
+    assert taking.asked[-1].json["command"] == ["x", "--dry-run"]
+    assert "POST jobs/" not in " ".join(taking.paths()).replace("jobs/preview", "")

@@ -57,6 +57,9 @@ class Sim(Kubelet, Cluster):
     began: dict[str, float] = field(default_factory=dict)  # root uid -> when it was set going
     made: int = 0
     ports: int = 30000
+    # What is only tried, and what the cluster says against it.
+    tried: list[Object] = field(default_factory=list)
+    refuses: Callable[[Object], ClusterError | None] = lambda _obj: None
 
     def __post_init__(self) -> None:
         ready = {"type": "Ready", "status": "True"}
@@ -113,6 +116,14 @@ class Sim(Kubelet, Cluster):
 
     async def create(self, obj: Object) -> Object:
         return self._mutation("create", obj, lambda: self._create(obj))
+
+    async def try_create(self, obj: Object) -> Object:
+        if self.is_down:
+            raise Unavailable(0, "NoConnection", "the cluster is down")
+        self.tried.append(obj)
+        if error := self.refuses(obj):
+            raise error
+        return copy.deepcopy(obj)
 
     def _create(self, obj: Object) -> Object:
         made = copy.deepcopy(obj)
