@@ -31,6 +31,7 @@ def read_context(config: Config, environ: Dict[str, str]) -> ReplicaContext:
         pod_uid=environ.get("HOMEPORT_POD_UID") or "00000000",
         role_count=config.get("counts", {}).get(role, 0),
         folder=config["folder"],
+        is_sparse=config.get("sparse_spec", False),
     )
 
 

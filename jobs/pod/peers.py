@@ -8,21 +8,11 @@ import time
 from typing import Callable, Dict, List, Sequence
 
 from jobs.pod.errors import PortalError
-from jobs.pod.protocol.placeholders import Hosts, ReplicaContext
+from jobs.pod.protocol.placeholders import Hosts
 
 Say = Callable[[str], None]
 GREETING_S = 5.0
 ASK_S = 1.0  # between two questions to the portal, which waits for a while before it answers
-
-
-def peer_names(context: ReplicaContext) -> List[str]:
-    """The host names of all other replicas."""
-    names = []
-    for role, hosts in sorted(context.hosts.items()):
-        for index, host in enumerate(hosts):
-            if (role, index) != (context.role, context.task_index):
-                names.append(host.rsplit(":", 1)[0])
-    return names
 
 
 def some_names(names: List[str]) -> str:

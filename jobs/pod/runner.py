@@ -41,7 +41,6 @@ from jobs.pod.files import (
 from jobs.pod.peers import (
     Addresses,
     greet,
-    peer_names,
     resolve,
     some_names,
     wait_for_peers,
@@ -208,7 +207,7 @@ class Runner:
             self.say(text)
             return Ending(codes.EXIT_CONFIGURATION, codes.NO_USER, text)
         # Nobody speaks with who is in no list of hosts: an evaluator may begin when others have gone.
-        names = peer_names(context) if context.role in context.hosts else []
+        names = context.peer_names if context.role in context.hosts else []
         timeout_s = float(config.get("peer_timeout_s") or 300)
         find: Callable[[str], None] = resolve
         seen: Optional[Addresses] = None

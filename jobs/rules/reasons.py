@@ -215,8 +215,8 @@ ROWS: dict[str, tuple[str, str]] = {
         "worker-0 has succeeded, but {who} still runs {waited} later.",
         (
             "A TensorFlow worker that waits for one that has ended never ends: give its session "
-            "device_filters=['/job:ps', '/job:worker/task:%d' % task_index]. Stop the training "
-            "if no more output is expected."
+            "device_filters=['/job:ps', '/job:worker/task:%d' % task_index], or ask for sparse_spec "
+            "with tf-ps. Stop the training if no more output is expected."
         ),
     ),
     # --- failed by its own program ---

@@ -259,7 +259,7 @@ TF_PS = Topology(
             "gRPC traffic grows with workers times servers; above 16 workers try tf-multiworker.",
         ),
     ),
-    options=("cluster_flags",),
+    options=("cluster_flags", "sparse_spec"),
 )
 TF_MULTIWORKER = Topology(
     "tf-multiworker",

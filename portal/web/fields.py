@@ -231,6 +231,22 @@ class Duration(Integer):
         return quantity.duration_text(number)
 
 
+@extend_schema_field(bool)
+class TrueOrFalse(Omissible):
+    """true or false; their names as well, as forms send them."""
+
+    default_error_messages = {"invalid": _("This must be true or false.")}
+
+    def to_internal_value(self, data: Any) -> bool:
+        found = {"true": True, "false": False}.get(str(data).lower())
+        if found is None:
+            self.fail("invalid")
+        return found
+
+    def to_representation(self, value: bool) -> bool:
+        return value
+
+
 @extend_schema_field(str)
 class Text(Omissible):
     """Strict: a number is no text. Its ends are not trimmed."""

@@ -72,12 +72,12 @@ def typed_text(each: AnyField, value: Any) -> str:
 
 def shown_text(each: AnyField, value: Any) -> str:
     """A value in the words of the pages."""
-    titles = dict(each.style["widget"].choices)
-    if value in titles:
-        return str(titles[value])
+    typed, titles = typed_text(each, value), dict(each.style["widget"].choices)
+    if typed in titles:
+        return str(titles[typed])
     if isinstance(each, Duration):
         return duration_text(value)
-    return bytes_text(value) if isinstance(each, Memory) else typed_text(each, value)
+    return bytes_text(value) if isinstance(each, Memory) else typed
 
 
 def blank_texts(fields: Mapping[str, AnyField]) -> dict[str, str]:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.e2e.portal import Portal, Rest
-from tests.e2e.test_topologies import EACH, need_torch, run_to_the_end
+from tests.e2e.proofs import EACH, need_torch, run_to_the_end
 from tests.tools import kubeflow
 
 pytestmark = [pytest.mark.e2e, pytest.mark.tensorflow]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.e2e.portal import Portal, Rest
-from tests.e2e.test_topologies import check_that_nothing_is_left
+from tests.e2e.proofs import check_that_nothing_is_left
 from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.e2e

@@ -1,7 +1,9 @@
 """Each topology of several machines with its framework: the examples as people submit them by REST."""
 
 import json
+import os
 import re
+import signal
 from contextlib import suppress
 from dataclasses import dataclass
 from math import cos, sin
@@ -11,19 +13,22 @@ from typing import Any
 import pytest
 
 from tests.e2e.jupyter import Lab
-from tests.e2e.portal import ROOT, Portal, Rest, kubectl
+from tests.e2e.portal import Portal, Rest, kubectl
+from tests.e2e.proofs import (
+    EACH,
+    EXAMPLES,
+    PULL_S,
+    RUN_S,
+    TENSORFLOW,
+    check_that_nothing_is_left,
+    need_torch,
+    programs,
+    run_to_the_end,
+)
 from tests.e2e.test_services import Service
-from tests.tools.missing import is_missing
 from tests.tools.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.tensorflow]
-
-EXAMPLES = ROOT / "docs" / "examples"
-TORCH = Path("/usr/lib/python3/dist-packages/torch")
-TENSORFLOW = "tensorflow/tensorflow:2.21.0"
-PULL_S = 300  # of TensorFlow or JAX for the first time, with all else that the machine does
-RUN_S = 240
-EACH = {"cpu": "400m", "memory": "1536Mi"}
 
 
 @dataclass(frozen=True)
@@ -77,27 +82,6 @@ def trained_on(*shards: int, steps: int = 100) -> list[float]:
             b - 0.2 * sum(y * error for _x, y, error in errors) / len(samples),
         )
     return [a, b]
-
-
-def run_to_the_end(ada: Rest, script: Path, **body: Any) -> tuple[dict[str, Any], str]:
-    """A training that succeeds, and its log."""
-    bundle = ada.upload(script)
-    job = ada.submit(name=script.stem, source={"bundle": bundle}, clean_policy="all", **body)
-    ada.wait(job, "running", "succeeded", timeout_s=PULL_S)
-    done = ada.wait(job, "succeeded", timeout_s=RUN_S)
-    return done, ada.text(f"jobs/{job['id']}/logs/?download=1")
-
-
-def check_that_nothing_is_left(portal: Portal, ada: Rest, job: dict[str, Any], most_s: int) -> None:
-    namespace = ada.tenant()["namespace"]
-    found = ("-n", namespace, "get", "jobs,deployments,services,pods,configmaps,secrets")
-    mark = ("-l", f"homeport.dev/owner={job['id']}", "-o", "name")
-    wait_for("all is gone", lambda: not kubectl(portal, *found, *mark).strip(), timeout_s=most_s)
-
-
-def need_torch() -> None:
-    if not TORCH.exists():
-        is_missing("there is no PyTorch on this machine: apt-get install python3-torch")
 
 
 @pytest.mark.parametrize("proof", PROOFS, ids=str)
@@ -205,6 +189,68 @@ def test_a_chief_goes_on_without_a_worker_and_the_last_checkpoint_is_evaluated(
     addresses = re.findall(r"(?:chief|worker|ps|evaluator)-\d at (\S+)", log())
     assert len(set(addresses)) >= 5
     check_that_nothing_is_left(portal, ada, job, 240)
+
+
+def test_a_worker_with_a_sparse_spec_is_started_again_while_the_other_trains_on(
+    portal: Portal, ada: Rest
+) -> None:
+    job = ada.submit(
+        name="sparse",
+        topology="tf-ps",
+        image=TENSORFLOW,
+        command=[
+            "python",
+            "ps_sparse.py",
+            "--log_dir={{log_dir}}",
+            "--steps=3000",
+            "--step_s=0.02",
+        ],
+        source={"bundle": ada.upload(EXAMPLES / "ps_sparse.py")},
+        replicas={
+            "worker": {**EACH, "cpu": "300m", "count": 2},
+            "ps": {**EACH, "cpu": "200m", "count": 2},
+        },
+        sparse_spec=True,
+        clean_policy="all",
+    )
+
+    def log() -> str:
+        return ada.text(f"jobs/{job['id']}/logs/?tail=9000")
+
+    def losses() -> list[float]:
+        """Of worker 0, in order."""
+        return [float(one) for one in re.findall(r"\| worker-0 step \d+ loss (\S+)", log())]
+
+    def workers() -> list[Any]:
+        found = ada.get(f"jobs/{job['id']}/")["replicas"]
+        return [one for one in found if one["role"] == "worker"]
+
+    wait_for("both train", lambda: losses() and "| worker-1 step " in log(), timeout_s=PULL_S)
+    before, (survivor, lost) = losses()[-1], workers()
+    for pid in programs(job, "worker", 1):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(
+        "it is another pod", lambda: workers()[1]["pod"] not in {lost["pod"], ""}, timeout_s=60
+    )
+    assert ada.get(f"jobs/{job['id']}/")["state"] == "running"
+    done = ada.wait(job, "succeeded", timeout_s=RUN_S)
+    assert done["attempt"] == 1
+    first, second = workers()
+    same = ("pod", "started_at", "restarts")
+    assert [first[name] for name in same] == [survivor[name] for name in same]
+    assert (first["restarts"], second["restarts"]) == (0, 1)
+    told = losses()
+    assert told[-1] < before / 10
+    assert told[-1] < 0.01
+    assert "| worker-1 ended at loss 0.0" in log()
+    known = dict(re.findall(r"\| ((?:worker|ps)-\d) at \S+ knows (\{.*\})", log()))
+    where = {name: json.loads(text)["cluster"] for name, text in known.items()}
+    servers = [where[f"ps-{n}"]["ps"][str(n)] for n in range(2)]
+    assert [where[f"ps-{n}"] for n in range(2)] == [{"ps": {str(n): servers[n]}} for n in range(2)]
+    for n in range(2):
+        own = where[f"worker-{n}"]
+        assert (own["ps"], [*own["worker"]]) == (servers, [str(n)])
+    check_that_nothing_is_left(portal, ada, done, 120)
 
 
 # Starts its words as soon as the names of the training do not resolve, and shows them.

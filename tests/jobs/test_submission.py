@@ -27,6 +27,7 @@ from tests.factories import make_tenant, submit_body
 from tests.recorded import GIVEN
 
 pytestmark = pytest.mark.django_db
+PS = {"worker": {"count": 2}, "ps": {}}
 
 
 @pytest.fixture
@@ -105,6 +106,12 @@ def test_a_restart_policy_that_contradicts_the_retries_is_refused(
         ("tf-ps", {"max_failed": 0}, "max_failed"),
         ("jax", {"indexes": "0"}, "indexes"),
         ("jax", {"cluster_flags": True}, "cluster_flags"),
+        ("tf-multiworker", {"sparse_spec": True}, "sparse_spec"),
+        ("tf-ps", {"sparse_spec": True, "replicas": {**PS, "chief": {}}}, "sparse_spec"),
+        ("tf-ps", {"sparse_spec": True, "replicas": {**PS, "evaluator": {}}}, "sparse_spec"),
+        ("tf-ps", {"sparse_spec": True, "addresses": "ip"}, "addresses"),
+        ("tf-ps", {"sparse_spec": "true", "replicas": PS}, None),
+        ("jax", {"sparse_spec": False}, None),
         ("array", {"cluster_flags": True}, "cluster_flags"),
         ("array", {"indexes": "0,6"}, "indexes"),
         ("array", {"indexes": "0-3,5", "parallelism": 100, "max_failed": 0}, None),

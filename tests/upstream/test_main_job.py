@@ -15,11 +15,12 @@ from playwright.sync_api import Page, expect
 from deploy.cluster import rights, used
 from tests.e2e.pods_door import try_everything
 from tests.e2e.portal import Portal, Rest, global_steps, kubectl, new_home, thrown_away
+from tests.e2e.proofs import EACH, PULL_S, RUN_S
 from tests.e2e.test_first_training import BODY, ENDED_S, FIRST_TRAINING_S, SCRIPT
 from tests.e2e.test_gate import enter
 from tests.e2e.test_life import check_with_the_cluster
 from tests.e2e.test_services import START_S, Service, things_of
-from tests.e2e.test_topologies import EACH, PROOFS, PULL_S, RUN_S, Proof, trained_on
+from tests.e2e.test_topologies import PROOFS, Proof, trained_on
 from tests.tools.waiting import wait_for
 from tests.upstream.conftest import Upstream
 from tests.upstream.power import Accounts, installed, make_people, portal_of

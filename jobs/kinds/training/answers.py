@@ -17,7 +17,7 @@ from jobs.kinds.training.spec import TrainingSpec
 from jobs.models import Attempt, Replica, Workload
 from jobs.rules import conditions
 from jobs.rules.restarts import Cause
-from portal.web.fields import Integer, Quantity
+from portal.web.fields import Integer, Quantity, TrueOrFalse
 from portal.web.forms import AnyField
 
 
@@ -93,6 +93,8 @@ def _answered(each: AnyField) -> AnyField:
     """How the document describes what REST answers of an option."""
     if isinstance(each, Integer):
         return serializers.IntegerField(required=False, allow_null=each.allow_null, **INT64)
+    if isinstance(each, TrueOrFalse):
+        return serializers.BooleanField(required=False)
     if isinstance(each, FinishedTraining):
         return serializers.UUIDField(allow_null=True, read_only=True)
     if isinstance(each, Quantity | Indexes):

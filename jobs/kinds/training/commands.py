@@ -57,22 +57,23 @@ def preview_command(spec: TrainingSpec) -> CommandPreview:
         )
     folder = f"/log/jobs/{kube_name}"
     log_dir = spec.log_folder or folder
+    is_sparse = spec.run_policy.sparse_spec
     replicas: dict[str, list[str]] = {}
     own = {role: n for role, n in counts.items() if not topology.role(role).program}
     for role, count in own.items():
         for index in spec.indexes_of(role)[:MAX_SHOWN]:
-            context = ReplicaContext(
-                role, index, hosts, "/data", log_dir, role_count=count, folder=folder
-            )
+            where = (role, index, hosts, "/data", log_dir)
+            context = ReplicaContext(*where, role_count=count, folder=folder, is_sparse=is_sparse)
             words = placeholders.final_command(spec.command_of(role), spec.cluster_flags, context)
             replicas.setdefault(command_line.join(words), []).append(f"{role}-{index}")
     shown = sum(map(len, replicas.values()))
     first = next(iter(spec.replicas))
     first_index = spec.indexes_of(first)[0]
+    of_first = ReplicaContext(first, first_index, hosts, "", "", is_sparse=is_sparse)
     return CommandPreview(
         lines=tuple(ReplicaCommand(tuple(who), text) for text, who in replicas.items()),
         first=f"{first}-{first_index}",
-        variables=_variables(spec, ReplicaContext(first, first_index, hosts, "", "")),
+        variables=_variables(spec, of_first),
         hidden=sum(len(spec.indexes_of(role)) for role in own) - shown,
         shell_word=next((word for word in _words(spec) if word in _SHELL_WORDS), ""),
         unknown_placeholder=_find_unknown_placeholder(spec),

@@ -91,7 +91,7 @@ def is_failure(now: Situation) -> bool:
     if root is None or root.uid != now.row.root_uid:
         return False
     if now.least is not None and 0 in root.failed:
-        return True  # the others meet by it
+        return True  # the others meet by it, or it must succeed
     return root.verdict == "failed" or bool(_find_lost(now))
 
 
@@ -115,7 +115,8 @@ def _failing(now: Situation) -> list[ReplicaRow]:
     """Replicas whose failure is the training's."""
     lost, role = _find_lost(now), now.deciding.name
     if now.least is not None:
-        lost |= {(role, index) for index in _failed_for_good(now)}
+        failed = {(role, index) for index in _failed_for_good(now)}
+        lost |= failed & needed(now.topology, policy_of(now), now.row.counts) or failed
     return [
         row
         for row in now.current
@@ -337,7 +338,8 @@ def _was_replaced(now: Situation, row: ReplicaRow) -> bool:
 
 def find_stragglers(now: Situation) -> list[str]:
     """Those that still run although worker 0 has succeeded, all being needed."""
-    if policy_of(now) is not SuccessPolicy.ALL or now.topology.is_array:
+    knows_none = now.topology.is_array or now.run_policy.sparse_spec  # of the others
+    if policy_of(now) is not SuccessPolicy.ALL or knows_none:
         return []
     rows = {row.key.index: row for row in _deciding(now)}
     if 0 not in rows or rows[0].state is not ReplicaState.SUCCEEDED:

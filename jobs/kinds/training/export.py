@@ -127,21 +127,24 @@ class Export:
         # Services of the operator name pods only once these are ready: nobody could wait for them.
         is_alone = replicas.role.is_apart or self.topology.is_array
         is_met = self.form is PLAIN and not is_alone
-        met = [one for role in self.hosts.values() for one in role] if is_met else []
-        own = self.form.address(self, replicas.role.name, replicas.index or 0)
+        peers = self._context(replicas).peer_names if is_met else []
         return {
             "source": source,
             "log_dir": self.log_dir,
             "data_dir": DATA_DIR,
             "limits": {"bundle_bytes": settings.BUNDLE_MAX_BYTES},
-            "peers": [one.rpartition(":")[0] for one in met if one != own],
+            "peers": peers,
         }
+
+    def _context(self, replicas: ReplicaGroup) -> ReplicaContext:
+        role = replicas.role.name
+        where = (role, replicas.index or 0, self.hosts, DATA_DIR, self.log_dir)
+        is_sparse = self.spec.run_policy.sparse_spec
+        return ReplicaContext(*where, role_count=self.counts[role], is_sparse=is_sparse)
 
     def _program(self, replicas: ReplicaGroup) -> tuple[list[str], list[Object]]:
         """Command and variables, but for those that the operator sets."""
-        role, index = replicas.role.name, replicas.index
-        where = (role, index or 0, self.hosts, DATA_DIR, self.log_dir)
-        context = ReplicaContext(*where, role_count=self.counts[role])
+        role, index, context = replicas.role.name, replicas.index, self._context(replicas)
         known = {"task_index": _INDEX} if index is None else {}
 
         def text(given: str) -> str:
@@ -216,7 +219,9 @@ def _tfjob(export: Export) -> list[Object]:
         _REPLICA_TYPES[role.name]: ReplicaGroup(role, export.counts[role.name], None, _BY_LABEL)
         for role in export.roles
     }
-    more = {"successPolicy": "AllWorkers" if is_all else ""}
+    more: Object = {"successPolicy": "AllWorkers" if is_all else ""}
+    if export.spec.run_policy.sparse_spec:
+        more["enableDynamicWorker"] = True
     return [_operated(export, "tfReplicaSpecs", groups, more)]
 
 
@@ -255,7 +260,7 @@ def _operated(
     export: Export, field: str, groups: Mapping[str, ReplicaGroup], more: Mapping[str, Any]
 ) -> Object:
     run, restarts = export.spec.run_policy, export.spec.run_policy.retries
-    if export.spec.least and run.restart_policy != RestartPolicy.NEVER:
+    if (export.spec.least or run.sparse_spec) and run.restart_policy != RestartPolicy.NEVER:
         restarts = max(REPLICA_RESTARTS, restarts)  # others go on meanwhile
     restart = "OnFailure" if restarts else "Never"
     if run.restart_policy == RestartPolicy.EXIT_CODE:
@@ -368,6 +373,10 @@ def _find_problem_in(spec: TrainingSpec, form: Form) -> str:
     if spec.topology not in form.topologies:
         words = {"form": form.title, "topologies": ", ".join(form.topologies)}
         return _("A %(form)s is for %(topologies)s.") % words
+    if form is TFJOB and spec.run_policy.sparse_spec and spec.replicas["ps"].count > 1:
+        return _(
+            "With sparse_spec a TFJob has one parameter server: its operator tells the others no index."
+        )
     if (
         form is PYTORCHJOB
         and not spec.least

@@ -133,7 +133,11 @@ class TrainingLifecycle(RecycledLifecycle):
                 self.set(started_at=self.now)
             if self.attempt.started_at is None:
                 self._tell_attempt(started_at=self.now)
-        elif self.row.least and self.notes.restart_reason and not self.situation.spare:
+        elif (
+            self.situation.least is not None
+            and self.notes.restart_reason
+            and not self.situation.spare
+        ):
             self.note(restart_reason=())
         late = self._wait_for_stragglers()
         if late is not None and self.row.reason.code != late.code:

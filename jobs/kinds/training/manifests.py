@@ -155,6 +155,8 @@ def _job_json(training: Workload, spec: TrainingSpec, attempt: int, pods: PodSet
         "grace_s": spec.run_policy.pod_grace_s,
         **_programs(topology, spec),
     }
+    if spec.run_policy.sparse_spec:
+        content["sparse_spec"] = True
     if spec.log_folder:
         since = training.created_at.timestamp() - CLOCKS_S
         content |= {"log_dir": spec.log_folder, "since": since}
@@ -243,10 +245,12 @@ def render_training(
     deciding = topology.deciding(spec.replicas)
     counts = {role: asked.count for role, asked in spec.replicas.items()}
     success = success_policy(topology, policy.success_policy, counts)
-    decides_after = any(role != deciding.name for role, _ in needed(topology, success, counts))
+    must = needed(topology, success, counts)
+    decides_after = any(role != deciding.name for role, _ in must)
     is_retried = policy.restart_policy != RestartPolicy.NEVER
     replica_restarts = max(REPLICA_RESTARTS, policy.retries) if is_retried else 0
-    root_restarts, least = 0, spec.least.get(deciding.name)
+    root_restarts = 0
+    least = len(must) if policy.sparse_spec else spec.least.get(deciding.name)
     max_failed: int | None = 0
     if least is not None:
         root_restarts, max_failed = replica_restarts, counts[deciding.name] - least

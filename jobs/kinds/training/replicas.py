@@ -44,8 +44,9 @@ class Situation:
 
     @property
     def least(self) -> int | None:
-        """How many deciding replicas suffice; None: what the success policy says."""
-        return self.row.least.get(self.deciding.name)
+        """How many deciding replicas suffice where each is replaced alone; None: it is not."""
+        role = self.deciding.name
+        return self.row.counts[role] if self.run_policy.sparse_spec else self.row.least.get(role)
 
     @property
     def current(self) -> list[ReplicaRow]:
@@ -95,12 +96,15 @@ class Situation:
 
     @property
     def spare(self) -> set[ReplicaKey]:
-        """Replicas that do not run, as many as may be missing; never the first, by which they meet."""
+        """Replicas that do not run, as many as may be missing; never the first, by which they meet.
+
+        With a sparse spec none meets by another: all but one may be.
+        """
         found: set[ReplicaKey] = set()
-        for role, least in self.row.least.items():
-            others = [
-                ReplicaKey(role, n, self.row.attempt) for n in range(1, self.row.counts[role])
-            ]
+        is_sparse = self.run_policy.sparse_spec
+        for role, least in ({self.deciding.name: 1} if is_sparse else self.row.least).items():
+            indexes = range(0 if is_sparse else 1, self.row.counts[role])
+            others = [ReplicaKey(role, n, self.row.attempt) for n in indexes]
             idle = [key for key in others if self.replicas[key].state not in _GOOD]
             found.update(idle[: self.row.counts[role] - least])
         return found

@@ -45,6 +45,7 @@ from portal.web.fields import (
     ImageReference,
     MemoryRequest,
     Name,
+    TrueOrFalse,
 )
 from portal.web.forms import Widget
 
@@ -128,6 +129,20 @@ class TrainingSerializer(SpecSerializer):
         required=False,
         help_text="or true for ps_hosts, worker_hosts, job_name and task_index, or false",
         style=_widget("how", 2, "cluster_flags"),
+    )
+    sparse_spec = TrueOrFalse(
+        source="run_policy.sparse_spec",
+        label=_("Sparse cluster spec"),
+        default=_RUN.sparse_spec,
+        style=_widget(
+            "where",
+            6,
+            hint=_(
+                "TF_CONFIG names to each worker itself and the parameter servers only; one that ends "
+                "or is lost is started again alone."
+            ),
+            choices=(("False", _("no")), ("True", _("yes"))),
+        ),
     )
     success_policy = SuccessPolicyName(
         source="run_policy.success_policy",
@@ -291,7 +306,7 @@ class TrainingSerializer(SpecSerializer):
         topology = get_topology(spec.topology)
         for name, why in _contradictions(spec).items():
             _refuse("contradiction", why, name)
-        if spec.least or topology.is_array:
+        if spec.least or spec.run_policy.sparse_spec or topology.is_array:
             spec = self._with_names(spec, topology)
         try:
             success_policy(topology, spec.run_policy.success_policy, spec.replicas)
@@ -308,7 +323,8 @@ class TrainingSerializer(SpecSerializer):
             return spec
         if self.initial_data.get("addresses"):  # else it is what the catalog says
             text = _(
-                "With min, and of an array, this cannot be ip: a replica that is replaced moves."
+                "With min, with sparse_spec and of an array this cannot be ip: a replica that is "
+                "replaced moves."
             )
             _refuse("contradiction", text, "addresses")
         by_name = msgspec.structs.replace(spec.run_policy, addresses="names")
@@ -351,10 +367,17 @@ def _contradictions(spec: TrainingSpec) -> dict[str, Any]:
         wrong["restart_policy"] = _("With retries this cannot be never.")
     if policy == RestartPolicy.EXIT_CODE and not retries:
         wrong["restart_policy"] = _("Nothing is retried without retries: enter 1 to 10 of them.")
+    said = {**msgspec.structs.asdict(spec), **msgspec.structs.asdict(spec.run_policy)}
     for name, topologies in OPTIONS.items():
-        if spec.topology not in topologies and getattr(spec, name) not in _UNSAID:
+        is_unsaid = said[name] in _UNSAID or said[name] is False  # 0 is a number
+        if spec.topology not in topologies and not is_unsaid:
             text = _("This goes with the topology %(names)s only.")
             wrong[name] = text % {"names": joined(topologies, "or")}
+    alone = spec.replicas.keys() & {"chief", "evaluator"}
+    if "sparse_spec" not in wrong and spec.run_policy.sparse_spec and alone:
+        wrong["sparse_spec"] = _(
+            "A chief has to know all workers, and an evaluator goes with one. Leave out both, or this."
+        )
     if "indexes" not in wrong and spec.indexes:
         last = spec.replicas["worker"].count - 1
         if spec.indexes_of("worker")[-1] > last:

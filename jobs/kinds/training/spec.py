@@ -27,6 +27,7 @@ class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
     clean_policy: str = "running"  # running | all | none
     ttl_s: int = 86400
     addresses: str = "names"  # names | ip: by what its replicas find each other
+    sparse_spec: bool = False  # each worker knows itself and the servers, and is replaced alone
 
     @property
     def pod_grace_s(self) -> int:

@@ -32,6 +32,7 @@ class ReplicaContext(NamedTuple):
         interface: the pod's network interface; empty where nobody asks for it.
         role_count: replicas of its role; 0: as `hosts` has, for older versions do not say.
         folder: the training's own one on the log volume; empty: `log_dir` is.
+        is_sparse: of all replicas it is told those that it cannot do without.
     """
 
     role: str
@@ -44,6 +45,7 @@ class ReplicaContext(NamedTuple):
     interface: str = ""
     role_count: int = 0
     folder: str = ""
+    is_sparse: bool = False
 
     @property
     def name(self) -> str:
@@ -53,6 +55,29 @@ class ReplicaContext(NamedTuple):
     def task_count(self) -> int:
         """Replicas of its role."""
         return self.role_count or len(self.hosts.get(self.role, ())) or 1
+
+    @property
+    def known_hosts(self) -> Dict[str, Dict[int, str]]:
+        """Role -> index -> address, of those that it is told of.
+
+        Sparse, as tf-operator's enableDynamicWorker: itself and, of a worker, the parameter servers.
+        Theirs tells a server a list of its own address alone, which leaves index 1 undefined.
+        """
+        known = {role: dict(enumerate(hosts)) for role, hosts in self.hosts.items() if hosts}
+        if not self.is_sparse:
+            return known
+        own = {self.role: {self.task_index: known[self.role][self.task_index]}}
+        return own if self.role == "ps" else {**own, "ps": known["ps"]}
+
+    @property
+    def peer_names(self) -> List[str]:
+        """The host names of all other replicas that it is told of."""
+        return [
+            address.rpartition(":")[0]
+            for role, known in sorted(self.known_hosts.items())
+            for index, address in known.items()
+            if (role, index) != (self.role, self.task_index)
+        ]
 
     @property
     def first_address(self) -> str:
@@ -153,8 +178,11 @@ def _tf_config(context: ReplicaContext) -> str:
     https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
     "environment" is what tf-operator sets: estimators of TensorFlow 1 ask for it.
     """
-    cluster = {role: list(names) for role, names in context.hosts.items() if names}
-    if sum(map(len, cluster.values())) <= 1:
+    if sum(map(len, context.hosts.values())) <= 1:
         return ""
+    cluster = {
+        role: known if context.is_sparse and role == context.role else list(known.values())
+        for role, known in context.known_hosts.items()
+    }
     task = {"type": context.role, "index": context.task_index}
     return json.dumps({"cluster": cluster, "environment": "cloud", "task": task}, sort_keys=True)

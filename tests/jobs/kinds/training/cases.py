@@ -141,7 +141,11 @@ DOWN = replace(
     short_attempts=1,
 )
 OLD = {"retries_itself": True}
+LATER_FAILED = pod(
+    W0, "Failed", end=ContainerExit(137, "OOMKilled"), finished_at=NOW + timedelta(hours=1)
+)
 BY_CODE = {"restart_policy": "exit_code"}
+SPARSE: dict[str, Any] = {"sparse_spec": True}
 KILLED = pod(PS, restarts=3, last_end=ContainerExit(137, "Error", "the node was restarted"))
 RESTARTED = pod(PS, is_running=False, restarts=1, last_end=ContainerExit(1, "Error"))
 BACK = replace(pod(PS, address="10.0.0.9"), uid="other")
@@ -368,6 +372,18 @@ CASES = [
     Case("elastic: too few are left: failed", elastic(counts={"worker": 2}, least={"worker": 2}),
          seen(pod(W0), pod(W1, "Failed"), at=root(verdict="failed", failed=frozenset({1}))), None, FAILED,
          "exit_code"),
+    Case("sparse: worker 0 is taken away and has no room for long, the others go on",
+         job(RUNNING, LATE, **SPARSE), seen(LOST, pod(W1), pod(PS), attempt=STEADY), (), RUNNING),
+    Case("sparse: no worker has room for long: back to the queue", job(RUNNING, LATE, **SPARSE),
+         seen(replace(UNPLACED, key=W0), UNPLACED, pod(PS), attempt=STEADY), (NO_ROOT,), STARTING,
+         "not_placed", {"teardown": "queue"}),
+    Case("sparse: others run on after worker 0 has succeeded: none of them waits for it",
+         job(RUNNING, replace(GOING, worker0_ended_at=EARLIER), **SPARSE),
+         seen(pod(W0, "Succeeded"), pod(W1), pod(PS), attempt=STEADY), (), RUNNING, ""),
+    Case("sparse, worker 0 decides: the others' failures are not the training's",
+         job(RUNNING, success_policy="worker0", **SPARSE),
+         seen(LATER_FAILED, pod(W1, "Failed"), pod(PS), at=root(failed=frozenset({0, 1}))), None,
+         FAILED, "out_of_memory"),
     # --- restarting ---
     Case("all is down, the back-off is not over: waits",
          job(RESTARTING, replace(DOWN, teardown_at=NOW)), ABSENT, (), RESTARTING, "retrying",

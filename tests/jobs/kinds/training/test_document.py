@@ -66,6 +66,7 @@ def specs(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> TrainingSpec:
         if role.least or draw(st.booleans())
     }
     retries = draw(st.integers(0, 2))
+    may_be_sparse = topology.name == "tf-ps" and not roles.keys() & {"chief", "evaluator"}
     unlimited = [] if topology.deciding(roles).program else [None]
     return spec_of(
         {
@@ -77,6 +78,7 @@ def specs(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> TrainingSpec:
             "replicas": roles,
             "env": draw(st.dictionaries(st.from_regex("MY_[A-Z]{1,3}", fullmatch=True), texts)),
             **{name: draw(choice) for name, choice in OPTIONS.items() if name in topology.options},
+            "sparse_spec": may_be_sparse and draw(st.booleans()),
             "restart_policy": "exit_code" if retries else draw(st.sampled_from(["never", ""])),
             "retries": retries,
             "deadline_s": draw(st.sampled_from([10, 28_800, *unlimited])),

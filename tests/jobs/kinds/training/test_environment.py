@@ -31,10 +31,12 @@ def trainings(draw: st.DrawFn) -> Any:
     replicas = {role: {**each, "count": count} for role, count in counts.items() if count}
     if topology.elastic_env:
         replicas["worker"]["min_count"] = draw(st.none() | st.integers(1, counts["worker"]))
+    may_be_sparse = topology.name == "tf-ps" and replicas.keys() == {"worker", "ps"}
     return unsaved(
         TRAINING,
         name="any",
         topology=topology.name,
+        run_policy={"sparse_spec": may_be_sparse and draw(st.booleans())},
         image="python:3",
         command=("true",),
         cluster_flags=FLAGS,
@@ -65,9 +67,9 @@ def given_to(training: Any, documents: list[Any]) -> dict[tuple[str, int], tuple
     found = {}
     for role, asked in training.replicas.items():
         for index in range(asked["count"]):
-            context = ReplicaContext(
-                role, index, job["hosts"], "/data", job["folder"], role_count=job["counts"][role]
-            )
+            where = (role, index, job["hosts"], "/data", job["folder"])
+            more = {"role_count": job["counts"][role], "is_sparse": job.get("sparse_spec", False)}
+            context = ReplicaContext(*where, **more)
             words = final_command([], job["cluster_flags"], context)
             flags = dict(word[2:].split("=", 1) for word in words)
             env = final_environment({}, job["environment"][role], context)
@@ -106,8 +108,15 @@ def test_flags_and_variables_name_the_same_replicas_in_the_same_order(training: 
         assert ("TF_CONFIG" in env) == (several and "TF_CONFIG" in topology.env)
         if "TF_CONFIG" in env:
             task = {"type": role, "index": index}
+            told: Any = hosts
+            if training.spec["run_policy"]["sparse_spec"]:
+                own = {role: {str(index): hosts[role][index]}}
+                told = own if role == "ps" else {**own, "ps": hosts["ps"]}
+                root = documents[0]["spec"]
+                assert (root["backoffLimitPerIndex"], root["maxFailedIndexes"]) == (3, 0)
+                assert root["podFailurePolicy"]["rules"][0]["action"] == "Ignore"
             assert json.loads(env["TF_CONFIG"]) == {
-                "cluster": hosts,
+                "cluster": told,
                 "environment": "cloud",
                 "task": task,
             }

@@ -19,6 +19,7 @@ from tests.manifests.test_job_manifests import CHIEF, PODS, SINGLE, TF_PS
 pytestmark = pytest.mark.django_db
 GIT = {"git": "https://host/lab.git", "ref": "main"}
 WORKER = {"cpu_millicores": 1000, "memory_bytes": 2**30, "gpu_count": 4}
+ONE_PS = {role: {**WORKER, "count": 1} for role in ("worker", "ps")}
 
 
 def ended(training: Workload, **changes: Any) -> Workload:
@@ -41,6 +42,12 @@ OPERATED: list[Any] = [
             "Worker": (2, "Never", "--task_index=$(TASK_INDEX)"),
             "PS": (2, "Never", "--task_index=$(TASK_INDEX)"),
         },
+    ),
+    (
+        ended(altered(TF_PS, replicas=ONE_PS), sparse_spec=True, deadline_s=None),
+        "tfjob",
+        {"successPolicy": "AllWorkers", "enableDynamicWorker": True},
+        dict.fromkeys(("Worker", "PS"), (1, "OnFailure", "--task_index=$(TASK_INDEX)")),
     ),
     (
         ended(altered(CHIEF, cluster_flags=()), restart_policy="exit_code", clean_policy="all"),
@@ -103,7 +110,8 @@ def test_jobs_of_the_operator(training: Workload, form: str, fields: Any, types:
     run, asked = spec["runPolicy"], training.spec["run_policy"]
     assert run["cleanPodPolicy"].lower() == asked["clean_policy"]
     assert run.get("activeDeadlineSeconds") == asked["deadline_s"]
-    assert run.get("backoffLimit", 0) == (3 if "elasticPolicy" in spec else asked["retries"])
+    is_alone = spec.keys() & {"elasticPolicy", "enableDynamicWorker"}
+    assert run.get("backoffLimit", 0) == (3 if is_alone else asked["retries"])
 
 
 def expand(text: str, known: dict[str, str]) -> str:
@@ -177,5 +185,8 @@ def test_who_gets_which_export() -> None:
     ps = {"topology": "tf-ps", "replicas": {"worker": role_request(), "ps": role_request()}}
     why = "A PyTorchJob is for torch-ddp. This training can be exported as kubernetes, tfjob."
     assert ask("pytorchjob", **ps) == {"field": "as", "code": "not_exportable", "text": why}
+    two = {"worker": role_request(), "ps": role_request(count=2)}
+    sparse = {"topology": "tf-ps", "replicas": two, "sparse_spec": True}
+    assert "one parameter server" in ask("tfjob", **sparse)["text"]
     many = {"worker": role_request(count=64), "ps": role_request()}
     assert "64 replicas" in ask("tfjob", topology="tf-ps", replicas=many)["text"]

@@ -20,6 +20,7 @@ def test_what_a_replica_gets(case: dict[str, Any]) -> None:
     context = ReplicaContext(**given)
     assert placeholders.final_command(command, flags, context) == case["command"]
     assert placeholders.final_environment(env, of_topology, context) == case["environment"]
+    assert case.get("peers", context.peer_names) == context.peer_names
 
 
 def test_every_flag_has_a_value() -> None:

@@ -1,0 +1,50 @@
+"""What proofs with real programs have in common: the examples, how they are run, what they must leave."""
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from onebox.testing.processes import naming
+from portal.cluster.names import job_name
+from tests.e2e.portal import ROOT, Portal, Rest, kubectl
+from tests.tools.missing import is_missing
+from tests.tools.waiting import wait_for
+
+EXAMPLES = ROOT / "docs" / "examples"
+TORCH = Path("/usr/lib/python3/dist-packages/torch")
+TENSORFLOW = "tensorflow/tensorflow:2.21.0"
+PULL_S = 300  # of TensorFlow or JAX for the first time, with all else that the machine does
+RUN_S = 240
+EACH = {"cpu": "400m", "memory": "1536Mi"}
+
+
+def run_to_the_end(ada: Rest, script: Path, **body: Any) -> tuple[dict[str, Any], str]:
+    """A training that succeeds, and its log."""
+    bundle = ada.upload(script)
+    job = ada.submit(name=script.stem, source={"bundle": bundle}, clean_policy="all", **body)
+    ada.wait(job, "running", "succeeded", timeout_s=PULL_S)
+    done = ada.wait(job, "succeeded", timeout_s=RUN_S)
+    return done, ada.text(f"jobs/{job['id']}/logs/?download=1")
+
+
+def check_that_nothing_is_left(portal: Portal, ada: Rest, job: dict[str, Any], most_s: int) -> None:
+    namespace = ada.tenant()["namespace"]
+    found = ("-n", namespace, "get", "jobs,deployments,services,pods,configmaps,secrets")
+    mark = ("-l", f"homeport.dev/owner={job['id']}", "-o", "name")
+    wait_for("all is gone", lambda: not kubectl(portal, *found, *mark).strip(), timeout_s=most_s)
+
+
+def need_torch() -> None:
+    if not TORCH.exists():
+        is_missing("there is no PyTorch on this machine: apt-get install python3-torch")
+
+
+def programs(job: dict[str, Any], role: str = "", index: int = 0) -> set[int]:
+    """Processes of this machine that the command of a training has started.
+
+    Args:
+        role: of the one replica; "": of all.
+    """
+    marks = [f"LOG_DIR=/log/jobs/{job_name(job['name'], UUID(job['id']))}"]
+    marks += [f"JOB_NAME={role}", f"TASK_INDEX={index}"] if role else []
+    return set.intersection(*(set(naming(f"{mark}\0")) for mark in marks))
