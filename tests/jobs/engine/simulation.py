@@ -291,7 +291,7 @@ class Sim(Kubelet, Cluster):
             return
         before = copy.deepcopy(status)
         self._count(job, pods)
-        if spec["suspend"]:
+        if spec.get("suspend"):
             for pod in active:
                 self.remove(pod)
         else:
