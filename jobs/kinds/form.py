@@ -14,7 +14,7 @@ from rest_framework import serializers
 
 from jobs.kinds.serializer import SpecSerializer
 from jobs.kinds.spec import WorkloadSpec
-from jobs.models import Bundle, Template, Workload
+from jobs.models import Bundle, Template, UserSecret, Workload
 from portal.errors import FieldError
 from portal.web.forms import AnyField, SpecForm
 from tenants.models import Tenant, User
@@ -162,6 +162,47 @@ class WorkloadForm(SpecForm, ABC):
     def changes(self, _spec: Any, _original: Workload, _user: User) -> list[FieldChange]:
         """What differs from the workload that it began with, as far as the user may read that."""
         return []
+
+
+class SecretsForm(WorkloadForm):
+    """One that asks how each secret of the person is used, by `training/_secrets.html`.
+
+    Attributes:
+        secrets: name -> how it is used; "": not.
+    """
+
+    def __init__(
+        self,
+        posted: QueryDict | None = None,
+        *,
+        shown: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+    ) -> None:
+        """
+        Args:
+            secrets: those that are used, where nothing was posted.
+        """
+        super().__init__(posted, shown=shown)
+        self.secrets = dict(secrets or {}) if posted is None else _posted_secrets(posted)
+
+    def place(self, error: FieldError) -> tuple[str, str]:
+        if error.field.startswith("secrets."):
+            return "secrets", f"{error.field.removeprefix('secrets.')}: {error.text}"
+        return super().place(error)
+
+    def page_context(self, tenant: Tenant) -> dict[str, Any]:
+        own = UserSecret.objects.filter(tenant=tenant, is_deleted=False)
+        return {"own_secrets": own.filter(kind=UserSecret.Kind.GENERIC)}
+
+
+def _posted_secrets(posted: QueryDict) -> dict[str, str]:
+    """Name -> how it is used, of those that are."""
+    start = "secrets."
+    return {
+        name.removeprefix(start): str(use)
+        for name, use in posted.items()
+        if name.startswith(start) and use
+    }
 
 
 def ids_of(texts: Iterable[str]) -> list[UUID]:

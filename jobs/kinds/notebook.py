@@ -11,7 +11,8 @@ from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 from jobs.kinds.base import StopTexts
-from jobs.kinds.form import WorkloadForm
+from jobs.kinds.form import SecretsForm
+from jobs.kinds.interactive.answers import ServiceSerializer
 from jobs.kinds.interactive.kind import served_kind
 from jobs.kinds.interactive.lifecycle import InteractiveLifecycle
 from jobs.kinds.interactive.manifests import Served
@@ -20,6 +21,8 @@ from jobs.kinds.interactive.spec import NotebookSpec
 from jobs.kinds.interactive.startup import ServedApp
 from jobs.kinds.serializer import SpecSerializer
 from jobs.kinds.spec import spec_of
+from jobs.kinds.training.fields import SecretUses
+from jobs.kinds.training.submit import check_secrets
 from jobs.models import Workload
 from jobs.rules.requests import RoleRequest
 from portal import quantity
@@ -89,6 +92,7 @@ class NotebookSerializer(SpecSerializer):
                 required=False,
             ),
             **_amount_fields(self._catalog.notebooks),
+            "secrets": SecretUses(label=_("Secrets"), default=dict),
         }
 
     @property
@@ -105,7 +109,12 @@ class NotebookSerializer(SpecSerializer):
             gpu_count=offered.gpu.max if offered.gpu.locked else attrs.get("gpu", 0),
         )
         image = attrs.get("image", offered.images.default)
-        return NotebookSpec(name=attrs["name"], image=image, replicas={NOTEBOOK.key: each})
+        return NotebookSpec(
+            name=attrs["name"],
+            image=image,
+            replicas={NOTEBOOK.key: each},
+            secrets=attrs["secrets"],
+        )
 
 
 def _amount_fields(offered: Notebooks) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
@@ -133,7 +142,7 @@ OTHER_IMAGE = "other"
 OWN_SIZE = "own"
 
 
-class NotebookForm(WorkloadForm):
+class NotebookForm(SecretsForm):
     serializer = NotebookSerializer
     labels: ClassVar[Mapping[str, Any]] = {"image_other": _("Image")}
     template = "notebook/new.html"
@@ -156,9 +165,9 @@ class NotebookForm(WorkloadForm):
         values = self.values
         is_other = values["image"] == OTHER_IMAGE
         image = values["image_other"] if is_other else values["image"]
-        body = {"name": values["name"], "image": image, "gpu": values["gpu"]}
+        body: dict[str, Any] = {"name": values["name"], "image": image, "gpu": values["gpu"]}
         typed = ("cpu", "memory") if values["size"] == OWN_SIZE else ("size",)
-        return {**body, **{name: values[name] for name in typed}}
+        return {**body, **{name: values[name] for name in typed}, "secrets": self.secrets}
 
     def unreadable(self) -> dict[str, str]:
         texts = {}
@@ -182,7 +191,8 @@ class NotebookForm(WorkloadForm):
     @classmethod
     def like(cls, workload: Workload, user: User) -> "NotebookForm":
         catalog = get_catalog()
-        (each,) = spec_of(workload, NotebookSpec).replicas.values()
+        spec = spec_of(workload, NotebookSpec)
+        (each,) = spec.replicas.values()
         asked = (each.cpu_millicores, each.memory_bytes)
         sizes = catalog.notebook_sizes.values()
         slugs = [s.slug for s in sizes if (s.cpu_millicores, s.memory_bytes) == asked]
@@ -196,7 +206,24 @@ class NotebookForm(WorkloadForm):
             "memory": quantity.memory_text(each.memory_bytes),
             "gpu": str(each.gpu_count),
         }
-        return cls(shown=shown)
+        return cls(shown=shown, secrets=spec.secrets)
+
+
+@extend_schema_serializer(component_name="Service")
+class ShownNotebookSerializer(ServiceSerializer):
+    """With the secrets that it is given."""
+
+    secrets = serializers.DictField(child=serializers.CharField(), read_only=True)
+
+    class Meta(ServiceSerializer.Meta):
+        fields = (*ServiceSerializer.Meta.fields, "secrets")
+
+    def to_representation(self, instance: Workload) -> dict[str, Any]:
+        """As the fields say."""
+        return {
+            **super().to_representation(instance),
+            "secrets": instance.spec.get("secrets", {}),
+        }
 
 
 def _image_title(workload: Workload) -> str:
@@ -248,4 +275,6 @@ NOTEBOOK = served_kind(
     serializer=NotebookSerializer,
     form=NotebookForm,
     lifecycle=NotebookLifecycle,
+    answer=ShownNotebookSerializer,
+    check_submit=lambda tenant, spec: check_secrets(tenant, spec.secrets),
 )

@@ -84,7 +84,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "secret_pending": ("The secret {detail} is being written to the cluster.", _WAIT),
     "secret_gone": (
         "{who} needs a secret that the cluster does not have: {detail}",
-        "Enter its values again on the page Secrets, then submit again.",
+        "Enter its values again on the page Secrets, then submit or start it again.",
     ),
     "fetching": ("{who} is fetching the code.", _WAIT),
     "preparing": ("{who} is being prepared on node {node}.", _WAIT),

@@ -1,6 +1,7 @@
 """Manifests of notebooks and TensorBoards: whole documents against golden files, and what must hold."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from jobs.kinds import notebook, tensorboard
 from jobs.kinds.interactive import tokens
 from jobs.kinds.interactive.manifests import complete, render_served
 from jobs.kinds.interactive.spec import GATE
-from jobs.kinds.manifests import kube_name
+from jobs.kinds.manifests import PodSecrets, kube_name
 from jobs.kinds.notebook import NOTEBOOK as NOTEBOOKS
 from jobs.kinds.registry import KINDS
 from jobs.kinds.tensorboard import TENSORBOARD
@@ -44,7 +45,9 @@ BOARD = unsaved(
 
 def rendered(wanted: Workload, *, has_tls: bool = False) -> list[Object]:
     served = {"notebook": notebook.SERVED, "tensorboard": tensorboard.SERVED}[wanted.kind]
-    return render_served(served, wanted, pods=PODS, has_tls=has_tls)
+    own = PodSecrets(("user-hub-1",), ("user-wandb-2",), {"gcs": "user-gcs-1"})
+    pods = replace(PODS, secrets=own) if wanted.kind == "notebook" else PODS
+    return render_served(served, wanted, pods=pods, has_tls=has_tls)
 
 
 def pod_of(documents: list[Object]) -> dict[str, Any]:

@@ -92,6 +92,12 @@ SOURCES = {
     "source.secret": _flag("--git-secret", "secret of yours that opens that repository", "NAME"),
     "source.bundle": _flag("--bundle", "code that was sent before", "ID"),
 }
+SECRET = _flag(
+    "--secret",
+    "a secret of yours as variables, or as files below /secrets/NAME",
+    "NAME=env|files",
+    multiple=True,
+)
 OTHERS = (
     _flag("-f --file", "fields of the training in YAML or JSON; - is stdin", "FILE", click.Path()),
     _flag("--env", "a variable; NAME alone takes yours", "NAME=VALUE", multiple=True),
@@ -104,12 +110,7 @@ OTHERS = (
         multiple=True,
     ),
     _flag("--template", "a template of yours, or of your team", "NAME"),
-    _flag(
-        "--secret",
-        "a secret of yours as variables, or as files below /secrets/NAME",
-        "NAME=env|files",
-        multiple=True,
-    ),
+    SECRET,
 )
 
 # Fields that are not in FIELDS.

@@ -9,6 +9,7 @@ import click
 
 from .amounts import age_text
 from .answers import Json, named, reason_of, short_id, state_colour
+from .body import SECRET, put_secrets
 from .exits import OK, REFUSED, ClientError, refused_line_by_line
 from .find import find_job, find_service
 from .options import (
@@ -93,6 +94,7 @@ def _create(
     session: CliSession, kind: Kind, body: Json, *, wait: bool, opens: bool, only_prints: bool
 ) -> int:
     given = {key: value for key, value in body.items() if value not in (None, ())}
+    put_secrets(given, given.pop("secret", ()))
     if words := given.pop("jobs", ()):
         found = [find_job(session.rest, word, session.terminal) for word in words]
         given["jobs"] = [str(row["id"]) for row in found]
@@ -198,6 +200,7 @@ notebook = _group(
     click.option("--cpu", help="CPUs, also as 500m"),
     click.option("--memory", help="such as 4Gi"),
     number_option("--gpu", low=0, high=100_000, text="GPUs"),
+    click.option("--secret", multiple=True, metavar=SECRET.metavar, help=SECRET.help),
 )
 tensorboard = _group(
     Kind("TensorBoard", "tensorboard", "tensorboards/"),

@@ -62,7 +62,7 @@ class Served:
 
     def render(self, workload: Workload, attempt: int, deadline_s: int | None) -> list[Object]:
         """Of the latest start, which has one attempt and no deadline. See `WorkloadKind.render`."""
-        pods = pod_settings(workload.tenant)
+        pods = pod_settings(workload.tenant, workload.spec.get("secrets"))
         return render_served(self, workload, pods=pods, has_tls=tokens.has_gate_tls())
 
 

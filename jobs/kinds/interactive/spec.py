@@ -22,6 +22,8 @@ STATES = (
 class NotebookSpec(WorkloadSpec, frozen=True, kw_only=True):
     """A checked request for a notebook."""
 
+    secrets: dict[str, str] = {}  # name -> env | files
+
 
 class TensorBoardSpec(WorkloadSpec, frozen=True, kw_only=True):
     """A checked request for a TensorBoard."""

@@ -15,7 +15,7 @@ from django.http import QueryDict
 from django.utils.translation import gettext as _
 from rest_framework import serializers
 
-from jobs.kinds.form import Check, FieldChange, WorkloadForm, ids_of
+from jobs.kinds.form import Check, FieldChange, SecretsForm, WorkloadForm, ids_of
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
 from jobs.kinds.training.advice import advice_for
@@ -47,7 +47,7 @@ from jobs.kinds.training.inputs import (
 )
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
-from jobs.models import Bundle, Template, UserSecret, Workload
+from jobs.models import Bundle, Template, Workload
 from jobs.pod.protocol import placeholders
 from jobs.rules.topologies import (
     OPTIONS,
@@ -65,12 +65,11 @@ from tenants import policy
 from tenants.models import Tenant, User
 
 
-class TrainingForm(WorkloadForm):
+class TrainingForm(SecretsForm):
     """
     Attributes:
         flags: names of the cluster flags that are ticked.
         env: rows of names and values.
-        secrets: name -> how it is used; "": not.
         values: `source.commit` is the commit of a training like which this one is to be, and `source.take` whether
             it is taken ("same") or the newest of `source.ref`.
         is_command_blank: whether no command was typed.
@@ -98,12 +97,11 @@ class TrainingForm(WorkloadForm):
         Args:
             flags: those that are ticked, where nothing was posted.
             env: the rows, where nothing was posted.
-            secrets: those that are used, where nothing was posted.
+            secrets: see `SecretsForm`.
         """
-        super().__init__(posted, shown=shown)
+        super().__init__(posted, shown=shown, secrets=secrets)
         self.flags = list(flags) if posted is None else [f for f in posted.getlist("flags") if f]
         self.env = list(env) if posted is None else _rows(posted)
-        self.secrets = dict(secrets or {}) if posted is None else _posted_secrets(posted)
         # Its ends are kept, too: it may have several lines.
         given: Mapping[str, Any] = posted or shown or {}
         self.values["command"] = given.get("command", "")
@@ -215,11 +213,9 @@ class TrainingForm(WorkloadForm):
     def page_context(self, tenant: Tenant) -> dict[str, Any]:
         ids = ids_of([self.values["source.bundle"]])
         return {
+            **super().page_context(tenant),
             "bundle": Bundle.objects.filter(tenant=tenant, pk__in=ids).first() if ids else None,
             "bundle_max_bytes": settings.BUNDLE_MAX_BYTES,
-            "own_secrets": UserSecret.objects.filter(
-                tenant=tenant, kind=UserSecret.Kind.GENERIC, is_deleted=False
-            ),
             "flag_names": placeholders.FLAGS,
             "machines": MACHINES,
             "options": OPTIONS,
@@ -304,7 +300,7 @@ class TrainingForm(WorkloadForm):
         if name == "command" and error.code == "required":
             text = _("Enter a command, for example: python train.py")
         if name.startswith("secrets."):
-            return "secrets", f"{name.removeprefix('secrets.')}: {text}"
+            return super().place(error)
         if name.startswith("source."):
             of_source = self._source_inputs(self.values["source_kind"])
             name = of_source.get(name.removeprefix("source."), name)
@@ -457,16 +453,6 @@ def _words(text: str) -> list[str]:
     """
     # A backslash at the end of a line continues it, as in a shell.
     return shlex.split(re.sub(r"\\\r?\n", " ", text).replace("\r\n", "\n"))
-
-
-def _posted_secrets(posted: QueryDict) -> dict[str, str]:
-    """Name -> how it is used, of those that are."""
-    start = "secrets."
-    return {
-        name.removeprefix(start): str(use)
-        for name, use in posted.items()
-        if name.startswith(start) and use
-    }
 
 
 def _rows(posted: QueryDict) -> list[tuple[str, str]]:

@@ -1,5 +1,7 @@
 """What a training must hold to at the moment it is submitted, beside what its request must."""
 
+from collections.abc import Collection
+
 from django.conf import settings
 from django.utils.translation import gettext as _
 
@@ -21,15 +23,27 @@ def check_submit(tenant: Tenant, spec: TrainingSpec) -> None:
     """
     _check_unfinished(tenant)
     bundle = (spec.source or {}).get("bundle")
-    if bundle is None and not spec.named_secrets and not spec.log_folder:
+    check_secrets(tenant, spec.named_secrets)
+    if bundle is None and not spec.log_folder:
         return
     Tenant.objects.select_for_update().only("pk").get(pk=tenant.pk)  # as jobs/uploads.py
     if spec.log_folder:
         check_folder(tenant, spec.log_folder)
     if bundle is not None and not Bundle.objects.filter(tenant=tenant, pk=bundle).exists():
         raise Refused([NO_UPLOAD])
+
+
+def check_secrets(tenant: Tenant, named: Collection[str]) -> None:
+    """Holds secrets for a workload that names them, until the transaction ends.
+
+    Raises:
+        Refused: one was deleted since the request was checked.
+    """
+    if not named:
+        return
+    Tenant.objects.select_for_update().only("pk").get(pk=tenant.pk)  # as jobs/secrets/actions.py
     found = UserSecret.objects.filter(tenant=tenant, is_deleted=False)
-    if gone := spec.named_secrets - set(found.values_list("name", flat=True)):
+    if gone := set(named).difference(found.values_list("name", flat=True)):
         raise Refused([FieldError(f"secrets.{min(gone)}", "not_found", NO_SECRET)])
 
 

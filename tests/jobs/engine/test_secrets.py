@@ -7,9 +7,10 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db.models import F
 
-from jobs.models import UserSecret
+from jobs.models import UserSecret, Workload
 from jobs.secrets import actions
 from jobs.secrets.sealing import seal
+from portal.errors import Refused
 from tenants.models import Tenant
 from tests.jobs.engine.kubelet import Life
 from tests.jobs.engine.world import World
@@ -84,9 +85,22 @@ async def test_what_is_deleted_goes_and_what_is_lost_is_told() -> None:
     await world.submit(secrets={"wandb": "files"})
     failed = await world.until(lambda now: now.state == "failed")
     assert (failed.reason_code, world.sim.of("Pod")) == ("secret_gone", [])
+    note = await world.submit("notebook", secrets={"wandb": "env"})
+    failed = await world.until(lambda now: now.state == "failed", of=note)
+    assert (failed.reason_code, world.sim.of("Pod")) == ("secret_gone", [])
     await put(world, A="2")
     await look(world)
     assert objects(world) == {"user-wandb-2": {"A": "2"}}
+    # Started again it has the new values, and they stay as long as it runs.
+    again = {"desired": "run", "generation": 2, "state": "queued"}
+    await Workload.objects.filter(pk=note.pk).aupdate(**again)
+    runs = await world.until(lambda now: now.state == "running", of=note)
+    [pod] = world.sim.of("Pod")
+    assert pod["spec"]["containers"][0]["envFrom"] == [{"secretRef": {"name": "user-wandb-2"}}]
+    with pytest.raises(Refused, match="my notebook"):
+        await sync_to_async(actions.delete)(by=runs.owner, secret=await row())
+    await Workload.objects.filter(pk=note.pk).aupdate(desired="stop")
+    await world.until(lambda now: now.cleaned_at, of=note)
     await sync_to_async(actions.delete)(by=failed.owner, secret=await row())
     await look(world, later=True)
     assert (objects(world), await row()) == ({}, None)

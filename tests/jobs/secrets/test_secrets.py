@@ -1,6 +1,7 @@
 """Secrets: what is refused, what is answered, and that no value is in anything that can be read."""
 
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from django.conf import settings
 from django.core import serializers
 from django.test import override_settings
 
+from jobs.kinds.notebook import NOTEBOOK
 from jobs.kinds.training.kind import TRAINING
 from jobs.models import UserSecret, Workload
 from jobs.secrets.sealing import unseal
@@ -91,8 +93,22 @@ def test_no_value_is_in_any_row_answer_or_log(
     seen += [send(alice.owner, "POST", "jobs/preview/", submit_body(secrets={"wandb": "files"}))]
     seen += [send(alice.owner, "GET", path) for path in ("secrets/", "secrets/wandb/")]
     paths = ("secrets/", "secrets/wandb/replace/", "secrets/wandb/delete/", "trainings/new/")
-    seen += [page.get(f"/{path}") for path in (*paths, f"trainings/{job['id']}/again/")]
-    assert [one.status_code for one in seen] == [200, 200, 400, 400] + [200] * 9
+    body = {"name": "notes", "secrets": {"wandb": "env"}}
+    seen += [send(alice.owner, "POST", "notebooks/", body)]
+    note = seen[-1].json()
+    assert note["secrets"] == body["secrets"]
+    form = {"name": "notes", "secrets.wandb": "files", "secrets.none": "env"}
+    seen += [page.post("/notebooks/new/", form), page.post("/notebooks/new/fit/", form)]
+    paths = (*paths, f"trainings/{job['id']}/again/", f"notebooks/{note['id']}/")
+    seen += [page.get(f"/{path}") for path in (*paths, f"notebooks/new/?like={note['id']}")]
+    assert [one.status_code for one in seen] == [200, 200, 400, 400] + [200] * 4 + [201] + [200] * 9
+    [chosen] = re.findall(r'"(\w*)" selected>', seen[-1].content.decode())
+    assert chosen == "env"
+    row = Workload.objects.get(kind="notebook")
+    row.plan = NOTEBOOK.render(row, 1, None)
+    row.save()
+    [app] = row.plan[0]["spec"]["template"]["spec"]["containers"]
+    assert app["envFrom"] == [{"secretRef": {"name": "user-wandb-1"}}]
     rows = [row for model in apps.get_models() for row in model._default_manager.all()]
     text = serializers.serialize("json", rows) + caplog.text
     text += "".join(one.content.decode() for one in seen)
