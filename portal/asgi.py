@@ -18,8 +18,8 @@ from portal.server.bodies import BodyDoor, FormHandler
 from portal.server.doors import Doors
 from portal.server.limits import RequestLimit
 from portal.server.probes import Probes
-from portal.server.request_ids import RequestIds
 from portal.server.request_threads import RequestThreads
+from portal.server.requests import Requests
 from portal.storage.folder_app import FolderStoreApp
 from tenants.live_socket import websocket_urlpatterns as live_sockets
 from tenants.sockets import NoSuchSocket, find_sender
@@ -38,4 +38,4 @@ router = ProtocolTypeRouter(
         "websocket": URLRouter([*log_sockets, *live_sockets, *_other_sockets]),
     }
 )
-application = RequestIds(Doors(cast(Any, router)))
+application = Requests(Doors(cast(Any, router)))

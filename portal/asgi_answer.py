@@ -14,6 +14,14 @@ Headers = Sequence[tuple[bytes, bytes]]
 CLOSE = (b"connection", b"close")
 
 
+def name_route(scope: Message, name: str) -> None:
+    """Says by which route a request is answered, for who counts them; empty: it is not to be counted.
+
+    Layers between may give on a copy of the scope, so the name has a place that all of them share.
+    """
+    scope.get("route", {})["name"] = name
+
+
 async def send_answer(
     send: Send,
     status: int,

@@ -178,6 +178,13 @@ SETTINGS: tuple[Setting, ...] = (
         parse_port,
     ),
     Setting(
+        "METRICS_PORT",
+        "",
+        "port on which every `serve` answers /metrics to Prometheus, and /livez, /readyz and /status, by "
+        "plain HTTP; none when empty",
+        parse_port,
+    ),
+    Setting(
         "DRAIN_S",
         "5",
         "seconds that requests in progress are given when the portal is asked to end; /readyz is "

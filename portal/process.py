@@ -16,12 +16,14 @@ class Process:
         is_draining: it was asked to end, and finishes what it has begun.
         knows_schema: the database was seen to have this code's migrations.
         requests: HTTP requests in progress, probes left out.
+        is_synced: whether the reconciler that works here has listed the cluster; None: none works here.
         ticked_at: when the reconciler last came round, monotonic seconds; None: none works here.
     """
 
     is_draining: bool = False
     knows_schema: bool = True
     requests: int = 0
+    is_synced: bool | None = None
     ticked_at: float | None = None
 
     @property

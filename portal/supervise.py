@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from portal import metrics
 from portal.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -95,6 +96,7 @@ async def run_forever(
     backoff = backoff or Backoff()
     stop = stop or asyncio.Event()
     status = health[name] = TaskHealth()
+    restarts = metrics.TASK_RESTARTS.labels(name)
     while True:
         status.turn("running")
         try:
@@ -108,6 +110,7 @@ async def run_forever(
                 backoff.reset()
             status.error = f"{type(error).__name__}: {error}"
             status.restarts += 1
+            restarts.inc()
             status.turn("waiting")
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), backoff.next_s())

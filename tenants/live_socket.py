@@ -32,6 +32,7 @@ def groups_of(user: User) -> set[str]:
 class LiveConsumer(UserSocket):
     """The changes that one page hears of."""
 
+    kind = "live"
     _work: asyncio.Task[None] | None = None
 
     async def on_open(self) -> None:

@@ -22,7 +22,7 @@ from django.conf import settings
 from django.contrib.auth import get_user
 from django.http import HttpRequest, parse_cookie
 
-from portal import supervise
+from portal import metrics, supervise
 from portal.log_lines import note
 from portal.web.origins import may_connect
 from tenants.actions import find_token, token_of
@@ -96,6 +96,7 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
     """A websocket that is open for as long as its person may have it open."""
 
     user: User
+    kind = "none"  # as metrics call it
     is_closed = False
     _is_counted = False
     _guard: asyncio.Task[None] | None = None
@@ -134,6 +135,7 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
             note(user_id=str(person.pk))
             _open[person.pk] += 1
             self._is_counted = True
+            metrics.WEBSOCKETS.labels(self.kind).inc()
             self._guard = asyncio.create_task(self._or_later(self._watch(badge)))
             await self._or_later(self.on_open())
 
@@ -151,6 +153,7 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
             self._guard.cancel()
         if self._is_counted:
             self._is_counted = False
+            metrics.WEBSOCKETS.labels(self.kind).dec()
             _open[self.user.pk] -= 1
             if not _open[self.user.pk]:
                 del _open[self.user.pk]

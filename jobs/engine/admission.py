@@ -39,6 +39,7 @@ from jobs.rules.admission import (
 )
 from jobs.rules.queue import Decision, QuotaHeadroom, decide
 from jobs.rules.reasons import Reason
+from portal import metrics
 from portal.cluster import objects, resources
 from portal.cluster.cache import ClusterCache
 from portal.cluster.resources import Resources
@@ -75,6 +76,7 @@ class AdmissionPass:
         self._took_s = 0.0
         self._is_urgent = True
         self._not_before: datetime | None = None
+        self._oldest: datetime | None = None  # since when the first of the queue waits
 
     def note(self, *, added: bool) -> None:
         """Room or the queue changed; `added` when the queue itself may have grown."""
@@ -111,6 +113,7 @@ class AdmissionPass:
         self._is_urgent = False
         queue, read_s = await sync_to_async(_measured)(store.read_queue)
         self._is_empty = not queue.queued
+        self._oldest = None
         if not queue.queued:
             self._is_wanted, self._took_s = False, 0.0
             return []
@@ -120,13 +123,28 @@ class AdmissionPass:
         found, packed_s = await self._decide(queue, now)
         self._looked_at, self._took_s = self._clock.now(), read_s + packed_s
         admissions = admissions_of(found)
+        admitted = {one.queued.workload_id for one in found if one.fit.kind == "now"}
         written: list[ChangedRow] = []
         if admissions:
             written = await self._lease.commit(partial(write, admissions, now))
+        since = [one.queued_at for one in queue.queued if one.workload_id not in admitted]
+        self._oldest = min(since, default=None)
+        self._note_waits(queue, {str(row.workload_id) for row in written} & admitted, now)
         self._is_wanted = len(found) < len(queue.queued)
         if self._is_wanted:  # the others are not kept waiting
             self._is_urgent, self._took_s = True, 0.0
         return written
+
+    def oldest_s(self) -> float:
+        """For how many seconds the first of the queue has waited; 0: there is none."""
+        since = self._oldest
+        return 0.0 if since is None else max(0.0, (self._clock.now() - since).total_seconds())
+
+    @staticmethod
+    def _note_waits(queue: Queue, admitted: set[str], now: datetime) -> None:
+        for one in queue.queued:
+            if one.workload_id in admitted:
+                metrics.JOB_WAIT_SECONDS.observe(max(0.0, (now - one.queued_at).total_seconds()))
 
     async def _decide(self, queue: Queue, now: datetime) -> tuple[list[Decision], float]:
         """The decisions, and seconds of processor time."""
@@ -163,7 +181,7 @@ def read_capacity(cache: ClusterCache, queue: Queue) -> Capacity:
     for admitted in queue.admitted:
         missing, unbound = _outstanding(cache, admitted)
         held = invisible.get(admitted.namespace, Amount())
-        seen = _node_ports(cache.services.of_owner(admitted.workload_id))
+        seen = node_ports(cache.services.of_owner(admitted.workload_id))
         ports = max(0, total_of(admitted.requests).nodeports - seen)
         pods = total_of(missing).on_node
         invisible[admitted.namespace] = held + pods + Amount(nodeports=ports)
@@ -216,7 +234,7 @@ def _amount(counted: Mapping[str, int]) -> Amount:
     return Amount(**{resource: counted.get(resource, 0) for resource in RESOURCES})
 
 
-def _node_ports(services: Iterable[objects.KubeService]) -> int:
+def node_ports(services: Iterable[objects.KubeService]) -> int:
     """How many NodePorts they hold."""
     return sum(len(seen.spec.ports) for seen in services if seen.spec.type == "NodePort")
 
@@ -231,7 +249,7 @@ def _held_in(cache: ClusterCache, namespace: str) -> Amount:
     for pod in cache.pods.in_namespace(namespace).values():
         if pod.status.phase not in _ENDED:
             total += resources.of_pod(pod.spec)
-    ports = _node_ports(cache.services.in_namespace(namespace).values())
+    ports = node_ports(cache.services.in_namespace(namespace).values())
     return amount_of(total) + Amount(nodeports=ports)
 
 

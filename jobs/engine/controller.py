@@ -8,7 +8,7 @@ not planned, while they do.
 import asyncio
 import logging
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -31,6 +31,7 @@ from jobs.leader.lease import Lease, LeaseLostError
 from jobs.rules import reasons
 from jobs.rules.reasons import Reason
 from jobs.rules.states import FINAL_STATES, WorkloadState
+from portal import metrics
 from portal.cluster.cache import ClusterCache
 from portal.cluster.objects import KubePod
 from portal.cluster.workqueue import WorkQueue
@@ -84,6 +85,7 @@ class Controller:
         self._absent: dict[UUID, str] = {}
         self._deleted_pods: dict[UUID, list[KubePod]] = defaultdict(list)
         self._intents: dict[UUID, Intent] = {}
+        self._states: dict[UUID, tuple[WorkloadState, str]] = {}  # of what has not ended
         self._troubles: dict[UUID, Reason] = {}  # why steps cannot be done, until they are
         self._fatal: LeaseLostError | None = None
 
@@ -156,6 +158,10 @@ class Controller:
             "under_way": len(self._tasks),
             "resting": len(self._queue.backing_off()),
         }
+
+    def counts(self) -> Counter[tuple[WorkloadState, str]]:
+        """How many workloads that have not ended are in each state, by topology, or else by kind."""
+        return Counter(self._states.values())
 
     # --- one look ---
     async def run_once(self) -> list[ChangedRow]:
@@ -282,6 +288,7 @@ class Controller:
             self._forget(pk)
             return
         state = decided.columns.get("state", turn.row.state)
+        self._count(turn, state)
         if state in FINAL_STATES and not decided.is_settled:
             self._ending.add(pk)
         else:
@@ -297,6 +304,15 @@ class Controller:
         elif decided.writes:
             # What has just been committed may allow the next step at once.
             self._queue.add(pk)
+
+    def _count(self, turn: Turn, state: WorkloadState) -> None:
+        if state not in FINAL_STATES:
+            self._states[turn.workload_id] = (state, turn.row.topology or turn.row.kind)
+            return
+        self._states.pop(turn.workload_id, None)
+        if turn.row.state not in FINAL_STATES:
+            reason = turn.plan.columns.get("reason", turn.row.reason)
+            metrics.JOBS_FINISHED.labels(state, reason.code or "none").inc()
 
     def _start(self, turn: Turn) -> None:
         recorded = turn.plan.columns.get("root_uid", turn.row.root_uid)
@@ -358,6 +374,7 @@ class Controller:
             self._absent,
             self._deleted_pods,
             self._intents,
+            self._states,
             self._troubles,
         )
         for table in tables:

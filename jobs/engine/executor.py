@@ -25,6 +25,7 @@ from jobs.leader.lease import LeaseLostError
 from jobs.rules import reasons
 from jobs.rules.patterns import find_code
 from jobs.rules.reasons import Reason
+from portal import metrics
 from portal.cluster import labels
 from portal.cluster.client import Cluster
 from portal.cluster.errors import (
@@ -98,7 +99,7 @@ class Executor:
         try:
             for step in batch.steps:
                 self._check()
-                result = await self._do(batch, step, result)
+                result = await self._do_counted(batch, step, result)
         except LeaseLostError:
             raise
         except ClusterError as error:
@@ -109,6 +110,15 @@ class Executor:
             log.exception("%s: a step failed", batch.workload_id)
             return replace(result, error=f"{type(error).__name__}: {error}")
         return result
+
+    async def _do_counted(self, batch: StepBatch, step: Step, before: StepResult) -> StepResult:
+        outcome = "failed"
+        try:
+            result = await self._do(batch, step, before)
+            outcome = "done" if result.error == before.error else "failed"
+            return result
+        finally:
+            metrics.STEPS.labels(type(step).__name__, outcome).inc()
 
     async def _do(self, batch: StepBatch, step: Step, result: StepResult) -> StepResult:
         match step:

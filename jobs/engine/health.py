@@ -14,19 +14,23 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import django
+from asgiref.sync import sync_to_async
 from channels.layers import get_channel_layer
 from django.conf import settings
+from django.db import DatabaseError
 from django.utils import timezone
 
 from jobs.engine import network
-from portal import room, supervise
+from portal import metrics, room, supervise
 from portal.cluster import preflight
 from portal.cluster.cache import ClusterCache
 from portal.cluster.client import Cluster
+from portal.database.size import size_bytes
 from portal.storage import get_store
 from portal.version import VERSION
 
@@ -77,6 +81,7 @@ class TickTimes:
         now = time.monotonic()
         waited_s = 0.0 if heard_at is None else now - heard_at
         self._seen.append((now, waited_s, now - began_at))
+        metrics.TICK_SECONDS.observe(now - began_at)
         while self._seen and self._seen[0][0] < now - _WINDOW_S:
             self._seen.popleft()
 
@@ -106,6 +111,7 @@ class HealthReporter:
         self._preflight: dict[str, Any] = {}
         self._network: dict[str, Any] = {"state": "unknown"}
         self._told: dict[str, Any] = {}
+        self.database_bytes: int | None = None
 
     # --- what is told ---
     def report(self) -> dict[str, Any]:
@@ -199,6 +205,8 @@ class HealthReporter:
     async def _probe_forever(self) -> None:
         while True:
             self._store = {**await _timed("object store", _try_store), **store_kind()}
+            with suppress(DatabaseError):
+                self.database_bytes = await sync_to_async(size_bytes)()
             self._layer = {**await _timed("channel layer", _try_layer), **layer_kind()}
             await asyncio.sleep(PROBE_S)
 

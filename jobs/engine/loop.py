@@ -30,6 +30,7 @@ from jobs.engine.controller import Controller
 from jobs.engine.dry_runs import DryRunsPass
 from jobs.engine.executor import Executor
 from jobs.engine.health import HealthReporter
+from jobs.engine.metrics import COLLECTOR, Fleet
 from jobs.engine.nodes import NodesPass
 from jobs.engine.rows import ChangedRow
 from jobs.engine.secrets import SecretsPass
@@ -39,7 +40,7 @@ from jobs.leader.lease import POLL_S, RENEW_S, Lease
 from jobs.models import ReconcilerLease
 from jobs.retention import Pruned, prune
 from jobs.usage.recorder import UsageRecorder
-from portal import live, supervise
+from portal import live, metrics, supervise
 from portal.cluster.cache import ClusterCache, ClusterChanges
 from portal.cluster.client import Cluster
 from portal.cluster.errors import CredentialsError
@@ -95,11 +96,13 @@ class Reconciler:
             cluster = await self._open_cluster()
             try:
                 self.is_active = True
-                process.ticked_at = time.monotonic()
+                metrics.RECONCILER_ACTIVE.set(1)
+                process.ticked_at, process.is_synced = time.monotonic(), False
                 await LeaderRun(cluster, self._lease).run(stop)
             finally:
                 self.is_active = False
-                process.ticked_at = None
+                metrics.RECONCILER_ACTIVE.set(0)
+                process.ticked_at = process.is_synced = None
                 await cluster.close()
         finally:
             with suppress(DatabaseError):
@@ -158,6 +161,10 @@ class LeaderRun:
         self._nodes = NodesPass(self._cache, lease)
         self._nodes_untold = False
         self._health = HealthReporter(cluster, self._cache, self._workloads.report)
+        self._fleet = Fleet(
+            *(lease.epoch, self._cache, self._workloads, self._admission, self._nodes),
+            *(self._tenants, self._health),
+        )
         self._problem = ""
         self._began_at = time.monotonic()
 
@@ -176,11 +183,14 @@ class LeaderRun:
             self._prune_nightly(),
         ]
         tasks = [asyncio.create_task(part) for part in parts]
+        COLLECTOR.fleet = self._fleet
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
+            if COLLECTOR.fleet is self._fleet:
+                COLLECTOR.fleet = None
             await supervise.end(tasks)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._workloads.close(), RENEW_S)
@@ -290,7 +300,7 @@ class LeaderRun:
                 log.warning("the database cannot be used: %s", error)
                 self._heard = True
                 await asyncio.sleep(_AFTER_DATABASE_ERROR_S)
-            process.ticked_at = time.monotonic()
+            process.ticked_at, process.is_synced = time.monotonic(), self._cache.synced
             await asyncio.sleep(max(0.0, started_at + TICK_S - time.monotonic()))
             await self._wait(stop, safe_at + SAFETY_S - time.monotonic())
 

@@ -1,5 +1,6 @@
 """Keeps the rows of `jobs.models.Node` true: what each node has, and what pods hold of it."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -145,6 +146,15 @@ class NodesPass:
         self._dirty.update(names)
         if everything:
             self._written = None
+
+    def gpus(self) -> Counter[str]:
+        """How many GPUs pods hold (`used`), could hold (`free`), and cannot as the node is (`closed`)."""
+        found = Counter(used=0, free=0, closed=0)
+        for row in (self._written or {}).values():
+            free = max(0, row.allocatable.gpu - row.requested.gpu)
+            found["used"] += row.requested.gpu
+            found["free" if row.is_ready and row.is_schedulable else "closed"] += free
+        return found
 
     async def run_once(self) -> bool:
         """Writes what differs; whether anything did.

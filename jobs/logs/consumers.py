@@ -35,6 +35,7 @@ MAX_FOLLOWED = 400
 class LogConsumer(UserSocket):
     """One viewer of the logs of one job."""
 
+    kind = "logs"
     _work: asyncio.Task[None] | None = None
 
     async def on_open(self) -> None:

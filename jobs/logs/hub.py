@@ -12,7 +12,7 @@ from django.conf import settings
 from jobs.logs.cursor import Position
 from jobs.logs.lines import BATCH_BYTES, Batch, LineReader
 from jobs.logs.tail import FIRST_LINES, Key, Source, Tail, Watcher, since
-from portal import supervise
+from portal import metrics, supervise
 from portal.cluster import credentials
 from portal.cluster.client import Cluster
 from portal.cluster.credentials import Credentials
@@ -54,6 +54,7 @@ class Hub:
             task = asyncio.create_task(tail.run(ending), name=f"tail {key.pod}")
             self._tasks[key] = task
             self._all[task] = key
+            metrics.LOG_TAILS.inc()
             task.add_done_callback(lambda done: self._ended(key, done))
         tail.add(watcher)
         return tail
@@ -72,6 +73,7 @@ class Hub:
 
     def _ended(self, key: Key, task: asyncio.Task[None]) -> None:
         self._all.pop(task, None)
+        metrics.LOG_TAILS.dec()
         if self._tasks.get(key) is task:
             del self._tasks[key]
             self._tails.pop(key, None)

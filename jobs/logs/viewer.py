@@ -14,6 +14,7 @@ import msgspec
 
 from jobs.logs.cursor import Place, write
 from jobs.logs.lines import Batch
+from portal import metrics
 
 QUEUE_BYTES = 256 * 1024
 ROOM_BYTES = 128 * 1024  # below it there is room for more
@@ -147,12 +148,14 @@ class Viewer:
     def _next(self) -> str:
         if self._skipped:
             replica, count = self._skipped.popitem()
+            metrics.LOG_LINES_SKIPPED.inc(count)
             return f'{{"type":"skipped","replica":"{replica}","count":{count}}}'
         item = self._items.popleft()
         if item.batch is None or item.place is None:
             return item.text
         was_full = self._queued_bytes > ROOM_BYTES
         self._queued_bytes -= item.batch.size
+        metrics.LOG_LINES.inc(item.batch.count)
         if was_full and self._queued_bytes <= ROOM_BYTES:
             self._room.set()
             for listener in tuple(self.on_room):

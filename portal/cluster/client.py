@@ -95,7 +95,7 @@ class Cluster:
             NotFound, Forbidden, Unavailable: see errors.py.
         """
         self.calls["get", kind] += 1
-        return await self._call("GET", get_kind(kind).path(namespace, name))
+        return await self._call(("get", kind), "GET", get_kind(kind).path(namespace, name))
 
     async def list(self, kind: str, namespace: str | None = None) -> list[Object]:
         """All objects of a kind, in pages; of all namespaces when none is given."""
@@ -133,7 +133,7 @@ class Cluster:
             self.calls["list", kind] += 1
             asked = {**params, "limit": str(_PAGE), **({"continue": more} if more else {})}
             body = await self._transport.request(
-                Request("GET", path, params=asked, timeout_s=_LIST_S, accept=accept)
+                Request("GET", path, ("list", kind), params=asked, timeout_s=_LIST_S, accept=accept)
             )
             meta, page = read(body)
             yield meta, page
@@ -148,7 +148,7 @@ class Cluster:
             NotFound, Forbidden, Unavailable: see errors.py.
         """
         self.calls["get", path] += 1
-        return await self._call("GET", path)
+        return await self._call(("get", path), "GET", path)
 
     async def try_create(self, obj: Object) -> Object:
         """What making the object would answer; nothing is made (server-side dry run).
@@ -158,7 +158,9 @@ class Cluster:
         """
         self.calls["try", obj["kind"]] += 1
         path = get_kind(obj["kind"]).path(obj["metadata"].get("namespace"))
-        return await self._call("POST", path, body=obj, params={"dryRun": "All"})
+        return await self._call(
+            ("try", obj["kind"]), "POST", path, body=obj, params={"dryRun": "All"}
+        )
 
     async def review(self, path: str, body: Object) -> Object:
         """A question that is sent as an object, of which nothing is kept.
@@ -167,7 +169,7 @@ class Cluster:
             NotFound, Forbidden, Unavailable: see errors.py.
         """
         self.calls["review", path] += 1
-        return await self._call("POST", path, body=body)
+        return await self._call(("review", path), "POST", path, body=body)
 
     # --- writing ---
     async def create(self, obj: Object) -> Object:
@@ -285,7 +287,9 @@ class Cluster:
         self.calls[verb, about["kind"]] += 1
         if fault is not None:
             fault("before", verb, about)
-        answer = await self._call(method, path, body=body, content_type=content_type)
+        answer = await self._call(
+            (verb, about["kind"]), method, path, body=body, content_type=content_type
+        )
         if fault is not None:
             fault("after", verb, about)
         return answer
@@ -304,6 +308,7 @@ class Cluster:
 
     async def _call(
         self,
+        about: tuple[str, str],
         method: str,
         path: str,
         *,
@@ -312,7 +317,7 @@ class Cluster:
         params: Mapping[str, str] | None = None,
     ) -> Object:
         raw = await self._transport.request(
-            Request(method, path, body=body, content_type=content_type, params=params or {})
+            Request(method, path, about, body=body, content_type=content_type, params=params or {})
         )
         answer = _decode(raw, path)
         if not isinstance(answer, dict):

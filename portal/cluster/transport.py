@@ -14,6 +14,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from portal import metrics
 from portal.cluster.credentials import Credentials
 from portal.cluster.errors import ClusterError, TooManyRequests, Unavailable, error_of
 
@@ -26,10 +27,11 @@ _PATIENCE_S = 5.0  # a longer Retry-After is the caller's to wait for, not a con
 
 @dataclass(frozen=True)
 class Request:
-    """One call; `body` is sent as JSON of `content_type`."""
+    """One call; `body` is sent as JSON of `content_type`. It is counted under `about`: verb and kind."""
 
     method: str
     path: str
+    about: tuple[str, str]
     params: Mapping[str, str] = field(default_factory=dict)
     body: dict[str, Any] | None = None
     content_type: str = JSON
@@ -101,10 +103,12 @@ class Transport:
                 allow_redirects=False,
             ) as answer:
                 body = await answer.read()
+                metrics.KUBERNETES_REQUESTS.labels(*request.about, str(answer.status)).inc()
                 if answer.status >= 300:
                     raise _verdict(answer.status, body, answer.headers)
                 return body
         except (aiohttp.ClientError, OSError) as error:
+            metrics.KUBERNETES_REQUESTS.labels(*request.about, "none").inc()
             late = f"it did not answer within {request.timeout_s:g} s"
             raise self._broken(error, late) from error
 

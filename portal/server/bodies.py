@@ -27,7 +27,16 @@ from django.http.multipartparser import MultiPartParser, MultiPartParserError
 from django.urls import set_script_prefix
 
 from portal import room
-from portal.asgi_answer import CLOSE, App, Message, Receive, Send, retry_after, send_error
+from portal.asgi_answer import (
+    CLOSE,
+    App,
+    Message,
+    Receive,
+    Send,
+    name_route,
+    retry_after,
+    send_error,
+)
 from portal.web.refusals import BUSY, DATABASE_AWAY, DISK_FULL, Refusal
 from portal.web.uploads import WaitingFileHandler
 
@@ -104,6 +113,11 @@ class FormHandler(ASGIHandler):
         if not response.streaming:
             response.close()
         return response
+
+    def resolve_request(self, request: Any) -> Any:
+        match = super().resolve_request(request)
+        name_route(request.scope, match.view_name)
+        return match
 
     class request_class(ASGIRequest):  # noqa: N801 (named by Django)
         """As if a middleware had looked at the form before."""

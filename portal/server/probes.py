@@ -7,14 +7,17 @@ an ASGI layer answers, with a thread and a time limit of its own, whatever becom
 
 import asyncio
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
 from django.db import Error, close_old_connections, connection
 from django.utils.timezone import now
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from portal.asgi_answer import App, Message, Receive, Send, send_answer
+from portal import metrics
+from portal.asgi_answer import App, Message, Receive, Send, name_route, send_answer
 from portal.database.postgres.outage import outage
 from portal.database.postgres.patience import patience
 from portal.process import process
@@ -55,6 +58,14 @@ def readiness() -> Found:
     if process.is_draining:
         body["draining"] = True
     return (200 if ready else 503), body
+
+
+def reconciler_readiness() -> Found:
+    """Of a process without a web: 200 when it waits for the lease, or knows the cluster."""
+    code, body = readiness()
+    if process.is_synced is False:
+        return 503, {**body, "ready": False, "watches": "not listed yet"}
+    return code, body
 
 
 def not_ready() -> Found:
@@ -123,7 +134,7 @@ def _brings_body(scope: Message) -> bool:
 class Probes:
     """The ASGI layer; other requests are counted and passed on."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, readiness: Callable[[], Found] = readiness) -> None:
         self._app = app
         # Of their own: the database may hang, and one must not wait behind the other.
         self._asked = {
@@ -134,6 +145,8 @@ class Probes:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         # One that brings a body is no probe, and its body is counted like any other's.
         path = "" if _brings_body(scope) else scope["path"]
+        if path in {"/healthz", "/livez", *self._asked}:
+            name_route(scope, "")
         if path == "/healthz":
             await _answer(scope, send, 200, b"ok\n", b"text/plain")
         elif path == "/livez":
@@ -167,6 +180,16 @@ def _thread(name: str) -> ThreadPoolExecutor:
 async def nothing_else(scope: Message, receive: Receive, send: Send) -> None:
     """What stands behind the probes where there is no web."""
     await _answer(scope, send, 404, b"There are /livez, /readyz and /status.\n", b"text/plain")
+
+
+async def tell_metrics(scope: Message, receive: Receive, send: Send) -> None:
+    """What stands behind the probes on METRICS_PORT."""
+    if scope["path"] != "/metrics":
+        text = b"There are /metrics, /livez, /readyz and /status.\n"
+        await _answer(scope, send, 404, text, b"text/plain")
+        return
+    told = generate_latest(metrics.REGISTRY)
+    await _answer(scope, send, 200, told, CONTENT_TYPE_LATEST.encode())
 
 
 async def _answer_json(scope: Message, send: Send, found: Found) -> None:

@@ -10,7 +10,17 @@ import asyncio
 import logging
 from urllib.parse import parse_qsl
 
-from portal.asgi_answer import CLOSE, App, Message, Receive, Send, send_answer, send_error
+from portal import metrics
+from portal.asgi_answer import (
+    CLOSE,
+    App,
+    Message,
+    Receive,
+    Send,
+    name_route,
+    send_answer,
+    send_error,
+)
 from portal.storage import get_store
 from portal.storage.folder import STORE_PATH, FolderStore, Incoming, SignedLink
 from portal.storage.store import CHUNK_BYTES, ObjectMismatchError, StoreError
@@ -29,6 +39,7 @@ class FolderStoreApp:
         if scope["type"] != "http" or not scope["path"].startswith(STORE_PATH):
             await self._app(scope, receive, send)
             return
+        name_route(scope, "store")
         store = get_store()
         method = scope["method"]
         if not isinstance(store, FolderStore) or method not in {"GET", "PUT"}:
@@ -81,6 +92,7 @@ async def _take(store: FolderStore, link: SignedLink, receive: Receive, send: Se
     except ObjectMismatchError as error:
         await _refuse(send, 422, str(error))
     except OSError as error:
+        metrics.STORE_ERRORS.labels("take").inc()
         log.error("the object store cannot keep %s: %s", link.key, error)  # noqa: TRY400 (one line)
         await _refuse(send, 507, f"the object store cannot keep it: {error.strerror}")
     else:

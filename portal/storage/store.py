@@ -4,17 +4,20 @@ Everything here blocks: call it from a thread, never from the event loop. Keys a
 and begin with the tenant's id, so that one prefix holds all that a tenant has.
 """
 
+import functools
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from portal import metrics
 from portal.storage.waiting import Waiting
 
 CHUNK_BYTES = 1024**2
 LINK_TTL_S = 600
 _MAX_KEY = 300  # as long as the columns that keep keys
+_COUNTED = ("put_file", "open", "find_size", "delete", "delete_prefix", "take")
 _KEY_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
@@ -72,6 +75,22 @@ def check_prefix(prefix: str) -> str:
     return prefix
 
 
+def _counting_errors(operation: str, work: Callable[..., Any]) -> Callable[..., Any]:
+    """The same; what fails, though not for what was asked, is counted."""
+
+    @functools.wraps(work)
+    def counted(*args: Any, **options: Any) -> Any:
+        try:
+            return work(*args, **options)
+        except (ObjectMissingError, ObjectMismatchError):
+            raise
+        except Exception:
+            metrics.STORE_ERRORS.labels(operation).inc()
+            raise
+
+    return counted
+
+
 class Store(ABC):
     """What both kinds can do. Sizes and positions are bytes, lifetimes of links seconds."""
 
@@ -116,6 +135,10 @@ class Store(ABC):
     @abstractmethod
     def take(self, key: str, waiting: "Waiting") -> None:
         """Keeps a file that came by `waiting` under this key, without writing it again if it can."""
+
+    def __init_subclass__(cls) -> None:
+        for name in _COUNTED:
+            setattr(cls, name, _counting_errors(name, getattr(cls, name)))
 
     def exists(self, key: str) -> bool:
         return self.find_size(key) is not None

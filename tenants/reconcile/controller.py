@@ -9,6 +9,7 @@ growing waits, and stops nothing else. Called by the reconciler once per tick; w
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -77,6 +78,7 @@ class TenantController:
         self._revisions: dict[UUID, int] = {}
         self._queue = WorkQueue[str](time.monotonic, *_BACKOFF_S)  # ids as labels have them
         self._quiet_since: dict[UUID, float] = {}  # monotonic; closed tenants without workload
+        self._states: dict[UUID, str] = {}
         self._erasing: dict[UUID, asyncio.Task[None]] = {}
 
     async def run_once(self, changes: ClusterChanges, *, everything: bool = False) -> float | None:
@@ -102,6 +104,8 @@ class TenantController:
 
     async def _look_at(self, wanted: TenantQuery) -> None:
         tenants = await sync_to_async(store.load)(wanted)
+        states = {tenant.pk: tenant.state for tenant in tenants}
+        self._states = states if wanted.everything else self._states | states
         turns = asyncio.Semaphore(_AT_ONCE)
         found = await asyncio.gather(*(self._in_turn(turns, tenant) for tenant in tenants))
         updates = [update for update in found if update is not None]
@@ -118,8 +122,13 @@ class TenantController:
             # Not the revision that was written: somebody may have changed the row in between, and
             # that is seen by a revision beyond the one that we know of.
             self._revisions[pk] = before + 1 if pk in changed else before
+            self._states[pk] = update.status.state or update.tenant.state
         for pk, revision in changed.items():
             await live.achanged("tenant", pk, revision, pk)
+
+    def counts(self) -> Counter[str]:
+        """How many tenants are in each state, as last seen."""
+        return Counter(self._states.values())
 
     async def _in_turn(self, turns: asyncio.Semaphore, tenant: Tenant) -> TenantUpdate | None:
         note(tenant=tenant.namespace)

@@ -24,6 +24,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from portal import environment, insecure, supervise
+from portal.asgi_answer import App
 from portal.cluster import client
 from portal.database import schema
 from portal.database.postgres.patience import RECONCILER_S, WEB_S, Patience, patience
@@ -32,6 +33,8 @@ from portal.process import process
 from portal.server.http_protocol import QUEUE, HeadDeadlineProtocol, backlog, raise_descriptor_limit
 
 log = logging.getLogger(__name__)
+
+Aside = tuple[socket.socket, App]  # a bound socket, and what answers there
 
 _GRACE_S = 5  # after DRAIN_S; then open downloads and websockets are cut
 _RECONCILER_GRACE_S = 10.0  # a pass in progress may finish
@@ -200,12 +203,12 @@ class Command(BaseCommand):
             )
         process.knows_schema = problem is not None
         web = [] if options["no_web"] else _doors()
-        probed = _probe_socket() if options["no_web"] else None
+        asides = _asides(with_web=bool(web))
 
         async def serve() -> bool:
             failed = await run(
                 web,
-                probed,
+                asides,
                 with_reconciler=not options["no_reconciler"],
             )
             await _wind_up()
@@ -228,13 +231,13 @@ def _doors() -> list[socket.socket]:
 
 
 async def run(
-    web: Sequence[socket.socket], probed: socket.socket | None = None, *, with_reconciler: bool
+    web: Sequence[socket.socket], asides: Sequence[Aside] = (), *, with_reconciler: bool
 ) -> bool:
     """Serves until a signal comes.
 
     Args:
         web: bound sockets of the web server; none: no web server.
-        probed: bound socket on which probes are answered where there is no web server.
+        asides: on which ports else what is answered.
 
     Returns:
         Whether it ended although nobody asked it to.
@@ -246,8 +249,8 @@ async def run(
         loop.add_signal_handler(number, stop.on_signal)
     late = None if process.knows_schema else asyncio.create_task(_look_later(stop), name="schema")
     background = [_start_reconciler(stop, after=late)] if with_reconciler else []
-    if probed is not None:
-        background.append(asyncio.create_task(_answer_probes(probed, stop), name="probes"))
+    for aside in asides:
+        background.append(asyncio.create_task(_answer(aside, stop), name="probes"))
     _spare_the_collector()
     _spare_the_loop()
     try:
@@ -282,6 +285,24 @@ async def _look_later(stop: Stop) -> None:
         return
 
 
+def _asides(*, with_web: bool) -> list[Aside]:
+    """What is answered beside the web: metrics, and probes where there is no web.
+
+    Raises:
+        CommandError: a port that is set cannot be listened on.
+    """
+    from portal.server import probes
+
+    readiness = probes.readiness if with_web else probes.reconciler_readiness
+    found: list[Aside] = []
+    if not with_web and (probed := _probe_socket()) is not None:
+        found.append((probed, probes.Probes(probes.nothing_else, readiness)))
+    if (port := environment.read("METRICS_PORT")) is not None:
+        bound = listen(environment.read("LISTEN"), port, "METRICS_PORT (or LISTEN)")
+        found.append((bound, probes.Probes(probes.tell_metrics, readiness)))
+    return found
+
+
 def _probe_socket() -> socket.socket | None:
     """Where a reconciler without a web server answers probes.
 
@@ -301,11 +322,10 @@ def _probe_socket() -> socket.socket | None:
         return None
 
 
-async def _answer_probes(probed: socket.socket, stop: Stop) -> None:
-    from portal.server import probes
-
+async def _answer(aside: Aside, stop: Stop) -> None:
+    bound, app = aside
     config = uvicorn.Config(
-        cast(Any, probes.Probes(probes.nothing_else)),
+        cast(Any, app),
         ws="none",
         timeout_graceful_shutdown=1,
         **_QUIET,
@@ -318,7 +338,7 @@ async def _answer_probes(probed: socket.socket, stop: Stop) -> None:
         server.should_exit = True
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(server.serve(sockets=[probed]))
+        group.create_task(server.serve(sockets=[bound]))
         group.create_task(end())
 
 
