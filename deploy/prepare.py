@@ -96,12 +96,20 @@ def bring_database() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    os.umask(0o077)
     parser = argparse.ArgumentParser(prog="python -m deploy.prepare", description=__doc__)
     parser.add_argument("--demo", action="store_true", help="make and print the demo accounts")
+    parser.add_argument(
+        "--static-only", action="store_true", help="no database: what an image of Homeport carries"
+    )
     options = parser.parse_args(arguments)
+    if not options.static_only:
+        os.umask(0o077)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     django.setup()
+    if options.static_only:
+        collect_static()
+        offer_command_line()
+        return 0
     if why := insecure.refusal():
         sys.stderr.write(f"Homeport does not start: {why}\n")
         return 1

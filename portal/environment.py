@@ -157,6 +157,12 @@ class Setting:
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("HOMEPORT_HOME", "./var", "folder for the database, the object store and secrets"),
+    Setting(
+        "STATIC_ROOT",
+        "",
+        "folder of the collected static files and the command line's package; `static` in "
+        "HOMEPORT_HOME when empty",
+    ),
     Setting("PORT", "8000", "port of the web server on this machine", int),
     Setting("LISTEN", "127.0.0.1", "address that the web server listens on"),
     Setting(

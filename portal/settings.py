@@ -197,7 +197,7 @@ USE_TZ = True
 
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STATIC_ROOT = HOMEPORT_HOME / "static"
+STATIC_ROOT = Path(environment.read("STATIC_ROOT") or HOMEPORT_HOME / "static").resolve()
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "portal.web.statics.HashedStatics"},

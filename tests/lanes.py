@@ -21,7 +21,7 @@ ONEBOX = "deploy/onebox/tests/onebox_tests"
 FILES = ("tests/", "deploy/onebox/tests/")  # so begins a word of a lane that names tests
 OTHERS = sorted(
     {path.parent.name for path in TESTS.glob("*/__init__.py")}
-    - {*FOLDERS, "contract", UPGRADE, "e2e"}
+    - {*FOLDERS, "contract", UPGRADE, "e2e", "image"}
 )
 
 # Files of FOLDERS and UPGRADE that are left to `make test-all`, slowest first, with the seconds that each takes
@@ -110,7 +110,7 @@ class Lane:
     Attributes:
         name: of its files among the results.
         arguments: for the program.
-        command: `make test`, `make test-all` or, for `.ci/run` alone, `ci`.
+        command: `make test`, `make test-all`, `make test-image` (`image`) or, for `.ci/run` alone, `ci`.
         goal_s: more than that is said at the end, and is no failure.
         load: processors that it keeps busy with all its children, at the busiest.
         needs: what has to be on this machine.
@@ -382,6 +382,13 @@ LANES = (
         beside=PATIENT,
     ),
     Lane(
+        "image",
+        "Homeport's image, built and run",
+        _in("image"),
+        command="image",
+        goal_s=400,
+    ),
+    Lane(
         "plain-job",
         "the main job in a plain container",
         (*BROWSER, *PLAIN),
@@ -396,6 +403,7 @@ COMMANDS = {
     "test": {"test"},
     "test-all": {"test", "test-all"},
     "ci": {"test", "test-all", "ci"},
+    "image": {"image"},  # fetches a Debian
 }
 
 
@@ -404,7 +412,7 @@ def needs_browser(lane: Lane) -> bool:
 
 
 def lanes_of(command: str) -> list[Lane]:
-    """The lanes of `make test`, `make test-all` or `.ci/run`."""
+    """The lanes of a command."""
     return [lane for lane in LANES if lane.command in COMMANDS[command]]
 
 

@@ -1,0 +1,1 @@
+"""Homeport's image, built and run without a daemon."""
