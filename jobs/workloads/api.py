@@ -29,6 +29,7 @@ from jobs.kinds.spec import WorkloadSpec
 from jobs.kinds.training import private
 from jobs.kinds.training.answers import OneJobSerializer
 from jobs.kinds.training.export import FORMS, exported
+from jobs.kinds.training.suspended import suspended_seconds
 from jobs.logs import downloads
 from jobs.models import Replica, Workload
 from jobs.rules.states import FINAL_STATES
@@ -230,7 +231,10 @@ class ArchivedViewSet(WorkloadViewSet):
         return rows.filter(spec__topology__in=wanted)
 
     def list(self, request: Request) -> Response:
-        return self.get_paginated_response(self.get_serializer(self._page(), many=True).data)
+        rows = self._page()
+        known = {**self.get_serializer_context(), "suspended_s": suspended_seconds(rows)}
+        shown = self.get_serializer(rows, many=True, context=known)
+        return self.get_paginated_response(shown.data)
 
     def _page(self) -> Sequence[Workload]:
         """The rows of a page with what else it shows of them: three queries.

@@ -14,6 +14,7 @@ from django.http import Http404, QueryDict
 
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.registry import KINDS
+from jobs.kinds.training.suspended import suspended_seconds
 from jobs.models import Replica, Workload, WorkloadQuerySet
 from jobs.rules.requests import indexes_of
 from jobs.rules.states import FINAL_STATES, Desired, ReplicaState
@@ -80,6 +81,7 @@ class ListRow:
     workload: Workload | ListedWorkload
     is_own: bool
     counts: Mapping[str, int]  # replica state -> how many, of the current attempt
+    suspended_s: int = 0
 
     @property
     def kind(self) -> WorkloadKind:
@@ -118,14 +120,18 @@ class ListRow:
 
 
 def list_rows(workloads: Iterable[Workload | ListedWorkload], user: Any) -> list[ListRow]:
-    """Rows in the order given. One query for the replicas of those that have roles, however many."""
+    """Rows in the order given. Two queries for those that have roles, however many."""
     listed = list(workloads)
     counts: dict[object, dict[str, int]] = defaultdict(dict)
-    with_roles = [row.pk for row in listed if KINDS[row.kind].has_roles]
-    for pk, attempt, state, n in _replica_counts().filter(workload__in=with_roles):
+    with_roles = [row for row in listed if KINDS[row.kind].has_roles]
+    ids = [row.pk for row in with_roles]
+    for pk, attempt, state, n in _replica_counts().filter(workload__in=ids):
         counts[pk, attempt][state] = n
-    own = user.pk
-    return [ListRow(row, row.owner_id == own, counts[row.pk, row.attempt]) for row in listed]
+    held, own = suspended_seconds(with_roles), user.pk
+    return [
+        ListRow(row, row.owner_id == own, counts[row.pk, row.attempt], held.get(row.pk, 0))
+        for row in listed
+    ]
 
 
 # What is the same for everybody about a query is said once: it is a third of what asking costs.

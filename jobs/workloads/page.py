@@ -19,10 +19,12 @@ from jobs.kinds.registry import ARCHIVED, KINDS
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
 from jobs.kinds.training.again import unfinished_indexes
+from jobs.kinds.training.answers import conditions_of, replica_statuses
 from jobs.kinds.training.export import Form, find_problem, forms_of
 from jobs.kinds.training.inputs import changed_options
 from jobs.kinds.training.manifests import DATA_DIR, log_dir
 from jobs.kinds.training.spec import TrainingSpec
+from jobs.kinds.training.suspended import suspended_seconds
 from jobs.models import (
     Artifact,
     Attempt,
@@ -32,6 +34,7 @@ from jobs.models import (
     WorkloadEvent,
     WorkloadQuerySet,
 )
+from jobs.rules.conditions import JobCondition
 from jobs.rules.states import FINAL_STATES, IDLE_STATES, Desired, ReplicaState, WorkloadState
 from jobs.rules.topologies import ROLES, get_topology
 from jobs.workloads import timeline
@@ -275,6 +278,23 @@ class TrainingPage(WorkloadPage):
             for role, asked in self.workload.asked.items()
             for index in range(asked["count"])
         ]
+
+    @cached_property
+    def suspended_s(self) -> int:
+        """Since it began to run; 0 while it is suspended for the first time."""
+        return suspended_seconds([self.workload])[self.workload.pk]
+
+    @cached_property
+    def conditions(self) -> list[JobCondition]:
+        return conditions_of(self.workload)
+
+    @property
+    def replica_statuses(self) -> dict[str, dict[str, int]]:
+        """By a role's title."""
+        return {
+            _(ROLES[role].title_of(self.workload.asked[role]["count"])): counts
+            for role, counts in replica_statuses(self.workload).items()
+        }
 
     @cached_property
     def artifacts(self) -> list[ArtifactRow]:

@@ -4,7 +4,7 @@
 current; tests hold the two together.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 
 from django.utils.timezone import now
@@ -109,13 +109,18 @@ def clock(at: datetime) -> Markup:
     return Markup(f'<time datetime="{iso}" title="{exact}" data-clock>{iso[11:19]}</time>')
 
 
-def elapsed(start: datetime, end: datetime | None = None) -> Markup:
-    """`<time>` with a duration; without an end it goes on counting in the browser."""
+def elapsed(start: datetime, end: datetime | None = None, without_s: int = 0) -> Markup:
+    """`<time>` with a duration; without an end it goes on counting in the browser.
+
+    Args:
+        without_s: seconds in between that are left out.
+    """
+    counted = start + timedelta(seconds=without_s)
     if end is not None:
-        return _took(start, end)
-    iso, exact = _moment(start)
-    title = escape(_("since %(when)s") % {"when": exact})
-    text = duration_text((now() - start).total_seconds())
+        return _took(counted, end)
+    iso, _exact = _moment(counted)
+    title = escape(_("since %(when)s") % {"when": exact_text(start)})
+    text = duration_text((now() - counted).total_seconds())
     return Markup(f'<time datetime="{iso}" title="{title}" data-since>{text}</time>')
 
 

@@ -56,7 +56,9 @@ def _nodes(job: Json) -> str:
 
 
 def _lasted(row: Json) -> str:
-    return lasted_text(row.get("started_at"), row.get("finished_at"))
+    if row.get("state") in {"queued", "suspended"}:
+        return ""  # it began once, and does not run now
+    return lasted_text(row.get("started_at"), row.get("finished_at"), row.get("suspended_s"))
 
 
 COLUMNS = (

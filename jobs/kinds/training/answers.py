@@ -3,6 +3,7 @@
 from functools import cached_property
 from typing import Any
 
+from django.db.models import Count
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -14,9 +15,11 @@ from jobs.kinds.training.fields import Indexes, ResourcesSerializer
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.source import SourceSerializer
 from jobs.kinds.training.spec import TrainingSpec
+from jobs.kinds.training.suspended import suspended_seconds
 from jobs.models import Attempt, Replica, Workload
 from jobs.rules import conditions
 from jobs.rules.restarts import Cause
+from jobs.rules.states import ReplicaState
 from portal.web.fields import Integer, Quantity, TrueOrFalse
 from portal.web.forms import AnyField
 
@@ -106,6 +109,9 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
     owner = serializers.CharField(source="owner.username")
     namespace = serializers.CharField(source="tenant.namespace")
     reason = ReasonSerializer(read_only=True)
+    suspended_s = serializers.IntegerField(
+        read_only=True, help_text="since `started_at`, without a suspension that still lasts"
+    )
     replicas = ReplicaSerializer(source="replica_rows", many=True)
     topology = serializers.CharField(max_length=16)
     command = serializers.JSONField()
@@ -135,6 +141,7 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
             "queued_at",
             "started_at",
             "finished_at",
+            "suspended_s",
             "replicas",
             "topology",
             "image",
@@ -165,6 +172,7 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
         """As the fields say, at a part of the price: a page of the list has 200 trainings."""
         tenant, reader = instance.tenant, self.context["request"].user
         spec = private.shown_spec(spec_of(instance, TrainingSpec), tenant, reader)
+        known = self.context.get("suspended_s") or suspended_seconds([instance])
         _name, *request = self._request.to_representation(spec).items()
         # What a body calls replicas is the pods' own here.
         asked = {"resources" if name == "replicas" else name: part for name, part in request}
@@ -179,6 +187,7 @@ class JobSerializer(serializers.ModelSerializer[Workload]):
             "queued_at": stamp(instance.queued_at),
             "started_at": stamp(instance.started_at),
             "finished_at": stamp(instance.finished_at),
+            "suspended_s": known[instance.pk],
             "replicas": self.fields["replicas"].to_representation(instance.shown_replicas),
             **asked,
             "source_commit": instance.source_commit or None,
@@ -197,24 +206,62 @@ class CheckpointSerializer(serializers.Serializer[Any]):
     at = serializers.DateTimeField(source="checkpoint_at")
 
 
+class ReplicaStatusSerializer(serializers.Serializer[Any]):
+    """How many replicas of a role run, and have ended how, in the latest attempt."""
+
+    active = serializers.IntegerField()
+    succeeded = serializers.IntegerField()
+    failed = serializers.IntegerField()
+
+
+def conditions_of(training: Workload) -> list[conditions.JobCondition]:
+    """Of each type that was ever true the latest change. One query."""
+    told = training.events.filter(reason__in=(conditions.ADMITTED, conditions.CHANGED))
+    changes = told.order_by("at", "id").values_list("reason", "message", "at")
+    return conditions.find(training.created_at, changes)
+
+
+_COUNTED = {
+    ReplicaState.RUNNING: "active",
+    ReplicaState.SUCCEEDED: "succeeded",
+    ReplicaState.FAILED: "failed",
+}
+
+
+def replica_statuses(training: Workload) -> dict[str, dict[str, int]]:
+    """By role, as tf-operator has them. One query."""
+    found = {role: dict.fromkeys(_COUNTED.values(), 0) for role in training.asked}
+    rows = training.replica_rows.filter(attempt=training.attempt, role__in=found).order_by()
+    for role, state, n in rows.values_list("role", "state").annotate(n=Count("pk")):
+        if state in _COUNTED:
+            found[role][_COUNTED[ReplicaState(state)]] = n
+    return found
+
+
 class OneJobSerializer(JobSerializer):
     """One job, with what a list of them would take too long to read."""
 
     attempts = AttemptSerializer(many=True)
     conditions = JobConditionSerializer(many=True)
+    replica_statuses = serializers.DictField(child=ReplicaStatusSerializer(), read_only=True)
     last_checkpoint = CheckpointSerializer(allow_null=True)
 
     class Meta(JobSerializer.Meta):
-        fields = (*JobSerializer.Meta.fields, "attempts", "conditions", "last_checkpoint")
+        fields = (
+            *JobSerializer.Meta.fields,
+            "attempts",
+            "conditions",
+            "replica_statuses",
+            "last_checkpoint",
+        )
 
     def to_representation(self, instance: Workload) -> dict[str, Any]:
-        told = instance.events.filter(reason__in=(conditions.ADMITTED, conditions.CHANGED))
-        changes = told.order_by("at", "id").values_list("reason", "message", "at")
-        found = conditions.find(instance.created_at, changes)
+        found = conditions_of(instance)
         left = instance.last_checkpoint
         return {
             **super().to_representation(instance),
             "attempts": self.fields["attempts"].to_representation(instance.latest_attempts[::-1]),
             "conditions": self.fields["conditions"].to_representation(found),
+            "replica_statuses": replica_statuses(instance),
             "last_checkpoint": left and self.fields["last_checkpoint"].to_representation(left),
         }

@@ -1,8 +1,12 @@
 """Suspending and resuming trainings: what each state answers, two at once, and what pages show of it."""
 
+from datetime import timedelta
+
 import pytest
 from django.test import Client
+from django.utils import timezone
 
+from homeport_client.trainings import _lasted
 from jobs.kinds.training.kind import TRAINING
 from jobs.models import Workload
 from jobs.team.workloads import TeamWorkloads
@@ -48,6 +52,44 @@ def test_of_two_at_once_one_counts(alice: Tenant) -> None:
     again = Workload.objects.get(pk=job.pk)
     assert (again.desired, again.stop_requested_by) == ("run", None)
     assert again.queued_at > job.queued_at
+
+
+def test_no_duration_has_time_in_which_it_was_suspended(alice: Tenant, client: Client) -> None:
+    at = timezone.now()
+    past = {name: at - timedelta(minutes=n) for name, n in (("a", 600), ("b", 540), ("c", 120))}
+    job = make_job(alice, state="running", attempt=3, started_at=past["a"])
+    make_job(alice, name="other", state="succeeded", started_at=past["a"], finished_at=past["b"])
+    for number, began, ended, reason in (
+        (1, past["a"], past["b"], "suspended"),
+        (2, past["c"], at - timedelta(minutes=60), "signal"),  # it failed while it was suspended
+        (3, at - timedelta(minutes=30), None, ""),
+    ):
+        times = {"admitted_at": began, "started_at": began, "ended_at": ended}
+        cause = "first" if number == 1 else "resumed"
+        job.attempts.create(number=number, cause=cause, reason_code=reason, **times)
+
+    def told() -> tuple[str, set[int], set[str]]:
+        page = read(client, f"/trainings/{job.pk}/").one("p", id="ran").text
+        one = client.get(f"/api/v1/jobs/{job.pk}/").json()
+        listed = client.get("/api/v1/jobs/?name=my").json()["results"]
+        cells = [e.text for e in read(client, "/trainings/?q=my").all("td") if "h " in e.text]
+        rows = (one, *listed)
+        return page, {row["suspended_s"] for row in rows}, {_lasted(one), *cells[-1:]}
+
+    assert told() == (
+        "ran 2 h 30 min, without 7 h 30 min suspended",
+        {27000},
+        {"2h30m", "2 h 30 min"},
+    )
+    # It is suspended again, and then stopped.
+    ended = {"ended_at": at - timedelta(minutes=10), "reason_code": "suspended_by"}
+    job.attempts.filter(number=3).update(**ended)
+    Workload.objects.filter(pk=job.pk).update(state="stopped", finished_at=at)
+    assert told() == (
+        "ran 2 h 20 min, without 7 h 40 min suspended",
+        {27600},
+        {"2h20m", "2 h 20 min"},
+    )
 
 
 def test_pages_have_a_button_and_a_tab_and_count_nothing_of_it(

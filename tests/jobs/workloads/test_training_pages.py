@@ -139,6 +139,8 @@ def full_job(tenant: Tenant) -> Workload:
     WorkloadEvent.objects.create(
         workload=job, uid="1", at=now(), reason="BackOff", message="again", is_warning=True, count=4
     )
+    changed = {"reason": "state", "message": "running -> failed: worker-1 ended."}
+    WorkloadEvent.objects.create(workload=job, uid="2", at=now(), is_warning=True, **changed)
     for path, uploaded_at in (("model/checkpoint", now()), ("later.bin", None)):
         Artifact.objects.create(
             workload=job,
@@ -164,6 +166,8 @@ def test_a_training_tells_all_there_is_to_know(alice: Tenant, client: Client) ->
         "1 replica of earlier attempts",
         "BackOff",
         "\u00d74",
+        "Workers: 0 active, 0 succeeded, 1 failed",
+        "Failed True failed worker-1 ended.",
         "later.bin",
         "uploading",
         "kind: Job",

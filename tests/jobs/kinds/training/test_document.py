@@ -106,7 +106,8 @@ def test_what_homeport_get_writes_is_submitted_as_the_same(spec: TrainingSpec) -
     owner = User(username="ada")
     job = Workload(tenant=Tenant(owner=owner), owner=owner, **columns_of(spec))
     job.shown_replicas = []
-    answer = JobSerializer(context={"request": SimpleNamespace(user=owner)}).to_representation(job)
+    context = {"request": SimpleNamespace(user=owner), "suspended_s": {job.pk: 0}}
+    answer = JobSerializer(context=context).to_representation(job)
     written: list[str] = []
     output = Output(SimpleNamespace(write=written.append))  # type: ignore[arg-type]
     output.form = "yaml"
