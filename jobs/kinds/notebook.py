@@ -25,6 +25,7 @@ from jobs.kinds.training.fields import SecretUses
 from jobs.kinds.training.submit import check_secrets
 from jobs.models import Workload
 from jobs.rules.requests import RoleRequest
+from jobs.rules.states import Desired, WorkloadState
 from portal import quantity
 from portal.catalog import Catalog, Notebooks, get_catalog
 from portal.errors import FieldError
@@ -37,7 +38,7 @@ from portal.web.fields import (
     Omissible,
     as_whole,
 )
-from tenants.models import User
+from tenants.models import Tenant, User
 
 SERVED = Served(
     word="notebook",
@@ -278,3 +279,11 @@ NOTEBOOK = served_kind(
     answer=ShownNotebookSerializer,
     check_submit=lambda tenant, spec: check_secrets(tenant, spec.secrets),
 )
+
+
+def running_notebook(tenant: Tenant, user: User) -> Workload | None:
+    """The one of a namespace that has begun to run last, if the user may see it; None: there is none."""
+    rows = Workload.objects.visible_to(user).filter(tenant=tenant, kind=NOTEBOOK.key)
+    running = rows.filter(state=WorkloadState.RUNNING, desired=Desired.RUN)
+    found: Workload | None = running.order_by("-started_at").for_lists().first()
+    return found

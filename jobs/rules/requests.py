@@ -1,5 +1,6 @@
 """What a workload asks for by role, and what scheduler and quota count of it."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -9,6 +10,7 @@ import msgspec
 from jobs.rules.admission import Amount, ReplicaRequest
 
 _NOTHING = Amount()
+_TENSORFLOW = re.compile(r"(?:.*/)?tensorflow[^/:@]*:(\d\.\d+)(?!\d).*", re.ASCII)
 
 
 class RoleRequest(msgspec.Struct, frozen=True):
@@ -80,3 +82,9 @@ def requests_of(
         )
         for role, asked in replicas.items()
     )
+
+
+def tensorflow_version(image: str) -> str:
+    """`2.21` of `tensorflow/tensorflow:2.21.0-gpu`; empty: its name does not tell."""
+    found = _TENSORFLOW.fullmatch(image)
+    return found[1] if found else ""

@@ -15,6 +15,7 @@ from jobs.kinds.base import WorkloadKind
 from jobs.kinds.interactive.opening import gate_origin
 from jobs.kinds.interactive.spec import TensorBoardSpec
 from jobs.kinds.manifests import kube_name
+from jobs.kinds.notebook import running_notebook
 from jobs.kinds.registry import ARCHIVED, KINDS
 from jobs.kinds.spec import spec_of
 from jobs.kinds.training import private
@@ -35,6 +36,7 @@ from jobs.models import (
     WorkloadQuerySet,
 )
 from jobs.rules.conditions import JobCondition
+from jobs.rules.requests import tensorflow_version
 from jobs.rules.states import FINAL_STATES, IDLE_STATES, Desired, ReplicaState, WorkloadState
 from jobs.rules.topologies import ROLES, get_topology
 from jobs.workloads import timeline
@@ -360,6 +362,19 @@ class TrainingPage(WorkloadPage):
         host = replica_address(kube_name(row.name, row.pk, row.attempt), "worker", 0)
         folder = log_dir(row).rsplit("/", 1)[-1]
         return f"grpc://{host}", f"{DATA_DIR}/master_client-{folder}.ipynb"
+
+    @cached_property
+    def session_notebook(self) -> Workload | None:
+        """A notebook of the namespace that runs, which can drive the servers; None: there is none."""
+        return running_notebook(self.workload.tenant, self.user)
+
+    @property
+    def session_versions(self) -> tuple[str, str] | None:
+        """TensorFlow of that notebook and of the servers, where both are known and differ."""
+        row = self.session_notebook
+        images = (row.image if row else "", self.spec.image_of("worker"))
+        ours, theirs = map(tensorflow_version, images)
+        return (ours, theirs) if ours and theirs and ours != theirs else None
 
     @property
     def options(self) -> list[tuple[str, str]]:

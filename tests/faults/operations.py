@@ -14,6 +14,7 @@ from django.db.models import F
 from django.test import override_settings
 from django.utils import timezone
 
+from jobs.kinds.training.manifests import log_dir
 from jobs.models import UserSecret, Workload
 from jobs.secrets import actions
 from tenants.models import Tenant, TenantObject
@@ -250,6 +251,18 @@ async def asked_to_go_on(world: FaultWorld) -> None:
     await world.intend(desired="run")
 
 
+async def job_has_ended(world: FaultWorld) -> None:
+    await both(world)
+    await single(world)
+    await world.wait(lambda: is_cleaned(world), "it has ended")
+
+
+async def continued(world: FaultWorld) -> None:
+    old = await world.row()
+    more = {"continue_from": str(old.pk), "log_folder": log_dir(old)}
+    await world.submit(clean_policy="all", **more)
+
+
 async def nothing_is_left(world: FaultWorld) -> bool:
     return not await Workload.objects.aexists()
 
@@ -365,6 +378,7 @@ OPERATIONS = (
     Operation("stop", job_runs, asked_to_stop, is_cleaned),
     Operation("suspend-job", job_runs, asked_to_suspend, is_suspended),
     Operation("resume-job", job_is_suspended, asked_to_go_on, is_running, ends_by_422=True),
+    Operation("continue", job_has_ended, continued, is_cleaned, ends_by_422=True),
     Operation("delete-job", job_runs, asked_to_go, nothing_is_left, is_hidden=True),
     Operation("secret", both, put_secret, secret_is_there),
     Operation("replace-secret", has_secret, put_secret, secret_is_there),

@@ -142,8 +142,9 @@ class Command(click.Command):
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        if ctx.obj.command and self.name != "submit":
-            raise usage_error("Only submit takes a command behind --.", "homeport --help")
+        if ctx.obj.command and self.name not in {"submit", "continue"}:
+            text = "Only submit and continue take a command behind --."
+            raise usage_error(text, "homeport --help")
         return super().invoke(ctx)
 
 

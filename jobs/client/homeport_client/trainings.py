@@ -332,7 +332,7 @@ suspend_jobs = _changing("suspend", "Suspending", "Suspend trainings; they hold 
 resume_jobs = _changing("resume", "Queued again:", "Queue suspended trainings again.")
 
 
-@click.command(cls=Command)
+@click.command("continue", cls=Command)
 @job_argument
 @click.option("--name", help="its name (that of the other)")
 @click.option("--set", multiple=True, metavar="FIELD=VALUE", help="what is to be different")
@@ -341,12 +341,17 @@ resume_jobs = _changing("resume", "Queued again:", "Queue suspended trainings ag
 def continue_job(
     session: CliSession, /, job: str, *, name: str | None, **options: Sequence[str]
 ) -> int:
-    """Go on from a training that has ended: the same request, in the same log folder."""
+    """Go on from a training that has ended: the same request, in the same log folder.
+
+    Another command stands behind --.
+    """
     from .body import SubmitRequest, set_fields
     from .submit import post, tell_submitted
 
     found = find_job(session.rest, job, session.terminal)
-    wanted = SubmitRequest({"continue_from": found["id"], **({"name": name} if name else {})})
+    given = {"name": name, "command": session.command}
+    said = {field: value for field, value in given.items() if value}
+    wanted = SubmitRequest({"continue_from": found["id"], **said})
     set_fields(wanted.body, options["set"])
     tell_submitted(session, post(session, wanted), stays=False)
     return OK

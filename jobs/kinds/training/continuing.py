@@ -1,5 +1,6 @@
 """Going on from a finished training in its log folder: which one may be named, and what is taken over."""
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -44,6 +45,11 @@ class FinishedTraining(Omissible):
 
     def to_representation(self, value: str) -> str:
         return value
+
+
+def takes_over(body: Mapping[str, Any]) -> bool:
+    """Whether what a body does not say is that of the training that it continues: it is no whole request."""
+    return bool(body.get(FIELD)) and not body.keys() >= {"command", "image"}
 
 
 def continued(spec: TrainingSpec, old: Workload) -> TrainingSpec:

@@ -11,7 +11,7 @@ import yaml
 from django.utils.translation import gettext as _
 from rest_framework.fields import empty
 
-from jobs.kinds.training.continuing import FIELD
+from jobs.kinds.training.continuing import takes_over
 from jobs.kinds.training.fields import ResourcesSerializer
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import TrainingSpec
@@ -187,9 +187,8 @@ def with_stand_ins(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _missing(body: Mapping[str, Any]) -> list[str]:
-    """What is still to be typed; without a command the training that it continues has all of it."""
-    takes_all = body.get(FIELD) and "command" not in body
-    return [] if takes_all else [name for name in _BLANKS if not body.get(name)]
+    """What is still to be typed, where the training that it continues has not all of it."""
+    return [] if takes_over(body) else [name for name in _BLANKS if not body.get(name)]
 
 
 def as_typed(spec: TrainingSpec, typed: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rest_framework.fields import empty
 
 from jobs.kinds.serializer import SpecSerializer
 from jobs.kinds.spec import spec_of
-from jobs.kinds.training.continuing import FIELD, FinishedTraining, continued
+from jobs.kinds.training.continuing import FIELD, FinishedTraining, continued, takes_over
 from jobs.kinds.training.fields import (
     AddressesName,
     ClusterFlags,
@@ -286,8 +286,8 @@ class TrainingSerializer(SpecSerializer):
     )
 
     def run_validation(self, data: Any = empty) -> Any:
-        """Without a command it is the request of the training that it continues, but for what it says."""
-        if isinstance(data, Mapping) and data.get(FIELD) and "command" not in data:
+        """Without command or image it is the request of the training that it continues, but for what it says."""
+        if isinstance(data, Mapping) and takes_over(data):
             try:
                 old = self.fields[FIELD].run_validation(data[FIELD])
             except serializers.ValidationError as error:

@@ -44,6 +44,10 @@ def test_a_chain_keeps_the_first_folder_and_the_request(alice: Tenant, client: C
     was, now = spec_of(first, TrainingSpec), spec_of(second, TrainingSpec)
     assert (now.command, now.run_policy) == (was.command, was.run_policy)
     assert now.source == {**GIT, "ref": COMMIT}
+    Workload.objects.filter(pk=third.pk).update(state="succeeded")
+    other = submit(client, continue_from=str(third.pk), command=["python", "eval.py"]).json()
+    row = spec_of(Workload.objects.get(pk=other["id"]), TrainingSpec)
+    assert (row.command, row.image, row.source) == (("python", "eval.py"), was.image, GIT)
     board = client.post(
         "/api/v1/tensorboards/",
         {"name": "b", "job": str(third.pk)},

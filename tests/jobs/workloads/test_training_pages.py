@@ -14,7 +14,7 @@ from jobs.rules.states import WorkloadState
 from jobs.workloads.idempotency import HEADER, REPLAYED
 from tenants.models import Tenant
 from tests.browsing import HTMX, body_of, read
-from tests.factories import make_job, make_tenant, role_request
+from tests.factories import make_job, make_service, make_tenant, role_request
 from tests.portal.markup import Markup, find_faults
 
 pytestmark = pytest.mark.django_db
@@ -337,7 +337,25 @@ def test_servers_without_a_master_show_how_a_notebook_reaches_them(
     alice: Tenant, client: Client
 ) -> None:
     worker = {"count": 2, "cpu_millicores": 1000, "memory_bytes": 2**30, "gpu_count": 0}
-    row = make_job(alice, name="lab", topology="tf-ingraph", replicas={"worker": worker}, attempt=2)
-    text = read(client, f"/trainings/{row.pk}/").text
+    row = make_job(
+        alice,
+        name="lab",
+        topology="tf-ingraph",
+        replicas={"worker": worker},
+        attempt=2,
+        image="tensorflow/tensorflow:2.21.0",
+    )
+    link = f"/notebooks/{make_service(alice, image='lab/jupyter').pk}/"
+    assert not read(client, f"/trainings/{row.pk}/").all("a", href=link)  # it does not run yet
+    for image, state, is_told in (
+        ("lab/jupyter", "queued", False),
+        ("tensorflow/tensorflow:2.19.1-jupyter", "running", True),
+        ("tensorflow/tensorflow:2.21.1", "running", False),
+    ):
+        Workload.objects.filter(kind="notebook").update(image=image, state=state)
+        page = read(client, f"/trainings/{row.pk}/")
+        assert bool(page.all("a", href=link)) == (state == "running")
+        assert bool(page.all("p", id="versions")) == is_told
+    text = page.text
     [name] = re.findall(r"grpc://(lab-\w{6})-2-worker-0\.\1-2:2222 ", text)
     assert f"/data/master_client-{name}.ipynb Open notebook" in text
