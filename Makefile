@@ -22,7 +22,7 @@ $(VENV)/.made-dev: $(VENV)/.made requirements-dev.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode -r requirements-dev.txt
 	@touch $@
 
-.PHONY: help run test test-all test-cluster test-image check sizes bench format pins
+.PHONY: help run test test-all test-cluster test-image test-node check sizes bench format pins
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -44,6 +44,9 @@ test-cluster: $(VENV)/.made-dev ## test against upstream Kubernetes: one that Go
 
 test-image: $(VENV)/.made-dev ## build Homeport's image and run it, as root with buildah and debootstrap
 	@exec $(BIN)/python -m pytest -q tests/image
+
+test-node: $(VENV)/.made-dev ## test on two real nodes (kubelet, containerd, enforced policies), as root
+	@exec $(BIN)/python -m tests.nodes.run
 
 sizes: $(VENV)/.made ## count lines by folder, with and without comments and the like
 	@exec $(BIN)/python -m tests.tools.sizes

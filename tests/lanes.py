@@ -21,7 +21,7 @@ ONEBOX = "deploy/onebox/tests/onebox_tests"
 FILES = ("tests/", "deploy/onebox/tests/")  # so begins a word of a lane that names tests
 OTHERS = sorted(
     {path.parent.name for path in TESTS.glob("*/__init__.py")}
-    - {*FOLDERS, "contract", UPGRADE, "e2e", "image"}
+    - {*FOLDERS, "contract", UPGRADE, "e2e", "image", "nodes"}
 )
 
 # Files of FOLDERS and UPGRADE that are left to `make test-all`, slowest first, with the seconds that each takes
@@ -101,6 +101,8 @@ PYTHON = (sys.executable, "-m")
 QUIET = ("-q", "-p", "no:cacheprovider")
 WITH_SERVERS = (*PYTHON, "tests.tools.with_servers", *QUIET)
 UPSTREAM = (*PYTHON, "tests.upstream.run")
+# There can be one cluster of nodes at a time on a machine; the first file has its own.
+NODES = ("tests/nodes/test_killed.py", "tests/nodes")
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ class Lane:
     Attributes:
         name: of its files among the results.
         arguments: for the program.
-        command: `make test`, `make test-all`, `make test-image` (`image`) or, for `.ci/run` alone, `ci`.
+        command: `make test`, `make test-all`, `make test-image` (`image`), `make test-node` (`node`) or, for
+            `.ci/run` alone, `ci`.
         goal_s: more than that is said at the end, and is no failure.
         load: processors that it keeps busy with all its children, at the busiest.
         needs: what has to be on this machine.
@@ -389,6 +392,14 @@ LANES = (
         goal_s=400,
     ),
     Lane(
+        "node",
+        "two real nodes",
+        NODES,
+        command="node",
+        goal_s=600,
+        program=(*PYTHON, "tests.nodes.run", *QUIET),
+    ),
+    Lane(
         "plain-job",
         "the main job in a plain container",
         (*BROWSER, *PLAIN),
@@ -404,6 +415,7 @@ COMMANDS = {
     "test-all": {"test", "test-all"},
     "ci": {"test", "test-all", "ci"},
     "image": {"image"},  # fetches a Debian
+    "node": {"node"},  # what it builds takes half an hour of two processors, once
 }
 
 

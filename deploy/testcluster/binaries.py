@@ -74,7 +74,7 @@ class Product:
             known = ", ".join(sorted(path.name for path in HERE.glob(f"{self.name}-*")))
             raise NoBinariesError(f"{self.folder_name} is not among {known}")
         found = re.search(
-            rf"^\s*(?:require )?{re.escape(self.module)} (v\S+)",
+            rf"^\s*(?:require |replace \S+ => )?{re.escape(self.module)} (v\S+)",
             (self.folder / "go.mod").read_text(),
             re.MULTILINE,
         )
@@ -84,7 +84,8 @@ class Product:
     @property
     def cache(self) -> Path:
         """Where its programs lie, built or not."""
-        said = (self.folder / "go.mod").read_bytes() + (self.folder / "go.sum").read_bytes()
+        files = [self.folder / "go.mod", self.folder / "go.sum", *sorted(self.folder.rglob("*.go"))]
+        said = b"".join(file.read_bytes() for file in files)
         return cache_root() / f"{self.name}-{self.version}-{hashlib.sha256(said).hexdigest()[:8]}"
 
     def linked_in(self) -> str:

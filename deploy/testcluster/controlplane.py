@@ -31,6 +31,7 @@ from deploy.child import Child
 from deploy.testcluster import binaries, pki
 from deploy.testcluster.ports import free_port
 
+LOOPBACK = "127.0.0.1"
 SERVICE_RANGE = "10.96.0.0/16"
 READY_S = 120.0
 _STOP_S = 15.0
@@ -59,6 +60,7 @@ class Options:
 
     Args:
         node_ports: first and last NodePort; few of them make their end reachable.
+        address: where the API server listens; one that is not loopback's is an endpoint for pods.
         compaction_s: how often the API server compacts etcd; 0: never by itself.
         is_audited: each request leaves a line in `audit.log`.
         audit_rules: of requests whose bodies are to be in it, too.
@@ -66,6 +68,7 @@ class Options:
     """
 
     node_ports: tuple[int, int] = (30000, 32767)
+    address: str = LOOPBACK
     compaction_s: int = 300
     is_audited: bool = False
     audit_rules: Sequence[Mapping[str, object]] = ()
@@ -76,7 +79,7 @@ class ControlPlane:
     """One control plane with its own keys and ports, in a folder of its own.
 
     Attributes:
-        server: "https://127.0.0.1:PORT".
+        server: "https://ADDRESS:PORT".
         keys: makes further users.
         children: program name -> its process.
 
@@ -96,7 +99,7 @@ class ControlPlane:
         self._say = say
         self._port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
         self._side_ports = {name: free_port() for name in ("manager", "scheduler")}
-        self.server = f"https://127.0.0.1:{self._port}"
+        self.server = f"https://{self.options.address}:{self._port}"
         self.children: dict[str, Child] = {}
         self.keys: pki.ClusterKeys
         self.kubeconfig = self.home / "keys" / "admin.kubeconfig"
@@ -267,11 +270,9 @@ class ControlPlane:
         keys = self.home / "keys"
         first, last = self.options.node_ports
         flags: dict[str, object] = {
-            "advertise-address": "127.0.0.1",
-            "bind-address": "127.0.0.1",
+            "advertise-address": self.options.address,
+            "bind-address": self.options.address,
             "secure-port": self._port,
-            # An address of loopback cannot be an endpoint of the `kubernetes` Service.
-            "endpoint-reconciler-type": "none",
             "etcd-servers": self.etcd_endpoint,
             "etcd-compaction-interval": f"{self.options.compaction_s}s",
             "service-cluster-ip-range": SERVICE_RANGE,
@@ -298,6 +299,8 @@ class ControlPlane:
             "proxy-client-cert-file": keys / "front-proxy-client.crt",
             "proxy-client-key-file": keys / "front-proxy-client.key",
         }
+        if self.options.address == LOOPBACK:  # which cannot be an endpoint of `kubernetes`
+            flags["endpoint-reconciler-type"] = "none"
         if self.options.is_audited:
             flags["audit-policy-file"] = self.home / "audit-policy.yaml"
             flags["audit-log-path"] = self.audit_log

@@ -55,6 +55,16 @@ class NodeOptions:
     extra: Sequence[str] = ()
 
 
+def is_ready(cluster: ControlPlane, name: str) -> bool:
+    """Whether the cluster schedules pods onto the node of this name."""
+    said = cluster.get(f"/api/v1/nodes/{name}")
+    node = json.loads(said or b"{}")
+    conditions = node.get("status", {}).get("conditions") or []
+    is_true = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    taints = node.get("spec", {}).get("taints") or []
+    return is_true and not any("not-ready" in taint["key"] for taint in taints)
+
+
 class JoinedNode:
     """A node of a control plane, in a folder of its own, until the end of the context.
 
@@ -118,12 +128,7 @@ class JoinedNode:
 
     def is_ready(self) -> bool:
         """Whether the cluster schedules pods onto it."""
-        said = self._cluster.get(f"/api/v1/nodes/{self.options.name}")
-        node = json.loads(said or b"{}")
-        conditions = node.get("status", {}).get("conditions") or []
-        is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-        taints = node.get("spec", {}).get("taints") or []
-        return is_ready and not any("not-ready" in taint["key"] for taint in taints)
+        return is_ready(self._cluster, self.options.name)
 
     def _grant(self) -> None:
         for body in yaml.safe_load_all(MANIFEST.read_text()):

@@ -12,6 +12,7 @@ import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import yaml
 from cryptography import x509
@@ -152,7 +153,7 @@ def kubeconfig(server: str, authority: Authority, credentials: dict[str, str]) -
     """Write a kubeconfig for one user.
 
     Args:
-        server: "https://127.0.0.1:PORT".
+        server: "https://ADDRESS:PORT".
         credentials: the user's part, such as {"token": ...}.
     """
     cluster = {
@@ -179,7 +180,7 @@ class ClusterKeys:
     Attributes:
         cluster: signs everybody's certificates.
         front_proxy: signs the aggregator's, which may speak for others.
-        server_address: "https://127.0.0.1:PORT" of the API server.
+        server_address: "https://ADDRESS:PORT" of the API server.
     """
 
     folder: Path
@@ -211,7 +212,9 @@ def make_keys(folder: Path, server_address: str) -> ClusterKeys:
     keys = ClusterKeys(
         folder, Authority(folder, "ca"), Authority(folder, "front-proxy-ca"), server_address
     )
-    keys.cluster.server("apiserver", _SERVER_NAMES, ("127.0.0.1", FIRST_SERVICE_ADDRESS))
+    address = str(urlsplit(server_address).hostname)
+    addresses = dict.fromkeys((address, "127.0.0.1", FIRST_SERVICE_ADDRESS))
+    keys.cluster.server("apiserver", _SERVER_NAMES, tuple(addresses))
     keys.cluster.client(
         "apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"
     )

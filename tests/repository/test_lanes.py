@@ -42,7 +42,7 @@ def test_tests_of_a_browser_lie_where_its_lanes_look():
         for file in (ROOT / "tests").rglob("test_*.py")
         if mark in file.read_text()
     }
-    assert marked <= {"e2e", lanes.UPGRADE, *lanes.OTHERS}
+    assert marked <= {"e2e", "nodes", lanes.UPGRADE, *lanes.OTHERS}
 
 
 def test_what_make_test_leaves_out_is_there_slowest_first():
@@ -60,7 +60,7 @@ def test_what_decides_is_tried_by_every_make_test():
 
 
 def test_names_of_lanes_are_theirs_alone():
-    names = [lane.name for command in ("ci", "image") for lane in lanes.lanes_of(command)]
+    names = [lane.name for command in ("ci", "image", "node") for lane in lanes.lanes_of(command)]
     assert len(names) == len(set(names)) == len(LANES)
 
 
