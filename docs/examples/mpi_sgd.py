@@ -5,6 +5,7 @@ Topology: mpi. Command: `mpirun python mpi_sgd.py`. Image: any with an MPI and m
 
 import argparse
 import socket
+import sys
 from array import array
 from math import cos, sin
 
@@ -14,9 +15,16 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=100)
 flags = parser.parse_args()
 
+
+def say(text):
+    """Whole lines, each by one write, for all ranks share the launcher's log."""
+    sys.stdout.write(f"rank {rank} {text}\n")
+    sys.stdout.flush()
+
+
 rank, count = MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()
 where = socket.gethostbyname(socket.gethostname())
-print(f"rank {rank} of {count} at {where}", flush=True)
+say(f"of {count} at {where}")
 
 # The rank's own hundred samples of a line whose slope differs from rank to rank.
 numbers = range(100 * rank, 100 * rank + 100)
@@ -44,5 +52,5 @@ for step in range(1, flags.steps + 1):
     second -= 0.1 * sums[1] / count
     loss = sums[2] / count
     if step % 25 == 0:
-        print(f"rank {rank} step {step} loss {loss:.6f}", flush=True)
-print(f"rank {rank} weights {first:.6f} {second:.6f} loss {loss:.6f}", flush=True)
+        say(f"step {step} loss {loss:.6f}")
+say(f"weights {first:.6f} {second:.6f} loss {loss:.6f}")

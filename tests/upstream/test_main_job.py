@@ -20,7 +20,7 @@ from tests.e2e.test_first_training import BODY, ENDED_S, FIRST_TRAINING_S, SCRIP
 from tests.e2e.test_gate import enter
 from tests.e2e.test_life import check_with_the_cluster
 from tests.e2e.test_services import START_S, Service, things_of
-from tests.e2e.test_topologies import PROOFS, Proof, trained_on
+from tests.e2e.test_topologies import MPI, PROOFS, Proof, trained_on
 from tests.tools.waiting import wait_for
 from tests.upstream.conftest import Upstream
 from tests.upstream.power import Accounts, installed, make_people, portal_of
@@ -170,8 +170,8 @@ def test_a_training_is_stopped_and_deleted(portal: Portal, ada: Rest) -> None:
 
 @pytest.mark.parametrize(
     ("proof", "steps"),
-    [(PROOFS[1], 20_000), (PROOFS[0], 10_000)],
-    ids=["torch-ddp", "tf-multiworker"],
+    [(PROOFS[1], 20_000), (PROOFS[0], 10_000), (PROOFS[5], 60_000)],
+    ids=["torch-ddp", "tf-multiworker", "mpi"],
 )
 def test_an_evicted_rank_ends_the_attempt_and_costs_no_retry(
     portal: Portal, accounts: Accounts, ada: Rest, proof: Proof, steps: int
@@ -183,12 +183,12 @@ def test_an_evicted_rank_ends_the_attempt_and_costs_no_retry(
         image=proof.image,
         command=[*proof.command.split(), f"--steps={steps}"],
         source={"bundle": ada.upload(proof.script)},
-        replicas={"worker": {**EACH, "count": 2}},
+        replicas=MPI if proof.topology == "mpi" else {"worker": {**EACH, "count": 2}},
     )
     log = f"jobs/{job['id']}/logs/"
     ada.wait(job, "running", timeout_s=PULL_S)
-    trains = "rank 1 step 50 "
-    wait_for("it trains", lambda: trains in ada.text(f"{log}?tail=5000"), timeout_s=RUN_S)
+    trains = re.compile(r"rank 1 step (?:[5-9]\d|\d{3,}) ")
+    wait_for("it trains", lambda: trains.search(ada.text(f"{log}?tail=5000")), timeout_s=RUN_S)
     pods = {one["index"]: one["pod"] for one in ada.get(f"jobs/{job['id']}/")["replicas"]}
     name = {"name": pods[1], "namespace": ada.tenant()["namespace"]}
     path = f"/api/v1/namespaces/{name['namespace']}/pods/{pods[1]}/eviction"
