@@ -1,5 +1,9 @@
 """What proofs with real programs have in common: the examples, how they are run, what they must leave."""
 
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -48,3 +52,9 @@ def programs(job: dict[str, Any], role: str = "", index: int = 0) -> set[int]:
     marks = [f"LOG_DIR=/log/jobs/{job_name(job['name'], UUID(job['id']))}"]
     marks += [f"JOB_NAME={role}", f"TASK_INDEX={index}"] if role else []
     return set.intersection(*(set(naming(f"{mark}\0")) for mark in marks))
+
+
+def kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):  # it ended with its parent
+            os.kill(pid, signal.SIGKILL)
