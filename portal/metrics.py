@@ -38,6 +38,8 @@ HTTP_SECONDS = Histogram(
     registry=REGISTRY,
 )
 WEBSOCKETS = Gauge("homeport_websockets", "Open websockets.", ["kind"], registry=REGISTRY)
+for _kind in ("logs", "live"):
+    WEBSOCKETS.labels(_kind)
 LOG_TAILS = Gauge("homeport_log_tails", "Logs of containers that are followed.", registry=REGISTRY)
 LOG_LINES = Counter(
     "homeport_log_lines_total", "Lines of live logs sent to viewers.", registry=REGISTRY

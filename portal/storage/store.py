@@ -78,6 +78,8 @@ def check_prefix(prefix: str) -> str:
 def _counting_errors(operation: str, work: Callable[..., Any]) -> Callable[..., Any]:
     """The same; what fails, though not for what was asked, is counted."""
 
+    errors = metrics.STORE_ERRORS.labels(operation)
+
     @functools.wraps(work)
     def counted(*args: Any, **options: Any) -> Any:
         try:
@@ -85,7 +87,7 @@ def _counting_errors(operation: str, work: Callable[..., Any]) -> Callable[..., 
         except (ObjectMissingError, ObjectMismatchError):
             raise
         except Exception:
-            metrics.STORE_ERRORS.labels(operation).inc()
+            errors.inc()
             raise
 
     return counted

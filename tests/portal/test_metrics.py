@@ -96,19 +96,19 @@ def test_a_reconciler_is_ready_as_standby_or_synced(
 
 
 @asynccontextmanager
-async def fleet() -> AsyncIterator[FakeApi]:
+async def fleet(nodes: int = NODES, pods: int = PODS) -> AsyncIterator[FakeApi]:
     """A cluster of GPU nodes full of pods, two NodePorts of Homeport's among them."""
     api = FakeApi()
     await api.start()
     amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
-    for number in range(NODES):
+    for number in range(nodes):
         ready = {"type": "Ready", "status": "True" if number else "False"}
         about = {"name": f"node-{number}"}
         status = {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
         api.put({"kind": "Node", "metadata": about, "status": status})
     asked = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
-    for number in range(PODS):
-        place = {"nodeName": f"node-{1 + number % (NODES - 1)}"}
+    for number in range(pods):
+        place = {"nodeName": f"node-{1 + number % (nodes - 1)}"}
         spec = {**place, "containers": [{"name": "main", "resources": asked if number % 2 else {}}]}
         about = {"name": f"pod-{number}", "namespace": f"u-{number % 50}"}
         api.put({"kind": "Pod", "metadata": about, "spec": spec, "status": {"phase": "Running"}})
