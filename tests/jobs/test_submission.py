@@ -11,12 +11,13 @@ from msgspec.structs import replace
 from rest_framework import serializers
 
 from jobs.kinds import base
-from jobs.kinds.training.fields import OTHER_WORDS, ResourcesSerializer
+from jobs.kinds.training.fields import ResourcesSerializer
 from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.serializer import TrainingSerializer
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
 from jobs.models import Bundle
 from jobs.pod.protocol.placeholders import DEFAULT_FLAGS
+from jobs.rules import other_words
 from jobs.rules.requests import RoleRequest
 from jobs.rules.restarts import RestartPolicy
 from jobs.rules.topologies import TOPOLOGIES, Topology
@@ -187,8 +188,10 @@ def test_a_cluster_of_parameter_servers_and_workers(alice: Tenant) -> None:
 
 
 def test_words_of_others_are_answered_with_ours() -> None:
-    for text in OTHER_WORDS.values():
-        named = set(re.findall(r"\b(?:tf-\w+|torch-\w+|mpi)\b", text)) - {*OTHER_WORDS}
+    for text in other_words.TOPOLOGIES.values():
+        named = set(re.findall(r"\b(?:tf-\w+|torch-\w+|mpi|jax|array|single)\b", text)) - {
+            *other_words.TOPOLOGIES
+        }
         assert named <= {*TOPOLOGIES}
         assert named or "operators" in text
 
@@ -227,7 +230,7 @@ def test_what_git_reads_otherwise_is_refused(alice: Tenant) -> None:
 
 
 def test_words_that_are_no_topology_are_refused(alice: Tenant) -> None:
-    for unknown in (*OTHER_WORDS, "PyTorch", "SINGLE", "x" * 300):
+    for unknown in (*other_words.TOPOLOGIES, "PyTorch", "SINGLE", "x" * 300):
         assert refused(alice, topology=unknown) == {"topology": "invalid_choice"}
     assert refused(alice, source={"svn": "https://x/y"}) == {"source": "invalid"}
 

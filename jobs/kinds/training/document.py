@@ -21,7 +21,7 @@ from portal.errors import Refused
 from portal.web.forms import AnyField
 
 MAX_BYTES = 64 * 1024
-_MAX_DEPTH = 8  # a body has four
+_MAX_DEPTH = 16  # a body has four, and other systems' files up to twelve
 _MAX_NUMBER_CHARS = 40
 # What YAML 1.1 has in common with JSON; the rest, such as dates, is meant as the text that it is.
 _JSON_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))

@@ -16,6 +16,7 @@ from rest_framework.fields import empty
 
 from jobs.models import UserSecret
 from jobs.pod.protocol.placeholders import DEFAULT_FLAGS, FLAGS
+from jobs.rules import other_words
 from jobs.rules.requests import RoleRequest, parse_indexes
 from jobs.rules.topologies import (
     SINGLE,
@@ -40,19 +41,6 @@ from portal.web.fields import (
 
 AnyField = serializers.Field[Any, Any, Any, Any]
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_BY_DDP = "PyTorch, DeepSpeed and Accelerate run by the topology torch-ddp."
-_OWN_SCHEDULER = (
-    "Ray, Dask and Spark bring a scheduler of their own, which would be a second queue inside one "
-    "training. Run them on a cluster with their operators."
-)
-# What others call topologies -> what to take here, or why there is none.
-OTHER_WORDS = {
-    "tf-chief": "For a chief choose tf-ps, and ask for the role chief with count 1.",
-    "tf-mwms": "tf-mwms is called tf-multiworker here.",
-    **dict.fromkeys(("pytorch", "ddp", "deepspeed", "accelerate"), _BY_DDP),
-    "horovod": "Horovod runs under mpirun, by the topology mpi.",
-    **dict.fromkeys(("ray", "dask", "spark"), _OWN_SCHEDULER),
-}
 SUCCESS_POLICIES = tuple(SuccessPolicy)
 NO_COMMAND = "Replicas of this role run a program of Homeport; give the command to another role."
 NO_SECRET = "You have no such secret."
@@ -107,7 +95,7 @@ class TopologyName(Text):
         if name not in TOPOLOGIES:
             *others, last = TOPOLOGIES
             choices = f"This must be {', '.join(others)} or {last}."
-            refuse("invalid_choice", OTHER_WORDS.get(name.lower(), choices))
+            refuse("invalid_choice", other_words.TOPOLOGIES.get(name.lower(), choices))
         return name
 
 

@@ -29,6 +29,7 @@ from jobs.kinds.training.fields import (
 )
 from jobs.kinds.training.source import SourceSerializer
 from jobs.kinds.training.spec import RunPolicy, TrainingSpec
+from jobs.rules import other_words
 from jobs.rules.restarts import RestartPolicy
 from jobs.rules.topologies import (
     OPTIONS,
@@ -287,6 +288,11 @@ class TrainingSerializer(SpecSerializer):
 
     def run_validation(self, data: Any = empty) -> Any:
         """Without command or image it is the request of the training that it continues, but for what it says."""
+        if isinstance(data, Mapping) and (told := other_words.answers(data)):
+            wrong = {
+                path: serializers.ErrorDetail(text, "unknown_field") for path, text in told.items()
+            }
+            raise serializers.ValidationError(wrong)
         if isinstance(data, Mapping) and takes_over(data):
             try:
                 old = self.fields[FIELD].run_validation(data[FIELD])

@@ -1,0 +1,218 @@
+"""Words and files of other systems, answered with what to write here instead. Pure.
+
+The fields are those of training-operator 1.8 (kubeflow.org/v1), Trainer 2 (TrainJob), Volcano 1.12 and batch/v1.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+OWN_SCHEDULER = (
+    "Ray, Dask and Spark bring a scheduler of their own, which would be a second queue inside one "
+    "training. Run them on a cluster with their operators."
+)
+_BY_DDP = "PyTorch, DeepSpeed and Accelerate run by the topology torch-ddp."
+_BY_TF = "TensorFlow runs by tf-ps (parameter servers), tf-multiworker (all workers alike) or tf-ingraph."
+_BY_MPI = "Horovod runs under mpirun, by the topology mpi."
+# What others call topologies -> what to take here, or why there is none.
+TOPOLOGIES = {
+    "tf-chief": "For a chief choose tf-ps, and ask for the role chief with count 1.",
+    "tf-mwms": "tf-mwms is called tf-multiworker here.",
+    **dict.fromkeys(
+        ("pytorch", "pytorchjob", "torch", "torchrun", "ddp", "fsdp", "elastic", "deepspeed"),
+        _BY_DDP,
+    ),
+    "accelerate": _BY_DDP,
+    **dict.fromkeys(("tf", "tensorflow", "tfjob"), _BY_TF),
+    **dict.fromkeys(("horovod", "mpijob", "openmpi", "mpich", "allreduce"), _BY_MPI),
+    "jaxjob": "jaxjob is called jax here.",
+    **dict.fromkeys(
+        ("ps", "parameterserver", "parameterserverstrategy", "between-graph"),
+        "For parameter servers choose tf-ps.",
+    ),
+    "multiworkermirroredstrategy": "MultiWorkerMirroredStrategy runs by tf-multiworker.",
+    "mirroredstrategy": "MirroredStrategy uses the GPUs of one node: choose single.",
+    **dict.fromkeys(("local", "worker"), "For one worker choose single."),
+    "master": "For a master choose tf-ingraph, or tf-ps, where it is called chief.",
+    "in-graph": "in-graph is called tf-ingraph here.",
+    "distributed": "Choose how its replicas work together: tf-ps, tf-multiworker, torch-ddp, jax or mpi.",
+    **dict.fromkeys(("sweep", "job", "indexed"), "For independent tasks choose array."),
+    **dict.fromkeys(("ray", "dask", "spark"), OWN_SCHEDULER),
+}
+
+_OUT = "leave it out; "
+_SAME_IMAGE = "image, of one role replicas.{role}.image"
+_SHARED = "leave it out; a training starts as a whole, in Homeport's own queue"
+_VOLUMES = "leave it out; /data and /log are in every replica, source brings the code"
+_PLACED = "leave it out; nodes are found by cpu, memory and gpu"
+_PER_GPU = "replicas.worker.gpu; as many processes start in a worker as it has GPUs"
+# A field of theirs -> ours, whose name comes first. In a path * is any name or number, which is the role
+# where a row says {role}. Likewise the table of docs/training.md.
+_POD = {
+    "containers.*.image": _SAME_IMAGE,
+    "containers.*.command": "command, of one role replicas.{role}.command",
+    "containers.*.args": "command, which has the words of both",
+    "containers.*.env": "env, with names and values as an object",
+    "containers.*.envFrom": "secrets, by the names on the page Secrets",
+    "containers.*.resources": "replicas.{role}.cpu, memory and gpu; the request is the limit, too",
+    "containers.*.workingDir": "leave it out; it is /workspace, with the code",
+    "containers.*.ports": "leave it out; each replica has a name and a port",
+    "containers.*.volumeMounts": _VOLUMES,
+    "volumes": _VOLUMES,
+    "imagePullSecrets": "leave it out; registry logins on the page Secrets are always used",
+    "restartPolicy": "restart_policy: never, on_failure or exit_code; Always is on_failure",
+    "nodeSelector": _PLACED,
+    "tolerations": _PLACED,
+    "affinity": _PLACED,
+    "schedulerName": _SHARED,
+}
+_JOB = {
+    "activeDeadlineSeconds": "deadline_s",
+    "backoffLimit": "retries",
+    "ttlSecondsAfterFinished": "ttl_s",
+    "suspend": "leave it out; suspend the training once it is submitted",
+}
+_RUN = {
+    **_JOB,
+    "cleanPodPolicy": "clean_policy: running, all or none",
+    "schedulingPolicy": _SHARED,
+}
+_KUBEFLOW = {
+    "metadata.name": "name",
+    **{f"spec.runPolicy.{name}": ours for name, ours in _RUN.items()},
+    # Of operators before runPolicy.
+    **{f"spec.{name}": ours for name, ours in _RUN.items()},
+    **{f"spec.*.*.template.spec.{name}": ours for name, ours in _POD.items()},
+    "spec.*.*.replicas": "replicas.{role}.count",
+    "spec.*.*.restartPolicy": _POD["restartPolicy"],
+}
+_TF = {
+    "spec.successPolicy": "success_policy: chief (the default with one), worker0 or all (AllWorkers)",
+    "spec.enableDynamicWorker": "sparse_spec",
+}
+_PYTORCH = {
+    "spec.elasticPolicy.minReplicas": "replicas.worker.min",
+    "spec.elasticPolicy.maxReplicas": "replicas.worker.count",
+    "spec.elasticPolicy": "leave it out; torchrun is told the rest",
+    "spec.nprocPerNode": _PER_GPU,
+}
+_MPI = {
+    "spec.slotsPerWorker": _PER_GPU,
+    "spec.mpiImplementation": "leave it out; Open MPI and MPICH are both told their hosts",
+    "spec.sshAuthMountPath": "leave it out; mpirun needs no ssh here",
+}
+_TRAINER = {
+    "metadata.name": "name",
+    "spec.suspend": _JOB["suspend"],
+    "spec.runtimeRef": "topology",
+    "spec.trainer.image": "image",
+    "spec.trainer.command": "command",
+    "spec.trainer.args": _POD["containers.*.args"],
+    "spec.trainer.env": _POD["containers.*.env"],
+    "spec.trainer.numNodes": "replicas.worker.count",
+    "spec.trainer.numProcPerNode": _PER_GPU,
+    "spec.trainer.resourcesPerNode": "replicas.worker.cpu, memory and gpu",
+}
+_VOLCANO = {
+    "metadata.name": "name",
+    **{f"spec.tasks.*.template.spec.{name}": ours for name, ours in _POD.items()},
+    "spec.tasks.*.name": "replicas, in which roles have the names of the topology",
+    "spec.tasks.*.replicas": "replicas.worker.count, or that of another role",
+    "spec.tasks.*.policies": "restart_policy: never, on_failure or exit_code",
+    "spec.policies": "restart_policy: never, on_failure or exit_code",
+    "spec.maxRetry": "retries",
+    "spec.ttlSecondsAfterFinished": "ttl_s",
+    "spec.minAvailable": _SHARED,
+    "spec.queue": _SHARED,
+    "spec.schedulerName": _SHARED,
+    "spec.plugins": "leave it out; replicas find each other by the topology",
+}
+_BATCH = {
+    "metadata.name": "name",
+    **{f"spec.{name}": ours for name, ours in _JOB.items()},
+    **{f"spec.template.spec.{name}": ours for name, ours in _POD.items()},
+    "spec.completions": "replicas.worker.count, of the topology array",
+    "spec.parallelism": "parallelism",
+    "spec.backoffLimitPerIndex": "retries",
+    "spec.maxFailedIndexes": "max_failed",
+    "spec.completionMode": "leave it out; TASK_INDEX is the number of a task",
+}
+_ARRAY = "topology: single, or array for several completions"
+_GROUPED = "topology: what its tasks are to each other, such as tf-ps, torch-ddp or mpi"
+# kind -> its topology here, and its fields. A Job is batch/v1's, or Volcano's.
+KINDS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "TFJob": ("topology: tf-ps, or tf-multiworker without PS", {**_KUBEFLOW, **_TF}),
+    "PyTorchJob": ("topology: torch-ddp", {**_KUBEFLOW, **_PYTORCH}),
+    "MPIJob": ("topology: mpi", {**_KUBEFLOW, **_MPI}),
+    "JAXJob": ("topology: jax", _KUBEFLOW),
+    "TrainJob": ("topology: torch-ddp, mpi or jax, as its runtime", _TRAINER),
+    "Job": (_ARRAY, _BATCH),
+}
+_VOLCANO_JOB = (_GROUPED, _VOLCANO)
+_SCHEDULED = re.compile(r"(?:Ray|Spark|ScheduledSpark|Dask)[A-Z]\w*")
+# Where a role has another name here.
+_ROLES = {"master": "chief", "chief": "chief", "ps": "ps", "evaluator": "evaluator"}
+_MASTER = "replicas.worker.count; the Master is worker 0, so count one more"
+_MOST_TOLD = 60
+_MOST_DEPTH = 16
+
+
+def answers(body: Mapping[str, Any]) -> dict[str, str]:
+    """Path -> what to write here, for each field of another system's file; nothing for a body of ours."""
+    kind = body.get("kind")
+    if not isinstance(kind, str) or not body.keys() & {"apiVersion", "metadata", "spec"}:
+        return {}
+    if _SCHEDULED.fullmatch(kind):
+        return {"kind": OWN_SCHEDULER}
+    is_volcano = kind == "Job" and str(body.get("apiVersion")).startswith("batch.volcano.sh/")
+    topology, fields = _VOLCANO_JOB if is_volcano else KINDS.get(kind, ("", {}))
+    if not topology:
+        known = ", ".join(KINDS)
+        return {"kind": f"{kind[:40]} is not run here. Known are the fields of {known}."}
+    found = {
+        "kind": f"A {kind} is not read; write a body of Homeport. Instead of kind, {topology}."
+    }
+    for path, ours, names in _known(body, fields):
+        if len(found) == _MOST_TOLD:
+            break
+        role = _role(kind, names)
+        is_master = kind == "PyTorchJob" and names[-1:] == ["Master"] and path.endswith("replicas")
+        found[path] = _sentence(_MASTER if is_master else ours.format(role=role))
+    return found
+
+
+def _sentence(ours: str) -> str:
+    return f"{ours[0].upper()}{ours[1:]}." if ours.startswith(_OUT) else f"Write {ours}."
+
+
+def _role(kind: str, names: list[str]) -> str:
+    name = names[1].lower() if len(names) > 1 else "worker"
+    if kind == "MPIJob" and name == "launcher":
+        return name
+    return _ROLES.get(name, "worker") if kind == "TFJob" else "worker"
+
+
+def _known(
+    body: Mapping[str, Any], fields: Mapping[str, str]
+) -> Iterator[tuple[str, str, list[str]]]:
+    """Path, what a table says of it, and what stands for its asterisks; in the order of the file."""
+    table = {tuple(path.split(".")): ours for path, ours in fields.items()}
+
+    def walk(value: Any, at: tuple[str, ...]) -> Iterator[tuple[str, str, list[str]]]:
+        for pattern, ours in table.items():
+            if len(pattern) == len(at) and all(
+                p in ("*", a) for p, a in zip(pattern, at, strict=True)
+            ):
+                is_whole = not any(
+                    other[: len(at)] == pattern for other in table if other != pattern
+                )
+                if is_whole or not isinstance(value, Mapping):
+                    names = [a for p, a in zip(pattern, at, strict=True) if p == "*"]
+                    yield ".".join(at), ours, names
+                    return
+        if len(at) < _MOST_DEPTH:
+            inner = dict(enumerate(value)) if isinstance(value, list) else value
+            for key, one in inner.items() if isinstance(inner, Mapping) else ():
+                yield from walk(one, (*at, str(key)))
+
+    return walk(body, ())
