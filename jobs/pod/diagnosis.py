@@ -28,7 +28,13 @@ class Finding(NamedTuple):
 # goes on for long has not died of it.
 _ANYWHERE = 400
 _NEAR = 12
-# Where the lines come from: CPython, PyTorch, TensorFlow, NCCL, the CUDA runtime, glibc, argparse.
+# Where the lines come from: CPython, glibc, argparse, and, of GPUs, in these files:
+# the CUDA runtime's cudaGetErrorString, which PyTorch puts behind "CUDA error: "
+#   (c10/cuda/CUDAException.cpp), and the driver's names of errors, CUDA_ERROR_... (XLA's cuda_driver);
+# PyTorch's c10/cuda/CUDAFunctions.cpp (the driver, no GPU) and CUDACachingAllocator.cpp (memory);
+# PyTorch's torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (the watchdog) and NCCLUtils.cpp
+#   (ncclSystemError: ...), around ncclGetErrorString of NCCL's src/init.cc;
+# TensorFlow's core/framework/op_kernel.cc and XLA's allocators (OOM, RESOURCE_EXHAUSTED).
 _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
     (codes.MISSING_MODULE, _NEAR, (r"^(?:ModuleNotFoundError|ImportError): No module named .+",)),
     (
@@ -36,6 +42,7 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
         _ANYWHERE,
         (
             r"CUDA out of memory",
+            r"CUDA error: out of memory|Cuda failure (?:2 )?'out of memory'",
             r"CUDA_ERROR_OUT_OF_MEMORY",
             r"CUDNN_STATUS_ALLOC_FAILED",
             r"cudaErrorMemoryAllocation",
@@ -48,6 +55,7 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
         _ANYWHERE,
         (
             r"CUDA driver version is insufficient",
+            r"The NVIDIA driver on your system is too old",
             r"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
             r"no kernel image is available for execution",
         ),
@@ -63,6 +71,17 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
         ),
     ),
     (
+        codes.GPU_FAULT,
+        _ANYWHERE,
+        (
+            r"an illegal memory access was encountered|CUDA_ERROR_ILLEGAL_ADDRESS",
+            r"an illegal instruction was encountered|misaligned address",
+            r"device-side assert triggered",
+            r"unspecified launch failure|CUDA_ERROR_LAUNCH_FAILED",
+            r"uncorrectable ECC error encountered",
+        ),
+    ),
+    (
         codes.SHARED_MEMORY_SHORT,
         _ANYWHERE,
         (
@@ -73,8 +92,16 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
     ),
     (
         codes.PEERS_LOST,
-        _NEAR,
-        (r"ncclSystemError|ncclRemoteError", r"NCCL error", r"Connection closed by peer \["),
+        # Behind it PyTorch prints the C++ frames of its watchdog.
+        _ANYWHERE,
+        (
+            r"ncclSystemError|ncclRemoteError",
+            r"NCCL error",
+            r"unhandled system error|remote process exited or there was a network error",
+            r"Watchdog caught collective operation timeout",
+            r"Some NCCL operations have failed or timed out",
+            r"Connection closed by peer \[",
+        ),
     ),
     (
         codes.SHARED_LIBRARY,

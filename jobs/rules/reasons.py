@@ -237,6 +237,10 @@ ROWS: dict[str, tuple[str, str]] = {
         "{who} ended because it found no GPU: {detail}",
         "Request a GPU in the form, or let the program run without one.",
     ),
+    "gpu_fault": (
+        "{who} ended because of an error on its GPU: {detail}",
+        "Run it with CUDA_LAUNCH_BLOCKING=1 to see where; tell your admin if only one node has it.",
+    ),
     "shared_memory_short": (
         "{who} ended because shared memory ran out: {detail}",
         "Request more `shm`, or use fewer data loader workers.",

@@ -56,6 +56,7 @@ MISSING_MODULE = "missing_module"
 CUDA_OUT_OF_MEMORY = "cuda_out_of_memory"
 CUDA_DRIVER = "cuda_driver"
 NO_GPU_SEEN = "no_gpu_seen"
+GPU_FAULT = "gpu_fault"
 SHARED_MEMORY_SHORT = "shared_memory_short"
 PEERS_LOST = "peers_lost"
 SHARED_LIBRARY = "shared_library"
@@ -101,6 +102,7 @@ EXPLAINED = frozenset(
         CUDA_OUT_OF_MEMORY,
         CUDA_DRIVER,
         NO_GPU_SEEN,
+        GPU_FAULT,
         SHARED_MEMORY_SHORT,
         PEERS_LOST,
         SHARED_LIBRARY,

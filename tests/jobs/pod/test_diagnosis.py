@@ -21,6 +21,7 @@ LINES = {
         "RuntimeError: CUDA error: no kernel image is available for execution on the device"
     ),
     "no_gpu_seen": "RuntimeError: No CUDA GPUs are available",
+    "gpu_fault": "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
     "shared_memory_short": (
         "RuntimeError: DataLoader worker (pid 41) is killed by signal: Bus error. It is possible "
         "that dataloader's workers are out of shared memory. Please try to raise your shared "
@@ -67,6 +68,37 @@ def test_tensorflows_own_words_for_a_full_gpu_are_known() -> None:
         "2026-11-20 W external/local_xla: failed: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
     ):
         assert found_in(f"{line}\nlast words\n") == "cuda_out_of_memory"
+
+
+# Quoted from the files that diagnosis.py names, with numbers as they print them.
+OF_GPUS = {
+    "RuntimeError: CUDA error: out of memory": "cuda_out_of_memory",
+    "2.27/src/init.cc:1838 NCCL WARN Cuda failure 2 'out of memory'": "cuda_out_of_memory",
+    "RuntimeError: The NVIDIA driver on your system is too old (found version 12080). Please update": "cuda_driver",
+    "RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version": "cuda_driver",
+    "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU": "no_gpu_seen",
+    "RuntimeError: CUDA error: no CUDA-capable device is detected": "no_gpu_seen",
+    "RuntimeError: CUDA error: device-side assert triggered": "gpu_fault",
+    "RuntimeError: CUDA error: unspecified launch failure": "gpu_fault",
+    "RuntimeError: CUDA error: uncorrectable ECC error encountered": "gpu_fault",
+    "F external/xla cuda_executor.cc: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered": "gpu_fault",
+    "[rank0]:[E ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, "
+    "OpType=BROADCAST, Timeout(ms)=600000) ran for 600081 milliseconds before timing out.": "peers_lost",
+    "[E ProcessGroupNCCL.cpp:414] Some NCCL operations have failed or timed out. Due to the asynchronous": "peers_lost",
+    "RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1191, unhandled system error, "
+    "NCCL version 2.11.4": "peers_lost",
+    "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error. ": "peers_lost",
+    "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.": "peers_lost",
+    "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: NCCL operation failed: unhandled system error": "peers_lost",
+    "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.": "cuda_out_of_memory",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", OF_GPUS)
+def test_words_of_cuda_and_nccl_are_known(line: str) -> None:
+    frames = "".join(f"frame #{number}: <unknown function> + 0xd6df4\n" for number in range(20))
+    near = OF_GPUS[line] == "no_gpu_seen"
+    assert found_in(f"step 9\n{line}\n" + ("" if near else frames)) == OF_GPUS[line]
 
 
 def test_a_warning_long_ago_is_no_cause() -> None:

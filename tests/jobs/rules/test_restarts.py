@@ -58,6 +58,7 @@ BY_CODE = [
     "out_of_memory",
     "missing_module",
     "cuda_out_of_memory",
+    "gpu_fault",
     "shared_memory_short",
     "shared_library",
     "disk_full",
