@@ -6,6 +6,7 @@ Topology: tf-ingraph, with a master. Command: `python in_graph.py`. Image: any w
 import argparse
 import json
 import os
+import socket
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -18,6 +19,9 @@ tf.disable_eager_execution()
 target = os.environ["TF_MASTER"]  # the server of the first worker, which leads to all others
 cluster = json.loads(os.environ["TF_CONFIG"])["cluster"]
 workers = [f"/job:worker/task:{index}" for index in range(len(cluster["worker"]))]
+for server in (one for role in ("worker", "ps") for one in cluster.get(role, ())):
+    where = socket.gethostbyname(server.rpartition(":")[0])
+    print(f"server {server} at {where}", flush=True)
 keeper = "/job:ps/task:0" if "ps" in cluster else workers[0]
 
 with tf.device(keeper):

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,16 @@ def run_to_the_end(ada: Rest, script: Path, **body: Any) -> tuple[dict[str, Any]
     ada.wait(job, "running", "succeeded", timeout_s=PULL_S)
     done = ada.wait(job, "succeeded", timeout_s=RUN_S)
     return done, ada.text(f"jobs/{job['id']}/logs/?download=1")
+
+
+def check_that_all_were_apart(
+    job: dict[str, Any], addresses: Collection[str], of: Collection[str] = ()
+) -> None:
+    """Each replica had a pod of its own, and each of these roles (all) an address."""
+    pods = [one["pod"] for one in job["replicas"]]
+    assert len(set(pods)) == len(pods)
+    met = [one for one in job["replicas"] if not of or one["role"] in of]
+    assert len(met) == len(addresses) > 1, addresses
 
 
 def check_that_nothing_is_left(portal: Portal, ada: Rest, job: dict[str, Any], most_s: int) -> None:

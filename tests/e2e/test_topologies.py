@@ -1,9 +1,7 @@
 """Each topology of several machines with its framework: the examples as people submit them by REST."""
 
 import json
-import os
 import re
-import signal
 from contextlib import suppress
 from dataclasses import dataclass
 from math import cos, sin
@@ -20,7 +18,9 @@ from tests.e2e.proofs import (
     PULL_S,
     RUN_S,
     TENSORFLOW,
+    check_that_all_were_apart,
     check_that_nothing_is_left,
+    kill,
     need_torch,
     programs,
     run_to_the_end,
@@ -116,9 +116,8 @@ def test_all_ranks_come_to_what_one_process_would(
         assert weights != pytest.approx(trained_on(int(rank)), abs=1e-1)
         assert float(loss) < (0.2 if len(ranks) == 2 else 0.7)
     addresses = dict(re.findall(rf"rank (\d) of {len(ranks)} at (\S+)", log))
-    assert (len(addresses), len(set(addresses.values()))) == (len(ranks), 2)
-    pods = [replica["pod"] for replica in done["replicas"] if replica["role"] == "worker"]
-    assert len(set(pods)) == len(pods) == 2
+    assert sorted(addresses) == [str(rank) for rank in ranks]
+    check_that_all_were_apart(done, set(addresses.values()), of=("worker",))
     check_that_nothing_is_left(portal, ada, done, 120)
 
 
@@ -184,10 +183,8 @@ def test_a_chief_goes_on_without_a_worker_and_the_last_checkpoint_is_evaluated(
     end = wait_for("its log is whole", lambda: re.search(r"\| step 3000 loss (\S+)", log()))
     assert float(end[1]) < 0.001
     wait_for("it is evaluated", lambda: "evaluated step 3000 loss 0.000" in log(), timeout_s=120)
-    replicas = ada.get(f"jobs/{job['id']}/")["replicas"]
-    assert len({replica["pod"] for replica in replicas}) == len(replicas) == 5
-    addresses = re.findall(r"(?:chief|worker|ps|evaluator)-\d at (\S+)", log())
-    assert len(set(addresses)) >= 5
+    addresses = dict(re.findall(r"((?:chief|worker|ps|evaluator)-\d) at (\S+)", log()))
+    check_that_all_were_apart(ada.get(f"jobs/{job['id']}/"), set(addresses.values()))
     check_that_nothing_is_left(portal, ada, job, 240)
 
 
@@ -227,8 +224,7 @@ def test_a_worker_with_a_sparse_spec_is_started_again_while_the_other_trains_on(
 
     wait_for("both train", lambda: losses() and "| worker-1 step " in log(), timeout_s=PULL_S)
     before, (survivor, lost) = losses()[-1], workers()
-    for pid in programs(job, "worker", 1):
-        os.kill(pid, signal.SIGKILL)
+    kill(programs(job, "worker", 1))
     wait_for(
         "it is another pod", lambda: workers()[1]["pod"] not in {lost["pod"], ""}, timeout_s=60
     )
@@ -250,6 +246,8 @@ def test_a_worker_with_a_sparse_spec_is_started_again_while_the_other_trains_on(
     for n in range(2):
         own = where[f"worker-{n}"]
         assert (own["ps"], [*own["worker"]]) == (servers, [str(n)])
+    addresses = dict(re.findall(r"\| ((?:worker|ps)-\d) at (\S+) knows", log()))
+    check_that_all_were_apart(ada.get(f"jobs/{job['id']}/"), set(addresses.values()))
     check_that_nothing_is_left(portal, ada, done, 120)
 
 
@@ -307,6 +305,7 @@ def test_replicas_meet_by_address_without_names_and_begin_anew_when_one_moves(
     # Each replica of an attempt was told the same three addresses, and the next attempt others.
     [[before], [after]] = seen
     assert len({*before, *after}) == 6
+    check_that_all_were_apart(done, set(after))
     check_that_nothing_is_left(portal, ada, done, 120)
 
 
@@ -345,6 +344,9 @@ def test_an_elastic_group_goes_on_while_a_lost_worker_is_replaced(
     assert len(groups) > 1
     assert groups[-1] == "2"
     assert max(map(int, re.findall(r"continues after step (\d+)", log()))) >= 50
+    addresses = dict(re.findall(r"\| .*rank (\d) of 2 at (\S+)", log()))
+    check_that_all_were_apart(done, set(addresses.values()))
+    check_that_nothing_is_left(portal, ada, done, 120)
 
 
 def test_tasks_of_a_sweep_run_two_at_a_time_and_the_one_that_fails_runs_again(
@@ -400,7 +402,8 @@ def test_a_master_drives_the_devices_of_all_servers(portal: Portal, ada: Rest) -
     }
     [(w, b)] = re.findall(r"^(?:.*\| )?w (\S+) b (\S+)$", log, re.MULTILINE)
     assert [float(w), float(b)] == pytest.approx([0.1, 0.3], abs=1e-3)
-    assert len({replica["pod"] for replica in done["replicas"]}) == len(done["replicas"]) == 4
+    servers = set(re.findall(r"server \S+ at (\S+)", log))
+    check_that_all_were_apart(done, servers, of=("worker", "ps"))
     check_that_nothing_is_left(portal, ada, done, 120)
 
 
@@ -408,7 +411,12 @@ def test_a_notebook_drives_servers_without_a_master_in_two_attempts(
     portal: Portal, ada: Rest
 ) -> None:
     job = ada.submit(
-        name="servers", topology="tf-ingraph", image=TENSORFLOW, replicas=SERVERS, retries=1
+        name="servers",
+        topology="tf-ingraph",
+        image=TENSORFLOW,
+        replicas=SERVERS,
+        retries=1,
+        clean_policy="all",
     )
     assert job["deadline_s"] == 8 * 3600
     image = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
@@ -419,7 +427,7 @@ def test_a_notebook_drives_servers_without_a_master_in_two_attempts(
 
     def files() -> list[str]:
         found = [one["name"] for one in inside.get("api/contents/").json()["content"]]
-        return [name for name in found if name.startswith("master_client-servers-")]
+        return [name for name in found if re.fullmatch(r"master_client-servers-\w+\.ipynb", name)]
 
     [name] = wait_for("the notebook is there", files, timeout_s=PULL_S)
     cells = inside.get(f"api/contents/{name}").json()["content"]["cells"]
@@ -449,5 +457,5 @@ def test_a_notebook_drives_servers_without_a_master_in_two_attempts(
             lost = next(one["pod"] for one in seen if one["role"] == "worker")
             kubectl(portal, "-n", ada.tenant()["namespace"], "delete", "pod", lost)
     assert ada.call("POST", f"jobs/{job['id']}/stop/").ok
-    ada.wait(job, "stopped")
+    check_that_nothing_is_left(portal, ada, ada.wait(job, "stopped"), 120)
     ada.call("DELETE", service.path)
