@@ -2,10 +2,12 @@
 then its node cut off. One training of each goes through both, and ends well. All losses of all roles are tried
 on a simulated cluster (tests/jobs/engine/test_lost_replicas.py).
 
-What its programs compute matters to none of this: they wait for a file.
+What its programs compute matters to none of this: they wait for a file. With JAX, whose processes end each
+other, it is tried for real, and so it is for the servers of TensorFlow (test_topologies.py).
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +19,7 @@ from onebox.testing.processes import command_line
 from portal.cluster.names import job_name
 from tests.e2e.portal import Portal, Rest, kubectl, new_home, thrown_away
 from tests.e2e.proofs import (
+    EXAMPLES,
     PULL_S,
     RUN_S,
     check_that_nothing_is_left,
@@ -151,3 +154,31 @@ def test_each_topology_loses_a_replica_and_then_its_node(own: Portal) -> None:
             assert {one for one in before if before[one] != after[one]} == {each.who}, each.name
         check_that_nothing_is_left(own, ada, done, 120)
         assert not programs(each.job), each.name
+
+
+def test_a_killed_process_of_jax_ends_the_other_and_the_next_attempt_ends_well(
+    portal: Portal, ada: Rest
+) -> None:
+    job = ada.submit(
+        name="killed",
+        topology="jax",
+        image="lab/jax:0.10",
+        command=["python", "jax_sum.py", "--steps=4000"],
+        source={"bundle": ada.upload(EXAMPLES / "jax_sum.py")},
+        replicas={"worker": {"cpu": "400m", "memory": "1536Mi", "count": 2}},
+        retries=1,
+        deadline_s=1800,  # then whoever takes no SIGTERM is killed after a minute
+        clean_policy="all",
+    )
+    log = f"jobs/{job['id']}/logs/"
+    ada.wait(job, "running", timeout_s=PULL_S)
+    wait_for("it trains", lambda: "rank 1 step " in ada.text(f"{log}?tail=99"), timeout_s=RUN_S)
+    kill(programs(job, "worker", 1))
+    done = ada.wait(job, "succeeded", timeout_s=PULL_S)
+    told = [(one["cause"], one["reason_code"], one["exit_code"]) for one in done["attempts"]]
+    assert told == [("first", "signal", 137), ("retry", "", 0)]
+    ends = re.findall(r"rank (\d) weights (\S+) (\S+)", ada.text(f"{log}?download=1"))
+    assert sorted(rank for rank, *_weights in ends) == ["0", "1"]
+    assert len({tuple(weights) for _rank, *weights in ends}) == 1
+    check_that_nothing_is_left(portal, ada, done, 120)
+    assert not programs(job)
