@@ -13,6 +13,7 @@ from django.db.models import F, Q
 from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext_lazy as _
 
+from jobs.kinds.training.suspended import suspended_seconds
 from jobs.models import Replica, Workload
 from jobs.rules.states import FINAL_REPLICA_STATES, Desired, WorkloadState
 from jobs.workloads.usage import totals
@@ -39,6 +40,7 @@ class TeamWorkload:
 
     row: Workload
     places: tuple[Place, ...]
+    suspended_s: int = 0  # since it began to run
 
     @property
     def is_waiting(self) -> bool:
@@ -127,12 +129,15 @@ class TeamWorkloads:
 
     @cached_property
     def rows(self) -> list[TeamWorkload]:
-        """In the order of the page. Two queries."""
+        """In the order of the page. Three queries."""
         shown = list(self.page.object_list)
         ids = [key.pk for key in shown]
-        rows = Workload.objects.filter(pk__in=ids).select_related("owner").for_lists()
+        rows = list(Workload.objects.filter(pk__in=ids).select_related("owner").for_lists())
         places = _places(key.pk for key in shown if not key.is_waiting)
-        found = {row.pk: TeamWorkload(row, places.get(row.pk, ())) for row in rows}
+        held = suspended_seconds(row for row in rows if row.state != WorkloadState.QUEUED)
+        found = {
+            row.pk: TeamWorkload(row, places.get(row.pk, ()), held.get(row.pk, 0)) for row in rows
+        }
         return [found[pk] for pk in ids if pk in found]
 
     @cached_property

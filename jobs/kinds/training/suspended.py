@@ -19,14 +19,14 @@ def suspended_seconds(trainings: Iterable[Any]) -> dict[UUID, int]:
     """Whole seconds by the ids of all of them; of a suspension that still lasts none. One query.
 
     Args:
-        trainings: each has `pk` and `finished_at`.
+        trainings: each has `pk`, `started_at` and `finished_at`.
     """
-    ended = {row.pk: row.finished_at for row in trainings}
-    found = dict.fromkeys(ended, 0)
-    if not ended:
+    rows = {row.pk: row for row in trainings}
+    found = dict.fromkeys(rows, 0)
+    if not rows:
         return found
     told = Attempt.objects.filter(Q(cause=Cause.RESUMED) | Q(reason_code__in=_SUSPENDED))
-    were = told.filter(workload__in=ended).order_by().values("workload")
+    were = told.filter(workload__in=rows).order_by().values("workload")
     attempts: dict[UUID, list[Attempt]] = defaultdict(list)
     for attempt in Attempt.objects.filter(workload__in=were).order_by("workload", "number"):
         attempts[attempt.workload_id].append(attempt)
@@ -37,7 +37,12 @@ def suspended_seconds(trainings: Iterable[Any]) -> dict[UUID, int]:
             if after.cause == Cause.RESUMED
         ]
         if own[-1].reason_code in _SUSPENDED:
-            gaps.append((own[-1].ended_at, ended[pk]))
-        lengths = [(end - begin).total_seconds() for begin, end in gaps if begin and end]
+            gaps.append((own[-1].ended_at, rows[pk].finished_at))
+        since = rows[pk].started_at
+        lengths = [
+            (end - max(begin, since)).total_seconds()
+            for begin, end in gaps
+            if begin and end and since
+        ]
         found[pk] = int(sum(length for length in lengths if length > 0))
     return found

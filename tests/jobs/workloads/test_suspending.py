@@ -81,6 +81,14 @@ def test_no_duration_has_time_in_which_it_was_suspended(alice: Tenant, client: C
         {27000},
         {"2h30m", "2 h 30 min"},
     )
+    team = TeamWorkloads(job.tenant.team)
+    assert [row.suspended_s for row in team.rows] == [27000]
+    # What was suspended before it ran has lost nothing of its run.
+    early = make_job(alice, name="early", state="running", started_at=past["c"])
+    for number, began, ended in ((1, past["a"], past["b"]), (2, past["c"], None)):
+        cause = ("first", "resumed")[number - 1]
+        early.attempts.create(number=number, cause=cause, admitted_at=began, ended_at=ended)
+    assert client.get(f"/api/v1/jobs/{early.pk}/").json()["suspended_s"] == 0
     # It is suspended again, and then stopped.
     ended = {"ended_at": at - timedelta(minutes=10), "reason_code": "suspended_by"}
     job.attempts.filter(number=3).update(**ended)
