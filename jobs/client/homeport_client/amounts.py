@@ -55,8 +55,10 @@ def age_text(since: object, now: datetime | None = None) -> str:
     return "" if passed_s is None else span_text(-passed_s)
 
 
-def lasted_text(start: object, end: object, without_s: object = 0) -> str:
+def lasted_text(
+    start: object, end: object, now: datetime | None = None, *, without_s: object = 0
+) -> str:
     """From start to end, or until now, without so many seconds; empty when it has not begun."""
-    passed_s = left_s(start, parse_time(end))
+    passed_s = left_s(start, parse_time(end) or now)
     left_out_s = without_s if isinstance(without_s, int) else 0
     return "" if passed_s is None else span_text(-passed_s - left_out_s)

@@ -58,7 +58,8 @@ def _nodes(job: Json) -> str:
 def _lasted(row: Json) -> str:
     if row.get("state") in {"queued", "suspended"}:
         return ""  # it began once, and does not run now
-    return lasted_text(row.get("started_at"), row.get("finished_at"), row.get("suspended_s"))
+    without_s = row.get("suspended_s")
+    return lasted_text(row.get("started_at"), row.get("finished_at"), without_s=without_s)
 
 
 COLUMNS = (

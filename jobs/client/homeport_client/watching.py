@@ -99,7 +99,8 @@ def wait_for_end(rest: Rest, job_id: str, terminal: Terminal) -> Json:
 def tell_end(job: Json, terminal: Terminal) -> None:
     """How a training ended, and what to do about it."""
     state, (why, step) = one_line(job.get("state", "")), reason_of(job)
-    lasted = lasted_text(job.get("started_at"), job.get("finished_at"), job.get("suspended_s"))
+    without_s = job.get("suspended_s")
+    lasted = lasted_text(job.get("started_at"), job.get("finished_at"), without_s=without_s)
     text = f"{one_line(job.get('name', ''))} {'is' if state == 'stopped' else 'has'} {state}"
     text += f" after {lasted}" if job.get("started_at") else ""
     if state != "succeeded" and why:

@@ -116,6 +116,7 @@ def test_times_as_rest_writes_them() -> None:
     assert age_text("2026-11-20T11:59:30.123456+00:00", now) == "29s"
     assert lasted_text("2026-11-20T11:00:00Z", "2026-11-20T11:05:00Z", now) == "5m"
     assert lasted_text("2026-11-20T11:00:00Z", None, now) == "1h"
+    assert lasted_text("2026-11-20T11:00:00Z", None, now, without_s=600) == "50m"
     assert lasted_text(None, None, now) == ""
     for text in (None, 3, "", "yesterday", "2026-13-45", []):
         assert parse_time(text) is None
