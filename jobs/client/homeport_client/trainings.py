@@ -49,6 +49,13 @@ def _gpu_count(job: Json) -> int | str:
     return sum(int(row.get("count") or 0) * int(row.get("gpu") or 0) for row in asked) or ""
 
 
+def _allocated(job: Json) -> int | str:
+    """GPUs of the replicas that hold them now."""
+    each = {role: int(row.get("gpu") or 0) for role, row in resources_of(job).items()}
+    held = [row for row in parts(job, "replicas") if row.get("state") in {"starting", "running"}]
+    return sum(each[row["role"]] for row in held if row.get("node")) if _gpu_count(job) else ""
+
+
 def _nodes(job: Json) -> str:
     return ", ".join(
         sorted({str(row["node"]) for row in parts(job, "replicas") if row.get("node")})
@@ -78,6 +85,7 @@ COLUMNS = (
         leaves_at=90,
     ),
     Column("TOPOLOGY", is_wide=True),
+    Column("ALLOCATED", _allocated, is_wide=True, is_right=True),
     Column("IMAGE", is_wide=True),
     Column("NODES", _nodes, is_wide=True),
     Column("NAMESPACE", is_wide=True),
@@ -262,6 +270,7 @@ def _show_facts(session: CliSession, job: Json) -> None:
         "Next step": next_step,
         "ID": job.get("id", ""),
         "Owner": f"{job.get('owner', '')} in {job.get('namespace', '')}",
+        "Topology": job.get("topology", ""),
         "Image": job.get("image", ""),
         "Command": " ".join(shlex.quote(str(word)) for word in words),
         "Commit": job.get("source_commit") or "",
