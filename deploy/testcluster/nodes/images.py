@@ -157,8 +157,9 @@ def _put(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(info, io.BytesIO(content))
 
 
-def archive(folder: Path, say: Callable[[str], None] = print) -> Path:
-    """The images of a node: of pods' namespaces, of people's pods, and Homeport's own for pods.
+def archives(folder: Path, say: Callable[[str], None] = print) -> tuple[Path, Path]:
+    """The images of a node: of pods' namespaces, of people's pods, and Homeport's own for pods; and,
+    in a second archive, the large one of notebooks.
 
     Args:
         folder: what follows the checkout is written there; the rest is made once.
@@ -178,15 +179,16 @@ def archive(folder: Path, say: Callable[[str], None] = print) -> Path:
     )
     ours = pack(programs, folder / "programs.layer")
     environ = {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"]}
-    return write(
+    small = write(
         folder / "images.tar",
         [
             Image(PAUSE, [pack(pause, folder / "pause.layer")], {"Entrypoint": ["/pause"]}),
             Image(PYTHON, [debian], environ),
-            Image(NOTEBOOK, [debian, notebook], environ),
             Image(homeport.REFERENCE, [debian, helpers, ours], environ),
         ],
     )
+    large = Image(NOTEBOOK, [debian, notebook], environ)
+    return small, write(folder / "notebook.tar", [large])
 
 
 def layers(say: Callable[[str], None] = print) -> tuple[Layer, Layer, Layer]:

@@ -36,12 +36,14 @@ class Parts:
     Attributes:
         programs: name -> path, of those that are built.
         packages: folder with `usr` of Debian's.
-        archive: images that each node has from its start.
+        archive: images that each node has before it is ready.
+        later: those that it has some seconds afterwards.
     """
 
     programs: dict[str, Path]
     packages: Path
     archive: Path
+    later: Path
 
 
 def parts(folder: Path, say: Callable[[str], None] = print) -> Parts:
@@ -55,7 +57,7 @@ def parts(folder: Path, say: Callable[[str], None] = print) -> Parts:
         for product in products.PRODUCTS
         for name in product.programs
     }
-    return Parts(programs, products.packages(say), images.archive(folder, say))
+    return Parts(programs, products.packages(say), *images.archives(folder, say))
 
 
 class Node:
@@ -209,6 +211,7 @@ class Node:
             _kept("kubelet", str(programs["kubelet"]), *kubelet),
             _kept("kube-proxy", str(programs["kube-proxy"]), f"--config={home}/kube-proxy.json"),
             _kept("kube-router", str(programs["kube-router"]), *router),
+            _step("images", *_ctr("images", "import", str(self._parts.later))),
         ]
 
     def _cni(self) -> dict[str, object]:

@@ -1,0 +1,304 @@
+"""Homeport's main job on two real nodes: containers of runc, shared volumes, enforced policies.
+
+Homeport has the three accounts of deploy/cluster and no other, and runs beside the cluster, as the
+machine that people's addresses and the portal's door are on. TensorFlow and PyTorch are too large
+for these nodes: programs with sockets take their places, which use what each topology promises.
+"""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from deploy.testcluster.node import is_ready
+from deploy.testcluster.nodes import images, network
+from deploy.testcluster.nodes.cluster import NodeCluster
+from deploy.testcluster.ports import free_port
+from tests.e2e.jupyter import Lab
+from tests.e2e.main_job import live_log
+from tests.e2e.portal import Portal, Rest, kubectl, new_home, thrown_away
+from tests.e2e.test_gate import enter
+from tests.e2e.test_services import Service, things_of
+from tests.nodes.pods import Pods
+from tests.tools.waiting import wait_for
+from tests.upstream.power import Accounts, installed, make_people, portal_of
+
+START_S = 180
+# More than half of a node of two processors, so that no two of them share one.
+HALF = {"cpu": "1100m", "memory": "128Mi"}
+SMALL = {"cpu": "200m", "memory": "128Mi"}
+
+WHO_AM_I = """
+import os, re, socket
+status = dict(re.findall(r"(\\w+):\\s+(.*)", open("/proc/self/status").read()))
+print("uid", os.getuid(), "gid", os.getgid(), flush=True)
+print("rights", status["CapEff"], status["CapBnd"], status["NoNewPrivs"], status["Seccomp"])
+print("first process", os.getppid() == 1 or os.getpid() == 1 or len(os.listdir("/proc")) < 100)
+open("/data/kept", "w").write(socket.gethostname())
+print("ended well")
+"""
+# A parameter server that adds up what workers send, each to its own total.
+PS = """
+import socket, sys, threading
+role, index, ps, workers = sys.argv[1:]
+if role == "ps":
+    server = socket.create_server(("", int(ps.split(":")[1])))
+    print("server up", flush=True)
+    total = 0
+    while True:
+        peer, _ = server.accept()
+        with peer, peer.makefile("rw") as file:
+            for line in file:
+                total += int(line)
+                print(total, file=file, flush=True)
+host, port = ps.split(":")
+with socket.create_connection((host, int(port)), 60) as peer, peer.makefile("rw") as file:
+    for step in range(1, 101):
+        print(step, file=file, flush=True)
+        said = file.readline().strip()
+print("the sum is", said, flush=True)
+"""
+# Every rank sends its number to the first one, which tells them all the sum, as all-reduce does.
+RANKS = """
+import os, socket, time
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if rank == 0:
+    server = socket.create_server(("", place[1]))
+    peers = [server.accept()[0] for _ in range(size - 1)]
+    total = 1 + sum(int(peer.recv(16)) for peer in peers)
+    for peer in peers:
+        peer.sendall(b"%d" % total)
+else:
+    for _ in range(120):
+        try:
+            peer = socket.create_connection(place, 5)
+            break
+        except OSError:
+            time.sleep(0.5)
+    peer.sendall(b"%d" % (rank + 1))
+    total = int(peer.recv(16))
+print("rank", rank, "of", size, "sum", total, flush=True)
+"""
+EVENTS = """
+import os
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+writer = EventFileWriter(os.environ["LOG_DIR"])
+for step in range(5):
+    value = Summary.Value(tag="loss", simple_value=1 / (step + 1))
+    writer.add_event(Event(step=step, summary=Summary(value=[value])))
+writer.close()
+print("written", flush=True)
+"""
+SAVING = """
+import os, pathlib, time
+saved = pathlib.Path(os.environ["LOG_DIR"], "checkpoint")
+if saved.exists():
+    print("continues from", saved.read_text(), flush=True)
+else:
+    saved.write_text("step 7")
+    print("saved step 7", flush=True)
+    time.sleep(3600)
+"""
+
+
+@pytest.fixture(scope="module")
+def accounts(cluster: NodeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Accounts]:
+    """Accounts, rights and policies of deploy/cluster."""
+    with installed(cluster.kubeconfig, tmp_path_factory.mktemp("accounts")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def portal(accounts: Accounts) -> Iterator[Portal]:
+    port = free_port()
+    running = portal_of(
+        accounts,
+        new_home("nodes-portal"),
+        port,
+        POD_LISTEN=network.HOST,
+        POD_PORTAL_URL=f"http://{network.HOST}:{port}",
+        NODE_HOST=network.address(1),
+        NODE_CIDRS=network.NODES,
+        CLIENT_CIDRS=network.CLIENTS,
+        NETWORK_CHECK="yes",
+    )
+    make_people(running)
+    with thrown_away(running):
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ada(portal: Portal) -> Rest:
+    rest = portal.sign_in("ada")
+    rest.tenant(timeout_s=120)
+    return rest
+
+
+def _python(program: str, *arguments: str) -> list[str]:
+    return ["python3", "-c", program, *arguments]
+
+
+def _nodes_of(ada: Rest, job: dict[str, object]) -> list[str]:
+    return sorted(replica["node"] for replica in ada.get(f"jobs/{job['id']}/")["replicas"])
+
+
+def _log(ada: Rest, job: dict[str, object], more: str = "") -> str:
+    return ada.text(f"jobs/{job['id']}/logs/?download=1{more}")
+
+
+def test_namespaces_are_apart_by_homeports_own_check(portal: Portal) -> None:
+    """It tries two namespaces of its own at its start, with real pods."""
+
+    def look() -> str:
+        with sqlite3.connect(portal.home / "homeport.sqlite3", timeout=60) as database:
+            found = database.execute("select health from jobs_reconcilerlease").fetchall()
+        told = json.loads(found[0][0]).get("network", {}) if found else {}
+        return str(told["state"]) if "checked_at" in told else ""
+
+    assert wait_for("it was tried", look, timeout_s=START_S, interval_s=0.5) == "yes"
+
+
+def test_a_training_in_a_container(portal: Portal, ada: Rest) -> None:
+    job = ada.submit(name="single", command=_python(WHO_AM_I), replicas={"worker": SMALL})
+    assert "ended well" in live_log(ada, job["id"])
+    done = ada.wait(job, "succeeded", timeout_s=START_S)
+    assert ada.exit_codes(done) == [0]
+    log = wait_for("its archive", lambda: _log(ada, job))
+    assert "uid 1000 gid 100" in log
+    assert f"rights {'0' * 16} {'0' * 16} 1 2" in log, log
+    namespace = ada.tenant()["namespace"]
+    labels = kubectl(portal, "get", "namespace", namespace, "--show-labels")
+    assert "pod-security.kubernetes.io/enforce=restricted" in labels
+    kubectl(portal, "-n", namespace, "delete", "jobs", "--all", "--wait=true")
+    assert "ended well" in _log(ada, job), "the archive is there when no pod is"
+
+
+def test_a_parameter_server_and_its_worker_on_two_nodes(ada: Rest) -> None:
+    words = ("{{job_name}}", "{{task_index}}", "{{ps_hosts}}", "{{worker_hosts}}")
+    job = ada.submit(
+        name="sums",
+        topology="tf-ps",
+        command=_python(PS, *words),
+        replicas={"worker": HALF, "ps": HALF},
+    )
+    done = ada.wait(job, "succeeded", timeout_s=START_S)
+    assert ada.exit_codes(done) == [0]
+    assert "the sum is 5050" in _log(ada, job)
+    assert _nodes_of(ada, job) == ["node-1", "node-2"]
+
+
+def test_ranks_on_two_nodes_find_each_other(ada: Rest) -> None:
+    job = ada.submit(
+        name="ranks",
+        topology="torch-ddp",
+        command=_python(RANKS),
+        replicas={"worker": {**HALF, "count": 2}},
+    )
+    done = ada.wait(job, "succeeded", timeout_s=START_S)
+    assert ada.exit_codes(done) == [0, 0]
+    found = re.findall(r"rank (\d) of 2 sum 3", _log(ada, job))
+    assert sorted(found) == ["0", "1"]
+    assert _nodes_of(ada, job) == ["node-1", "node-2"]
+
+
+def test_a_program_without_memory_is_told_so(ada: Rest) -> None:
+    program = "print('begins', flush=True); kept = [b'x' * 2**20 for _ in range(4096)]"
+    job = ada.submit(name="greedy", command=_python(program), replicas={"worker": SMALL})
+    failed = ada.wait(job, "failed", timeout_s=START_S)
+    assert failed["replicas"][0]["exit_code"] == 137
+    assert "memory" in json.dumps(failed["reason"]), failed["reason"]
+    assert wait_for("its log is archived", lambda: "begins" in _log(ada, job), timeout_s=90)
+
+
+def test_an_image_that_cannot_be_had_is_named(ada: Rest) -> None:
+    job = ada.submit(
+        name="no image",
+        image="registry.invalid/team/nothing:1",
+        command=["true"],
+        replicas={"worker": SMALL},
+    )
+
+    def reason() -> str:
+        seen = json.dumps(ada.get(f"jobs/{job['id']}/")["reason"])
+        return seen if "registry.invalid/team/nothing:1" in seen else ""
+
+    wait_for("the reason names it", reason, timeout_s=START_S)
+    assert ada.call("POST", f"jobs/{job['id']}/stop/").ok
+    ada.wait(job, "stopped", timeout_s=START_S)
+
+
+def _through_both(base: str) -> list[str]:
+    """The address of a page behind a gate, by each node's NodePort."""
+    first, second = network.address(1), network.address(2)
+    assert first in base
+    return [base, base.replace(first, second)]
+
+
+def test_a_notebook_opens_through_both_nodes(portal: Portal, ada: Rest) -> None:
+    notebook = Service(ada, "notebook", name="book", cpu="500m", memory="512Mi")
+    notebook.wait("running", timeout_s=START_S)
+    lab = enter(notebook)
+    for base in _through_both(lab.base):
+        assert Lab(base, lab.cookie).status() == 200
+        assert requests.get(f"{base}api/status", timeout=30).status_code == 401
+    with lab.kernel() as kernel:
+        assert kernel.run("import os; 6 * 7, os.getuid()") == "(42, 1000)"
+    notebook.do("stop")
+    notebook.wait("stopped", timeout_s=START_S)
+    wait_for("nothing is left", lambda: not things_of(portal, notebook), timeout_s=90)
+
+
+def test_a_tensorboard_opens_through_both_nodes(portal: Portal, ada: Rest) -> None:
+    job = ada.submit(
+        name="curve", image=images.NOTEBOOK, command=_python(EVENTS), replicas={"worker": SMALL}
+    )
+    ada.wait(job, "succeeded", timeout_s=START_S)
+    board = Service(ada, "tensorboard", name="board", job=job["id"])
+    board.wait("running", timeout_s=START_S)
+    inside = board.enter()
+    wait_for("its events are read", lambda: inside.get("data/runs").json(), timeout_s=90)
+    cookies = {cookie.name: cookie.value or "" for cookie in inside.session.cookies}
+    for base in _through_both(inside.base):
+        answer = requests.get(f"{base}data/runs", cookies=cookies, timeout=30)
+        assert answer.json(), answer
+        assert requests.get(f"{base}data/runs", timeout=30).status_code == 401
+    assert ada.call("DELETE", board.path).status_code == 204
+
+
+def test_a_training_goes_on_elsewhere_when_its_node_loses_power(
+    cluster: NodeCluster, pods: Pods, ada: Rest
+) -> None:
+    """The last: the log that it left on the shared volume is archived from the other node."""
+    job = ada.submit(name="saves", command=_python(SAVING), replicas={"worker": SMALL})
+    ada.wait(job, "running", timeout_s=START_S)
+    wait_for("it has saved", lambda: "saved" in ada.text(f"jobs/{job['id']}/logs/?tail=50"))
+    [name] = _nodes_of(ada, job)
+    lost = next(node for node in cluster.nodes if node.name == name)
+    lost.cut_power()
+    try:
+        wait_for(
+            "the cluster knows", lambda: not is_ready(cluster.control_plane, name), timeout_s=90
+        )
+        # What an administrator says who knows that the node is off, so that its pods may be given up.
+        taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+        pods.must("taint", "node", name, taint)
+        done = ada.wait(job, "succeeded", timeout_s=2 * START_S)
+        assert len(done["attempts"]) == 2
+        assert done["retries"] == 0, "a lost node is none"
+        assert _nodes_of(ada, job) == ["node-1", "node-2"], "one for each attempt"
+        assert "continues from step 7" in _log(ada, job, "&attempt=2")
+        wait_for(
+            "the first attempt's log is rescued",
+            lambda: "saved step 7" in _log(ada, job, "&attempt=1"),
+            timeout_s=START_S,
+        )
+    finally:
+        pods.ask("taint", "node", name, "node.kubernetes.io/out-of-service-")
+        cluster.start(lost)
+        cluster.wait_until_ready(lost)
