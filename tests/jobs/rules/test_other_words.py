@@ -66,6 +66,7 @@ def test_the_document_has_the_same_table() -> None:
         (VOLCANO, "spec.tasks.0.replicas", "replicas.worker.count"),
         (VOLCANO, "spec.minAvailable", "starts as a whole"),
         (BATCH, "spec.completions", "of the topology array"),
+        (BATCH, "spec.template.spec.restartPolicy", "Always is on_failure"),
         (BATCH, "spec.template.spec.containers.0.env", "Write env"),
         ({"kind": "RayJob", "spec": {}}, "kind", "a scheduler of their own"),
         ({"kind": "SparkApplication", "spec": {}}, "kind", "a scheduler of their own"),

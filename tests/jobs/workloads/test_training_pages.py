@@ -155,6 +155,8 @@ def full_job(tenant: Tenant) -> Workload:
 
 def test_a_training_tells_all_there_is_to_know(alice: Tenant, client: Client) -> None:
     job = full_job(alice)
+    counts = client.get(f"/api/v1/jobs/{job.pk}/").json()["replica_statuses"]
+    assert counts["worker"] == {"active": 0, "succeeded": 0, "failed": 1}
     page = read(client, f"/trainings/{job.pk}/")
     assert not find_faults(page)
     for text in (
