@@ -293,9 +293,10 @@ class TrainingPage(WorkloadPage):
     @property
     def replica_statuses(self) -> dict[str, dict[str, int]]:
         """By a role's title."""
+        known = None if self.is_array else self.replicas  # of an array only some are read
         return {
             _(ROLES[role].title_of(self.workload.asked[role]["count"])): counts
-            for role, counts in replica_statuses(self.workload).items()
+            for role, counts in replica_statuses(self.workload, known).items()
         }
 
     @cached_property

@@ -1,5 +1,6 @@
 """How a training looks in REST; what was asked for is written by `TrainingSerializer`."""
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -228,13 +229,24 @@ _COUNTED = {
 }
 
 
-def replica_statuses(training: Workload) -> dict[str, dict[str, int]]:
-    """By role, as tf-operator has them. One query."""
+def replica_statuses(
+    training: Workload, replicas: Iterable[Replica] | None = None
+) -> dict[str, dict[str, int]]:
+    """By role, as tf-operator has them.
+
+    Args:
+        replicas: all of the latest attempt, where they are known; else it is one query.
+    """
     found = {role: dict.fromkeys(_COUNTED.values(), 0) for role in training.asked}
-    rows = training.replica_rows.filter(attempt=training.attempt, role__in=found).order_by()
-    for role, state, n in rows.values_list("role", "state").annotate(n=Count("pk")):
-        if state in _COUNTED:
-            found[role][_COUNTED[ReplicaState(state)]] = n
+    counts: Iterable[tuple[str, str, int]]
+    if replicas is None:
+        rows = training.replica_rows.filter(attempt=training.attempt).order_by()
+        counts = rows.values_list("role", "state").annotate(n=Count("pk"))
+    else:
+        counts = ((row.role, row.state, 1) for row in replicas)
+    for role, state, n in counts:
+        if role in found and state in _COUNTED:
+            found[role][_COUNTED[ReplicaState(state)]] += n
     return found
 
 

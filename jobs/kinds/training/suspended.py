@@ -10,19 +10,26 @@ from django.db.models import Q
 
 from jobs.models import Attempt
 from jobs.rules.restarts import Cause
+from jobs.rules.states import WorkloadState
 
 # Why an attempt ended that a person suspended (jobs/rules/reasons.py).
 _SUSPENDED = ("suspended", "suspended_by")
 
 
 def suspended_seconds(trainings: Iterable[Any]) -> dict[UUID, int]:
-    """Whole seconds by the ids of all of them; of a suspension that still lasts none. One query.
+    """Whole seconds by the ids of all of them; of a suspension that still lasts none. One query at most.
 
     Args:
-        trainings: each has `pk`, `started_at` and `finished_at`.
+        trainings: each has `pk`, `attempt`, `state`, `started_at` and `finished_at`.
     """
-    rows = {row.pk: row for row in trainings}
-    found = dict.fromkeys(rows, 0)
+    listed = list(trainings)
+    found = {row.pk: 0 for row in listed}
+    # What was suspended goes on as another attempt, or was stopped.
+    rows = {
+        row.pk: row
+        for row in listed
+        if row.started_at and (row.attempt > 1 or row.state == WorkloadState.STOPPED)
+    }
     if not rows:
         return found
     told = Attempt.objects.filter(Q(cause=Cause.RESUMED) | Q(reason_code__in=_SUSPENDED))
