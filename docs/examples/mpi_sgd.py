@@ -6,6 +6,7 @@ Topology: mpi. Command: `mpirun python mpi_sgd.py`. Image: any with an MPI and m
 import argparse
 import socket
 import sys
+import time
 from array import array
 from math import cos, sin
 
@@ -13,6 +14,7 @@ from mpi4py import MPI
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=100)
+parser.add_argument("--step_s", type=float, default=0.0)  # pause, to look at it
 flags = parser.parse_args()
 
 
@@ -53,4 +55,5 @@ for step in range(1, flags.steps + 1):
     loss = sums[2] / count
     if step % 25 == 0:
         say(f"step {step} loss {loss:.6f}")
+    time.sleep(flags.step_s)
 say(f"weights {first:.6f} {second:.6f} loss {loss:.6f}")

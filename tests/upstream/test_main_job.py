@@ -169,19 +169,24 @@ def test_a_training_is_stopped_and_deleted(portal: Portal, ada: Rest) -> None:
 
 
 @pytest.mark.parametrize(
-    ("proof", "steps"),
-    [(PROOFS[1], 20_000), (PROOFS[0], 10_000), (PROOFS[5], 60_000)],
+    ("proof", "pace"),
+    # Processes of MPI that wait for each other keep processors busy, so that steps of theirs are paced by time.
+    [
+        (PROOFS[1], "--steps=20000"),
+        (PROOFS[0], "--steps=10000"),
+        (PROOFS[5], "--steps=2000 --step_s=0.02"),
+    ],
     ids=["torch-ddp", "tf-multiworker", "mpi"],
 )
 def test_an_evicted_rank_ends_the_attempt_and_costs_no_retry(
-    portal: Portal, accounts: Accounts, ada: Rest, proof: Proof, steps: int
+    portal: Portal, accounts: Accounts, ada: Rest, proof: Proof, pace: str
 ) -> None:
     """The others wait for it for ever: without another attempt they would hang."""
     job = ada.submit(
         name="evicted",
         topology=proof.topology,
         image=proof.image,
-        command=[*proof.command.split(), f"--steps={steps}"],
+        command=[*proof.command.split(), *pace.split()],
         source={"bundle": ada.upload(proof.script)},
         replicas=MPI if proof.topology == "mpi" else {"worker": {**EACH, "count": 2}},
     )
