@@ -180,7 +180,8 @@ def test_a_chief_goes_on_without_a_worker_and_the_last_checkpoint_is_evaluated(
     kubectl(portal, "-n", ada.tenant()["namespace"], "delete", "pod", lost, "--grace-period=1")
     done = ada.wait(job, "succeeded", timeout_s=RUN_S)
     assert done["attempt"] == 1
-    end = wait_for("its log is whole", lambda: re.search(r"\| step 3000 loss (\S+)", log()))
+    whole = re.compile(r"\| step 3000 loss (\S+)")
+    end = wait_for("its log is whole", lambda: whole.search(log()), timeout_s=RUN_S)
     assert float(end[1]) < 0.001
     wait_for("it is evaluated", lambda: "evaluated step 3000 loss 0.000" in log(), timeout_s=120)
     addresses = dict(re.findall(r"((?:chief|worker|ps|evaluator)-\d) at (\S+)", log()))

@@ -23,7 +23,7 @@ from tests.factories import smallest_body, submit_body
 from tests.jobs.engine.simulation import Sim
 from tests.jobs.workloads.test_training_form import fields
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)  # the reconciler has a connection of its own
 
 TF_PS = {"topology": "tf-ps", "replicas": {"worker": {"count": 3}, "ps": {"count": 2}}}
 MADE = ["Job worker", "Service", "ConfigMap", "Secret", "Deployment ps-0", "Deployment ps-1"]
