@@ -8,14 +8,13 @@ import asyncio
 import copy
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
-from django.db import DatabaseError
 from django.utils import timezone
 
+from jobs.engine.looks import keep_looking
 from jobs.kinds.manifests import with_owner
 from jobs.leader.lease import Lease
 from jobs.questions import DryRun
@@ -28,7 +27,6 @@ from portal.cluster.manifests import Object
 
 log = logging.getLogger(__name__)
 
-_AGAIN_S = 10.0  # between two looks for what nobody told
 _KEPT = timedelta(minutes=10)  # a question whose asker died
 _CALLS_AT_ONCE = 8
 
@@ -50,14 +48,7 @@ class DryRunsPass:
         Raises:
             LeaseLostError: another reconciler answers.
         """
-        while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.wanted.wait(), _AGAIN_S)
-            self.wanted.clear()
-            try:
-                await self.run_once()
-            except DatabaseError as error:
-                log.warning("dry runs cannot be answered: %s", error)
+        await keep_looking(self.run_once, self.wanted, "dry runs cannot be answered")
 
     async def run_once(self) -> None:
         """One look; what the cluster does not answer is asked again by the next one."""

@@ -16,11 +16,11 @@ from hashlib import sha256
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import DatabaseError
 from django.db.models import Q, TextField
 from django.db.models.functions import Cast
 from django.utils import timezone
 
+from jobs.engine.looks import keep_looking
 from jobs.kinds.state import WorkloadRow
 from jobs.leader.lease import Lease
 from jobs.models import UserSecret, Workload
@@ -35,7 +35,6 @@ from tenants.models import Tenant
 
 log = logging.getLogger(__name__)
 
-_AGAIN_S = 10.0  # between two looks at those that have work
 _CHECK_S = 300.0  # between two looks at whether the cluster still has them all
 # What was rendered with an older revision is in its row by then.
 _KEPT = timedelta(seconds=60)
@@ -63,14 +62,7 @@ class SecretsPass:
         Raises:
             LeaseLostError: nothing more may be changed by us.
         """
-        while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.wanted.wait(), _AGAIN_S)
-            self.wanted.clear()
-            try:
-                await self.run_once()
-            except DatabaseError as error:
-                log.warning("secrets cannot be tended: %s", error)
+        await keep_looking(self.run_once, self.wanted, "secrets cannot be tended")
 
     async def run_once(self) -> None:
         """One look; what fails is tried again by the next one."""

@@ -17,7 +17,7 @@ from portal.storage.waiting import Waiting
 CHUNK_BYTES = 1024**2
 LINK_TTL_S = 600
 _MAX_KEY = 300  # as long as the columns that keep keys
-_COUNTED = ("put_file", "open", "find_size", "delete", "delete_prefix", "take")
+_COUNTED = {"put_file", "open", "find_size", "delete", "delete_prefix", "take"}
 _KEY_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
@@ -139,7 +139,7 @@ class Store(ABC):
         """Keeps a file that came by `waiting` under this key, without writing it again if it can."""
 
     def __init_subclass__(cls) -> None:
-        for name in _COUNTED:
+        for name in vars(cls).keys() & _COUNTED:
             setattr(cls, name, _counting_errors(name, getattr(cls, name)))
 
     def exists(self, key: str) -> bool:
