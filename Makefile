@@ -42,7 +42,7 @@ bench: $(VENV)/.made-dev ## measure against the plainest things that do the same
 test-cluster: $(VENV)/.made-dev ## test against upstream Kubernetes: one that Go 1.26 builds, or that CONTRACT_KUBECONFIG names
 	@exec $(BIN)/python -m tests.upstream.run
 
-test-image: $(VENV)/.made-dev ## build Homeport's image and run it, as root with buildah and debootstrap
+test-image: $(VENV)/.made-dev ## build Homeport's image and run it, as root with buildah
 	@exec $(BIN)/python -m pytest -q tests/image
 
 test-node: $(VENV)/.made-dev ## test on two real nodes (kubelet, containerd, enforced policies), as root

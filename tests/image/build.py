@@ -1,9 +1,8 @@
-"""Builds deploy/image/Dockerfile by buildah on a Debian of debootstrap, where no registry of images can be reached.
+"""Builds deploy/image/Dockerfile by buildah on the Debian of the test nodes, where no registry of images can be reached.
 
 Debian's Python stands for the image of Python that the file begins with elsewhere.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -11,24 +10,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deploy.testcluster.binaries import cache_root
+from deploy.testcluster.nodes.images import debian
 from tests.run import ROOT
 
-SUITE = "bookworm"
 BASE, IMAGE = "localhost/python", "localhost/homeport"
-PACKAGES = "python3,python3-venv,ca-certificates"
-# What no image of Debian carries.
-_LEFT_OUT = (
-    "var/cache/apt",
-    "var/lib/apt/lists",
-    "usr/share/doc",
-    "usr/share/locale",
-    "usr/share/man",
-)
 _AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 _TRUST_ALL = {"default": [{"type": "insecureAcceptAnything"}]}
 
@@ -44,9 +32,8 @@ def check_tools() -> None:
     """
     if os.geteuid() != 0:
         raise NoBuilderError("only root can build an image here without a daemon")
-    missing = [name for name in ("buildah", "debootstrap") if not shutil.which(name)]
-    if missing:
-        raise NoBuilderError(f"apt-get install {' '.join(missing)}")
+    if not shutil.which("buildah"):
+        raise NoBuilderError("there is no buildah on this machine: apt-get install buildah")
 
 
 def _run(*command: str | Path) -> str:
@@ -54,24 +41,6 @@ def _run(*command: str | Path) -> str:
     if done.returncode:
         raise AssertionError(f"{command[0]} ended with {done.returncode}; its words are above")
     return done.stdout.strip()
-
-
-def _debian() -> Path:
-    """A folder with the root of a Debian; made once a month."""
-    month = datetime.now(UTC).strftime("%Y-%m")
-    key = hashlib.sha256(f"{SUITE} {PACKAGES} {_LEFT_OUT} {month}".encode()).hexdigest()[:12]
-    folder = cache_root() / f"debian-{key}"
-    if not folder.exists():
-        half = folder.with_suffix(".half")
-        shutil.rmtree(half, ignore_errors=True)
-        half.parent.mkdir(parents=True, exist_ok=True)
-        print("Fetching a Debian for the image ...", file=sys.stderr, flush=True)
-        _run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, half)
-        for name in _LEFT_OUT:
-            shutil.rmtree(half / name)
-            (half / name).mkdir()
-        half.rename(folder)
-    return folder
 
 
 @contextmanager
@@ -86,7 +55,7 @@ def built(store: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         return _run("buildah", *places, *words)
 
     empty = buildah("from", "scratch")
-    buildah("add", "--quiet", empty, _debian(), "/")
+    buildah("add", "--quiet", empty, debian().file, "/")
     buildah("commit", "--quiet", "--rm", *trust, empty, BASE)
     print("Building the image ...", file=sys.stderr, flush=True)
     # A machine may come to its packages through a proxy with an authority of its own.

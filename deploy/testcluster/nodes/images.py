@@ -30,9 +30,15 @@ PYTHON = "docker.io/library/python:3.11-slim"
 NOTEBOOK = "quay.io/jupyter/tensorflow-notebook:2026-11-01"  # here without TensorFlow itself
 _MEDIA = "application/vnd.oci.image"
 _DEBIAN = "bookworm"
-_INCLUDED = "python3,python3-venv"
+_INCLUDED = "python3,python3-venv,ca-certificates"
 # Of no use in a container, and half of it.
-_LEFT_OUT = ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/cache/apt", "var/lib/apt")
+_LEFT_OUT = (
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "var/cache/apt",
+    "var/lib/apt/lists",
+)
 _SITE = "usr/local/lib/python3.11/dist-packages"  # where Debian's Python looks first
 _CHECKOUT = Path(__file__).resolve().parents[3]
 _POD_PROGRAMS = "jobs/pod"
@@ -199,7 +205,7 @@ def layers(say: Callable[[str], None] = print) -> tuple[Layer, Layer, Layer]:
     """
     requirements = homeport.FOLDER / "requirements.txt"
     return (
-        _made("debian", f"{_DEBIAN} {_INCLUDED} {_LEFT_OUT}", _debian, say),
+        debian(say),
         _made(
             "helpers", requirements.read_text(), lambda to: _install(to, "-r", requirements), say
         ),
@@ -210,6 +216,15 @@ def layers(say: Callable[[str], None] = print) -> tuple[Layer, Layer, Layer]:
             say,
         ),
     )
+
+
+def debian(say: Callable[[str], None] = print) -> Layer:
+    """Debian with its Python.
+
+    Raises:
+        NoBinariesError: it cannot be fetched.
+    """
+    return _made("debian", f"{_DEBIAN} {_INCLUDED} {_LEFT_OUT}", _debian, say)
 
 
 def _made(name: str, said: str, fill: Callable[[Path], None], say: Callable[[str], None]) -> Layer:
