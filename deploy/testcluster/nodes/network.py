@@ -13,7 +13,6 @@ import os
 import subprocess
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from deploy.child import Child
@@ -114,12 +113,7 @@ class Network:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_ended: object) -> None:
         self._stop()
 
     def join(self, number: int, pid: int, others: list[int]) -> None:
