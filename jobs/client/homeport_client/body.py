@@ -77,7 +77,9 @@ FIELDS = {
     "clean_policy": _flag("--clean-policy", "pods at the end: running, all, none", "RULE"),
     "ttl_s": _flag("--ttl", "cleaned up so long after (1d)", "TIME", duration_s),
     "addresses": _flag("--addresses", "how replicas find each other: names or ip", "HOW"),
-    "sparse_spec": _flag("--sparse-spec", "tf-ps workers know the servers alone", "true|false"),
+    "sparse_spec": click.Option(
+        ["--sparse-spec"], is_flag=True, default=None, help="tf-ps workers know the servers alone"
+    ),
 }
 # Likewise; one of them stands for all of `source`, with what goes with it.
 SOURCES = {

@@ -146,10 +146,16 @@ class Terminal:
         return line.strip()
 
     def ask_secret(self, question: str) -> str:
-        """A line that is not shown; read from standard input where that is no terminal."""
+        """A line that is not shown; read from standard input where that is no terminal.
+
+        Raises ClientError: the terminal has ended.
+        """
         if not self.can_ask:
             return sys.stdin.readline().rstrip("\r\n") if sys.stdin is not None else ""
-        return getpass.getpass(question + ": ", stream=self.err)
+        try:
+            return getpass.getpass(question + ": ", stream=self.err)
+        except EOFError as error:
+            raise usage_error("No answer was given.") from error
 
     def may_delete(self, question: str, *, yes: bool) -> bool:
         """Whether somebody says yes, by `--yes` or when asked; raises where nobody can be asked."""

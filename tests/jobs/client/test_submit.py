@@ -49,6 +49,11 @@ def test_every_field_of_the_body_has_a_flag() -> None:
     assert by_flag | body.WITHOUT_FLAG == set(TrainingSerializer().fields)
 
 
+def test_a_switch_takes_nothing_of_what_follows() -> None:
+    assert made("a.py", "--sparse-spec", "--ps", "1")["sparse_spec"] is True
+    assert "sparse_spec" not in made("a.py")
+
+
 # What each flag puts into the body is in tests/recorded, beside the lines of a job file.
 
 
