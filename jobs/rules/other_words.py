@@ -154,7 +154,7 @@ _SCHEDULED = re.compile(r"(?:Ray|Spark|ScheduledSpark|Dask)[A-Z]\w*")
 _ROLES = {"master": "chief", "chief": "chief", "ps": "ps", "evaluator": "evaluator"}
 _MASTER = "replicas.worker.count; the Master is worker 0, so count one more"
 _MOST_TOLD = 60
-_MOST_DEPTH = 16
+_Rows = list[tuple[tuple[str, ...], str]]
 
 
 def answers(body: Mapping[str, Any]) -> dict[str, str]:
@@ -195,24 +195,24 @@ def _role(kind: str, names: list[str]) -> str:
 def _known(
     body: Mapping[str, Any], fields: Mapping[str, str]
 ) -> Iterator[tuple[str, str, list[str]]]:
-    """Path, what a table says of it, and what stands for its asterisks; in the order of the file."""
-    table = {tuple(path.split(".")): ours for path, ours in fields.items()}
+    """Path, what a table says of it, and what stands for its asterisks; in the order of the file.
 
-    def walk(value: Any, at: tuple[str, ...]) -> Iterator[tuple[str, str, list[str]]]:
-        for pattern, ours in table.items():
-            if len(pattern) == len(at) and all(
-                p in ("*", a) for p, a in zip(pattern, at, strict=True)
-            ):
-                is_whole = not any(
-                    other[: len(at)] == pattern for other in table if other != pattern
-                )
-                if is_whole or not isinstance(value, Mapping):
-                    names = [a for p, a in zip(pattern, at, strict=True) if p == "*"]
-                    yield ".".join(at), ours, names
-                    return
-        if len(at) < _MOST_DEPTH:
-            inner = dict(enumerate(value)) if isinstance(value, list) else value
-            for key, one in inner.items() if isinstance(inner, Mapping) else ():
-                yield from walk(one, (*at, str(key)))
+    Only what the table may still have is looked into, so that a large body costs no more than its size.
+    """
+    rows = [(tuple(path.split(".")), ours) for path, ours in fields.items()]
+    parents = {path[:n] for path, _ours in rows for n in range(len(path))}
 
-    return walk(body, ())
+    def walk(value: Any, at: tuple[str, ...], rows: _Rows) -> Iterator[tuple[str, str, list[str]]]:
+        for path, ours in rows:
+            is_whole = path not in parents or not isinstance(value, Mapping)
+            if len(path) == len(at) and is_whole:
+                yield ".".join(at), ours, [a for p, a in zip(path, at, strict=True) if p == "*"]
+                return
+        inner = dict(enumerate(value)) if isinstance(value, list) else value
+        for key, one in inner.items() if isinstance(inner, Mapping) else ():
+            where = (*at, str(key))
+            open_ = [row for row in rows if row[0][len(at) : len(where)] in (("*",), where[-1:])]
+            if open_:
+                yield from walk(one, where, open_)
+
+    return walk(body, (), rows)
