@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.e2e.portal import PASSWORD, Portal, Rest, new_home, thrown_away
 from tests.e2e.scripted import Seeded, seeded_pages
@@ -70,6 +70,14 @@ def seeded(browser: Browser) -> Iterator[Seeded]:
         yield made
 
 
+def _add_error(problems: list[str], message: ConsoleMessage) -> None:
+    """All but a request that ended because its page was left: htmx tells that by these two events."""
+    if message.type == "error" and not message.text.startswith(
+        ("htmx:afterRequest,", "htmx:sendAbort,")
+    ):
+        problems.append(message.text)
+
+
 @pytest.fixture
 def page_of_own(browser: Browser) -> Iterator[Callable[..., Page]]:
     """`page_of_own(portal, "ada", width=1400, dark=False)`: a signed-in page of any installation.
@@ -88,10 +96,7 @@ def page_of_own(browser: Browser) -> Iterator[Callable[..., Page]]:
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on(
-            "console",
-            lambda message: problems.append(message.text) if message.type == "error" else None,
-        )
+        page.on("console", lambda message: _add_error(problems, message))
         page.goto("/")
         page.get_by_label("User name").fill(name)
         page.get_by_label("Password").fill(PASSWORD)
