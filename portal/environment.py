@@ -302,6 +302,13 @@ SETTINGS: tuple[Setting, ...] = (
         parse_labels,
     ),
     Setting("STORAGE_CLASS", "glusterfs", "StorageClass of data and log volumes"),
+    Setting(
+        "NODE_SELECTOR",
+        "",
+        "labels (`key=value,...`) of the nodes that people's pods run on, such as those where the "
+        "shared file system is mounted; any node when empty",
+        parse_labels,
+    ),
     Setting("NODE_HOST", "127.0.0.1", "host name of a node, for links to NodePorts"),
     Setting(
         "GATE_TLS_CERT_FILE",

@@ -19,6 +19,7 @@ from uuid import UUID
 
 import msgspec
 from asgiref.sync import sync_to_async
+from django.conf import settings
 
 from jobs.engine import manifests, store
 from jobs.engine.rows import Admitted, Change, ChangedRow, Queue, TenantQueue
@@ -33,6 +34,7 @@ from jobs.rules.admission import (
     Fit,
     NodeCapacity,
     ReplicaRequest,
+    is_selected,
     node_capacity,
     reserve,
     total_of,
@@ -264,7 +266,9 @@ def node_capacities(cache: ClusterCache) -> list[NodeCapacity]:
                 name,
                 allocatable,
                 free,
-                takes_pods=is_ready(node) and not node.spec.unschedulable,
+                takes_pods=is_ready(node)
+                and not node.spec.unschedulable
+                and is_selected(node.metadata.labels, settings.NODE_SELECTOR),
                 taints=((taint.key, taint.effect) for taint in node.spec.taints),
             )
         )

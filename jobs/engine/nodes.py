@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
@@ -64,7 +65,7 @@ def _look_at(cache: ClusterCache, name: str) -> NodeRow | None:
         capacity=amount_of(cache.capacity_of(name)),
         allocatable=amount_of(cache.allocatable_of(name)),
         requested=amount_of(cache.requested_on(name)),
-        labels=dict(sorted(node.metadata.labels.items())[:_LABELS_MAX]),
+        labels=_labels(node.metadata.labels),
         conditions=_conditions(node),
         taints=tuple(
             {"key": taint.key, "value": taint.value, "effect": taint.effect}
@@ -76,6 +77,12 @@ def _look_at(cache: ClusterCache, name: str) -> NodeRow | None:
         holders=_holders(cache.gpu_pods_of(name)),
         about=_about(node),
     )
+
+
+def _labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Those first that decide whether people's pods come here: none of them may be cut off."""
+    ordered = sorted(labels.items(), key=lambda pair: (pair[0] not in settings.NODE_SELECTOR, pair))
+    return dict(sorted(ordered[:_LABELS_MAX]))
 
 
 def _conditions(node: KubeNode) -> tuple[Mapping[str, str | None], ...]:

@@ -77,10 +77,15 @@ _MISSING: dict[str, Callable[[], tuple[str, str]]] = {
 }
 
 
-def notes_on(node: Any) -> list[NodeNote]:
-    """All notes on a row of `jobs.models.Node`, the worst first."""
+def notes_on(node: Any, selector: Mapping[str, str]) -> list[NodeNote]:
+    """All notes on a row of `jobs.models.Node`, the worst first.
+
+    Args:
+        selector: labels that a node must have for people's pods.
+    """
     found = [
         *_closed(node),
+        *_left_out(node, selector),
         *_gpus(node),
         *_conditions(node),
         *_taints(node),
@@ -110,6 +115,19 @@ def _closed(node: Any) -> Iterator[NodeNote]:
         text = _("Running pods continue; no new ones start here.")
         step = _("After the maintenance: kubectl uncordon %(node)s") % {"node": node.name}
         yield NodeNote("warn", _("Cordoned"), text, step)
+
+
+def _left_out(node: Any, selector: Mapping[str, str]) -> Iterator[NodeNote]:
+    lacking = [f"{key}={value}" for key, value in selector.items() if node.labels.get(key) != value]
+    if lacking:
+        title = _("People's pods do not run here")
+        text = _("The node lacks a label of NODE_SELECTOR: %(labels)s.") % {
+            "labels": ", ".join(lacking)
+        }
+        step = _(
+            "If the label tells of a mount, look on this node whether the file system is mounted."
+        )
+        yield NodeNote("warn", title, text, step)
 
 
 def _gpus(node: Any) -> Iterator[NodeNote]:

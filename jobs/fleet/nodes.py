@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from django.conf import settings
 from django.core.paginator import Page, Paginator
 from django.db.models.fields.json import KT
 from django.utils.translation import gettext_lazy as _
@@ -200,7 +201,10 @@ class NodesPage:
         # What has gone in between is left out.
         shown = [rows[node.name] for node in self.page.object_list if node.name in rows]
         gpu_users = GpuUsers(self.user, shown)
-        return [NodeCard(node, gpu_users.of(node), notes_on(node)) for node in shown]
+        return [
+            NodeCard(node, gpu_users.of(node), notes_on(node, settings.NODE_SELECTOR))
+            for node in shown
+        ]
 
     @cached_property
     def totals(self) -> list[Meter]:

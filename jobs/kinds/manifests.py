@@ -41,6 +41,7 @@ class PodSettings:
 
     Attributes:
         account: ServiceAccount of the tenant's namespace; it may do nothing and has no token.
+        node_selector: labels of the nodes that they run on.
         secrets: those of the person, as they are at this moment.
     """
 
@@ -52,6 +53,7 @@ class PodSettings:
     artifacts_bytes: int
     bundle_bytes: int
     account: str = ACCOUNT
+    node_selector: Mapping[str, str] = field(default_factory=dict)
     secrets: PodSecrets = field(default_factory=PodSecrets)
 
 
@@ -138,6 +140,7 @@ def pod_settings(
         log_archive_bytes=settings.LOG_ARCHIVE_MAX_BYTES,
         artifacts_bytes=settings.ARTIFACTS_MAX_BYTES,
         bundle_bytes=settings.BUNDLE_MAX_BYTES,
+        node_selector=settings.NODE_SELECTOR,
         secrets=_pod_secrets(tenant, uses or {}, git) if tenant else PodSecrets(),
     )
 

@@ -5,7 +5,7 @@ queue. Packing is a guess about the scheduler (which also knows taints, affinity
 reconciler withdraws what was admitted and is then not placed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -94,7 +94,7 @@ class NodeCapacity:
     """One node: what it has for pods, and what of it no pod has asked for.
 
     Attributes:
-        is_open: takes new pods now (ready, not cordoned, no taint that ours do not tolerate).
+        is_open: takes new pods now (ready, not cordoned, selected, no taint that ours do not tolerate).
         only_gpu: tainted, so that only pods that ask for a GPU come here.
     """
 
@@ -128,6 +128,11 @@ CLOSING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 GPU_TAINT = "nvidia.com/gpu"
 
 
+def is_selected(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
+    """Whether a node has all labels that people's pods select by."""
+    return selector.items() <= labels.items()
+
+
 def node_capacity(
     name: str,
     allocatable: Amount,
@@ -141,7 +146,7 @@ def node_capacity(
     https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
 
     Args:
-        takes_pods: it is ready and not cordoned.
+        takes_pods: it is ready, not cordoned and selected.
         taints: key and effect of each.
     """
     closing = {key for key, effect in taints if effect in CLOSING_EFFECTS}

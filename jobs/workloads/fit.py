@@ -5,11 +5,13 @@ An estimate for people: the reconciler alone admits, and it counts anew.
 
 from dataclasses import replace
 
+from django.conf import settings
+
 from jobs.kinds.base import WorkloadKind
 from jobs.kinds.spec import WorkloadSpec, columns_of
 from jobs.models import Node, Workload
 from jobs.rules import reasons
-from jobs.rules.admission import RESOURCES, Amount, Fit, NodeCapacity, node_capacity
+from jobs.rules.admission import RESOURCES, Amount, Fit, NodeCapacity, is_selected, node_capacity
 from jobs.rules.admission import fit as fit_amounts
 from jobs.rules.states import WorkloadState
 from tenants.models import Tenant
@@ -36,7 +38,9 @@ def node_capacities() -> tuple[NodeCapacity, ...]:
             node.name,
             amount(node.allocatable),
             amount(node.allocatable) - amount(node.requested),
-            takes_pods=node.is_ready and node.is_schedulable,
+            takes_pods=node.is_ready
+            and node.is_schedulable
+            and is_selected(node.labels, settings.NODE_SELECTOR),
             taints=((taint["key"], taint["effect"]) for taint in node.taints),
         )
         for node in Node.objects.all()

@@ -126,9 +126,9 @@ def pod_specs(documents: list[Object]) -> list[Object]:
     ]
 
 
-def everything() -> list[Object]:
-    rescue = render_rescue(TF_PS, Rescue(ReplicaKey("ps", 0, 1), "", 1), attempt=1, pods=PODS)
-    return [*render_training(CHIEF, attempt=1, pods=PODS), rescue]
+def everything(pods: PodSettings = PODS) -> list[Object]:
+    rescue = render_rescue(TF_PS, Rescue(ReplicaKey("ps", 0, 1), "", 1), attempt=1, pods=pods)
+    return [*render_training(CHIEF, attempt=1, pods=pods), rescue]
 
 
 @pytest.mark.parametrize("spec", pod_specs(everything()), ids=str)

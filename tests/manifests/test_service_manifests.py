@@ -24,7 +24,7 @@ from portal.cluster import labels
 from portal.cluster.manifests import Object
 from tests.jobs.kinds.interactive.cases import row as served_row
 from tests.manifests import HOSTILE, altered, check_restricted, shape, unsaved
-from tests.manifests.test_job_manifests import PODS, golden
+from tests.manifests.test_job_manifests import PODS, everything, golden, pod_specs
 
 SIZE = {"count": 1, "cpu_millicores": 2000, "memory_bytes": 4 * 2**30, "gpu_count": 1}
 NOTEBOOK = unsaved(
@@ -67,6 +67,15 @@ def test_a_notebook() -> None:
 
 def test_a_tensorboard_in_its_second_start_behind_tls() -> None:
     golden("tensorboard.yaml", rendered(BOARD, has_tls=True))
+
+
+def test_all_pods_run_on_the_nodes_that_are_selected() -> None:
+    selector = {"homeport.dev/gluster": "ready"}
+    pods = replace(PODS, node_selector=selector)
+    served = render_served(notebook.SERVED, NOTEBOOK, pods=pods, has_tls=False)
+    specs = pod_specs([*everything(pods), *served])
+    assert [spec.get("nodeSelector") for spec in specs] == [selector] * len(specs)
+    assert not [spec for spec in pod_specs(everything()) if "nodeSelector" in spec]
 
 
 @pytest.mark.parametrize("wanted", [NOTEBOOK, BOARD], ids=lambda wanted: wanted.kind)

@@ -26,14 +26,14 @@ def condition(kind: str, status: str, message: str = "") -> dict[str, Any]:
 
 
 def only(row: Node) -> NodeNote:
-    found = notes_on(row)
+    found = notes_on(row, {})
     assert len(found) == 1, found
     return found[0]
 
 
 def test_nothing_is_said_of_a_healthy_node() -> None:
     quiet = [condition("Ready", "True"), condition("MemoryPressure", "False")]
-    assert notes_on(node(conditions=quiet)) == []
+    assert notes_on(node(conditions=quiet), {}) == []
 
 
 def taint(key: str, value: str = "", effect: str = "NoSchedule") -> dict[str, str]:
@@ -85,7 +85,7 @@ RESERVED = [taint("dedicated", "render"), taint("nvidia.com/gpu", "present")]
     ],
 )
 def test_what_is_told(changes: dict[str, Any], titles: set[str]) -> None:
-    assert {note.title for note in notes_on(node(**changes))} == titles
+    assert {note.title for note in notes_on(node(**changes), {})} == titles
 
 
 def test_a_cordoned_node_names_the_command_that_opens_it() -> None:
@@ -104,7 +104,8 @@ def test_what_a_node_says_of_itself_is_told() -> None:
                 condition("homeport.dev/Isolation", "False", "Not enforced: NetworkPolicy."),
                 condition("homeport.dev/Limits", "True"),
             ],
-        )
+        ),
+        {},
     )
     assert [(note.tone, note.text) for note in said] == [
         ("warn", "Not enforced: NetworkPolicy."),
@@ -115,5 +116,13 @@ def test_what_a_node_says_of_itself_is_told() -> None:
 
 def test_the_worst_comes_first() -> None:
     pressure = condition("DiskPressure", "True")
-    said = notes_on(node(conditions=[pressure], is_ready=False, taints=[taint("a")]))
+    closed = node(conditions=[pressure], is_ready=False, taints=[taint("a")])
+    said = notes_on(closed, {})
     assert [note.tone for note in said] == ["bad", "warn", "info"]
+
+
+def test_a_node_that_is_not_selected_names_the_label() -> None:
+    selector = {"homeport.dev/gluster": "ready"}
+    assert notes_on(node(labels=selector), selector) == []
+    [said] = notes_on(node(labels={"homeport.dev/gluster": "no"}), selector)
+    assert "homeport.dev/gluster=ready" in said.text

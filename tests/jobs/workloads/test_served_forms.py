@@ -102,7 +102,9 @@ def test_what_an_admin_has_locked_cannot_be_typed(
     assert "GPU: Your admin gives each notebook 1 GPU." in told
 
 
-def test_the_panel_tells_at_once_whether_it_fits(alice: Tenant, client: Client) -> None:
+def test_the_panel_tells_at_once_whether_it_fits(
+    alice: Tenant, client: Client, settings: Any
+) -> None:
     def panel(**fields: str) -> str:
         answer = client.post("/notebooks/new/fit/", {"name": "", **fields}, headers=HTMX)
         assert answer.status_code == 200
@@ -115,6 +117,9 @@ def test_the_panel_tells_at_once_whether_it_fits(alice: Tenant, client: Client) 
     assert "this request: 1.05" in now_text
     assert "Does not fit" in panel(size="own", cpu="64", memory="1Gi")
     assert "Check the form" in panel(gpu="x")
+    settings.NODE_SELECTOR = {"homeport.dev/gluster": "ready"}
+    assert "Fits now" not in panel(), "no node has the label"
+    settings.NODE_SELECTOR = {}
     make_service(alice)
     assert "Will be queued Fits, but is queued behind 1 of your workloads." in panel()
     alice.observed_used = {"cpu": 7500, "memory": 0, "gpu": 0, "pods": 1, "nodeports": 4}
