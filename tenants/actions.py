@@ -38,6 +38,8 @@ def ensure_tenant(*, user: User, by: User | None = None) -> Tenant:
         by: who asks, when that is not the user.
     """
     number = Tenant.objects.filter(owner=user).count() + 1
+    while Tenant.objects.filter(namespace=namespace_name(user.username, user.pk, number)).exists():
+        number += 1  # one that was adopted, of which earlier ones are not known
     # Two requests at once agree: a person has one living tenant, and names are unique.
     tenant, is_new = Tenant.objects.existing().get_or_create(
         owner=user,

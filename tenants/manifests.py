@@ -15,6 +15,7 @@ from portal import quantity
 from portal.cluster import manifests, resources
 from portal.errors import ConfigurationError
 from tenants.models import Tenant
+from tenants.record import record_text
 
 QUOTA = LIMITS = ACCOUNT = "homeport"  # their names in each tenant's namespace
 BOUNDARY = "homeport-boundary"
@@ -111,6 +112,7 @@ class TenantManifest:
 
     owner: str
     namespace: str
+    record: str  # empty: of nobody
     quota_hard: tuple[tuple[str, str], ...]
     volumes: tuple[Volume, ...]
     storage_class: str
@@ -238,6 +240,7 @@ def tenant_manifest(tenant: Tenant, *, quota_closed: bool = False) -> TenantMani
     return TenantManifest(
         owner=str(tenant.pk),
         namespace=tenant.namespace,
+        record=record_text(tenant) if tenant.owner_id else "",
         quota_hard=tuple(quota_hard(tenant, quota_closed=quota_closed).items()),
         volumes=(
             Volume(DATA_VOLUME, quantity.memory_text(tenant.data_volume_bytes)),

@@ -17,5 +17,6 @@ RESCUED_ATTEMPT = "homeport.dev/rescued-attempt"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
 SPEC_HASH = "homeport.dev/spec-hash"  # of the document as rendered
+RECORD = "homeport.dev/record"  # on a namespace: whose it is (tenants/record.py)
 WARNING = "homeport.dev/warning"  # a sentence that the tenant's page shows with the object
 KEPT_OF = "homeport.dev/kept-of"  # on a volume of a purged tenant: whose data it holds, in words

@@ -24,6 +24,7 @@ class Annotations(KubeStruct, frozen=True):
 
     spec_hash: str = msgspec.field(default="", name="homeport.dev/spec-hash")
     warning: str = msgspec.field(default="", name="homeport.dev/warning")
+    record: str = msgspec.field(default="", name="homeport.dev/record")
     gpu_indices: str = msgspec.field(default="", name="homeport.dev/gpu-indices")
     pull_progress: str = msgspec.field(default="", name="homeport.dev/pull-progress")
     gpu_models: str = msgspec.field(default="", name="homeport.dev/gpu-models")  # of a node

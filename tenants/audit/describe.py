@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy
 
 # verb -> what somebody did, before the kind and the name of the object
 VERBS: dict[str, Any] = {
+    "adopt": gettext_lazy("adopted"),
     "cancel": gettext_lazy("cancelled"),
     "change": gettext_lazy("changed"),
     "connect": gettext_lazy("connected a sign-in of"),

@@ -16,6 +16,7 @@ HISTORY = 20  # changes that the page shows
 # What the audit trail calls it -> how the page says it
 _VERB_WORDS = {
     "create": _("created it"),
+    "adopt": _("adopted it from the cluster"),
     "quota": _("changed its quota"),
     "suspend": _("suspended it"),
     "resume": _("resumed it"),

@@ -75,7 +75,10 @@ def compare(document: Object, seen: Any | None, context: ClaimContext) -> Differ
     state, detail = _condition(document, seen, context)
     if patch:
         wanted_hash = document["metadata"]["annotations"][labels.SPEC_HASH]
-        is_drift = seen.metadata.annotations.spec_hash == wanted_hash
+        # The record stands outside of the hash, and is new whenever its row is.
+        is_drift = seen.metadata.annotations.spec_hash == wanted_hash and not _stale_record(
+            document, seen
+        )
         return Difference(state, detail, patch=patch, is_drift=is_drift)
     return Difference(state, detail)
 
@@ -108,12 +111,20 @@ def _patch(document: Object, seen: Any) -> Object:
     }
     wanted_hash = meta["annotations"][labels.SPEC_HASH]
     is_stale = seen.metadata.annotations.spec_hash != wanted_hash
-    if not patch and not marks and (not is_stale or _would_shrink(document, seen)):
+    record = _stale_record(document, seen)
+    if not patch and not marks and not record and (not is_stale or _would_shrink(document, seen)):
         return {}
-    changed: Object = {"annotations": {labels.SPEC_HASH: wanted_hash}}
+    changed: Object = {"annotations": {labels.SPEC_HASH: wanted_hash, **record}}
     if marks:
         changed["labels"] = marks
     return {**patch, "metadata": changed}
+
+
+def _stale_record(document: Object, seen: Any) -> dict[str, str]:
+    """The annotation that says whose a namespace is, where it says otherwise."""
+    wanted = document["metadata"]["annotations"].get(labels.RECORD, "")
+    is_same = wanted == seen.metadata.annotations.record
+    return {} if is_same or not wanted else {labels.RECORD: wanted}
 
 
 def _content_patch(document: Object, seen: Any) -> Object:

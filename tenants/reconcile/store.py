@@ -86,7 +86,9 @@ def load(wanted: TenantQuery) -> list[Tenant]:
     # A long list of ids is a long query (SQLite allows 32,766 variables): read all then.
     some = there if len(chosen) > 500 else there.filter(pk__in=chosen)
     picked = set(chosen)
-    rows = some.select_related("owner").prefetch_related("objects_seen").order_by("created_at")
+    rows = (
+        some.select_related("owner", "team").prefetch_related("objects_seen").order_by("created_at")
+    )
     return [tenant for tenant in rows if tenant.pk in picked]
 
 

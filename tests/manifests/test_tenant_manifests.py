@@ -26,7 +26,7 @@ from tenants.manifests import (
     peer_of,
     render_tenant,
 )
-from tenants.models import Tenant
+from tenants.models import Team, Tenant, User
 from tests.tools.addresses import CLOSED, OPEN, PRIVATE
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -37,6 +37,8 @@ def ada(**changes: Any) -> Tenant:
     fields: dict[str, Any] = {
         "id": UUID("9d3f8a52-0d3c-4a0e-b0a3-5f7c2f1d6e11"),
         "namespace": "u-ada-1b2c3d4e",
+        "owner": User(id=UUID(int=1), username="ada", first_name="Ada", email="ada@lab.example"),
+        "team": Team(id=UUID(int=2), name="vision"),
         "quota_cpu_millicores": 7500,
         "quota_memory_bytes": 16 * 2**30,
         "quota_gpu_count": 2,

@@ -44,6 +44,9 @@ class NoHistoryError(RuntimeError):
     """The commit cannot be had from this checkout; the text says why."""
 
 
+TODAY = Version("HEAD", (), "onebox", True)
+
+
 @dataclass(frozen=True)
 class Old:
     """A checkout of the earlier version.
@@ -55,6 +58,10 @@ class Old:
     version: Version
     checkout: Path
     python: str
+
+
+# This one, with its cluster apart from its portal.
+OURS = Old(TODAY, ROOT, sys.executable)
 
 
 def _git(*words: str) -> subprocess.CompletedProcess[str]:

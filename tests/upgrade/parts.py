@@ -84,12 +84,13 @@ class Parts(Portal):
             **self.environment,
         }
 
-    def run(self, *words: str) -> str:
-        """What a command of the version says; it has to end well."""
+    def run(self, *words: str, typed: str = "") -> str:
+        """What a command of the version says, to which somebody types; it has to end well."""
         done = subprocess.run(
             [self.python, *words],
             cwd=self.checkout,
             env=self.settings,
+            input=typed,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
