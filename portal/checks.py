@@ -108,7 +108,7 @@ def check_exposure(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.C
         else checks.Error(fault.text, hint=fault.hint, id=fault.id)
         for fault in insecure.find_faults()
     ]
-    if settings.HTTPS and not settings.TRUSTED_PROXIES:
+    if settings.HTTPS and not settings.TRUSTED_PROXIES and not settings.TLS_CERT_FILE:
         found.append(
             checks.Warning(
                 "HTTPS without TRUSTED_PROXIES: everybody seems to come from the load balancer, "

@@ -163,6 +163,13 @@ SETTINGS: tuple[Setting, ...] = (
         "folder of the collected static files and the command line's package; `static` in "
         "HOMEPORT_HOME when empty",
     ),
+    Setting(
+        "TLS_CERT_FILE",
+        "",
+        "certificate (PEM) of PUBLIC_URL, with which the web server speaks HTTPS itself; renewed files are "
+        "read without a restart; plain HTTP, for a load balancer in front, when empty",
+    ),
+    Setting("TLS_KEY_FILE", "", "private key (PEM) of that certificate"),
     Setting("PORT", "8000", "port of the web server on this machine", int),
     Setting("LISTEN", "127.0.0.1", "address that the web server listens on"),
     Setting(
@@ -198,7 +205,9 @@ SETTINGS: tuple[Setting, ...] = (
         float,
     ),
     Setting(
-        "HOMEPORT_SECRET_KEY", "", "signing key; generated into HOMEPORT_HOME (0600) when empty"
+        "HOMEPORT_SECRET_KEY",
+        "",
+        "signing key; generated into HOMEPORT_HOME (0600) when empty, but never in a pod of Kubernetes",
     ),
     Setting(
         "PUBLIC_URL",
@@ -216,7 +225,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "TRUSTED_PROXIES",
         "",
-        "addresses of load balancers whose X-Forwarded-For says where people come from, and whose "
+        "addresses or networks of load balancers whose X-Forwarded-For says where people come from, and whose "
         "X-Forwarded-Proto says how",
         parse_list,
     ),
@@ -331,10 +340,15 @@ SETTINGS: tuple[Setting, ...] = (
         parse_bool,
     ),
     Setting(
+        "PORTAL_IMAGE",
+        "",
+        "image of Homeport's own programs in people's pods; `portal_image` of the catalog when empty",
+    ),
+    Setting(
         "EXPORT_IMAGE",
         "",
         "image that fetches the code in exported manifests: Homeport's own, or a copy of it that another "
-        "cluster can pull; `portal_image` of the catalog when empty",
+        "cluster can pull; PORTAL_IMAGE when empty",
     ),
     Setting("CATALOG", "", "YAML file with images, sizes, quotas; the built-in one when empty"),
     Setting("BUNDLE_MAX_BYTES", str(512 * 1024**2), "largest upload of code, bytes", int),
@@ -447,6 +461,30 @@ def home() -> Path:
     path = Path(read("HOMEPORT_HOME")).resolve()
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
+
+
+def is_in_pod() -> bool:
+    """Whether Kubernetes started this process."""
+    return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+
+
+def secret_key(make: Callable[[], str]) -> str:
+    """HOMEPORT_SECRET_KEY, or the one that HOMEPORT_HOME keeps.
+
+    Args:
+        make: one for an installation that has none yet.
+
+    Raises:
+        ConfigurationError: a pod has none: one of its own would go with it, and no other pod would know it.
+    """
+    path = home() / "secret_key"
+    given: str = read("HOMEPORT_SECRET_KEY")
+    if not given and is_in_pod() and not path.exists():
+        raise ConfigurationError(
+            "HOMEPORT_SECRET_KEY is empty, and in a pod none is generated; set it to at least 50 random "
+            "characters, the same for all pods (docs/cluster.md)"
+        )
+    return given or secret_file(path, make)
 
 
 def secret_file(path: Path, make: Callable[[], str]) -> str:

@@ -10,9 +10,7 @@ from portal.database.postgres import address
 BASE_DIR = Path(__file__).resolve().parent.parent
 HOMEPORT_HOME = environment.home()
 
-SECRET_KEY = environment.read("HOMEPORT_SECRET_KEY") or environment.secret_file(
-    HOMEPORT_HOME / "secret_key", get_random_secret_key
-)
+SECRET_KEY = environment.secret_key(get_random_secret_key)
 DEBUG = environment.read("DEBUG")
 PORT = environment.read("PORT")
 POD_PORT = environment.pod_port()
@@ -22,6 +20,8 @@ PUBLIC_URL = environment.read("PUBLIC_URL")
 _address = public_address.read()
 HTTPS = _address.is_https
 TRUSTED_PROXIES = environment.read("TRUSTED_PROXIES")
+TLS_CERT_FILE = environment.read("TLS_CERT_FILE")
+TLS_KEY_FILE = environment.read("TLS_KEY_FILE")
 
 POD_PORTAL_URL = environment.read("POD_PORTAL_URL")
 POD_PORTAL_SELECTOR = environment.read("POD_PORTAL_SELECTOR")
@@ -166,7 +166,7 @@ CSRF_COOKIE_NAME = f"{_COOKIE_PREFIX}homeport_csrf"
 CSRF_COOKIE_HTTPONLY = True
 CSRF_FAILURE_VIEW = "portal.web.errors.csrf_failure"
 X_FRAME_OPTIONS = "DENY"
-SECURE_SSL_REDIRECT = False  # the load balancer in front speaks TLS
+SECURE_SSL_REDIRECT = False  # the load balancer in front speaks TLS, or we do and nothing else
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 # X-Forwarded-Proto is read by uvicorn, from TRUSTED_PROXIES only (serve.py, doors.py).
 SECURE_PROXY_SSL_HEADER = None
@@ -203,6 +203,7 @@ STORAGES = {
     "staticfiles": {"BACKEND": "portal.web.statics.HashedStatics"},
 }
 
+PORTAL_IMAGE = environment.read("PORTAL_IMAGE")
 EXPORT_IMAGE = environment.read("EXPORT_IMAGE")
 BUNDLE_MAX_BYTES = environment.read("BUNDLE_MAX_BYTES")
 STORE_MAX_BYTES_PER_TENANT = environment.read("STORE_MAX_BYTES_PER_TENANT")

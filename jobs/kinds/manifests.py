@@ -134,7 +134,7 @@ def pod_settings(
     catalog = get_catalog()
     return PodSettings(
         portal_url=settings.POD_PORTAL_URL,
-        portal_image=catalog.portal_image,
+        portal_image=settings.PORTAL_IMAGE or catalog.portal_image,
         uid=catalog.run_as_uid,
         gid=catalog.run_as_gid,
         log_archive_bytes=settings.LOG_ARCHIVE_MAX_BYTES,

@@ -11,11 +11,13 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, cast
 
 import uvicorn
@@ -31,6 +33,7 @@ from portal.database.postgres.patience import RECONCILER_S, WEB_S, Patience, pat
 from portal.log_lines import LogStream
 from portal.process import process
 from portal.server.http_protocol import QUEUE, HeadDeadlineProtocol, backlog, raise_descriptor_limit
+from portal.server.tls import make_context
 
 log = logging.getLogger(__name__)
 
@@ -53,12 +56,22 @@ _MAX_FRAME_BYTES = 65_536  # of a websocket; browsers send us next to nothing
 
 
 class Server(uvicorn.Server):  # type: ignore[misc] # uvicorn is not followed by mypy
-    """uvicorn without its signal handlers, and with a queue for more than it accepts at a time."""
+    """uvicorn without its signal handlers, and with a queue for more than it accepts at a time.
+
+    Attributes:
+        tls: what the first of its sockets speaks; the others, and that one without it, plain HTTP.
+    """
+
+    tls: ssl.SSLContext | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        servers: list[Any] = []
         for bound in sockets or ():
+            self.config.ssl = None if servers else self.tls
+            await super().startup([bound])
+            servers += self.servers  # type: ignore[has-type] # see above
             bound.listen(QUEUE)  # in asyncio one number says both
+        self.servers = servers
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -129,7 +142,7 @@ def listen(address: str, port: int, names: str = "PORT (or LISTEN)") -> socket.s
     return bound
 
 
-def _server() -> Server:
+def _server(tls: ssl.SSLContext | None) -> Server:
     config = uvicorn.Config(
         "portal.asgi:application",
         http=HeadDeadlineProtocol,
@@ -148,7 +161,9 @@ def _server() -> Server:
         **_QUIET,
     )
     config.load()
-    return Server(config)
+    server = Server(config)
+    server.tls = tls
+    return server
 
 
 def _spare_the_collector() -> None:
@@ -193,7 +208,7 @@ class Command(BaseCommand):
             raise CommandError(f"Homeport does not start: {why}")
         for fault in insecure.accepted():
             log.warning("accepted by ACCEPT_INSECURE=%s: %s", fault.word, fault.text)
-        problem = schema.problem()
+        problem = _why_not_serve()
         if problem:
             raise CommandError(f"Homeport does not start: {problem}")
         if not settings.POD_PORTAL_URL:
@@ -219,6 +234,13 @@ class Command(BaseCommand):
             raise CommandError("it ended by itself; see the log above")
 
 
+def _tls() -> ssl.SSLContext | None:
+    context = make_context(settings.TLS_CERT_FILE, settings.TLS_KEY_FILE)
+    if context is not None and not settings.HTTPS:
+        raise CommandError("TLS_CERT_FILE is set, but PUBLIC_URL does not begin with https://")
+    return context
+
+
 def _doors() -> list[socket.socket]:
     """The sockets of people and of pods; `portal/server/doors.py` tells them apart by their ports."""
     address = environment.read("LISTEN")
@@ -242,7 +264,7 @@ async def run(
     Returns:
         Whether it ended although nobody asked it to.
     """
-    server = _server() if web else None
+    server = _server(_tls()) if web else None
     stop = Stop(server)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -269,11 +291,25 @@ async def run(
         await supervise.end(background)
 
 
+def _why_not_serve() -> str | None:
+    """As `schema.problem`; in a pod, beside which a Job migrates, None while it has to be waited for."""
+    problem = schema.problem()
+    if problem and environment.is_in_pod():
+        _say_once(f"Homeport waits: {problem}")
+        return None
+    return problem
+
+
+@cache
+def _say_once(text: str) -> None:
+    log.warning(text)
+
+
 async def _look_later(stop: Stop) -> None:
-    """The database did not answer at the start: it is looked at as soon as it does."""
-    log.warning("the database does not answer yet; its migrations are looked at when it does")
+    """The database could not be used at the start: it is looked at until it can."""
+    log.warning("the database cannot be used yet; its migrations are looked at when it can")
     while not stop.wanted.is_set():
-        problem = await asyncio.to_thread(schema.problem)
+        problem = await asyncio.to_thread(_why_not_serve)
         if problem is None:
             await asyncio.sleep(_LOOK_S)
             continue
