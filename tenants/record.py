@@ -18,10 +18,6 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Amount = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
-class RecordError(ValueError):
-    """It cannot be used; the text says why, and what to do."""
-
-
 class RecordedUser(msgspec.Struct, frozen=True):
     id: UUID
     username: str
@@ -84,22 +80,22 @@ def record_text(tenant: Tenant) -> str:
 def read_record(text: str) -> Record:
     """
     Raises:
-        RecordError: there is none, it is broken, or of a newer version.
+        ValueError: there is none, it is broken, or of a newer version; the text says what to do.
     """
     if not text:
-        raise RecordError(
+        raise ValueError(
             "it has no record of whose it is, as versions before this one wrote none; its data stays"
         )
     try:
         version = msgspec.json.decode(text, type=_Version).version
         if version > VERSION:
-            raise RecordError(
+            raise ValueError(
                 f"its record has version {version}, and this Homeport reads {VERSION}; adopt it with "
                 "the version that made it"
             )
         return msgspec.json.decode(text, type=Record)
     except msgspec.MsgspecError as error:
-        raise RecordError(
+        raise ValueError(
             f"its record (annotation homeport.dev/record) is broken: {error}; correct it with "
             "kubectl annotate"
         ) from error

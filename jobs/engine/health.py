@@ -33,6 +33,7 @@ from portal.cluster.client import Cluster
 from portal.database.size import size_bytes
 from portal.storage import get_store
 from portal.version import VERSION
+from tenants.audit.record import newest_backup_at
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +113,7 @@ class HealthReporter:
         self._network: dict[str, Any] = {"state": "unknown"}
         self._told: dict[str, Any] = {}
         self.database_bytes: int | None = None
+        self.backup_at: float | None = None  # seconds since 1970; 0: there is none
 
     # --- what is told ---
     def report(self) -> dict[str, Any]:
@@ -207,6 +209,8 @@ class HealthReporter:
             self._store = {**await _timed("object store", _try_store), **store_kind()}
             with suppress(DatabaseError):
                 self.database_bytes = await sync_to_async(size_bytes)()
+                newest = await sync_to_async(newest_backup_at)()
+                self.backup_at = newest.timestamp() if newest else 0.0
             self._layer = {**await _timed("channel layer", _try_layer), **layer_kind()}
             await asyncio.sleep(PROBE_S)
 

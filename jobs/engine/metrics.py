@@ -45,6 +45,7 @@ GAUGES: Mapping[str, tuple[str, Labels]] = {
         ("state",),
     ),
     "homeport_database_bytes": ("Size of the database.", ()),
+    "homeport_backup_timestamp_seconds": ("When the last backup was whole; 0: there is none.", ()),
 }
 
 
@@ -63,7 +64,7 @@ class Fleet:
     def numbers(self) -> dict[str, Mapping[Labels, float]]:
         ahead_s = time.time() - time.monotonic()
         used = node_ports(self.cache.services.watch.items.values())
-        size_bytes = self.health.database_bytes
+        size_bytes, backup_at = self.health.database_bytes, self.health.backup_at
         return {
             "homeport_reconciler_epoch": {(): self.epoch},
             "homeport_reconciler_lag_seconds": {(): self.health.ticks.report()["lag_s"]},
@@ -78,6 +79,7 @@ class Fleet:
             "homeport_tenants": _single(self.tenants.counts()),
             "homeport_nodeports": {("used",): used, ("free",): max(0, MOST["nodeports"] - used)},
             "homeport_database_bytes": {} if size_bytes is None else {(): size_bytes},
+            "homeport_backup_timestamp_seconds": {} if backup_at is None else {(): backup_at},
         }
 
 

@@ -43,7 +43,7 @@ def dump(
         _take_time(cursor)
         cursor.execute("SELECT pg_database_size(current_database())")
         told = Progress("Keeping the database", cursor.fetchone()[0], say)
-        for table, columns in _columns(cursor).items():
+        for table, columns in columns_of(cursor).items():
             rows = 0
             hidden = {SEALED} if table == SECRETS else set()
             listed = ", ".join("''" if one in hidden else _quoted(one) for one in columns)
@@ -96,7 +96,7 @@ def load(
         if there:
             cursor.execute(f"DROP TABLE {', '.join(map(_quoted, there))} CASCADE")
         _make_tables(connection, about.migrations)
-        made = _columns(cursor)
+        made = columns_of(cursor)
         _check_fit(made, about.tables)
         cursor.execute(f"TRUNCATE {', '.join(map(_quoted, made))}")
         # Some migrations made them immediate; rows may come before those that they refer to.
@@ -135,7 +135,7 @@ def _check_fit(made: dict[str, list[str]], kept: dict[str, dict[str, Any]]) -> N
             )
 
 
-def _columns(cursor: CursorWrapper) -> dict[str, list[str]]:
+def columns_of(cursor: CursorWrapper) -> dict[str, list[str]]:
     """Every table -> its columns in order."""
     cursor.execute(
         "SELECT table_name, column_name FROM information_schema.columns"

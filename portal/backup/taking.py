@@ -15,8 +15,10 @@ from django.utils import timezone
 from portal import environment
 from portal.backup import BackupError
 from portal.backup.about import About, fingerprint
+from portal.backup.dumped import read_dump
 from portal.backup.file import BackupWriter
-from portal.backup.rows import SEALED, SECRETS, dump
+from portal.backup.rows import SEALED, SECRETS
+from portal.backup.rows import dump as rows_of_now
 from portal.database import schema, sqlite_copy
 from portal.progress import Progress, in_units
 from portal.storage import get_store
@@ -33,11 +35,12 @@ CATALOG = "catalog.yaml"
 STORE = "store/"
 
 
-def take(path: Path, *, with_store: bool, using: str, say: Say) -> None:
+def take(path: Path, *, with_store: bool, using: str, say: Say, dump: Path | None = None) -> None:
     """A backup under this path, read back and found whole.
 
     Args:
         with_store: also what was uploaded and archived into the folder store.
+        dump: what `pg_dump` has written of the database; None: it is read here.
         using: alias of the database.
         say: takes lines about progress and the result.
 
@@ -52,7 +55,7 @@ def take(path: Path, *, with_store: bool, using: str, say: Say) -> None:
     path = path.absolute()
     writer = BackupWriter(path)
     try:
-        about = _fill(writer, with_store=with_store, using=using, say=say)
+        about = _fill(writer, with_store=with_store, using=using, say=say, dump=dump)
         writer.finish(about.as_json(), say)
     except OSError as error:
         raise BackupError(
@@ -66,16 +69,26 @@ def take(path: Path, *, with_store: bool, using: str, say: Say) -> None:
     say(_summary(writer, about))
 
 
-def _fill(writer: BackupWriter, *, with_store: bool, using: str, say: Say) -> About:
+def _fill(
+    writer: BackupWriter, *, with_store: bool, using: str, say: Say, dump: Path | None
+) -> About:
     # The database first: what is added to the store meanwhile does no harm, while a row whose
     # object is missing would.
     vendor = connections[using].vendor
+    rows: dict[str, Any]
     if not schema.look(using).has_tables:
         raise BackupError("the database is empty: there is nothing to keep")
-    if vendor == "sqlite":
-        rows: dict[str, Any] = {"migrations": _keep_sqlite(writer, using, say)}
+    if dump is not None and vendor != "postgresql":
+        raise BackupError("--dump is for PostgreSQL, and DATABASE_URL names none")
+    if dump is not None:
+        try:
+            rows = read_dump(dump, using, writer.member, say)
+        except (OSError, ValueError, KeyError, IndexError) as error:
+            raise BackupError(f"{dump} cannot be read: {error}") from error
+    elif vendor == "sqlite":
+        rows = {"migrations": _keep_sqlite(writer, using, say)}
     elif vendor == "postgresql":
-        rows = dump(using, writer.member, say)
+        rows = rows_of_now(using, writer.member, say)
     else:
         raise BackupError(f"a {vendor} database cannot be kept, only SQLite and PostgreSQL")
     has_key = not environment.read("HOMEPORT_SECRET_KEY")

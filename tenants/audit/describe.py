@@ -45,6 +45,7 @@ VERBS: dict[str, Any] = {
 KINDS: dict[str, Any] = {
     "address": gettext_lazy("address"),
     "apitoken": gettext_lazy("API token"),
+    "backup": gettext_lazy("backup"),
     "bundle": gettext_lazy("code"),
     "job": gettext_lazy("training"),
     "team": gettext_lazy("team"),

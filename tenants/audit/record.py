@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from tenants.models import AuditEntry, User
@@ -10,6 +11,7 @@ from tenants.models import AuditEntry, User
 # Who they are that have no account: the portal itself, and whoever has not signed in.
 HOMEPORT = "homeport"
 SOMEBODY = "somebody"
+BACKUP = "backup"  # kind of what `manage.py backup` has made
 
 
 _source_address: ContextVar[str] = ContextVar("source_address", default="")
@@ -31,6 +33,12 @@ class AuditTarget(NamedTuple):
     kind: str
     name: str
     pk: str = ""
+
+
+def newest_backup_at() -> datetime | None:
+    """When the last backup was whole; None: there was none. One query."""
+    newest = AuditEntry.objects.filter(kind=BACKUP).order_by("-at").values_list("at", flat=True)
+    return newest.first()
 
 
 UNKNOWN_PERSON = AuditTarget("user", "?")

@@ -19,7 +19,7 @@ from portal.cluster import labels
 from tenants.actions import tell
 from tenants.audit.record import record
 from tenants.models import Team, Tenant, User
-from tenants.record import Record, RecordError, read_record
+from tenants.record import Record, read_record
 
 Object = dict[str, Any]
 
@@ -97,7 +97,7 @@ def _read(namespace: Object) -> LostNamespace:
         return replace(lost, problem=f"its label {labels.OWNER} is no id")
     try:
         found = read_record((meta.get("annotations") or {}).get(labels.RECORD, ""))
-    except RecordError as error:
+    except ValueError as error:
         return replace(lost, problem=str(error))
     return replace(lost, found=found)
 

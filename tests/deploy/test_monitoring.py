@@ -54,6 +54,9 @@ CASES: list[tuple[str, dict[str, str], str, dict[str, str] | None]] = [
     ("HomeportNodePortsLow", {"ports": "200x15", "used_ports": "2568x15"}, "12m", None),
     ("HomeportDatabaseLarge", {"size": "9000000000x15"}, "12m", {}),
     ("HomeportDatabaseLarge", {"size": "8000000000x15"}, "12m", None),
+    ("HomeportBackupOld", {"backup": "0x1700"}, "27h2m", {}),
+    ("HomeportBackupOld", {"backup": "0x1400 84000x300"}, "27h2m", None),
+    ("HomeportBackupOld", {"backup": "0x1700"}, "26h30m", None),
 ]
 SERIES = {
     "active": 'homeport_reconciler_active{instance="a"}',
@@ -69,6 +72,7 @@ SERIES = {
     "ports": 'homeport_nodeports{state="free"}',
     "used_ports": 'homeport_nodeports{state="used"}',
     "size": "homeport_database_bytes",
+    "backup": "homeport_backup_timestamp_seconds",
 }
 
 

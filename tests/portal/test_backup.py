@@ -17,6 +17,7 @@ from django.test import override_settings
 
 from portal.backup import BackupError
 from portal.backup.about import About, Target, fingerprint, why_not_restore
+from portal.backup.dumped import read_dump
 from portal.backup.file import ABOUT, BackupReader, BackupWriter
 from portal.backup.restoring import EPOCH_JUMP, restore
 from portal.backup.taking import take
@@ -25,6 +26,7 @@ from portal.progress import Progress
 from portal.storage import get_store
 from tenants.models import User
 from tests.portal.databases import ALIAS, code_with, sqlite
+from tests.portal.programs import program
 
 KNOWN = (("tenants", "0001_initial"), ("jobs", "0001_initial"))
 ABOUT_ONE = About(
@@ -303,3 +305,52 @@ def test_with_a_bucket_the_store_is_not_ours_to_keep(old: Place, tmp_path: Path,
     ):
         take(tmp_path / "kept", with_store=True, using=ALIAS, say=quiet)
     assert not list(tmp_path.glob("kept*"))
+
+
+DUMP = b"""--
+-- PostgreSQL database dump
+--
+SET client_encoding = 'UTF8';
+COPY public.django_migrations (id, app, name, applied) FROM stdin;
+1\tjobs\t0001_initial\tnow
+\\.
+-- PostgreSQL database dump complete
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        (b"", "is not what `pg_dump --data-only"),
+        (b"PGDMP\x01\x0e", "is not what `pg_dump --data-only"),
+        (DUMP[:-3], "the end of .* is missing"),
+        (DUMP.replace(b"UTF8", b"LATIN1"), "is not in UTF-8"),
+        (DUMP.replace(b"\tnow", b""), "shorter than"),
+    ],
+)
+def test_a_dump_that_is_not_whole_is_refused(tmp_path: Path, text: bytes, refusal: str):
+    (dump := tmp_path / "dump.sql").write_bytes(text)
+    writer = BackupWriter(tmp_path / "kept")
+    with pytest.raises((BackupError, ValueError), match=refusal):
+        read_dump(dump, ALIAS, writer.member, quiet)
+    writer.close()
+
+
+def test_a_folder_keeps_the_latest_and_the_audit_trail_knows_of_them(
+    old: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (folder := tmp_path / "kept").mkdir()
+    for day in (1, 2, 3):
+        (folder / f"homeport-2026-01-0{day}T000000Z.backup").touch()
+    (folder / "notes.txt").touch()
+    done = program(old.home, "manage.py", "backup", str(folder), "--keep", "2")
+    assert done.returncode == 0, done.stderr
+    stay = sorted(path.name for path in folder.iterdir())
+    assert stay[0] == "homeport-2026-01-03T000000Z.backup"
+    assert (len(stay), stay[2]) == (3, "notes.txt")
+    named = old.rows("SELECT kind, object_name FROM tenants_auditentry")
+    assert named == [("backup", stay[1])]
+    done = program(old.home, "manage.py", "backup", str(tmp_path / "file"), "--keep", "2")
+    assert "--keep takes how many of a folder stay" in done.stderr
+    done = program(old.home, "manage.py", "backup", str(folder / "a"), "--dump", "dump.sql")
+    assert "--dump is for PostgreSQL" in done.stderr

@@ -91,8 +91,11 @@ def test_the_same_rows_after_a_wipe(installation: Installation, tmp_path: Path):
     with zipfile.ZipFile(loaded) as file:
         assert SEALED.encode() not in b"".join(map(file.read, file.namelist()))
     # With nobody at work it is the same, but for the rows that came since.
-    installation.ok("manage.py", "backup", str(stopped))
     kept = installation.rows()
+    if installation.database_url:
+        their_own_program_has_the_same(installation, stopped)
+    else:
+        installation.ok("manage.py", "backup", str(stopped))
     key = (installation.home / "secret_key").read_text()
 
     installation.wipe()
@@ -139,6 +142,28 @@ def test_make_run_leaves_a_server_s_database_to_its_owner(installation: Installa
     else:
         assert done.returncode == 0, done.stderr
         assert set(installation.home.glob("*Z.sqlite3")) - kept
+
+
+def their_own_program_has_the_same(installation: Installation, path: Path) -> None:
+    """A backup of what pg_dump wrote has the rows of one that is read by us; one with less is refused."""
+    dump = path.with_name("dump.sql")
+    words = ("pg_dump", "--data-only", "--encoding=UTF8", f"--dbname={installation.database_url}")
+    subprocess.run([*words, f"--file={dump}"], check=True)
+    own = path.with_name("own.backup")
+    installation.ok("manage.py", "backup", str(own))
+    installation.ok("manage.py", "backup", str(path), "--dump", str(dump))
+    with zipfile.ZipFile(own) as first, zipfile.ZipFile(path) as second:
+        assert SEALED.encode() not in b"".join(map(second.read, second.namelist()))
+        abouts = [json.loads(one.read("backup.json")) for one in (first, second)]
+        for name in ("tables", "sequences", "migrations"):
+            assert abouts[0][name] == abouts[1][name]
+        for table in abouts[0]["tables"]:
+            rows = [sorted(one.read(f"rows/{table}").splitlines()) for one in (first, second)]
+            assert rows[0] == rows[1], table
+    subprocess.run([*words, f"--file={dump}", "--exclude-table=tenants_team"], check=True)
+    done = installation.call("manage.py", "backup", str(own) + "-2", "--dump", str(dump))
+    assert done.returncode == 1
+    assert "does not have the table tenants_team" in done.stderr
 
 
 def acknowledged(path: Path) -> dict[str, int]:

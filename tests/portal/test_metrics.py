@@ -198,6 +198,7 @@ async def test_a_scrape_of_ten_thousand_pods(tmp_path: Path) -> None:
     assert sum(sample.value for sample in found["homeport_tenants"]) == 1
     assert value(found, "homeport_kubernetes_requests_total", verb="list", kind="Pod", code="200")
     assert value(found, "homeport_database_bytes") > 100_000
+    assert value(found, "homeport_backup_timestamp_seconds") == 0
     assert value(found, "homeport_watch_heard_timestamp_seconds", kind="Node") > 1e9
     assert value(found, "homeport_reconciler_tick_seconds_count") >= 1
     assert value(found, "homeport_job_wait_seconds_count") == 1

@@ -4,29 +4,65 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
+from django.utils import timezone
 
 from portal.backup import BackupError
+from portal.backup.dumped import PG_DUMP
 from portal.backup.taking import take
+
+_NAMES = "homeport-*.backup"  # in a folder
 
 
 class Command(BaseCommand):
-    """`manage.py backup FILE [--store]`."""
+    """`manage.py backup FILE [--store] [--dump FILE]`, or a folder, of which the latest are kept."""
 
     help = __doc__ or ""
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, help="a name that nothing has yet")
+        parser.add_argument(
+            "file",
+            type=Path,
+            help="a name that nothing has yet, or a folder for homeport-TIME.backup",
+        )
         parser.add_argument(
             "--store", action="store_true", help="also uploads, archived logs and artifacts"
         )
+        parser.add_argument(
+            "--dump", type=Path, help=f"take the rows from what `{PG_DUMP}` has written"
+        )
+        parser.add_argument(
+            "--keep", type=int, default=0, help="remove older ones of the folder; 0: none"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        path, keep = options["file"], options["keep"]
+        folder = path if path.is_dir() else None
+        if keep < 0 or (keep and folder is None):
+            raise CommandError("--keep takes how many of a folder stay; name the folder")
+        if folder is not None:
+            path = folder / f"homeport-{timezone.now():%Y-%m-%dT%H%M%SZ}.backup"
         try:
             take(
-                options["file"],
+                path,
                 with_store=options["store"],
                 using="default",
                 say=self.stdout.write,
+                dump=options["dump"],
             )
         except BackupError as error:
             raise CommandError(f"No backup was made: {error}") from error
+        self._note(path.name)
+        if folder is not None and keep:
+            for old in sorted(folder.glob(_NAMES))[:-keep]:
+                old.unlink()
+                self.stdout.write(f"Removed {old}.")
+
+    def _note(self, name: str) -> None:
+        """In the audit trail, by which the newest one's age is known."""
+        from tenants.audit.record import BACKUP, AuditTarget, record  # below, nothing needs it
+
+        try:
+            record(by=None, verb="create", target=AuditTarget(BACKUP, name))
+        except DatabaseError as error:
+            self.stderr.write(f"It is not in the audit trail, so its age is not known: {error}")
