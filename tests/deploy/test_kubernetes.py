@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,16 @@ from deploy.cluster import rights
 from jobs.kinds.manifests import pod_settings
 from portal.catalog import get_catalog
 from portal.environment import SETTINGS
-from tests.tools.kubectls import NoKubectlError, kubectl_in_path
-from tests.tools.manifests import Object, blocks, checkout, kustomize, objects, pods, run
+from tests.deploy.sites import COMPONENTS, OVERLAYS, SMALL, site, with_component
+from tests.tools.kubectls import NoKubectlError, current_kubectl, kubectl_in_path
+from tests.tools.manifests import ROOT, Object, blocks, kustomize, objects, pods, run
 
 KNOWN = {setting.name for setting in SETTINGS}
-SMALL = "deploy/kubernetes/overlays/small"
+# Read by OpenSSL, libpq, boto3 and requests.
+OF_LIBRARIES = {
+    *("SSL_CERT_FILE", "PGSSLROOTCERT", "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"),
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+}
 SMALL_FILES = ("site.env", "secret.env", "tls.crt", "tls.key")
 OURS = ("web", "reconciler", "migrate")
 # Read by the images of PostgreSQL, Redis and the provisioner, as their pages say.
@@ -30,14 +36,6 @@ OF_OTHERS = {
 }
 
 
-def site(folder: Path) -> Path:
-    """The overlay `small` with the files that the page writes."""
-    checkout(folder)
-    for command in blocks("Small: one node")[:3]:
-        run(folder, command)
-    return folder / SMALL
-
-
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site(tmp_path_factory.mktemp("small"))
@@ -46,6 +44,17 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def documents(small: Path) -> list[Object]:
     return objects(small)
+
+
+@pytest.fixture(scope="module")
+def production(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return site(tmp_path_factory.mktemp("production"), "production")
+
+
+@pytest.fixture(scope="module", params=OVERLAYS)
+def either(request: pytest.FixtureRequest, small: Path, production: Path) -> list[Object]:
+    """The objects of each overlay."""
+    return objects(small if request.param == "small" else production)
 
 
 def named(documents: list[Object], kind: str, name: str) -> Object:
@@ -62,7 +71,9 @@ def values(documents: list[Object], kind: str, name: str) -> dict[str, str]:
     return dict(named(documents, kind, name)["data"])
 
 
-def test_accounts_and_policies_are_those_of_deploy_cluster(documents: list[Object]) -> None:
+def test_accounts_and_policies_are_those_of_deploy_cluster(either: list[Object]) -> None:
+    documents = either
+
     def said(document: Object) -> str:
         # kustomize writes some folded lines with one more break between them.
         return re.sub(r"(\\n)+", r"\\n", json.dumps(document, sort_keys=True))
@@ -72,19 +83,22 @@ def test_accounts_and_policies_are_those_of_deploy_cluster(documents: list[Objec
         assert said(document) in installed, document["metadata"]["name"]
 
 
-def test_every_setting_is_one_of_homeport(documents: list[Object]) -> None:
+def test_every_setting_is_one_of_homeport(either: list[Object]) -> None:
+    documents = either
     shared = values(documents, "ConfigMap", "homeport") | values(documents, "Secret", "homeport")
-    assert set(shared) <= KNOWN
-    assert set(values(documents, "Secret", "migrate")) <= KNOWN
+    known = KNOWN | OF_LIBRARIES
+    assert set(shared) <= known
+    assert set(values(documents, "Secret", "migrate")) <= known
     for owner, pod in pods(documents).items():
         for container in (*pod.get("initContainers", ()), *pod["containers"]):
             given = {one["name"] for one in container.get("env", ())}
-            assert given <= (KNOWN if owner.split("/")[1] in OURS else OF_OTHERS[owner]), owner
+            assert given <= (known if owner.split("/")[1] in OURS else OF_OTHERS[owner]), owner
             sources = [str(one) for one in container.get("envFrom", ())]
             assert not sources or owner.split("/")[1] in OURS
 
 
-def test_ports_addresses_and_labels_agree(documents: list[Object]) -> None:
+def test_ports_addresses_and_labels_agree(either: list[Object]) -> None:
+    documents = either
     shared = values(documents, "ConfigMap", "homeport")
     web = pods(documents)["Deployment/web"]["containers"][0]
     ports = {one["name"]: str(one["containerPort"]) for one in web["ports"]}
@@ -101,11 +115,10 @@ def test_ports_addresses_and_labels_agree(documents: list[Object]) -> None:
     assert sorted(shared["POD_PORTAL_SELECTOR"].split(",")) == sorted(selector.split(","))
     grace_s = pods(documents)["Deployment/web"]["terminationGracePeriodSeconds"]
     assert grace_s >= int(shared["DRAIN_S"]) + 30
-    storage = named(documents, "StorageClass", shared["STORAGE_CLASS"])
-    assert storage["reclaimPolicy"] == "Retain"
 
 
-def test_containers_are_hardened_and_say_what_they_take(documents: list[Object]) -> None:
+def test_containers_are_hardened_and_say_what_they_take(either: list[Object]) -> None:
+    documents = either
     for owner, pod in pods(documents).items():
         assert pod["securityContext"]["runAsNonRoot"] is True, owner
         assert pod["securityContext"]["runAsUser"] > 0
@@ -125,7 +138,7 @@ def test_containers_are_hardened_and_say_what_they_take(documents: list[Object])
     tokens = {
         owner for owner, pod in pods(documents).items() if pod["automountServiceAccountToken"]
     }
-    assert tokens == {"Deployment/web", "Deployment/reconciler", "Deployment/folders"}
+    assert tokens - {"Deployment/folders"} == {"Deployment/web", "Deployment/reconciler"}
     purge = [owner for owner, pod in pods(documents).items() if "purge-token" in str(pod)]
     assert purge == ["Deployment/reconciler"]
 
@@ -222,6 +235,67 @@ def test_another_kubectl_renders_the_same(small: Path, documents: list[Object]) 
     except NoKubectlError as error:
         pytest.skip(str(error))
     assert objects(small, other) == documents
+
+
+def test_the_class_of_small_keeps_what_is_released(documents: list[Object]) -> None:
+    name = values(documents, "ConfigMap", "homeport")["STORAGE_CLASS"]
+    assert named(documents, "StorageClass", name)["reclaimPolicy"] == "Retain"
+
+
+def test_production_has_two_of_each_and_small_keeps_none_from_being_drained(
+    documents: list[Object], production: Path
+) -> None:
+    assert not [one for one in documents if one["kind"] == "PodDisruptionBudget"]
+    assert "affinity" not in str(pods(documents)).lower()
+    rendered = objects(production)
+    for name in ("web", "reconciler"):
+        deployment = named(rendered, "Deployment", name)["spec"]
+        assert deployment["replicas"] == 2
+        budget = named(rendered, "PodDisruptionBudget", name)["spec"]
+        assert budget["minAvailable"] == 1
+        assert budget["selector"] == deployment["selector"]
+        spread = deployment["template"]["spec"]["topologySpreadConstraints"][0]
+        assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+    ingress = named(rendered, "Ingress", "homeport")["spec"]
+    assert ingress["rules"][0]["host"] == ingress["tls"][0]["hosts"][0] == "homeport.lab.example"
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_component_adds_to_an_overlay(production: Path, component: str) -> None:
+    before = {str(one["metadata"]) for one in objects(production)}
+    rendered = objects(with_component(production.parents[3], component))
+    settings = values(rendered, "ConfigMap", "homeport")
+    assert set(settings) <= KNOWN | OF_LIBRARIES
+    added = [one for one in rendered if str(one["metadata"]) not in before]
+    if component.startswith("storage"):
+        assert settings["STORAGE_CLASS"] != "homeport"
+    else:
+        assert all(one["metadata"]["namespace"] == "homeport" for one in added)
+        [policy] = [one for one in added if one["kind"] == "NetworkPolicy"]
+        [rule] = policy["spec"]["ingress"]
+        assert rule["from"] != [{}]
+        assert len(rule["ports"]) == 1
+
+
+def test_one_command_lists_every_image(documents: list[Object], small: Path) -> None:
+    [command] = blocks("Images for a cluster without the internet")
+    folder = small.parents[3]
+    (folder / "portal").mkdir()
+    shutil.copy(ROOT / "portal" / "catalog.yaml", folder / "portal")
+    path = f"{Path(current_kubectl()).parent}:/usr/bin:/bin"
+    listed = subprocess.run(
+        ["sh", "-ec", command],
+        cwd=folder,
+        env={"PATH": path},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    catalog = get_catalog()
+    people = {one.reference for one in (*catalog.images.offered, *catalog.notebooks.images.offered)}
+    ours = {one["image"] for pod in pods(documents).values() for one in pod["containers"]}
+    assert set(listed) == people | ours | {catalog.tensorboard.image}
+    assert listed == sorted(set(listed))
 
 
 @pytest.mark.parametrize("file", SMALL_FILES)

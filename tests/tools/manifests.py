@@ -1,5 +1,6 @@
 """Renders `deploy/kubernetes` as a site does: in a copy, whose files docs/cluster.md writes."""
 
+import copy
 import re
 import shutil
 import subprocess
@@ -29,7 +30,7 @@ def checkout(folder: Path) -> Path:
     shutil.copytree(
         ROOT / "deploy",
         folder / "deploy",
-        ignore=shutil.ignore_patterns("*.env", "tls.*", "onebox"),
+        ignore=shutil.ignore_patterns("*.env", "tls.*", "gate.*", "*.pem", "onebox"),
     )
     return folder
 
@@ -53,12 +54,17 @@ def objects(folder: Path, program: str = "") -> list[Object]:
 
 
 def pods(documents: list[Object]) -> dict[str, Object]:
-    """`Kind/name` -> spec of its pods, of everything that makes pods; hashes of names cut off."""
+    """`Kind/name` -> spec of its pods, of everything that makes pods; hashes of names cut off.
+
+    What a claim of a StatefulSet would be is an empty folder.
+    """
     found = {}
-    for one in documents:
+    for one in copy.deepcopy(documents):
         spec = one.get("spec", {})
         spec = spec.get("jobTemplate", {}).get("spec", spec)
         if "template" in spec:
             name = re.sub(r"-[a-z0-9]{10}$", "", one["metadata"]["name"])
-            found[f"{one['kind']}/{name}"] = spec["template"]["spec"]
+            pod = found[f"{one['kind']}/{name}"] = spec["template"]["spec"]
+            for claim in spec.get("volumeClaimTemplates", ()):
+                pod["volumes"].append({"name": claim["metadata"]["name"], "emptyDir": {}})
     return found
