@@ -1,0 +1,263 @@
+"""What a pod uses: the kernel's files of both versions, a driver's library, minutes, and a portal that is away.
+
+The files of version 2 are written as the kernel's documentation has them (admin-guide/cgroup-v2.rst), in the
+layout of a container with a cgroup namespace: no such machine was at hand.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.pod import nvml, sampling
+from jobs.pod.errors import PortalError
+from jobs.pod.nvml import Gpus
+from jobs.pod.sampling import Cgroup, Counted, Processes, Reader, Sampler, find_cgroup
+
+MIB = 2**20
+POD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podab12.slice/cri-containerd-7f.scope"
+CPU_2 = """usage_usec 73512345
+user_usec 70000000
+system_usec 3512345
+nice_usec 0
+nr_periods 1200
+nr_throttled 300
+throttled_usec 9000000
+nr_bursts 0
+burst_usec 0
+"""
+MEMORY_2 = (
+    f"anon {90 * MIB}\nfile {40 * MIB}\nkernel 4000000\ninactive_file {30 * MIB}\nactive_file 1\n"
+)
+MEMORY_1 = (
+    f"cache {40 * MIB}\ninactive_file 1\ntotal_cache {40 * MIB}\ntotal_inactive_file {30 * MIB}\n"
+)
+USED = Counted(cpu_s=73.512345, memory_bytes=100 * MIB, periods=1200, throttled=300)
+
+
+def tree(top: Path, groups: str, mounts: str, files: dict[str, str]) -> str:
+    """A file system in which a container finds its group."""
+    for name, text in {"proc/self/cgroup": groups, "proc/self/mountinfo": mounts, **files}.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(text)
+    return str(top)
+
+
+def of_2(folder: str) -> dict[str, str]:
+    return {
+        f"{folder}/cpu.stat": CPU_2,
+        f"{folder}/memory.current": f"{130 * MIB}\n",
+        f"{folder}/memory.stat": MEMORY_2,
+    }
+
+
+V1 = {
+    "cpu,cpuacct/cpu.stat": "nr_periods 1200\nnr_throttled 300\nthrottled_time 9000000000\n",
+    "cpu,cpuacct/cpuacct.usage": "73512345000\n",
+    "memory/memory.usage_in_bytes": f"{130 * MIB}\n",
+    "memory/memory.stat": MEMORY_1,
+}
+MOUNT_2 = "2 1 0:26 {root} /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw,nsdelegate\n"
+MOUNTS_1 = (
+    "1 0 0:20 / /sys/fs/cgroup ro - tmpfs tmpfs rw,mode=755\n"
+    f"2 1 0:21 {POD} /sys/fs/cgroup/cpu,cpuacct ro shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
+    f"3 1 0:22 {POD} /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
+    "4 1 0:23 / /sys/fs/cgroup/unified ro - cgroup2 cgroup2 rw\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("method", "groups", "mounts", "files"),
+    [
+        ("cgroup2", "0::/\n", MOUNT_2.format(root="/"), of_2("sys/fs/cgroup")),
+        ("cgroup2", f"0::{POD}\n", MOUNT_2.format(root=POD), of_2("sys/fs/cgroup")),
+        ("cgroup2", f"0::{POD}\n", MOUNT_2.format(root="/"), of_2(f"sys/fs/cgroup{POD}")),
+        (
+            "cgroup1",
+            f"4:memory:{POD}\n3:cpu,cpuacct:{POD}\n1:name=systemd:{POD}\n0::/\n",
+            MOUNTS_1,
+            {f"sys/fs/cgroup/{name}": text for name, text in V1.items()},
+        ),
+    ],
+    ids=["v2-namespace", "v2-own-mount", "v2-whole-tree", "v1"],
+)
+def test_the_own_group_is_found_and_read(
+    tmp_path: Path, method: str, groups: str, mounts: str, files: dict[str, str]
+) -> None:
+    found = find_cgroup(tree(tmp_path, groups, mounts, files))
+    assert isinstance(found, Cgroup)
+    assert (found.method, found.read()) == (method, USED)
+
+
+def test_the_kernels_top_group_is_nobodys_own(tmp_path: Path) -> None:
+    # It has no memory.current: what would be read is the whole machine.
+    top = tree(tmp_path, "0::/\n", MOUNT_2.format(root="/"), {"sys/fs/cgroup/cpu.stat": CPU_2})
+    assert find_cgroup(top) is None
+    assert (
+        find_cgroup(tree(tmp_path / "none", "0::/\n", "1 0 0:1 / / rw - ext4 a rw\n", {})) is None
+    )
+
+
+def test_processes_are_counted_with_their_ended_children() -> None:
+    burn = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: pass\n"
+    code = (
+        "import subprocess, sys\n"
+        f"subprocess.run([sys.executable, '-c', {burn.format(0.3)!r}])\n"
+        f"held = bytearray({64 * MIB})\n"
+        "print(flush=True)\nsys.stdin.read()\n"
+    )
+    words = [sys.executable, "-c", code]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        found = Processes(program.pid).read()
+        whole = Processes(os.getpid()).read()
+        program.communicate()
+    assert found.cpu_s >= 0.3
+    assert 64 * MIB <= found.memory_bytes < 200 * MIB
+    assert whole.memory_bytes > found.memory_bytes
+    assert Processes(program.pid).read() == Counted(0, 0)
+
+
+# --- the driver's library ---
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    made = tmp_path_factory.mktemp("nvml") / nvml.LIBRARY
+    source = Path(__file__).with_name("nvml.c")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", made, source], check=True)
+    return str(made)
+
+
+def test_gpus_say_what_they_can(library: str) -> None:
+    gpus = Gpus(library)
+    assert gpus.read() == {
+        "gpu0.percent": 40,
+        "gpu0.memory_mib": 10240,
+        "gpu0.power_w": 312.5,
+        "gpu0.slowed_percent": 0,
+        "gpu1.percent": 41,
+        "gpu1.memory_mib": 11264,
+        "gpu1.slowed_percent": 100,
+    }
+    assert gpus.totals == {"gpu0.memory_mib": 81920, "gpu1.memory_mib": 81920}
+    assert gpus.note == ""
+
+
+@pytest.mark.parametrize(
+    ("says", "note"),
+    [("NVML_MIG", "mig"), ("NVML_INIT", "nvml_1"), ("NVML_LOST", "nvml_15"), ("", "no_driver")],
+)
+def test_what_is_not_measured_has_a_reason_and_no_figure(
+    library: str, monkeypatch: pytest.MonkeyPatch, says: str, note: str
+) -> None:
+    if says:
+        monkeypatch.setenv(says, "1")
+    gpus = Gpus(library if says else "libnvidia-ml.so.no-such")
+    assert (gpus.read(), gpus.note) == ({}, note)
+
+
+def test_a_library_that_is_none_is_no_driver(tmp_path: Path) -> None:
+    (tmp_path / "text.so").write_text("no library")
+    assert Gpus(str(tmp_path / "text.so")).note == "no_driver"
+
+
+# --- minutes, and the portal ---
+
+
+class Clock:
+    """Time that goes when it is waited for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_800_000_000.0
+        monkeypatch.setattr(sampling, "time", self)
+
+    def time(self) -> float:
+        return self.now
+
+    monotonic = time
+
+
+def test_a_minute_has_mean_and_most_and_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock, told = Clock(monkeypatch), []
+    counted = iter([Counted(0, MIB), Counted(5, 3 * MIB), Counted(25, 2 * MIB), Counted(25, 0)])
+    monkeypatch.setattr(Processes, "read", lambda self: next(counted))
+
+    def post(body: dict[str, Any]) -> dict[str, Any]:
+        told.append(body)
+        if len(told) == 1:
+            raise PortalError("it does not answer")
+        return {"next_s": 300}
+
+    sampler = Sampler(post, 0, {"data": str(tmp_path), "log": "/no/such"})
+    sampler._reader = Reader(0, {"data": str(tmp_path), "log": "/no/such"})
+    for _ in range(3):
+        sampler.sample()
+        clock.now += 10
+    clock.now += 60
+    sampler.sample()
+    assert sampler.tell(int(clock.now // 60)) == 60  # again with the next ones
+    assert sampler.tell(int(clock.now // 60)) == 300
+    assert told[0] == told[1]
+    (minute,) = told[1]["minutes"]
+    assert minute["at"] == 1_800_000_000
+    assert minute["used"]["cpu_m"] == [1250, 2000]
+    assert minute["used"]["memory_mib"] == [2, 3]
+    assert set(minute["used"]) == {"cpu_m", "memory_mib", "data_mib"}
+    assert minute["used"]["data_mib"][0] <= told[1]["totals"]["data_mib"]
+    assert (told[1]["method"], told[1]["gpu_note"]) == ("processes", "no_driver")
+    assert sampler.tell(int(clock.now // 60)) == 60  # nothing is left of it
+    assert len(told) == 2
+
+
+def test_a_portal_that_stays_away_costs_no_more_than_two_hours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    sampler = Sampler(lambda body: {}, os.getpid(), {})
+    sampler._reader = Reader(os.getpid(), {})
+    for _ in range(200):
+        sampler.sample()
+        clock.now += 60
+    assert len(sampler._minutes) == sampling.KEPT_MINUTES
+    assert min(sampler._minutes) > 1_800_000_000 // 60
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_it_ends_where_the_portal_wants_no_more(status: int) -> None:
+    def post(body: dict[str, Any]) -> dict[str, Any]:
+        raise PortalError("gone", status)
+
+    sampler = Sampler(post, os.getpid(), {})
+    sampler._reader = Reader(os.getpid(), {})
+    sampler.sample()
+    assert sampler.tell(2**40) == 0
+
+
+def test_the_end_is_told_and_a_portal_that_hangs_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told, hangs = [], threading.Event()
+
+    def post(body: dict[str, Any]) -> dict[str, Any]:
+        told.append(body)
+        hangs.wait(60)
+        return {}
+
+    monkeypatch.setattr(sampling, "FINISH_S", 0.2)
+    sampler = Sampler(post, os.getpid(), {})
+    sampler.start()
+    sampler.finish()
+    assert sampler.is_alive()  # it waits for the answer, and nobody for it
+    hangs.set()
+    sampler.join(30)
+    assert not sampler.is_alive()
+    (body,) = told
+    assert body["minutes"][0]["used"]["memory_mib"][0] > 0
