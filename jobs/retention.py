@@ -13,6 +13,8 @@ from django.utils import timezone
 
 from jobs import pruning, uploads
 from jobs.models import IdempotentRequest, Workload
+from jobs.usage.measured import HOURS_KEPT
+from jobs.usage.models import UsageHour
 from tenants.models import ApiToken, AuditEntry
 from tenants.people.models import Session, SignInCount
 
@@ -96,6 +98,12 @@ def _requests(now: datetime, is_dry: bool) -> Pruned:
     return Pruned("keys of repeated requests", old.count() if is_dry else old.delete()[0])
 
 
+def _usage(now: datetime, is_dry: bool) -> Pruned:
+    """The minutes; what is summed up of them stays."""
+    old = UsageHour.objects.filter(hour__lt=now - HOURS_KEPT)
+    return Pruned("hours of measured use", old.count() if is_dry else old.delete()[0])
+
+
 _RULES: tuple[Callable[[datetime, bool], Pruned], ...] = (
     _trainings,
     _uploads,
@@ -104,4 +112,5 @@ _RULES: tuple[Callable[[datetime, bool], Pruned], ...] = (
     _sessions,
     _sign_in_counts,
     _requests,
+    _usage,
 )

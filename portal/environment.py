@@ -390,6 +390,13 @@ SETTINGS: tuple[Setting, ...] = (
         "0: they are kept",
         parse_days,
     ),
+    Setting(
+        "LOW_USE_PERCENT",
+        "10",
+        "what a replica uses less of than this, of its GPUs, CPU or memory, is told its owner and lead; 0: never",
+        int,
+    ),
+    Setting("LOW_USE_MINUTES", "60", "how long that has to last before it is told", parse_number),
     Setting("AUDIT_KEEP_DAYS", "400", "days that the audit trail is kept; 0: for good", int),
     Setting(
         "MAX_UNFINISHED_TRAININGS",

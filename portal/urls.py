@@ -5,6 +5,7 @@ from django.urls import include, path, re_path
 import jobs.pod_api.gate
 import jobs.pod_api.hosts
 import jobs.pod_api.runner
+import jobs.pod_api.usage
 import jobs.urls
 import tenants.urls
 from portal.server import health
@@ -28,6 +29,7 @@ urlpatterns = [
                 *jobs.pod_api.runner.internal_urls,
                 *jobs.pod_api.hosts.internal_urls,
                 *jobs.pod_api.gate.internal_urls,
+                *jobs.pod_api.usage.internal_urls,
             ]
         ),
     ),

@@ -42,13 +42,19 @@ from tenants.models import Tenant, User
 
 SERVED = Served(
     word="notebook",
-    launcher=("start_jupyter", "files"),
+    launcher=("start_jupyter", "files", "sampling", "nvml", "portal_client", "errors"),
     writable=("data", "log"),
     readable=(),
     ready_path="api",
     app_secret="app_token",
     working_dir="/data",
-    environment=lambda workload, pods: {"DATA_DIR": "/data", "LOG_DIR": "/log"},
+    environment=lambda workload, pods: {
+        "DATA_DIR": "/data",
+        "LOG_DIR": "/log",
+        "APP_USAGE_URL": pods.portal_url,
+        "APP_USAGE_PATH": f"services/{workload.pk}/usage/{workload.generation}/",
+    },
+    tells_usage=True,
 )
 
 

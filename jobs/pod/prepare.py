@@ -37,7 +37,11 @@ class Preparation(NamedTuple):
 
 # What manifests of before say by the kind alone.
 _OF_KINDS = {
-    "notebook": Preparation(("start_jupyter", "files"), ("data", "log"), ()),
+    "notebook": Preparation(
+        ("start_jupyter", "files", "sampling", "nvml", "portal_client", "errors"),
+        ("data", "log"),
+        (),
+    ),
     "tensorboard": Preparation(
         ("start_tensorboard", "portal_client", "errors", "files"), (), ("log",)
     ),

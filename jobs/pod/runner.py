@@ -12,7 +12,7 @@ portal in the background; forwards SIGTERM once; after the program's end ships t
 artifacts, and writes how it ended to the volume and to the termination message.
 
 Threads: the main thread reads the program's output and writes segments; one writes to stdout, one
-ships, one reaps children. Whatever the portal or the volume does, the program goes on.
+ships, one reaps children, one samples what the pod uses. Whatever the portal or the volume does, the program goes on.
 """
 
 import errno
@@ -59,6 +59,7 @@ from jobs.pod.protocol import codes
 from jobs.pod.protocol.notices import notice
 from jobs.pod.protocol.placeholders import OLDER_ENVIRONMENT, ReplicaContext, final_command
 from jobs.pod.protocol.termination import TerminationMessage
+from jobs.pod.sampling import Sampler
 from jobs.pod.segments import READ_BYTES, attempt_folders, ends_line, kept_segments
 from jobs.pod.shipping import Shipper
 from jobs.pod.volume import LogVolume, is_full
@@ -88,6 +89,11 @@ class Runner:
         self._shipper = Shipper(portal, self._replica_path, context.pod_uid, self._budget)
         self._archive = LogVolume(context.state_folder, config["limits"], self._shipper)
         self._live = Live()
+        self._sampler = Sampler(
+            lambda body: portal.post(self._replica_path + "usage/", body),
+            os.getpid(),
+            {"data": context.data_dir, "log": context.log_dir},
+        )
         self._program: Optional[Program] = None
         self._asked_at: Optional[float] = None
         self._was_killed = False
@@ -177,6 +183,7 @@ class Runner:
             return ending
         if self._asked_at is not None:  # asked between the check above and the start
             self._program.signal_group(signal.SIGTERM)
+        self._sampler.start()
         self._tee(self._program)
         status = self._program.status
         assert status is not None
@@ -324,6 +331,7 @@ class Runner:
             is_complete = self._shipper.finish()
             problem = self._shipper.failure
             if not self._shipper.is_refused:
+                self._sampler.finish()
                 self._ship_artifacts(found)
                 if is_complete:
                     self._report(ending)

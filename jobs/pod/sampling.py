@@ -206,7 +206,6 @@ class Sampler(threading.Thread):
         post: Callable[[Dict[str, Any]], Dict[str, Any]],
         root_pid: int,
         volumes: Dict[str, str],
-        sample_s: float = SAMPLE_S,
     ) -> None:
         """
         Args:
@@ -215,7 +214,6 @@ class Sampler(threading.Thread):
         super().__init__(name="sampler", daemon=True)
         self._post = post
         self._about = (root_pid, volumes)
-        self._sample_s = sample_s
         self._end = threading.Event()
         self._reader: Optional[Reader] = None
         self._minutes: Dict[int, Dict[str, List[float]]] = {}  # name -> count, sum, most
@@ -226,7 +224,7 @@ class Sampler(threading.Thread):
             self.sample()
             # Pods that began together do not ask together.
             due = time.monotonic() + random.uniform(0, POST_S)
-            while not self._end.wait(self._sample_s):
+            while not self._end.wait(SAMPLE_S):
                 self.sample()
                 if time.monotonic() >= due and len(self._minutes) > 1:
                     wait_s = self.tell(int(time.time() // 60))
@@ -239,7 +237,8 @@ class Sampler(threading.Thread):
     def finish(self) -> None:
         """Tells what is left of the last minutes, in one try that is not waited for long."""
         self._end.set()
-        self.join(FINISH_S)
+        if self.is_alive():
+            self.join(FINISH_S)
 
     def sample(self) -> None:
         """One look, into the minute that it is in."""

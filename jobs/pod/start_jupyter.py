@@ -2,7 +2,8 @@
 """Starts JupyterLab in a notebook's pod, on the loopback address, behind the gate.
 
 The token is read from a file by JupyterLab's own configuration: it is in no argument, no variable
-and no address. JupyterLab takes this process over, so signals and the exit code are its own.
+and no address. JupyterLab takes this process over, so signals and the exit code are its own. A
+child of it samples what it uses.
 """
 
 import importlib.util
@@ -66,6 +67,34 @@ def keep_quiet(settings: str) -> None:
         pass  # chosen before, or a full volume: then it asks
 
 
+def tell_usage(environ: Dict[str, str], paths: Paths) -> None:
+    """A child process samples what the notebook uses, for as long as it lives; manifests of before ask for none."""
+    try:
+        # What the pod was given by a manifest of before has no such module.
+        from jobs.pod import portal_client, sampling
+
+        url, path = environ["APP_USAGE_URL"], environ["APP_USAGE_PATH"]
+        with open(os.path.join(paths.root, "run/homeport/usage_token")) as file:
+            portal = portal_client.PortalClient(url, file.read().strip())
+        notebook, volumes = os.getpid(), ("data", "log")
+        if os.fork():
+            return
+    except (ImportError, KeyError, OSError):
+        return
+    try:
+        os.setsid()  # Ctrl-C of a terminal is not for it
+        sampler = sampling.Sampler(
+            lambda body: portal.post(path, body),
+            notebook,
+            {name: os.path.join(paths.root, name) for name in volumes},
+        )
+        sampler.start()
+        while sampler.is_alive() and os.getppid() == notebook:
+            sampler.join(1.0)
+    finally:
+        os._exit(0)
+
+
 def main(arguments: List[str]) -> int:
     """Does not return when all is well."""
     paths = read_paths(arguments)
@@ -82,6 +111,7 @@ def main(arguments: List[str]) -> int:
     keep_quiet(environ["JUPYTERLAB_SETTINGS_DIR"])
     words = command(sys.executable, path)
     sys.stdout.flush()
+    tell_usage(environ, paths)
     os.execve(words[0], words, environ)
 
 

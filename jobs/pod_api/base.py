@@ -55,15 +55,18 @@ def pod_view(
     return decorate
 
 
-def read_body(request: HttpRequest, kind: type[Body]) -> Body:
+def read_body(request: HttpRequest, kind: type[Body], most: int = MAX_BODY_BYTES) -> Body:
     """The body, checked.
+
+    Args:
+        most: bytes.
 
     Raises:
         Refused: too large, or not of this kind.
     """
-    body = request.read(MAX_BODY_BYTES + 1)
-    if len(body) > MAX_BODY_BYTES:
-        raise Refused(f"a body has at most {MAX_BODY_BYTES} bytes", "too_large", 413)
+    body = request.read(most + 1)
+    if len(body) > most:
+        raise Refused(f"a body has at most {most} bytes", "too_large", 413)
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -37,8 +37,20 @@ class PeopleBody(msgspec.Struct):
 
 
 def _find_service(service_id: UUID, token: str) -> Workload:
+    return service_of(service_id, is_good=is_portal_token(service_id, token))
+
+
+def service_of(service_id: UUID, *, is_good: bool) -> Workload:
+    """The service of this id.
+
+    Args:
+        is_good: whether the token that was shown is its own.
+
+    Raises:
+        Refused: 404, there is none; 410, it is being deleted.
+    """
     service: Workload | None = None
-    if is_portal_token(service_id, token):
+    if is_good:
         services = Workload.objects.filter(kind__in=WITH_GATE).for_lists()
         service = services.select_related("tenant").filter(pk=service_id).first()
     if service is None:

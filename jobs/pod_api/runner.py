@@ -124,7 +124,8 @@ def find_job(job_id: UUID, token: str) -> Workload:
 of_job = pod_view(find_job, "job_id")
 
 
-def _check_replica(job: Workload, role: str, index: int, attempt: int) -> None:
+def check_replica(job: Workload, role: str, index: int, attempt: int) -> None:
+    """Raises Refused: the job has no such replica."""
     count = job.replicas.get(role, {}).get("count", 0)
     if not (0 <= index < count and 1 <= attempt <= job.attempt):
         raise Refused(f"the training has no replica {role}-{index}", "not_found", 404)
@@ -210,7 +211,7 @@ def segment(
     request: HttpRequest, job: Workload, role: str, index: int, attempt: int
 ) -> dict[str, Any]:
     """Announces a segment: a link to write it, or the news that it is there."""
-    _check_replica(job, role, index, attempt)
+    check_replica(job, role, index, attempt)
     body = read_body(request, SegmentBody)
     with transaction.atomic():
         archive, _ = ReplicaArchive.objects.get_or_create(
@@ -269,7 +270,7 @@ def segment_done(
     request: HttpRequest, job: Workload, role: str, index: int, attempt: int, number: int
 ) -> dict[str, Any]:
     """A segment's bytes are in the store: from now on it is part of the log."""
-    _check_replica(job, role, index, attempt)
+    check_replica(job, role, index, attempt)
     body = read_body(request, SegmentBody)
     archive = ReplicaArchive.objects.filter(
         workload=job, role=role, index=index, attempt=attempt
@@ -300,7 +301,7 @@ def segment_drop(
     request: HttpRequest, job: Workload, role: str, index: int, attempt: int, number: int
 ) -> dict[str, Any]:
     """A segment from the middle of too long a log is dropped, while its replica runs."""
-    _check_replica(job, role, index, attempt)
+    check_replica(job, role, index, attempt)
     known = (
         LogSegment.objects.select_related("archive")
         .filter(
@@ -326,7 +327,7 @@ def replica_done(
     request: HttpRequest, job: Workload, role: str, index: int, attempt: int
 ) -> dict[str, Any]:
     """The archive of a replica is complete, as far as this pod is concerned."""
-    _check_replica(job, role, index, attempt)
+    check_replica(job, role, index, attempt)
     body = read_body(request, EndBody)
     left = body.checkpoint
     if _is_archived(job):

@@ -38,3 +38,67 @@ class UsageInterval(models.Model):
 
     def __str__(self) -> str:
         return f"{self.object_name} {self.pod_uid}"
+
+
+class ReplicaUsage(models.Model):
+    """What a replica has really used, over all its attempts: as its pods tell `/internal/`, and kept for good.
+
+    What is summed up is so over minutes, each with its mean.
+    """
+
+    # Without a constraint in the database: it outlives the workload.
+    workload = models.ForeignKey(
+        "jobs.Workload", models.DO_NOTHING, related_name="measured", db_constraint=False
+    )
+    role = models.CharField(max_length=16)
+    index = models.IntegerField()
+    method = models.CharField(max_length=16)  # where it was read: cgroup1, cgroup2 or processes
+    gpu_note = models.CharField(max_length=32, blank=True, default="")  # why no GPU is measured
+    told_at = models.DateTimeField(db_index=True)
+    last_at = models.BigIntegerField(default=0)  # its latest minute, seconds since 1970
+    latest = models.JSONField(default=dict)  # figure -> [mean, peak] of that minute
+    totals = models.JSONField(default=dict)  # figure -> MiB that there are of it
+    low = models.JSONField(default=dict)  # cpu, memory, gpu -> since when it is little used
+    low_since = models.BigIntegerField(null=True)  # the earliest of these
+    minutes = models.IntegerField(default=0)
+    cpu_m_sum = models.BigIntegerField(default=0)
+    cpu_m_peak = models.BigIntegerField(default=0)
+    memory_mib_sum = models.BigIntegerField(default=0)
+    memory_mib_peak = models.BigIntegerField(default=0)
+    gpu_minutes = models.IntegerField(default=0)  # in which GPUs were measured
+    gpu_percent_sum = models.BigIntegerField(default=0)
+    gpu_percent_peak = models.IntegerField(default=0)
+    gpu_memory_mib_peak = models.BigIntegerField(default=0)  # of the fullest one
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint("workload", "role", "index", name="one_use_per_replica")
+        ]
+        indexes = [
+            models.Index(
+                fields=["low_since"], name="usage_low", condition=models.Q(low_since__isnull=False)
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.role}-{self.index}"
+
+
+class UsageHour(models.Model):
+    """The minutes of one replica in one hour, packed (`jobs/usage/minutes.py`); kept for seven days."""
+
+    workload = models.ForeignKey(
+        "jobs.Workload", models.DO_NOTHING, related_name="+", db_constraint=False
+    )
+    role = models.CharField(max_length=16)
+    index = models.IntegerField()
+    hour = models.DateTimeField(db_index=True)
+    packed = models.BinaryField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint("workload", "role", "index", "hour", name="one_row_per_hour")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.role}-{self.index} {self.hour}"

@@ -123,7 +123,10 @@ def test_secrets_are_only_in_what_is_sent_and_only_the_gate_gets_the_key() -> No
         assert value not in json.dumps(documents)
     assert all(d["metadata"]["ownerReferences"][0]["uid"] == "root-uid" for d in sent)
     volumes = {volume["name"]: volume for volume in pod_of(documents)["volumes"]}
-    assert [item["key"] for item in volumes["app"]["secret"]["items"]] == ["app_token"]
+    assert [item["key"] for item in volumes["app"]["secret"]["items"]] == [
+        "app_token",
+        "usage_token",
+    ]
     mounts = {mount["name"] for mount in container(NOTEBOOK, "app")["volumeMounts"]}
     assert "gate" not in mounts
     assert "token" not in json.dumps(container(NOTEBOOK, "app")["env"])

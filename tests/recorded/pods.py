@@ -30,6 +30,7 @@ KEY = "recorded"
 ID = UUID("3f2b8f0e-8a6e-4b43-9f5a-1d2c3b4a5968")
 NOW_S = 1_800_000_000.0
 START = 3
+USED = {"method": "cgroup2", "minutes": [{"at": 0, "used": {"cpu_m": [1, 2]}}]}
 
 
 def derived() -> dict[str, Any]:
@@ -109,6 +110,7 @@ def doors() -> dict[str, Any]:
         "pod_uid": UID,
     }
     of_job("the code", "source/", {})
+    of_job("used long ago", f"{replica}usage/", USED)
     of_job("not from git", "commit/", {"commit": ""})
     from_git = {**job.spec, "source": {"git": "https://x/y.git"}}
     Workload.objects.filter(pk=job.pk).update(spec=from_git)

@@ -49,6 +49,7 @@ class Served:
             `portal_token`, by which it speaks to the portal.
         working_dir: where it starts.
         environment: its own variables.
+        tells_usage: whether it tells what it uses, by the file `usage_token`.
     """
 
     word: str
@@ -59,6 +60,7 @@ class Served:
     app_secret: str
     working_dir: str
     environment: Callable[[Workload, PodSettings], Mapping[str, str]]
+    tells_usage: bool = False
 
     def render(self, workload: Workload, attempt: int, deadline_s: int | None) -> list[Object]:
         """Of the latest start, which has one attempt and no deadline. See `WorkloadKind.render`."""

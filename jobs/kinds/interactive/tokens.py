@@ -33,6 +33,15 @@ def is_portal_token(service_id: UUID, token: str) -> bool:
     return constant_time_compare(portal_token(service_id), token)
 
 
+def usage_token(service_id: UUID) -> str:
+    """By which what it uses is told; its program can read it, so it is good for nothing else."""
+    return _derived("homeport.usage-token", str(service_id))
+
+
+def is_usage_token(service_id: UUID, token: str) -> bool:
+    return constant_time_compare(usage_token(service_id), token)
+
+
 def ticket_key(service_id: UUID, generation: int) -> str:
     """Signs tickets, and the gate's cookies; new with every start."""
     return _derived("homeport.gate-ticket-key", f"{service_id}/{generation}")
@@ -68,6 +77,7 @@ def gate_secrets(service_id: UUID, generation: int) -> dict[str, str]:
         "portal_token": portal_token(service_id),
         "ticket_key": ticket_key(service_id, generation),
         "app_token": app_token(service_id, generation),
+        "usage_token": usage_token(service_id),
     }
     if has_gate_tls():
         for name, path in (

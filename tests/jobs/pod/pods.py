@@ -62,6 +62,8 @@ class FakeDoor(LocalServer):
         self.bundle_sha256 = ""
         self.commit = ""  # that the training takes
         self.hosts: dict[str, list[str]] = {}  # IP addresses
+        self.usage: list[dict[str, Any]] = []
+        self.usage_status: int | None = None  # that is answered to what tells of use
         self.calls: list[str] = []
         self.fail_next = 0  # so many calls are cut off without an answer
         self.status: int | None = None  # every call is answered with this
@@ -78,6 +80,9 @@ class FakeDoor(LocalServer):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 door.calls.append(self.path)
                 if self._faulty():
+                    return
+                if self.path.endswith("/usage/") and door.usage_status:
+                    self._answer(door.usage_status, {"errors": [{"text": "because of a test"}]})
                     return
                 if self.headers["Authorization"] != f"Bearer {TOKEN}":
                     self._answer(404, {"errors": [{"text": "wrong token"}]})
@@ -158,6 +163,9 @@ class FakeDoor(LocalServer):
             self.dropped.append(int(where[1]))
             self.segments.pop(int(where[1]), None)
             return {}
+        if where == ["usage"]:
+            self.usage.append(body)
+            return {"next_s": 60}
         if where == ["done"]:
             self.ends.append(body)
             return {}

@@ -340,3 +340,32 @@ def test_a_broken_configuration_is_told_in_the_termination_message(pod: Pod) -> 
     assert code == 64
     assert pod.message["reason"] == "configuration_broken"
     assert b"configuration cannot be used" in output
+
+
+# --- what it uses ---
+
+BURN = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass"
+
+
+def test_what_it_used_is_told_before_its_end_is(pod: Pod, door: FakeDoor) -> None:
+    pod.python(BURN)
+    assert pod.run()[0] == 0
+    (body,) = door.usage
+    used = [minute["used"] for minute in body["minutes"]]
+    assert max(one["cpu_m"][1] for one in used if "cpu_m" in one) > 100
+    assert all(one["memory_mib"][1] > 0 for one in used)
+    assert {"data_mib", "log_mib"} <= body["totals"].keys()
+    assert (body["method"], body["gpu_note"]) == ("processes", "no_driver")
+    calls = [path.rstrip("/").rpartition("/")[2] for path in door.calls]
+    assert calls.index("usage") < calls.index("done", calls.index("usage"))
+
+
+@pytest.mark.parametrize("status", [404, 410, 500, 429, 400])
+def test_a_portal_that_does_not_want_to_know_changes_nothing(
+    pod: Pod, door: FakeDoor, status: int
+) -> None:
+    door.usage_status = status
+    pod.python("print('fine')")
+    assert pod.run() == (0, b"fine\n")
+    assert door.ends == [end(0, "completed")]
+    assert pod.message["uploaded"]

@@ -1,6 +1,8 @@
 """What starts JupyterLab and TensorBoard: preparation, configuration, and the count of event files."""
 
 import json
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +17,7 @@ from jobs.pod import prepare, start_jupyter, start_tensorboard
 from jobs.pod.errors import PortalError
 from jobs.pod.files import Paths
 from jobs.pod.start_tensorboard import EventFileReporter, count_event_files
+from tests.jobs.pod.pods import TOKEN, FakeDoor, wait_until
 
 
 # --- prepare ---
@@ -122,6 +125,47 @@ def test_the_token_stands_in_no_configuration(root: Path) -> None:
     assert found["ServerApp.base_url"] == "/s/3f2b8f0e/"
     assert found["ServerApp.root_dir"] == str(root / "data")
     assert found["ServerApp.cookie_secret"] != read()["ServerApp.cookie_secret"]
+
+
+TELLS = """
+import sys, time
+from jobs.pod import sampling, start_jupyter
+from jobs.pod.files import Paths
+
+class Fast:  # a minute is a tenth of a second
+    monotonic = time.monotonic
+    def time(self): return time.time() * 600
+
+sampling.SAMPLE_S, sampling.POST_S, sampling.time = 0.03, 0.1, Fast()
+environ = {"APP_USAGE_URL": sys.argv[1], "APP_USAGE_PATH": "jobs/x/replicas/notebook/0/2/usage/"}
+start_jupyter.tell_usage(environ, Paths(sys.argv[2]))
+time.sleep(20)
+"""
+
+
+def test_a_notebook_has_a_child_that_tells_of_it_and_goes_with_it(root: Path) -> None:
+    (root / "run/homeport/usage_token").write_text(TOKEN + "\n")
+    door = FakeDoor()
+    try:
+        with subprocess.Popen([sys.executable, "-c", TELLS, door.url, str(root)]) as notebook:
+            wait_until(lambda: door.usage)
+            children = Path(f"/proc/{notebook.pid}/task/{notebook.pid}/children").read_text()
+            (child,) = children.split()
+            notebook.kill()
+        wait_until(lambda: not Path(f"/proc/{child}/exe").exists())
+    finally:
+        door.close()
+    assert {"memory_mib", "data_mib", "log_mib"} <= door.usage[0]["minutes"][0]["used"].keys()
+
+
+def test_manifests_of_before_ask_for_no_child(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forks = mock.Mock(side_effect=AssertionError)
+    monkeypatch.setattr("os.fork", forks)
+    start_jupyter.tell_usage({}, Paths(str(root)))
+    told = {"APP_USAGE_URL": "http://x", "APP_USAGE_PATH": "y/"}
+    start_jupyter.tell_usage(told, Paths(str(root)))  # no token
+    monkeypatch.setitem(sys.modules, "jobs.pod.sampling", None)  # packed by a list of before
+    start_jupyter.tell_usage(told, Paths(str(root)))
 
 
 # --- TensorBoard ---

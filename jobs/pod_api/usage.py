@@ -1,0 +1,57 @@
+"""What pods tell of what they really use, under /internal/v1/: a minute of a replica is told once.
+
+A training tells it by its job's token, a notebook by one that is good for nothing else, for its program can
+read it.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest
+from django.urls import path
+
+from jobs.kinds.interactive.tokens import is_usage_token
+from jobs.models import Workload
+from jobs.pod_api.base import pod_view, read_body
+from jobs.pod_api.gate import service_of
+from jobs.pod_api.runner import check_replica, of_job
+from jobs.rules.states import Desired
+from jobs.usage import measured
+from jobs.usage.minutes import Told
+from portal.errors import Refused
+
+MAX_BYTES = 256 * 1024
+
+
+def _kept(request: HttpRequest, workload: Workload, role: str, index: int) -> dict[str, Any]:
+    measured.keep(workload, role, index, read_body(request, Told, MAX_BYTES))
+    return {"next_s": measured.next_s()}
+
+
+@of_job
+def of_replica(
+    request: HttpRequest, job: Workload, role: str, index: int, attempt: int
+) -> dict[str, Any]:
+    """Minutes of one replica of a training."""
+    check_replica(job, role, index, attempt)
+    if job.cleaned_at is not None:
+        raise Refused("the training is archived, and nothing is added to it", "archived", 410)
+    return _kept(request, job, role, index)
+
+
+def _find_service(service_id: UUID, token: str) -> Workload:
+    return service_of(service_id, is_good=is_usage_token(service_id, token))
+
+
+@pod_view(_find_service, "service_id")
+def of_service(request: HttpRequest, service: Workload, start: int) -> dict[str, Any]:
+    """Minutes of a start of a notebook."""
+    if service.desired != Desired.RUN or service.generation != start:
+        raise Refused("this start has ended", "stopped", 410)
+    return _kept(request, service, service.kind, 0)
+
+
+internal_urls = [
+    path("jobs/<uuid:job_id>/replicas/<slug:role>/<int:index>/<int:attempt>/usage/", of_replica),
+    path("services/<uuid:service_id>/usage/<int:start>/", of_service),
+]
