@@ -13,11 +13,11 @@ MIB = 2**20
 SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 
 
-class _Utilisation(ctypes.Structure):
+class _UtilisationRates(ctypes.Structure):
     _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
 
 
-class _Memory(ctypes.Structure):
+class _MemoryInfo(ctypes.Structure):
     _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
 
 
@@ -64,7 +64,7 @@ class Gpus:
         return found
 
     def _of(self, device: Any, prefix: str) -> Iterator[Tuple[str, float]]:
-        use, memory = _Utilisation(), _Memory()
+        use, memory = _UtilisationRates(), _MemoryInfo()
         power_mw, reasons = ctypes.c_uint(), ctypes.c_ulonglong()
         if not self._ask("DeviceGetUtilizationRates", device, ctypes.byref(use)):
             yield "percent", use.gpu

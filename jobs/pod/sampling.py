@@ -25,7 +25,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-class Counted(NamedTuple):
+class Reading(NamedTuple):
     """Seconds of processor, periods of its limit and how many were cut short, all so far; memory now."""
 
     cpu_s: float
@@ -62,7 +62,7 @@ class Cgroup:
     def _of(self, controller: str, name: str) -> str:
         return os.path.join(self._folders[controller], name)
 
-    def read(self) -> Counted:
+    def read(self) -> Reading:
         """Raises OSError, ValueError, KeyError: it cannot be read."""
         cpu, memory = _pairs(self._of("cpu", "cpu.stat")), _pairs(self._of("memory", "memory.stat"))
         if self.method == "cgroup2":
@@ -74,7 +74,7 @@ class Cgroup:
             used = float(_read(self._of("memory", _V1["memory"])))
         # What was read from files and not used since is given back as soon as room is short.
         used = max(0.0, used - cache)
-        return Counted(cpu_s, used, cpu.get("nr_periods", 0), cpu.get("nr_throttled", 0))
+        return Reading(cpu_s, used, cpu.get("nr_periods", 0), cpu.get("nr_throttled", 0))
 
 
 def find_cgroup(top: str = "/") -> Optional[Cgroup]:
@@ -115,7 +115,7 @@ class Processes:
     def __init__(self, root_pid: int) -> None:
         self._root_pid = root_pid
 
-    def read(self) -> Counted:
+    def read(self) -> Reading:
         """Memory is what is their own: no pages of files, nor shared ones.
 
         Raises:
@@ -134,7 +134,7 @@ class Processes:
             used[int(pid)] = (ticks, max(0, int(resident) - int(shared)))
         ours = [used[pid] for pid in used if self._descends(pid, parents)]
         ticks, pages = (sum(one[place] for one in ours) for place in (0, 1))
-        return Counted(ticks / _TICKS, pages * _PAGE_BYTES)
+        return Reading(ticks / _TICKS, pages * _PAGE_BYTES)
 
     def _descends(self, pid: int, parents: Dict[int, int]) -> bool:
         seen = set()
@@ -166,7 +166,7 @@ class Reader:
         group = find_cgroup() if root_pid == 1 else None
         self._source: Any = group or Processes(root_pid)
         self.method: str = self._source.method
-        self._last: Optional[Counted] = None
+        self._last: Optional[Reading] = None
         self._last_at = 0.0
 
     def read(self, at: float) -> Figures:

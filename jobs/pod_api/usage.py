@@ -4,6 +4,7 @@ A training tells it by its job's token, a notebook by one that is good for nothi
 read it.
 """
 
+import time
 from typing import Any
 from uuid import UUID
 
@@ -17,14 +18,18 @@ from jobs.pod_api.gate import service_of
 from jobs.pod_api.runner import check_replica, of_job
 from jobs.rules.states import Desired
 from jobs.usage import measured
-from jobs.usage.minutes import Told
+from jobs.usage.minutes import Told, find_problem
 from portal.errors import Refused
 
 MAX_BYTES = 256 * 1024
 
 
 def _kept(request: HttpRequest, workload: Workload, role: str, index: int) -> dict[str, Any]:
-    measured.keep(workload, role, index, read_body(request, Told, MAX_BYTES))
+    told = read_body(request, Told, MAX_BYTES)
+    if problem := find_problem(told.minutes, time.time()):
+        raise Refused(problem, "invalid", 400)
+    if not measured.keep(workload, role, index, told):
+        raise Refused("these minutes are known already", "known", 409)
     return {"next_s": measured.next_s()}
 
 

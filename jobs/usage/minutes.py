@@ -7,6 +7,7 @@
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -22,12 +23,14 @@ Figures = Mapping[str, Pair]
 MAX_FIGURES = 5 + 4 * 64
 STEPS_S = (60, 120, 300, 600, 1800, 3600, 7200, 14400)
 MAX_POINTS = 120
+MAX_AGE_S = 3 * 3600  # pods keep two hours while the portal does not answer
+CLOCKS_S = 120
 
 
 class Minute(msgspec.Struct):
     """One minute of one replica; `at` is its begin, seconds since 1970."""
 
-    at: Annotated[int, Meta(ge=0, le=2**40, multiple_of=60)]
+    at: Annotated[int, Meta(ge=0, le=2**33, multiple_of=60)]
     used: Annotated[dict[Name, tuple[Amount, Amount]], Meta(max_length=MAX_FIGURES)]
 
 
@@ -46,14 +49,19 @@ class Told(msgspec.Struct):
     totals: Annotated[dict[Name, Amount], Meta(max_length=MAX_FIGURES)] = {}
 
 
-def find_problem(minutes: Iterable[Minute]) -> str:
-    """What cannot be of these figures, in words; empty when all can."""
+def find_problem(minutes: Sequence[Minute], now_s: float) -> str:
+    """Why these cannot be minutes of now, in words; empty when they can."""
     for minute in minutes:
         for name, (mean, peak) in minute.used.items():
             if mean > peak:
                 return f"{name}: the mean of a minute ({mean}) is above its peak ({peak})"
             if name.endswith("percent") and peak > 100:
                 return f"{name}: {peak} is more than 100"
+        if not now_s - MAX_AGE_S <= minute.at <= now_s + CLOCKS_S:
+            at, now = (
+                f"{datetime.fromtimestamp(s, UTC):%Y-%m-%d %H:%M}" for s in (minute.at, now_s)
+            )
+            return f"a minute of {at} is not of the last three hours (it is {now} UTC): set the node's clock"
     return ""
 
 

@@ -16,7 +16,7 @@ import pytest
 from jobs.pod import nvml, sampling
 from jobs.pod.errors import PortalError
 from jobs.pod.nvml import Gpus
-from jobs.pod.sampling import Cgroup, Counted, Processes, Reader, Sampler, find_cgroup
+from jobs.pod.sampling import Cgroup, Processes, Reader, Reading, Sampler, find_cgroup
 
 MIB = 2**20
 POD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podab12.slice/cri-containerd-7f.scope"
@@ -36,7 +36,7 @@ MEMORY_2 = (
 MEMORY_1 = (
     f"cache {40 * MIB}\ninactive_file 1\ntotal_cache {40 * MIB}\ntotal_inactive_file {30 * MIB}\n"
 )
-USED = Counted(cpu_s=73.512345, memory_bytes=100 * MIB, periods=1200, throttled=300)
+USED = Reading(cpu_s=73.512345, memory_bytes=100 * MIB, periods=1200, throttled=300)
 
 
 def tree(top: Path, groups: str, mounts: str, files: dict[str, str]) -> str:
@@ -120,7 +120,7 @@ def test_processes_are_counted_with_their_ended_children() -> None:
     assert found.cpu_s >= 0.3
     assert 64 * MIB <= found.memory_bytes < 200 * MIB
     assert whole.memory_bytes > found.memory_bytes
-    assert Processes(program.pid).read() == Counted(0, 0)
+    assert Processes(program.pid).read() == Reading(0, 0)
 
 
 # --- the driver's library ---
@@ -187,7 +187,7 @@ def test_a_minute_has_mean_and_most_and_is_told_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     clock, told = Clock(monkeypatch), []
-    counted = iter([Counted(0, MIB), Counted(5, 3 * MIB), Counted(25, 2 * MIB), Counted(25, 0)])
+    counted = iter([Reading(0, MIB), Reading(5, 3 * MIB), Reading(25, 2 * MIB), Reading(25, 0)])
     monkeypatch.setattr(Processes, "read", lambda self: next(counted))
 
     def post(body: dict[str, Any]) -> dict[str, Any]:
