@@ -15,6 +15,7 @@ from jobs.kinds.manifests import pod_settings
 from portal.catalog import get_catalog
 from portal.environment import SETTINGS
 from tests.deploy.sites import COMPONENTS, OVERLAYS, SMALL, site, with_component
+from tests.portal.programs import program
 from tests.tools.kubectls import NoKubectlError, current_kubectl, kubectl_in_path
 from tests.tools.manifests import ROOT, Object, blocks, kustomize, objects, pods, run
 
@@ -25,7 +26,7 @@ OF_LIBRARIES = {
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
 }
 SMALL_FILES = ("site.env", "secret.env", "tls.crt", "tls.key")
-OURS = ("web", "reconciler", "migrate")
+OURS = ("web", "reconciler", "migrate", "backup")
 # Read by the images of PostgreSQL, Redis and the provisioner, as their pages say.
 OF_OTHERS = {
     "StatefulSet/postgres": {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD", "PGDATA"},
@@ -92,6 +93,9 @@ def test_every_setting_is_one_of_homeport(either: list[Object]) -> None:
     for owner, pod in pods(documents).items():
         for container in (*pod.get("initContainers", ()), *pod["containers"]):
             given = {one["name"] for one in container.get("env", ())}
+            if container["name"] == "dump":
+                assert given <= {"DATABASE_URL", "PGSSLROOTCERT"}
+                continue
             assert given <= (known if owner.split("/")[1] in OURS else OF_OTHERS[owner]), owner
             sources = [str(one) for one in container.get("envFrom", ())]
             assert not sources or owner.split("/")[1] in OURS
@@ -133,7 +137,7 @@ def test_containers_are_hardened_and_say_what_they_take(either: list[Object]) ->
             assert {"cpu", "memory"} <= set(container["resources"]["requests"]), owner
             assert "memory" in container["resources"]["limits"]
             mounts = {one["mountPath"] for one in container["volumeMounts"]}
-            if owner.split("/")[1] in OURS:
+            if container["name"] in OURS:
                 assert {"/tmp", "/var/lib/homeport"} <= mounts
     tokens = {
         owner for owner, pod in pods(documents).items() if pod["automountServiceAccountToken"]
@@ -141,6 +145,27 @@ def test_containers_are_hardened_and_say_what_they_take(either: list[Object]) ->
     assert tokens - {"Deployment/folders"} == {"Deployment/web", "Deployment/reconciler"}
     purge = [owner for owner, pod in pods(documents).items() if "purge-token" in str(pod)]
     assert purge == ["Deployment/reconciler"]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_with_these_settings_nothing_is_unsafe(
+    overlay: str, small: Path, production: Path, tmp_path: Path
+) -> None:
+    folder = small if overlay == "small" else production
+    rendered = objects(folder)
+    secrets = values(rendered, "Secret", "homeport")
+    given = {name: base64.b64decode(text).decode() for name, text in secrets.items()}
+    given |= values(rendered, "ConfigMap", "homeport")
+    # Where the files of the volumes are here.
+    own = {"tls.crt": folder / "tls.crt", "tls.key": folder / "tls.key"}
+    if overlay == "production":
+        own = {"tls.crt": folder / "gate.crt", "tls.key": folder / "gate.key"}
+    own["authorities.pem"] = folder / "authorities.pem"
+    for name, text in given.items():
+        if text.startswith("/run/homeport/"):
+            given[name] = str(own[Path(text).name])
+    said = program(tmp_path, "manage.py", "check", "--deploy", KUBERNETES_SERVICE_HOST="x", **given)
+    assert "System check identified no issues" in said.stdout, said.stderr + said.stdout
 
 
 def test_policies_are_the_table_of_the_page(documents: list[Object]) -> None:
