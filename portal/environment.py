@@ -345,6 +345,12 @@ SETTINGS: tuple[Setting, ...] = (
         "image of Homeport's own programs in people's pods; `portal_image` of the catalog when empty",
     ),
     Setting(
+        "PORTAL_PULL_SECRET_FILE",
+        "",
+        "file with logins of registries (`.dockerconfigjson`), by which all pods of people pull their images; "
+        "each namespace gets a Secret of it",
+    ),
+    Setting(
         "EXPORT_IMAGE",
         "",
         "image that fetches the code in exported manifests: Homeport's own, or a copy of it that another "

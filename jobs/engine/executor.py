@@ -17,6 +17,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError
 
 from jobs.engine import manifests, secrets
+from jobs.engine.pull_secret import PullSecret
 from jobs.kinds.manifests import named_secrets
 from jobs.kinds.plan import CreateAll, Delete, Erase, PatchRoot, Rescue, Step, Sweep, Verify
 from jobs.kinds.registry import KINDS
@@ -87,6 +88,7 @@ class Executor:
     def __init__(self, cluster: Cluster, check: Callable[[], None]) -> None:
         self._cluster = cluster
         self._check = check
+        self._pull_secret = PullSecret(cluster)
 
     # --- the steps ---
     async def run(self, batch: StepBatch) -> StepResult:
@@ -149,6 +151,7 @@ class Executor:
         lacking = await self._lacking_secret(batch, documents)
         if lacking is not None:
             return replace(result, **lacking)
+        await self._pull_secret.ensure(batch.row.namespace)
         try:
             root = await self._cluster.create_or_adopt(documents[0])
             if root["metadata"].get("deletionTimestamp"):
@@ -203,6 +206,7 @@ class Executor:
         for document in await sync_to_async(manifests.load)(batch.row):
             if document["kind"] in {"ConfigMap", "Secret"}:
                 await self._create_child(batch, document, root)
+        await self._pull_secret.ensure(batch.row.namespace)
         rescue = await sync_to_async(manifests.render_rescue)(batch.row, step)
         await self._cluster.create_or_adopt(rescue)
 

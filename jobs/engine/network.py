@@ -16,6 +16,7 @@ from typing import Any
 
 from django.utils.crypto import salted_hmac
 
+from jobs.engine.pull_secret import PullSecret
 from jobs.kinds.manifests import pod_settings
 from portal.cluster import manifests
 from portal.cluster.client import Cluster, Object
@@ -82,6 +83,7 @@ class PodManifest:
     gid: int
     command: tuple[str, ...]
     is_server: bool
+    pull: tuple[str, ...]
     port: int = PORT
     deadline_s: int = _LIFE_S
     account: str = ACCOUNT
@@ -121,7 +123,7 @@ class NetworkCheck:
             return CheckResult(detail=str(error))
         except ClusterError as error:
             return CheckResult(detail=error.message)
-        except ConfigurationError as error:
+        except (ConfigurationError, OSError) as error:
             return CheckResult(detail=str(error))
         except TimeoutError:
             return CheckResult(detail=f"its pods did not end within {_PATIENCE_S:g} s")
@@ -130,6 +132,7 @@ class NetworkCheck:
         for namespace in namespaces():
             for document in await asyncio.to_thread(_frame, namespace):
                 await self._make(document)
+            await PullSecret(self._cluster).ensure(namespace)
         await self._clear()
         servers = []
         for side in _SIDES:
@@ -183,6 +186,7 @@ class NetworkCheck:
             gid=pods.gid,
             command=("python3", "-c", program, *arguments),
             is_server=role == "server",
+            pull=pods.secrets.pull,
         )
         [document] = await asyncio.to_thread(manifests.render, "network_check.yaml.j2", context)
         del document["metadata"]["labels"]  # by which the pods of workloads are known

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from django.conf import settings
@@ -15,6 +15,7 @@ from portal.cluster.manifests import Object, spec_hash
 from tenants.manifests import ACCOUNT
 from tenants.models import Tenant
 
+PULL_SECRET = "homeport-pull"  # of PORTAL_PULL_SECRET_FILE, in each namespace
 ATTEMPTS_MAX = 999  # names count attempts up to here, then from 1 again
 
 
@@ -132,6 +133,9 @@ def pod_settings(
         git: name of the secret that `fetch` needs for the code; empty: none.
     """
     catalog = get_catalog()
+    secrets = _pod_secrets(tenant, uses or {}, git) if tenant else PodSecrets()
+    if settings.PORTAL_PULL_SECRET_FILE:
+        secrets = replace(secrets, pull=(PULL_SECRET, *secrets.pull))
     return PodSettings(
         portal_url=settings.POD_PORTAL_URL,
         portal_image=settings.PORTAL_IMAGE or catalog.portal_image,
@@ -141,7 +145,7 @@ def pod_settings(
         artifacts_bytes=settings.ARTIFACTS_MAX_BYTES,
         bundle_bytes=settings.BUNDLE_MAX_BYTES,
         node_selector=settings.NODE_SELECTOR,
-        secrets=_pod_secrets(tenant, uses or {}, git) if tenant else PodSecrets(),
+        secrets=secrets,
     )
 
 

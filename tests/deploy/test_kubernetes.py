@@ -202,7 +202,7 @@ def test_one_line_names_the_image_of_homeport(documents: list[Object]) -> None:
     assert image == "registry.example/homeport:0.1.0"
     used = {pods(documents)[owner]["containers"][0]["image"] for owner in pods(documents)}
     folders = values(documents, "ConfigMap", "folders")["helperPod.yaml"]
-    assert f'image: "{image}"' in folders
+    assert f"image: {pods(documents)['Deployment/folders']['containers'][0]['image']}\n" in folders
     assert {one for one in used if "homeport" in one} == {image}
     [migrate] = [one for one in documents if one["kind"] == "Job"]
     assert migrate["spec"]["template"]["spec"]["containers"][0]["image"] == image
@@ -292,7 +292,13 @@ def test_a_component_adds_to_an_overlay(production: Path, component: str) -> Non
     settings = values(rendered, "ConfigMap", "homeport")
     assert set(settings) <= KNOWN | OF_LIBRARIES
     added = [one for one in rendered if str(one["metadata"]) not in before]
-    if component.startswith("storage"):
+    if component == "pull-secret":
+        assert all(pod["imagePullSecrets"] == [{"name": "pull"}] for pod in pods(rendered).values())
+        reconciler = pods(rendered)["Deployment/reconciler"]
+        [mount] = [m for m in reconciler["containers"][0]["volumeMounts"] if m["name"] == "pull"]
+        [[key, _]] = values(rendered, "Secret", "pull").items()
+        assert settings["PORTAL_PULL_SECRET_FILE"] == f"{mount['mountPath']}/{key}"
+    elif component.startswith("storage"):
         assert settings["STORAGE_CLASS"] != "homeport"
     else:
         assert all(one["metadata"]["namespace"] == "homeport" for one in added)

@@ -30,7 +30,7 @@ def checkout(folder: Path) -> Path:
     shutil.copytree(
         ROOT / "deploy",
         folder / "deploy",
-        ignore=shutil.ignore_patterns("*.env", "tls.*", "gate.*", "*.pem", "onebox"),
+        ignore=shutil.ignore_patterns("*.env", "tls.*", "gate.*", "*.pem", "pull.json", "onebox"),
     )
     return folder
 
