@@ -15,6 +15,7 @@ class Process:
     Attributes:
         is_draining: it was asked to end, and finishes what it has begun.
         knows_schema: the database was seen to have this code's migrations.
+        schema_problem: why it was seen not to have them, while that is waited for; else empty.
         requests: HTTP requests in progress, probes left out.
         is_synced: whether the reconciler that works here has listed the cluster; None: none works here.
         ticked_at: when the reconciler last came round, monotonic seconds; None: none works here.
@@ -22,6 +23,7 @@ class Process:
 
     is_draining: bool = False
     knows_schema: bool = True
+    schema_problem: str = ""
     requests: int = 0
     is_synced: bool | None = None
     ticked_at: float | None = None

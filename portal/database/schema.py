@@ -176,6 +176,14 @@ def keep_notes(using: str = DEFAULT_DB_ALIAS) -> None:
         )
 
 
+def differs() -> bool:
+    """Whether the database is of another version by now than this code, as far as it can be asked."""
+    try:
+        return bool(look().why_not_serve())
+    except Error:
+        return False
+
+
 def problem(using: str = DEFAULT_DB_ALIAS) -> str | None:
     """See `Schema.why_not_serve`; None: the database cannot be asked now."""
     try:

@@ -42,6 +42,8 @@ def readiness() -> Found:
     """200 when this process can serve pages; asks the database."""
     if outage.is_on:
         return not_ready()
+    if process.schema_problem:
+        return 503, {"ready": False, "database": _OK, "migrations": process.schema_problem}
     try:
         lease = _lease()
     except Error:
@@ -76,6 +78,8 @@ def status() -> Found:
     """By part `{"ok", "text"}`; 503 when any is not well."""
     if outage.is_on:
         return unknown_status()
+    if process.schema_problem:
+        return unknown_status(_OK, process.schema_problem)
     try:
         lease = _lease()
     except Error:
@@ -83,10 +87,10 @@ def status() -> Found:
     return _told(parts(lease, now()))
 
 
-def unknown_status() -> Found:
-    """What can be said while the database does not answer, which knows of all others."""
-    found = dict.fromkeys(("reconciler", "store", "migrations", "cluster"), "not known")
-    return _told({"database": _AWAY, **found})
+def unknown_status(database: str = _AWAY, migrations: str = "not known") -> Found:
+    """What can be said while the database cannot be read, which knows of all others."""
+    found = dict.fromkeys(("reconciler", "store", "cluster"), "not known")
+    return _told({"database": database, "migrations": migrations, **found})
 
 
 def parts(lease: LeaseRow | None, at: datetime) -> dict[str, str]:

@@ -17,10 +17,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from asgiref.sync import ThreadSensitiveContext
+from django.conf import settings
 
 from portal.asgi_answer import App, Message, Receive, Send
 from portal.database.postgres import commits
 from portal.database.postgres.outage import outage
+from portal.process import process
 from portal.web import refusals
 
 T = TypeVar("T")
@@ -160,6 +162,9 @@ class RequestThreads:
         self._threads = Threads(count, wait_s)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if process.schema_problem and not scope["path"].startswith(settings.STATIC_URL):
+            await refusals.send_refusal(scope, send, refusals.UPGRADING)
+            return
         turn = RequestExecutor(self._threads)
         has_begun = False
         if scope["method"] not in _HARMLESS:

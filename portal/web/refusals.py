@@ -17,6 +17,7 @@ from django.template.loader import get_template
 from django.utils.translation import gettext_lazy as _
 
 from portal.asgi_answer import CLOSE, Message, Send, retry_after, send_answer
+from portal.database import schema
 from portal.database.postgres import commits
 
 _RETRY_S = 5
@@ -33,6 +34,8 @@ _SQLITE_AWAY = (
 # PostgreSQL's codes.
 _READ_ONLY = "25006"  # Django calls it an InternalError
 _DISK_FULL = "53100"
+# No such column, no such table, a value missing: a mistake in a statement, or tables of another version.
+_OTHER_TABLES = frozenset({"42703", "42P01", "23502"})
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,15 @@ DATABASE_AWAY = Refusal(
     "database_unavailable",
     _("The database does not answer"),
     _("Homeport's database cannot be used right now, so nothing was changed. Try again soon."),
+    _RETRY_S,
+)
+UPGRADING = Refusal(
+    503,
+    "upgrading",
+    _("Homeport is being upgraded"),
+    _(
+        "Homeport's database is being brought to another version, so nothing was changed. Try again soon."
+    ),
     _RETRY_S,
 )
 IN_DOUBT = Refusal(
@@ -128,6 +140,8 @@ def _of_database(error: django.db.Error) -> Refusal | None:
     code = getattr(error.__cause__, "sqlstate", None)
     if code == _DISK_FULL:
         return DISK_FULL
+    if code in _OTHER_TABLES and not commits.have_begun() and schema.differs():
+        return UPGRADING
     is_away = isinstance(error, (django.db.OperationalError, django.db.InterfaceError))
     if is_away or code == _READ_ONLY:
         return database_away()

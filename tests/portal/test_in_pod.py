@@ -1,5 +1,6 @@
 """What `manage.py` does otherwise in a pod of Kubernetes, and HTTPS that the web server speaks itself."""
 
+import re
 import socket
 import ssl
 import subprocess
@@ -54,6 +55,7 @@ def test_a_pod_waits_for_migrations_and_speaks_https(tmp_path: Path) -> None:
         **IN_POD,
         **KEY,
     }
+    assert program(home, "manage.py", "collectstatic", "--no-input", **settings).returncode == 0
     command = [sys.executable, "manage.py", "serve", "--no-reconciler"]
     log = tmp_path / "log"
     with log.open("w") as out:
@@ -63,6 +65,23 @@ def test_a_pod_waits_for_migrations_and_speaks_https(tmp_path: Path) -> None:
     try:
         ready = f"http://127.0.0.1:{probes}/readyz"
         wait_for("it waits", lambda: served.poll() or code_of(ready) == 503, timeout_s=60)
+        waits = requests.get(ready, timeout=5).json()
+        assert "lacks the migration" in waits["migrations"]
+        assert waits["database"] == "ok"
+        told = requests.get(ready.replace("readyz", "status"), timeout=5).json()
+        assert (told["migrations"]["text"], told["ok"]) == (waits["migrations"], False)
+        verify = str(first.folder / "ca.crt")
+        for path, words in (("", "Homeport is being upgraded"), ("api/v1/jobs/", '"upgrading"')):
+            said = requests.get(f"https://127.0.0.1:{port}/{path}", verify=verify, timeout=10)
+            assert (said.status_code, words in said.text) == (503, True), said.text
+            assert int(said.headers["Retry-After"]) > 0
+        sheet = re.search(
+            r'/static/css/[^"]+',
+            requests.get(f"https://127.0.0.1:{port}/", verify=verify, timeout=10).text,
+        )
+        assert sheet is not None
+        found = requests.get(f"https://127.0.0.1:{port}{sheet[0]}", verify=verify, timeout=10)
+        assert found.status_code == 200
         assert program(home, "manage.py", "migrate", **settings).returncode == 0
         wait_for("it is ready", lambda: code_of(ready) == 200, timeout_s=60)
         assert log.read_text().count("Homeport waits: the database lacks the migration") >= 1

@@ -294,7 +294,9 @@ async def run(
 def _why_not_serve() -> str | None:
     """As `schema.problem`; in a pod, beside which a Job migrates, None while it has to be waited for."""
     problem = schema.problem()
+    process.schema_problem = ""
     if problem and environment.is_in_pod():
+        process.schema_problem = problem
         _say_once(f"Homeport waits: {problem}")
         return None
     return problem
