@@ -18,6 +18,8 @@ class Command(BaseCommand):
     """`manage.py backup FILE [--store] [--dump FILE]`, or a folder, of which the latest are kept."""
 
     help = __doc__ or ""
+    # It is made whatever is wrong besides, and where files that serving needs are not at hand.
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
