@@ -13,6 +13,7 @@ from jobs.secrets import api as secrets_api
 from jobs.secrets import views as secrets_views
 from jobs.team import urls as team_pages
 from jobs.workloads import api, form_views, home, template_views, views
+from jobs.workloads.usage_api import UsageView
 
 
 def _pages(kind: WorkloadKind) -> Iterator[URLPattern]:
@@ -75,6 +76,7 @@ pages = [
 
 rest = [
     *api.router.urls,
+    path("usage/", UsageView.as_view(), name="api-usage"),
     path("secrets/", secrets_api.SecretListView.as_view(), name="api-secrets"),
     path("secrets/<slug:name>/", secrets_api.SecretView.as_view(), name="api-secret"),
     *fleet.rest,

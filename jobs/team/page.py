@@ -1,5 +1,6 @@
 """What the team page shows: one team of those that the person leads, and each of its cards."""
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -7,10 +8,12 @@ from uuid import UUID
 from django.http import Http404, QueryDict
 from django.utils.timezone import now
 
+from jobs.models import Workload
 from jobs.team.quotas import SORTS, TeamQuotas
 from jobs.team.workloads import TeamWorkloads
 from jobs.usage.chart import Chart, chart_of
 from jobs.usage.hours import HoursTable, hours_table
+from jobs.usage.measured import low_texts
 from tenants import policy
 from tenants.models import Team
 
@@ -46,6 +49,11 @@ class TeamPage:
         assert self.team is not None
         show = self._query.get("show", "")
         return TeamWorkloads(self.team, show=show, page=self._query.get("page", "1"))
+
+    @cached_property
+    def low_use(self) -> Mapping[Workload, str]:
+        """What of the team's that runs uses little of what it requested."""
+        return low_texts(Workload.objects.filter(tenant__team=self.team))
 
     @cached_property
     def hours(self) -> HoursTable:

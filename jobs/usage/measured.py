@@ -7,14 +7,18 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Max, QuerySet, Sum
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext_lazy
 
 from jobs.models import Node, Replica, Workload
 from jobs.rules.states import Desired, WorkloadState
 from jobs.usage import minutes as by_minute
+from jobs.usage import plot
 from jobs.usage.minutes import Asked, Figures, Told
 from jobs.usage.models import ReplicaUsage, UsageHour
+from portal.web.format import duration_text
 
 HOURS_KEPT = timedelta(days=7)
 MIB = 2**20
@@ -128,6 +132,45 @@ def low_of(row: ReplicaUsage) -> dict[str, int]:
     return {what: since for what, since in row.low.items() if since <= until}
 
 
+_MAX_LOW = 200
+
+
+def low_texts(workloads: QuerySet[Workload]) -> dict[Workload, str]:
+    """Of these, those with replicas that use little, and of what; the longest first. One query."""
+    found: dict[Workload, dict[str, list[int]]] = {}
+    rows = low_rows(workloads).select_related("workload__owner").order_by("low_since", "pk")
+    for row in rows[:_MAX_LOW]:
+        for what, since in low_of(row).items():
+            found.setdefault(row.workload, {}).setdefault(what, []).append(since)
+    titles = {"cpu": _("CPU"), "memory": _("memory"), "gpu": _("GPU")}
+    text = ngettext_lazy(
+        "%(what)s below %(percent)s %% for %(time)s",
+        "%(what)s below %(percent)s %% for %(time)s in %(n)s replicas",
+        "n",
+    )
+    now_s = time.time()
+    return {
+        workload: "; ".join(
+            text
+            % {
+                "what": titles[what],
+                "n": len(ats),
+                "percent": settings.LOW_USE_PERCENT,
+                "time": duration_text(now_s - min(ats)),
+            }
+            for what, ats in sorted(low.items())
+        )
+        for workload, low in found.items()
+    }
+
+
+def low_text(workload: Workload) -> str:
+    """The same of one; empty: it uses enough, or does not run."""
+    if workload.state != WorkloadState.RUNNING:
+        return ""
+    return "".join(low_texts(Workload.objects.filter(pk=workload.pk)).values())
+
+
 def minutes_of(
     rows: Sequence[UsageHour], since_s: int = 0
 ) -> list[tuple[UsageHour, int, Mapping[str, Any]]]:
@@ -138,3 +181,62 @@ def minutes_of(
         for minute in by_minute.unpack(row.packed)
         if minute.at >= since_s
     ]
+
+
+_SUMS = ("minutes", "cpu_m_sum", "memory_mib_sum", "gpu_minutes", "gpu_percent_sum")
+_PEAKS = ("cpu_m_peak", "memory_mib_peak", "gpu_percent_peak", "gpu_memory_mib_peak")
+_SHOWN_HOURS = 400  # the latest of all replicas: a page is made in time, however many there are
+
+
+class Utilisation:
+    """What one workload has used, for its page. Three queries."""
+
+    def __init__(self, workload: Workload) -> None:
+        """
+        Args:
+            workload: its row, with `replicas`.
+        """
+        rows = ReplicaUsage.objects.filter(workload=workload).order_by()
+        sums = {name: Sum(name) for name in _SUMS} | {name: Max(name) for name in _PEAKS}
+        by_role = {row["role"]: row for row in rows.values("role").annotate(**sums)}
+        hours = UsageHour.objects.filter(workload=workload).order_by("-hour")[:_SHOWN_HOURS]
+        minutes = minutes_of(list(hours)) if by_role else []
+        self.lines = [
+            line
+            for role, each in workload.asked.items()
+            if role in by_role
+            for line in plot.lines_of(
+                role,
+                each["count"],
+                asked_of(workload, role),
+                by_role[role],
+                [(at, used) for row, at, used in minutes if row.role == role],
+            )
+        ]
+        self.latest = rows.order_by("-told_at").first() if by_role else None
+
+    @property
+    def volumes(self) -> list[tuple[str, int, int]]:
+        """Name, bytes used and bytes there are of each volume, as told last."""
+        row = self.latest
+        return [
+            (name, row.latest[f"{name}_mib"][0] * MIB, row.totals[f"{name}_mib"] * MIB)
+            for name in ("data", "log")
+            if row and f"{name}_mib" in row.latest and row.totals.get(f"{name}_mib")
+        ]
+
+    @property
+    def gpu_note(self) -> str:
+        """Why GPUs were requested and are not measured, in words; empty: they are, or none was."""
+        row = self.latest
+        return str(gpu_text(row.gpu_note)) if row and row.gpu_note else ""
+
+
+def gpu_text(note: str) -> Any:
+    """A note of `jobs/pod/nvml.py`, or of ours, in words."""
+    return {
+        "no_driver": _("the image's container has no NVIDIA driver library (libnvidia-ml.so.1)"),
+        "mig": _("the GPU is divided by MIG, and the driver tells no use of a part"),
+        "shared": _("other pods share the GPU, and the driver tells no use of one pod"),
+        "no_gpu": _("the driver shows no GPU"),
+    }.get(note, _("the driver answers with an error (%(code)s)") % {"code": note})

@@ -34,7 +34,7 @@ from jobs.logs import downloads
 from jobs.models import Replica, Workload
 from jobs.rules.states import FINAL_STATES
 from jobs.rules.topologies import TOPOLOGIES
-from jobs.workloads import actions, conditional, dry_run, idempotency
+from jobs.workloads import actions, conditional, dry_run, idempotency, usage_api
 from jobs.workloads.bundle_api import BundleViewSet
 from jobs.workloads.fit import fit
 from jobs.workloads.idempotency import Keep
@@ -198,6 +198,11 @@ class WorkloadViewSet(mixins.ListModelMixin, RowsViewSet):
     @action(detail=True)
     def events(self, request: Request, pk: UUID) -> Response:
         return self.page_of(self.find().events.all(), self.kind.rest.event_answer)
+
+    @usage_api.DESCRIBED
+    @action(detail=True)
+    def usage(self, request: Request, pk: UUID) -> Response:
+        return usage_api.series_of(self, self.find())
 
 
 class GatedViewSet(WorkloadViewSet):

@@ -1,6 +1,6 @@
 """The first page with its cards: what a person runs, waits for and may use."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from jobs.kinds.registry import ARCHIVED, SERVED_TITLE, STAY_AT_HAND, WITH_GATE
 from jobs.kinds.training.examples import EXAMPLES
 from jobs.models import Workload, WorkloadQuerySet
 from jobs.rules.states import FINAL_STATES, HOLDING_STATES, WorkloadState
+from jobs.usage.measured import low_texts
 from jobs.workloads.listing import ListRow, list_rows
 from jobs.workloads.usage import usage_lines
 from portal.web.lists import revision_of
@@ -94,6 +95,11 @@ class HomePage:
         own = own.order_by("-queued_at", "pk")
         stopped = own.filter(kind__in=STAY_AT_HAND, state__in=FINAL_STATES)
         return self._rows([*own.unfinished()[:MAX_UNFINISHED], *stopped[:MAX_STOPPED]])
+
+    @cached_property
+    def low_use(self) -> Mapping[Workload, str]:
+        """What of the own that runs uses little of what it requested."""
+        return low_texts(self._own)
 
     @property
     def served_running(self) -> int:

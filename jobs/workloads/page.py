@@ -39,6 +39,7 @@ from jobs.rules.conditions import JobCondition
 from jobs.rules.requests import tensorflow_version
 from jobs.rules.states import FINAL_STATES, IDLE_STATES, Desired, ReplicaState, WorkloadState
 from jobs.rules.topologies import ROLES, get_topology
+from jobs.usage.measured import Utilisation, low_text
 from jobs.workloads import timeline
 from jobs.workloads.startup import StartStep, start_steps, usual_seconds
 from jobs.workloads.usage import Holder, find_holders, totals
@@ -68,7 +69,7 @@ class WorkloadPage:
         unread: large columns that no part shows.
     """
 
-    parts: ClassVar[frozenset[str]] = frozenset({"header", "events"})
+    parts: ClassVar[frozenset[str]] = frozenset({"header", "events", "utilisation"})
     unread: ClassVar[tuple[str, ...]] = ("notes",)
 
     def __init__(self, workload: Workload, user: User, attempt: str = "") -> None:
@@ -154,6 +155,15 @@ class WorkloadPage:
     @property
     def subtitle(self) -> str:
         return self.kind.pages.subtitle(self.workload)
+
+    @cached_property
+    def low_use(self) -> str:
+        """Of what it uses little; empty: of nothing, or it does not run."""
+        return low_text(self.workload)
+
+    @cached_property
+    def utilisation(self) -> Utilisation:
+        return Utilisation(self.workload)
 
     @cached_property
     def _latest_events(self) -> list[WorkloadEvent]:

@@ -34,7 +34,7 @@ from portal.web.format import bytes_text
 from portal.web.request import PageRequest, is_unchanged, signed_in, wants_fragment
 
 # Parts that change without a new revision: pods report them, and only the reconciler counts.
-UNCOUNTED = frozenset({"artifacts"})
+UNCOUNTED = frozenset({"artifacts", "utilisation"})
 
 
 @cache

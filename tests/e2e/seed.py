@@ -13,6 +13,7 @@ from tests.e2e.seed_namespaces import make_namespaces
 from tests.e2e.seed_people import make_people
 from tests.e2e.seed_services import event, make_services
 from tests.e2e.seed_team import make_team
+from tests.e2e.seed_use import use
 
 GIB = 1024**3
 PASSWORD = "a long demo password"
@@ -214,6 +215,9 @@ def running(tenant: Any, at: datetime) -> Any:
     for index in range(2):
         replica(job, index=index, state="running", node="gpu-01", gpus=str(index), started_at=began)
     replica(job, "ps", 0, state="running", node="gpu-01", restarts=1, started_at=began)
+    for index in range(2):
+        use(job, "worker", index, 24, busy=0.7 - 0.2 * index, gpus=1)
+    use(job, "ps", 0, 24, busy=0.3)
     event(job, job.queued_at, "Queued", "Accepted: 3 CPU, 5 GiB, 2 GPUs in 3 replicas.")
     event(job, job.admitted_at, "Admitted", "All 3 replicas fit: quota and nodes have room.")
     pod = {"source": "kubelet", "subject": "worker-0"}

@@ -3,6 +3,8 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from tests.e2e.seed_use import use
+
 GIB = 1024**3
 LAB = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
 KEYS = ("requested", "admitted", "scheduled", "volumes", "image", "started", "ready")
@@ -71,6 +73,7 @@ def make_notebooks(tenant: Any, at: datetime) -> dict[str, Any]:
         node_port=31204,
         generation=3,
     )
+    use(running, "notebook", 0, 120, busy=0.03, gpus=1)
     event(running, asked, "Requested", "2 CPU, 4 GiB, 1 GPU.")
     event(running, asked + timedelta(seconds=2), "Scheduled", "Placed on gpu-01.", source="kubelet")
     event(running, ready, "Ready", "Responding")

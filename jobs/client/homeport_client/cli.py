@@ -46,7 +46,7 @@ COMMANDS = {
     "delete": ("trainings:delete_jobs", "delete trainings with logs and artifacts"),
     "prune": ("trainings:prune_jobs", "delete finished trainings by age"),
     "artifacts": ("artifacts:artifacts", "files that a training left"),
-    "top": ("fleet:top", "what nodes have and who uses it"),
+    "top": ("fleet:top", "what nodes have, and what trainings request and use"),
     "queue": ("fleet:queue", "what waits, its place, and why"),
     "notebook": ("services:notebook", "notebooks: JupyterLab with your volumes"),
     "tensorboard": ("services:tensorboard", "TensorBoards on what trainings logged"),

@@ -1,13 +1,17 @@
-"""Commands about the cluster: top node, queue."""
+"""Commands about the cluster: top node, top job, queue."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Callable
 
 import click
 
 from .amounts import age_text, size_text
 from .answers import Json, part, parts, reason_of, short_id
-from .exits import OK
-from .options import Command, Group, output_option
+from .exits import NOT_FOUND, OK, ClientError
+from .find import find_job
+from .options import Command, Group, output_option, training_names
 from .output import Column
 from .sanitize import one_line
 from .session import CliSession
@@ -91,6 +95,7 @@ NODE_COLUMNS = (
 )
 HOLDER_COLUMNS = (
     Column("GPU", is_right=True),
+    Column("DUTY", is_right=True),
     Column("NODE", shrinks_to=10),
     Column(
         "WHAT",
@@ -103,7 +108,18 @@ HOLDER_COLUMNS = (
     Column("POD", leaves_at=120),
 )
 
-top = Group("top", help="What nodes have and who uses it.")
+top = Group("top", help="What nodes have, and what trainings request and use.")
+
+
+def _percent(value: object) -> str:
+    return "" if value is None else f"{value}%"
+
+
+def _duty(rows: Iterable[Json]) -> str:
+    """How busy the GPUs of some replicas are; empty: not measured."""
+    busy = [part(row, "now").get("gpu_percent") for row in rows]
+    known = [int(one) for one in busy if one is not None]
+    return _percent(round(sum(known) / len(known)) if known else None)
 
 
 @top.command("node")
@@ -130,13 +146,116 @@ def top_node(session: CliSession) -> int:
                 why = row.get("message") or row.get("reason")
                 text = one_line(f"{node.get('name')}: {row.get('type')}: {why}")
                 terminal.write("\n".join(wrap(text, terminal.width)))
+    # Of what one may see: what others do with theirs is not told.
+    used: dict[tuple[object, object], list[Json]] = {}
+    try:
+        for row in session.rest.every("usage/"):
+            used.setdefault((row.get("id"), row.get("node")), []).append(row)
+    except ClientError as error:
+        if error.code != NOT_FOUND:  # a portal of before
+            raise
     holders = [
-        {**holder, "node": node.get("name", "")}
+        {
+            **holder,
+            "node": node.get("name", ""),
+            "duty": _duty(used.get((holder.get("id"), node.get("name")), ())),
+        }
         for node in nodes
         for holder in parts(node, "holders")
         if holder.get("gpu")
     ]
     output.section(holders, HOLDER_COLUMNS)
+    return OK
+
+
+# --- what trainings use ---------------------------------------------------------------------------
+
+
+def _of_all(rows: Iterable[Json], where: str, name: str) -> float | None:
+    """The sum over replicas; None: it was measured of none."""
+    found = [value for row in rows if (value := part(row, where).get(name)) is not None]
+    return sum(map(float, found)) if found else None
+
+
+def _used(used: float | None, asked: float | None, text: Callable[[float], str]) -> str:
+    """`0.9/8 (11%)`."""
+    if not asked:
+        return ""
+    share = "" if used is None else f" ({used / asked:.0%})"
+    return f"{'-' if used is None else text(used)}/{text(asked)}{share}"
+
+
+def _cores(millicores: float) -> str:
+    return f"{round(millicores / 1000, 2):g}"
+
+
+def _mib(mib: float) -> str:
+    return size_text(mib * 2**20)
+
+
+def _shown(rows: list[Json]) -> Json:
+    """What replicas request and use together, as cells."""
+    gpus = _of_all(rows, "asked", "gpu_count")
+    fullest = [part(row, "now").get("gpu_memory_mib") for row in rows]
+    notes = sorted({str(row.get("gpu_note")) for row in rows if row.get("gpu_note")})
+    return {
+        **rows[0],
+        "replicas": len(rows),
+        "gpu": f"{gpus:g}" if gpus else "",
+        "duty": _duty(rows) or ("not measured" if notes else ""),
+        "gpu_memory": _mib(max(known)) if (known := [one for one in fullest if one]) else "",
+        "cpu": _used(_of_all(rows, "now", "cpu_m"), _of_all(rows, "asked", "cpu_m"), _cores),
+        "memory": _used(
+            _of_all(rows, "now", "memory_mib"), _of_all(rows, "asked", "memory_mib"), _mib
+        ),
+        "node": ", ".join(sorted({str(row["node"]) for row in rows if row.get("node")})),
+        "low": ", ".join(sorted({what for row in rows for what in part(row, "low")})),
+        "note": "; ".join(notes),
+    }
+
+
+USED_COLUMNS = (
+    Column("GPU", is_right=True),
+    Column("DUTY", is_right=True),
+    Column("GPU MEMORY", lambda row: row.get("gpu_memory"), leaves_at=90, is_right=True),
+    Column("CPU", is_right=True),
+    Column("MEMORY", is_right=True),
+    Column("LOW", leaves_at=100),
+    Column("GPU NOTE", lambda row: row.get("note"), is_wide=True),
+)
+JOB_COLUMNS = (
+    Column("NAME", shrinks_to=10),
+    Column("OWNER", shrinks_to=6),
+    Column("REPLICAS", leaves_at=110, is_right=True),
+    *USED_COLUMNS,
+    Column("NODE", leaves_at=120),
+)
+REPLICA_COLUMNS = (Column("REPLICA", shrinks_to=8), *USED_COLUMNS)
+
+
+@top.command("job")
+@click.argument("job", metavar="[TRAINING]", required=False, shell_complete=training_names)
+@output_option
+@click.pass_obj
+def top_job(session: CliSession, job: str | None) -> int:
+    """Show what running trainings request and use, as measured in their containers; or each replica of one."""
+    rest, output = session.rest, session.output
+    if job:
+        one = find_job(rest, job, session.terminal)
+        rows = list(rest.every(f"jobs/{one.get('id')}/usage/", {"hours": 1}))
+        columns: Sequence[Column] = REPLICA_COLUMNS
+        shown = [_shown([row]) for row in rows]
+        empty = (
+            "Nothing measured yet; figures appear a minute or two after the program has started."
+        )
+    else:
+        rows = [row for row in rest.every("usage/") if row.get("kind") == "job"]
+        by_job: dict[object, list[Json]] = {}
+        for row in rows:
+            by_job.setdefault(row.get("id"), []).append(row)
+        columns, shown = JOB_COLUMNS, [_shown(each) for each in by_job.values()]
+        empty = "No training that runs has been measured yet"
+    output.rows(rows if output.is_data else shown, columns, empty)
     return OK
 
 

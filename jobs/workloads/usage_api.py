@@ -1,0 +1,208 @@
+"""REST of what replicas really use: figures and series of one workload, and the present of all that run."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.utils.timezone import now
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from jobs.models import Replica, Workload
+from jobs.usage import measured
+from jobs.usage.minutes import merged, step_for, thinned
+from jobs.usage.models import ReplicaUsage, UsageHour
+from jobs.workloads.rest import RowsViewSet
+from portal.errors import FieldError, Refused
+from portal.web.fields import as_whole
+from portal.web.rest import Pagination
+
+MAX_HOURS = 7 * 24
+MAX_ROWS = 5000  # hours of replicas that one answer reads
+
+
+class AskedSerializer(serializers.Serializer[Any]):
+    cpu_m = serializers.IntegerField(help_text="millicores")
+    memory_mib = serializers.IntegerField()
+    gpu_count = serializers.IntegerField()
+
+
+class UsedSerializer(serializers.Serializer[Any]):
+    """Null: it was not measured."""
+
+    cpu_m = serializers.IntegerField(allow_null=True)
+    memory_mib = serializers.IntegerField(allow_null=True)
+    gpu_percent = serializers.IntegerField(allow_null=True, help_text="of the time of its GPUs")
+    gpu_memory_mib = serializers.IntegerField(allow_null=True, help_text="of the fullest one")
+
+
+class ReplicaUsageSerializer(serializers.Serializer[Any]):
+    """What a replica has used; `now`, `mean` and `peak` are of the latest minute, of all minutes, of all."""
+
+    replica = serializers.CharField(help_text="for example worker-0")
+    asked = AskedSerializer()
+    now = UsedSerializer()
+    mean = UsedSerializer()
+    peak = UsedSerializer()
+    minutes = serializers.IntegerField(help_text="that were measured")
+    told_at = serializers.DateTimeField()
+    method = serializers.ChoiceField(["cgroup1", "cgroup2", "processes"])
+    gpu_note = serializers.CharField(help_text="why requested GPUs are not measured; else empty")
+    totals = serializers.DictField(
+        child=serializers.IntegerField(), help_text="MiB there are, by figure"
+    )
+    low = serializers.DictField(
+        child=serializers.DateTimeField(),
+        help_text="cpu, memory, gpu: since when it is little used, where that is long enough",
+    )
+
+
+class PointSerializer(serializers.Serializer[Any]):
+    at = serializers.DateTimeField()
+    used = serializers.DictField(
+        child=serializers.ListField(child=serializers.IntegerField()),
+        help_text="figure: its mean and its peak in this step",
+    )
+
+
+class SeriesSerializer(ReplicaUsageSerializer):
+    step_s = serializers.IntegerField()
+    series = PointSerializer(many=True)
+
+
+class RunningUsageSerializer(ReplicaUsageSerializer):
+    kind = serializers.CharField()
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    owner = serializers.CharField()
+    namespace = serializers.CharField()
+    node = serializers.CharField(help_text="empty: not known")
+
+
+def _used(found: dict[str, Any], place: int) -> dict[str, int | None]:
+    names = ("cpu_m", "memory_mib", "gpu_percent", "gpu_memory_mib")
+    pairs = {name: found.get(name.replace("gpu_", "gpu.", 1)) for name in names}
+    return {name: pair[place] if pair else None for name, pair in pairs.items()}
+
+
+def row_json(row: ReplicaUsage, workload: Workload) -> dict[str, Any]:
+    """As `ReplicaUsageSerializer` says."""
+    latest = merged(row.latest)
+    has_gpu = row.gpu_minutes > 0
+    return {
+        "replica": str(row),
+        "asked": measured.asked_of(workload, row.role)._asdict(),
+        "now": _used(latest, 0),
+        "mean": {
+            "cpu_m": round(row.cpu_m_sum / row.minutes) if row.minutes else None,
+            "memory_mib": round(row.memory_mib_sum / row.minutes) if row.minutes else None,
+            "gpu_percent": round(row.gpu_percent_sum / row.gpu_minutes) if has_gpu else None,
+            "gpu_memory_mib": None,
+        },
+        "peak": {
+            "cpu_m": row.cpu_m_peak,
+            "memory_mib": row.memory_mib_peak,
+            "gpu_percent": row.gpu_percent_peak if has_gpu else None,
+            "gpu_memory_mib": row.gpu_memory_mib_peak if has_gpu else None,
+        },
+        "minutes": row.minutes,
+        "told_at": row.told_at,
+        "method": row.method,
+        "gpu_note": str(measured.gpu_text(row.gpu_note)) if row.gpu_note else "",
+        "totals": row.totals,
+        "low": {what: _at(since) for what, since in measured.low_of(row).items()},
+    }
+
+
+def _at(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def series_json(workload: Workload, rows: Sequence[ReplicaUsage], hours_text: str) -> list[Any]:
+    """These replicas of a workload as `SeriesSerializer` says.
+
+    Raises:
+        Refused: `hours` is no number of them, or too many for so many replicas.
+    """
+    hours = as_whole(hours_text or "24")
+    if hours is None or not 1 <= hours <= MAX_HOURS:
+        raise Refused([FieldError("hours", "out_of_range", f"This must be 1 to {MAX_HOURS}.")])
+    if hours * len(rows) > MAX_ROWS:
+        text = f"{len(rows)} replicas are too many for {hours} hours: ask for fewer, or for a smaller page_size."
+        raise Refused([FieldError("hours", "out_of_range", text)])
+    since = now() - timedelta(hours=hours)
+    begin = since.replace(minute=0, second=0, microsecond=0)
+    kept = UsageHour.objects.filter(workload=workload, hour__gte=begin)
+    kept = kept.filter(role__in={row.role for row in rows}, index__in={row.index for row in rows})
+    step_s, minutes = step_for(hours * 3600), defaultdict(list)
+    for hour, at, used in measured.minutes_of(list(kept), int(since.timestamp())):
+        minutes[hour.role, hour.index].append((at, used))
+    return [
+        row_json(row, workload)
+        | {
+            "step_s": step_s,
+            "series": [
+                {"at": _at(point.at), "used": point.used}
+                for point in thinned(minutes[row.role, row.index], step_s)
+            ],
+        }
+        for row in rows
+    ]
+
+
+DESCRIBED = extend_schema(
+    description="What its replicas have used, with a series of each.",
+    parameters=[
+        OpenApiParameter(
+            "hours", OpenApiTypes.INT, description=f"of the series; 24, at most {MAX_HOURS}"
+        )
+    ],
+    responses=SeriesSerializer(many=True),
+)
+
+
+def series_of(view: RowsViewSet, workload: Workload) -> Response:
+    """A page of its replicas, as a view answers. Raises Refused: see `series_json`."""
+    rows = view.paginate_queryset(workload.measured.order_by("role", "index")) or []
+    shown = series_json(workload, rows, view.request.query_params.get("hours", ""))
+    return view.get_paginated_response(SeriesSerializer(shown, many=True).data)
+
+
+class UsageView(APIView):
+    """What replicas use that run now, of all workloads that the caller may see; by workload and replica."""
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("low", OpenApiTypes.INT, description="1: only those of low use")
+        ],
+        responses=RunningUsageSerializer(many=True),
+    )
+    def get(self, request: Request) -> Response:
+        seen = Workload.objects.visible_to(request.user)
+        is_low = request.query_params.get("low") == "1"
+        rows = measured.low_rows(seen) if is_low else measured.open_rows(seen)
+        rows = rows.select_related("workload__owner", "workload__tenant")
+        paginator = Pagination()
+        ordered = rows.order_by("workload__queued_at", "workload_id", "role", "index")
+        page = paginator.paginate_queryset(ordered, request) or []
+        replicas = Replica.objects.filter(workload__in={row.workload_id for row in page})
+        nodes = {(one.workload_id, one.attempt, one.role, one.index): one.node for one in replicas}
+        shown = [
+            row_json(row, work)
+            | {
+                "kind": work.kind,
+                "id": work.pk,
+                "name": work.name,
+                "owner": work.owner.username,
+                "namespace": work.tenant.namespace,
+                "node": nodes.get((work.pk, work.attempt, row.role, row.index), ""),
+            }
+            for row in page
+            for work in [row.workload]
+        ]
+        return paginator.get_paginated_response(RunningUsageSerializer(shown, many=True).data)
