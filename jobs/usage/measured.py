@@ -53,10 +53,14 @@ def keep(workload: Workload, role: str, index: int, told: Told) -> bool:
         return False
     asked = asked_of(workload, role)
     row.gpu_note = _gpu_note(workload, role, index, told.gpu_note) if asked.gpu_count else ""
-    if row.gpu_note or not asked.gpu_count:
-        # Whatever a pod sees is not its own.
-        for minute in fresh.values():
-            minute.used = {n: pair for n, pair in minute.used.items() if not n.startswith("gpu")}
+    # Whatever else a pod sees, or says that it does, is not its own.
+    own = () if row.gpu_note else tuple(f"gpu{number}." for number in range(asked.gpu_count))
+    for minute in fresh.values():
+        minute.used = {
+            name: pair
+            for name, pair in minute.used.items()
+            if not name.startswith("gpu") or name.startswith(own)
+        }
     added = [fresh[at] for at in sorted(fresh)]
     was_away = added[0].at - row.last_at > _STALE.total_seconds()  # stopped, and started again
     row.low = by_minute.low_since(

@@ -192,6 +192,10 @@ def test_what_a_pod_sees_of_gpus_that_it_did_not_ask_for_is_left_out(job: Worklo
     assert tell(job, told(minute(**GPU), gpu_note="no_driver"))[0] == 200
     row = ReplicaUsage.objects.get()
     assert (row.gpu_note, row.gpu_minutes, set(row.latest)) == ("", 0, {"cpu_m", "memory_mib"})
+    Workload.objects.filter(pk=job.pk).update(replicas=ASKED)
+    more = {f"gpu{number}.percent": [1, 1] for number in range(100)}
+    assert tell(job, told(minute(**more)), "worker/1/1")[0] == 200
+    assert set(ReplicaUsage.objects.get(index=1).latest) == {"cpu_m", "memory_mib", "gpu0.percent"}
 
 
 @pytest.mark.parametrize(("pods", "next_s"), [(0, 60), (200, 60), (1000, 300), (10_000, 600)])

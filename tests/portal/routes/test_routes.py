@@ -10,7 +10,7 @@ from django.http import HttpResponseBase
 from django.test import Client
 from django.utils.timezone import now
 
-from jobs.kinds.interactive.tokens import portal_token
+from jobs.kinds.interactive.tokens import portal_token, usage_token
 from jobs.kinds.training.kind import TRAINING
 from jobs.kinds.training.tokens import job_token
 from jobs.models import ReconcilerLease, Workload
@@ -172,10 +172,12 @@ def test_what_is_public_answers_everybody(scene: Scene, key: str) -> None:
 @pytest.mark.parametrize("key", those_of(Door.PODS))
 def test_pods_act_for_their_own_job_only(scene: Scene, key: str) -> None:
     route, rule = ROUTES[key], TABLE[key]
-    make = portal_token if "services" in route.path else job_token
+    is_service = "services" in route.path
+    make = usage_token if "/usage/" in route.path else portal_token
+    make = make if is_service else job_token
     alice, olga = (scene.things[name] for name in ("alice", "olga"))
-    own = make(alice.served["notebook"].pk if make is portal_token else alice.job.pk)
-    other = make(olga.served["notebook"].pk if make is portal_token else olga.job.pk)
+    own = make(alice.served["notebook"].pk if is_service else alice.job.pk)
+    other = make(olga.served["notebook"].pk if is_service else olga.job.pk)
     for whose in ("alice", None):
         path = scene.address(route, rule, whose)
         assert path is not None
