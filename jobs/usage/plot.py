@@ -29,7 +29,7 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Line:
+class ResourceUse:
     """One resource of one role; amounts of one replica, in the unit of `kind`: cpu, memory or percent."""
 
     role: str
@@ -52,7 +52,7 @@ def lines_of(
     asked: Asked,
     summary: Mapping[str, Any],
     minutes: Iterable[tuple[int, Figures]],
-) -> list[Line]:
+) -> list[ResourceUse]:
     """
     Args:
         summary: sums and peaks of `ReplicaUsage` over the role's replicas.
@@ -78,7 +78,7 @@ def lines_of(
         mean = summary["gpu_percent_sum"] / of_gpu
         found.append((_("GPU"), "percent", "gpu_percent", 1, 100, mean))
     return [
-        Line(
+        ResourceUse(
             role,
             count,
             title,
