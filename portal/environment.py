@@ -210,6 +210,12 @@ SETTINGS: tuple[Setting, ...] = (
         "signing key; generated into HOMEPORT_HOME (0600) when empty, but never in a pod of Kubernetes",
     ),
     Setting(
+        "HOMEPORT_SECRET_KEY_FALLBACKS",
+        "",
+        "signing keys of before, the latest first: what they signed is still good",
+        parse_list,
+    ),
+    Setting(
         "PUBLIC_URL",
         "",
         "scheme, host and port under which browsers reach the portal, such as "

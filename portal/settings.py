@@ -11,6 +11,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 HOMEPORT_HOME = environment.home()
 
 SECRET_KEY = environment.secret_key(get_random_secret_key)
+SECRET_KEY_FALLBACKS = environment.read("HOMEPORT_SECRET_KEY_FALLBACKS")
 DEBUG = environment.read("DEBUG")
 PORT = environment.read("PORT")
 POD_PORT = environment.pod_port()

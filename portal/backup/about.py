@@ -82,6 +82,7 @@ class Target:
         holder: the reconciler that is at work; empty: none.
         given_key: HOMEPORT_SECRET_KEY; empty where the key is generated.
         key: the key in use.
+        older_keys: those of before that are still read.
         has_bucket: its objects are on an S3 server.
     """
 
@@ -93,6 +94,7 @@ class Target:
     given_key: str
     key: str
     has_bucket: bool
+    older_keys: tuple[str, ...] = ()
 
 
 def why_not_restore(about: About, target: Target) -> str:
@@ -132,7 +134,7 @@ def why_not_restore(about: About, target: Target) -> str:
 
 
 def _why_not_key(about: About, target: Target) -> str:
-    if about.is_key(target.key):
+    if any(map(about.is_key, (target.key, *target.older_keys))):
         return ""
     if target.given_key:
         return (

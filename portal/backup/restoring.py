@@ -89,6 +89,7 @@ def _look(using: str, find_holder: Callable[[], str]) -> Target:
         holder="" if people or foreign else find_holder(),
         given_key=given_key,
         key=settings.SECRET_KEY,
+        older_keys=tuple(settings.SECRET_KEY_FALLBACKS),
         has_bucket=bool(settings.S3_BUCKET),
     )
 

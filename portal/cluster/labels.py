@@ -17,6 +17,7 @@ RESCUED_ATTEMPT = "homeport.dev/rescued-attempt"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
 SPEC_HASH = "homeport.dev/spec-hash"  # of the document as rendered
+KEY = "homeport.dev/key"  # of a gate's Secret: from which signing key its values are derived
 RECORD = "homeport.dev/record"  # on a namespace: whose it is (tenants/record.py)
 WARNING = "homeport.dev/warning"  # a sentence that the tenant's page shows with the object
 KEPT_OF = "homeport.dev/kept-of"  # on a volume of a purged tenant: whose data it holds, in words

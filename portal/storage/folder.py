@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from django.utils.crypto import constant_time_compare, salted_hmac
-
+from portal import signing
 from portal.storage.store import (
     CHUNK_BYTES,
     LINK_TTL_S,
@@ -23,6 +22,8 @@ from portal.storage.store import (
     check_prefix,
 )
 from portal.storage.waiting import Waiting, put_on_disk, remove_stale
+
+_SALT = "homeport.store-link"
 
 STORE_PATH = "/internal/v1/store/"
 
@@ -154,7 +155,9 @@ class FolderStore(Store):
                 "expires": expires,
                 "size": size,
                 "sha256": sha256,
-                "signature": _signature(method, key, size, sha256, expires),
+                "signature": signing.derived(
+                    _SALT, _signed_text(method, key, size, sha256, expires)
+                ),
             }
         )
         return Link(f"{self._portal_url}{STORE_PATH}{quote(key)}?{query}", method)
@@ -167,15 +170,14 @@ class FolderStore(Store):
             StoreError: made by somebody else, changed, for another method, or expired.
         """
         size, sha256, expires = (query.get(name, "") for name in ("size", "sha256", "expires"))
-        expected = _signature(method, key, size, sha256, expires)
-        if not constant_time_compare(expected, query.get("signature", "")):
+        text = _signed_text(method, key, size, sha256, expires)
+        if not signing.is_derived(_SALT, text, query.get("signature", "")):
             raise StoreError("this link is not valid")
         if int(expires) < time.time():
             raise StoreError("this link has expired; ask for a new one")
         return SignedLink(check_key(key), int(size) if size else None, sha256 or None)
 
 
-def _signature(method: str, key: str, size: str, sha256: str, expires: str) -> str:
+def _signed_text(method: str, key: str, size: str, sha256: str, expires: str) -> str:
     # What we sign has exactly four newlines; a part that held one more could never match.
-    text = f"{method}\n{key}\n{size}\n{sha256}\n{expires}"
-    return salted_hmac("homeport.store-link", text, algorithm="sha256").hexdigest()
+    return f"{method}\n{key}\n{size}\n{sha256}\n{expires}"

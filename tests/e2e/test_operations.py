@@ -9,9 +9,10 @@ import pytest
 
 from onebox.testing.kube import Kube
 from tests.e2e.portal import Rest, new_home
+from tests.e2e.test_services import Service
 from tests.tools.waiting import wait_for
 from tests.upgrade.old import OURS
-from tests.upgrade.parts import Parts
+from tests.upgrade.parts import LAB, Parts
 
 pytestmark = pytest.mark.e2e
 
@@ -103,4 +104,42 @@ def test_a_lost_database_is_restored_and_what_came_since_is_adopted(parts: Parts
         lambda: not any(parts.pods(name, gone) for name in (namespace, home["namespace"])),
         timeout_s=90,
     )
+    parts.end_portal()
+
+
+def test_another_secret_key_while_work_runs(parts: Parts) -> None:
+    """What the key of before has signed stays good: sessions, tokens of pods, the way through a gate."""
+    ada = parts.sign_in("ada")
+    browser = parts.session("ada")
+    namespace = ada.tenant()["namespace"]
+    notebook = Service(ada, "notebook", name="stays", image=LAB)
+    notebook.wait("running", timeout_s=300)
+    notebook.enter().get("api/contents")
+    training = ada.submit(name="goes on", **COUNTING)
+    ada.wait(training, "running")
+    before = parts.pods(namespace, {training["id"], notebook.id})
+    parts.end_portal()
+    old = (parts.home / "secret_key").read_text().strip()
+    parts.environment |= {
+        "HOMEPORT_SECRET_KEY": "another key of fifty characters and more, for the test",
+        "HOMEPORT_SECRET_KEY_FALLBACKS": old,
+    }
+    parts.serve()
+    page = browser.get(f"{parts.url}/trainings/", allow_redirects=False, timeout=30)
+    assert page.status_code == 200
+    assert notebook.enter().get("api/contents").ok  # a new ticket, for a gate of the old key
+    later = Service(ada, "notebook", name="of the new key", image=LAB)
+    later.wait("running", timeout_s=120)
+    assert later.enter().get("api/contents").ok
+    assert parts.pods(namespace, {training["id"], notebook.id}) == before
+    log_is_whole(ada, training)  # its pods bring their log by the token of before
+    # Without the old key a session of it is void: what is asked above is not good by itself.
+    parts.end_portal()
+    parts.environment["HOMEPORT_SECRET_KEY_FALLBACKS"] = ""
+    parts.serve()
+    again = parts.session("ada")
+    assert again.get(f"{parts.url}/trainings/", allow_redirects=False).status_code == 200
+    with pytest.raises(AssertionError):
+        notebook.enter()
+    assert later.enter().get("api/contents").ok
     parts.end_portal()

@@ -77,6 +77,7 @@ OIDC = (*KNOWN, ("socialaccount", "0001_initial"))
             "HOMEPORT_SECRET_KEY is not the key.*take the key in the backup",
         ),
         ({"has_key": False}, {"given_key": "other", "key": "other"}, "set it to that one$"),
+        ({}, {"given_key": "other", "key": "other", "older_keys": ("x", "the key")}, ""),
         ({"has_key": False}, {}, "does not hold the secret key.*set that as it was"),
         ({}, {"has_bucket": True}, "here S3_BUCKET is set"),
     ],

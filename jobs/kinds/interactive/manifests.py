@@ -6,7 +6,7 @@ the moment of creation what must not be stored: the root's uid and the secrets. 
 reading template files and settings.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -24,7 +24,7 @@ from jobs.kinds.manifests import (
 from jobs.kinds.spec import WorkloadSpec, spec_of
 from jobs.kinds.state import WorkloadRow
 from jobs.models import Workload
-from portal import quantity
+from portal import quantity, signing
 from portal.cluster import labels, manifests
 from portal.cluster.manifests import Object
 from tenants.manifests import GATE_PORT
@@ -65,7 +65,10 @@ class Served:
     def render(self, workload: Workload, attempt: int, deadline_s: int | None) -> list[Object]:
         """Of the latest start, which has one attempt and no deadline. See `WorkloadKind.render`."""
         pods = pod_settings(workload.tenant, workload.spec.get("secrets"))
-        return render_served(self, workload, pods=pods, has_tls=tokens.has_gate_tls())
+        documents = render_served(self, workload, pods=pods, has_tls=tokens.has_gate_tls())
+        for secret in _secrets(documents):
+            secret["metadata"]["annotations"][labels.KEY] = signing.key_mark()
+        return documents
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,5 +153,16 @@ def complete(row: WorkloadRow, document: Object, root: Object | None) -> Object:
     assert root is not None, "nothing of it is made without its root"
     sent = with_owner(document, root)
     if sent["kind"] == "Secret":
-        sent["stringData"] = tokens.gate_secrets(UUID(row.id), row.observed_generation)
+        key = signing_key([document])
+        sent["stringData"] = tokens.gate_secrets(UUID(row.id), row.observed_generation, key)
     return sent
+
+
+def signing_key(plan: Sequence[Object] | None) -> str:
+    """The signing key with which a start was planned: its gate has what was derived from that."""
+    marks = [one["metadata"]["annotations"].get(labels.KEY, "") for one in _secrets(plan or ())]
+    return signing.key_of(marks[0] if marks else "")
+
+
+def _secrets(documents: Sequence[Object]) -> list[Object]:
+    return [one for one in documents if one["kind"] == "Secret"]

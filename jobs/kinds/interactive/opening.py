@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from django.conf import settings
 
 from jobs.kinds.base import WorkloadKind
+from jobs.kinds.interactive.manifests import signing_key
 from jobs.kinds.interactive.tokens import has_gate_tls, new_ticket
 from jobs.models import Workload
 from jobs.rules.states import Desired, WorkloadState
@@ -51,7 +52,8 @@ def new_link(user: User, service: Workload, kind: WorkloadKind) -> OpenLink:
     if not is_up or service.node_port is None:
         text, next_step = _why_not(service, kind.noun)
         raise Refused(text, "not_running", 409, next_step=next_step)
-    ticket = new_ticket(service.pk, service.generation, user.pk)
+    key = signing_key(service.plan)
+    ticket = new_ticket(service.pk, service.generation, user.pk, key)
     return OpenLink(
         f"{gate_origin(service.node_port)}{service.path_prefix}__gate#t={ticket.text}",
         datetime.fromtimestamp(ticket.expires_at, UTC),

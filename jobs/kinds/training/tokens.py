@@ -2,13 +2,15 @@
 
 from uuid import UUID
 
-from django.utils.crypto import constant_time_compare, salted_hmac
+from portal import signing
+
+_SALT = "homeport.job-token"
 
 
 def job_token(job_id: UUID) -> str:
     """The token of a job's pods; good for this job only, for as long as the job's row exists."""
-    return salted_hmac("homeport.job-token", str(job_id), algorithm="sha256").hexdigest()
+    return signing.derived(_SALT, str(job_id))
 
 
 def is_job_token(job_id: UUID, token: str) -> bool:
-    return constant_time_compare(job_token(job_id), token)
+    return signing.is_derived(_SALT, str(job_id), token)

@@ -41,7 +41,7 @@ async def test_it_starts_step_by_step_and_tells_its_port(world: World) -> None:
     kinds = [thing.split("/")[0] for thing in world.sim.live_things()]
     assert kinds == ["Deployment", "Pod", "Secret", "Service"]
     secret = world.sim.of("Secret")[0]["stringData"]
-    assert set(secret) == {"portal_token", "ticket_key", "app_token"}
+    assert set(secret) == {"portal_token", "ticket_key", "app_token", "usage_token"}
     assert not any(value in str(service.plan) for value in secret.values())
 
 

@@ -87,7 +87,9 @@ def test_secrets_differ_between_purposes_services_and_starts() -> None:
 def test_the_secret_of_a_start_has_the_certificate_only_where_there_is_one(
     notebook: Workload, settings: Any, tmp_path: Any
 ) -> None:
-    assert set(tokens.gate_secrets(notebook.pk, 3)) == {"portal_token", "ticket_key", "app_token"}
+    assert set(tokens.gate_secrets(notebook.pk, 3)) == {
+        *("portal_token", "ticket_key", "app_token", "usage_token"),
+    }
     for name in ("CERT", "KEY"):
         path = tmp_path / name
         path.write_text(f"-- {name} --")
