@@ -112,6 +112,12 @@ _LINES: Tuple[Tuple[str, int, Tuple[str, ...]], ...] = (
         ),
     ),
     (codes.DISK_FULL, _NEAR, (r"\[Errno (?:28|122)\]", r"No space left on device|quota exceeded")),
+    # The client of a network file system ended, or lost all its servers.
+    (
+        codes.VOLUME_LOST,
+        _NEAR,
+        (r"\[Errno (?:107|116)\]", r"Transport endpoint is not connected", r"Stale file handle"),
+    ),
     (codes.READ_ONLY, _NEAR, (r"\[Errno 30\]", r"Read-only file system")),
     (codes.FILE_MISSING, _NEAR, (r"^FileNotFoundError: ", r"NotFoundError: .*No such file")),
     (codes.NOT_PERMITTED, _NEAR, (r"^PermissionError: ", r": Permission denied$")),

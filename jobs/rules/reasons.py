@@ -257,6 +257,10 @@ ROWS: dict[str, tuple[str, str]] = {
         "{who} ended because a disk was full: {detail}",
         "Delete what you no longer need, or write to another volume.",
     ),
+    "volume_lost": (
+        "{who} ended because a volume was no longer there: {detail}",
+        "Continue from your last checkpoint; your admin sees on the node's page whether it is mounted again.",
+    ),
     "read_only": (
         "{who} ended because it wrote to a read-only path: {detail}",
         "Write to LOG_DIR, DATA_DIR, /workspace or /tmp.",

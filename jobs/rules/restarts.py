@@ -37,6 +37,7 @@ RETRIED: Mapping[str, bool] = {
     "peers_lost": True,
     # Another node may have GPUs, and another driver.
     "cuda_driver": True,
+    "volume_lost": True,
     "no_gpu_seen": True,
     # The node, or somebody in the cluster.
     "evicted": True,

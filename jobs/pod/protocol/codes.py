@@ -61,6 +61,7 @@ SHARED_MEMORY_SHORT = "shared_memory_short"
 PEERS_LOST = "peers_lost"
 SHARED_LIBRARY = "shared_library"
 DISK_FULL = "disk_full"
+VOLUME_LOST = "volume_lost"
 READ_ONLY = "read_only"
 FILE_MISSING = "file_missing"
 NOT_PERMITTED = "not_permitted"
@@ -107,6 +108,7 @@ EXPLAINED = frozenset(
         PEERS_LOST,
         SHARED_LIBRARY,
         DISK_FULL,
+        VOLUME_LOST,
         READ_ONLY,
         FILE_MISSING,
         NOT_PERMITTED,

@@ -35,6 +35,7 @@ LINES = {
         "ImportError: libGL.so.1: cannot open shared object file: No such file or directory"
     ),
     "disk_full": "OSError: [Errno 28] No space left on device",
+    "volume_lost": "OSError: [Errno 107] Transport endpoint is not connected: '/log/jobs/x/model.pt'",
     "read_only": "OSError: [Errno 30] Read-only file system: '/usr/share/x'",
     "file_missing": "FileNotFoundError: [Errno 2] No such file or directory: '/data/mnist.npz'",
     "not_permitted": "PermissionError: [Errno 13] Permission denied: '/usr/local/cache'",

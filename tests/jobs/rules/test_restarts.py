@@ -21,6 +21,7 @@ AGAIN = [
     "peer_unresolved",
     "peers_lost",
     "cuda_driver",
+    "volume_lost",
     "no_gpu_seen",
     "evicted",
     "evicted_memory",
