@@ -54,6 +54,9 @@ class ControlPlaneError(RuntimeError):
     """A program ended or did not become ready; the text has its last words."""
 
 
+PORT = 6443  # of an API server that pods come to, as kubeadm and k3s have it
+
+
 @dataclass(frozen=True)
 class Options:
     """What a test may want otherwise.
@@ -97,7 +100,9 @@ class ControlPlane:
         self.home = home.absolute()
         self.options = options or Options()
         self._say = say
-        self._port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
+        # An address of its own has the port that policies know.
+        self._port = free_port() if self.options.address == LOOPBACK else PORT
+        self._etcd_port, self._peer_port = free_port(), free_port()
         self._side_ports = {name: free_port() for name in ("manager", "scheduler")}
         self.server = f"https://{self.options.address}:{self._port}"
         self.children: dict[str, Child] = {}

@@ -10,7 +10,7 @@ PRODUCTION = "deploy/kubernetes/overlays/production"
 OVERLAYS = {"small": ("Small: one node", 3), "production": ("Production: servers of your own", 4)}
 COMPONENTS = (
     *("gateway-api", "monitoring", "pull-secret"),
-    *("storage-existing", "storage-nfs", "storage-static"),
+    *("storage-existing", "storage-gluster", "storage-nfs", "storage-static"),
 )
 
 

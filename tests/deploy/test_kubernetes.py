@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from deploy.cluster import rights
 from jobs.kinds.manifests import pod_settings
@@ -306,6 +307,52 @@ def test_a_component_adds_to_an_overlay(production: Path, component: str) -> Non
         [rule] = policy["spec"]["ingress"]
         assert rule["from"] != [{}]
         assert len(rule["ports"]) == 1
+
+
+def test_what_storage_may_do_beyond_other_pods_is_this(tmp_path: Path) -> None:
+    """Users, capabilities, folders of nodes, and what both accounts may change."""
+    overlay = site(tmp_path, "production")
+    file = overlay / "kustomization.yaml"
+    listed = "  - ../../components/ingress\n"
+    file.write_text(
+        file.read_text().replace(listed, f"{listed}  - ../../components/storage-gluster\n")
+    )
+    rendered = objects(overlay)
+    assert (
+        values(rendered, "ConfigMap", "homeport")["NODE_SELECTOR"] == "homeport.dev/gluster=ready"
+    )
+    guard = pods(rendered)["DaemonSet/gluster-guard"]
+    [container] = guard["containers"]
+    assert container["image"] == values(rendered, "ConfigMap", "homeport")["PORTAL_IMAGE"]
+    assert container["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"], "add": ["LINUX_IMMUTABLE"]},
+    }
+    folders = [one["hostPath"]["path"] for one in guard["volumes"] if "hostPath" in one]
+    assert folders == ["/var/lib/homeport"]
+    helper = yaml.safe_load(values(rendered, "ConfigMap", "folders")["helperPod.yaml"])["spec"]
+    assert helper["nodeSelector"] == {"homeport.dev/gluster": "ready"}
+    [container] = helper["containers"]
+    added = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": added}
+    changed = {
+        (one["metadata"]["name"], resource)
+        for one in rendered
+        if one["kind"] in {"ClusterRole", "Role"}
+        and one["metadata"]["name"] in {"folders", "homeport-folders", "homeport-gluster-guard"}
+        for rule in one["rules"]
+        for resource in rule["resources"]
+        if set(rule["verbs"]) - {"get", "list", "watch"}
+    }
+    assert changed == {
+        ("folders", "pods"),
+        ("homeport-folders", "events"),
+        ("homeport-folders", "persistentvolumes"),
+        ("homeport-gluster-guard", "nodes"),
+    }
 
 
 def test_one_command_lists_every_image(documents: list[Object], small: Path) -> None:

@@ -1,5 +1,6 @@
 """One cluster of two real nodes for all tests here."""
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +11,15 @@ import pytest
 from deploy.testcluster.controlplane import Options
 from deploy.testcluster.nodes import products
 from deploy.testcluster.nodes.cluster import NodeCluster
+from tests.e2e.portal import ROOT
 from tests.nodes.pods import Pods
+from tests.tools.waiting import wait_for
+
+# Pods' traffic between nodes is carried by devices with addresses of their own.
+IS_OVERLAY = bool(os.environ.get("NODES_OVERLAY"))
+collect_ignore = [] if IS_OVERLAY else ["test_overlay.py"]
+# Of nodes where the volume is mounted.
+SELECTOR = {"homeport.dev/gluster": "ready"}
 
 
 def need_nodes() -> None:
@@ -35,10 +44,35 @@ def cluster() -> Iterator[NodeCluster]:
     with NodeCluster(
         home,
         Options(flags=flags),
+        is_overlay=IS_OVERLAY,
         is_thrown_away=not os.environ.get("KEEP_NODES"),
         say=print,
     ) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def volumes(cluster: NodeCluster, pods: Pods) -> None:
+    """The class `glusterfs`, as its component makes it, and both nodes labelled."""
+    home = cluster.home / "volumes"
+    home.mkdir()
+    place = os.path.relpath(ROOT / "deploy/kubernetes/components/storage-gluster", home)
+    # Homeport's own settings, which the component adds to, are not installed here.
+    settings = {
+        "name": "homeport",
+        "namespace": "homeport",
+        "literals": ["LISTEN=0.0.0.0"],
+        "options": {"annotations": {"config.kubernetes.io/local-config": "true"}},
+    }
+    site = {"configMapGenerator": [settings], "components": [place]}
+    (home / "kustomization.yaml").write_text(json.dumps(site))
+    pods.must("apply", "-k", str(home))
+    selector = ",".join(f"{key}={value}" for key, value in SELECTOR.items())
+    wait_for(
+        "all nodes have the volume",
+        lambda: len(pods.get("nodes", "-l", selector)["items"]) == len(cluster.nodes),
+        timeout_s=90,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,6 @@ def test_nothing_is_left_when_the_runner_is_killed() -> None:
     images.layers()
     folder = Path(tempfile.mkdtemp(prefix="homeport-nodes-"))
     folder.chmod(0o755)
-    assert of_nodes() + of_network() == []
     filters, defaults = packet_filters(), left.by_default()
     settings = _settings()
     command = [sys.executable, "-c", _RUNNER, str(folder)]

@@ -1,4 +1,4 @@
-"""A cluster of real nodes on this machine: control plane, network, DNS, volumes and two nodes.
+"""A cluster of real nodes on this machine: control plane, network, DNS, a shared volume and two nodes.
 
     with NodeCluster(home) as cluster:
         ... cluster.kubeconfig, cluster.nodes[0].cut_power()
@@ -24,7 +24,7 @@ from deploy.child import Child
 from deploy.testcluster import binaries
 from deploy.testcluster.controlplane import ControlPlane, Options
 from deploy.testcluster.node import ROOT, NodeError, is_ready
-from deploy.testcluster.nodes import network
+from deploy.testcluster.nodes import gluster, network, sweep
 from deploy.testcluster.nodes.network import Network
 from deploy.testcluster.nodes.node import Node, cgroup_of, parts
 
@@ -37,7 +37,6 @@ _PATHS = {
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "Service": "/api/v1/namespaces/kube-system/services",
     "EndpointSlice": "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices",
-    "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
     "Node": "/api/v1/nodes",
 }
 
@@ -47,10 +46,12 @@ class NodeCluster:
 
     Args:
         home: a folder for everything.
+        count: of nodes, two at most; a single one has no GlusterFS.
+        is_overlay: pods' traffic between nodes is carried by devices with addresses of their own.
         is_thrown_away: the folder goes in the end, even when this process is killed.
 
     Raises (on entering):
-        binaries.NoBinariesError, ControlPlaneError, NodeError, network.NetworkError: it does not start.
+        binaries.NoBinariesError, ControlPlaneError, NodeError, gluster.GlusterError, network.NetworkError: it does not start.
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class NodeCluster:
         home: Path,
         options: Options | None = None,
         *,
+        count: int = COUNT,
+        is_overlay: bool = False,
         is_thrown_away: bool = False,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -70,6 +73,8 @@ class NodeCluster:
             say,
         )
         self._say = say
+        self._count = count
+        self._is_overlay = is_overlay
         self._is_thrown_away = is_thrown_away
         self._stack = ExitStack()
 
@@ -83,28 +88,29 @@ class NodeCluster:
             self.home.mkdir(parents=True, exist_ok=True)
             made_of = parts(self.home / "images", self._say)
             stack.enter_context(_alone(self._say))
+            for number in range(1, COUNT + 1):
+                sweep.remove(cgroup_of(number))  # of a run whose sweeper was killed with it
             stack.enter_context(self._swept())
-            net = stack.enter_context(Network(self.home))
+            net = stack.enter_context(Network(self.home, is_overlay=self._is_overlay))
             plane = stack.enter_context(self.control_plane)
             for body in yaml.safe_load_all(MANIFEST.read_text()):
                 plane.create(_PATHS[body["kind"]], body)
-            beside = (self._dns(made_of.programs["coredns"]), self._volumes())
-            for child in beside:
-                stack.callback(child.stop, lambda: False)
-                child.start()
-            numbers = range(1, COUNT + 1)
-            for number in numbers:
+            dns = self._dns(made_of.programs["coredns"])
+            stack.callback(dns.stop, lambda: False)
+            dns.start()
+            for number in range(1, self._count + 1):
                 home = self.home / f"node-{number}"
                 node = Node(number, home, plane, net, made_of)
                 plane.create(_PATHS["Node"], node.body)
                 stack.callback(node.cut_power)
                 self.nodes.append(node)
                 self.start(node)
+            if self._count > 1:
+                gluster.create(self.nodes[0].enter, [node.brick for node in self.nodes])
             for node in self.nodes:
                 self.wait_until_ready(node)
-            for child in beside:
-                if not child.is_running:
-                    raise NodeError(f"{child.name} ended:\n{child.last_words()}")
+            if not dns.is_running:
+                raise NodeError(f"{dns.name} ended:\n{dns.last_words()}")
             self._stack = stack.pop_all()
         return self
 
@@ -113,7 +119,7 @@ class NodeCluster:
 
     def start(self, node: Node) -> None:
         """Switch a node on (again)."""
-        node.start([number for number in range(1, COUNT + 1) if number != node.number])
+        node.start([number for number in range(1, self._count + 1) if number != node.number])
 
     def wait_until_ready(self, node: Node) -> None:
         """
@@ -150,17 +156,9 @@ class NodeCluster:
             "  kubernetes cluster.local in-addr.arpa ip6.arpa {\n"
             f"    kubeconfig {kubeconfig}\n  }}\n}}\n"
         )
-        return self._child("coredns", str(program), "-conf", str(file))
-
-    def _volumes(self) -> Child:
-        plane = self.control_plane
-        keys, folder = str(plane.home / "keys"), str(self.home / "volumes")
-        module = "deploy.testcluster.nodes.volumes"
-        return self._child("volumes", sys.executable, "-m", module, plane.server, keys, folder)
-
-    def _child(self, name: str, *argv: str) -> Child:
-        log = self.home / f"{name}.log"
-        return Child(name, argv, os.environ, ROOT, log=log, grace_s=_STOP_S)
+        log = self.home / "coredns.log"
+        argv = (str(program), "-conf", str(file))
+        return Child("coredns", argv, os.environ, ROOT, log=log, grace_s=_STOP_S)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from deploy.testcluster.nodes import products
 
 PAUSE = "registry.k8s.io/pause:3.10"
 PYTHON = "docker.io/library/python:3.11-slim"
+LOCAL_PATH = "docker.io/rancher/local-path-provisioner:v0.0.30"
 NOTEBOOK = "quay.io/jupyter/tensorflow-notebook:2026-11-01"  # here without TensorFlow itself
 _MEDIA = "application/vnd.oci.image"
 _DEBIAN = "bookworm"
@@ -174,9 +175,12 @@ def archives(folder: Path, say: Callable[[str], None] = print) -> tuple[Path, Pa
         NoBinariesError: something cannot be fetched.
     """
     debian, helpers, notebook = layers(say)
-    pause, programs = folder / "pause", folder / "programs"
-    pause.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(binaries.program(products.COREDNS, "pause", say), pause / "pause")
+    programs = folder / "programs"
+    pause = _one_program(folder / "pause", binaries.program(products.COREDNS, "pause", say))
+    name = "local-path-provisioner"
+    local_path = _one_program(
+        folder / name, binaries.program(products.LOCAL_PATH, name, say), "usr/bin"
+    )
     shutil.copytree(
         _CHECKOUT / _POD_PROGRAMS,
         programs / "opt/homeport" / _POD_PROGRAMS,
@@ -188,13 +192,22 @@ def archives(folder: Path, say: Callable[[str], None] = print) -> tuple[Path, Pa
     small = write(
         folder / "images.tar",
         [
-            Image(PAUSE, [pack(pause, folder / "pause.layer")], {"Entrypoint": ["/pause"]}),
+            Image(PAUSE, [pause], {"Entrypoint": ["/pause"]}),
+            # Its pods that make folders need a shell, which the published one has.
+            Image(LOCAL_PATH, [debian, local_path], environ),
             Image(PYTHON, [debian], environ),
             Image(homeport.REFERENCE, [debian, helpers, ours], environ),
         ],
     )
     large = Image(NOTEBOOK, [debian, notebook], environ)
     return small, write(folder / "notebook.tar", [large])
+
+
+def _one_program(folder: Path, program: Path, below: str = "") -> Layer:
+    """A layer that is nothing else, as it is in the images that it is published in."""
+    (folder / below).mkdir(parents=True, exist_ok=True)
+    shutil.copy2(program, folder / below / program.name)
+    return pack(folder, folder.with_suffix(".layer"))
 
 
 def layers(say: Callable[[str], None] = print) -> tuple[Layer, Layer, Layer]:

@@ -39,7 +39,7 @@ def prepare(plan: dict[str, Any], home: Path) -> None:
     # The mounts of kubelet, containerd and their pods see each other; the machine sees none.
     _mount("--make-rshared", "/")
     _mount("-t", "tmpfs", "tmpfs", "/run")
-    for name in ("lock", "netns"):
+    for name in ("gluster", "lock", "netns"):
         Path("/run", name).mkdir()
     for name in ("up", "work"):
         (home / "var" / name).mkdir(parents=True, exist_ok=True)

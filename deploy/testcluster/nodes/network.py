@@ -2,6 +2,9 @@
 
     this machine 10.98.0.1 --- 10.98.0.2 router 10.99.0.1 --- bridge --- 10.99.0.11, 10.99.0.12 nodes
 
+With `is_overlay`, what pods of one node send to pods of another is carried by vxlan devices that have
+addresses of their own (10.244.N.0), as flannel and Calico do it; NodePorts of the other node come from these.
+
 People, the portal and the control plane are at 10.98.0.1; pods of node N are in 10.244.N.0/24, to
 which each hop has a route. All of it goes with the router's only process: the kernel removes the
 namespace, with it both ends of every pair of devices, and with them the routes.
@@ -38,6 +41,17 @@ def address(number: int) -> str:
 def pods(number: int) -> str:
     """The range of the node's pods."""
     return f"10.244.{number}.0/24"
+
+
+def overlay(number: int) -> str:
+    """The address of the node's vxlan device."""
+    return pods(number).partition("/")[0]
+
+
+def of_nodes(count: int = 2, *, is_overlay: bool = False) -> list[str]:
+    """From where nodes themselves talk to pods, as network policies name it."""
+    own = [f"{overlay(number)}/32" for number in range(1, count + 1)] if is_overlay else []
+    return [NODES, *own]
 
 
 def tied(*argv: str) -> list[str]:
@@ -77,7 +91,8 @@ class Network:
         NetworkError: it cannot be made.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, is_overlay: bool = False) -> None:
+        self.is_overlay = is_overlay
         command = tied("unshare", "--net", "sleep", "infinity")
         self._router = Child("router", command, os.environ, home, home / "router.log", grace_s=0)
 
@@ -134,8 +149,23 @@ class Network:
             f"address add {address(number)}/24 dev eth0",
             "link set eth0 up",
             f"route add default via {_GATEWAY}",
-            *(f"route add {pods(other)} via {address(other)}" for other in others),
+            *(self._way(number, other) for other in others),
             inside=pid,
+        )
+
+    def _way(self, number: int, other: int) -> str:
+        """Lines that lead from one node to the pods of another."""
+        if not self.is_overlay:
+            return f"route add {pods(other)} via {address(other)}"
+        device = f"overlay{other}"
+        ends = f"local {address(number)} remote {address(other)} dev eth0"
+        return "\n".join(
+            (
+                f"link add {device} type vxlan id {number + other} dstport 8472 {ends}",
+                f"address add {overlay(number)}/32 dev {device}",
+                f"link set {device} up",
+                f"route add {pods(other)} via {overlay(other)} dev {device} onlink",
+            )
         )
 
     def _stop(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from deploy.child import Child
 from deploy.testcluster import binaries
 from deploy.testcluster.controlplane import SERVICE_RANGE, ControlPlane
-from deploy.testcluster.nodes import images, network, products, sweep
+from deploy.testcluster.nodes import gluster, images, network, products, sweep
 from deploy.testcluster.nodes.network import Network, tied
 
 INSIDE = Path(__file__).with_name("inside.py")
@@ -76,6 +76,7 @@ class Node:
         self.name = name_of(number)
         self.address = network.address(number)
         self.home = home
+        self._gluster: dict[str, list[str]] = {}
         self._cluster, self._network, self._parts = cluster, net, made_of
         command = tied("unshare", *_NAMESPACES, "--fork", "--kill-child=KILL", "--mount-proc")
         command += [sys.executable, "-I", str(INSIDE), str(home / "plan.json")]
@@ -112,6 +113,8 @@ class Node:
         Args:
             others: numbers of the cluster's other nodes.
         """
+        # A volume has a replica on each of several nodes.
+        self._gluster = gluster.programs(self._parts.packages, 1 + len(others)) if others else {}
         (self.home / "log").mkdir(parents=True, exist_ok=True)
         (self.home / "joined").unlink(missing_ok=True)
         sweep.make(cgroup_of(self.number))
@@ -157,6 +160,11 @@ class Node:
         return "\n".join(
             f"--- {log.name}\n{log.read_text()[-1500:]}" for log in logs if log.exists()
         )
+
+    @property
+    def brick(self) -> Path:
+        """The folder of its part of the shared volume."""
+        return self.home / "brick"
 
     def _write(self) -> None:
         home, name = self.home, self.name
@@ -205,6 +213,7 @@ class Node:
             f"--node-ip={self.address}",
         ]
         return [
+            *(_kept(name, *argv) for name, argv in self._gluster.items()),
             _kept("containerd", "containerd", f"--config={home}/containerd.toml"),
             _step("images", *_ctr("version")),
             _step("images", *_ctr("images", "import", str(self._parts.archive))),
@@ -226,6 +235,7 @@ class Node:
             "bridge": "cni0",
             "isGateway": True,
             "hairpinMode": True,
+            **({"mtu": 1450} if self._network.is_overlay else {}),
             "ipam": addresses,
         }
         ports = {"type": "portmap", "capabilities": {"portMappings": True}}

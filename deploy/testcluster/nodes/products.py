@@ -35,7 +35,13 @@ COREDNS = Product(
     "github.com/coredns/coredns",
     {"coredns": ".", "pause": "./pause"},
 )
-PRODUCTS = (KUBELET, KUBE_ROUTER, COREDNS)
+LOCAL_PATH = Product(
+    "local-path-provisioner",
+    "nodes/local-path",
+    "github.com/rancher/local-path-provisioner",
+    {"local-path-provisioner": "github.com/rancher/local-path-provisioner"},
+)
+PRODUCTS = (KUBELET, KUBE_ROUTER, COREDNS, LOCAL_PATH)
 PACKAGES = (
     *("containerd", "runc", "containernetworking-plugins"),
     *(
@@ -48,6 +54,8 @@ PACKAGES = (
         "libnfnetlink0",
     ),
     *("ipset", "libipset13", "conntrack", "libnetfilter-conntrack3", "libseccomp2", "debootstrap"),
+    *("glusterfs-server", "glusterfs-client", "glusterfs-common", "glusterfs-cli", "liburcu8"),
+    *("libglusterfs0", "libglusterd0", "libgfapi0", "libgfrpc0", "libgfxdr0", "libaio1"),
 )
 _MULTI = ("iptables", "ip6tables")
 
@@ -64,7 +72,7 @@ def packages(say: Callable[[str], None] = print) -> Path:
         return target
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
     (unfinished / "deb").mkdir(parents=True)
-    say(f"fetching Debian's packages of a node into {target} (once, 60 MB) ...")
+    say(f"fetching Debian's packages of a node into {target} (once, 110 MB) ...")
     try:
         _apt("download", *PACKAGES, folder=unfinished / "deb")
         for package in sorted((unfinished / "deb").iterdir()):
@@ -126,7 +134,7 @@ def prepare(say: Callable[[str], None] = print) -> None:
     Raises:
         NoBinariesError: it cannot be had.
     """
-    for product in (KUBE_ROUTER, binaries.KUBERNETES, KUBELET, binaries.ETCD, COREDNS):
+    for product in (KUBE_ROUTER, binaries.KUBERNETES, KUBELET, binaries.ETCD, COREDNS, LOCAL_PATH):
         for name in product.programs:
             binaries.program(product, name, say)
     packages(say)
