@@ -104,8 +104,15 @@ PYTHON = (sys.executable, "-m")
 QUIET = ("-q", "-p", "no:cacheprovider")
 WITH_SERVERS = (*PYTHON, "tests.tools.with_servers", *QUIET)
 UPSTREAM = (*PYTHON, "tests.upstream.run")
-# There can be one cluster of nodes at a time on a machine; the first file has its own.
-NODES = ("tests/nodes/test_killed.py", "tests/nodes")
+# There can be one cluster of nodes at a time on a machine: what has a cluster of its own is called apart.
+NODES = ("tests/nodes",)
+OWN_NODES = ("tests/nodes/test_killed.py", "tests/nodes/test_small.py")
+# On nodes whose traffic is carried by devices of its own.
+OVERLAY = (
+    "tests/nodes/test_overlay.py",
+    "tests/nodes/test_network.py",
+    "tests/nodes/test_main_job.py::test_a_notebook_opens_through_both_nodes_and_again_when_it_was_killed",
+)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,43 +43,56 @@ def _run(*command: str | Path) -> str:
     return done.stdout.strip()
 
 
-@contextmanager
-def built(store: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The root folder of the built image, and its configuration."""
+def _buildah(store: Path) -> Callable[..., str]:
+    """Runs buildah in a store of its own."""
     policy = store / "policy.json"
     policy.write_text(json.dumps(_TRUST_ALL))
     places = ("--root", str(store / "images"), "--runroot", str(store / "run"))
-    trust = ("--signature-policy", str(policy))
+    trusting = {"commit", "build", "from", "push"}
 
-    def buildah(*words: str | Path) -> str:
-        return _run("buildah", *places, *words)
+    def buildah(command: str, *words: str | Path) -> str:
+        trust = ("--signature-policy", str(policy)) if command in trusting else ()
+        return _run("buildah", *places, command, *trust, *words)
 
+    return buildah
+
+
+def _build(buildah: Callable[..., str]) -> None:
     empty = buildah("from", "scratch")
     buildah("add", "--quiet", empty, debian().file, "/")
-    buildah("commit", "--quiet", "--rm", *trust, empty, BASE)
+    buildah("commit", "--quiet", "--rm", empty, BASE)
     print("Building the image ...", file=sys.stderr, flush=True)
     # A machine may come to its packages through a proxy with an authority of its own.
     ours = [
         f"--volume={_AUTHORITIES}:{_AUTHORITIES}:ro",
         f"--build-arg=SSL_CERT_FILE={_AUTHORITIES}",
     ]
+    args = (f"BASE={BASE}", "COMMIT=0123abc")
     buildah(
-        *(
-            "build",
-            "--quiet",
-            "--isolation",
-            "chroot",
-            *trust,
-            *ours,
-            "--build-arg",
-            f"BASE={BASE}",
-        ),
-        *("--build-arg", "COMMIT=0123abc", "-f", "deploy/image/Dockerfile", "-t", IMAGE, "."),
+        *("build", "--quiet", "--isolation", "chroot", *ours),
+        *(f"--build-arg={arg}" for arg in args),
+        *("-f", "deploy/image/Dockerfile", "-t", IMAGE, "."),
     )
+
+
+@contextmanager
+def built(store: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The root folder of the built image, and its configuration."""
+    buildah = _buildah(store)
+    _build(buildah)
     about = json.loads(buildah("inspect", "--type", "image", IMAGE))["OCIv1"]["config"]
-    container = buildah("from", *trust, IMAGE)
+    container = buildah("from", IMAGE)
     try:
         yield Path(buildah("mount", container)), about
     finally:
         buildah("umount", "--all")
         buildah("rm", "--all")
+
+
+def archive(store: Path, reference: str) -> Path:
+    """The image as a file that a node imports, as docs/cluster.md writes it."""
+    buildah = _buildah(store)
+    _build(buildah)
+    target = store / "homeport.tar"
+    buildah("push", "--quiet", IMAGE, f"oci-archive:{target}:{reference}")
+    return target

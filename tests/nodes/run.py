@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deploy.testcluster import binaries
 from deploy.testcluster.nodes import images, products
-from tests.lanes import NODES, QUIET
+from tests.lanes import NODES, OVERLAY, OWN_NODES, QUIET
 from tests.nodes.left import of_network, of_nodes, packet_filters
 from tests.upstream import left
 
@@ -41,8 +41,13 @@ def main() -> int:
     folder.chmod(0o755)  # pods run as other users
     os.environ["TMPDIR"] = str(folder)
     before, filters = left.by_default(), packet_filters()
-    words = sys.argv[1:] or [*QUIET, *NODES]
-    code = subprocess.call([sys.executable, "-m", "pytest", *words])
+    pytest = [sys.executable, "-m", "pytest"]
+    if words := sys.argv[1:]:
+        code = subprocess.call([*pytest, *words])
+    else:
+        overlay = os.environ | {"NODES_OVERLAY": "yes"}
+        calls = ((OWN_NODES, os.environ), (NODES, os.environ), (OVERLAY, overlay))
+        code = max(subprocess.call([*pytest, *QUIET, *w], env=env) for w, env in calls)
     if os.environ.get(_KEPT):
         say(f"Kept: {folder}")
         return code

@@ -6,22 +6,29 @@ for these nodes: programs with sockets take their places, which use what each to
 """
 
 import json
+import os
 import re
+import signal
 import sqlite3
+import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import requests
 
 from deploy.testcluster.node import is_ready
-from deploy.testcluster.nodes import images, network
+from deploy.testcluster.nodes import gluster, images, network, sweep
 from deploy.testcluster.nodes.cluster import NodeCluster
+from deploy.testcluster.nodes.node import cgroup_of
 from deploy.testcluster.ports import free_port
+from portal.cluster import labels
 from tests.e2e.jupyter import Lab
 from tests.e2e.main_job import live_log
 from tests.e2e.portal import Portal, Rest, kubectl, new_home, thrown_away
 from tests.e2e.test_gate import enter
 from tests.e2e.test_services import Service, things_of
+from tests.nodes.conftest import IS_OVERLAY, SELECTOR
 from tests.nodes.pods import Pods
 from tests.tools.waiting import wait_for
 from tests.upstream.power import Accounts, installed, make_people, portal_of
@@ -95,6 +102,18 @@ for step in range(5):
 writer.close()
 print("written", flush=True)
 """
+# Counts in its log folder; the second attempt finds where the first one came to.
+COUNTING = """
+import os, pathlib, time
+place = pathlib.Path(os.environ["LOG_DIR"], "count")
+if place.exists():
+    print("came to", place.read_text(), flush=True)
+else:
+    for number in range(1, 3000):
+        place.write_text(str(number))
+        print("count", number, flush=True)
+        time.sleep(0.2)
+"""
 SAVING = """
 import os, pathlib, time
 saved = pathlib.Path(os.environ["LOG_DIR"], "checkpoint")
@@ -115,7 +134,7 @@ def accounts(cluster: NodeCluster, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def portal(accounts: Accounts) -> Iterator[Portal]:
+def portal(accounts: Accounts, volumes: None) -> Iterator[Portal]:
     port = free_port()
     running = portal_of(
         accounts,
@@ -124,8 +143,9 @@ def portal(accounts: Accounts) -> Iterator[Portal]:
         POD_LISTEN=network.HOST,
         POD_PORTAL_URL=f"http://{network.HOST}:{port}",
         NODE_HOST=network.address(1),
-        NODE_CIDRS=network.NODES,
+        NODE_CIDRS=" ".join(network.of_nodes(is_overlay=IS_OVERLAY)),
         CLIENT_CIDRS=network.CLIENTS,
+        NODE_SELECTOR=",".join(f"{key}={value}" for key, value in SELECTOR.items()),
         NETWORK_CHECK="yes",
     )
     make_people(running)
@@ -216,6 +236,37 @@ def test_a_program_without_memory_is_told_so(ada: Rest) -> None:
     assert wait_for("its log is archived", lambda: "begins" in _log(ada, job), timeout_s=90)
 
 
+def _kill(cluster: NodeCluster, pod: dict[str, Any], container: str) -> None:
+    """Every process of a container at once, as cgroup v2 does it when memory is out."""
+    [status] = [one for one in pod["status"]["containerStatuses"] if one["name"] == container]
+    name = status["containerID"].rpartition("/")[2]
+    node = next(node for node in cluster.nodes if node.name == pod["spec"]["nodeName"])
+    [*places] = [path for path in sweep.left(cgroup_of(node.number)) if path.name == name]
+    processes = {line for path in places for line in (path / "cgroup.procs").read_text().split()}
+    assert len(processes) > 1, "the runner and its program, or the starter and its server"
+    for process in processes:
+        os.kill(int(process), signal.SIGKILL)
+
+
+def _pod_of(pods: Pods, ada: Rest, owner: str) -> dict[str, Any]:
+    namespace, label = ada.tenant()["namespace"], f"{labels.OWNER}={owner}"
+    [pod] = pods.get("-n", namespace, "pods", "-l", label)["items"]
+    return dict(pod)
+
+
+def test_a_training_all_of_whose_processes_are_killed_ends_with_its_log(
+    cluster: NodeCluster, pods: Pods, ada: Rest
+) -> None:
+    program = "import time; print('begins', flush=True); time.sleep(3600)"
+    job = ada.submit(name="killed", command=_python(program), replicas={"worker": SMALL})
+    wait_for("it runs", lambda: "begins" in ada.text(f"jobs/{job['id']}/logs/?tail=50"))
+    _kill(cluster, _pod_of(pods, ada, job["id"]), "main")
+    failed = ada.wait(job, "failed", timeout_s=START_S)
+    assert failed["replicas"][0]["exit_code"] == 137
+    assert failed["reason"]["text"], failed
+    assert wait_for("its log is archived", lambda: "begins" in _log(ada, job), timeout_s=90)
+
+
 def test_an_image_that_cannot_be_had_is_named(ada: Rest) -> None:
     job = ada.submit(
         name="no image",
@@ -240,7 +291,9 @@ def _through_both(base: str) -> list[str]:
     return [base, base.replace(first, second)]
 
 
-def test_a_notebook_opens_through_both_nodes(portal: Portal, ada: Rest) -> None:
+def test_a_notebook_opens_through_both_nodes_and_again_when_it_was_killed(
+    portal: Portal, cluster: NodeCluster, pods: Pods, ada: Rest
+) -> None:
     notebook = Service(ada, "notebook", name="book", cpu="500m", memory="512Mi")
     notebook.wait("running", timeout_s=START_S)
     lab = enter(notebook)
@@ -249,6 +302,8 @@ def test_a_notebook_opens_through_both_nodes(portal: Portal, ada: Rest) -> None:
         assert requests.get(f"{base}api/status", timeout=30).status_code == 401
     with lab.kernel() as kernel:
         assert kernel.run("import os; 6 * 7, os.getuid()") == "(42, 1000)"
+    _kill(cluster, _pod_of(pods, ada, notebook.id), "app")
+    wait_for("it is started again", lambda: lab.status() == 200, timeout_s=START_S)
     notebook.do("stop")
     notebook.wait("stopped", timeout_s=START_S)
     wait_for("nothing is left", lambda: not things_of(portal, notebook), timeout_s=90)
@@ -269,6 +324,31 @@ def test_a_tensorboard_opens_through_both_nodes(portal: Portal, ada: Rest) -> No
         assert answer.json(), answer
         assert requests.get(f"{base}data/runs", timeout=30).status_code == 401
     assert ada.call("DELETE", board.path).status_code == 204
+
+
+def test_a_training_whose_volume_goes_away_is_told_so_and_tried_again(
+    cluster: NodeCluster, ada: Rest
+) -> None:
+    """The node's client of GlusterFS is killed; it is there again a second later, for new pods."""
+    job = ada.submit(
+        name="counts",
+        command=_python(COUNTING),
+        replicas={"worker": SMALL},
+        retries=1,
+    )
+    wait_for(
+        "it counts",
+        lambda: "count 9" in ada.text(f"jobs/{job['id']}/logs/?tail=50"),
+        timeout_s=START_S,
+    )
+    [name] = _nodes_of(ada, job)
+    node = next(node for node in cluster.nodes if node.name == name)
+    command = node.enter("pkill", "-KILL", "-f", f"volfile-id={gluster.VOLUME}")
+    assert subprocess.run(command, check=False).returncode == 0
+    done = ada.wait(job, "succeeded", timeout_s=2 * START_S)
+    [first, _second] = done["attempts"]
+    assert first["reason_code"] == "volume_lost", first
+    assert re.search(r"came to \d+", _log(ada, job, "&attempt=2"))
 
 
 def test_a_training_goes_on_elsewhere_when_its_node_loses_power(

@@ -64,7 +64,12 @@ def test_every_object_is_accepted(admin: Admin, overlay: str, tmp_path: Path) ->
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_components_are_accepted(admin: Admin, component: str, tmp_path: Path) -> None:
     site(tmp_path, "production")
-    documents = without_crds(objects(with_component(tmp_path, component)))
+    documents = [
+        one
+        for one in without_crds(objects(with_component(tmp_path, component)))
+        # This cluster has a class of that name with other parameters, which cannot be changed.
+        if (one["kind"], one["metadata"]["name"]) != ("StorageClass", "glusterfs")
+    ]
     said = admin(*DRY_RUN, documents=documents)
     assert said.is_done, said.errors
 
