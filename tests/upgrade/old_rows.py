@@ -45,7 +45,9 @@ class OldTables:
     def __post_init__(self) -> None:
         executor = MigrationExecutor(connections[self.using])
         leaves = executor.loader.graph.leaf_nodes()
-        targets = [BEFORE, *(key for key in leaves if key[0] != BEFORE[0])]
+        # Later ones of usage need more of jobs.
+        usage = ("usage", "0002_any_kind")
+        targets = [BEFORE, usage, *(key for key in leaves if key[0] not in (BEFORE[0], usage[0]))]
         executor.migrate(targets)
         self._apps = executor.loader.project_state(targets).apps
         emit_post_migrate_signal(verbosity=0, interactive=False, db=self.using, apps=self._apps)
