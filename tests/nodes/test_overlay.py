@@ -53,6 +53,12 @@ def test_the_addresses_of_the_overlay_are_those_that_policies_must_name(
 ) -> None:
     own, other = (node.address for node in cluster.nodes)
     wait_for("its own node answers", lambda: reaches_from_here(own, NODE_PORT), timeout_s=30)
-    assert not reaches_from_here(other, NODE_PORT), "the nodes' addresses alone are not enough"
+    # Until its rules have arrived a new pod is open to everybody.
+    wait_for(
+        "the nodes' addresses alone are not enough",
+        lambda: not reaches_from_here(other, NODE_PORT),
+        timeout_s=60,
+    )
+    assert reaches_from_here(own, NODE_PORT)
     pods.apply(_policy(network.of_nodes(is_overlay=True)))
     wait_for("both nodes answer", lambda: reaches_from_here(other, NODE_PORT), timeout_s=30)
