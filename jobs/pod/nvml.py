@@ -25,8 +25,8 @@ class Gpus:
     """The GPUs that this process sees.
 
     Attributes:
-        note: why nothing is measured: `no_driver` (no library in the container), `mig` (a part of a GPU, of
-            which the driver tells no use), `nvml_N` (N is the library's own error); empty: it is.
+        note: why nothing is measured: `no_driver` (no library in the container), `mig` (a slice of a GPU, of
+            which the driver reports no use), `nvml_N` (N is the library's own error); empty: it is.
         totals: MiB of memory by its figure's name, once they were read.
     """
 

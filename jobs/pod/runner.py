@@ -15,6 +15,7 @@ Threads: the main thread reads the program's output and writes segments; one wri
 ships, one reaps children, one samples what the pod uses. Whatever the portal or the volume does, the program goes on.
 """
 
+import contextlib
 import errno
 import json
 import os
@@ -183,7 +184,8 @@ class Runner:
             return ending
         if self._asked_at is not None:  # asked between the check above and the start
             self._program.signal_group(signal.SIGTERM)
-        self._sampler.start()
+        with contextlib.suppress(RuntimeError):  # the pod's limit of processes
+            self._sampler.start()
         self._tee(self._program)
         status = self._program.status
         assert status is not None
@@ -331,7 +333,8 @@ class Runner:
             is_complete = self._shipper.finish()
             problem = self._shipper.failure
             if not self._shipper.is_refused:
-                self._sampler.finish()
+                if is_complete:  # where shipping was given up no time is left
+                    self._sampler.finish()
                 self._ship_artifacts(found)
                 if is_complete:
                     self._report(ending)

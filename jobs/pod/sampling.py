@@ -1,5 +1,5 @@
 # ruff: noqa: UP006, UP035, UP045 (the syntax of Python 3.6: images bring their own Python)
-"""What a pod really uses: processor, memory, volumes and GPUs, sampled inside its container and told once a minute.
+"""What a pod really uses: CPU, memory, volumes and GPUs, sampled inside its container and told once a minute.
 
 Whatever goes wrong here, the program does not notice: a thread of its own reads and tells and, at worst, ends.
 """
@@ -12,10 +12,11 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from jobs.pod.errors import PortalError
-from jobs.pod.nvml import MIB, Gpus
 
+MIB = 2**20
 SAMPLE_S = 10.0
 POST_S = 60.0  # before the portal has said otherwise
+AWAY_S = 600.0  # where a web of the version before may have answered
 FINISH_S = 3.0
 KEPT_MINUTES = 120  # while the portal does not answer
 Figures = Dict[str, float]
@@ -23,10 +24,12 @@ _V1 = {"cpu": "cpu.stat", "cpuacct": "cpuacct.usage", "memory": "memory.usage_in
 _V2 = {"cpu.stat", "memory.current", "memory.stat"}
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# One of them is in each container that was given a GPU: by NVIDIA's driver, or by that of WSL 2.
+_GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg")
 
 
 class Reading(NamedTuple):
-    """Seconds of processor, periods of its limit and how many were cut short, all so far; memory now."""
+    """Seconds of CPU, periods of its limit and how many were cut short, all so far; memory now."""
 
     cpu_s: float
     memory_bytes: float
@@ -35,7 +38,7 @@ class Reading(NamedTuple):
 
 
 def _read(path: str) -> str:
-    with open(path) as file:
+    with open(path, errors="replace") as file:
         return file.read()
 
 
@@ -91,7 +94,7 @@ def find_cgroup(top: str = "/") -> Optional[Cgroup]:
     for line in _read(os.path.join(top, "proc/self/mountinfo")).splitlines():
         fields, _, rest = line.partition(" - ")
         root, mount = fields.split()[3:5]
-        kind, _source, options = rest.split()[:3]
+        kind, *_source, options = rest.split(" ")  # the source may be empty
         names = [""] if kind == "cgroup2" else options.split(",")
         for name in names if kind.startswith("cgroup") else ():
             path = own.get(name, "/")
@@ -146,6 +149,17 @@ class Processes:
         return False
 
 
+def _find_gpus() -> Any:
+    """`nvml.Gpus`; None where there is none to be asked of, or Python was built without libffi."""
+    if not any(map(os.path.exists, _GPU_DEVICES)):
+        return None
+    try:
+        from jobs.pod.nvml import Gpus
+    except ImportError:
+        return None
+    return Gpus()
+
+
 class Reader:
     """All figures of a container, by their names.
 
@@ -153,14 +167,14 @@ class Reader:
         totals: MiB that there are of a volume or of a GPU's memory, by the name of the figure of its use.
     """
 
-    def __init__(self, root_pid: int, volumes: Dict[str, str], gpus: Optional[Gpus] = None) -> None:
+    def __init__(self, root_pid: int, volumes: Dict[str, str]) -> None:
         """
         Args:
             root_pid: the process whose use is meant with that of its descendants.
             volumes: name -> folder.
         """
         self._volumes = volumes
-        self.gpus = gpus or Gpus()
+        self._gpus = _find_gpus()
         self.totals: Figures = {}
         # The first process of a container has a group with it; that of others may be the whole machine's.
         group = find_cgroup() if root_pid == 1 else None
@@ -193,9 +207,15 @@ class Reader:
             key = name + "_mib"
             self.totals[key] = room.f_blocks * room.f_frsize // MIB
             found[key] = (room.f_blocks - room.f_bfree) * room.f_frsize / MIB
-        found.update(self.gpus.read())
-        self.totals.update(self.gpus.totals)
+        if self._gpus is not None:
+            found.update(self._gpus.read())
+            self.totals.update(self._gpus.totals)
         return found
+
+    @property
+    def gpu_note(self) -> str:
+        """Why no GPU is measured, as `nvml.Gpus.note`."""
+        return "no_driver" if self._gpus is None else self._gpus.note
 
 
 class Sampler(threading.Thread):
@@ -262,7 +282,7 @@ class Sampler(threading.Thread):
             return POST_S
         body = {
             "method": reader.method,
-            "gpu_note": reader.gpus.note,
+            "gpu_note": reader.gpu_note,
             "totals": {name: int(value) for name, value in reader.totals.items()},
             "minutes": [
                 {
@@ -278,8 +298,10 @@ class Sampler(threading.Thread):
         try:
             answer = self._post(body)
         except PortalError as error:
-            if error.is_final:
+            if error.status == 410:
                 return 0
+            if error.is_final:
+                return AWAY_S
             if not error.status:
                 return POST_S  # told again with the next ones
             answer = {}  # it will not have them

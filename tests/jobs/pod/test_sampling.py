@@ -66,6 +66,7 @@ MOUNTS_1 = (
     "1 0 0:20 / /sys/fs/cgroup ro - tmpfs tmpfs rw,mode=755\n"
     f"2 1 0:21 {POD} /sys/fs/cgroup/cpu,cpuacct ro shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
     f"3 1 0:22 {POD} /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
+    "5 1 0:24 / /mnt ro - tmpfs  rw,size=1k\n"  # its source is empty
     "4 1 0:23 / /sys/fs/cgroup/unified ro - cgroup2 cgroup2 rw\n"
 )
 
@@ -167,6 +168,18 @@ def test_a_library_that_is_none_is_no_driver(tmp_path: Path) -> None:
     assert Gpus(str(tmp_path / "text.so")).note == "no_driver"
 
 
+def test_a_python_without_ctypes_runs_the_training_and_measures_no_gpu() -> None:
+    code = (
+        "import sys\n"
+        "sys.modules['_ctypes'] = None\n"
+        "from jobs.pod import runner, sampling\n"
+        "sampling._GPU_DEVICES = ('/dev/null',)\n"
+        "reader = sampling.Reader(0, {})\n"
+        "print(reader.gpu_note, 'memory_mib' in reader.read(0.0))\n"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "no_driver True\n"
+
+
 # --- minutes, and the portal ---
 
 
@@ -230,15 +243,17 @@ def test_a_portal_that_stays_away_costs_no_more_than_two_hours(
     assert min(sampler._minutes) > 1_800_000_000 // 60
 
 
-@pytest.mark.parametrize("status", [404, 410])
-def test_it_ends_where_the_portal_wants_no_more(status: int) -> None:
+@pytest.mark.parametrize(("status", "next_s", "left"), [(404, 600, 1), (410, 0, 1), (400, 60, 0)])
+def test_what_the_portal_refuses_is_told_again_later_or_never(
+    status: int, next_s: float, left: int
+) -> None:
     def post(body: dict[str, Any]) -> dict[str, Any]:
         raise PortalError("gone", status)
 
     sampler = Sampler(post, os.getpid(), {})
     sampler._reader = Reader(os.getpid(), {})
     sampler.sample()
-    assert sampler.tell(2**40) == 0
+    assert (sampler.tell(2**40), len(sampler._minutes)) == (next_s, left)
 
 
 def test_the_end_is_told_and_a_portal_that_hangs_is_not_waited_for(
