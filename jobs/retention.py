@@ -7,8 +7,10 @@ until they delete it, but for uploads that nothing uses, and for trainings where
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from jobs import pruning, uploads
@@ -66,16 +68,21 @@ def _uploads(now: datetime, is_dry: bool) -> Pruned:
     return Pruned("uploads", len(found), sum(bundle.size_bytes for bundle in found))
 
 
+def _removed(old: QuerySet[Any], is_dry: bool) -> int:
+    """How many there are; all are gone then, and no transaction was a long one."""
+    count = old.count()
+    while not is_dry and (pks := list(old.order_by("pk").values_list("pk", flat=True)[:_BATCH])):
+        # The trail's own `delete` refuses: nobody but its age ends a row.
+        rows = old.filter(pk__in=pks)
+        rows._raw_delete(rows.db)
+    return count
+
+
 def _audit(now: datetime, is_dry: bool) -> Pruned:
     days = settings.AUDIT_KEEP_DAYS
     before = now - timedelta(days=days)
     old = AuditEntry.objects.filter(at__lt=before) if days else AuditEntry.objects.none()
-    count = old.count()
-    while not is_dry and (pks := list(old.order_by("pk").values_list("pk", flat=True)[:_BATCH])):
-        # The trail's own `delete` refuses: nobody but its age ends a row.
-        rows = AuditEntry.objects.filter(pk__in=pks)
-        rows._raw_delete(rows.db)
-    return Pruned("audit entries", count)
+    return Pruned("audit entries", _removed(old, is_dry))
 
 
 def _tokens(now: datetime, is_dry: bool) -> Pruned:
@@ -101,7 +108,7 @@ def _requests(now: datetime, is_dry: bool) -> Pruned:
 def _usage(now: datetime, is_dry: bool) -> Pruned:
     """The minutes; what is summed up of them stays."""
     old = UsageHour.objects.filter(hour__lt=now - HOURS_KEPT)
-    return Pruned("hours of measured use", old.count() if is_dry else old.delete()[0])
+    return Pruned("hours of measured use", _removed(old, is_dry))
 
 
 _RULES: tuple[Callable[[datetime, bool], Pruned], ...] = (

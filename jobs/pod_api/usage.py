@@ -24,11 +24,16 @@ from portal.errors import Refused
 MAX_BYTES = 256 * 1024
 
 
-def _kept(request: HttpRequest, workload: Workload, role: str, index: int) -> dict[str, Any]:
-    told = read_body(request, Told, MAX_BYTES)
-    if problem := find_problem(told.minutes, time.time()):
-        raise Refused(problem, "invalid", 400)
-    if not measured.keep(workload, role, index, told):
+def _kept(
+    request: HttpRequest, workload: Workload, role: str, index: int, attempt: int
+) -> dict[str, Any]:
+    told, now_s = read_body(request, Told, MAX_BYTES), time.time()
+    problems = [find_problem(minute, now_s) for minute in told.minutes]
+    problem = next(filter(None, problems), "")
+    told.minutes = [minute for minute, bad in zip(told.minutes, problems, strict=True) if not bad]
+    if not measured.keep(workload, role, index, attempt, told, problem):
+        if problem:
+            raise Refused(problem, "invalid", 400)
         raise Refused("these minutes are known already", "known", 409)
     return {"next_s": measured.next_s()}
 
@@ -41,7 +46,7 @@ def of_replica(
     check_replica(job, role, index, attempt)
     if job.cleaned_at is not None:
         raise Refused("the training is archived, and nothing is added to it", "archived", 410)
-    return _kept(request, job, role, index)
+    return _kept(request, job, role, index, attempt)
 
 
 def _find_service(service_id: UUID, token: str) -> Workload:
@@ -53,7 +58,7 @@ def of_service(request: HttpRequest, service: Workload, start: int) -> dict[str,
     """Minutes of a start of a notebook."""
     if service.desired != Desired.RUN or service.generation != start:
         raise Refused("this start has ended", "stopped", 410)
-    return _kept(request, service, service.kind, 0)
+    return _kept(request, service, service.kind, 0, start)
 
 
 internal_urls = [

@@ -1,13 +1,16 @@
 """Rows of what replicas really use: kept as pods tell it, and read for pages, REST and the rule of low use."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Max, QuerySet, Sum
+from django.db.models import BigIntegerField, Count, F, Max, Min, Q, QuerySet, Sum
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext_lazy
@@ -20,9 +23,11 @@ from jobs.usage.minutes import Asked, Figures, Told
 from jobs.usage.models import ReplicaUsage, UsageHour
 from portal.web.format import duration_text
 
+T = TypeVar("T")
 HOURS_KEPT = timedelta(days=7)
 MIB = 2**20
-# Few enough that their telling is a small part of a web process: 200 pods a minute.
+# Few enough that their telling is a small part of a web process: 200 pods a minute, up to 2,000 pods. More are
+# told every ten minutes all the same.
 LEAST_S, MOST_S, PODS_PER_LEAST = 60, 600, 200
 _STALE = timedelta(seconds=2 * MOST_S)
 _HOUR_S = 3600
@@ -42,32 +47,36 @@ def asked_of(workload: Workload, role: str) -> Asked:
 
 
 @transaction.atomic
-def keep(workload: Workload, role: str, index: int, told: Told) -> bool:
-    """Adds what is newer than what is known of this replica; False: nothing of it is."""
+def keep(
+    workload: Workload, role: str, index: int, attempt: int, told: Told, problem: str = ""
+) -> bool:
+    """Adds what is newer than what is known of this replica; False: nothing of it is.
+
+    Args:
+        attempt: of a notebook its start.
+        problem: why minutes were left out of what was told.
+    """
     now = timezone.now()
     row, _is_new = ReplicaUsage.objects.select_for_update().get_or_create(
         workload=workload, role=role, index=index, defaults={"told_at": now}
     )
     fresh = {minute.at: minute for minute in told.minutes if minute.at > row.last_at}
+    row.problem = problem
     if not fresh:
+        row.save(update_fields=["problem"])
         return False
     asked = asked_of(workload, role)
     row.gpu_note = _gpu_note(workload, role, index, told.gpu_note) if asked.gpu_count else ""
     # Whatever else a pod sees, or says that it does, is not its own.
     own = () if row.gpu_note else tuple(f"gpu{number}." for number in range(asked.gpu_count))
     for minute in fresh.values():
-        minute.used = {
-            name: pair
-            for name, pair in minute.used.items()
-            if not name.startswith("gpu") or name.startswith(own)
-        }
+        minute.used = _own(minute.used, own)
     added = [fresh[at] for at in sorted(fresh)]
-    was_away = added[0].at - row.last_at > _STALE.total_seconds()  # stopped, and started again
-    row.low = by_minute.low_since(
-        {} if was_away else row.low, added, asked, settings.LOW_USE_PERCENT
-    )
+    before = row.low if row.attempt == attempt else {}
+    row.low = by_minute.low_since(before, added, asked, settings.LOW_USE_PERCENT)
     row.low_since = min(row.low.values(), default=None)
-    row.method, row.told_at, row.totals = told.method, now, told.totals
+    row.attempt, row.method, row.told_at = attempt, told.method, now
+    row.totals = _own(told.totals, own)
     row.last_at, row.latest = added[-1].at, added[-1].used
     for minute in added:
         _add(row, minute.used)
@@ -82,6 +91,15 @@ def keep(workload: Workload, role: str, index: int, told: Told) -> bool:
         else:
             UsageHour.objects.filter(pk=known.pk).update(packed=packed)
     return True
+
+
+def _own(found: Mapping[str, T], own: tuple[str, ...]) -> dict[str, T]:
+    """By figures; of GPUs those alone whose names begin so."""
+    return {
+        name: value
+        for name, value in found.items()
+        if not name.startswith("gpu") or name.startswith(own)
+    }
 
 
 def _gpu_note(workload: Workload, role: str, index: int, told: str) -> str:
@@ -104,6 +122,7 @@ def _add(row: ReplicaUsage, used: Figures) -> None:
         row.gpu_minutes += 1
         row.gpu_percent_sum += found["gpu.percent"][0]
         row.gpu_percent_peak = max(row.gpu_percent_peak, found["gpu.percent"][1])
+        row.gpu_memory_mib_sum += found["gpu.memory_mib"][0]
         row.gpu_memory_mib_peak = max(row.gpu_memory_mib_peak, found["gpu.memory_mib"][1])
 
 
@@ -139,14 +158,17 @@ def low_of(row: ReplicaUsage) -> dict[str, int]:
 _MAX_LOW = 200
 
 
-def low_texts(workloads: QuerySet[Workload]) -> dict[Workload, str]:
-    """Of these, those with replicas that use little, and of what; the longest first. One query."""
-    found: dict[Workload, dict[str, list[int]]] = {}
-    rows = low_rows(workloads).select_related("workload__owner").order_by("low_since", "pk")
-    for row in rows[:_MAX_LOW]:
-        for what, since in low_of(row).items():
-            found.setdefault(row.workload, {}).setdefault(what, []).append(since)
+def _low_texts(workloads: QuerySet[Workload]) -> dict[UUID, str]:
+    """Of these, ids of those with replicas that use little, and of what; the longest first. One query."""
     titles = {"cpu": _("CPU"), "memory": _("memory"), "gpu": _("GPU")}
+    sinces = {what: Cast(KT(f"low__{what}"), BigIntegerField()) for what in titles}
+    facts: dict[str, Any] = {"first": Min("low_since")}
+    for what in titles:
+        is_low = Q(**{f"{what}__lte": F("last_at") - settings.LOW_USE_MINUTES * 60})
+        # What is said of all of them is true of the one that became low last.
+        facts |= {f"{what}_n": Count("pk", filter=is_low), f"{what}_at": Max(what, filter=is_low)}
+    low: Any = low_rows(workloads).annotate(**sinces).values("workload")
+    rows = low.annotate(**facts).order_by("first", "workload")[:_MAX_LOW]
     text = ngettext_lazy(
         "%(what)s below %(percent)s %% for %(time)s",
         "%(what)s below %(percent)s %% for %(time)s in %(n)s replicas",
@@ -154,29 +176,37 @@ def low_texts(workloads: QuerySet[Workload]) -> dict[Workload, str]:
     )
     now_s = time.time()
     return {
-        workload: "; ".join(
+        row["workload"]: "; ".join(
             text
             % {
-                "what": titles[what],
-                "n": len(ats),
+                "what": title,
+                "n": row[f"{what}_n"],
                 "percent": settings.LOW_USE_PERCENT,
-                "time": duration_text(now_s - min(ats)),
+                "time": duration_text(now_s - row[f"{what}_at"]),
             }
-            for what, ats in sorted(low.items())
+            for what, title in titles.items()
+            if row[f"{what}_n"]
         )
-        for workload, low in found.items()
+        for row in rows
     }
+
+
+def low_texts(workloads: QuerySet[Workload]) -> dict[Workload, str]:
+    """As `_low_texts`, by rows for a list. Two queries."""
+    texts = _low_texts(workloads)
+    found = Workload.objects.for_lists().select_related("owner").in_bulk(texts)
+    return {found[pk]: text for pk, text in texts.items() if pk in found}
 
 
 def low_text(workload: Workload) -> str:
     """The same of one; empty: it uses enough, or does not run."""
     if workload.state != WorkloadState.RUNNING:
         return ""
-    return "".join(low_texts(Workload.objects.filter(pk=workload.pk)).values())
+    return _low_texts(Workload.objects.filter(pk=workload.pk)).get(workload.pk, "")
 
 
 def minutes_of(
-    rows: Sequence[UsageHour], since_s: int = 0
+    rows: Iterable[UsageHour], since_s: int = 0
 ) -> list[tuple[UsageHour, int, Mapping[str, Any]]]:
     """Row, begin and figures of each minute, with GPUs put together."""
     return [
@@ -187,13 +217,18 @@ def minutes_of(
     ]
 
 
-_SUMS = ("minutes", "cpu_m_sum", "memory_mib_sum", "gpu_minutes", "gpu_percent_sum")
-_PEAKS = ("cpu_m_peak", "memory_mib_peak", "gpu_percent_peak", "gpu_memory_mib_peak")
-_SHOWN_HOURS = 400  # the latest of all replicas: a page is made in time, however many there are
+_SUMS = ("minutes", "gpu_minutes", *(f"{name}_sum" for name in by_minute.SUMMED))
+_PEAKS = tuple(f"{name}_peak" for name in by_minute.SUMMED)
+_SHOWN_HOURS = 48  # the latest of all replicas: a page is made in time, however many there are
 
 
 class Utilisation:
-    """What one workload has used, for its page. Three queries."""
+    """What one workload has used, for its page. Two queries, and one for each of its roles.
+
+    Attributes:
+        gpu_note: why GPUs were requested and are not measured, in words; empty: they are, or none was.
+        problem: why minutes were left out, in words; empty: none were.
+    """
 
     def __init__(self, workload: Workload) -> None:
         """
@@ -202,9 +237,12 @@ class Utilisation:
         """
         rows = ReplicaUsage.objects.filter(workload=workload).order_by()
         sums = {name: Sum(name) for name in _SUMS} | {name: Max(name) for name in _PEAKS}
-        by_role = {row["role"]: row for row in rows.values("role").annotate(**sums)}
-        hours = UsageHour.objects.filter(workload=workload).order_by("-hour")[:_SHOWN_HOURS]
-        minutes = minutes_of(list(hours)) if by_role else []
+        # Any text is more than none.
+        sums |= {name: Max(name) for name in ("gpu_note", "problem")}
+        summed: Any = rows.values("role").annotate(**sums)
+        by_role = {row["role"]: row for row in summed}
+        hours = UsageHour.objects.filter(workload=workload).order_by("-hour", "index")
+        shown = _SHOWN_HOURS // max(1, len(by_role))
         self.lines = [
             line
             for role, each in workload.asked.items()
@@ -214,10 +252,13 @@ class Utilisation:
                 each["count"],
                 asked_of(workload, role),
                 by_role[role],
-                [(at, used) for row, at, used in minutes if row.role == role],
+                [(at, used) for _row, at, used in minutes_of(hours.filter(role=role)[:shown])],
             )
         ]
-        self.latest = rows.order_by("-told_at").first() if by_role else None
+        self.latest = rows.order_by("-last_at").first() if self.lines else None
+        note = max((row["gpu_note"] for row in by_role.values()), default="")
+        self.gpu_note = str(gpu_text(note)) if note else ""
+        self.problem = max((row["problem"] for row in by_role.values()), default="")
 
     @property
     def volumes(self) -> list[tuple[str, int, int]]:
@@ -229,18 +270,12 @@ class Utilisation:
             if row and f"{name}_mib" in row.latest and row.totals.get(f"{name}_mib")
         ]
 
-    @property
-    def gpu_note(self) -> str:
-        """Why GPUs were requested and are not measured, in words; empty: they are, or none was."""
-        row = self.latest
-        return str(gpu_text(row.gpu_note)) if row and row.gpu_note else ""
-
 
 def gpu_text(note: str) -> Any:
     """A note of `jobs/pod/nvml.py`, or of ours, in words."""
     return {
-        "no_driver": _("the image's container has no NVIDIA driver library (libnvidia-ml.so.1)"),
-        "mig": _("the GPU is divided by MIG, and the driver tells no use of a part"),
-        "shared": _("other pods share the GPU, and the driver tells no use of one pod"),
+        "no_driver": _("the container has no NVIDIA driver library (libnvidia-ml.so.1)"),
+        "mig": _("the GPU is divided by MIG, and the driver reports no use of a MIG slice"),
+        "shared": _("other pods share the GPU, and the driver reports no use of one pod"),
         "no_gpu": _("the driver shows no GPU"),
     }.get(note, _("the driver answers with an error (%(code)s)") % {"code": note})

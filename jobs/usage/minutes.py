@@ -8,7 +8,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -21,6 +21,8 @@ Name = Annotated[
 ]
 Figures = Mapping[str, Pair]
 MAX_FIGURES = 5 + 4 * 64
+# What is summed up for good, as `ReplicaUsage` names it.
+SUMMED = ("cpu_m", "memory_mib", "gpu_percent", "gpu_memory_mib")
 STEPS_S = (60, 120, 300, 600, 1800, 3600, 7200, 14400)
 MAX_POINTS = 120
 MAX_AGE_S = 3 * 3600  # pods keep two hours while the portal does not answer
@@ -38,7 +40,7 @@ class Told(msgspec.Struct):
     """What a pod tells.
 
     Attributes:
-        method: where processor and memory were read.
+        method: where CPU and memory were read.
         gpu_note: why no GPU is measured; empty: they are, or there is none.
         totals: MiB that there are of what is used.
     """
@@ -49,19 +51,16 @@ class Told(msgspec.Struct):
     totals: Annotated[dict[Name, Amount], Meta(max_length=MAX_FIGURES)] = {}
 
 
-def find_problem(minutes: Sequence[Minute], now_s: float) -> str:
-    """Why these cannot be minutes of now, in words; empty when they can."""
-    for minute in minutes:
-        for name, (mean, peak) in minute.used.items():
-            if mean > peak:
-                return f"{name}: the mean of a minute ({mean}) is above its peak ({peak})"
-            if name.endswith("percent") and peak > 100:
-                return f"{name}: {peak} is more than 100"
-        if not now_s - MAX_AGE_S <= minute.at <= now_s + CLOCKS_S:
-            at, now = (
-                f"{datetime.fromtimestamp(s, UTC):%Y-%m-%d %H:%M}" for s in (minute.at, now_s)
-            )
-            return f"a minute of {at} is not of the last three hours (it is {now} UTC): set the node's clock"
+def find_problem(minute: Minute, now_s: float) -> str:
+    """Why this cannot be a minute of now, in words; empty when it can."""
+    for name, (mean, peak) in minute.used.items():
+        if mean > peak:
+            return f"{name}: the mean of a minute ({mean}) is above its peak ({peak})"
+        if name.endswith("percent") and peak > 100:
+            return f"{name}: {peak} is more than 100"
+    if not now_s - MAX_AGE_S <= minute.at <= now_s + CLOCKS_S:
+        at, now = (f"{datetime.fromtimestamp(s, UTC):%Y-%m-%d %H:%M}" for s in (minute.at, now_s))
+        return f"a minute of {at} is not of the last three hours (it is {now} UTC): set the node's clock"
     return ""
 
 
@@ -82,7 +81,8 @@ def gpu_of(used: Figures) -> Gpu | None:
     if not percents:
         return None
     mean = round(sum(mean for mean, _peak in percents) / len(percents))
-    return Gpu((mean, max(peak for _mean, peak in percents)), max(memories))
+    fullest = (max(mean for mean, _peak in memories), max(peak for _mean, peak in memories))
+    return Gpu((mean, max(peak for _mean, peak in percents)), fullest)
 
 
 def merged(used: Figures) -> dict[str, Pair]:
@@ -91,6 +91,20 @@ def merged(used: Figures) -> dict[str, Pair]:
     if gpu := gpu_of(used):
         found |= {"gpu.percent": gpu.percent, "gpu.memory_mib": gpu.memory_mib}
     return found
+
+
+def summary_of(row: Mapping[str, Any]) -> dict[str, Pair]:
+    """Mean and peak over all minutes, by figures as `merged` has them; without those that were not measured.
+
+    Args:
+        row: counts, sums and peaks by their names in `ReplicaUsage`.
+    """
+    counts = {name: row["gpu_minutes" if "gpu" in name else "minutes"] for name in SUMMED}
+    return {
+        name.replace("gpu_", "gpu.", 1): (round(row[f"{name}_sum"] / count), row[f"{name}_peak"])
+        for name, count in counts.items()
+        if count
+    }
 
 
 class _Hour(msgspec.Struct):

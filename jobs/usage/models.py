@@ -48,12 +48,19 @@ class ReplicaUsage(models.Model):
 
     # Without a constraint in the database: it outlives the workload.
     workload = models.ForeignKey(
-        "jobs.Workload", models.DO_NOTHING, related_name="measured", db_constraint=False
+        "jobs.Workload",
+        models.DO_NOTHING,
+        related_name="measured",
+        db_constraint=False,
+        db_index=False,  # the constraint's index begins with it
     )
     role = models.CharField(max_length=16)
     index = models.IntegerField()
     method = models.CharField(max_length=16)  # where it was read: cgroup1, cgroup2 or processes
+    attempt = models.IntegerField(default=0)  # that told last; of a notebook the start
     gpu_note = models.CharField(max_length=32, blank=True, default="")  # why no GPU is measured
+    # Why minutes were left out of what was told last.
+    problem = models.CharField(max_length=200, blank=True, default="")
     told_at = models.DateTimeField(db_index=True)
     last_at = models.BigIntegerField(default=0)  # its latest minute, seconds since 1970
     latest = models.JSONField(default=dict)  # figure -> [mean, peak] of that minute
@@ -68,7 +75,8 @@ class ReplicaUsage(models.Model):
     gpu_minutes = models.IntegerField(default=0)  # in which GPUs were measured
     gpu_percent_sum = models.BigIntegerField(default=0)
     gpu_percent_peak = models.IntegerField(default=0)
-    gpu_memory_mib_peak = models.BigIntegerField(default=0)  # of the fullest one
+    gpu_memory_mib_sum = models.BigIntegerField(default=0)  # both of the fullest one
+    gpu_memory_mib_peak = models.BigIntegerField(default=0)
 
     class Meta:
         constraints = [
@@ -88,7 +96,7 @@ class UsageHour(models.Model):
     """The minutes of one replica in one hour, packed (`jobs/usage/minutes.py`); kept for seven days."""
 
     workload = models.ForeignKey(
-        "jobs.Workload", models.DO_NOTHING, related_name="+", db_constraint=False
+        "jobs.Workload", models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False
     )
     role = models.CharField(max_length=16)
     index = models.IntegerField()

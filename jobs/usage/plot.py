@@ -10,7 +10,7 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 
-from jobs.usage.minutes import Asked, Figures, Pair, Point, step_for, thinned
+from jobs.usage.minutes import Asked, Figures, Pair, Point, step_for, summary_of, thinned
 
 WIDTH, HEIGHT = 240, 48
 _MIB = 2**20
@@ -55,28 +55,19 @@ def lines_of(
 ) -> list[ResourceUse]:
     """
     Args:
-        summary: sums and peaks of `ReplicaUsage` over the role's replicas.
+        summary: counts, sums and peaks of `ReplicaUsage` over the role's replicas.
         minutes: the latest ones of these, in any order, with GPUs put together.
     """
     known = list(minutes)
     begin, end = (pick((at for at, _used in known), default=0) for pick in (min, max))
     step_s = step_for(end + 60 - begin)
     points = thinned(known, step_s)
-    measured, of_gpu = max(1, summary["minutes"]), max(1, summary["gpu_minutes"])
-    found = [
-        (_("CPU"), "cpu", "cpu_m", 1, asked.cpu_m, summary["cpu_m_sum"] / measured),
-        (
-            _("Memory"),
-            "memory",
-            "memory_mib",
-            _MIB,
-            asked.memory_mib,
-            summary["memory_mib_sum"] / measured,
-        ),
-    ]
-    if asked.gpu_count and summary["gpu_minutes"]:
-        mean = summary["gpu_percent_sum"] / of_gpu
-        found.append((_("GPU"), "percent", "gpu_percent", 1, 100, mean))
+    measured = summary_of(summary)
+    resources = (
+        (_("CPU"), "cpu", "cpu_m", 1, asked.cpu_m),
+        (_("Memory"), "memory", "memory_mib", _MIB, asked.memory_mib),
+        (_("GPU"), "percent", "gpu.percent", 1, 100),
+    )
     return [
         ResourceUse(
             role,
@@ -84,10 +75,11 @@ def lines_of(
             title,
             kind,
             whole * unit,
-            (round(mean * unit), summary[f"{name}_peak"] * unit),
-            plot_of(points, name.replace("gpu_", "gpu.", 1), whole, step_s),
+            (measured[name][0] * unit, measured[name][1] * unit),
+            plot_of(points, name, whole, step_s),
         )
-        for title, kind, name, unit, whole, mean in found
+        for title, kind, name, unit, whole in resources
+        if name in measured
     ]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.db.models import F
 from django.utils.timezone import now
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -15,7 +16,7 @@ from rest_framework.views import APIView
 
 from jobs.models import Replica, Workload
 from jobs.usage import measured
-from jobs.usage.minutes import merged, step_for, thinned
+from jobs.usage.minutes import SUMMED, merged, step_for, summary_of, thinned
 from jobs.usage.models import ReplicaUsage, UsageHour
 from jobs.workloads.rest import RowsViewSet
 from portal.errors import FieldError, Refused
@@ -23,10 +24,10 @@ from portal.web.fields import as_whole
 from portal.web.rest import Pagination
 
 MAX_HOURS = 7 * 24
-MAX_ROWS = 5000  # hours of replicas that one answer reads
+MAX_ROWS = 1000  # hours of replicas that one answer reads
 
 
-class AskedSerializer(serializers.Serializer[Any]):
+class RequestedSerializer(serializers.Serializer[Any]):
     cpu_m = serializers.IntegerField(help_text="millicores")
     memory_mib = serializers.IntegerField()
     gpu_count = serializers.IntegerField()
@@ -45,7 +46,7 @@ class ReplicaUsageSerializer(serializers.Serializer[Any]):
     """What a replica has used; `now`, `mean` and `peak` are of the latest minute, of all minutes, of all."""
 
     replica = serializers.CharField(help_text="for example worker-0")
-    asked = AskedSerializer()
+    requested = RequestedSerializer()
     now = UsedSerializer()
     mean = UsedSerializer()
     peak = UsedSerializer()
@@ -53,6 +54,7 @@ class ReplicaUsageSerializer(serializers.Serializer[Any]):
     told_at = serializers.DateTimeField()
     method = serializers.ChoiceField(["cgroup1", "cgroup2", "processes"])
     gpu_note = serializers.CharField(help_text="why requested GPUs are not measured; else empty")
+    problem = serializers.CharField(help_text="why the latest minutes were left out; else empty")
     totals = serializers.DictField(
         child=serializers.IntegerField(), help_text="MiB there are, by figure"
     )
@@ -85,35 +87,24 @@ class RunningUsageSerializer(ReplicaUsageSerializer):
 
 
 def _used(found: dict[str, Any], place: int) -> dict[str, int | None]:
-    names = ("cpu_m", "memory_mib", "gpu_percent", "gpu_memory_mib")
-    pairs = {name: found.get(name.replace("gpu_", "gpu.", 1)) for name in names}
+    pairs = {name: found.get(name.replace("gpu_", "gpu.", 1)) for name in SUMMED}
     return {name: pair[place] if pair else None for name, pair in pairs.items()}
 
 
 def row_json(row: ReplicaUsage, workload: Workload) -> dict[str, Any]:
     """As `ReplicaUsageSerializer` says."""
-    latest = merged(row.latest)
-    has_gpu = row.gpu_minutes > 0
+    whole = summary_of(vars(row))
     return {
         "replica": str(row),
-        "asked": measured.asked_of(workload, row.role)._asdict(),
-        "now": _used(latest, 0),
-        "mean": {
-            "cpu_m": round(row.cpu_m_sum / row.minutes) if row.minutes else None,
-            "memory_mib": round(row.memory_mib_sum / row.minutes) if row.minutes else None,
-            "gpu_percent": round(row.gpu_percent_sum / row.gpu_minutes) if has_gpu else None,
-            "gpu_memory_mib": None,
-        },
-        "peak": {
-            "cpu_m": row.cpu_m_peak,
-            "memory_mib": row.memory_mib_peak,
-            "gpu_percent": row.gpu_percent_peak if has_gpu else None,
-            "gpu_memory_mib": row.gpu_memory_mib_peak if has_gpu else None,
-        },
+        "requested": measured.asked_of(workload, row.role)._asdict(),
+        "now": _used(merged(row.latest), 0),
+        "mean": _used(whole, 0),
+        "peak": _used(whole, 1),
         "minutes": row.minutes,
         "told_at": row.told_at,
         "method": row.method,
         "gpu_note": str(measured.gpu_text(row.gpu_note)) if row.gpu_note else "",
+        "problem": row.problem,
         "totals": row.totals,
         "low": {what: _at(since) for what, since in measured.low_of(row).items()},
     }
@@ -129,9 +120,10 @@ def series_json(workload: Workload, rows: Sequence[ReplicaUsage], hours_text: st
     Raises:
         Refused: `hours` is no number of them, or too many for so many replicas.
     """
-    hours = as_whole(hours_text or "24")
-    if hours is None or not 1 <= hours <= MAX_HOURS:
-        raise Refused([FieldError("hours", "out_of_range", f"This must be 1 to {MAX_HOURS}.")])
+    usual = min(24, MAX_ROWS // max(1, len(rows)))
+    hours = as_whole(hours_text) if hours_text else usual
+    if hours is None or not 0 <= hours <= MAX_HOURS:
+        raise Refused([FieldError("hours", "out_of_range", f"This must be 0 to {MAX_HOURS}.")])
     if hours * len(rows) > MAX_ROWS:
         text = f"{len(rows)} replicas are too many for {hours} hours: ask for fewer, or for a smaller page_size."
         raise Refused([FieldError("hours", "out_of_range", text)])
@@ -140,7 +132,7 @@ def series_json(workload: Workload, rows: Sequence[ReplicaUsage], hours_text: st
     kept = UsageHour.objects.filter(workload=workload, hour__gte=begin)
     kept = kept.filter(role__in={row.role for row in rows}, index__in={row.index for row in rows})
     step_s, minutes = step_for(hours * 3600), defaultdict(list)
-    for hour, at, used in measured.minutes_of(list(kept), int(since.timestamp())):
+    for hour, at, used in measured.minutes_of(kept if hours else (), int(since.timestamp())):
         minutes[hour.role, hour.index].append((at, used))
     return [
         row_json(row, workload)
@@ -159,7 +151,9 @@ DESCRIBED = extend_schema(
     description="What its replicas have used, with a series of each.",
     parameters=[
         OpenApiParameter(
-            "hours", OpenApiTypes.INT, description=f"of the series; 24, at most {MAX_HOURS}"
+            "hours",
+            OpenApiTypes.INT,
+            description=f"of the series; 24, fewer for many replicas, at most {MAX_HOURS}; 0: none",
         )
     ],
     responses=SeriesSerializer(many=True),
@@ -178,20 +172,33 @@ class UsageView(APIView):
 
     @extend_schema(
         parameters=[
-            OpenApiParameter("low", OpenApiTypes.INT, description="1: only those of low use")
+            OpenApiParameter(
+                "low", OpenApiTypes.INT, enum=(0, 1), description="1: only those of low use"
+            )
         ],
         responses=RunningUsageSerializer(many=True),
     )
     def get(self, request: Request) -> Response:
         seen = Workload.objects.visible_to(request.user)
-        is_low = request.query_params.get("low") == "1"
-        rows = measured.low_rows(seen) if is_low else measured.open_rows(seen)
+        low = request.query_params.get("low") or "0"
+        if low not in {"0", "1"}:
+            raise Refused([FieldError("low", "invalid_choice", "This must be 0 or 1.")])
+        rows = measured.low_rows(seen) if low == "1" else measured.open_rows(seen)
         rows = rows.select_related("workload__owner", "workload__tenant")
+        rows = rows.defer(*(f"workload__{name}" for name in ("plan", "notes", "spec", "steps")))
         paginator = Pagination()
         ordered = rows.order_by("workload__queued_at", "workload_id", "role", "index")
         page = paginator.paginate_queryset(ordered, request) or []
-        replicas = Replica.objects.filter(workload__in={row.workload_id for row in page})
-        nodes = {(one.workload_id, one.attempt, one.role, one.index): one.node for one in replicas}
+        replicas = Replica.objects.filter(
+            workload__in={row.workload_id for row in page},
+            attempt=F("workload__attempt"),
+            role__in={row.role for row in page},
+            index__in={row.index for row in page},
+        )
+        nodes = {
+            tuple(key): node
+            for *key, node in replicas.values_list("workload_id", "role", "index", "node")
+        }
         shown = [
             row_json(row, work)
             | {
@@ -200,7 +207,7 @@ class UsageView(APIView):
                 "name": work.name,
                 "owner": work.owner.username,
                 "namespace": work.tenant.namespace,
-                "node": nodes.get((work.pk, work.attempt, row.role, row.index), ""),
+                "node": nodes.get((work.pk, row.role, row.index), ""),
             }
             for row in page
             for work in [row.workload]

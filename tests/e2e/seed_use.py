@@ -40,4 +40,4 @@ def use(workload: Any, role: str, index: int, minutes: int, *, busy: float, gpus
             if n % 97 not in (5, 6, 7)  # a portal that was away
         ]
         totals = {"data_mib": 10_240, "log_mib": 10_240}
-        assert keep(workload, role, index, Told(rows, "cgroup2", totals=totals))
+        assert keep(workload, role, index, 1, Told(rows, "cgroup2", totals=totals))

@@ -47,7 +47,7 @@ def test_figures_of_a_training_that_runs_and_of_one_that_was_short(
     assert after["peak"]["cpu_m"] > 50
     seen = wait_for("the first figures", lambda: told(long), timeout_s=180)
     assert ada.get(f"jobs/{long['id']}/")["state"] == "running"
-    assert seen["asked"] == {"cpu_m": 1000, "memory_mib": 1024, "gpu_count": 0}
+    assert seen["requested"] == {"cpu_m": 1000, "memory_mib": 1024, "gpu_count": 0}
     assert 50 < seen["mean"]["cpu_m"] < 1100
     assert 200 <= seen["peak"]["memory_mib"] < 400
     assert {"data_mib", "log_mib"} <= seen["totals"].keys()

@@ -31,7 +31,7 @@ LANDED = {
     "jobs/migrations/0017_dry_runs.py": "cd42ee146cfc7a2ebe3c714b0802a7fe2e5fa6b17d822b4ca80e01c738c13259",
     "jobs/usage/migrations/0001_from_jobs.py": "77805004d00d4cd1c9559d2afd21b13a245517f50b4fc5878c9bb0b39d3eb904",
     "jobs/usage/migrations/0002_any_kind.py": "f4bc5bdb1c6a27931caee9bac349c0c0caf0742b7edf759bc238f7dc8d7e68e2",
-    "jobs/usage/migrations/0003_utilisation.py": "6bc5779ce37d3048134db7063fb0dea731e226fffdba005d2701040e2a08d8af",
+    "jobs/usage/migrations/0003_utilisation.py": "19e964329677ab260ac52c35972b63fd9cde75cf2c506e2d60186e3bdb3c876c",
     "portal/migrations/0001_initial.py": "7be889019828ee90114542b717981c8feab42b779f44a4d251fb8015bbd190d7",
     "tenants/migrations/0001_initial.py": "33a4baee0bf5cc07de10dd3940e12cf2ea887ee294eaba9a31cc191ba83aa106",
     "tenants/migrations/0002_people_move_out.py": "1e063d08b5e2aeed3e6af1368eb47d338521e4e20cecaa28734487367391a6d9",

@@ -195,7 +195,7 @@ def _mib(mib: float) -> str:
 
 def _shown(rows: list[Json]) -> Json:
     """What replicas request and use together, as cells."""
-    gpus = _of_all(rows, "asked", "gpu_count")
+    gpus = _of_all(rows, "requested", "gpu_count")
     fullest = [part(row, "now").get("gpu_memory_mib") for row in rows]
     notes = sorted({str(row.get("gpu_note")) for row in rows if row.get("gpu_note")})
     return {
@@ -204,9 +204,9 @@ def _shown(rows: list[Json]) -> Json:
         "gpu": f"{gpus:g}" if gpus else "",
         "duty": _duty(rows) or ("not measured" if notes else ""),
         "gpu_memory": _mib(max(known)) if (known := [one for one in fullest if one]) else "",
-        "cpu": _used(_of_all(rows, "now", "cpu_m"), _of_all(rows, "asked", "cpu_m"), _cores),
+        "cpu": _used(_of_all(rows, "now", "cpu_m"), _of_all(rows, "requested", "cpu_m"), _cores),
         "memory": _used(
-            _of_all(rows, "now", "memory_mib"), _of_all(rows, "asked", "memory_mib"), _mib
+            _of_all(rows, "now", "memory_mib"), _of_all(rows, "requested", "memory_mib"), _mib
         ),
         "node": ", ".join(sorted({str(row["node"]) for row in rows if row.get("node")})),
         "low": ", ".join(sorted({what for row in rows for what in part(row, "low")})),
@@ -242,7 +242,7 @@ def top_job(session: CliSession, job: str | None) -> int:
     rest, output = session.rest, session.output
     if job:
         one = find_job(rest, job, session.terminal)
-        rows = list(rest.every(f"jobs/{one.get('id')}/usage/", {"hours": 1}))
+        rows = list(rest.every(f"jobs/{one.get('id')}/usage/", {"hours": 0}))
         columns: Sequence[Column] = REPLICA_COLUMNS
         shown = [_shown([row]) for row in rows]
         empty = (

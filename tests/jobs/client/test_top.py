@@ -15,7 +15,7 @@ def row(replica: str, **changes: Any) -> dict[str, Any]:
         "owner": "ada",
         "node": "gpu-01",
         "replica": replica,
-        "asked": {"cpu_m": 4000, "memory_mib": 8192, "gpu_count": 1},
+        "requested": {"cpu_m": 4000, "memory_mib": 8192, "gpu_count": 1},
         "now": {"cpu_m": 900, "memory_mib": 2048, "gpu_percent": 40, "gpu_memory_mib": 10240},
         "gpu_note": "",
         "low": {},

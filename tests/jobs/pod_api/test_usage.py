@@ -140,8 +140,17 @@ def test_hostile_bodies_are_refused_in_words(job: Workload, what: str) -> None:
     body, expected = HOSTILE[what]
     status, error = tell(job, body)
     assert (status, len(error["text"]) > 10) == (expected, True)
-    assert not ReplicaUsage.objects.exists()
+    assert not ReplicaUsage.objects.filter(last_at__gt=0).exists()
     assert not UsageHour.objects.exists()
+
+
+def test_a_bad_minute_is_left_out_and_said_until_all_are_good(job: Workload) -> None:
+    slept = told(minute(NOW - 86400), minute(NOW - 60))
+    assert tell(job, slept)[0] == 200
+    assert [at for _, at, _ in kept(job)] == [NOW - 60]
+    assert "set the node's clock" in ReplicaUsage.objects.get().problem
+    assert tell(job, told(minute()))[0] == 200
+    assert ReplicaUsage.objects.get().problem == ""
 
 
 def test_nobody_tells_for_another(job: Workload) -> None:
@@ -250,6 +259,11 @@ def test_the_rule_takes_what_runs_and_is_low_for_long_enough(job: Workload, sett
     assert tell(job, told({"at": NOW + 60, "used": IDLE}))[0] == 200
     since = NOW - 59 * 60
     assert found() == [{"cpu": since, "memory": since, "gpu": since}]
+    Workload.objects.filter(pk=job.pk).update(attempt=2)
+    assert tell(job, told({"at": NOW + 120, "used": IDLE}), "worker/0/2")[0] == 200
+    assert found() == []  # it has only begun
+    ReplicaUsage.objects.update(last_at=NOW + 60, low={"cpu": since}, low_since=since)
+    assert found() == [{"cpu": since}]
     settings.LOW_USE_MINUTES = 61
     assert found() == []
     settings.LOW_USE_MINUTES, settings.LOW_USE_PERCENT = 60, 0

@@ -9,7 +9,8 @@ import pytest
 from jobs.models import Replica, Workload
 from jobs.usage import measured, plot
 from jobs.usage.measured import keep
-from jobs.usage.minutes import Asked, Minute, Point, Told, step_for, thinned
+from jobs.usage.minutes import Asked, Gpu, Minute, Point, Told, gpu_of, step_for, thinned
+from jobs.workloads import usage_api
 from tenants.models import Team, User
 from tests.browsing import client_of, read
 from tests.e2e.seed_use import use
@@ -46,7 +47,10 @@ def said(who: str, path: str, name: str = "utilisation") -> str:
     return " ".join(" ".join(part.text.split()) for part in read(client_of(who), path).all(id=name))
 
 
-def test_the_page_says_what_was_requested_and_what_was_used(job: Workload) -> None:
+def test_the_page_says_what_was_requested_and_what_was_used(
+    job: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measured, "_SHOWN_HOURS", 2)  # one of each role
     path = f"/trainings/{job.pk}/"
     assert "Nothing measured yet" in said("ada", path)
     for index, busy in ((0, 0.25), (1, 0.75)):
@@ -72,30 +76,38 @@ def test_gpus_that_are_not_measured_have_a_reason_and_no_zero(
     job: Workload, note: str, words: str
 ) -> None:
     at = int(time.time()) // 60 * 60
-    keep(job, "worker", 0, Told([Minute(at, {"cpu_m": (1, 2)})], "cgroup1", note))
+    keep(job, "worker", 0, 1, Told([Minute(at, {"cpu_m": (1, 2)})], "cgroup1", note))
+    keep(job, "worker", 1, 1, Told([Minute(at, {"cpu_m": (1, 2)})], "cgroup1"))
     text = said("ada", f"/trainings/{job.pk}/")
     assert words in text
     assert "0 %" not in text.replace("(0 %)", "")
-    (row,) = rows_of("ada", f"jobs/{job.pk}/usage/")
+    row, _other = rows_of("ada", f"jobs/{job.pk}/usage/")
     assert words in row["gpu_note"]
     assert (row["now"]["gpu_percent"], row["mean"]["gpu_percent"]) == (None, None)
 
 
-def test_rest_has_figures_and_series_of_each_replica(job: Workload) -> None:
+def test_rest_has_figures_and_series_of_each_replica(
+    job: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
     use(job, "worker", 1, 30, busy=0.5, gpus=2)
     (row,) = rows_of("ada", f"jobs/{job.pk}/usage/?hours=2")
     assert (row["replica"], row["step_s"], row["minutes"]) == ("worker-1", 60, 27)
-    assert row["asked"] == {"cpu_m": 4000, "memory_mib": 8192, "gpu_count": 1}
-    assert row["mean"]["memory_mib"] == 4096
+    assert row["requested"] == {"cpu_m": 4000, "memory_mib": 8192, "gpu_count": 1}
+    assert (row["mean"]["memory_mib"], row["mean"]["gpu_memory_mib"]) == (4096, 35000)
     assert row["peak"]["gpu_memory_mib"] == 36000
     assert len(row["series"]) == 27
     assert row["series"][0]["used"]["memory_mib"] == [4096, 4506]
     (row,) = rows_of("ada", f"jobs/{job.pk}/usage/?hours=168")
     assert row["step_s"] == 7200
     assert 1 <= len(row["series"]) <= 2
-    for hours in ("0", "169", "x", "9" * 5000):
+    for hours in ("-1", "169", "x", "9" * 5000):
         answer = client_of("ada").get(f"/api/v1/jobs/{job.pk}/usage/?hours={hours}")
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "hours")
+    (row,) = rows_of("ada", f"jobs/{job.pk}/usage/?hours=0")
+    assert (row["minutes"], row["series"]) == (27, [])
+    monkeypatch.setattr(usage_api, "MAX_ROWS", 2)
+    assert len(rows_of("ada", f"jobs/{job.pk}/usage/")[0]["series"]) == 27
+    assert client_of("ada").get(f"/api/v1/jobs/{job.pk}/usage/?hours=3").status_code == 400
     notebook = make_service(job.tenant, kind="tensorboard", name="board")
     assert rows_of("ada", f"tensorboards/{notebook.pk}/usage/") == []
 
@@ -113,6 +125,7 @@ def test_what_runs_is_listed_for_who_may_see_it(job: Workload, settings: Any) ->
         assert low["replica"] == "worker-0"
         assert set(low["low"]) == {"cpu", "memory", "gpu"}
     assert rows_of("eve", "usage/") == []
+    assert client_of("ada").get("/api/v1/usage/?low=true").status_code == 400
     settings.LOW_USE_PERCENT = 0
     assert rows_of("ada", "usage/?low=1") == []
     Workload.objects.filter(pk=job.pk).update(state="succeeded")
@@ -124,9 +137,9 @@ def test_low_use_is_told_its_owner_and_their_lead_and_stops_nothing(job: Workloa
     for where, who in (("/", "ada"), ("/team/", "lee"), (path, "ada")):
         assert said(who, where, "low-use") == ""
     use(job, "worker", 0, 90, busy=0.04, gpus=1)
-    use(job, "worker", 1, 90, busy=0.04, gpus=1)
+    use(job, "worker", 1, 70, busy=0.04, gpus=1)
     for where, who in (("/", "ada"), ("/team/", "lee"), (path, "ada"), (path, "lee")):
-        assert "CPU below 10 % for 1 h 30 min in 2 replicas" in said(who, where, "low-use")
+        assert "CPU below 10 % for 1 h 10 min in 2 replicas" in said(who, where, "low-use")
     assert said("eve", "/", "low-use") == ""
     job.refresh_from_db()
     assert (job.desired, job.state) == ("run", "running")
@@ -153,10 +166,11 @@ def test_a_mean_is_a_mean_and_a_peak_the_highest() -> None:
         Point(0, {"cpu_m": (20, 25)}),
         Point(120, {"cpu_m": (7, 7)}),
     ]
+    two = {"gpu0.percent": (1, 2), "gpu0.memory_mib": (6, 7), "gpu1.memory_mib": (5, 9)}
+    assert gpu_of(two) == Gpu((1, 2), (6, 9))
     assert [step_for(s) for s in (1, 7200, 7260, 7 * 86400, 10**9)] == [60, 60, 120, 7200, 14400]
 
 
 def test_peaks_of_nothing_are_no_line() -> None:
     summary = dict.fromkeys((*measured._SUMS, *measured._PEAKS), 0)
-    lines = plot.lines_of("worker", 1, Asked(0, 0, 0), summary, [])
-    assert [(line.used, line.share, line.plot) for line in lines] == [((0, 0), None, None)] * 2
+    assert plot.lines_of("worker", 1, Asked(0, 0, 0), summary, []) == []
