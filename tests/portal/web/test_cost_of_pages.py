@@ -99,7 +99,7 @@ def test_there_are_no_other_parts(ids: dict[str, Any], path: str) -> None:
     [
         ("/", 14),
         *((f"/{kind}s/", 9) for kind in ("training", *SERVED)),
-        ("/trainings/{job}/", 10),  # one is of its conditions
+        ("/trainings/{job}/", 11),  # one is of its conditions, one of what it used
         ("/api/v1/notebooks/", 6),
     ],
 )
