@@ -73,8 +73,9 @@ def find_faults() -> list[Fault]:
                     ),
                 )
             )
-        key = settings.SECRET_KEY
-        if len(key) < KEY_LENGTH or len(set(key)) < KEY_LETTERS:
+        # What an older one has signed is good, too.
+        keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+        if any(len(key) < KEY_LENGTH or len(set(key)) < KEY_LETTERS for key in keys):
             found.append(
                 Fault(
                     "homeport.E005",

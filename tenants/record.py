@@ -84,7 +84,8 @@ def read_record(text: str) -> Record:
     """
     if not text:
         raise ValueError(
-            "it has no record of whose it is, as versions before this one wrote none; its data stays"
+            "it has no record of whose it is, as older versions wrote none; its data stays, and an admin "
+            "with kubectl can copy it or write the annotation homeport.dev/record"
         )
     try:
         version = msgspec.json.decode(text, type=_Version).version

@@ -34,7 +34,7 @@ class _Pair:
 
     def load(self) -> ssl.SSLContext:
         try:
-            self._seen = self._look()
+            seen = self._look()
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*self._files)
         except OSError as error:  # an SSLError is one
@@ -42,7 +42,7 @@ class _Pair:
                 f"TLS_CERT_FILE={self._files[0]!r} and TLS_KEY_FILE={self._files[1]!r} are no certificate "
                 f"and its key: {error}; name two PEM files that belong together, or none"
             ) from error
-        self._current = context
+        self._seen, self._current = seen, context
         return context
 
     def choose(self, connection: ssl.SSLObject, name: str | None, _first: ssl.SSLContext) -> None:

@@ -69,7 +69,7 @@ def find_lost(
         and owner_of(one) not in rows
         and not one["metadata"]["name"].startswith(_OF_CHECKS)
     ]
-    judged = [_judged(one, {settings.POD_PORTAL_URL, *portals}) for one in lost]
+    judged = [_judged(one, {settings.POD_PORTAL_URL, *portals}, chosen) for one in lost]
     people = Counter(
         _name(one) for one in judged if not one.problem and (not chosen or one.name in chosen)
     )
@@ -102,10 +102,20 @@ def _read(namespace: Object) -> LostNamespace:
     return replace(lost, found=found)
 
 
-def _judged(lost: LostNamespace, portals: Collection[str]) -> LostNamespace:
+def _judged(
+    lost: LostNamespace, portals: Collection[str], chosen: Collection[str]
+) -> LostNamespace:
     if lost.problem or lost.found is None:
         return lost
-    return replace(lost, problem=_why_not(lost, lost.found, portals))
+    problem = _why_not(lost, lost.found, portals)
+    person = find_person(lost.found)
+    # A user name may have gone to somebody else since.
+    if not problem and person and person.pk != lost.found.user.id and lost.name not in chosen:
+        problem = (
+            f"{person.username} has a newer account than that; name {lost.name} if it is the same "
+            "person"
+        )
+    return replace(lost, problem=problem)
 
 
 def _why_not(lost: LostNamespace, found: Record, portals: Collection[str]) -> str:
@@ -133,7 +143,7 @@ def _why_not(lost: LostNamespace, found: Record, portals: Collection[str]) -> st
 
 def _is_empty(tenant: Tenant) -> bool:
     """Whether a row has come to nothing: its namespace could not be made, as the name was taken."""
-    related = (tenant.workloads, tenant.bundles)
+    related = (tenant.workloads, tenant.bundles, tenant.secrets, tenant.usage)
     is_new = tenant.state == Tenant.State.PROVISIONING
     return is_new and not any(rows.exists() for rows in related)
 

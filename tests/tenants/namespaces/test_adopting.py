@@ -135,6 +135,10 @@ def test_who_came_back_meanwhile_keeps_account_and_gets_the_namespace():
     assert found.problem == "another row has its name, and work of its own"
     job.delete()
     [found] = lost(namespace())
+    assert (
+        found.problem == f"Ada has a newer account than that; name {NAME} if it is the same person"
+    )
+    [found] = lost(namespace(), chosen=(NAME,))
     assert adopt(found).owner == ada
     assert Tenant.objects.get().pk == UUID(found.owner)
     # The next one does not take a name that is in use.

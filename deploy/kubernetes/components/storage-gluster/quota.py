@@ -55,14 +55,17 @@ def main() -> None:
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     wanted = limits(json.load(sys.stdin))
-    if gluster("quota", name, "list").returncode:
-        for words in _SETTINGS:
-            done = gluster(*(word.format(volume=name) for word in words))
-            if done.returncode:
-                sys.exit(f"{' '.join(words)}: {done.stdout}{done.stderr}")
+    is_on = gluster("quota", name, "list").returncode == 0
+    for words in _SETTINGS[1:] if is_on else _SETTINGS:  # what is on already is refused
+        done = gluster(*(word.format(volume=name) for word in words))
+        if done.returncode:
+            sys.exit(f"{' '.join(words)}: {done.stdout}{done.stderr}")
+    failed = False
     for folder, size in sorted(wanted.items()):
         done = gluster("quota", name, "limit-usage", folder, str(size))
-        print(f"{folder}: {size} bytes" if done.returncode == 0 else f"{folder}: {done.stderr}")
+        failed |= done.returncode != 0
+        print(f"{folder}: {done.stderr if done.returncode else f'{size} bytes'}")
+    sys.exit(failed)
 
 
 if __name__ == "__main__":
