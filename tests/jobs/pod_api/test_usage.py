@@ -126,7 +126,8 @@ HOSTILE: dict[str, tuple[Any, int]] = {
     "an unknown figure": (told(minute(secrets=[1, 1])), 400),
     "a GPU too many": (told(minute(**{"gpu100.percent": [1, 1]})), 400),
     "an odd note": (told(minute(), gpu_note="<b>"), 400),
-    "the future": (told(minute(NOW + 600)), 400),
+    # The module may be loaded long before.
+    "the future": (told(minute(NOW + 86400)), 400),
     "a replay of yesterday": (told(minute(NOW - 86400)), 400),
     "nothing": (told(), 400),
     "too many minutes": (told(*(minute(NOW - 60 * n) for n in range(131))), 400),
