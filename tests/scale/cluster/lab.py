@@ -236,12 +236,14 @@ class Lab:
             ensure_tenant(user=user)
         # One more training of the full width fits beside what runs, for the measures.
         trainings = size.trainings + 1
-        Tenant.objects.update(
-            quota_cpu_millicores=100 * trainings * (size.workers + 10),
-            quota_memory_bytes=GIB * trainings * (size.workers + 10),
-            quota_gpu_count=trainings * size.workers,
-            quota_pods=trainings * (size.workers + 10),
-        )
+        # One row at a time: the reconciler is at work on several of them already.
+        for pk in Tenant.objects.values_list("pk", flat=True):
+            Tenant.objects.filter(pk=pk).update(
+                quota_cpu_millicores=100 * trainings * (size.workers + 10),
+                quota_memory_bytes=GIB * trainings * (size.workers + 10),
+                quota_gpu_count=trainings * size.workers,
+                quota_pods=trainings * (size.workers + 10),
+            )
         self.admin.create("/api/v1/persistentvolumes", list(self._volumes()))
 
     @staticmethod
