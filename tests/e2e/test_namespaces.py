@@ -83,9 +83,16 @@ def home(page: Page, rest: Rest) -> str:
 
 def ask(page: Page, verb: str) -> Any:
     """Opens the question of a verb; the dialog."""
-    page.locator(f"#{verb}").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_be_visible()
+
+    def is_asked() -> bool:
+        # A part that is read again between the press and the release of the button loses the click.
+        if not dialog.is_visible():
+            page.locator(f"#{verb}").click()
+            page.wait_for_timeout(3000)
+        return dialog.is_visible()
+
+    wait_for("the question is asked", is_asked, timeout_s=30)
     return dialog
 
 
