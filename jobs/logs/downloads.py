@@ -24,13 +24,15 @@ def replica_of(job: Workload, name: str) -> tuple[str, int] | None:
     return role, int(number)
 
 
-def log_answer(
+def log_answer(  # noqa: PLR0913 - each is a parameter of the address
     request: HttpRequest,
     job: Workload,
     replica: tuple[str, int] | None,
     tail: int | None,
     which: logs.Which = "latest",
     since: datetime | None = None,
+    *,
+    has_times: bool = False,
 ) -> StreamingHttpResponse:
     """The log as text.
 
@@ -41,6 +43,7 @@ def log_answer(
         tail: that many last lines; None: all of it, offered as a file.
         which: whose log.
         since: only lines from this time on, where times are known.
+        has_times: each line behind its time, where times are known.
     """
     name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in job.name)
     if which != "latest":
@@ -48,7 +51,9 @@ def log_answer(
     whose = f"{replica[0]}-{replica[1]}" if replica else "all"
     if isinstance(request, ASGIRequest):
         chunks: Iterator[bytes] | AsyncIterator[bytes]
-        chunks = job_text(job, replica=replica, tail_lines=tail, which=which, since=since)
+        chunks = job_text(
+            job, replica=replica, tail_lines=tail, which=which, since=since, has_times=has_times
+        )
     else:  # without an event loop (the test client) only the archive can be read
         chunks = logs.job_log(job, replica=replica, tail_lines=tail, which=which)
     return streamed(

@@ -20,7 +20,8 @@ from portal.web.streaming import threaded
 # The kubelet keeps some tens of MiB of a running container; a longer log is better in the archive.
 LIVE_MAX_BYTES = 40 * 1024**2
 _STAMP = re.compile(rb"^[^ \n]* ?", re.MULTILINE)
-_NO_TIMES = notice("lines of the archive have no times, so all of it follows").encode()
+_NO_TIMES = notice("lines of the archive have no times").encode()
+_ALL_OF_IT = notice("lines of the archive have no times, so all of it follows").encode()
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ async def job_text(
     tail_lines: int | None,
     which: logs.Which = "latest",
     since: datetime | None = None,
+    has_times: bool = False,
 ) -> AsyncIterator[bytes]:
     """The log so far, cut at lines.
 
@@ -114,19 +116,20 @@ async def job_text(
         tail_lines: only so many lines of each; None for everything.
         which: whose log; `all` has a line with attempt and replica before each.
         since: in UTC; only lines from this time on, where times are known: of pods.
+        has_times: each line behind its time (RFC 3339), where times are known.
     """
     is_tail = tail_lines is not None
     parts = await sync_to_async(parts_of)(job, replica, which, is_tail=is_tail, since=since)
     for part in parts:
         head = logs.head_line(part.attempt, part.name) if which == "all" else b""
         prefix = f"{part.name} | ".encode() if replica is None else b""
-        async for chunk in _text(job.tenant.namespace, part, tail_lines, since):
+        async for chunk in _text(job.tenant.namespace, part, tail_lines, since, has_times):
             yield head + (b"".join(logs.prefixed([chunk], prefix)) if prefix else chunk)
             head = b""
 
 
 async def _text(
-    namespace: str, part: Part, tail_lines: int | None, since: datetime | None
+    namespace: str, part: Part, tail_lines: int | None, since: datetime | None, has_times: bool
 ) -> AsyncIterator[bytes]:
     """Live if it can be had, else archived."""
     if part.pod:
@@ -134,7 +137,7 @@ async def _text(
         try:
             async for chunk in _live(namespace, part.pod, tail_lines, since):
                 came = True
-                yield chunk
+                yield chunk if has_times else _STAMP.sub(b"", chunk)
             came = came or since is not None
         except (ClusterError, CredentialsError):
             # Not started yet, gone meanwhile, or no cluster: what is archived is all there is.
@@ -142,8 +145,8 @@ async def _text(
         if came:
             return
     if part.found is not None:
-        if since:
-            yield _NO_TIMES
+        if since or has_times:
+            yield _ALL_OF_IT if since else _NO_TIMES
         async for chunk in threaded(_whole_lines(part.found.text(tail_lines))):
             yield chunk
 
@@ -161,6 +164,7 @@ def _whole_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
 async def _live(
     namespace: str, pod: str, tail_lines: int | None, since: datetime | None
 ) -> AsyncIterator[bytes]:
+    """Whole lines, each behind its time."""
     hub = await get_hub()
     since_time = since.isoformat(timespec="seconds").replace("+00:00", "Z") if since else None
     rest = b""
@@ -170,6 +174,6 @@ async def _live(
         async for chunk in chunks:
             body, newline, rest = (rest + chunk).rpartition(b"\n")
             if newline:
-                yield _STAMP.sub(b"", body + newline)
+                yield body + newline
     if rest:
-        yield _STAMP.sub(b"", rest) + b"\n"
+        yield rest + b"\n"

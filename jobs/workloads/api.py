@@ -334,6 +334,9 @@ class ArchivedViewSet(WorkloadViewSet):
                 "since", description="seconds ago, or a time as 2026-11-24T09:00:00Z; of pods only"
             ),
             OpenApiParameter("download", OpenApiTypes.INT, description="1: all, as a file"),
+            OpenApiParameter(
+                "timestamps", OpenApiTypes.INT, description="1: lines with times; of pods only"
+            ),
         ],
         responses={(200, "text/plain"): OpenApiTypes.STR},
     )
@@ -347,7 +350,10 @@ class ArchivedViewSet(WorkloadViewSet):
             raise Refused([FieldError("tail", "out_of_range", f"This must be 1 to {MAX_TAIL}.")])
         lines = None if asked.get("download") == "1" else tail
         since = _parse_since(asked.get("since", ""))
-        return downloads.log_answer(request._request, job, replica, lines, which, since)
+        has_times = asked.get("timestamps") == "1"
+        return downloads.log_answer(
+            request._request, job, replica, lines, which, since, has_times=has_times
+        )
 
     @extend_schema(
         description="Asks for what of an array that has ended has not succeeded, as a new training.",

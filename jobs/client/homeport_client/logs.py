@@ -108,7 +108,10 @@ def attempt_type(text: str) -> str:
     is_flag=True,
     help="the log of the attempt before the latest",
 )
-@click.option("--timestamps", "has_times", is_flag=True, help="with times, while it is live (-f)")
+@click.option(
+    "--timestamps", "has_times", is_flag=True, help="with times, while the pods are there"
+)
+@click.option("-c", "--container", hidden=True, help="as others name it; there is one log each")
 @click.option("--raw", "is_raw", is_flag=True, help="pass on colours that the program wrote")
 @click.option(
     "--resume", is_flag=True, help="continue where Ctrl-C or a lost connection ended logs -f"
@@ -126,6 +129,7 @@ def logs(  # noqa: PLR0913
     attempt: str | None,
     is_previous: bool,
     has_times: bool,
+    container: str | None,
     is_raw: bool,
     resume: bool,
 ) -> int:
@@ -136,6 +140,8 @@ def logs(  # noqa: PLR0913
     """
     if attempt is not None and is_previous:
         raise usage_error("--attempt and --previous name different attempts.", "Give one of them.")
+    if container is not None:
+        session.terminal.tell("Each replica has one log, that of your program: -c is not needed.")
     begin = _begin(since, since_time)
     training = find_job(session.rest, job, session.terminal)
     names = replica_names(training)
@@ -161,6 +167,7 @@ def logs(  # noqa: PLR0913
             "replica": replica or (names[0] if len(names) == 1 else None),
             "attempt": shown or None,
             "since": since if since is not None or begin is None else begin.isoformat(),
+            **({"timestamps": 1} if has_times else {}),
             **({"download": 1} if tail is None else {"tail": tail}),
         }
         answer = session.rest.open("GET", f"jobs/{training['id']}/logs/", query=asked)

@@ -167,7 +167,7 @@ def list_jobs(
 # --- get ------------------------------------------------------------------------------------------
 
 SHOWN_EVENTS = 10
-TITLE_WIDTH = 12
+TITLE_WIDTH = 13
 
 
 def _replica(row: Json) -> str:
@@ -280,6 +280,13 @@ def _show_facts(session: CliSession, job: Json) -> None:
         "Attempt": job.get("attempt", "") if job.get("attempt") != 1 else "",
         "Page": f"{session.rest.url}/trainings/{job.get('id', '')}/",
     }
+    shown_by = [
+        f"{one_line(row.get('name', ''))}, {one_line(row.get('state', ''))}; "
+        f"open it: homeport tensorboard open {short_id(row)}"
+        for row in session.rest.every("tensorboards/", {"owner": job.get("owner")})
+        if job.get("id") in {shown.get("job") for shown in parts(row, "log_dirs")}
+    ]
+    facts["TensorBoard"] = "; ".join(shown_by)
     colours = {"State": state_colour(str(facts["State"]))}
     session.terminal.write_facts(facts, TITLE_WIDTH, colours)
 

@@ -164,15 +164,17 @@ async def test_as_text_the_latest_is_read_from_its_pod(
 async def test_since_a_time_pods_are_asked_and_the_archive_is_told_whole(
     world: World, job: Workload
 ) -> None:
-    async def shown(second: int, which: str = "") -> str:
+    async def shown(second: int, which: str = "", *, has_times: bool = False) -> str:
         since = datetime(2026, 11, 20, 0, 0, second, tzinfo=UTC)
         asked = {"tail_lines": None, "which": which_of(job, which), "since": since}
+        asked["has_times"] = has_times
         found = text.job_text(job, replica=("worker", 0), **asked)  # type: ignore[arg-type]
         return b"".join([chunk async for chunk in found]).decode()
 
     log = world.cluster.pods["pod-2"]
     log.lines(b"late", at=30 * 10**9)
     assert [await shown(second) for second in (0, 30, 31)] == ["new\nnewer\nlate\n", "late\n", ""]
+    assert await shown(30, has_times=True) == "2026-11-20T00:00:30.000000000Z late\n"
     whole = "[homeport] lines of the archive have no times, so all of it follows\nold\nolder\n"
     assert await shown(30, "1") == whole
     log.vanish()
