@@ -52,6 +52,12 @@ def test_it_goes_on_where_it_was(portal: Portal, ada: Rest) -> None:
     wait_for("it counts", lambda: 5 in numbers(ada, first, "count"), timeout_s=60)
     assert ada.call("POST", f"jobs/{first}/suspend/").ok
     held = ada.wait(job, "suspended", timeout_s=120)
+    one = ada.call("GET", f"jobs/{first}/").json()
+    so = {condition["type"]: condition["status"] for condition in one["conditions"]}
+    assert so == {
+        **dict.fromkeys(("Created", "Suspended"), "True"),
+        **dict.fromkeys(("Queued", "Admitted", "Running"), "False"),
+    }
     check_that_nothing_is_left(portal, ada, job, 5)
     assert held["last_checkpoint"]["name"] == "count.pt"
     assert ada.call("POST", f"jobs/{first}/resume/").ok
