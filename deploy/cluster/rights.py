@@ -22,7 +22,7 @@ class Right:
     """One verb on one resource.
 
     Attributes:
-        role: the ClusterRole that gives it.
+        role: the ClusterRole or Role that gives it.
         resource: plural with subresource and group, such as `pods/log` or `jobs.batch`.
         name: of the only object that it is for; empty: any.
     """

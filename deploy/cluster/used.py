@@ -14,7 +14,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from deploy.cluster.rights import Right
 _DECISION = "authorization.k8s.io/decision"
 _REASON = "authorization.k8s.io/reason"
 _POLICY = "validation.policy.admission.k8s.io/validation_failure"
-_BY_ROLE = re.compile(r'of ClusterRole "([^"]+)"')
+_BY_ROLE = re.compile(r'of (?:Cluster)?Role "([^"]+)"')
 _BINDINGS = "rolebindings.rbac.authorization.k8s.io"
 _BIND = "clusterroles.rbac.authorization.k8s.io"
 
@@ -72,7 +72,9 @@ class Use:
         role = _BY_ROLE.search(notes.get(_REASON, ""))
         if role is None or role[1] not in _ROLES:
             return  # what every account may, such as asking what it may
-        self.rights[Right(role[1], resource, event["verb"])] += 1
+        right = Right(role[1], resource, event["verb"], about.get("name", ""))
+        # Most are for any name.
+        self.rights[right if right in _GRANTED else replace(right, name="")] += 1
         is_done = event.get("responseStatus", {}).get("code", 500) < 300
         bound = (event.get("requestObject") or {}).get("roleRef")
         if resource == _BINDINGS and bound and is_done:
@@ -80,7 +82,8 @@ class Use:
             self.rights[Right(role[1], _BIND, "bind", bound["name"])] += 1
 
 
-_ROLES = frozenset(right.role for right in rights.granted())
+_GRANTED = rights.granted()
+_ROLES = frozenset(right.role for right in _GRANTED)
 
 
 def read(lines: Iterable[str]) -> Use:

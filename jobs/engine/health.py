@@ -26,10 +26,12 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from jobs.engine import network
+from jobs.rules import check_results
 from portal import metrics, room, supervise
 from portal.cluster import preflight
 from portal.cluster.cache import ClusterCache
 from portal.cluster.client import Cluster
+from portal.cluster.errors import ClusterError, NotFound
 from portal.database.size import size_bytes
 from portal.storage import get_store
 from portal.version import VERSION
@@ -50,6 +52,7 @@ _TEXT_MAX = 500
 # Of what is told, these alone are worth a write of their own.
 _SUBSTANCE = (
     *("watches", "last_error", "tasks", "store", "channel_layer", "cluster", "network"),
+    "results",
     "started_at",
 )
 _NUMBERS = frozenset({"heard_at", "objects", "lists", "connects", "took_s", "checked_at"})
@@ -111,6 +114,7 @@ class HealthReporter:
         self._layer: dict[str, Any] = {"state": "unknown"}
         self._preflight: dict[str, Any] = {}
         self._network: dict[str, Any] = {"state": "unknown"}
+        self._results: dict[str, dict[str, Any]] = {}
         self._told: dict[str, Any] = {}
         self.database_bytes: int | None = None
         self.backup_at: float | None = None  # seconds since 1970; 0: there is none
@@ -144,6 +148,8 @@ class HealthReporter:
             "channel_layer": self._layer,
             "cluster": self._preflight,
             "network": self._network,
+            # Kind -> its document (jobs/rules/check_results.py), or {"problem"} of reading it.
+            "results": self._results,
         }
 
     def news(self) -> dict[str, Any] | None:
@@ -194,6 +200,7 @@ class HealthReporter:
                 ("health probes", self._probe_forever),
                 ("pre-flight", self._preflight_forever),
                 ("pre-flight of the network", self._network_forever),
+                ("results of checks", self._results_forever),
             )
         ]
         try:
@@ -249,6 +256,22 @@ class HealthReporter:
             wait_s = soon_s if found.state == "unknown" else NETWORK_S
             await asyncio.sleep(wait_s)
         await asyncio.Event().wait()
+
+    async def _results_forever(self) -> None:
+        """Reads what preflight and doctor last said in this cluster."""
+        while True:
+            self._results = {kind: await self._result(kind) for kind in check_results.KINDS}
+            await asyncio.sleep(PROBE_S)
+
+    async def _result(self, kind: check_results.Kind) -> dict[str, Any]:
+        try:
+            found = await self._cluster.get("ConfigMap", check_results.NAMESPACE, kind)
+            body = str((found.get("data") or {}).get(check_results.KEY, "")).encode()
+            return check_results.parse_results(body, kind).as_json()
+        except NotFound:
+            return {}
+        except (ClusterError, ValueError) as error:
+            return {"problem": str(error)[:_TEXT_MAX]}
 
     def _namespace(self) -> str:
         """One of ours that lives: they are all labelled for Pod Security."""

@@ -15,6 +15,7 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from jobs.fleet.check_results import ResultCard, cards
 from jobs.fleet.checks import Check, Report, cluster, dependencies, moment, reconciler
 from jobs.models import Node, ReconcilerLease, Workload
 from portal.version import VERSION
@@ -56,7 +57,7 @@ def watch_line(told: dict[str, Any], at: datetime) -> WatchLine:
 
 
 class HealthPage:
-    """All lines of the page. Four small queries: the lease, the nodes, and two counts."""
+    """All lines of the page. Five small queries: lease, nodes, two counts, a doctor."""
 
     def __init__(self) -> None:
         self.at = now()
@@ -121,9 +122,15 @@ class HealthPage:
     @cached_property
     def troubles(self) -> list[Check]:
         """What somebody should look at, the worst first."""
-        checks = [*self.reconciler, *self.dependencies, *self.cluster]
+        results = (card.trouble for card in self.results)
+        checks = [*self.reconciler, *self.dependencies, *self.cluster, *filter(None, results)]
         found = [check for check in checks if check.tone in {"bad", "warn"}]
         return sorted(found, key=lambda check: check.tone != "bad")
+
+    @cached_property
+    def results(self) -> list[ResultCard]:
+        """What preflight and doctor found last."""
+        return cards(self.report)
 
     # --- the rest ---
     @cached_property

@@ -47,6 +47,7 @@ KINDS: dict[str, Any] = {
     "apitoken": gettext_lazy("API token"),
     "backup": gettext_lazy("backup"),
     "bundle": gettext_lazy("code"),
+    "doctor": gettext_lazy("result of a doctor"),
     "job": gettext_lazy("training"),
     "team": gettext_lazy("team"),
     "template": gettext_lazy("template"),

@@ -12,6 +12,7 @@ from tenants.models import AuditEntry, User
 HOMEPORT = "homeport"
 SOMEBODY = "somebody"
 BACKUP = "backup"  # kind of what `manage.py backup` has made
+DOCTOR = "doctor"  # of what an admin's `homeport doctor` found; jobs/rules/check_results.py
 
 
 _source_address: ContextVar[str] = ContextVar("source_address", default="")
@@ -39,6 +40,12 @@ def newest_backup_at() -> datetime | None:
     """When the last backup was whole; None: there was none. One query."""
     newest = AuditEntry.objects.filter(kind=BACKUP).order_by("-at").values_list("at", flat=True)
     return newest.first()
+
+
+def newest_detail(kind: str) -> dict[str, Any]:
+    """What the last entry about this kind says besides; empty: there is none. One query."""
+    newest = AuditEntry.objects.filter(kind=kind).order_by("-at").values_list("detail", flat=True)
+    return newest.first() or {}
 
 
 UNKNOWN_PERSON = AuditTarget("user", "?")

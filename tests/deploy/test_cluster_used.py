@@ -46,6 +46,11 @@ def test_a_call_counts_for_the_role_that_allowed_it() -> None:
     }
 
 
+def test_a_right_for_one_name_is_used_by_a_call_of_that_name() -> None:
+    use = used.read([event("get", "configmaps", "homeport-results", about={"name": "doctor"})])
+    assert set(use.rights) == {Right("homeport-results", "configmaps", "get", "doctor")}
+
+
 def test_a_subresource_is_another_right() -> None:
     use = used.read([event("get", "pods", "homeport-tenant-logs", about={"subresource": "log"})])
     assert set(use.rights) == {Right("homeport-tenant-logs", "pods/log", "get")}

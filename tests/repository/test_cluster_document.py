@@ -12,6 +12,7 @@ ROLES = {
     "everywhere": {"reconciler": "homeport-reconciler", "purge": "homeport-purge"},
     "people": {account: role for role, account in rights.TENANT_ROLES.items()},
 }
+OWN = {"reconciler": "homeport-results"}
 
 
 def told(text: str, roles: dict[str, str]) -> set[rights.Right]:
@@ -24,8 +25,10 @@ def told(text: str, roles: dict[str, str]) -> set[rights.Right]:
 
 
 def test_the_document_tells_every_right() -> None:
-    everywhere, _, people = TEXT.partition("In people's namespaces, where Homeport binds it")
+    everywhere, _, rest = TEXT.partition("In the namespace `homeport`:")
+    own, _, people = rest.partition("In people's namespaces, where Homeport binds it")
     found = told(everywhere, ROLES["everywhere"]) | told(people, ROLES["people"])
+    found |= told(own, OWN)
     assert found == rights.granted()
 
 
@@ -38,11 +41,12 @@ def test_the_roles_are_bound_to_their_accounts_alone() -> None:
     bound = {
         (document["roleRef"]["name"], subject["namespace"], subject["name"])
         for document in rights.documents()
-        if document["kind"] == "ClusterRoleBinding"
+        if document["kind"] in {"ClusterRoleBinding", "RoleBinding"}
         for subject in document["subjects"]
     }
     assert bound == {
-        (role, rights.NAMESPACE, account) for account, role in ROLES["everywhere"].items()
+        (role, rights.NAMESPACE, account)
+        for account, role in (*ROLES["everywhere"].items(), *OWN.items())
     }
 
 

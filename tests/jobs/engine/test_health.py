@@ -21,8 +21,12 @@ from portal.cluster.preflight import CheckResult
 from portal.storage.folder import FolderStore
 from tests.jobs.engine.test_loop import Lab, hurry, lab  # noqa: F401  (fixtures)
 from tests.portal.cluster.conftest import api, cluster  # noqa: F401  (fixtures)
+from tests.portal.cluster.fake_api import FakeApi
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+GOOD = """{"kind": "preflight", "at": "2026-11-26T07:00:00Z", "version": "0.1.0", "took_s": 9,
+    "checks": [{"name": "DNS", "outcome": "passed"}]}"""
 
 
 async def told(lab: Lab) -> dict[str, Any]:  # noqa: F811
@@ -92,6 +96,28 @@ async def test_whether_namespaces_are_apart_is_tried_and_told(
 @pytest.fixture
 async def reporter(cluster: Cluster) -> HealthReporter:  # noqa: F811
     return HealthReporter(cluster, ClusterCache(cluster), lambda: {"pending": 0})
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "told"),
+    [
+        (GOOD, "version", "0.1.0"),
+        ("{", "problem", "it is no result"),
+        (None, "problem", "it is no"),
+    ],
+)
+async def test_what_preflight_found_is_read_from_the_cluster(
+    reporter: HealthReporter,
+    api: FakeApi,  # noqa: F811
+    text: str | None,
+    key: str,
+    told: str,
+) -> None:
+    assert await reporter._result("preflight") == {}
+    meta = {"namespace": "homeport", "name": "preflight"}
+    data = None if text is None else {"result.json": text}
+    api.put({"kind": "ConfigMap", "metadata": meta, "data": data})
+    assert (await reporter._result("preflight"))[key].startswith(told)
 
 
 async def test_numbers_alone_are_no_news(reporter: HealthReporter) -> None:

@@ -1,14 +1,17 @@
 """The health page: for admins only, from the report alone, with words for everything that can be wrong."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.utils.timezone import now
 
+from jobs.fleet.check_results import keep_doctor
 from jobs.fleet.checks import Check, dependencies, reconciler
 from jobs.fleet.health import HealthPage
 from jobs.models import ReconcilerLease
+from jobs.rules.check_results import CheckResults, parse_results
 from tenants.models import User
 from tests.e2e.seed_fleet import report as seeded_report
 from tests.factories import make_job, make_service, make_tenant, make_user
@@ -206,3 +209,33 @@ def test_the_length_of_the_queue_counts_services_too() -> None:
     lease()
     queue = next(check for check in HealthPage().reconciler if check.title == "Queue")
     assert queue.text == "2 queued"
+
+
+def results(outcome: str, **changes: Any) -> CheckResults:
+    line = {"name": "DNS", "outcome": outcome, "words": "no answer", "next_step": "mend it"}
+    told = {"kind": "doctor", "at": now().isoformat(), "version": "0.1.0", "took_s": 1}
+    return parse_results(json.dumps({**told, "checks": [line], **changes}).encode())
+
+
+def test_before_the_first_preflight_the_page_says_how_to_run_one() -> None:
+    lease()
+    page = read_health()
+    assert "manage.py preflight --kubeconfig ADMIN" in page.text
+    assert "homeport doctor" in page.text
+
+
+def test_the_last_results_are_told_with_age_and_next_step() -> None:
+    """A doctor's from a laptop is shown as long as the cluster's is older."""
+    preflight = results("failed", kind="preflight").as_json()
+    lease(health=good_report(results={"preflight": preflight, "doctor": {"problem": "forbidden"}}))
+    make_node()
+    keep_doctor(results("passed", version="laptop"), by=make_user("ann", role="admin"))
+    page = read_health()
+    assert troubles() == ["Preflight"]
+    for words in ("1 of 1 failed", "no answer", "mend it", "1 check passed", "version laptop"):
+        assert words in page.text
+    assert "The result in the cluster cannot be read: forbidden" in page.text
+    at = (now() + timedelta(minutes=1)).isoformat()
+    newer = results("warned", version="cluster", at=at).as_json()
+    lease(health=good_report(results={"doctor": newer, "preflight": {"of": "another version"}}))
+    assert "version cluster" in read(User.objects.get(username="root"), "/admin/health/").text
