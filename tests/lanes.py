@@ -100,6 +100,9 @@ def _s3_server() -> None:
 
 Need = Callable[[], None]
 
+# Exit code of a lane that cannot be had on this machine; the last line of its log says why.
+LEFT_OUT = 77
+
 PYTHON = (sys.executable, "-m")
 QUIET = ("-q", "-p", "no:cacheprovider")
 WITH_SERVERS = (*PYTHON, "tests.tools.with_servers", *QUIET)
@@ -107,6 +110,10 @@ UPSTREAM = (*PYTHON, "tests.upstream.run")
 # There can be one cluster of nodes at a time on a machine: what has a cluster of its own is called apart.
 NODES = ("tests/nodes",)
 OWN_NODES = ("tests/nodes/test_killed.py", "tests/nodes/test_small.py")
+# Homeport in pods of both nodes, which stays installed.
+INSIDE = ("tests/nodes/test_inside.py",)
+# What `.ci/run` tries of it, within ten minutes: the verdicts of policies, and Homeport in pods of both nodes.
+SHORT_NODES = ("tests/nodes/test_network.py", "tests/nodes/test_inside.py")
 # On nodes whose traffic is carried by devices of its own.
 OVERLAY = (
     "tests/nodes/test_overlay.py",
@@ -131,6 +138,9 @@ class Lane:
         is_pytest: it takes pytest's words.
         has_results: it writes JUnit files.
         beside: added to its environment, where it is not set there, beside other lanes.
+        prepared_by: a command that builds what it needs, from the first moment on, beside all lanes and giving way to
+            them. The lane begins when that has ended well. It is left out, with the reason and without being a failure,
+            where that fails or takes too long, or where the lane itself ends with `LEFT_OUT`.
     """
 
     name: str
@@ -144,6 +154,7 @@ class Lane:
     is_pytest: bool = True
     has_results: bool = True
     beside: Mapping[str, str] = field(default_factory=dict)
+    prepared_by: tuple[str, ...] = ()
 
 
 def _without(files: Iterable[str]) -> tuple[str, ...]:
@@ -253,6 +264,16 @@ LANES = (
         command="test",
         goal_s=40,
         load=0.5,
+    ),
+    Lane(
+        "node-short",
+        "two real nodes, the short part",
+        SHORT_NODES,
+        command="ci",
+        goal_s=600,
+        load=0.5,
+        program=(*PYTHON, "tests.nodes.run", "or-left-out", *QUIET),
+        prepared_by=(*PYTHON, "tests.nodes.run", "prepare"),
     ),
     # Upstream's lane compares with what this one keeps, and asks itself where that is not there.
     Lane(

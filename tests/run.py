@@ -1,6 +1,6 @@
 """Runs the tests in lanes side by side, since most of them wait more than they compute.
 
-    .venv/bin/python -m tests.run [test|test-all|ci] [--only LANE]... [words for pytest]
+    .venv/bin/python -m tests.run [test|test-all|ci] [--only LANE]... [--spent-s SECONDS] [words for pytest]
 
 Each lane (tests/lanes.py) is a process of its own: Playwright's event loop and pytest-asyncio's
 cannot share one. A run has a folder below var/test-results: of every lane its log, a JUnit file and
@@ -9,9 +9,12 @@ its slowest tests.
 A machine that does everything at once is slow now and then. What failed beside other lanes is
 therefore tried once more when they are over, alone, where it is only a few tests; the end of the
 output names each that passed then, and the log of its failure is kept.
+
+`ci` ends itself after `ENDS_S`, which is a failure; what did not run is named then.
 """
 
 import argparse
+import math
 import os
 import re
 import shutil
@@ -38,6 +41,9 @@ TRIED_AGAIN = 3
 TOLD_EVERY_S = 60.0
 # A lane that is asked to end puts away what it started.
 PUT_AWAY_S = 90.0
+# What is not built by then (Lane.prepared_by) is not waited for.
+BUILT_S = 60 * 60.0
+ENDS_S = {"ci": 82 * 60.0}
 _PERCENT = re.compile(rb"\[\s*(\d+)%\]")
 
 
@@ -141,12 +147,30 @@ class Run:
     Attributes:
         folder: for what is kept of this run.
         outcomes: of the lanes that are over.
+        not_tried: lanes that cannot be had here, with the reason of each.
+        cut_off: names of what had not ended when the time was over.
+
+    Args:
+        began_s, ends_s: monotonic; nothing runs after the second.
     """
 
-    def __init__(self, waiting: Sequence[Lane], folder: Path, to_pytest: Sequence[str]) -> None:
+    def __init__(
+        self,
+        waiting: Sequence[Lane],
+        folder: Path,
+        to_pytest: Sequence[str],
+        *,
+        began_s: float | None = None,
+        ends_s: float = math.inf,
+    ) -> None:
         self.folder = folder
         self.outcomes: list[Outcome] = []
+        self.not_tried: list[tuple[Lane, str]] = []
+        self.cut_off: list[str] = []
+        self._began_s = time.monotonic() if began_s is None else began_s
+        self._ends_s = ends_s
         self._waiting = list(waiting)
+        self._preparing = {lane.name: self._prepare(lane) for lane in waiting if lane.prepared_by}
         self._running: list[Running] = []
         self._to_pytest = to_pytest
         # A little more than there is: no lane keeps its processors busy all the time.
@@ -156,6 +180,11 @@ class Run:
         """Begins lanes as there is room for them, and waits for the last one."""
         told_s = time.monotonic()
         while self._waiting or self._running:
+            if time.monotonic() > self._ends_s:
+                self.cut_off += [it.name for it in self._running]
+                self.cut_off += [lane.name for lane in self._waiting]
+                self.stop()
+                return
             self._begin()
             time.sleep(0.1)
             for running in list(self._running):
@@ -165,13 +194,17 @@ class Run:
                 say(f"   {', '.join(running.progress() for running in self._running)}")
 
     def try_again(self) -> None:
-        """Tries what failed once more, lane by lane, with nothing beside it."""
+        """Tries what failed once more, lane by lane, with nothing beside it, if there is time."""
+        if self.cut_off:
+            return
         for number, first in enumerate(self.outcomes):
             tests = first.to_try_again
             if not tests:
                 continue
             self._start(first.lane, tests)
             self.until_all_are_over()
+            if self.cut_off:
+                return
             second = self.outcomes.pop()
             if second.code == 0 and second.count("passed") >= len(tests):
                 cases = [case for case in first.cases if case.outcome != "failed"]
@@ -181,10 +214,54 @@ class Run:
 
     def _begin(self) -> None:
         for lane in list(self._waiting):
+            if not self._is_prepared(lane):
+                continue
             used = sum(running.lane.load for running in self._running)
             if not self._running or used + lane.load <= self._room:
                 self._waiting.remove(lane)
                 self._start(lane)
+
+    def _prepare(self, lane: Lane) -> subprocess.Popen[bytes]:
+        """In a group of its own, with all that it starts."""
+        with self._preparing_log(lane).open("wb") as output:
+            return subprocess.Popen(
+                ["nice", "-n", "10", *lane.prepared_by],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _preparing_log(self, lane: Lane) -> Path:
+        return self.folder / f"{lane.name}-prepared.log"
+
+    def _is_prepared(self, lane: Lane) -> bool:
+        """Whether it may begin; a lane whose needs cannot be had, or not in time, waits no longer."""
+        process = self._preparing.get(lane.name)
+        code = process.poll() if process else 0
+        if code == 0:
+            return True
+        why = last_line(self._preparing_log(lane))
+        if code is None:
+            if time.monotonic() - self._began_s < BUILT_S:
+                return False
+            why = f"what it needs was not built after {BUILT_S / 60:.0f} minutes ({why})"
+        self._leave_out(lane, why)
+        return False
+
+    def _leave_out(self, lane: Lane, why: str) -> None:
+        say(f"== left out: {lane.name}, because {why}")
+        self.not_tried.append((lane, why))
+        if lane in self._waiting:
+            self._waiting.remove(lane)
+        self._end_preparing(lane.name)
+
+    def _end_preparing(self, name: str) -> None:
+        process = self._preparing.pop(name, None)
+        if process and process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     def _start(self, lane: Lane, tests: Sequence[str] = ()) -> None:
         is_beside = bool(self._running or self._waiting)
@@ -219,6 +296,9 @@ class Run:
             code = 0
         took_s = time.monotonic() - running.began_s
         name = running.name
+        if code == lanes.LEFT_OUT and name == running.lane.name:
+            self._leave_out(running.lane, last_line(running.log))
+            return
         files = [*self.folder.glob(f"{name}.xml"), *self.folder.glob(f"{name}.*.xml")]
         cases = read_cases(sorted(files))
         outcome = Outcome(running.lane, code, took_s, used.ru_utime + used.ru_stime, cases)
@@ -235,14 +315,22 @@ class Run:
 
     def stop(self) -> None:
         """End what runs, in order."""
+        for name in list(self._preparing):
+            self._end_preparing(name)
         for running in self._running:
             running.process.send_signal(signal.SIGINT)
+        until_s = time.monotonic() + PUT_AWAY_S
         for running in self._running:
             try:
-                running.process.wait(PUT_AWAY_S)
+                running.process.wait(max(0, until_s - time.monotonic()))
             except subprocess.TimeoutExpired:
                 running.process.kill()
                 running.process.wait()
+
+
+def last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
 
 
 def only(arguments: Sequence[str], tests: Sequence[str]) -> list[str]:
@@ -337,8 +425,14 @@ def summary(run: Run, without: Sequence[tuple[str, list[Lane]]], *, is_ci: bool)
         say(f"left out: {names}, because {reason}")
         # A machine that proves the project must have all that the proof needs.
         failed += len(missed) if is_ci else 0
+    if run.cut_off:
+        say(f"did not run to the end, because the time was over: {', '.join(run.cut_off)}")
+        failed += len(run.cut_off)
     say(f"Logs, JUnit files and the slowest tests: {run.folder}")
-    say(f"{sum(outcome.passed for outcome in run.outcomes)} passed, {failed} failed")
+    more = "".join(
+        f"; {lane.name} was left out, which is not a failure: {why}" for lane, why in run.not_tried
+    )
+    say(f"{sum(outcome.passed for outcome in run.outcomes)} passed, {failed} failed{more}")
     return int(failed > 0)
 
 
@@ -348,7 +442,11 @@ def main() -> int:
     parser.add_argument("command", nargs="?", default="test", choices=list(lanes.COMMANDS))
     names = [lane.name for lane in lanes.LANES]
     parser.add_argument("--only", action="append", choices=names, metavar="LANE")
+    parser.add_argument(
+        "--spent-s", type=float, default=0, help="before this began, on the same run"
+    )
     given, to_pytest = parser.parse_known_args()
+    began_s = time.monotonic() - given.spent_s
     # A shell that runs this in the background has it ignored, and tests would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _stop)
@@ -360,7 +458,8 @@ def main() -> int:
     folder = new_folder()
     if given.command != "test":
         keep_sizes(folder)
-    run = Run(chosen, folder, to_pytest)
+    ends_s = began_s + ENDS_S.get(given.command, math.inf)
+    run = Run(chosen, folder, to_pytest, began_s=began_s, ends_s=ends_s)
     try:
         run.until_all_are_over()
         run.try_again()

@@ -3,16 +3,19 @@
 Debian's Python stands for the image of Python that the file begins with elsewhere.
 """
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from deploy.testcluster import binaries
 from deploy.testcluster.nodes.images import debian
 from tests.run import ROOT
 
@@ -57,7 +60,7 @@ def _buildah(store: Path) -> Callable[..., str]:
     return buildah
 
 
-def _build(buildah: Callable[..., str]) -> None:
+def _build(buildah: Callable[..., str], checkout: Path = ROOT) -> None:
     empty = buildah("from", "scratch")
     buildah("add", "--quiet", empty, debian().file, "/")
     buildah("commit", "--quiet", "--rm", empty, BASE)
@@ -71,7 +74,7 @@ def _build(buildah: Callable[..., str]) -> None:
     buildah(
         *("build", "--quiet", "--isolation", "chroot", *ours),
         *(f"--build-arg={arg}" for arg in args),
-        *("-f", "deploy/image/Dockerfile", "-t", IMAGE, "."),
+        *("-f", checkout / "deploy/image/Dockerfile", "-t", IMAGE, checkout),
     )
 
 
@@ -89,10 +92,34 @@ def built(store: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         buildah("rm", "--all")
 
 
-def archive(store: Path, reference: str) -> Path:
-    """The image as a file that a node imports, as docs/cluster.md writes it."""
-    buildah = _buildah(store)
-    _build(buildah)
-    target = store / "homeport.tar"
-    buildah("push", "--quiet", IMAGE, f"oci-archive:{target}:{reference}")
+def archive(reference: str, checkout: Path = ROOT) -> Path:
+    """The image as a file that a node imports, as docs/cluster.md writes it; made once of what it is made of.
+
+    The latest two are kept.
+    """
+    said = hashlib.sha256(reference.encode())
+    for file in _made_of(checkout):
+        said.update(str(file.relative_to(checkout)).encode() + b"\0" + file.read_bytes())
+    kept = binaries.cache_root() / "homeport-images"
+    kept.mkdir(parents=True, exist_ok=True)
+    target = kept / f"{said.hexdigest()[:12]}.tar"
+    if not target.exists():
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=kept) as folder:
+            buildah = _buildah(Path(folder))
+            _build(buildah, checkout)
+            unfinished = Path(folder, "homeport.tar")
+            buildah("push", "--quiet", IMAGE, f"oci-archive:{unfinished}:{reference}")
+            unfinished.rename(target)
+    target.touch()
+    for old in sorted(kept.glob("*.tar"), key=lambda file: file.stat().st_mtime)[:-2]:
+        old.unlink()
     return target
+
+
+def _made_of(checkout: Path) -> list[Path]:
+    """The files of the image: what .dockerignore does not ignore, and how it is built."""
+    lines = (checkout / ".dockerignore").read_text().splitlines()
+    places = [checkout / line[1:] for line in lines if line.startswith("!")]
+    found = [checkout / "deploy/image/Dockerfile", *places]
+    found += [file for place in places if place.is_dir() for file in place.rglob("*")]
+    return sorted(file for file in found if file.is_file() and "__pycache__" not in file.parts)

@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,17 @@ from deploy.testcluster.controlplane import Options
 from deploy.testcluster.nodes import products
 from deploy.testcluster.nodes.cluster import NodeCluster
 from tests.e2e.portal import ROOT
-from tests.nodes.pods import Pods
+from tests.lanes import INSIDE, LEFT_OUT, OVERLAY, OWN_NODES
+from tests.nodes.pods import OPEN, Pods, reaches_from_here, server
+from tests.nodes.site import Site, two_nodes
 from tests.tools.waiting import wait_for
 
 # Pods' traffic between nodes is carried by devices with addresses of their own.
 IS_OVERLAY = bool(os.environ.get("NODES_OVERLAY"))
 # These have a cluster of another kind, and run where they are named.
-collect_ignore = ["test_killed.py", "test_overlay.py", "test_small.py"]
+collect_ignore = [Path(file).name for file in (*OWN_NODES, *INSIDE, *OVERLAY) if "::" not in file]
+collect_ignore.remove("test_network.py")
+LEFT_OUT_BECAUSE = "HOMEPORT_LEFT_OUT_BECAUSE"  # a file for the reason
 # Of nodes where the volume is mounted.
 SELECTOR = {"homeport.dev/gluster": "ready"}
 
@@ -42,14 +47,44 @@ def cluster() -> Iterator[NodeCluster]:
             f"--default-{what}-toleration-seconds=5" for what in ("not-ready", "unreachable")
         ],
     }
-    with NodeCluster(
-        home,
-        Options(flags=flags),
-        is_overlay=IS_OVERLAY,
-        is_thrown_away=not os.environ.get("KEEP_NODES"),
-        say=print,
-    ) as running:
+    with ExitStack() as stack:
+        nodes = NodeCluster(
+            home,
+            Options(flags=flags),
+            is_overlay=IS_OVERLAY,
+            is_thrown_away=not os.environ.get("KEEP_NODES"),
+            say=print,
+        )
+        try:
+            running = stack.enter_context(nodes)
+            if os.environ.get(LEFT_OUT_BECAUSE):
+                _try_pods(running)
+        except (RuntimeError, AssertionError) as error:
+            _leave_out(error)
+            raise
         yield running
+
+
+def _try_pods(cluster: NodeCluster) -> None:
+    """Pods on both nodes that answer: more does no test ask of the machine."""
+    pods = Pods(cluster.kubeconfig)
+    account = ("-n", "default", "get", "serviceaccount", "default")
+    wait_for("pods are admitted", lambda: pods.ask(*account).is_done)
+    names = {f"try-{node.number}": node for node in cluster.nodes}
+    pods.apply(*(server("default", name, node.name) for name, node in names.items()))
+    pods.wait_until_ready("default", *names)
+    for name in names:
+        address = pods.address("default", name)
+        wait_for(f"{name} answers", lambda at=address: reaches_from_here(at, OPEN))
+    pods.must("-n", "default", "delete", "pod", *names)
+
+
+def _leave_out(error: Exception) -> None:
+    """Ends the run where nodes may be left out: it is the machine that gives none."""
+    if place := os.environ.get(LEFT_OUT_BECAUSE):
+        said = " ".join(str(error).split())
+        Path(place).write_text(f"real nodes do not start here: {said[:500]}")
+        pytest.exit(f"left out: {error}", returncode=LEFT_OUT)
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +109,12 @@ def volumes(cluster: NodeCluster, pods: Pods) -> None:
         lambda: len(pods.get("nodes", "-l", selector)["items"]) == len(cluster.nodes),
         timeout_s=90,
     )
+
+
+@pytest.fixture(scope="session")
+def site(cluster: NodeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with two_nodes(cluster, tmp_path_factory.mktemp("site")) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """Every test file is in a lane, and what `make test` leaves out is there and has its seconds."""
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,12 @@ def test_what_decides_is_tried_by_every_make_test():
     decisive = set().union(*(files_below(f"tests/{place}") for place in DECISIVE))
     assert all((ROOT / file).is_file() for file in decisive)
     assert decisive - SIGNING_IN <= files_of(UNIT)
+
+
+def test_the_short_part_of_the_nodes_is_a_part_of_it():
+    [node] = lanes.lanes_of("node")
+    [short] = [lane for lane in lanes.lanes_of("ci") if lane.prepared_by]
+    assert set(lanes.SHORT_NODES) == files_of(short) < files_of(node)
 
 
 def test_names_of_lanes_are_theirs_alone():
@@ -132,6 +140,56 @@ def test_the_few_tests_that_failed_beside_others_are_tried_once_more_alone(
 def test_a_lane_that_died_without_a_result_has_failed():
     outcome = run.Outcome(UNIT, -9, 2.0, 1.0, ())
     assert (outcome.passed, outcome.failed) == (0, 1)
+
+
+LATE, LEFT = "sleep 60", f"echo no nodes here; exit {lanes.LEFT_OUT}"
+
+
+@pytest.mark.parametrize(
+    ("prepared", "program", "why"),
+    [
+        ("echo ready", "exit 0", ""),
+        ("echo ready", LEFT, "no nodes here"),
+        ("echo fetching; echo no network; exit 1", "exit 0", "no network"),
+        (f"echo at 3 of 9; {LATE}", "exit 0", "was not built after 0 minutes (at 3 of 9)"),
+    ],
+    ids=["ready", "no-machine", "no-build", "late"],
+)
+def test_a_lane_whose_needs_cannot_be_had_is_left_out_without_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    prepared: str,
+    program: str,
+    why: str,
+):
+    monkeypatch.setattr(run, "BUILT_S", 0.5 if LATE in prepared else 60)
+    shell = ("sh", "-c")
+    prepared_by = (*shell, prepared)
+    alone = lanes.Lane("built", "", (program,), "ci", 60, program=shell, is_pytest=False)
+    done = run.Run([replace(alone, prepared_by=prepared_by, has_results=False)], tmp_path, [])
+    done.until_all_are_over()
+    done.try_again()
+    assert run.summary(done, [], is_ci=True) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(
+        "0 passed, 0 failed; built was left out, which is not a failure: "
+    ) == bool(why)
+    assert last.endswith(why or "1 passed, 0 failed")
+
+
+def test_a_run_whose_time_is_over_ends_itself_and_names_what_did_not_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    base = lanes.Lane("", "", (), "ci", 60, program=("sleep", "60"), is_pytest=False)
+    chosen = [replace(base, name=name, load=load) for name, load in (("long", 1), ("next", 99))]
+    cut = run.Run(chosen, tmp_path, [], ends_s=time.monotonic() + 0.5)
+    cut.until_all_are_over()
+    cut.try_again()
+    assert run.summary(cut, [], is_ci=True) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert "did not run to the end, because the time was over: long, next" in said
+    assert said[-1] == "0 passed, 2 failed"
 
 
 def test_what_is_missing_is_named_once_and_fails_only_where_all_is_proved(

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 import requests
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
 from tests.e2e.portal import Rest, new_home
@@ -82,7 +82,7 @@ class Follower:
                         cursor = frame.get("cursor", cursor)
                         told = [line["text"] for line in frame.get("lines", ())]
                         self.lines += [(frame["replica"], text) for text in told]
-            except (OSError, ConnectionClosed, TimeoutError):
+            except (OSError, WebSocketException, TimeoutError):
                 self.breaks += 1
                 threading.Event().wait(0.5)
 
