@@ -24,12 +24,14 @@ from django.http import HttpRequest, parse_cookie
 
 from portal import metrics, supervise
 from portal.log_lines import note
+from portal.process import process
 from portal.web.origins import may_connect
 from tenants.actions import find_token, token_of
 from tenants.models import User
 
 log = logging.getLogger(__name__)
 
+RESTARTING = 1012
 NOT_SIGNED_IN = 4401
 NOT_FOUND = 4404
 TRY_LATER = 1013
@@ -100,6 +102,7 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
     is_closed = False
     _is_counted = False
     _guard: asyncio.Task[None] | None = None
+    _leaving: asyncio.Task[None] | None = None
 
     # --- what inheritors say ---
     async def on_open(self) -> None:
@@ -135,6 +138,7 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
             note(user_id=str(person.pk))
             _open[person.pk] += 1
             self._is_counted = True
+            process.websockets.add(self._send_away)
             metrics.WEBSOCKETS.labels(self.kind).inc()
             self._guard = asyncio.create_task(self._or_later(self._watch(badge)))
             await self._or_later(self.on_open())
@@ -153,6 +157,7 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
             self._guard.cancel()
         if self._is_counted:
             self._is_counted = False
+            process.websockets.discard(self._send_away)
             metrics.WEBSOCKETS.labels(self.kind).dec()
             _open[self.user.pk] -= 1
             if not _open[self.user.pk]:
@@ -172,6 +177,10 @@ class UserSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
         except Exception:
             log.exception("a websocket of %s failed", self.user.pk)
             await self.close(TRY_LATER)
+
+    def _send_away(self) -> None:
+        """This process ends: the browser comes again, and to another one. Who does not read is not waited for."""
+        self._leaving = asyncio.create_task(self.close(RESTARTING))
 
     async def _watch(self, badge: Badge) -> None:
         """Ends the connection when the person, the right or the time is gone."""

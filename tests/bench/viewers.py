@@ -213,6 +213,8 @@ class Viewer(asyncio.BufferedProtocol):
             self._transport.write(bytes([0x8A, 0x80, 0, 0, 0, 0]))
         elif opcode == 8:
             self.refusal = f"closed with {int.from_bytes(message[:2])}"
+            self._transport.write(bytes([0x88, 0x80, 0, 0, 0, 0]))
+            self._transport.close()  # as a browser does
 
     # --- what a measurement calls ---
     async def ping_s(self) -> float:

@@ -13,6 +13,8 @@ import pytest
 import requests
 from django.test import Client
 from django.utils.timezone import now
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from deploy.testcluster.ports import free_port
 from jobs.models import ReconcilerLease
@@ -112,7 +114,12 @@ def test_an_upload_in_flight_ends_before_the_portal(tmp_path: Path) -> None:
             f"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: {len(body)}\r\n"
             "Expect: 100-continue\r\n\r\n"
         ).encode()
-        with socket.create_connection(("127.0.0.1", portal.port), timeout=30) as upload:
+        with (
+            socket.create_connection(("127.0.0.1", portal.port), timeout=30) as upload,
+            connect(
+                f"ws://localhost:{portal.port}/ws/live/", additional_headers=portal.rest_headers
+            ) as page,
+        ):
             upload.sendall(head)
             assert upload.recv(65536).startswith(b"HTTP/1.1 100")  # now its body is waited for
             upload.sendall(body[:-10])
@@ -132,6 +139,12 @@ def test_an_upload_in_flight_ends_before_the_portal(tmp_path: Path) -> None:
                 )
                 assert answer.status_code == 200
                 assert is_draining()
+            # A page is sent away at once, to come again to another process, while the upload goes on.
+            with suppress(ConnectionClosed):
+                while True:
+                    page.recv(timeout=30)
+            assert page.protocol.close_code == 1012
+            assert is_draining()
             upload.sendall(body[-10:])
             answer = upload.recv(65536)
         assert answer.startswith(b"HTTP/1.1 201"), answer

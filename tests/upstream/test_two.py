@@ -1,0 +1,46 @@
+"""A few viewers, uploads and submits while two web servers and two reconcilers are replaced: nothing is lost or done twice.
+
+Counts only, no times: `python -m tests.scale.two` measures those (docs/scale.md).
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy.testcluster import binaries
+from tests.e2e.portal import ROOT
+from tests.tools import servers
+from tests.upstream.power import need_built
+
+pytestmark = pytest.mark.upstream
+
+VIEWERS = 20
+SIZE = (f"--viewers={VIEWERS}", "--uploads=3", "--upload-s=6", "--pods=2", "--pause-s=1")
+
+
+def test_a_rolling_restart(tmp_path: Path) -> None:
+    need_built(binaries.KUBERNETES, binaries.ETCD)
+    try:
+        servers.find_program("redis-server", "redis-server")
+        servers.find_program("nginx", "nginx-light", "/usr/sbin")
+    except servers.NoServerError as error:
+        pytest.skip(str(error))
+    told = tmp_path / "table.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.scale.two", *SIZE, "--only=restart", f"--json={told}"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout[-4000:]
+    found = json.loads(told.read_text())
+    assert found["lines"] > VIEWERS * 10
+    assert found["connections of viewers"] >= 2 * VIEWERS  # each web server was replaced
+    assert found["uploads"] >= 3
+    assert found["submits"] >= 3
