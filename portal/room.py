@@ -9,6 +9,8 @@ import shutil
 
 from django.conf import settings
 
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
 
 class NoRoomError(OSError):
     """The disk has less free than DISK_RESERVE_BYTES; answered as any full disk is (507)."""

@@ -34,6 +34,7 @@ from portal.cluster.client import Cluster
 from portal.cluster.errors import ClusterError, NotFound
 from portal.database.size import size_bytes
 from portal.storage import get_store
+from portal.storage.store import StoreError
 from portal.version import VERSION
 from tenants.audit.record import newest_backup_at
 
@@ -318,6 +319,9 @@ async def _timed(what: str, attempt: Callable[[], Awaitable[None]]) -> dict[str,
         state, text = "no", f"no answer within {_PATIENCE_S:g} s"
     except room.NoRoomError as error:
         state, text = "no", str(error.strerror)
+    except StoreError as error:
+        log.warning("%s", error)
+        state, text = "no", str(error)[:_TEXT_MAX]
     except Exception as error:  # the named fence: what is tried here may fail in any way
         log.warning("the %s does not work", what, exc_info=True)
         state, text = "no", f"{type(error).__name__}: {error}"[:_TEXT_MAX]

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from portal import metrics
+from portal import metrics, room
 from portal.storage.waiting import Waiting
 
 CHUNK_BYTES = 1024**2
 LINK_TTL_S = 600
 _MAX_KEY = 300  # as long as the columns that keep keys
-_COUNTED = {"put_file", "open", "find_size", "delete", "delete_prefix", "take"}
+_COUNTED = {"put_file", "open", "find_size", "delete", "delete_prefix", "take", "waiting"}
 _KEY_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
@@ -31,6 +31,10 @@ class ObjectMissingError(StoreError):
 
 class ObjectMismatchError(StoreError):
     """The bytes that came are not those that were announced."""
+
+
+class StoreAwayError(StoreError):
+    """Nothing was done, and another time it may be: read-only, not reached, or it refuses us."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ def check_prefix(prefix: str) -> str:
 
 
 def _counting_errors(operation: str, work: Callable[..., Any]) -> Callable[..., Any]:
-    """The same; what fails, though not for what was asked, is counted."""
+    """The same; what fails, though not for what was asked, is counted, and told as StoreAwayError."""
 
     errors = metrics.STORE_ERRORS.labels(operation)
 
@@ -86,9 +90,13 @@ def _counting_errors(operation: str, work: Callable[..., Any]) -> Callable[..., 
             return work(*args, **options)
         except (ObjectMissingError, ObjectMismatchError):
             raise
-        except Exception:
+        except Exception as error:
             errors.inc()
-            raise
+            of_s3 = type(error).__module__.partition(".")[0] in {"boto3", "botocore"}
+            is_full = isinstance(error, OSError) and error.errno in room.NO_ROOM
+            if is_full or not (of_s3 or isinstance(error, OSError)):
+                raise
+            raise StoreAwayError(f"the object store fails ({operation}): {error}") from error
 
     return counted
 

@@ -1,4 +1,4 @@
-"""What is said when the database or the disk is the reason that something cannot be done.
+"""What is said when the database, the disk or the object store is the reason that something cannot be done.
 
 `find` tells these from mistakes of our own, which stay 500. The views of errors use it, and so do
 the ASGI layers outside of Django: `send_refusal` needs neither database, session nor thread.
@@ -19,9 +19,12 @@ from django.utils.translation import gettext_lazy as _
 from portal.asgi_answer import CLOSE, Message, Send, retry_after, send_answer
 from portal.database import schema
 from portal.database.postgres import commits
+from portal.room import NO_ROOM
+from portal.storage.store import StoreAwayError
 
 _RETRY_S = 5
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+# Of a file system that somebody else has to mend, where it was met while a file was being written.
+_BROKEN = frozenset({errno.EROFS, errno.EIO, errno.ESTALE, errno.ENOTCONN})
 _SQLITE_FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE"})
 # Others of SQLite's OperationalErrors are mistakes in a statement.
 _SQLITE_AWAY = (
@@ -97,6 +100,17 @@ DISK_FULL = Refusal(
     ),
 )
 
+STORE_AWAY = Refusal(
+    503,
+    "store_unavailable",
+    _("The object store does not answer"),
+    _(
+        "Homeport's object store, which keeps code, logs and files, cannot be used right now, so "
+        "this was not done. Try again soon."
+    ),
+    _RETRY_S,
+)
+
 
 def database_away() -> Refusal:
     """What is said of a database that failed while the request of this context was answered."""
@@ -106,8 +120,10 @@ def database_away() -> Refusal:
 def find(error: BaseException | None) -> Refusal | None:
     """The refusal that an exception, or what caused it, stands for; None: it is a mistake of ours."""
     for one in _causes(error):
-        if isinstance(one, OSError) and one.errno in _NO_ROOM:
+        if isinstance(one, OSError) and one.errno in NO_ROOM:
             return DISK_FULL
+        if isinstance(one, StoreAwayError) or (isinstance(one, OSError) and one.errno in _BROKEN):
+            return STORE_AWAY
         if isinstance(one, django.db.Error):
             found = _of_database(one)
             if found is not None:

@@ -1,4 +1,5 @@
-"""A disk that is nearly full, and full to its last byte: told in words, and well again by itself.
+"""A disk that is nearly full, and full to its last byte, and a store that is read-only or away: told in
+words, and well again by itself.
 
 What was answered with success is kept, and what was refused has left nothing.
 """
@@ -16,6 +17,7 @@ from uuid import UUID
 import psycopg
 import requests
 
+from deploy.testcluster.ports import free_port
 from portal.storage.folder import FolderStore
 from tests.portal.attackers import Call
 from tests.portal.postgres_server import PostgresServer, postgres_server
@@ -169,6 +171,53 @@ def test_a_full_disk(tmp_path: Path, settings: Any) -> None:
         contents = [LARGE, b"x", b"1 " * 9, b"2 " * 9]
         assert "Traceback" not in portal.log
         assert digests == {hashlib.sha256(content).digest() for content in contents}
+
+
+def is_told(answer: requests.Response) -> bool:
+    """That the object store is why, and that another try may do it."""
+    assert answer.status_code == 503, (answer.request.url, answer.status_code, answer.text)
+    assert answer.json()["errors"][0]["code"] == "store_unavailable", answer.text
+    return "Retry-After" in answer.headers
+
+
+@mounts_a_small_disk
+def test_a_store_that_is_read_only(tmp_path: Path, settings: Any) -> None:
+    with ExitStack() as until_the_end:
+        home = tmp_path / "home"
+        home.mkdir()
+        disk = until_the_end.enter_context(small_disk(home / "store", 60 * MIB))
+        portal = until_the_end.enter_context(whole_portal(home))
+        settings.SECRET_KEY = (home / "secret_key").read_text().strip()
+        alice = Person(portal)
+        kept = alice.upload(1)
+        assert kept.status_code == 201, kept.text
+        bundle = f"bundles/{kept.json()['id']}/"
+
+        disk.let_write(False)
+        assert is_told(alice.upload(2))
+        assert is_told(portal.rest("DELETE", bundle))
+        put = alice.archive()
+        assert (put.status_code, "Read-only file system" in put.text) == (507, True), put.text
+        assert alice.submit().status_code == 201
+        assert [row["id"] for row in portal.rest("GET", "bundles/").json()["results"]] == [
+            kept.json()["id"]
+        ]
+
+        disk.let_write(True)
+        assert alice.upload(2).status_code == 201
+        assert alice.archive().status_code == 200
+        assert portal.rest("DELETE", bundle).status_code == 204
+        assert "Traceback" not in portal.log
+        assert "the object store fails (waiting): [Errno 30] Read-only file system" in portal.log
+
+
+def test_a_bucket_that_is_away(tmp_path: Path) -> None:
+    away = f"http://127.0.0.1:{free_port()}"
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    with whole_portal(tmp_path / "home", S3_BUCKET="homeport", S3_ENDPOINT=away, **keys) as portal:
+        assert is_told(Person(portal).upload(1))
+        assert "Traceback" not in portal.log
+        assert portal.submit().status_code == 201
 
 
 def fill_the_journal(database: PostgresServer) -> None:

@@ -21,6 +21,7 @@ from tests.tools.missing import is_missing
 ROOT = Path(__file__).resolve().parents[2]
 _CAP_SYS_ADMIN = 21
 _MNT_DETACH = 2
+_MS_RDONLY, _MS_REMOUNT = 1, 32
 _IN_NAMESPACES = ("unshare", "--mount", "--map-current-user", "--keep-caps")
 _WHY = "a small disk cannot be mounted here: be root, or allow user namespaces (unshare -c --mount)"
 
@@ -50,6 +51,10 @@ class SmallDisk:
     def make_room(self) -> None:
         self._filler.unlink()
 
+    def let_write(self, allowed: bool) -> None:
+        """Mounts it anew, for reading alone or as before; nobody may have a file open for writing."""
+        _mount_tmpfs(self.folder, "", _MS_REMOUNT | (0 if allowed else _MS_RDONLY))
+
 
 @contextmanager
 def small_disk(folder: Path, size_bytes: int) -> Iterator[SmallDisk]:
@@ -66,10 +71,10 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[SmallDisk]:
         assert ctypes.CDLL(None).umount2(os.fsencode(folder), _MNT_DETACH) == 0
 
 
-def _mount_tmpfs(folder: Path, options: str) -> None:
+def _mount_tmpfs(folder: Path, options: str, flags: int = 0) -> None:
     """Not by mount(8), as below; raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", ctypes.c_ulong(0), options.encode()):
+    if libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", ctypes.c_ulong(flags), options.encode()):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(folder))
 
