@@ -61,12 +61,22 @@ def _changed(kind: str, object_id: UUID | str, revision: int, **more: str) -> di
     return {"type": "changed", "frame": frame}
 
 
+def tell_away(error: Exception) -> None:
+    """In the log, at most once a minute (settings)."""
+    log.warning(
+        "messages between processes and to browsers do not pass, so changes are seen some seconds "
+        "later; look at REDIS_URL: %s: %s",
+        type(error).__name__,
+        error,
+    )
+
+
 async def _send(group: str, message: dict[str, Any]) -> None:
     try:
         async with asyncio.timeout(SEND_S):
             await get_channel_layer().group_send(group, message)
     except Exception as error:  # noqa: BLE001  the named fence: what was committed must not become an error
-        log.warning("the channel layer does not take a message to %s: %r", group, error)
+        tell_away(error)
 
 
 wake_reconciler = async_to_sync(awake_reconciler)

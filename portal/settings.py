@@ -287,6 +287,7 @@ LOGGING = {
     },
     "filters": {
         "one_line": {"()": "portal.web.log_filters.OneLine"},
+        "once_a_minute": {"()": "portal.web.log_filters.OnceAMinute"},
         "known_cause": {"()": "portal.web.log_filters.KnownCause"},
     },
     "handlers": {
@@ -296,6 +297,9 @@ LOGGING = {
     "loggers": {
         "django.request": {"level": "ERROR", "filters": ["known_cause"]},
         "django.channels.server": {"level": "WARNING"},
+        # Both tell of a Redis that is away, at each try.
+        "portal.live": {"filters": ["once_a_minute"]},
+        "channels_redis.pubsub": {"filters": ["once_a_minute"]},
         "django.security.RequestDataTooBig": {"filters": ["one_line"]},
     },
 }

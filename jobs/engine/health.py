@@ -41,6 +41,7 @@ from tenants.audit.record import newest_backup_at
 log = logging.getLogger(__name__)
 
 PROBE_S = 60.0
+PROBE_SOON_S = 10.0  # while something does not work
 PREFLIGHT_S = 600.0
 NETWORK_S = 86400.0
 NETWORK_SOON_S = 300.0  # while it could not be tried, and twice as long each time
@@ -214,13 +215,14 @@ class HealthReporter:
 
     async def _probe_forever(self) -> None:
         while True:
-            self._store = {**await _timed("object store", _try_store), **store_kind()}
+            self._store = await _timed(_try_store, self._store) | store_kind()
             with suppress(DatabaseError):
                 self.database_bytes = await sync_to_async(size_bytes)()
                 newest = await sync_to_async(newest_backup_at)()
                 self.backup_at = newest.timestamp() if newest else 0.0
-            self._layer = {**await _timed("channel layer", _try_layer), **layer_kind()}
-            await asyncio.sleep(PROBE_S)
+            self._layer = await _timed(_try_layer, self._layer) | layer_kind()
+            works = "no" not in {self._store["state"], self._layer["state"]}
+            await asyncio.sleep(PROBE_S if works else PROBE_SOON_S)
 
     async def _preflight_forever(self) -> None:
         """Asks anew every few minutes, sooner while an answer is missing; and as soon as there is a
@@ -308,8 +310,9 @@ def layer_kind() -> dict[str, Any]:
     return {"kind": "redis" if settings.REDIS_URL else "memory"}
 
 
-async def _timed(what: str, attempt: Callable[[], Awaitable[None]]) -> dict[str, Any]:
-    """`{"state": "yes" | "no", "text", "took_s", "checked_at"}` of one try."""
+async def _timed(attempt: Callable[[], Awaitable[None]], before: dict[str, Any]) -> dict[str, Any]:
+    """`{"state": "yes" | "no", "text", "took_s", "checked_at"}` of one try; what failed the same way
+    `before` is in the log already."""
     began = time.monotonic()
     state, text = "yes", ""
     try:
@@ -320,11 +323,11 @@ async def _timed(what: str, attempt: Callable[[], Awaitable[None]]) -> dict[str,
     except room.NoRoomError as error:
         state, text = "no", str(error.strerror)
     except StoreError as error:
-        log.warning("%s", error)
         state, text = "no", str(error)[:_TEXT_MAX]
-    except Exception as error:  # the named fence: what is tried here may fail in any way
-        log.warning("the %s does not work", what, exc_info=True)
+    except Exception as error:  # noqa: BLE001  the named fence: what is tried here may fail in any way
         state, text = "no", f"{type(error).__name__}: {error}"[:_TEXT_MAX]
+    if state == "no" and text != before.get("text"):
+        log.warning("what the health page tries does not work: %s", text)
     took_s = round(time.monotonic() - began, 3)
     checked_at = timezone.now().isoformat(timespec="seconds")
     return {"state": state, "text": text, "took_s": took_s, "checked_at": checked_at}

@@ -222,7 +222,7 @@ class LeaderRun:
             try:
                 await self._hear()
             except Exception as error:  # noqa: BLE001  the named fence: we are only slower without
-                log.warning("the channel layer does not answer: %r", error)
+                live.tell_away(error)
                 await asyncio.sleep(_AFTER_LAYER_ERROR_S)
 
     async def _hear(self) -> None:

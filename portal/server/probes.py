@@ -89,7 +89,7 @@ def status() -> Found:
 
 def unknown_status(database: str = _AWAY, migrations: str = "not known") -> Found:
     """What can be said while the database cannot be read, which knows of all others."""
-    found = dict.fromkeys(("reconciler", "store", "cluster"), "not known")
+    found = dict.fromkeys(("reconciler", "store", "messages", "cluster"), "not known")
     return _told({"database": database, "migrations": migrations, **found})
 
 
@@ -106,11 +106,12 @@ def parts(lease: LeaseRow | None, at: datetime) -> dict[str, str]:
     cluster = "never reached" if lease is None or lease.cluster_ok_at is None else _OK
     if lease is not None and lease.cluster_error:
         cluster = _AWAY
-    works = report.get("store", {}).get("state") != "no"
+    works = {name: report.get(name, {}).get("state") != "no" for name in ("store", "channel_layer")}
     return {
         "database": _OK,
         "reconciler": reconciler,
-        "store": _OK if works else "cannot be written and read",
+        "store": _OK if works["store"] else "cannot be written and read",
+        "messages": _OK if works["channel_layer"] else "do not pass",
         "migrations": _OK if process.knows_schema else "not looked at yet",
         "cluster": cluster,
     }

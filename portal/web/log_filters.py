@@ -1,6 +1,26 @@
 """What a line of the log leaves out."""
 
 import logging
+import time
+
+_MINUTE_S = 60.0
+
+
+class OnceAMinute(logging.Filter):
+    """One line a minute, its cause in place of the traceback: for what fails again each second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_at = float("-inf")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if time.monotonic() - self._said_at < _MINUTE_S:
+            return False
+        self._said_at = time.monotonic()
+        if record.exc_info:
+            record.msg, record.args = f"{record.getMessage()}: {record.exc_info[1]}", ()
+            record.exc_info = record.exc_text = None
+        return True
 
 
 class KnownCause(logging.Filter):

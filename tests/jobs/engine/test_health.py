@@ -198,7 +198,7 @@ async def test_a_store_that_cannot_be_written_is_told(monkeypatch: pytest.Monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(FolderStore, "put_file", refuse)
-    found = await health._timed("object store", health._try_store)
+    found = await health._timed(health._try_store, {})
     assert found["state"] == "no"
     assert "No space left on device" in found["text"]
 
@@ -217,7 +217,7 @@ async def test_a_try_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(health, "_PATIENCE_S", 0.05)
     monkeypatch.setattr(health, "get_channel_layer", Deaf)
-    found = await health._timed("channel layer", health._try_layer)
+    found = await health._timed(health._try_layer, {})
     assert (found["state"], found["text"]) == ("no", "no answer within 0.05 s")
 
 

@@ -49,6 +49,7 @@ def lease(**columns: Any) -> ReconcilerLease:
         ({"cluster_error": "refused"}, {"cluster"}),
         ({"cluster_ok_at": None}, {"cluster"}),
         ({"health": {"store": {"state": "no"}}}, {"store"}),
+        ({"health": {"channel_layer": {"state": "no"}}}, {"messages"}),
         (None, {"reconciler", "cluster"}),
     ],
 )
@@ -62,7 +63,7 @@ def test_status_names_the_part_and_pages_stay(
     is_well = told.pop("ok")
     assert {name for name, part in told.items() if not part["ok"]} == unwell
     assert (answer.status_code, is_well) == ((503, False) if unwell else (200, True))
-    assert set(told) == {"database", "reconciler", "store", "migrations", "cluster"}
+    assert set(told) == {"database", "reconciler", "store", "migrations", "messages", "cluster"}
     assert client.get("/readyz").status_code == 200
 
 
