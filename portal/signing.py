@@ -27,6 +27,11 @@ def key_of(mark: str) -> str:
     return next((key for key in _keys() if _mark(key) == mark), settings.SECRET_KEY)
 
 
+def is_known(mark: str) -> bool:
+    """Whether the key of a mark is in use, or is one of those of before it."""
+    return any(_mark(key) == mark for key in _keys())
+
+
 def _keys() -> tuple[str, ...]:
     return (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
 

@@ -26,12 +26,15 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from jobs.engine import network
+from jobs.engine.keys import KeyBook
+from jobs.engine.strangers import find_strangers
 from jobs.rules import check_results
 from portal import metrics, room, supervise
 from portal.cluster import preflight
 from portal.cluster.cache import ClusterCache
 from portal.cluster.client import Cluster
 from portal.cluster.errors import ClusterError, NotFound
+from portal.database import clock
 from portal.database.size import size_bytes
 from portal.storage import get_store
 from portal.storage.store import StoreError
@@ -54,10 +57,11 @@ _TEXT_MAX = 500
 # Of what is told, these alone are worth a write of their own.
 _SUBSTANCE = (
     *("watches", "last_error", "tasks", "store", "channel_layer", "cluster", "network"),
-    "results",
-    "started_at",
+    *("results", "started_at", "keys", "strangers"),
 )
-_NUMBERS = frozenset({"heard_at", "objects", "lists", "connects", "took_s", "checked_at"})
+_NUMBERS = frozenset(
+    {"heard_at", "objects", "lists", "connects", "took_s", "checked_at", "used_at"}
+)
 
 
 class LastError(logging.Handler):
@@ -117,6 +121,9 @@ class HealthReporter:
         self._preflight: dict[str, Any] = {}
         self._network: dict[str, Any] = {"state": "unknown"}
         self._results: dict[str, dict[str, Any]] = {}
+        self._keys = KeyBook()
+        self._strangers: list[dict[str, Any]] = []
+        self._database_ahead_s: float | None = None
         self._told: dict[str, Any] = {}
         self.database_bytes: int | None = None
         self.backup_at: float | None = None  # seconds since 1970; 0: there is none
@@ -152,6 +159,12 @@ class HealthReporter:
             "network": self._network,
             # Kind -> its document (jobs/rules/check_results.py), or {"problem"} of reading it.
             "results": self._results,
+            "clocks": {
+                "cluster_ahead_s": self._cluster.clock_ahead_s,
+                "database_ahead_s": self._database_ahead_s,
+            },
+            "keys": self._keys.report(),
+            "strangers": self._strangers,
         }
 
     def news(self) -> dict[str, Any] | None:
@@ -192,6 +205,10 @@ class HealthReporter:
         return found
 
     # --- what has to be tried ---
+    async def begin(self) -> None:
+        """Reads what the report before has that must not be forgotten; before the first one is written."""
+        await sync_to_async(self._keys.look)()
+
     async def run(self) -> None:
         """Tries out store, channel layer and cluster now and then, until cancelled."""
         for name in _LOGGERS:
@@ -220,6 +237,11 @@ class HealthReporter:
                 self.database_bytes = await sync_to_async(size_bytes)()
                 newest = await sync_to_async(newest_backup_at)()
                 self.backup_at = newest.timestamp() if newest else 0.0
+                self._database_ahead_s = await sync_to_async(clock.ahead_s)()
+                await sync_to_async(self._keys.look)()
+                if self._cache.synced:
+                    seen = [one for _, one in sorted(self._cache.namespaces.watch.items.items())]
+                    self._strangers = await sync_to_async(find_strangers)(seen)
             self._layer = await _timed(_try_layer, self._layer) | layer_kind()
             works = "no" not in {self._store["state"], self._layer["state"]}
             await asyncio.sleep(PROBE_S if works else PROBE_SOON_S)

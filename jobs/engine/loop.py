@@ -171,6 +171,7 @@ class LeaderRun:
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or a part fails for good."""
         await self._usage.begin()
+        await self._health.begin()
         parts: list[Coroutine[Any, Any, None]] = [
             self._cache.run(),
             self._keep_lease(),

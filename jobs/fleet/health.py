@@ -18,6 +18,7 @@ from django.utils.translation import ngettext
 from jobs.fleet.check_results import ResultCard, cards
 from jobs.fleet.checks import Check, Report, cluster, dependencies, moment, reconciler
 from jobs.models import Node, ReconcilerLease, Workload
+from portal.database import clock
 from portal.version import VERSION
 
 SILENT_AFTER = timedelta(seconds=45)  # as long as pages wait before they show the banner
@@ -57,7 +58,7 @@ def watch_line(told: dict[str, Any], at: datetime) -> WatchLine:
 
 
 class HealthPage:
-    """All lines of the page. Five small queries: lease, nodes, two counts, a doctor."""
+    """All lines of the page. Few small queries: lease, nodes, two counts, a doctor, PostgreSQL's clock."""
 
     def __init__(self) -> None:
         self.at = now()
@@ -111,7 +112,7 @@ class HealthPage:
 
     @cached_property
     def dependencies(self) -> list[Check]:
-        return dependencies.checks(self.report, connection.vendor)
+        return dependencies.checks(self.report, connection.vendor, clock.ahead_s())
 
     @cached_property
     def cluster(self) -> list[Check]:

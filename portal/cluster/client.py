@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal, TypeVar
 from weakref import WeakSet
 
@@ -86,6 +87,16 @@ class Cluster:
     @property
     def server(self) -> str:
         return self._transport.server
+
+    @property
+    def clock_ahead_s(self) -> float | None:
+        """How far the API server's clock was ahead of ours at its last answer, to a second; None: not known."""
+        date, came_at = self._transport.answered
+        try:
+            # It is the begin of the second in which the answer was made.
+            return parsedate_to_datetime(date).timestamp() + 0.5 - came_at
+        except ValueError:
+            return None
 
     # --- reading ---
     async def get(self, kind: str, namespace: str | None, name: str) -> Object:

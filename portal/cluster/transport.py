@@ -5,6 +5,7 @@ no number of viewers can starve a call. `client.py` is its only caller.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -54,6 +55,7 @@ class Transport:
     def __init__(self, account: Credentials) -> None:
         self._account = account
         self._server = URL(account.server)
+        self.answered: tuple[str, float] = ("", 0.0)  # the last answer's Date, and when it came
         tls: Any = account.tls if account.tls is not None else False
         self._calls = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=32, ssl=tls))
         self._streams = aiohttp.ClientSession(
@@ -102,6 +104,7 @@ class Transport:
                 server_hostname=self._account.server_hostname,
                 allow_redirects=False,
             ) as answer:
+                self.answered = (answer.headers.get("Date", ""), time.time())
                 body = await answer.read()
                 metrics.KUBERNETES_REQUESTS.labels(*request.about, str(answer.status)).inc()
                 if answer.status >= 300:
@@ -151,6 +154,7 @@ class Transport:
                 timeout=timeout,
                 server_hostname=self._account.server_hostname,
             ) as answer:
+                self.answered = (answer.headers.get("Date", ""), time.time())
                 if answer.status >= 400:
                     raise _verdict(answer.status, await answer.read(), answer.headers)
                 yield answer.content.iter_any()

@@ -13,7 +13,7 @@ from portal.storage.store import (
     ObjectMissingError,
     Readable,
     Store,
-    StoreAwayError,
+    StoreError,
     check_key,
     check_prefix,
 )
@@ -90,7 +90,7 @@ class S3Store(Store):
         except ClientError as error:
             if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 404:
                 return None
-            raise StoreAwayError(f"the object store refused to look at {key}: {error}") from error
+            raise StoreError(f"the object store refused to look at {key}: {error}") from error
         return int(answer["ContentLength"])
 
     def delete(self, key: str) -> None:

@@ -22,7 +22,8 @@ _KEY_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 class StoreError(Exception):
-    """The store cannot do what was asked; the text says what and which key."""
+    """The store cannot do what was asked, and another time it may: it is read-only, away, or refuses
+    us; the text says what and which key."""
 
 
 class ObjectMissingError(StoreError):
@@ -31,10 +32,6 @@ class ObjectMissingError(StoreError):
 
 class ObjectMismatchError(StoreError):
     """The bytes that came are not those that were announced."""
-
-
-class StoreAwayError(StoreError):
-    """Nothing was done, and another time it may be: read-only, not reached, or it refuses us."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ def check_prefix(prefix: str) -> str:
 
 
 def _counting_errors(operation: str, work: Callable[..., Any]) -> Callable[..., Any]:
-    """The same; what fails, though not for what was asked, is counted, and told as StoreAwayError."""
+    """The same; what fails, though not for what was asked, is counted, and told as StoreError."""
 
     errors = metrics.STORE_ERRORS.labels(operation)
 
@@ -96,7 +93,7 @@ def _counting_errors(operation: str, work: Callable[..., Any]) -> Callable[..., 
             is_full = isinstance(error, OSError) and error.errno in room.NO_ROOM
             if is_full or not (of_s3 or isinstance(error, OSError)):
                 raise
-            raise StoreAwayError(f"the object store fails ({operation}): {error}") from error
+            raise StoreError(f"the object store fails ({operation}): {error}") from error
 
     return counted
 

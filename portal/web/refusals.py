@@ -20,9 +20,10 @@ from portal.asgi_answer import CLOSE, Message, Send, retry_after, send_answer
 from portal.database import schema
 from portal.database.postgres import commits
 from portal.room import NO_ROOM
-from portal.storage.store import StoreAwayError
+from portal.storage.store import ObjectMismatchError, ObjectMissingError, StoreError
 
 _RETRY_S = 5
+_OF_THE_OBJECT = (ObjectMissingError, ObjectMismatchError)  # the store itself is well
 # Of a file system that somebody else has to mend, where it was met while a file was being written.
 _BROKEN = frozenset({errno.EROFS, errno.EIO, errno.ESTALE, errno.ENOTCONN})
 _SQLITE_FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE"})
@@ -122,7 +123,9 @@ def find(error: BaseException | None) -> Refusal | None:
     for one in _causes(error):
         if isinstance(one, OSError) and one.errno in NO_ROOM:
             return DISK_FULL
-        if isinstance(one, StoreAwayError) or (isinstance(one, OSError) and one.errno in _BROKEN):
+        if isinstance(one, StoreError) and not isinstance(one, _OF_THE_OBJECT):
+            return STORE_AWAY
+        if isinstance(one, OSError) and one.errno in _BROKEN:
             return STORE_AWAY
         if isinstance(one, django.db.Error):
             found = _of_database(one)

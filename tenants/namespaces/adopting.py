@@ -23,7 +23,7 @@ from tenants.record import Record, read_record
 
 Object = dict[str, Any]
 
-_OF_CHECKS = "u-network-check-"  # of the health page; nobody's
+OF_CHECKS = "u-network-check-"  # of the health page; nobody's
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def find_lost(
         for one in sorted(namespaces, key=lambda one: str(one["metadata"]["name"]))
         if is_ours(one)
         and owner_of(one) not in rows
-        and not one["metadata"]["name"].startswith(_OF_CHECKS)
+        and not one["metadata"]["name"].startswith(OF_CHECKS)
     ]
     judged = [_judged(one, {settings.POD_PORTAL_URL, *portals}, chosen) for one in lost]
     people = Counter(

@@ -1,7 +1,8 @@
 """Checks of the cluster: whether it answers, and whether it has what Homeport relies on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from django.conf import settings
 from django.utils.translation import gettext as _
 
 from jobs.fleet.checks import Check, Report, moment
@@ -25,6 +26,7 @@ def checks(
         _storage_class(told, class_name),
         _pod_security(told),
         network(report),
+        *_strangers(report),
         _rights(told),
         _metrics(told),
     ]
@@ -108,6 +110,23 @@ def network(report: Report) -> Check:
         return Check("bad", title, text, step, at, detail)
     text = _("The check could not be run.") if at else _("Not yet known")
     return Check("rest", title, text, "", None, detail)
+
+
+def _strangers(report: Report) -> Iterator[Check]:
+    """A line for each installation whose namespaces no row knows."""
+    for told in report.get("strangers", []):
+        names = ", ".join(told["names"])
+        words = {"count": told["count"], "portal": told["portal"], "names": names}
+        if told["portal"] == settings.POD_PORTAL_URL:
+            text = _("%(count)s that this Homeport's database does not know: %(names)s") % words
+            step = _("manage.py adopt lists them, and takes them over.")
+        elif told["portal"]:
+            text = _("%(count)s of another Homeport, %(portal)s: %(names)s") % words
+            step = _("It is left alone. Each counts what the other runs as taken on the nodes.")
+        else:
+            text = _("%(count)s that do not tell of which Homeport they are: %(names)s") % words
+            step = _("manage.py adopt lists them, and says why.")
+        yield Check("warn", _("Namespaces not known here"), text, step)
 
 
 _TOLD = 4  # rights that are named; the others are counted

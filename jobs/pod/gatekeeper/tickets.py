@@ -39,10 +39,16 @@ class Signer:
         """
         if now >= min(ticket.expires_at, ticket.issued_at + tickets.TICKET_S):
             raise self._refusal(
-                "ticket_expired", "The link was valid for one minute and has expired."
+                "ticket_expired",
+                "The link was valid for one minute and has expired. If a new one says so at once, the "
+                "clocks of Homeport and of this machine are apart: tell an admin.",
             )
         if ticket.issued_at > now + SKEW_S:
-            raise self._refusal("ticket_invalid", "The link is from the future.")
+            raise self._refusal(
+                "ticket_invalid",
+                "The link is from the future: the clock of this machine is "
+                f"{ticket.issued_at - now:.0f} s behind Homeport's. Tell an admin.",
+            )
         if ticket.issued_at < began_at:
             raise self._refusal("ticket_expired", "The link is of an earlier start.")
 

@@ -2,23 +2,37 @@
 
 import asyncio
 import logging
+import time
 from contextlib import suppress
+from copy import deepcopy
+from datetime import timedelta
 from typing import Any
 from unittest.mock import AsyncMock
+from uuid import uuid4
 
 import pytest
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import connection
 from django.test import override_settings
+from django.utils import timezone
 from pytest_django import Settings
 
 from jobs.engine import health
 from jobs.engine.health import HealthReporter, LastError
-from jobs.models import ReconcilerLease
-from portal import supervise
+from jobs.engine.keys import KeyBook
+from jobs.models import ReconcilerLease, Workload
+from portal import signing, supervise
+from portal.cluster import labels
 from portal.cluster.cache import ClusterCache
 from portal.cluster.client import Cluster
 from portal.cluster.errors import ClusterError
 from portal.cluster.preflight import CheckResult
+from portal.database import clock
 from portal.storage.folder import FolderStore
+from tenants.models import Tenant
+from tenants.record import record_text
+from tests.factories import make_job, make_tenant
 from tests.jobs.engine.test_loop import Lab, hurry, lab  # noqa: F401  (fixtures)
 from tests.portal.cluster.conftest import api, cluster  # noqa: F401  (fixtures)
 from tests.portal.cluster.fake_api import FakeApi
@@ -225,3 +239,103 @@ def test_the_store_is_named() -> None:
     assert health.store_kind()["kind"] == "folder"
     with override_settings(S3_BUCKET="archive"):
         assert health.store_kind() == {"kind": "s3", "name": "archive"}
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "PROBE_S", 0.1)
+
+
+def namespace(name: str, owner: str, record: str = "") -> dict[str, Any]:
+    marks = {labels.MANAGED_BY: labels.MANAGER, labels.OWNER: owner}
+    meta = {"name": name, "labels": marks, "annotations": {labels.RECORD: record}}
+    return {"kind": "Namespace", "metadata": meta, "status": {"phase": "Active"}}
+
+
+async def test_namespaces_of_another_homeport_are_seen_and_left_alone(
+    often: None,
+    lab: Lab,  # noqa: F811
+) -> None:
+    record = await sync_to_async(record_text)(await Tenant.objects.select_related("owner").aget())
+    theirs = record.replace(settings.POD_PORTAL_URL, "http://there")
+    assert theirs != record
+    others = [
+        namespace("u-lin-1", str(uuid4()), theirs),
+        namespace("u-old-1", str(uuid4())),
+        namespace("u-network-check-a-1", str(uuid4())),
+    ]
+    kept = [deepcopy(lab.api.put(one)) for one in others]
+
+    async def are_seen() -> bool:
+        return len((await told(lab)).get("strangers", ())) == 2
+
+    await lab.until(are_seen)
+    assert (await told(lab))["strangers"] == [
+        {"portal": "", "count": 1, "names": ["u-old-1"]},
+        {"portal": "http://there", "count": 1, "names": ["u-lin-1"]},
+    ]
+    assert [lab.api.find("Namespace", "", one["metadata"]["name"]) for one in others] == kept
+
+
+async def test_a_clock_that_is_apart_is_measured(api: FakeApi, cluster: Cluster) -> None:  # noqa: F811
+    assert cluster.clock_ahead_s is None
+    api.clock_ahead_s = -90
+    await cluster.read("/version")
+    assert cluster.clock_ahead_s == pytest.approx(-90, abs=5)
+
+
+def test_the_clock_of_a_database_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 90)
+    found = clock.ahead_s()
+    assert found is None if connection.vendor == "sqlite" else found == pytest.approx(-90, abs=5)
+
+
+def key(letter: str) -> str:
+    return letter * 60
+
+
+def book(in_use: str, *older: str) -> KeyBook:
+    """As a reconciler with these keys has it, which then writes its report."""
+    found = KeyBook()
+    with override_settings(
+        SECRET_KEY=key(in_use), SECRET_KEY_FALLBACKS=[key(one) for one in older]
+    ):
+        found.look()
+    ReconcilerLease.objects.update_or_create(pk=1, defaults={"health": {"keys": found.report()}})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("in_use", "older", "strange"),
+    [("a", "b", 0), ("b", "a", 0), ("a", "", 1), ("b", "", 1), ("c", "", 2), ("c", "ab", 0)],
+)
+def test_work_of_a_key_that_is_not_known_is_counted(
+    in_use: str, older: str, strange: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One training was started under `a`, one under `b`, and one of `a` has ended."""
+    tenant, at = make_tenant(), timezone.now()
+
+    def started(minutes: int, **columns: Any) -> None:
+        job = make_job(tenant)
+        columns["admitted_at"] = at + timedelta(minutes=minutes)
+        Workload.objects.filter(pk=job.pk).update(**columns)
+
+    uses = [("a", 0, 10), ("b", 20, 30)]
+    used = []
+    for letter, since, until in uses:
+        with override_settings(SECRET_KEY=key(letter)):
+            mark = signing.key_mark()
+        since_at, used_at = ((at + timedelta(minutes=m)).isoformat() for m in (since, until))
+        used.append({"mark": mark, "since": since_at, "used_at": used_at})
+    started(5)
+    started(5, state="succeeded")
+    started(25)
+    ReconcilerLease.objects.create(pk=1, health={"keys": {"used": used}})
+    with caplog.at_level(logging.WARNING, "jobs.engine.keys"):
+        found = book(in_use, *older)
+    assert found.report()["strange"] == strange
+    assert len(caplog.records) == (strange > 0)  # once, at the start
+    Workload.objects.update(state="succeeded")
+    assert book(in_use, *older).report()["strange"] == 0
+    assert len(ReconcilerLease.objects.get().health["keys"]["used"]) == 1 + len(older)

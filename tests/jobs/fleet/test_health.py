@@ -239,3 +239,48 @@ def test_the_last_results_are_told_with_age_and_next_step() -> None:
     newer = results("warned", version="cluster", at=at).as_json()
     lease(health=good_report(results={"doctor": newer, "preflight": {"of": "another version"}}))
     assert "version cluster" in read(User.objects.get(username="root"), "/admin/health/").text
+
+
+@pytest.mark.parametrize(
+    ("told", "own_ahead_s", "tone", "words"),
+    [
+        ({}, None, "rest", "Not yet known"),
+        ({"cluster_ahead_s": 1.4}, -4.9, "good", "less than 5 s apart"),
+        ({"cluster_ahead_s": -90.2}, None, "bad", "the API server is 90 s behind the reconciler"),
+        ({"database_ahead_s": 5400.0}, None, "bad", "the database is 5,400 s ahead of the reconc"),
+        ({"cluster_ahead_s": 0.1}, 61.0, "bad", "the database is 61 s ahead of this web server"),
+    ],
+)
+def test_clocks_that_are_apart_are_named(
+    told: dict[str, Any], own_ahead_s: float | None, tone: str, words: str
+) -> None:
+    checks = dependencies.checks({"clocks": told}, "postgresql", own_ahead_s)
+    (check,) = [check for check in checks if check.title == "Clocks"]
+    assert (check.tone, words in check.text) == (tone, True), check.text
+    assert ("NTP" in check.next_step) == (tone == "bad")
+
+
+def test_a_key_that_is_not_known_any_more_is_told_while_it_matters() -> None:
+    lease(health=good_report(keys={"used": [], "strange": 2}))
+    make_node()
+    (check,) = HealthPage().troubles
+    assert (check.title, check.text[:20]) == ("Secret key", "2 workloads that run")
+    assert "HOMEPORT_SECRET_KEY_FALLBACKS" in check.next_step
+    lease(health=good_report(keys={"used": [], "strange": 0}))
+    assert not troubles()
+
+
+def test_namespaces_that_no_row_knows_are_told_by_whose_they_are(settings: Any) -> None:
+    settings.POD_PORTAL_URL = "http://here"
+    seen = [("", "u-old"), ("http://here", "u-lost"), ("http://there", "u-theirs")]
+    strangers = [{"portal": portal, "count": 1, "names": [name]} for portal, name in seen]
+    lease(health=good_report(strangers=strangers))
+    make_node()
+    found = HealthPage().troubles
+    assert {check.title for check in found} == {"Namespaces not known here"}
+    assert [check.text for check in found] == [
+        "1 that do not tell of which Homeport they are: u-old",
+        "1 that this Homeport's database does not know: u-lost",
+        "1 of another Homeport, http://there: u-theirs",
+    ]
+    assert ["adopt" in check.next_step for check in found] == [True, True, False]

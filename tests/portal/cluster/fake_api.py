@@ -9,11 +9,13 @@ is removed) it does at once, unless told not to.
 import asyncio
 import json
 import ssl
+import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,7 @@ class FakeApi:
         self.removes_volumes = True
         self.bookmarks_s = 0.0  # 0: none
         self.version_name = "v1.33.0"
+        self.clock_ahead_s = 0.0
         self.honours_pod_security = True
         self.has_metrics = False
         self.rules: Object = {}  # the SelfSubjectRulesReview that is answered
@@ -195,7 +198,8 @@ class FakeApi:
         query = dict(request.query)
         self.asked.append(Asked(request.method, request.path, query, dict(request.headers), body))
         if request.path == "/version":
-            return web.json_response({"gitVersion": self.version_name})
+            date = formatdate(time.time() + self.clock_ahead_s, usegmt=True)
+            return web.json_response({"gitVersion": self.version_name}, headers={"Date": date})
         if request.path.startswith("/apis/metrics.k8s.io/"):
             found = {"kind": "APIResourceList"} if self.has_metrics else None
             return web.json_response(found) if found else _status(404, "NotFound", "no such group")
