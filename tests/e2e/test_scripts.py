@@ -90,6 +90,22 @@ def test_an_open_fold_stays_open_when_its_part_is_read_again(seeded: Seeded) -> 
     page.context.close()
 
 
+def test_a_part_that_is_read_again_under_the_pointer_loses_no_click(seeded: Seeded) -> None:
+    page, live = seeded.page(), Server()
+    page.route_web_socket("**/ws/live/", live.take)
+    open_and_settle(page, "/", "part/closed/")
+    tenant = (page.locator("#namespace").get_attribute("data-live") or "").split(":")[1]
+    page.locator("#objects summary").hover()
+    page.mouse.down()
+    with page.expect_response("**/tenant/part/namespace/"):
+        live.send(type="changed", kind="tenant", id=tenant, revision=99)
+    page.wait_for_timeout(200)
+    with page.expect_response("**/tenant/part/namespace/"):
+        page.mouse.up()
+    expect(page.locator("#objects")).to_have_attribute("open", "")
+    page.context.close()
+
+
 # --- the form ---
 
 
