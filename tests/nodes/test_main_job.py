@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import requests
 
-from deploy.testcluster.node import is_ready
 from deploy.testcluster.nodes import gluster, images, network, sweep
 from deploy.testcluster.nodes.cluster import NodeCluster
 from deploy.testcluster.nodes.node import cgroup_of
@@ -46,27 +45,6 @@ print("rights", status["CapEff"], status["CapBnd"], status["NoNewPrivs"], status
 print("first process", os.getppid() == 1 or os.getpid() == 1 or len(os.listdir("/proc")) < 100)
 open("/data/kept", "w").write(socket.gethostname())
 print("ended well")
-"""
-# A parameter server that adds up what workers send, each to its own total.
-PS = """
-import socket, sys, threading
-role, index, ps, workers = sys.argv[1:]
-if role == "ps":
-    server = socket.create_server(("", int(ps.split(":")[1])))
-    print("server up", flush=True)
-    total = 0
-    while True:
-        peer, _ = server.accept()
-        with peer, peer.makefile("rw") as file:
-            for line in file:
-                total += int(line)
-                print(total, file=file, flush=True)
-host, port = ps.split(":")
-with socket.create_connection((host, int(port)), 60) as peer, peer.makefile("rw") as file:
-    for step in range(1, 101):
-        print(step, file=file, flush=True)
-        said = file.readline().strip()
-print("the sum is", said, flush=True)
 """
 # Every rank sends its number to the first one, which tells them all the sum, as all-reduce does.
 RANKS = """
@@ -113,16 +91,6 @@ else:
         place.write_text(str(number))
         print("count", number, flush=True)
         time.sleep(0.2)
-"""
-SAVING = """
-import os, pathlib, time
-saved = pathlib.Path(os.environ["LOG_DIR"], "checkpoint")
-if saved.exists():
-    print("continues from", saved.read_text(), flush=True)
-else:
-    saved.write_text("step 7")
-    print("saved step 7", flush=True)
-    time.sleep(3600)
 """
 
 
@@ -197,20 +165,6 @@ def test_a_training_in_a_container(portal: Portal, ada: Rest) -> None:
     assert "pod-security.kubernetes.io/enforce=restricted" in labels
     kubectl(portal, "-n", namespace, "delete", "jobs", "--all", "--wait=true")
     assert "ended well" in _log(ada, job), "the archive is there when no pod is"
-
-
-def test_a_parameter_server_and_its_worker_on_two_nodes(ada: Rest) -> None:
-    words = ("{{job_name}}", "{{task_index}}", "{{ps_hosts}}", "{{worker_hosts}}")
-    job = ada.submit(
-        name="sums",
-        topology="tf-ps",
-        command=_python(PS, *words),
-        replicas={"worker": HALF, "ps": HALF},
-    )
-    done = ada.wait(job, "succeeded", timeout_s=START_S)
-    assert ada.exit_codes(done) == [0]
-    assert "the sum is 5050" in _log(ada, job)
-    assert _nodes_of(ada, job) == ["node-1", "node-2"]
 
 
 def test_ranks_on_two_nodes_find_each_other(ada: Rest) -> None:
@@ -349,36 +303,3 @@ def test_a_training_whose_volume_goes_away_is_told_so_and_tried_again(
     [first, _second] = done["attempts"]
     assert first["reason_code"] == "volume_lost", first
     assert re.search(r"came to \d+", _log(ada, job, "&attempt=2"))
-
-
-def test_a_training_goes_on_elsewhere_when_its_node_loses_power(
-    cluster: NodeCluster, pods: Pods, ada: Rest
-) -> None:
-    """The last: the log that it left on the shared volume is archived from the other node."""
-    job = ada.submit(name="saves", command=_python(SAVING), replicas={"worker": SMALL})
-    ada.wait(job, "running", timeout_s=START_S)
-    wait_for("it has saved", lambda: "saved" in ada.text(f"jobs/{job['id']}/logs/?tail=50"))
-    [name] = _nodes_of(ada, job)
-    lost = next(node for node in cluster.nodes if node.name == name)
-    lost.cut_power()
-    try:
-        wait_for(
-            "the cluster knows", lambda: not is_ready(cluster.control_plane, name), timeout_s=90
-        )
-        # What an administrator says who knows that the node is off, so that its pods may be given up.
-        taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
-        pods.must("taint", "node", name, taint)
-        done = ada.wait(job, "succeeded", timeout_s=2 * START_S)
-        assert len(done["attempts"]) == 2
-        assert done["retries"] == 0, "a lost node is none"
-        assert _nodes_of(ada, job) == ["node-1", "node-2"], "one for each attempt"
-        assert "continues from step 7" in _log(ada, job, "&attempt=2")
-        wait_for(
-            "the first attempt's log is rescued",
-            lambda: "saved step 7" in _log(ada, job, "&attempt=1"),
-            timeout_s=START_S,
-        )
-    finally:
-        pods.ask("taint", "node", name, "node.kubernetes.io/out-of-service-")
-        cluster.start(lost)
-        cluster.wait_until_ready(lost)

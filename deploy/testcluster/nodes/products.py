@@ -129,12 +129,12 @@ def why_not(say: Callable[[str], None] = print) -> str:
 
 
 def prepare(say: Callable[[str], None] = print) -> None:
-    """Build and fetch all that is missing, the slowest first.
+    """Build and fetch all that is missing, first what clusters without nodes need, too.
 
     Raises:
         NoBinariesError: it cannot be had.
     """
-    for product in (KUBE_ROUTER, binaries.KUBERNETES, KUBELET, binaries.ETCD, COREDNS, LOCAL_PATH):
+    for product in (binaries.KUBERNETES, binaries.ETCD, KUBELET, KUBE_ROUTER, COREDNS, LOCAL_PATH):
         for name in product.programs:
             binaries.program(product, name, say)
     packages(say)
